@@ -1,0 +1,81 @@
+// A piece of memory with one owner count. Arrays and exported capsules share it; whoever drops the
+// last reference frees it, on any thread, with or without the GIL.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace gpuinterop {
+
+// DLPack's numbers. Arrays live on one of these two; pinned host memory counts as Cpu, managed
+// memory as the Cuda device that the pointer belongs to.
+enum class DeviceType : int32_t { Cpu = 1, Cuda = 2 };
+struct Device {
+  DeviceType type = DeviceType::Cpu;
+  int32_t id = 0;
+  bool is_cuda() const noexcept { return type == DeviceType::Cuda; }
+  bool operator==(const Device& o) const noexcept { return type == o.type && id == o.id; }
+  bool operator!=(const Device& o) const noexcept { return !(*this == o); }
+};
+
+enum class Memory : uint8_t { Host, Device, Pinned, Managed };
+
+struct Buffer {
+  std::atomic<int64_t> refs{1};
+  char* ptr = nullptr;  // lowest address that may be touched; null when nbytes is 0
+  int64_t nbytes = 0;   // bytes from ptr on; -1: not known (a raw foreign pointer)
+  Device device;
+  Memory memory = Memory::Host;
+  bool owned = false;        // allocated by this library (counted in the statistics)
+  bool readonly = false;     // the producer forbids writing
+  bool needs_base = false;   // foreign memory kept alive by a Python object, Array::base: whoever
+                             // holds the buffer outside an Array must hold that object too
+  // CUDA only. The stream of the last use, always a real handle (CU_STREAM_LEGACY, never 0). Every
+  // use on another stream first waits for it and then takes its place (cuda::order), so uses of one
+  // buffer form a chain and freeing on this stream is safe.
+  void* stream = nullptr;
+  // Bit 0: handed to a consumer on the legacy stream; bit 1: to one on some other foreign stream.
+  // Freeing waits for them, because DLPack's deleter does not say where the consumer worked.
+  std::atomic<uint32_t> foreign_use{0};
+  // Frees memory and whatever keeps it alive. Called once, possibly without the GIL; must not throw.
+  void (*release)(Buffer*) noexcept = nullptr;
+  void* context = nullptr;  // the release function's own
+};
+
+class BufferRef {
+ public:
+  BufferRef() noexcept = default;
+  explicit BufferRef(Buffer* stolen) noexcept : b_(stolen) {}
+  BufferRef(const BufferRef& o) noexcept : b_(o.b_) {
+    if (b_) b_->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+  BufferRef(BufferRef&& o) noexcept : b_(std::exchange(o.b_, nullptr)) {}
+  BufferRef& operator=(BufferRef o) noexcept {
+    std::swap(b_, o.b_);
+    return *this;
+  }
+  ~BufferRef() { reset(); }
+  void reset() noexcept {
+    Buffer* b = std::exchange(b_, nullptr);
+    if (b && b->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(b);
+  }
+  Buffer* get() const noexcept { return b_; }
+  Buffer* operator->() const noexcept { return b_; }
+  explicit operator bool() const noexcept { return b_ != nullptr; }
+
+ private:
+  static void destroy(Buffer* b) noexcept;  // buffer.cpp: statistics, release, delete
+  Buffer* b_ = nullptr;
+};
+
+// Fresh memory, 64-byte aligned on the host (XLA's rule for sharing), from the stream-ordered pool
+// on CUDA, where it belongs to the calling thread's current stream. Kind::OutOfMemory on failure.
+BufferRef allocate(Device device, int64_t nbytes, const char* where);
+
+struct Statistics {
+  std::atomic<int64_t> live_bytes{0}, live_buffers{0}, peak_bytes{0}, live_arrays{0};
+};
+Statistics& statistics(Device device) noexcept;
+
+}  // namespace gpuinterop

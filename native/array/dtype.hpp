@@ -1,0 +1,35 @@
+// Element types: one table, in DLPack's codes. Everything else (NumPy objects, typestrs, CUDA
+// names) hangs on the index of a row here; gpuinterop/dtypes.py holds the same rows in order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gpuinterop {
+
+struct DTypeRow {
+  const char* name;  // NumPy's or ml_dtypes' name
+  uint8_t code;      // DLDataTypeCode
+  uint8_t bits;      // bits of one element as DLPack counts them
+  uint8_t itemsize;  // bytes one element occupies; > bits/8 only for sub-byte types (padded)
+  char kind;         // NumPy's typestr letter; 'V' where typestr has none
+};
+
+using DTypeId = uint8_t;  // index into the table
+
+extern const DTypeRow kDTypes[];
+extern const int kDTypeCount;
+
+constexpr DTypeId kBool = 0, kInt8 = 1, kInt16 = 2, kInt32 = 3, kInt64 = 4, kUInt8 = 5, kUInt16 = 6,
+                  kUInt32 = 7, kUInt64 = 8, kFloat16 = 9, kFloat32 = 10, kFloat64 = 11,
+                  kComplex64 = 12, kComplex128 = 13, kBFloat16 = 14;
+
+// -1 when the table has no such type.
+int dtype_from_dlpack(uint8_t code, uint8_t bits) noexcept;
+// "Float8 e4m3", "code 99": for messages.
+std::string dlpack_code_name(uint8_t code);
+
+inline int64_t itemsize_of(DTypeId id) noexcept { return kDTypes[id].itemsize; }
+inline bool is_subbyte(DTypeId id) noexcept { return kDTypes[id].bits < 8; }
+
+}  // namespace gpuinterop

@@ -1,0 +1,51 @@
+// The one way to fail in C++: fail(...) throws, the guard at the Python border turns it into a
+// class of gpuinterop/errors.py. Every message has four parts, so none can be forgotten.
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace gpuinterop {
+
+// Names of classes in gpuinterop/errors.py; python/raise.cpp maps them one to one.
+enum class Kind {
+  Contiguity,      // ValueError + BufferError: strides forbid what was asked
+  Shape,           // ValueError: shapes, axes or counts do not fit
+  Bounds,          // ValueError: memory bounds or integer range
+  Index,           // IndexError
+  ScalarIndex,     // IndexError + ValueError: a 0-d array was indexed
+  IndexKind,       // NotImplementedError + IndexError: a kind of key that is not supported
+  ConversionType,  // TypeError + ValueError: an object or dtype that cannot be taken
+  DType,           // TypeError + ValueError: dtype rule
+  Export,          // BufferError + ValueError: a protocol cannot express this array
+  Exchange,        // ValueError + BufferError: malformed or refused import
+  ReadOnly,        // ValueError + BufferError
+  DeviceMismatch,  // ValueError + BufferError
+  Device,          // ValueError: no such device
+  Stream,          // ValueError + TypeError is not used: a stream argument with no meaning
+  Capture,         // RuntimeError: would synchronise or is illegal during graph capture
+  Context,         // RuntimeError: memory or stream of a foreign CUDA context
+  Library,         // OSError: a shared library is missing
+  Cuda,            // RuntimeError: a driver call failed
+  OutOfMemory,     // MemoryError
+  Type,            // plain TypeError
+  Protocol,        // TypeError: an exchange protocol was not followed
+};
+
+struct Error final : std::exception {
+  Kind kind;
+  std::string where, expected, got, fix;
+  Error(Kind k, std::string w, std::string e, std::string g, std::string f)
+      : kind(k), where(std::move(w)), expected(std::move(e)), got(std::move(g)), fix(std::move(f)) {}
+  const char* what() const noexcept override { return expected.c_str(); }
+};
+
+// Thrown when the Python error indicator is already set.
+struct PythonError final : std::exception {};
+
+[[noreturn]] inline void fail(Kind kind, std::string where, std::string expected, std::string got,
+                              std::string fix) {
+  throw Error(kind, std::move(where), std::move(expected), std::move(got), std::move(fix));
+}
+
+}  // namespace gpuinterop

@@ -1,0 +1,78 @@
+// Shapes and strides: the project's only layout maths. Pure C++, strides in ELEMENTS.
+//
+// Invariant of every Layout made here: a dimension of extent 1 carries the stride a compact array
+// would have there (a peer that reads it cannot be misled), and an empty array carries the C strides
+// NumPy reports. The documents' "stride 0 for size 1" is a matter of display (Array._strides).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+namespace gpuinterop {
+
+constexpr int kMaxDims = 64;    // NumPy's own limit
+constexpr int kInlineDims = 5;  // more dimensions than this live on the heap
+
+class Layout {
+ public:
+  Layout() noexcept = default;  // 0-d
+  Layout(int ndim, const int64_t* shape, const int64_t* strides);
+  Layout(const Layout& o);
+  Layout(Layout&& o) noexcept;
+  Layout& operator=(Layout o) noexcept;
+  ~Layout() { delete[] heap_; }
+
+  // Uninitialised extents and strides; the caller fills them and calls finish().
+  static Layout with_ndim(int ndim);
+  static Layout c_order(int ndim, const int64_t* shape, const char* where);
+  static Layout f_order(int ndim, const int64_t* shape, const char* where);
+  // Recomputes size and contiguity and restores the invariant. `where` names the caller in errors:
+  // a negative extent or an overflowing product is a Kind::Shape error.
+  void finish(const char* where);
+
+  int ndim() const noexcept { return ndim_; }
+  int64_t size() const noexcept { return size_; }
+  int64_t* shape() noexcept { return data(); }
+  int64_t* strides() noexcept { return data() + ndim_; }
+  const int64_t* shape() const noexcept { return data(); }
+  const int64_t* strides() const noexcept { return data() + ndim_; }
+  // Extents <= 1 are skipped; an empty array is contiguous both ways. The only contiguity test.
+  bool is_c_contiguous() const noexcept { return c_contiguous_; }
+  bool is_f_contiguous() const noexcept { return f_contiguous_; }
+  bool has_negative_stride() const noexcept;
+  // Some two indices reach one address for certain (a zero stride on an extent > 1).
+  bool has_zero_stride() const noexcept;
+
+  // Elements reached relative to element [0,...,0]: lo <= 0 <= hi, both inclusive; {0,-1} if empty.
+  // Kind::Bounds error when the span does not fit 63 bits.
+  std::pair<int64_t, int64_t> span(const char* where) const;
+
+  Layout permuted(const int* axes, int n, const char* where) const;
+  // NumPy's rule; a Kind::Shape error names both shapes.
+  Layout broadcast_to(int ndim, const int64_t* shape, const char* where) const;
+  // The same elements in C order under another shape (no -1 here): true and `out` set when strides
+  // allow a view.
+  bool reshaped(int ndim, const int64_t* shape, Layout* out, const char* where) const;
+
+ private:
+  int64_t* data() noexcept { return heap_ ? heap_ : inline_; }
+  const int64_t* data() const noexcept { return heap_ ? heap_ : inline_; }
+
+  int64_t size_ = 1;
+  int64_t* heap_ = nullptr;  // shape then strides, when ndim_ > kInlineDims
+  int32_t ndim_ = 0;
+  bool c_contiguous_ = true, f_contiguous_ = true;
+  int64_t inline_[2 * kInlineDims];
+};
+
+std::string shape_text(int ndim, const int64_t* values);  // "(3, 4)", "(3,)", "()"
+// Replaces the one -1 in `shape` by what `size` leaves for it; Kind::Shape errors otherwise.
+void resolve_minus_one(int ndim, int64_t* shape, int64_t size, const char* where);
+// NumPy's broadcast of two shapes into `out` (kMaxDims entries); returns ndim.
+int broadcast_shapes(int na, const int64_t* a, int nb, const int64_t* b, int64_t* out,
+                     const char* where);
+
+}  // namespace gpuinterop

@@ -1,0 +1,72 @@
+// What the rest of the core may ask of CUDA. Nothing here touches the driver before its first call.
+// Streams are real handles: CU_STREAM_LEGACY (1) or CU_STREAM_PER_THREAD (2) or the driver's, never 0.
+#pragma once
+
+#include <cuda.h>
+
+#include "array/buffer.hpp"
+
+namespace gpuinterop::cuda {
+
+// ---- availability: never throws, loads libcuda once ------------------------------------------
+bool available() noexcept;          // the driver answers and has a device
+int device_count() noexcept;        // 0 when it does not
+std::string unavailable_reason();   // what was tried, for messages and the doctor
+void require(const char* where);    // Kind::Library / Kind::Cuda error when !available()
+
+// Makes the device's primary context current for a scope. Costs one cuCtxGetCurrent when it already is.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int ordinal);  // Kind::Device error for an ordinal that does not exist
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+
+ private:
+  bool pushed_ = false;
+};
+
+// Throws Kind::Cuda (Kind::OutOfMemory for that code) with the call's name, the code's name and meaning.
+void check(CUresult code, const char* call, const char* where);
+
+// ---- streams ----------------------------------------------------------------------------------
+CUstream current_stream(int device) noexcept;  // of the calling thread; legacy by default
+void set_current_stream(int device, CUstream stream) noexcept;
+bool is_capturing(CUstream stream) noexcept;
+// `waiter` waits for all that is queued on `producer`; no host synchronisation. No-op when equal.
+// During capture only what is legal there; Kind::Capture error when the order cannot be had.
+void wait(int device, CUstream waiter, CUstream producer, const char* where);
+// Makes `stream` the place of the next use of `b` (see Buffer::stream).
+void order_slow(Buffer* b, CUstream stream, const char* where);
+inline void order(Buffer* b, CUstream stream, const char* where) {
+  if (b && b->stream != stream) order_slow(b, stream, where);
+}
+void synchronize_stream(int device, CUstream stream, const char* where);  // drops the GIL if held
+
+// ---- memory -----------------------------------------------------------------------------------
+// Stream-ordered. On failure gives back what is cached and tries again, then Kind::OutOfMemory with
+// bytes asked, free and held.
+void* allocate(int device, int64_t nbytes, CUstream stream, const char* where);
+void release(Buffer* b) noexcept;  // Buffer::release of memory from allocate()
+
+enum class Direction { HostToDevice, DeviceToHost, DeviceToDevice };
+// Contiguous bytes within one device (or between it and the host), on `stream`. Host copies block
+// unless `async`; large ones from pageable memory go through pinned staging. Drops the GIL to block.
+void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Direction direction,
+                CUstream stream, bool async, const char* where);
+void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64_t nbytes,
+               CUstream stream, const char* where);
+void fill_bytes(int device, void* dst, const void* item, int itemsize, int64_t count,
+                CUstream stream, const char* where);  // itemsize 1, 2 or 4
+
+// What the driver says of a pointer. known == false: not CUDA memory (plain host, or freed).
+struct PointerInfo {
+  bool known = false;
+  Memory memory = Memory::Device;
+  int device = 0;
+  bool same_context = true;    // allocated in that device's primary context (or a pool)
+  void* range_start = nullptr;  // extent of the allocation, null when the driver does not tell
+  int64_t range_bytes = 0;
+};
+PointerInfo inspect(const void* ptr) noexcept;
+
+}  // namespace gpuinterop::cuda

@@ -1,0 +1,7 @@
+#include "python/register.hpp"
+
+namespace gpuinterop {
+
+void register_exchange(nanobind::module_&) {}
+
+}  // namespace gpuinterop

@@ -1,0 +1,121 @@
+#include "python/raise.hpp"
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+namespace {
+
+const char* class_name(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::Contiguity: return "ContiguityError";
+    case Kind::Shape: return "ShapeError";
+    case Kind::Bounds: return "BoundsError";
+    case Kind::Index: return "ArrayIndexError";
+    case Kind::ScalarIndex: return "ScalarIndexError";
+    case Kind::IndexKind: return "IndexKindError";
+    case Kind::ConversionType: return "ConversionTypeError";
+    case Kind::DType: return "DTypeError";
+    case Kind::Export: return "ExportError";
+    case Kind::Exchange: return "ExchangeError";
+    case Kind::ReadOnly: return "ReadOnlyError";
+    case Kind::DeviceMismatch: return "DeviceMismatchError";
+    case Kind::Device: return "DeviceError";
+    case Kind::Stream: return "StreamError";
+    case Kind::Capture: return "CaptureError";
+    case Kind::Context: return "ContextError";
+    case Kind::Library: return "LibraryNotFoundError";
+    case Kind::Cuda: return "CudaError";
+    case Kind::OutOfMemory: return "OutOfMemoryError";
+    case Kind::Type: return "ArgumentTypeError";
+    case Kind::Protocol: return "ProtocolError";
+  }
+  return "GpuInteropError";
+}
+
+std::atomic<bool> interpreter_gone{false};
+
+}  // namespace
+
+void set_python_error(const Error& e) noexcept {
+  try {
+    nb::object cls = nb::module_::import_("gpuinterop.errors").attr(class_name(e.kind));
+    nb::object value = cls(nb::arg("where") = e.where.c_str(), nb::arg("expected") = e.expected.c_str(),
+                           nb::arg("got") = e.got.c_str(), nb::arg("fix") = e.fix.c_str());
+    PyErr_SetObject(cls.ptr(), value.ptr());
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, e.expected.c_str());
+  }
+}
+
+void register_errors() {
+  nb::register_exception_translator(
+      [](const std::exception_ptr& p, void*) {
+        try {
+          std::rethrow_exception(p);
+        } catch (const Error& e) {
+          set_python_error(e);
+        } catch (const PythonError&) {
+        }
+      },
+      nullptr);
+  // Runs after Python's atexit handlers, before objects are torn down.
+  Py_AtExit([] { interpreter_gone.store(true); });
+}
+
+GilForCleanup::GilForCleanup() {
+#if defined(Py_LIMITED_API) ? Py_LIMITED_API + 0 >= 0x030d0000 : PY_VERSION_HEX >= 0x030d0000
+  const bool finalizing = Py_IsFinalizing();
+#elif defined(Py_LIMITED_API)
+  const bool finalizing = false;
+#else
+  const bool finalizing = _Py_IsFinalizing();
+#endif
+  if (interpreter_gone.load() || finalizing || !Py_IsInitialized()) {
+    // The finalizing thread itself still holds the GIL and may clean up; any other thread would hang.
+    held_ = false;
+    if (!interpreter_gone.load() && Py_IsInitialized() && PyGILState_GetThisThreadState() != nullptr &&
+        PyThreadState_GetDict() != nullptr) {
+      state_ = PyGILState_Ensure();
+      held_ = true;
+    }
+    return;
+  }
+  state_ = PyGILState_Ensure();
+  held_ = true;
+}
+
+GilForCleanup::~GilForCleanup() {
+  if (held_) PyGILState_Release(state_);
+}
+
+std::string repr_text(PyObject* o) noexcept {
+  ErrorSaver saver;
+  try {
+    std::string text = nb::repr(nb::handle(o)).c_str();
+    if (text.size() > 120) text = text.substr(0, 117) + "...";
+    return text;
+  } catch (...) {
+    return type_text(o);
+  }
+}
+
+std::string type_text(PyObject* o) noexcept {
+  ErrorSaver saver;
+  try {
+    nb::handle type((PyObject*)Py_TYPE(o));
+    std::string module = nb::str(type.attr("__module__")).c_str();
+    std::string name = nb::str(type.attr("__qualname__")).c_str();
+    return module == "builtins" ? name : module + "." + name;
+  } catch (...) {
+    return "object";
+  }
+}
+
+}  // namespace gpuinterop

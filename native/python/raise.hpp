@@ -1,0 +1,65 @@
+// The border between C++ exceptions and Python's. Raw slots run inside guard(); functions bound by
+// nanobind are covered by the translator that register_errors() installs.
+#pragma once
+
+#include <Python.h>
+
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "array/error.hpp"
+
+namespace gpuinterop {
+
+void register_errors();
+// Sets the Python error for an Error: the class of gpuinterop.errors that belongs to its kind.
+void set_python_error(const Error& e) noexcept;
+
+// Runs f; on a C++ exception sets the Python error and returns `failed`.
+template <class F, class R>
+R guard(R failed, F&& f) noexcept {
+  try {
+    return std::forward<F>(f)();
+  } catch (const Error& e) {
+    set_python_error(e);
+  } catch (const PythonError&) {
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "unknown C++ exception");
+  }
+  return failed;
+}
+
+// Keeps a pending Python error across code that may set or clear one (destructors, deleters).
+class ErrorSaver {
+ public:
+  ErrorSaver() { PyErr_Fetch(&type_, &value_, &trace_); }
+  ~ErrorSaver() { PyErr_Restore(type_, value_, trace_); }
+  ErrorSaver(const ErrorSaver&) = delete;
+
+ private:
+  PyObject *type_, *value_, *trace_;
+};
+
+// For code that may run on any thread, without the GIL, or while the interpreter goes away.
+// held() is false when it is too late to touch Python: leak instead.
+class GilForCleanup {
+ public:
+  GilForCleanup();
+  ~GilForCleanup();
+  bool held() const noexcept { return held_; }
+
+ private:
+  bool held_ = false;
+  PyGILState_STATE state_{};
+};
+
+// repr() of an object for messages, cut at 120 characters; never fails.
+std::string repr_text(PyObject* o) noexcept;
+std::string type_text(PyObject* o) noexcept;  // "torch.Tensor"
+
+}  // namespace gpuinterop

@@ -1,0 +1,13 @@
+// What each part of the core adds to gpuinterop._core.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace gpuinterop {
+
+void register_array(nanobind::module_& m);     // python/array_type.cpp
+void register_cuda(nanobind::module_& m);      // python/cuda_bindings.cpp
+void register_exchange(nanobind::module_& m);  // python/exchange_bindings.cpp
+void register_ops(nanobind::module_& m);       // python/ops_bindings.cpp
+
+}  // namespace gpuinterop
