@@ -1,0 +1,88 @@
+#include "array/buffer.hpp"
+
+#include <cstdlib>
+#include <string>
+
+#include "array/error.hpp"
+
+namespace gpuinterop {
+
+namespace {
+
+constexpr int kMaxDevices = 64;
+constexpr int64_t kAlignment = 64;
+// Below this a plain malloc with room to align is served from the C library's thread cache, which
+// aligned allocation by-passes.
+constexpr int64_t kSmall = 4096;
+
+Statistics& device_statistics(int id) noexcept {
+  static Statistics all[kMaxDevices];
+  return all[id < 0 || id >= kMaxDevices ? kMaxDevices - 1 : id];
+}
+
+void count(Buffer* b) noexcept {
+  Statistics& s = statistics(b->device);
+  s.live_buffers.fetch_add(1, std::memory_order_relaxed);
+  int64_t live = s.live_bytes.fetch_add(b->nbytes, std::memory_order_relaxed) + b->nbytes;
+  int64_t peak = s.peak_bytes.load(std::memory_order_relaxed);
+  while (live > peak && !s.peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
+  }
+}
+
+// Buffer::context holds what malloc returned, which is not ptr for small blocks.
+void release_host(Buffer* b) noexcept { std::free(b->context); }
+
+void allocate_host(Buffer* b, const char* where) {
+  if (b->nbytes < kSmall) {
+    b->context = std::malloc(size_t(b->nbytes + kAlignment));
+    auto address = reinterpret_cast<uintptr_t>(b->context);
+    if (address) b->ptr = reinterpret_cast<char*>((address + kAlignment - 1) & ~uintptr_t(kAlignment - 1));
+  } else if (posix_memalign(&b->context, size_t(kAlignment), size_t(b->nbytes)) == 0) {
+    b->ptr = static_cast<char*>(b->context);
+  } else {
+    b->context = nullptr;
+  }
+  if (!b->ptr) {
+    int64_t held = statistics(b->device).live_bytes.load(std::memory_order_relaxed);
+    fail(Kind::OutOfMemory, where, std::to_string(b->nbytes) + " bytes of host memory",
+         "the system refused; arrays here hold " + std::to_string(held) + " bytes",
+         "delete arrays that are no longer used, or work in smaller pieces");
+  }
+  b->release = release_host;
+}
+
+}  // namespace
+
+Statistics& statistics(Device device) noexcept {
+  static Statistics host;
+  return device.is_cuda() ? device_statistics(device.id) : host;
+}
+
+void BufferRef::destroy(Buffer* b) noexcept {
+  if (b->owned) {
+    Statistics& s = statistics(b->device);
+    s.live_bytes.fetch_sub(b->nbytes, std::memory_order_relaxed);
+    s.live_buffers.fetch_sub(1, std::memory_order_relaxed);
+  }
+  if (b->release) b->release(b);
+  delete b;
+}
+
+BufferRef allocate(Device device, int64_t nbytes, const char* where) {
+  if (nbytes < 0)
+    fail(Kind::Bounds, where, "a number of bytes that fits 63 bits", std::to_string(nbytes),
+         "check the shape: the product of its entries overflows");
+  BufferRef ref(new Buffer);
+  Buffer* b = ref.get();
+  b->nbytes = nbytes;
+  b->device = device;
+  if (device.is_cuda())
+    fail(Kind::Library, where, "a CUDA driver", "none", "use device=\"cpu\"");
+  // An empty array owns no memory and its address is 0, which every exchange protocol allows.
+  if (nbytes) allocate_host(b, where);
+  b->owned = true;
+  count(b);
+  return ref;
+}
+
+}  // namespace gpuinterop
