@@ -1,0 +1,124 @@
+"""Text to loadable code, through the caches."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from functools import lru_cache
+from pathlib import Path
+
+from .cache import SCHEMA, DiskCache, MemoryCache, cache_directory
+from .nvrtc import Target, nvrtc_compile, nvrtc_identity, select_target
+
+__all__ = ["clear_cache", "compile_source", "compiler_version", "kernel_text", "supported_archs"]
+
+# IEEE division, square root and denormals are NVRTC's defaults and stay: results are compared
+# with NumPy's in units of the last place.
+_OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
+
+_memory = MemoryCache()
+_disk: DiskCache | None = None
+_lock = threading.Lock()
+
+
+def _disk_cache() -> DiskCache:
+    global _disk
+    directory = cache_directory()
+    with _lock:
+        if _disk is None or _disk.directory != directory:
+            _disk = DiskCache(directory)
+        return _disk
+
+
+@lru_cache(maxsize=1)
+def _identity() -> tuple[tuple[int, int], tuple[int, ...]]:
+    """NVRTC's version and architectures, from the note on disk where that is still true."""
+    disk = _disk_cache()
+    notes = disk.load_note()
+    note = notes.get(sys.prefix)
+    if isinstance(note, dict):
+        try:
+            status = Path(note["path"]).stat()
+            if [status.st_mtime_ns, status.st_size] == note["stamp"]:
+                major, minor = note["version"]
+                return (int(major), int(minor)), tuple(int(a) for a in note["archs"])
+        except (OSError, KeyError, TypeError, ValueError):
+            pass  # the note is stale: the library itself is asked, and the note written anew
+    version, archs, path = nvrtc_identity()
+    file = Path(path)
+    if file.is_file():
+        status = file.stat()
+        notes[sys.prefix] = {
+            "path": path,
+            "stamp": [status.st_mtime_ns, status.st_size],
+            "version": version,
+            "archs": archs,
+        }
+        disk.save_note(notes)
+    return version, archs
+
+
+def compiler_version() -> tuple[int, int]:
+    """(major, minor) of the NVRTC in use."""
+    return _identity()[0]
+
+
+def supported_archs() -> tuple[int, ...]:
+    """Compute capabilities times ten that this NVRTC writes machine code for."""
+    return _identity()[1]
+
+
+@lru_cache(maxsize=64)
+def kernel_text(name: str) -> str:
+    """The text of jit/kernels/`name`."""
+    return (Path(__file__).parent / "kernels" / name).read_text(encoding="utf-8")
+
+
+def compile_source(
+    source: str,
+    arch: int | Target,
+    *,
+    options: tuple[str, ...] = (),
+    name: str = "kernel.cu",
+    use_cache: bool = True,
+) -> bytes:
+    """Return a cubin (or PTX, for a device newer than the compiler) for `source`.
+
+    Parameters
+    ----------
+    source : a whole translation unit; it needs no headers and finds none.
+    arch : the device's compute capability times ten, 90 for 9.0.
+    options : further NVRTC options, part of the cache key.
+    name : what the file is called in messages.
+
+    Raises
+    ------
+    CompileError
+        With the log, the text, and the line at fault.
+    """
+    version, archs = _identity()
+    target = arch if isinstance(arch, Target) else select_target(arch, archs)
+    options = (*_OPTIONS, *options)
+    parts = (str(SCHEMA), str(version), target.option, *options, name, source)
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    if use_cache:
+        found = _memory.get(key)
+        if found is None:
+            found = _disk_cache().get(key)
+            if found is not None:
+                _memory.put(key, found)
+        if found is not None:
+            return found
+    code = nvrtc_compile(source, name, target, options)
+    if use_cache:
+        _memory.put(key, code)
+        _disk_cache().put(key, code)
+    return code
+
+
+def clear_cache(*, disk: bool = False) -> None:
+    """Forget compiled kernels of this process, and with `disk` those of the user."""
+    _memory.clear()
+    if disk:
+        _disk_cache().clear()

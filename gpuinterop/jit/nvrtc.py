@@ -1,0 +1,156 @@
+"""NVRTC through ctypes: version, architectures, and text to cubin or PTX.
+
+The library is opened on the first compilation, never on import and never on a cache hit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ..errors import CompileError, CudaError, DeviceError, LibraryNotFoundError
+
+__all__ = ["Target", "nvrtc_identity", "nvrtc_compile", "select_target"]
+
+_lock = threading.Lock()
+
+
+class Target(NamedTuple):
+    """What to compile for: `sm_90` gives a cubin, `compute_121` gives PTX for the driver."""
+
+    arch: int
+    is_cubin: bool
+
+    @property
+    def option(self) -> str:
+        return f"--gpu-architecture={'sm' if self.is_cubin else 'compute'}_{self.arch}"
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    with _lock:
+        try:
+            from cuda.pathfinder import load_nvidia_dynamic_lib  # noqa: PLC0415  (30 ms)
+        except ImportError:
+            names = ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+        else:
+            try:
+                names = (load_nvidia_dynamic_lib("nvrtc").abs_path or "libnvrtc.so.13",)
+            except RuntimeError as error:
+                raise _missing(str(error)) from error
+        tried = []
+        for name in names:
+            try:
+                return ctypes.CDLL(name)
+            except OSError as error:
+                tried.append(str(error))
+        raise _missing("; ".join(tried))
+
+
+def _missing(details: str) -> LibraryNotFoundError:
+    return LibraryNotFoundError(
+        where="gpuinterop.jit",
+        expected="NVIDIA's run-time compiler (libnvrtc, CUDA 12 or 13)",
+        got=f"nothing that loads ({details})",
+        fix="pip install gpuinterop[cu13] (or [cu12]), or put a CUDA toolkit on the library path",
+    )
+
+
+def _check(code: int, call: str) -> None:
+    if code:
+        library = _library()
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise CudaError(
+            where="gpuinterop.jit",
+            expected=f"{call} to succeed",
+            got=f"{library.nvrtcGetErrorString(code).decode()} (code {code})",
+            fix="check that libnvrtc and libnvrtc-builtins are of one release",
+        )
+
+
+@lru_cache(maxsize=1)
+def nvrtc_identity() -> tuple[tuple[int, int], tuple[int, ...], str]:
+    """Version, the architectures it compiles for, and the file it was loaded from."""
+    library = _library()
+    major, minor, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    _check(library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+    _check(library.nvrtcGetNumSupportedArchs(ctypes.byref(count)), "nvrtcGetNumSupportedArchs")
+    archs = (ctypes.c_int * count.value)()
+    _check(library.nvrtcGetSupportedArchs(archs), "nvrtcGetSupportedArchs")
+    return (major.value, minor.value), tuple(sorted(archs)), str(library._name)
+
+
+def select_target(capability: int, known: tuple[int, ...]) -> Target:
+    """The best code for a device of `capability` (90 for 9.0) out of what the compiler knows.
+
+    Machine code runs on the same major version from its own minor version on; a device that is
+    newer than the compiler gets PTX, which the driver translates.
+    """
+    same = [a for a in known if a // 10 == capability // 10 and a <= capability]
+    if same:
+        return Target(max(same), True)
+    older = [a for a in known if a <= capability]
+    if older:
+        return Target(max(older), False)
+    raise DeviceError(
+        where="gpuinterop.jit",
+        expected=f"a device of compute capability {min(known) / 10:.1f} or newer for this NVRTC",
+        got=f"compute capability {capability / 10:.1f}",
+        fix="install an older NVRTC (CUDA 12 compiles for 5.0 and newer)",
+    )
+
+
+_LOCATION = re.compile(r"^(?P<file>[^\s(]*)\((?P<line>\d+)\): (?:catastrophic )?error", re.MULTILINE)
+
+
+def _compile_error(source: str, name: str, command: str, log: str) -> CompileError:
+    shown = "no line is named in the log"
+    match = _LOCATION.search(log)
+    lines = source.splitlines()
+    if match and 0 < int(match["line"]) <= len(lines) and match["file"] == name:
+        at = int(match["line"])
+        window = range(max(1, at - 2), min(len(lines), at + 1) + 1)
+        shown = "\n".join(f"{'>' if n == at else ' '} {n:4d} | {lines[n - 1]}" for n in window)
+    first = log.strip().splitlines()[0] if log.strip() else "no log"
+    error = CompileError(
+        where=f"compiling {name}",
+        expected="CUDA C++ that NVRTC accepts without headers",
+        got=f"{first}\n{shown}",
+        fix=f"mend the line; the whole log is in .log, the text in .source ({command})",
+    )
+    error.log, error.source = log, source
+    return error
+
+
+def nvrtc_compile(source: str, name: str, target: Target, options: tuple[str, ...]) -> bytes:
+    """Compile one translation unit; CompileError carries the log and the text."""
+    library = _library()
+    program = ctypes.c_void_p()
+    _check(
+        library.nvrtcCreateProgram(
+            ctypes.byref(program), source.encode(), name.encode(), 0, None, None
+        ),
+        "nvrtcCreateProgram",
+    )
+    try:
+        arguments = [o.encode() for o in (target.option, *options)]
+        vector = (ctypes.c_char_p * len(arguments))(*arguments)
+        status = library.nvrtcCompileProgram(program, len(arguments), vector)
+        if status:
+            command = " ".join(a.decode() for a in arguments)
+            raise _compile_error(source, name, command, _fetch(program, "ProgramLog").decode())
+        return _fetch(program, "CUBIN" if target.is_cubin else "PTX")
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _fetch(program: ctypes.c_void_p, what: str) -> bytes:
+    library, size = _library(), ctypes.c_size_t()
+    _check(getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"nvrtcGet{what}Size")
+    text = ctypes.create_string_buffer(size.value)
+    _check(getattr(library, f"nvrtcGet{what}")(program, text), f"nvrtcGet{what}")
+    # The log and PTX are C strings, a cubin is not.
+    return text.raw if what == "CUBIN" else text.raw.rstrip(b"\0")
