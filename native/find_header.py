@@ -5,8 +5,12 @@ import sysconfig
 from pathlib import Path
 
 # In the order of preference: where the build requirements put their headers.
-PLACES = ("nvidia/cu*/include", "nvidia/cuda_runtime/include", "tvm_ffi/include",
-          "tvm_ffi/3rdparty/dlpack/include")
+PLACES = (
+    "nvidia/cu*/include",
+    "nvidia/cuda_runtime/include",
+    "tvm_ffi/include",
+    "tvm_ffi/3rdparty/dlpack/include",
+)
 
 
 def main() -> int:

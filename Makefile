@@ -1,0 +1,91 @@
+# `make demo` and `make test` need only a Python 3.10 to 3.14, a C++20 compiler and a package index:
+# they build the project into its own virtual environment first.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+PYTHON ?=
+PYTEST_FLAGS ?=
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
+
+bin := $(VENV)/bin
+pip := $(bin)/python -m pip --disable-pip-version-check --quiet
+# Torch's name means several GB of CUDA packages on a machine without a GPU, so nothing here asks for it.
+native := $(shell find native -type f 2>/dev/null)
+quick := -m "not slow and not bench"
+
+.PHONY: help demo test test-all test-asan lint format types stub docs soak bench sdist wheel clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1 @/p' Makefile | column -t -s @
+
+demo: $(VENV)/.installed ## show arrays shared with every library that is installed
+	@$(bin)/python -m gpuinterop demo
+
+test: $(VENV)/.installed ## the quick suite
+	$(bin)/python -m pytest -n $(JOBS) $(quick) $(PYTEST_FLAGS)
+
+test-all: $(VENV)/.installed ## with the slow tests
+	$(bin)/python -m pytest -n $(JOBS) -m "not bench" $(PYTEST_FLAGS)
+
+test-asan: $(VENV)-asan/.installed ## the quick suite on a core built with ASan and UBSan
+	tools/with-asan $(VENV)-asan/bin/python -m pytest -n $(JOBS) $(quick) $(PYTEST_FLAGS)
+
+soak: $(VENV)/.installed ## property tests with a million examples
+	GPUINTEROP_SOAK=1 $(bin)/python -m pytest -n $(JOBS) --timeout 0 -m "not bench" $(PYTEST_FLAGS)
+
+bench: $(VENV)/.installed ## every benchmark that runs on this machine
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(bin)/python "$$file" || exit 1; done
+
+lint: $(VENV)/.installed $(VENV)/.lint ## ruff, mypy --strict, clang-format, layering, light import
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+	find native -name '*.[ch]pp' -print0 | xargs -0 $(bin)/clang-format --dry-run --Werror
+	$(bin)/python -m pytest -q tests/house/test_layering.py tests/house/test_light_import.py
+
+format: $(VENV)/.lint ## rewrite Python and C++ in the project's format
+	$(bin)/ruff check --fix-only .
+	$(bin)/ruff format .
+	find native -name '*.[ch]pp' -print0 | xargs -0 $(bin)/clang-format -i
+
+stub: $(VENV)/.installed ## write gpuinterop/_core.pyi anew
+	$(bin)/python tools/make_stub.py
+
+docs: $(VENV)/.installed ## write the generated pages anew and test every page
+	$(bin)/python tools/make_docs.py
+	$(bin)/python -m pytest -q tests/house/test_docs.py
+
+sdist: $(VENV)/.tools ## dist/*.tar.gz
+	$(pip) install build
+	$(bin)/python -m build --sdist --outdir dist
+
+wheel: $(VENV)/.tools ## dist/*.whl
+	$(pip) wheel --no-deps --wheel-dir dist .
+
+clean: ## everything that was built
+	rm -rf build dist $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find gpuinterop tests benchmarks tools native -name __pycache__ -prune -exec rm -rf {} +
+
+%/.tools: pyproject.toml
+	python=$$(tools/find-python $(PYTHON)) && "$$python" -m venv $*
+	$*/bin/python -m pip --disable-pip-version-check --quiet install --upgrade 'pip>=25.1'
+	$*/bin/python -m pip --disable-pip-version-check --quiet install --group build
+	@touch $@
+
+# Python files are used where they lie; only the core and its build have to be made again.
+$(VENV)/.installed: $(VENV)/.tools $(native)
+	$(pip) install --no-build-isolation --editable '.[test]'
+	@touch $@
+
+$(VENV)-asan/.installed: $(VENV)-asan/.tools $(native)
+	$(VENV)-asan/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation \
+	    --editable '.[test]' -C build-dir='build/asan-{wheel_tag}' -C cmake.define.GPUINTEROP_SANITIZE=ON
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.tools
+	$(pip) install --group lint
+	@touch $@
+
+.PRECIOUS: %/.tools

@@ -1,0 +1,11 @@
+"""Fail with a reason when this interpreter cannot run the core."""
+
+import sys
+import sysconfig
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    sys.exit(
+        "gpuinterop: free-threaded Python is not supported: the core's array type relies on the GIL.\n"
+        f"  got: {sys.executable} ({sys.version.split()[0]}, built with --disable-gil)\n"
+        "  fix: build with the ordinary interpreter of the same version"
+    )

@@ -1,0 +1,169 @@
+"""What all tests share: the `device` fixture, what each marker needs, and no silent skip.
+
+A skip is allowed for the reasons in allowed_skips.txt only; any other fails the run, and so does an
+allowed one whose category is required on the command line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import functools
+import importlib.util
+import os
+import re
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+LIBRARY_MARKERS = ("torch", "jax", "cupy", "pycuda", "numba")
+ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("gpuinterop")
+    group.addoption(
+        "--require-cuda",
+        action="store_true",
+        help="fail, not skip, what needs a CUDA device or NVRTC",
+    )
+    group.addoption(
+        "--require",
+        default="",
+        metavar="CATEGORY,...",
+        help="categories of allowed_skips.txt whose skips are failures here",
+    )
+
+
+# ---- devices ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def cuda_devices() -> tuple[int, str]:
+    """How many devices the real driver shows, and why not when it shows none.
+
+    Asked of the driver itself, so that a mistake in the library cannot hide a GPU from its tests.
+    """
+    if os.environ.get("GPUINTEROP_LIBCUDA"):
+        return 0, "GPUINTEROP_LIBCUDA names a stand-in for the driver"
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return 0, str(error)
+    status = driver.cuInit(0)
+    if status != 0:
+        return 0, f"cuInit returned {status}"
+    count = ctypes.c_int()
+    status = driver.cuDeviceGetCount(ctypes.byref(count))
+    if status != 0 or count.value == 0:
+        return 0, f"cuDeviceGetCount returned {status} and {count.value} devices"
+    return count.value, ""
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request) -> str:
+    """Each device there is: "cpu" always, "cuda" where a driver answers."""
+    return request.param
+
+
+def pytest_configure(config):
+    # One run of GPU tests at a time: two would measure and exhaust each other's memory.
+    if hasattr(config, "workerinput") or cuda_devices()[0] == 0:
+        return
+    lock = (Path(tempfile.gettempdir()) / f"gpuinterop-tests-{os.getuid()}.lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    config.add_cleanup(lock.close)
+
+
+def missing(item) -> str:
+    """Why this test cannot run here, or "" when it can."""
+    for name in LIBRARY_MARKERS:
+        if item.get_closest_marker(name) and importlib.util.find_spec(name) is None:
+            return f"{name} is not installed"
+    if item.get_closest_marker("gpu") or item.get_closest_marker("multi_gpu"):
+        count, reason = cuda_devices()
+        if count == 0:
+            return f"no CUDA device: {reason}"
+        if count == 1 and item.get_closest_marker("multi_gpu"):
+            return "one CUDA device only"
+    return ""
+
+
+def pytest_runtest_setup(item):
+    reason = missing(item)
+    if reason:
+        pytest.skip(reason)
+
+
+# ---- skips --------------------------------------------------------------------------------------
+
+
+@functools.cache
+def allowed_skips() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    lines = ALLOWED_SKIPS.read_text(encoding="utf-8").splitlines()
+    rows = (line.split("|", 1) for line in lines if line.strip() and not line.startswith("#"))
+    return tuple((name.strip(), re.compile(pattern.strip(), re.DOTALL)) for name, pattern in rows)
+
+
+def category_of(reason: str) -> str:
+    for name, pattern in allowed_skips():
+        if pattern.fullmatch(reason):
+            return name
+    return ""
+
+
+def required(config) -> set[str]:
+    names = set(filter(None, config.getoption("--require").split(",")))
+    if config.getoption("--require-cuda"):
+        names |= {"gpu", "nvrtc"}
+    unknown = names - {name for name, _ in allowed_skips()}
+    if unknown:
+        raise pytest.UsageError(f"--require: no such category: {', '.join(sorted(unknown))}")
+    return names
+
+
+def skip_reason(report) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def skips_by_reason(config) -> Counter[str]:
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    return Counter(skip_reason(report) for report in skipped)
+
+
+def refused_skips(config) -> list[str]:
+    needed = required(config)
+    return [
+        reason
+        for reason in skips_by_reason(config)
+        if category_of(reason) == "" or category_of(reason) in needed
+    ]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workerinput"):
+        return
+    if refused_skips(session.config) and session.exitstatus in (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    ):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    reasons = skips_by_reason(config)
+    if not reasons:
+        return
+    refused = set(refused_skips(config))
+    terminalreporter.section("skipped, and why")
+    for reason, count in sorted(reasons.items(), key=lambda row: -row[1]):
+        note = "  <- not allowed here (tests/allowed_skips.txt)" if reason in refused else ""
+        terminalreporter.write_line(
+            f"{count:6} {category_of(reason) or '?':10} {reason.splitlines()[0]}{note}",
+            red=bool(note),
+        )

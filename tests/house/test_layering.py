@@ -1,0 +1,130 @@
+"""A module imports only lower layers, or its own folder; imports inside functions count."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "gpuinterop"
+
+LAYERS = {
+    "_version": 0,
+    "errors": 0,
+    "dtypes": 1,
+    "libs": 1,
+    "_core": 2,
+    "devices": 3,
+    "copies": 3,
+    "jit": 4,
+    "ops": 5,
+    "ndarray": 6,
+    "converters": 7,
+    "explain": 8,
+    "sharing": 8,
+    "doctor": 8,
+    "testing": 9,
+    "cli": 9,
+    "__main__": 10,
+    "__init__": 10,  # lazy over all
+}
+# The package's face may be used from outside only: inside, a module names the file it means.
+FACE = "__init__"
+
+
+def layer_name(path: Path) -> str:
+    """The entry of LAYERS that a file belongs to: its folder, or its own name."""
+    relative = path.relative_to(PACKAGE)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def imported(tree: ast.AST, path: Path) -> list[tuple[int, str]]:
+    """(line, dotted name below gpuinterop) of every import of this package in a file."""
+    package = ["gpuinterop", *path.relative_to(PACKAGE).parts[:-1]]
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                prefix = package[: len(package) - node.level + 1]
+                base = ".".join([*prefix, *([node.module] if node.module else [])])
+            else:
+                base = node.module or ""
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found += [(node.lineno, name) for name in names if name.split(".")[0] == "gpuinterop"]
+    return found
+
+
+def target_layer(name: str) -> str:
+    """The entry of LAYERS that an imported dotted name belongs to."""
+    parts = name.split(".")
+    if len(parts) == 1:
+        return FACE
+    if parts[1] in LAYERS:
+        return parts[1]
+    known = (PACKAGE / parts[1]).is_dir() or (PACKAGE / f"{parts[1]}.py").is_file()
+    return parts[1] if known else FACE
+
+
+def violations(path: Path, source: str) -> list[str]:
+    """Lines like "ops/copy.py:12 (5 ops) imports ndarray (6)"."""
+    here = layer_name(path)
+    relative = path.relative_to(PACKAGE).as_posix()
+    if here not in LAYERS:
+        return [f"{relative}: {here} has no layer; give it one in tests/house/test_layering.py"]
+    lines = []
+    for line, name in imported(ast.parse(source), path):
+        there = target_layer(name)
+        if there == here or (here in ("__main__", "testing", "cli") and there == FACE):
+            continue
+        if there not in LAYERS or LAYERS[there] >= LAYERS[here]:
+            number = LAYERS.get(there, "no layer")
+            lines.append(f"{relative}:{line} ({LAYERS[here]} {here}) imports {there} ({number})")
+    return lines
+
+
+def test_layers_are_kept():
+    lines = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        lines += violations(path, path.read_text(encoding="utf-8"))
+    print("\n".join(lines))
+    assert not lines, "\n" + "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "expected"),
+    [
+        (
+            "ops/copy.py",
+            "from gpuinterop import ndarray",
+            ["ops/copy.py:1 (5 ops) imports ndarray (6)"],
+        ),
+        ("ops/copy.py", "from ..ndarray import x", ["ops/copy.py:1 (5 ops) imports ndarray (6)"]),
+        (
+            "ops/copy.py",
+            "def f():\n    import gpuinterop.converters.torch",
+            ["ops/copy.py:2 (5 ops) imports converters (7)"],
+        ),
+        ("ops/copy.py", "from .elementwise import f", []),
+        ("ops/copy.py", "from gpuinterop.errors import E\nimport numpy", []),
+        (
+            "ops/copy.py",
+            "from gpuinterop import zeros",
+            ["ops/copy.py:1 (5 ops) imports __init__ (10)"],
+        ),
+        ("libs.py", "from gpuinterop.dtypes import x", ["libs.py:1 (1 libs) imports dtypes (1)"]),
+        ("errors.py", "import gpuinterop", ["errors.py:1 (0 errors) imports __init__ (10)"]),
+        ("cli/demo.py", "import gpuinterop as gi", []),
+        (
+            "stray.py",
+            "",
+            ["stray.py: stray has no layer; give it one in tests/house/test_layering.py"],
+        ),
+    ],
+)
+def test_the_rule_itself(file, source, expected):
+    assert violations(PACKAGE / file, source) == expected

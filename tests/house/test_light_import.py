@@ -1,0 +1,54 @@
+"""`import gpuinterop` loads no driver and no foreign library, starts no thread, opens no socket."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+FOREIGN = (
+    "torch", "jax", "jaxlib", "cupy", "numba", "pycuda", "pytensor", "theano", "tvm_ffi", "tensorflow",
+    "cuda", "scipy", "matplotlib", "rich", "ml_dtypes", "array_api_strict",
+)  # fmt: skip
+
+PROBE = """
+import json, os, sys
+import numpy
+before = set(sys.modules)
+threads = len(os.listdir("/proc/self/task"))
+import gpuinterop
+with open("/proc/self/maps") as maps:
+    mapped = sorted({line.split("/", 1)[1].strip() for line in maps if "/" in line})
+print(json.dumps({
+    "modules": sorted(set(sys.modules) - before),
+    "threads": len(os.listdir("/proc/self/task")) - threads,
+    "mapped": mapped,
+}))
+"""
+
+
+def probe(code: str = PROBE) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_import_is_light():
+    seen = probe()
+    foreign = [name for name in seen["modules"] if name.split(".")[0] in FOREIGN]
+    assert not foreign
+    driver = [
+        p for p in seen["mapped"] if any(s in p for s in ("libcuda", "libnvrtc", "libcublas"))
+    ]
+    assert not driver
+    assert seen["threads"] == 0
+
+
+def test_a_broken_driver_does_not_matter(tmp_path, monkeypatch):
+    broken = tmp_path / "libcuda.so.1"
+    broken.write_bytes(b"not a library")
+    monkeypatch.setenv("GPUINTEROP_LIBCUDA", str(broken))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert probe()["threads"] == 0
