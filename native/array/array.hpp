@@ -9,13 +9,42 @@
 
 namespace gpuinterop {
 
+// A counted reference to a Python object. Copying and dropping it needs the GIL.
+class PyRef {
+ public:
+  PyRef() noexcept = default;
+  static PyRef steal(PyObject* o) noexcept {
+    PyRef r;
+    r.o_ = o;
+    return r;
+  }
+  static PyRef borrow(PyObject* o) noexcept {
+    Py_XINCREF(o);
+    return steal(o);
+  }
+  PyRef(const PyRef& o) noexcept : o_(o.o_) { Py_XINCREF(o_); }
+  PyRef(PyRef&& o) noexcept : o_(std::exchange(o.o_, nullptr)) {}
+  PyRef& operator=(PyRef o) noexcept {
+    std::swap(o_, o.o_);
+    return *this;
+  }
+  ~PyRef() { Py_XDECREF(o_); }
+  PyObject* get() const noexcept { return o_; }
+  PyObject* release() noexcept { return std::exchange(o_, nullptr); }
+  explicit operator bool() const noexcept { return o_ != nullptr; }
+
+ private:
+  PyObject* o_ = nullptr;
+};
+
 struct Array {
   Layout layout;
   char* data = nullptr;  // address of element [0,...,0]; null when empty
   BufferRef buffer;      // null for an empty array without memory
-  // Owned reference or null. Null: this object is the root owner. For a view of an owner: the root
-  // owner's Python object. For foreign memory, and views of it: the foreign object.
-  PyObject* base = nullptr;
+  // Null: this object is the root owner. For a view of an owner: the root owner's Python object.
+  // For foreign memory, and views of it: the foreign object. Because of it an Array value may only
+  // be copied and dropped with the GIL held; what outlives the GIL holds the BufferRef instead.
+  PyRef base;
   Device device;
   DTypeId dtype = kFloat32;
   bool readonly = false;
@@ -41,10 +70,32 @@ Array make_empty(Device device, DTypeId dtype, int ndim, const int64_t* shape, c
 // As above with the given (compact) layout.
 Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where);
 
+// ---- python/array_index.cpp --------------------------------------------------------------------
+// target[...] = value for anything a user may assign: arrays, scalars, foreign arrays, lists.
+// `target_type` decides the dtype rule (CudaNdarray refuses casts). Throws.
+void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where);
+
+// ---- python/array_methods.cpp ------------------------------------------------------------------
+// Callables the Python layers register with _core._set_hook(name, fn); null before that.
+//   "dtype": row index -> dtype object     "device": (type, id) -> Device
+//   "source": (value, dtype row, device type, device id, cls) -> Array to assign from
+//   "copy": (kind, nbytes, where) -> None, called while a watcher is active
+PyObject* hook(const char* name);
+PyObject* dtype_object(DTypeId id);      // borrowed; null with a Python error
+PyObject* device_object(Device device);  // borrowed; null with a Python error
+
 // ---- array/copy.cpp ---------------------------------------------------------------------------
 // dst[...] = src for equal shapes and dtypes, any strides, any devices; overlap is safe. On CUDA it
 // is queued on the current stream; from or to the host it blocks unless `async`. May drop the GIL.
 void copy_elements(const Array& dst, const Array& src, const char* where, bool async = false);
+// Tells the watchers of this thread, if any, that bytes move. kind: "host_to_device",
+// "device_to_host", "peer", "copy" (on one device), "host" (host memory). May throw PythonError:
+// a policy such as no_copies() refuses. `watching` is a plain counter, so idle cost is one load.
+extern std::atomic<int> watching;
+void note_copy_slow(const char* kind, int64_t nbytes, const char* where);
+inline void note_copy(const char* kind, int64_t nbytes, const char* where) {
+  if (watching.load(std::memory_order_relaxed)) note_copy_slow(kind, nbytes, where);
+}
 // Fills with the itemsize bytes at `item`.
 void fill_elements(const Array& dst, const void* item, const char* where);
 

@@ -1,0 +1,339 @@
+#include "array/layout.hpp"
+
+#include <algorithm>
+
+#include "array/error.hpp"
+
+namespace gpuinterop {
+
+namespace {
+
+int64_t checked_product(int ndim, const int64_t* shape, const char* where) {
+  int64_t total = 1;
+  bool empty = false, overflow = false;
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] < 0)
+      fail(Kind::Shape, where, "extents of 0 or more", "shape " + shape_text(ndim, shape),
+           "pass non-negative extents");
+    if (shape[i] == 0)
+      empty = true;
+    else
+      overflow |= __builtin_mul_overflow(total, shape[i], &total);
+  }
+  // NumPy refuses (0, 2**62, 2**62) as well: strides of such a shape do not fit.
+  if (overflow)
+    fail(Kind::Shape, where, "a shape whose element count fits 63 bits",
+         "shape " + shape_text(ndim, shape), "use smaller extents");
+  return empty ? 0 : total;
+}
+
+void fill_c_strides(int ndim, const int64_t* shape, int64_t* strides) {
+  int64_t step = 1;
+  for (int i = ndim - 1; i >= 0; --i) {
+    strides[i] = step;
+    step *= std::max<int64_t>(shape[i], 1);
+  }
+}
+
+void fill_f_strides(int ndim, const int64_t* shape, int64_t* strides) {
+  int64_t step = 1;
+  for (int i = 0; i < ndim; ++i) {
+    strides[i] = step;
+    step *= std::max<int64_t>(shape[i], 1);
+  }
+}
+
+void check_ndim(int ndim, const char* where) {
+  if (ndim < 0 || ndim > kMaxDims)
+    fail(Kind::Shape, where, "at most " + std::to_string(kMaxDims) + " dimensions",
+         std::to_string(ndim) + " dimensions", "merge dimensions with reshape");
+}
+
+}  // namespace
+
+Layout::Layout(int ndim, const int64_t* shape, const int64_t* strides) : Layout(with_ndim(ndim)) {
+  std::copy_n(shape, ndim, this->shape());
+  std::copy_n(strides, ndim, this->strides());
+  finish("layout");
+}
+
+Layout::Layout(const Layout& o)
+    : size_(o.size_),
+      heap_(o.heap_ ? new int64_t[2 * o.ndim_] : nullptr),
+      ndim_(o.ndim_),
+      c_contiguous_(o.c_contiguous_),
+      f_contiguous_(o.f_contiguous_) {
+  std::copy_n(o.data(), 2 * ndim_, data());
+}
+
+Layout::Layout(Layout&& o) noexcept
+    : size_(o.size_),
+      heap_(std::exchange(o.heap_, nullptr)),
+      ndim_(o.ndim_),
+      c_contiguous_(o.c_contiguous_),
+      f_contiguous_(o.f_contiguous_) {
+  if (!heap_) std::copy_n(o.inline_, 2 * ndim_, inline_);
+  o.ndim_ = 0;
+  o.size_ = 1;
+  o.c_contiguous_ = o.f_contiguous_ = true;
+}
+
+Layout& Layout::operator=(Layout o) noexcept {
+  std::swap(size_, o.size_);
+  std::swap(heap_, o.heap_);
+  std::swap(ndim_, o.ndim_);
+  std::swap(c_contiguous_, o.c_contiguous_);
+  std::swap(f_contiguous_, o.f_contiguous_);
+  if (!heap_) std::copy_n(o.inline_, 2 * ndim_, inline_);
+  return *this;
+}
+
+Layout Layout::with_ndim(int ndim) {
+  check_ndim(ndim, "layout");
+  Layout out;
+  if (ndim > kInlineDims) out.heap_ = new int64_t[2 * ndim];
+  out.ndim_ = ndim;
+  return out;
+}
+
+Layout Layout::c_order(int ndim, const int64_t* shape, const char* where) {
+  check_ndim(ndim, where);
+  checked_product(ndim, shape, where);
+  Layout out = with_ndim(ndim);
+  std::copy_n(shape, ndim, out.shape());
+  fill_c_strides(ndim, shape, out.strides());
+  out.finish(where);
+  return out;
+}
+
+Layout Layout::f_order(int ndim, const int64_t* shape, const char* where) {
+  check_ndim(ndim, where);
+  checked_product(ndim, shape, where);
+  Layout out = with_ndim(ndim);
+  std::copy_n(shape, ndim, out.shape());
+  fill_f_strides(ndim, shape, out.strides());
+  out.finish(where);
+  return out;
+}
+
+void Layout::finish(const char* where) {
+  const int64_t* n = shape();
+  int64_t* s = strides();
+  size_ = checked_product(ndim_, n, where);
+  c_contiguous_ = f_contiguous_ = true;
+  if (size_ == 0) {
+    fill_c_strides(ndim_, n, s);
+    return;
+  }
+  int64_t step = 1;
+  for (int i = ndim_ - 1; i >= 0; --i) {
+    if (n[i] == 1) continue;
+    if (s[i] != step) {
+      c_contiguous_ = false;
+      break;
+    }
+    step *= n[i];
+  }
+  step = 1;
+  for (int i = 0; i < ndim_; ++i) {
+    if (n[i] == 1) continue;
+    if (s[i] != step) {
+      f_contiguous_ = false;
+      break;
+    }
+    step *= n[i];
+  }
+  // Strides of extent-1 dimensions: C's when C-contiguous, F's when F-contiguous, else what a
+  // compact neighbour to the right implies.
+  if (c_contiguous_) {
+    fill_c_strides(ndim_, n, s);
+  } else if (f_contiguous_) {
+    fill_f_strides(ndim_, n, s);
+  } else {
+    for (int i = ndim_ - 1; i >= 0; --i) {
+      if (n[i] != 1) continue;
+      int64_t implied = 1;
+      if (i + 1 < ndim_ && __builtin_mul_overflow(n[i + 1], s[i + 1], &implied)) implied = 1;
+      s[i] = implied < 0 ? -implied : (implied == 0 ? 1 : implied);
+    }
+  }
+}
+
+bool Layout::has_negative_stride() const noexcept {
+  for (int i = 0; i < ndim_; ++i)
+    if (shape()[i] > 1 && strides()[i] < 0) return true;
+  return false;
+}
+
+bool Layout::has_zero_stride() const noexcept {
+  for (int i = 0; i < ndim_; ++i)
+    if (shape()[i] > 1 && strides()[i] == 0) return true;
+  return false;
+}
+
+std::pair<int64_t, int64_t> Layout::span(const char* where) const {
+  if (size_ == 0) return {0, -1};
+  int64_t lo = 0, hi = 0;
+  for (int i = 0; i < ndim_; ++i) {
+    int64_t reach;
+    bool overflow = __builtin_mul_overflow(shape()[i] - 1, strides()[i], &reach);
+    if (!overflow)
+      overflow = reach < 0 ? __builtin_add_overflow(lo, reach, &lo)
+                           : __builtin_add_overflow(hi, reach, &hi);
+    if (overflow)
+      fail(Kind::Bounds, where, "strides whose reach fits 63 bits",
+           "shape " + shape_text(ndim_, shape()) + " with strides " +
+               shape_text(ndim_, strides()) + " (elements)",
+           "pass the strides of real memory");
+  }
+  return {lo, hi};
+}
+
+Layout Layout::permuted(const int* axes, int n, const char* where) const {
+  uint64_t seen = 0;
+  bool ok = n == ndim_;
+  Layout out = with_ndim(ndim_);
+  for (int i = 0; ok && i < n; ++i) {
+    const int axis = axes[i];
+    ok = axis >= 0 && axis < ndim_ && !(seen >> axis & 1);
+    if (!ok) break;
+    seen |= uint64_t{1} << axis;
+    out.shape()[i] = shape()[axis];
+    out.strides()[i] = strides()[axis];
+  }
+  if (!ok) {
+    int64_t given[kMaxDims];
+    for (int i = 0; i < std::min(n, kMaxDims); ++i) given[i] = axes[i];
+    fail(Kind::Shape, where, "each of the " + std::to_string(ndim_) + " axes exactly once",
+         "axes " + shape_text(std::min(n, kMaxDims), given), "pass a permutation of the axes");
+  }
+  out.finish(where);
+  return out;
+}
+
+Layout Layout::broadcast_to(int ndim, const int64_t* target, const char* where) const {
+  check_ndim(ndim, where);
+  bool ok = ndim >= ndim_;
+  if (ok) {
+    Layout out = with_ndim(ndim);
+    const int lead = ndim - ndim_;
+    for (int i = 0; i < ndim && ok; ++i) {
+      out.shape()[i] = target[i];
+      if (i < lead) {
+        out.strides()[i] = 0;
+      } else if (shape()[i - lead] == target[i]) {
+        out.strides()[i] = strides()[i - lead];
+      } else {
+        ok = shape()[i - lead] == 1 && target[i] >= 0;
+        out.strides()[i] = 0;
+      }
+    }
+    if (ok) {
+      out.finish(where);
+      return out;
+    }
+  }
+  fail(Kind::Shape, where, "a shape that broadcasts to " + shape_text(ndim, target),
+       "shape " + shape_text(ndim_, shape()),
+       "each extent, counted from the right, must be equal or 1");
+}
+
+bool Layout::reshaped(int ndim, const int64_t* target, Layout* out, const char* where) const {
+  check_ndim(ndim, where);
+  if (checked_product(ndim, target, where) != size_)
+    fail(Kind::Shape, where, std::to_string(size_) + " elements, as many as the array has",
+         "shape " + shape_text(ndim, target) + " for an array of shape " +
+             shape_text(ndim_, shape()),
+         "pass a shape with the same element count; one extent may be -1");
+  if (c_contiguous_) {
+    *out = c_order(ndim, target, where);
+    return true;
+  }
+  // Drop extents of 1, then match runs of old and new extents with equal products; inside a run
+  // the old dimensions must step through memory as one.
+  int64_t old_n[kMaxDims], old_s[kMaxDims];
+  int count = 0;
+  for (int i = 0; i < ndim_; ++i)
+    if (shape()[i] != 1) {
+      old_n[count] = shape()[i];
+      old_s[count++] = strides()[i];
+    }
+  Layout result = with_ndim(ndim);
+  std::copy_n(target, ndim, result.shape());
+  std::fill_n(result.strides(), ndim, int64_t{1});
+  int oi = 0, ni = 0;
+  while (oi < count && ni < ndim) {
+    int oj = oi + 1, nj = ni + 1;
+    int64_t old_total = old_n[oi], new_total = target[ni];
+    while (old_total != new_total) {
+      if (new_total < old_total)
+        new_total *= target[nj++];
+      else
+        old_total *= old_n[oj++];
+    }
+    for (int k = oi; k + 1 < oj; ++k) {
+      int64_t step;
+      if (__builtin_mul_overflow(old_n[k + 1], old_s[k + 1], &step) || old_s[k] != step)
+        return false;
+    }
+    int64_t step = old_s[oj - 1];
+    for (int k = nj - 1; k >= ni; --k) {
+      result.strides()[k] = step;
+      if (__builtin_mul_overflow(step, target[k], &step)) step = 0;
+    }
+    oi = oj;
+    ni = nj;
+  }
+  result.finish(where);
+  *out = std::move(result);
+  return true;
+}
+
+std::string shape_text(int ndim, const int64_t* values) {
+  std::string text = "(";
+  for (int i = 0; i < ndim; ++i) {
+    if (i) text += ", ";
+    text += std::to_string(values[i]);
+  }
+  return text + (ndim == 1 ? ",)" : ")");
+}
+
+void resolve_minus_one(int ndim, int64_t* shape, int64_t size, const char* where) {
+  int unknown = -1;
+  int64_t known = 1;
+  bool bad = false, overflow = false;
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] == -1) {
+      bad |= unknown >= 0;
+      unknown = i;
+    } else {
+      bad |= shape[i] < 0;
+      overflow |= __builtin_mul_overflow(known, shape[i], &known);
+    }
+  }
+  if (bad)
+    fail(Kind::Shape, where, "extents of 0 or more and at most one -1",
+         "shape " + shape_text(ndim, shape), "leave one extent open at most");
+  if (unknown < 0) return;
+  if (overflow || known == 0 || size % known != 0)
+    fail(Kind::Shape, where, "extents that divide the " + std::to_string(size) + " elements",
+         "shape " + shape_text(ndim, shape), "give the open extent explicitly");
+  shape[unknown] = size / known;
+}
+
+int broadcast_shapes(int na, const int64_t* a, int nb, const int64_t* b, int64_t* out,
+                     const char* where) {
+  const int ndim = std::max(na, nb);
+  check_ndim(ndim, where);
+  for (int i = 1; i <= ndim; ++i) {
+    const int64_t x = i <= na ? a[na - i] : 1, y = i <= nb ? b[nb - i] : 1;
+    if (x != y && x != 1 && y != 1)
+      fail(Kind::Shape, where, "shapes that broadcast together",
+           shape_text(na, a) + " and " + shape_text(nb, b),
+           "each pair of extents, counted from the right, must be equal or hold a 1");
+    out[ndim - i] = x == 1 ? y : x;
+  }
+  return ndim;
+}
+
+}  // namespace gpuinterop

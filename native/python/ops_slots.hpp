@@ -1,0 +1,12 @@
+// What the operations add to the Array type (number slots, rich comparison, methods); both arrays end
+// with a zero entry.
+#pragma once
+
+#include <Python.h>
+
+namespace gpuinterop {
+
+extern PyType_Slot ops_slots[];
+extern PyMethodDef ops_methods[];
+
+}  // namespace gpuinterop
