@@ -59,6 +59,9 @@ struct Array {
 extern PyTypeObject* array_type;
 inline bool is_array(PyObject* o) noexcept { return PyObject_TypeCheck(o, array_type); }
 Array& unwrap(PyObject* o) noexcept;  // o must be an Array (or subclass) instance
+// Kind::Bounds error while the documents' low-level setters have moved the object outside its memory.
+// Entry points that read or write elements call it first; unwrap() alone shows the last valid state.
+void require_settled(PyObject* o);
 // New object of `type` (Array or a Python subclass; __init__ is not run). Null with a Python error.
 PyObject* wrap(PyTypeObject* type, Array&& a);
 

@@ -1,0 +1,242 @@
+// x[key], x[key] = value, len and iteration.
+#include <algorithm>
+
+#include "array/error.hpp"
+#include "python/array_type.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop {
+
+namespace {
+
+constexpr const char* kGet = "x[key]";
+constexpr const char* kSet = "x[key] = value";
+
+std::string array_text(const Array& a) {
+  return "an array of shape " + shape_text(a.layout.ndim(), a.layout.shape());
+}
+
+[[noreturn]] void bad_key(PyObject* item) {
+  fail(Kind::IndexKind, kGet, "ints, slices, Ellipsis, None and tuples of them",
+       "a key of type " + type_text(item) + ": " + repr_text(item),
+       "index with slices, or gather along an axis with x.take(indices, axis)");
+}
+
+// True and the value when `item` is an integer; bools and index arrays are not.
+bool read_index(PyObject* item, int64_t* out) {
+  if (PyBool_Check(item)) return false;
+  if (!PyLong_Check(item) && !PyIndex_Check(item)) return false;
+  *out = PyNumber_AsSsize_t(item, PyExc_IndexError);
+  if (*out == -1 && PyErr_Occurred()) {
+    const bool index_array = PyErr_ExceptionMatches(PyExc_TypeError);
+    if (!index_array && !PyErr_ExceptionMatches(PyExc_IndexError)) throw PythonError();
+    PyErr_Clear();
+    if (index_array) bad_key(item);
+    fail(Kind::Index, kGet, "an index that fits 63 bits", repr_text(item),
+         "index within the array's shape");
+  }
+  return true;
+}
+
+// Walks the key and writes the view's geometry into `view` (layout and data).
+class KeyReader {
+ public:
+  KeyReader(const Array& source, Array& view) : source_(source), view_(view) {}
+
+  void run(PyObject* key) {
+    if (!PyTuple_Check(key)) {
+      apply_all(&key, 1);
+      return;
+    }
+    const Py_ssize_t n = PyTuple_Size(key);
+    PyObject* items[2 * kMaxDims];
+    if (n > 2 * kMaxDims)
+      fail(Kind::Index, kGet, "a key of at most " + std::to_string(2 * kMaxDims) + " parts",
+           std::to_string(n) + " parts", "index in two steps");
+    for (Py_ssize_t i = 0; i < n; ++i) items[i] = PyTuple_GetItem(key, i);
+    apply_all(items, static_cast<int>(n));
+  }
+
+ private:
+  void apply_all(PyObject** items, int n) {
+    int used = 0;
+    bool ellipsis = false;
+    for (int i = 0; i < n; ++i) {
+      if (items[i] == Py_Ellipsis) {
+        if (ellipsis)
+          fail(Kind::Index, kGet, "one Ellipsis at most", "two", "write the other as slices");
+        ellipsis = true;
+      } else if (items[i] != Py_None) {
+        ++used;
+      }
+    }
+    const int ndim = source_.layout.ndim();
+    if (used > ndim)
+      fail(ndim == 0 ? Kind::ScalarIndex : Kind::Index, kGet,
+           "at most " + std::to_string(ndim) + " indices",
+           std::to_string(used) + " for " + array_text(source_),
+           ndim == 0 ? "read the value with x.item(), the array with x[...]" : "drop indices");
+    for (int i = 0; i < n; ++i) {
+      if (items[i] == Py_Ellipsis)
+        keep(ndim - used);
+      else
+        apply(items[i]);
+    }
+    keep(ndim - axis_);
+    view_.layout = Layout::with_ndim(count_);
+    std::copy_n(shape_, count_, view_.layout.shape());
+    std::copy_n(strides_, count_, view_.layout.strides());
+    view_.layout.finish(kGet);
+    view_.data = view_.layout.size() ? source_.data + offset_ * source_.itemsize() : nullptr;
+  }
+
+  void apply(PyObject* item) {
+    if (item == Py_None) {
+      push(1, 0);
+      return;
+    }
+    const int64_t n = source_.layout.shape()[axis_], step = source_.layout.strides()[axis_];
+    if (PySlice_Check(item)) {
+      Py_ssize_t start, stop, by;
+      if (PySlice_Unpack(item, &start, &stop, &by) < 0) throw PythonError();
+      const Py_ssize_t length = PySlice_AdjustIndices(n, &start, &stop, by);
+      if (length > 0) offset_ += start * step;
+      // With one element the step is never taken, and step * by might overflow.
+      push(length, length > 1 ? step * by : step);
+      ++axis_;
+      return;
+    }
+    int64_t index;
+    if (!read_index(item, &index)) bad_key(item);
+    if (index < -n || index >= n)
+      fail(Kind::Index, kGet,
+           "an index from " + std::to_string(-n) + " to " + std::to_string(n - 1) + " on axis " +
+               std::to_string(axis_),
+           std::to_string(index) + " for " + array_text(source_), "index within the axis");
+    offset_ += (index < 0 ? index + n : index) * step;
+    ++axis_;
+  }
+
+  void keep(int count) {
+    for (int i = 0; i < count; ++i, ++axis_)
+      push(source_.layout.shape()[axis_], source_.layout.strides()[axis_]);
+  }
+
+  void push(int64_t n, int64_t stride) {
+    if (count_ == kMaxDims)
+      fail(Kind::Index, kGet, "a view of at most " + std::to_string(kMaxDims) + " dimensions",
+           "more", "insert fewer new axes");
+    shape_[count_] = n;
+    strides_[count_++] = stride;
+  }
+
+  const Array& source_;
+  Array& view_;
+  int axis_ = 0, count_ = 0;
+  int64_t offset_ = 0;
+  int64_t shape_[kMaxDims], strides_[kMaxDims];
+};
+
+// One Python number as an element of `dtype`; false when `value` is none, or the dtype is one that
+// only NumPy knows how to fill.
+bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
+  if (dtype != kFloat32 && dtype != kFloat64) return false;
+  if (!PyFloat_Check(value) && !PyLong_CheckExact(value) && !PyBool_Check(value)) return false;
+  const double number = PyFloat_AsDouble(value);
+  if (number == -1.0 && PyErr_Occurred()) throw PythonError();
+  if (dtype == kFloat32) {
+    const float narrow = static_cast<float>(number);
+    std::memcpy(out, &narrow, sizeof narrow);
+  } else {
+    std::memcpy(out, &number, sizeof number);
+  }
+  return true;
+}
+
+}  // namespace
+
+void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where) {
+  if (target.readonly)
+    fail(Kind::ReadOnly, where, "writable memory", "a read-only array", "write to a copy: x.copy()");
+  unsigned char item[16];
+  if (scalar_bytes(value, target.dtype, item)) {
+    fill_elements(target, item, where);
+    return;
+  }
+  PyRef converted;
+  if (!is_array(value) || unwrap(value).dtype != target.dtype) {
+    PyObject* convert = hook("source");
+    if (!convert) {
+      PyErr_SetString(PyExc_RuntimeError, "gpuinterop._core is used without gpuinterop");
+      throw PythonError();
+    }
+    converted = PyRef::steal(PyObject_CallFunction(
+        convert, "OiiiO", value, int(target.dtype), int(target.device.type), int(target.device.id),
+        reinterpret_cast<PyObject*>(target_type)));
+    if (!converted) throw PythonError();
+    if (!is_array(converted.get()) || unwrap(converted.get()).dtype != target.dtype) {
+      PyErr_SetString(PyExc_RuntimeError, "the source hook did not return an array of the dtype asked");
+      throw PythonError();
+    }
+    value = converted.get();
+  }
+  Array source = unwrap(value);
+  // Extents of 1 in front carry nothing, however many there are.
+  int skip = 0;
+  while (source.layout.ndim() - skip > target.layout.ndim() && source.layout.shape()[skip] == 1)
+    ++skip;
+  if (skip)
+    source.layout = Layout(source.layout.ndim() - skip, source.layout.shape() + skip,
+                           source.layout.strides() + skip);
+  source.layout = source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
+  if (target.layout.size() == 0) return;
+  copy_elements(target, source, where);
+}
+
+Py_ssize_t array_length(PyObject* self) {
+  const Array& a = unwrap(self);
+  if (a.layout.ndim() == 0)
+    return guard(Py_ssize_t{-1}, []() -> Py_ssize_t {
+      fail(Kind::Type, "len", "an array of at least one dimension", "a 0-d array",
+           "read the value with x.item()");
+    });
+  return static_cast<Py_ssize_t>(a.layout.shape()[0]);
+}
+
+PyObject* array_subscript(PyObject* self, PyObject* key) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    require_settled(self);
+    Array view = view_of(self);
+    KeyReader(unwrap(self), view).run(key);
+    return wrap(Py_TYPE(self), std::move(view));
+  });
+}
+
+int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
+  return guard(-1, [&] {
+    if (!value)
+      fail(Kind::Type, "del x[key]", "an assignment", "a deletion", "arrays do not shrink; make a view");
+    require_settled(self);
+    Array target = view_of(self);
+    KeyReader(unwrap(self), target).run(key);
+    assign(target, Py_TYPE(self), value, kSet);
+    return 0;
+  });
+}
+
+// Only for iteration, which counts from 0 upwards.
+PyObject* array_item(PyObject* self, Py_ssize_t i) {
+  PyRef index = PyRef::steal(PyLong_FromSsize_t(i));
+  return index ? array_subscript(self, index.get()) : nullptr;
+}
+
+PyObject* array_iter(PyObject* self) {
+  if (unwrap(self).layout.ndim() == 0)
+    return guard((PyObject*)nullptr, []() -> PyObject* {
+      fail(Kind::Type, "iter", "an array of at least one dimension", "a 0-d array",
+           "read the value with x.item()");
+    });
+  return PySeqIter_New(self);
+}
+
+}  // namespace gpuinterop

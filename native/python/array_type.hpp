@@ -1,0 +1,35 @@
+// What the files of the Array type share: array_type (life, attributes), array_index (keys, assignment),
+// array_methods (methods and module functions).
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "array/array.hpp"
+
+namespace gpuinterop {
+
+extern PyMethodDef array_methods[];  // zero-terminated
+void register_array_functions(nanobind::module_& m);
+
+Py_ssize_t array_length(PyObject* self);
+PyObject* array_subscript(PyObject* self, PyObject* key);
+int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value);
+PyObject* array_item(PyObject* self, Py_ssize_t i);
+PyObject* array_iter(PyObject* self);
+
+// What is reached from `data` must lie inside the memory, as far as its extent is known.
+bool within_memory(const Array& a, const Layout& layout, const char* data, const char* where);
+void check_reach(const Array& a, const Layout& layout, const char* data, const char* where);
+
+// The geometry as its object shows it: the real one, or the one in the making (see change_geometry).
+const Layout& shown_layout(PyObject* o) noexcept;
+const char* shown_data(PyObject* o) noexcept;
+// The documents move an array step by step (_set_stride, _set_shape_i, _dev_data), and the states
+// between reach outside the memory. Such a state is shown but not used: it takes effect when it is
+// back inside, and require_settled() refuses until then.
+void change_geometry(PyObject* o, const Layout& layout, char* data, const char* where);
+
+// A sequence of ints, or one int, as int64: at most kMaxDims. Throws.
+int read_ints(PyObject* value, int64_t* out, const char* where, const char* what);
+
+}  // namespace gpuinterop
