@@ -1,4 +1,6 @@
 // Methods of the Array type that the Python layers build on, and the module's cold functions.
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
 #include <string_view>
 

@@ -1,0 +1,56 @@
+"""GPU arrays of different libraries as one memory: share, or say why not.
+
+Importing this module touches no driver, starts no thread and loads no other array library; names
+are resolved on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from gpuinterop._version import __version__
+
+# Where each public name lives. One row a module, so that nothing is loaded before it is used.
+_MODULES: dict[str, str] = {
+    "gpuinterop.ndarray": "CudaNdarray GpuArray",
+    "gpuinterop.creation": (
+        "arange asarray array dimshuffle empty empty_like from_dlpack from_gpu_pointer full "
+        "full_like ones ones_like zeros zeros_like"
+    ),
+    "gpuinterop.devices": (
+        "Device Event Stream default_device device devices empty_cache mem_info memory_stats "
+        "show_config stream synchronize"
+    ),
+    "gpuinterop.errors": (
+        "ArgumentTypeError ArrayIndexError BoundsError CaptureError CompileError ContextError "
+        "ContiguityError ConversionTypeError CopyForbiddenError CudaError DTypeError DeviceError "
+        "DeviceMismatchError ExchangeError ExportError GpuInteropError IndexKindError "
+        "LibraryNotFoundError MissingLibraryError OutOfMemoryError ProtocolError ReadOnlyError "
+        "ScalarIndexError ShapeError StreamError"
+    ),
+    "gpuinterop.sharing": "shares_memory",
+    "gpuinterop.copies": "count_copies log_transfers no_copies",
+    "gpuinterop.explain": "explain",
+    "gpuinterop.doctor": "doctor",
+    "gpuinterop.converters": (
+        "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any "
+        "garray_to_cudandarray to to_cudandarray to_gpuarray"
+    ),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

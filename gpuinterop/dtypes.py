@@ -1,0 +1,85 @@
+"""The element types, in the order of the core's table (native/array/dtype.cpp)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.errors import DTypeError
+
+__all__ = ["NAMES", "NUMPY_NAMES", "dtype_of", "row_of"]
+
+NUMPY_NAMES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float16 float32 float64 complex64 complex128"
+).split()
+# Types that only ml_dtypes gives NumPy. The sub-byte ones occupy a whole byte each, as there.
+ML_NAMES = (
+    "bfloat16 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz "
+    "float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float6_e2m3fn float6_e3m2fn float4_e2m1fn "
+    "int4 uint4 int2 uint2"
+).split()
+NAMES = (*NUMPY_NAMES, *ML_NAMES)
+
+FLOAT32 = NAMES.index("float32")
+
+
+@cache
+def dtype_of(row: int) -> np.dtype[Any]:
+    """Return NumPy's dtype object for a row of the table."""
+    name = NAMES[row]
+    if row < len(NUMPY_NAMES):
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise DTypeError(
+            where="dtype",
+            expected=f"ml_dtypes, which gives NumPy the type {name}",
+            got="no such package installed",
+            fix="pip install ml_dtypes",
+        ) from None
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+_rows: dict[Any, int] = {np.dtype(name): row for row, name in enumerate(NUMPY_NAMES)}
+
+
+def row_of(dtype: Any) -> int:
+    """Return the table's row for anything that NumPy takes as a dtype.
+
+    Raises
+    ------
+    DTypeError
+        The table has no such type: structured, object, string, datetime, foreign byte order.
+    """
+    try:
+        return _rows[dtype]
+    except (KeyError, TypeError):
+        pass
+    if isinstance(dtype, str) and dtype in NAMES:
+        return NAMES.index(dtype)
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise _unknown(dtype) from error
+    if found in _rows:
+        return _rows[found]
+    if found.isnative and found.name in ML_NAMES:
+        _rows[found] = NAMES.index(found.name)
+        return _rows[found]
+    raise _unknown(found)
+
+
+def _unknown(dtype: Any) -> DTypeError:
+    fix = "cast it to one of these first"
+    if isinstance(dtype, np.dtype) and not dtype.isnative:
+        fix = f"convert the byte order: x.astype('{dtype.newbyteorder('=').str}')"
+    return DTypeError(
+        where="dtype",
+        expected="one of " + ", ".join(NAMES),
+        got=repr(dtype),
+        fix=fix,
+    )

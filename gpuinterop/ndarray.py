@@ -1,0 +1,389 @@
+"""The two arrays: `CudaNdarray`, the documents' float32 array, and `GpuArray`, for any dtype.
+
+Both are thin faces of the core's array: geometry and memory live in C++, values move through the
+operations. They live in CUDA memory or, on device "cpu", in host memory, with the same rules.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gpuinterop import _core, devices, dtypes
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    ConversionTypeError,
+    CopyForbiddenError,
+    DeviceError,
+    DTypeError,
+    ReadOnlyError,
+    ShapeError,
+)
+from gpuinterop.views import ViewMethods
+
+__all__ = ["CudaNdarray", "GpuArray"]
+
+Self = TypeVar("Self", bound="ArrayMethods")
+
+
+class ArrayMethods(ViewMethods):
+    """What both classes share: values in and out, conversions to Python and NumPy."""
+
+    __slots__ = ()
+
+    # Above NumPy's scalars and arrays, so that `ndarray + x` asks us.
+    __array_priority__ = 1000.0
+
+    # ---- values out ----------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Return the elements as a NumPy array: downloaded, or shared on device "cpu"."""
+        if self.device.type == "cpu":
+            return np.array(host_view(self), dtype=dtype, copy=copy)
+        if copy is False:
+            raise CopyForbiddenError(
+                where="numpy.asarray",
+                expected="host memory, which NumPy can share",
+                got=f"an array on {self.device}",
+                fix="allow the download: numpy.asarray(x)",
+            )
+        host = np.empty(self.shape, self.dtype)
+        _core.copy_into(over(host), self, where="numpy.asarray")
+        return host if dtype is None else host.astype(dtype, copy=False)
+
+    def get(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        """Return a new NumPy array with the elements, or fill `out`."""
+        host = np.empty(self.shape, self.dtype) if out is None else out
+        if host.dtype != self.dtype:
+            raise DTypeError(
+                where="get",
+                expected=f"an array of dtype {self.dtype}",
+                got=str(host.dtype),
+                fix="get() first, then cast with astype",
+            )
+        if not host.flags.writeable:
+            raise ReadOnlyError(where="get", expected="a writable array", got="a read-only one",
+                                fix="pass a writable array")  # fmt: skip
+        target = over(host)
+        if target.shape != self.shape:
+            raise ShapeError(where="get", expected=f"shape {self.shape}", got=str(host.shape),
+                             fix="pass an array of the same shape")  # fmt: skip
+        _core.copy_into(target, self, where="get")
+        return host
+
+    def item(self, *index: Any) -> Any:
+        """Return one element as a Python number; the only one when no index is given."""
+        one: Any = self
+        if len(index) == 1 and isinstance(index[0], tuple):
+            index = index[0]
+        if len(index) == 1 and self.ndim != 1:
+            flat = operator.index(index[0])
+            if not -self.size <= flat < self.size:
+                one = self[(flat,) * max(self.ndim, 1)] if self.size == 0 else self.ravel()[flat]
+            else:
+                one = self[tuple(int(i) for i in np.unravel_index(flat % self.size, self.shape))]
+        elif index:
+            one = self[index]
+        if one.size != 1:
+            raise ShapeError(
+                where="item",
+                expected="one element",
+                got=f"{one.size} elements of shape {one.shape}",
+                fix="index it: x.item(0, 0), or take all: x.tolist()",
+            )
+        return np.asarray(one).item()
+
+    def tolist(self) -> Any:
+        """Return the elements as nested Python lists, a 0-d array as a number."""
+        return np.asarray(self).tolist()
+
+    def tobytes(self) -> bytes:
+        """Return the bytes of the elements in C order."""
+        return np.asarray(self).tobytes()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.ndim:
+            raise ArgumentTypeError(
+                where="index",
+                expected="a 0-d array of integers",
+                got=f"dtype {self.dtype}, shape {self.shape}",
+                fix="convert it: int(x)",
+            )
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ShapeError(
+                where="bool",
+                expected="one element",
+                got=f"{self.size} elements of shape {self.shape}",
+                fix="say what is meant: x.size > 0, x.any() or x.all()",
+            )
+        return bool(self.item())
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        body = np.array2string(np.asarray(self), separator=", ", prefix=name + "(")
+        notes = [f"shape={self.shape}"] if self.size == 0 else []
+        if self.dtype != np.float32 or not isinstance(self, CudaNdarray):
+            notes.append(f"dtype={self.dtype}")
+        notes.append(f"device='{self.device}'")
+        if not self.is_c_contiguous():
+            notes.append(f"strides={self.strides}")
+        if self.readonly:
+            notes.append("readonly")
+        base = self.base
+        if base is not None and not isinstance(base, _core.Array):
+            notes.append(f"memory of {type(base).__module__}.{type(base).__qualname__}")
+        return f"{name}({body}, {', '.join(notes)})"
+
+    def __str__(self) -> str:
+        return str(np.asarray(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    # ---- values in -----------------------------------------------------------------------------
+
+    def fill(self, value: Any) -> None:
+        """Set every element to one value."""
+        self[...] = value
+
+    def set(self, value: Any) -> None:
+        """Set the elements from an array of the same shape (PyCUDA's word for assignment)."""
+        self[...] = value
+
+    # ---- places --------------------------------------------------------------------------------
+
+    def to_device(self: Self, device: Any, /, *, stream: Any = None, copy: bool = False) -> Self:
+        """Return the array on another device: itself if it is there already, else a copy."""
+        target = devices.device(device)
+        if target == self.device and not copy:
+            return self
+        moved: Self = _core.empty(type(self), self.shape, self.dtype, target.type_code, target.index)
+        if stream is None:
+            _core.copy_into(moved, self, where="to_device")
+        else:
+            with devices.as_stream(stream, target if target.type == "cuda" else self.device):
+                _core.copy_into(moved, self, where="to_device")
+        return moved
+
+    transfer = to_device
+
+    def cpu(self: Self) -> Self:
+        """Return the array in host memory."""
+        return self.to_device("cpu")
+
+    def cuda(self: Self, index: int = 0) -> Self:
+        """Return the array on a GPU."""
+        return self.to_device(("cuda", index))
+
+    def sync(self) -> None:
+        """Wait until all work queued on this array is done."""
+        if self.device.type == "cuda" and self._stream:
+            devices.as_stream(self._stream, self.device).synchronize()
+
+    # ---- pickling ------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        extra = getattr(self, "__dict__", None) or None
+        return (_unpickle, (type(self), self.get(), str(self.device)), extra)
+
+
+class _HostView:
+    """Lets NumPy share a host array's memory, holding the array as its owner."""
+
+    __slots__ = ("__array_interface__", "array")
+
+    def __init__(self, array: ArrayMethods) -> None:
+        self.array = array
+        # Types from ml_dtypes have no typestr of their own: plain bytes, viewed afterwards.
+        own = array.dtype.isbuiltin == 1
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": array.shape,
+            "typestr": array.dtype.str if own else f"|V{array.itemsize}",
+            "data": (array.ptr, array.readonly),
+            "strides": array.strides,
+        }
+
+
+def host_view(array: ArrayMethods) -> np.ndarray[Any, Any]:
+    """Return a NumPy array that shares a host array's memory and keeps it alive."""
+    return np.asarray(_HostView(array)).view(array.dtype)
+
+
+def over(host: np.ndarray[Any, Any]) -> _core.Array:
+    """Return a core array over a NumPy array's memory."""
+    return _core.from_pointer(
+        _core.Array,
+        host.ctypes.data if host.size else 0,
+        host.shape,
+        host.strides if host.size else None,
+        host.dtype,
+        1,
+        0,
+        host,
+        readonly=not host.flags.writeable,
+    )
+
+
+def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -> ArrayMethods:
+    place = os.environ.get("GPUINTEROP_UNPICKLE_DEVICE", place)
+    try:
+        target = devices.device(place)
+    except DeviceError as error:
+        raise DeviceError(
+            where="unpickle",
+            expected=f"the device the array was pickled on, {place}",
+            got=error.got,
+            fix="set GPUINTEROP_UNPICKLE_DEVICE=cpu to load it into host memory",
+        ) from error
+    array: ArrayMethods = _core.empty(
+        cls, host.shape, host.dtype, target.type_code, target.index
+    )
+    _core.copy_into(array, over(host), where="unpickle")
+    return array
+
+
+class CudaNdarray(ArrayMethods):
+    """A strided float32 array in CUDA memory, or in host memory on device "cpu".
+
+    ``CudaNdarray(obj)`` copies `obj`: a NumPy array, nested lists of numbers, or an array of any
+    library that speaks an exchange protocol. The dtype must be float32; other dtypes raise
+    TypeError, because a cast is the caller's to write. The result is C-ordered and owns its
+    memory. Without `device` it stays where `obj` is on a GPU, and goes to `default_device()`
+    otherwise. To share memory instead of copying use `gpuinterop.asarray` or `from_dlpack`.
+
+    Examples
+    --------
+    >>> import numpy, gpuinterop
+    >>> x = gpuinterop.CudaNdarray(numpy.ones((2, 3), "float32"), device="cpu")
+    >>> x[:, ::-1].strides, x[:, ::-1]._strides
+    ((12, -4), (3, -1))
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, value: Any, device: Any = None) -> CudaNdarray:
+        from gpuinterop import creation
+
+        return creation.array(value, device=device, cls=cls)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return _core.Array.shape.__get__(self)  # type: ignore[attr-defined,no-any-return]
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        raise NotImplementedError(
+            "shape: a CudaNdarray keeps its shape\n  fix: use x.reshape(shape), a view where possible"
+        )
+
+    @classmethod
+    def zeros(cls, shape: Any, device: Any = None) -> CudaNdarray:
+        """Return an array of zeros."""
+        from gpuinterop import creation
+
+        return creation.full(shape, 0.0, device=device, cls=cls)
+
+    @classmethod
+    def from_pointer(
+        cls,
+        ptr: int,
+        shape: Any,
+        strides: Any = None,
+        base: Any = None,
+        *,
+        device: Any = None,
+        nbytes: int = -1,
+        readonly: bool = False,
+    ) -> CudaNdarray:
+        """Wrap float32 memory at an address; `base` is kept alive as long as anyone looks at it.
+
+        Shares, never copies or frees. `strides` are in elements, as `from_gpu_pointer` takes
+        them. With `nbytes`, the bytes that may be touched from `ptr` on, shape and strides are
+        checked against it.
+        """
+        from gpuinterop import creation
+
+        return creation.from_gpu_pointer(
+            ptr, shape, strides, base, device=device, nbytes=nbytes, readonly=readonly, cls=cls
+        )
+
+
+class GpuArray(ArrayMethods):
+    """An array of any dtype, in CUDA memory or, on device "cpu", in host memory.
+
+    ``GpuArray(obj, dtype=None)`` copies `obj`; strides count bytes throughout.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, value: Any, dtype: Any = None, device: Any = None) -> GpuArray:
+        from gpuinterop import creation
+
+        return creation.array(value, dtype=dtype, device=device, cls=cls)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents; assigning reshapes in place where strides allow it."""
+        return _core.Array.shape.__get__(self)  # type: ignore[attr-defined,no-any-return]
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        self._set_shape(value)
+
+    @classmethod
+    def zeros(cls, shape: Any, dtype: Any = np.float32, device: Any = None) -> GpuArray:
+        """Return an array of zeros."""
+        from gpuinterop import creation
+
+        return creation.full(shape, 0, dtype=dtype, device=device, cls=cls)
+
+
+def check_cast(cls: type, got: Any, where: str) -> None:
+    """Refuse what is not float32 when `cls` is a CudaNdarray."""
+    if issubclass(cls, CudaNdarray) and got != np.float32:
+        raise DTypeError(
+            where=where,
+            expected="float32, the only dtype of a CudaNdarray",
+            got=f"dtype {got}",
+            fix="write the cast: x.astype('float32'), or keep the dtype with GpuArray",
+        )
+
+
+def _source(value: Any, row: int, device_type: int, device_id: int, cls: type) -> _core.Array:
+    """Core hook: what is assigned to an array, as an array of the target's dtype."""
+    from gpuinterop import creation
+
+    return creation.source(value, dtypes.dtype_of(row), (device_type, device_id), cls)
+
+
+_core._set_hook("dtype", dtypes.dtype_of)
+_core._set_hook("dtype_row", dtypes.row_of)
+_core._set_hook("device", devices.from_codes)
+_core._set_hook("source", _source)
+
+
+def unknown(value: Any, where: str) -> ConversionTypeError:
+    """The error for an object that is no array and no number."""
+    return ConversionTypeError(
+        where=where,
+        expected="a number, nested lists of numbers, or an array that speaks DLPack, the CUDA "
+        "Array Interface, NumPy's array interface or the buffer protocol",
+        got=f"an object of type {type(value).__module__}.{type(value).__qualname__}",
+        fix="convert it to one of these first, for example with numpy.asarray",
+    )

@@ -1,0 +1,288 @@
+"""The shape methods that every array has: views wherever strides allow them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from gpuinterop import _core
+from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, ShapeError
+
+__all__ = ["Flags", "ViewMethods"]
+
+Self = TypeVar("Self", bound="ViewMethods")
+
+
+def _spread(values: tuple[Any, ...]) -> Any:
+    """f(1, 2), f((1, 2)) and f([1, 2]) mean the same."""
+    if len(values) == 1 and not hasattr(values[0], "__index__"):
+        return values[0]
+    return values
+
+
+def _axis(axis: Any, ndim: int, where: str) -> int:
+    try:
+        index = operator.index(axis)
+    except TypeError:
+        raise ArgumentTypeError(
+            where=where, expected="an int as axis", got=repr(axis), fix="pass an int"
+        ) from None
+    if not -ndim <= index < ndim:
+        raise ShapeError(
+            where=where,
+            expected=f"an axis from {-ndim} to {ndim - 1}" if ndim else "no axis, for a 0-d array",
+            got=str(index),
+            fix="count axes from 0, or from -1 backwards",
+        )
+    return index % ndim
+
+
+class Flags:
+    """What is known of an array's memory; readable by name and by NumPy's keys."""
+
+    __slots__ = ("aligned", "c_contiguous", "f_contiguous", "owndata", "writeable")
+
+    def __init__(self, array: _core.Array) -> None:
+        self.c_contiguous = array.is_c_contiguous()
+        self.f_contiguous = array.is_f_contiguous()
+        self.owndata = array._owns
+        self.writeable = not array.readonly
+        self.aligned = array.ptr % min(array.itemsize, 8) == 0
+
+    @property
+    def contiguous(self) -> bool:
+        return self.c_contiguous
+
+    @property
+    def fortran(self) -> bool:
+        return self.f_contiguous
+
+    @property
+    def forc(self) -> bool:
+        return self.c_contiguous or self.f_contiguous
+
+    @property
+    def fnc(self) -> bool:
+        return self.f_contiguous and not self.c_contiguous
+
+    @property
+    def behaved(self) -> bool:
+        return self.aligned and self.writeable
+
+    @property
+    def carray(self) -> bool:
+        return self.behaved and self.c_contiguous
+
+    @property
+    def farray(self) -> bool:
+        return self.behaved and self.fnc
+
+    @property
+    def writebackifcopy(self) -> bool:
+        return False
+
+    def __getitem__(self, key: str) -> bool:
+        short = {
+            "C": "c_contiguous", "CONTIGUOUS": "c_contiguous", "F": "f_contiguous",
+            "FORTRAN": "f_contiguous", "W": "writeable", "A": "aligned", "O": "owndata",
+            "B": "behaved", "CA": "carray", "FA": "farray", "X": "writebackifcopy",
+        }  # fmt: skip
+        name = short.get(key, key.lower())
+        if name.startswith("_") or not isinstance(getattr(type(self), name, None), object):
+            raise KeyError(key)
+        try:
+            return bool(getattr(self, name))
+        except AttributeError:
+            raise KeyError(key) from None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Flags):
+            return NotImplemented
+        return all(getattr(self, n) == getattr(other, n) for n in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in sorted(self.__slots__))
+
+
+class ViewMethods(_core.Array):
+    """Methods that change how memory is looked at, not what is in it."""
+
+    __slots__ = ()
+
+    @property
+    def flags(self) -> Flags:
+        return Flags(self)
+
+    def copy(self: Self, order: str = "C") -> Self:
+        """Return an independent compact copy, whatever the strides are."""
+        copied: Self = self._copied(order)
+        return copied
+
+    def __copy__(self: Self) -> Self:
+        # The documents pin this: copy.copy gives another object over the same memory.
+        view: Self = self.view()
+        return view
+
+    def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
+        copied = self.copy()
+        memo[id(self)] = copied
+        return copied
+
+    def reshape(self: Self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
+        """Return the elements, in C order, under another shape; one extent may be -1.
+
+        Shares memory where strides allow it and copies otherwise. ``copy=False`` raises
+        instead of copying, ``copy=True`` always copies.
+        """
+        wanted = _spread(shape)
+        if order == "F":
+            if isinstance(wanted, Sequence):
+                wanted = tuple(wanted)[::-1]
+            return self.transpose().reshape(wanted, copy=copy).transpose()
+        if order not in ("C", "A", "K"):
+            raise ShapeError(where="reshape", expected="order 'C' or 'F'", got=repr(order),
+                             fix="pass one of these")  # fmt: skip
+        view = None if copy else self._reshaped(wanted)
+        if view is None:
+            if copy is False:
+                raise CopyForbiddenError(
+                    where="reshape",
+                    expected="strides that allow the new shape without a copy",
+                    got=f"shape {self.shape} with strides {self.strides} (bytes)",
+                    fix="pass copy=None, or x.copy().reshape(...) once",
+                )
+            view = self.copy()._reshaped(wanted)
+        result: Self = view
+        return result
+
+    def ravel(self: Self, order: str = "C") -> Self:
+        """Return the elements as a vector; shares memory where strides allow it."""
+        return self.reshape(-1, order=order)
+
+    def flatten(self: Self, order: str = "C") -> Self:
+        """Return a copy of the elements as a vector."""
+        return self.reshape(-1, order=order, copy=True)
+
+    def transpose(self: Self, *axes: Any) -> Self:
+        """Return a view with the axes reversed, or in the order given."""
+        wanted = _spread(axes)
+        if axes and wanted is not None and (wanted or self.ndim):
+            view: Self = self._permuted(wanted)
+        else:
+            view = self.T
+        return view
+
+    def swapaxes(self: Self, axis1: int, axis2: int) -> Self:
+        """Return a view with two axes exchanged."""
+        order = list(range(self.ndim))
+        a, b = _axis(axis1, self.ndim, "swapaxes"), _axis(axis2, self.ndim, "swapaxes")
+        order[a], order[b] = order[b], order[a]
+        view: Self = self._permuted(order)
+        return view
+
+    def squeeze(self: Self, axis: Any = None) -> Self:
+        """Return a view without the axes of extent 1 (all of them, or those given)."""
+        if axis is None:
+            drop = {i for i, n in enumerate(self.shape) if n == 1}
+        else:
+            given = axis if isinstance(axis, (tuple, list)) else (axis,)
+            drop = {_axis(i, self.ndim, "squeeze") for i in given}
+            for i in drop:
+                if self.shape[i] != 1:
+                    raise ShapeError(
+                        where="squeeze",
+                        expected="axes of extent 1",
+                        got=f"axis {i} of shape {self.shape}",
+                        fix="index the axis instead: x[0] along it",
+                        axis=i,
+                    )
+        view: Self = self[tuple(0 if i in drop else slice(None) for i in range(self.ndim))]
+        return view
+
+    def expand_dims(self: Self, axis: Any) -> Self:
+        """Return a view with new axes of extent 1 at the positions given."""
+        given = axis if isinstance(axis, (tuple, list)) else (axis,)
+        ndim = self.ndim + len(given)
+        new = [_axis(i, ndim, "expand_dims") for i in given]
+        if len(set(new)) != len(new):
+            raise ShapeError(
+                where="expand_dims", expected="each position once", got=repr(axis), fix="drop one"
+            )
+        view: Self = self[tuple(None if i in new else slice(None) for i in range(ndim))]
+        return view
+
+    def broadcast_to(self: Self, *shape: Any) -> Self:
+        """Return a read-only view repeated to `shape` by strides of 0."""
+        view: Self = self._broadcast_to(_spread(shape))
+        return view
+
+    def diagonal(self: Self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """Return a view of a diagonal; its axis comes last."""
+        if self.ndim < 2:
+            raise ShapeError(where="diagonal", expected="at least two dimensions",
+                             got=f"shape {self.shape}", fix="reshape to a matrix")  # fmt: skip
+        a, b = _axis(axis1, self.ndim, "diagonal"), _axis(axis2, self.ndim, "diagonal")
+        if a == b:
+            raise ShapeError(where="diagonal", expected="two different axes",
+                             got=f"{axis1} and {axis2}", fix="pass different axes")  # fmt: skip
+        rows, columns = max(-offset, 0), max(offset, 0)
+        corner: list[Any] = [slice(None)] * self.ndim
+        corner[a], corner[b] = slice(rows, None), slice(columns, None)
+        view = self[tuple(corner)]
+        length = min(view.shape[a], view.shape[b])
+        size = self.itemsize
+        steps = [s // size for s in view.strides]
+        rest = [i for i in range(self.ndim) if i not in (a, b)]
+        shape = [*(view.shape[i] for i in rest), length]
+        strides = [*(steps[i] for i in rest), steps[a] + steps[b]]
+        result: Self = view._restrided(shape, strides, 0)
+        return result
+
+    def dimshuffle(self: Self, *pattern: Any) -> Self:
+        """Return a view with its axes rearranged as the documents write it.
+
+        Each entry is an axis, or 'x' (or any negative number) for a new axis of extent 1. An axis
+        left out must have extent 1.
+        """
+        wanted = _spread(pattern)
+        if isinstance(wanted, str) or not isinstance(wanted, Sequence):
+            wanted = (wanted,)
+        entries: list[int] = []
+        for item in wanted:
+            if isinstance(item, str) and item == "x":
+                entries.append(-1)
+            elif hasattr(item, "__index__") and not isinstance(item, bool):
+                entries.append(max(operator.index(item), -1))
+            else:
+                raise ShapeError(
+                    where="dimshuffle",
+                    expected="axis numbers, and 'x' or a negative number for a new axis",
+                    got=repr(item),
+                    fix="write for example dimshuffle(1, 'x', 0)",
+                )
+        kept = [i for i in entries if i >= 0]
+        if len(set(kept)) != len(kept) or any(i >= self.ndim for i in kept):
+            raise ShapeError(
+                where="dimshuffle",
+                expected=f"each axis below {self.ndim} at most once",
+                got=repr(tuple(wanted)),
+                fix="name each axis once",
+            )
+        dropped = [i for i in range(self.ndim) if i not in kept]
+        for i in dropped:
+            if self.shape[i] != 1:
+                raise ShapeError(
+                    where="dimshuffle",
+                    expected="extent 1 on every axis that is left out",
+                    got=f"extent {self.shape[i]} on axis {i} of shape {self.shape}",
+                    fix="keep the axis, or index it first",
+                    axis=i,
+                )
+        view = self._permuted([*kept, *dropped])
+        final: Self = view[
+            (*(None if i < 0 else slice(None) for i in entries), *(0 for _ in dropped))
+        ]
+        return final
