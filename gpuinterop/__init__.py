@@ -15,9 +15,10 @@ from gpuinterop._version import __version__
 _MODULES: dict[str, str] = {
     "gpuinterop.ndarray": "CudaNdarray GpuArray",
     "gpuinterop.creation": (
-        "arange asarray array dimshuffle empty empty_like from_dlpack from_gpu_pointer full "
+        "arange asarray array dimshuffle empty empty_like from_gpu_pointer full "
         "full_like ones ones_like zeros zeros_like"
     ),
+    "gpuinterop.converters.protocols": "from_dlpack",
     "gpuinterop.devices": (
         "Device Event Stream default_device device devices empty_cache mem_info memory_stats "
         "show_config stream synchronize"

@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpuinterop import _core, devices, dtypes
+from gpuinterop import _core, devices, dtypes, sources
 from gpuinterop.errors import (
     ArgumentTypeError,
-    ConversionTypeError,
     CopyForbiddenError,
     DeviceError,
     DTypeError,
     ReadOnlyError,
     ShapeError,
 )
+from gpuinterop.sources import host_view, over
 from gpuinterop.views import ViewMethods
 
 __all__ = ["CudaNdarray", "GpuArray"]
@@ -172,7 +172,9 @@ class ArrayMethods(ViewMethods):
         target = devices.device(device)
         if target == self.device and not copy:
             return self
-        moved: Self = _core.empty(type(self), self.shape, self.dtype, target.type_code, target.index)
+        moved: Self = _core.empty(
+            type(self), self.shape, self.dtype, target.type_code, target.index
+        )
         if stream is None:
             _core.copy_into(moved, self, where="to_device")
         else:
@@ -202,44 +204,6 @@ class ArrayMethods(ViewMethods):
         return (_unpickle, (type(self), self.get(), str(self.device)), extra)
 
 
-class _HostView:
-    """Lets NumPy share a host array's memory, holding the array as its owner."""
-
-    __slots__ = ("__array_interface__", "array")
-
-    def __init__(self, array: ArrayMethods) -> None:
-        self.array = array
-        # Types from ml_dtypes have no typestr of their own: plain bytes, viewed afterwards.
-        own = array.dtype.isbuiltin == 1
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": array.shape,
-            "typestr": array.dtype.str if own else f"|V{array.itemsize}",
-            "data": (array.ptr, array.readonly),
-            "strides": array.strides,
-        }
-
-
-def host_view(array: ArrayMethods) -> np.ndarray[Any, Any]:
-    """Return a NumPy array that shares a host array's memory and keeps it alive."""
-    return np.asarray(_HostView(array)).view(array.dtype)
-
-
-def over(host: np.ndarray[Any, Any]) -> _core.Array:
-    """Return a core array over a NumPy array's memory."""
-    return _core.from_pointer(
-        _core.Array,
-        host.ctypes.data if host.size else 0,
-        host.shape,
-        host.strides if host.size else None,
-        host.dtype,
-        1,
-        0,
-        host,
-        readonly=not host.flags.writeable,
-    )
-
-
 def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -> ArrayMethods:
     place = os.environ.get("GPUINTEROP_UNPICKLE_DEVICE", place)
     try:
@@ -251,9 +215,7 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
             got=error.got,
             fix="set GPUINTEROP_UNPICKLE_DEVICE=cpu to load it into host memory",
         ) from error
-    array: ArrayMethods = _core.empty(
-        cls, host.shape, host.dtype, target.type_code, target.index
-    )
+    array: ArrayMethods = _core.empty(cls, host.shape, host.dtype, target.type_code, target.index)
     _core.copy_into(array, over(host), where="unpickle")
     return array
 
@@ -277,10 +239,10 @@ class CudaNdarray(ArrayMethods):
 
     __slots__ = ()
 
-    def __new__(cls, value: Any, device: Any = None) -> CudaNdarray:
-        from gpuinterop import creation
+    _only = np.dtype(np.float32)
 
-        return creation.array(value, device=device, cls=cls)
+    def __new__(cls, value: Any, device: Any = None) -> CudaNdarray:
+        return sources.construct(cls, value, None, device)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -295,9 +257,7 @@ class CudaNdarray(ArrayMethods):
     @classmethod
     def zeros(cls, shape: Any, device: Any = None) -> CudaNdarray:
         """Return an array of zeros."""
-        from gpuinterop import creation
-
-        return creation.full(shape, 0.0, device=device, cls=cls)
+        return sources.new_full(cls, shape, 0.0, np.float32, device)
 
     @classmethod
     def from_pointer(
@@ -317,11 +277,7 @@ class CudaNdarray(ArrayMethods):
         them. With `nbytes`, the bytes that may be touched from `ptr` on, shape and strides are
         checked against it.
         """
-        from gpuinterop import creation
-
-        return creation.from_gpu_pointer(
-            ptr, shape, strides, base, device=device, nbytes=nbytes, readonly=readonly, cls=cls
-        )
+        return sources.borrowed(cls, ptr, shape, strides, base, device, nbytes, readonly)
 
 
 class GpuArray(ArrayMethods):
@@ -333,9 +289,7 @@ class GpuArray(ArrayMethods):
     __slots__ = ()
 
     def __new__(cls, value: Any, dtype: Any = None, device: Any = None) -> GpuArray:
-        from gpuinterop import creation
-
-        return creation.array(value, dtype=dtype, device=device, cls=cls)
+        return sources.construct(cls, value, dtype, device)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -349,41 +303,15 @@ class GpuArray(ArrayMethods):
     @classmethod
     def zeros(cls, shape: Any, dtype: Any = np.float32, device: Any = None) -> GpuArray:
         """Return an array of zeros."""
-        from gpuinterop import creation
-
-        return creation.full(shape, 0, dtype=dtype, device=device, cls=cls)
-
-
-def check_cast(cls: type, got: Any, where: str) -> None:
-    """Refuse what is not float32 when `cls` is a CudaNdarray."""
-    if issubclass(cls, CudaNdarray) and got != np.float32:
-        raise DTypeError(
-            where=where,
-            expected="float32, the only dtype of a CudaNdarray",
-            got=f"dtype {got}",
-            fix="write the cast: x.astype('float32'), or keep the dtype with GpuArray",
-        )
+        return sources.new_full(cls, shape, 0, dtype, device)
 
 
 def _source(value: Any, row: int, device_type: int, device_id: int, cls: type) -> _core.Array:
     """Core hook: what is assigned to an array, as an array of the target's dtype."""
-    from gpuinterop import creation
-
-    return creation.source(value, dtypes.dtype_of(row), (device_type, device_id), cls)
+    return sources.assigned(value, dtypes.dtype_of(row), (device_type, device_id), cls)
 
 
 _core._set_hook("dtype", dtypes.dtype_of)
 _core._set_hook("dtype_row", dtypes.row_of)
 _core._set_hook("device", devices.from_codes)
 _core._set_hook("source", _source)
-
-
-def unknown(value: Any, where: str) -> ConversionTypeError:
-    """The error for an object that is no array and no number."""
-    return ConversionTypeError(
-        where=where,
-        expected="a number, nested lists of numbers, or an array that speaks DLPack, the CUDA "
-        "Array Interface, NumPy's array interface or the buffer protocol",
-        got=f"an object of type {type(value).__module__}.{type(value).__qualname__}",
-        fix="convert it to one of these first, for example with numpy.asarray",
-    )

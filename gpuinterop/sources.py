@@ -1,0 +1,277 @@
+"""Reading values and foreign arrays: what arrays are made from and what is assigned to them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core, devices
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    ConversionTypeError,
+    DTypeError,
+    ShapeError,
+)
+
+__all__ = [
+    "as_source",
+    "assigned",
+    "borrowed",
+    "check_cast",
+    "construct",
+    "home",
+    "host_view",
+    "new_array",
+    "new_full",
+    "over",
+    "read_shape",
+]
+
+
+def check_cast(cls: Any, got: Any, where: str) -> None:
+    """Refuse a dtype that `cls` does not hold: CudaNdarray names its only one in `_only`."""
+    only = getattr(cls, "_only", None)
+    if only is not None and got != only:
+        raise DTypeError(
+            where=where,
+            expected=f"{only}, the only dtype of a {cls.__name__}",
+            got=f"dtype {got}",
+            fix=f"write the cast: x.astype('{only}'), or keep the dtype with GpuArray",
+        )
+
+
+class _HostView:
+    """Lets NumPy share a host array's memory, holding the array as its owner."""
+
+    __slots__ = ("__array_interface__", "array")
+
+    def __init__(self, array: _core.Array) -> None:
+        self.array = array
+        # Types from ml_dtypes have no typestr of their own: plain bytes, viewed afterwards.
+        own = array.dtype.isbuiltin == 1
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": array.shape,
+            "typestr": array.dtype.str if own else f"|V{array.itemsize}",
+            "data": (array.ptr, array.readonly),
+            "strides": array.strides,
+        }
+
+
+def host_view(array: _core.Array) -> np.ndarray[Any, Any]:
+    """Return a NumPy array that shares a host array's memory and keeps it alive."""
+    return np.asarray(_HostView(array)).view(array.dtype)
+
+
+def over(host: np.ndarray[Any, Any]) -> _core.Array:
+    """Return a core array over a NumPy array's memory."""
+    return _core.from_pointer(
+        _core.Array,
+        host.ctypes.data if host.size else 0,
+        host.shape,
+        host.strides if host.size else None,
+        host.dtype,
+        1,
+        0,
+        host,
+        readonly=not host.flags.writeable,
+    )
+
+
+def new_array(cls: Any, source: _core.Array, device: Any, where: str) -> Any:
+    """Return a C-ordered copy of `source` as a `cls` on `device`."""
+    check_cast(cls, source.dtype, where)
+    target = devices.device(device)
+    made = _core.empty(cls, source.shape, source.dtype, target.type_code, target.index)
+    _core.copy_into(made, source, where=where)
+    return made
+
+
+def construct(cls: Any, value: Any, dtype: Any, device: Any) -> Any:
+    """Return what ``cls(value)`` makes: a copy, on the default device if `value` is on the host."""
+    source = as_source(value, dtype, cls.__name__)
+    place = home(value, source) if device is None else device
+    return new_array(cls, source, place, cls.__name__)
+
+
+def home(value: Any, source: _core.Array) -> devices.Device:
+    """Return where an array made from `value` lives when nobody says: GPU data stays where it is.
+
+    Arrays of this library stay as well; foreign host data goes to the default device.
+    """
+    if source.device.type == "cpu" and not isinstance(value, _core.Array):
+        return devices.default_device()
+    return source.device
+
+
+def new_full(cls: Any, shape: Any, value: Any, dtype: Any, device: Any) -> Any:
+    """Return an array of one value."""
+    check_cast(cls, np.dtype(dtype), cls.__name__)
+    target = devices.device(device)
+    made = _core.empty(cls, read_shape(shape), dtype, target.type_code, target.index)
+    made[...] = value
+    return made
+
+
+def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
+    """Return `value` as an array to read from, cast when `dtype` asks for it."""
+    if isinstance(value, _core.Array):
+        found = value
+    elif isinstance(value, (np.ndarray, np.generic)):
+        found = _from_numpy(value)
+    elif isinstance(value, (bool, int, float, complex, list, tuple)):
+        return over(_from_numbers(value, np.float32 if dtype is None else dtype, where))
+    else:
+        found = _import(value, where)
+    if dtype is None or found.dtype == np.dtype(dtype):
+        return found
+    if found.device.type == "cpu":
+        return over(host_view(found).astype(dtype))
+    cast: _core.Array = found.astype(dtype)
+    return cast
+
+
+def _import(value: Any, where: str) -> _core.Array:
+    if isinstance(value, (str, dict, set)) or value is None:
+        raise _unknown(value, where)
+    return _core.import_any(_core.Array, value)
+
+
+def _from_numpy(value: Any) -> _core.Array:
+    host = np.asarray(value)
+    if not host.dtype.isnative:
+        host = host.astype(host.dtype.newbyteorder("="))
+    size = host.dtype.itemsize
+    if not host.flags.aligned or any(s % size for s in host.strides):
+        host = host.copy()
+    return over(host)
+
+
+def _from_numbers(value: Any, dtype: Any, where: str) -> np.ndarray[Any, Any]:
+    """Python numbers as an array of `dtype`; integers must survive it exactly."""
+    try:
+        found = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(
+            where=where,
+            expected="nested lists of equal lengths",
+            got=str(error),
+            fix="pad the rows to one length",
+        ) from error
+    if found.dtype.kind not in "biufc":
+        raise ConversionTypeError(
+            where=where,
+            expected="numbers, or nested lists of numbers",
+            got=f"a {type(value).__name__} that NumPy reads as dtype {found.dtype}",
+            fix="pass numbers",
+        )
+    wanted = np.dtype(dtype)
+    if found.dtype.kind == "c" and wanted.kind != "c":
+        raise DTypeError(where=where, expected=f"real numbers, for dtype {wanted}",
+                         got="complex numbers", fix="pass their real part")  # fmt: skip
+    result = found.astype(wanted)
+    if (
+        found.dtype.kind in "iu"
+        and found.size
+        and not np.array_equal(result.astype(found.dtype), found)
+    ):
+        raise DTypeError(
+            where=where,
+            expected=f"integers that {wanted} holds exactly",
+            got=f"values from {found.min()} to {found.max()}",
+            fix="round them yourself with float(), or choose a wider dtype with GpuArray",
+        )
+    return result
+
+
+def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core.Array:
+    """Return what ``x[key] = value`` assigns, in the target's dtype.
+
+    Python and NumPy scalars take on the dtype. Arrays must have it already when the target is a
+    `CudaNdarray`; a `GpuArray` casts, as NumPy does.
+    """
+    where = "x[key] = value"
+    if isinstance(value, (bool, int, float, complex, np.generic)):
+        number = value.item() if isinstance(value, np.generic) else value
+        if isinstance(number, complex) and dtype.kind != "c":
+            raise DTypeError(where=where, expected=f"a real number, for dtype {dtype}",
+                             got=repr(value), fix="assign its real part")  # fmt: skip
+        try:
+            return over(np.asarray(number, dtype=dtype))
+        except (OverflowError, TypeError, ValueError) as error:
+            raise DTypeError(where=where, expected=f"a number that {dtype} can hold",
+                             got=repr(value), fix=f"cast it: {dtype}(value)") from error  # fmt: skip
+    if isinstance(value, (list, tuple)):
+        return over(_from_numbers(value, dtype, where))
+    found = as_source(value, None, where)
+    if found.dtype == dtype:
+        return found
+    check_cast(cls, found.dtype, where)
+    return as_source(value, dtype, where)
+
+
+def read_shape(shape: Any) -> tuple[int, ...]:
+    """Return a shape given as an int or a sequence of ints."""
+    if hasattr(shape, "__index__"):
+        return (operator.index(shape),)
+    try:
+        return tuple(operator.index(n) for n in shape)
+    except TypeError:
+        raise ArgumentTypeError(where="shape", expected="an int or a sequence of ints",
+                                got=repr(shape), fix="pass a tuple of ints") from None  # fmt: skip
+
+
+def borrowed(
+    cls: Any,
+    ptr: int,
+    shape: Any,
+    strides: Any,
+    base: Any,
+    device: Any,
+    nbytes: int,
+    readonly: bool,
+) -> Any:
+    """Return an array over float32 memory at an address; strides count elements."""
+    if isinstance(ptr, bool) or not hasattr(ptr, "__index__"):
+        raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as address",
+                                got=repr(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
+    address = operator.index(ptr)
+    extents = read_shape(shape)
+    steps = None if strides is None else tuple(4 * s for s in read_shape(strides))
+    target = devices.device(device) if device is not None else _locate(address)
+    return _core.from_pointer(
+        cls,
+        address,
+        extents,
+        steps,
+        np.dtype(np.float32),
+        target.type_code,
+        target.index,
+        base,
+        nbytes=nbytes,
+        readonly=readonly,
+        where="from_gpu_pointer",
+    )
+
+
+def _locate(address: int) -> devices.Device:
+    """Return the device of a pointer; host memory as far as the driver knows is the CPU's."""
+    default = devices.default_device()
+    inspect = getattr(_core, "inspect_pointer", None)
+    if default.type == "cpu" or address == 0 or inspect is None:
+        return default
+    found = inspect(address)
+    return devices.from_codes(2, found["device"]) if found["known"] else devices.from_codes(1, 0)
+
+
+def _unknown(value: Any, where: str) -> ConversionTypeError:
+    """The error for an object that is no array and no number."""
+    return ConversionTypeError(
+        where=where,
+        expected="a number, nested lists of numbers, or an array that speaks DLPack, the CUDA "
+        "Array Interface, NumPy's array interface or the buffer protocol",
+        got=f"an object of type {type(value).__module__}.{type(value).__qualname__}",
+        fix="convert it to one of these first, for example with numpy.asarray",
+    )
