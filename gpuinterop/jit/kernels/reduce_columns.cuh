@@ -1,0 +1,125 @@
+// Results that lie side by side in memory: each thread owns GI_VEC neighbouring columns, GI_TEAM
+// threads cover a stripe of them and the block's GI_BLOCK / GI_TEAM rows of threads share the
+// reduced axes. Macros as in reduce_rows.cuh; steps are along the innermost kept dimension.
+
+__device__ inline void gi_column_load(const Params& p, const Index (&base)[GI_INS], Index r,
+                                      Packs<GI_VEC>& packs) {
+  Index at[GI_INS];
+#pragma unroll
+  for (int i = 0; i < GI_INS; ++i) at[i] = base[i];
+#pragma unroll
+  for (int d = GI_RED - 1; d >= 0; --d) {
+    Index digit = r;
+    if (d > 0) {
+      const Index extent = Index(p.red[d]);
+      const Index next = r / extent;
+      digit = r - next * extent;
+      r = next;
+    }
+#pragma unroll
+    for (int i = 0; i < GI_INS; ++i) at[i] += digit * Index(p.red_strides[i][d]);
+  }
+#define GI_LOAD(i, T, STEP) \
+  gi_load<STEP>((const T*)p.in[i] + at[i], Index(p.kept_strides[i][GI_KEPT - 1]), packs.v##i);
+  GI_INPUTS(GI_LOAD)
+#undef GI_LOAD
+}
+
+template <int N>
+__device__ inline void gi_column_push(Acc (&acc)[GI_VEC], const Packs<GI_VEC> (&packs)[N], Index r,
+                                      Index step) {
+#pragma unroll
+  for (int k = 0; k < GI_VEC; ++k) {
+    Value v[N];
+#pragma unroll
+    for (int u = 0; u < N; ++u) v[u] = gi_map(packs[u], k);
+    Op::push(acc[k], v, r, step);
+  }
+}
+
+// The threads of one column become one; the result is in row 0 of the block.
+__device__ inline void gi_column_merge(Acc (&acc)[GI_VEC], int tx, int ty) {
+  __shared__ Acc shared[GI_BLOCK / 2 * GI_VEC];
+#pragma unroll
+  for (int half = GI_BLOCK / GI_TEAM / 2; half > 0; half /= 2) {
+    if (ty >= half && ty < 2 * half) {
+#pragma unroll
+      for (int k = 0; k < GI_VEC; ++k) shared[((ty - half) * GI_VEC + k) * GI_TEAM + tx] = acc[k];
+    }
+    __syncthreads();
+    if (ty < half) {
+#pragma unroll
+      for (int k = 0; k < GI_VEC; ++k) Op::merge(acc[k], shared[(ty * GI_VEC + k) * GI_TEAM + tx]);
+    }
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const Params p) {
+  const int rows = GI_BLOCK / GI_TEAM;
+  const int tx = threadIdx.x % GI_TEAM, ty = threadIdx.x / GI_TEAM;
+  const Index batch = Index(blockIdx.x) / Index(p.tiles);
+  const Index tile = Index(blockIdx.x) - batch * Index(p.tiles);
+  const Index width = Index(p.kept[GI_KEPT - 1]);
+  const Index column = (tile * GI_TEAM + tx) * GI_VEC;
+  const Index o = batch * width + column;
+  const Index begin = Index(blockIdx.y) * Index(p.chunk);
+  Index end = begin + Index(p.chunk) < Index(p.n_red) ? begin + Index(p.chunk) : Index(p.n_red);
+  Index base[GI_INS];
+#pragma unroll
+  for (int i = 0; i < GI_INS; ++i) base[i] = 0;
+  if (column < width) {
+    gi_kept_offsets(p, o, base);
+  } else {
+    end = begin;  // no column, but the barriers below need every thread
+  }
+
+  Acc acc[GI_VEC];
+#pragma unroll
+  for (int k = 0; k < GI_VEC; ++k) acc[k] = Op::init();
+  Index r = begin + ty;
+  for (; r + Index(GI_UNROLL - 1) * rows < end; r += Index(GI_UNROLL) * rows) {
+    Packs<GI_VEC> packs[GI_UNROLL];
+#pragma unroll
+    for (int u = 0; u < GI_UNROLL; ++u) gi_column_load(p, base, r + Index(u) * rows, packs[u]);
+    gi_column_push<GI_UNROLL>(acc, packs, r, Index(rows));
+  }
+  for (; r < end; r += rows) {
+    Packs<GI_VEC> packs[1];
+    gi_column_load(p, base, r, packs[0]);
+    gi_column_push<1>(acc, packs, r, Index(rows));
+  }
+
+  gi_column_merge(acc, tx, ty);
+  if (ty == 0 && column < width) {
+#pragma unroll
+    for (int k = 0; k < GI_VEC; ++k) {
+      if (p.splits > 1) {
+        ((Acc*)p.scratch)[Index(blockIdx.y) * Index(p.n_out) + o + k] = acc[k];
+      } else {
+        gi_store(p, o + k, acc[k]);
+      }
+    }
+  }
+}
+
+// Second phase: 32 columns a block, its other threads share the parts.
+extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_finish_columns(const Params p) {
+  __shared__ Acc shared[GI_BLOCK];
+  const int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
+  const Index o = Index(blockIdx.x) * 32 + tx;
+  Acc acc = Op::init();
+  if (o < Index(p.n_out)) {
+    for (Index s = ty; s < Index(p.splits); s += GI_BLOCK / 32) {
+      Op::merge(acc, ((const Acc*)p.scratch)[s * Index(p.n_out) + o]);
+    }
+  }
+#pragma unroll
+  for (int half = GI_BLOCK / 64; half > 0; half /= 2) {
+    if (ty >= half && ty < 2 * half) shared[threadIdx.x] = acc;
+    __syncthreads();
+    if (ty < half) Op::merge(acc, shared[threadIdx.x + half * 32]);
+    __syncthreads();
+  }
+  if (ty == 0 && o < Index(p.n_out)) gi_store(p, o, acc);
+}

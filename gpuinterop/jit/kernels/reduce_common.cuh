@@ -1,0 +1,93 @@
+// Loads, index arithmetic and the joining of threads, shared by both shapes of reduction.
+
+struct alignas(16) GiWord16 { unsigned a, b, c, d; };
+struct alignas(8) GiWord8 { unsigned a, b; };
+
+template <int BYTES> struct GiWord { typedef void Type; };
+template <> struct GiWord<16> { typedef GiWord16 Type; };
+template <> struct GiWord<8> { typedef GiWord8 Type; };
+template <> struct GiWord<4> { typedef unsigned Type; };
+template <> struct GiWord<2> { typedef unsigned short Type; };
+template <> struct GiWord<1> { typedef unsigned char Type; };
+
+// STEP 1: one access for the whole vector (the planner has checked its alignment; complex128 takes
+// one access an element). 0: one element for all. 2: an access an element, `stride` apart.
+template <int STEP, typename T, int VEC>
+__device__ inline void gi_load(const T* at, Index stride, T (&v)[VEC]) {
+  if (STEP == 1) {
+    typedef typename GiWord<sizeof(T) * VEC <= 16 ? sizeof(T) * VEC : 16>::Type Word;
+    union Bits {
+      Word words[sizeof(T) * VEC / sizeof(Word)];
+      T values[VEC];
+      __device__ Bits() {}
+    } bits;
+#pragma unroll
+    for (int w = 0; w < int(sizeof(bits.words) / sizeof(Word)); ++w) bits.words[w] = ((const Word*)at)[w];
+#pragma unroll
+    for (int k = 0; k < VEC; ++k) v[k] = bits.values[k];
+  } else if (STEP == 0) {
+    const T x = *at;
+#pragma unroll
+    for (int k = 0; k < VEC; ++k) v[k] = x;
+  } else {
+#pragma unroll
+    for (int k = 0; k < VEC; ++k) v[k] = at[Index(k) * stride];
+  }
+}
+
+__device__ inline void gi_kept_offsets(const Params& p, Index o, Index (&at)[GI_INS]) {
+#pragma unroll
+  for (int d = GI_KEPT - 1; d >= 0; --d) {
+    Index digit = o;
+    if (d > 0) {
+      const Index extent = Index(p.kept[d]);
+      const Index next = o / extent;
+      digit = o - next * extent;
+      o = next;
+    }
+#pragma unroll
+    for (int i = 0; i < GI_INS; ++i) at[i] += digit * Index(p.kept_strides[i][d]);
+  }
+}
+
+__device__ inline Acc gi_shuffle_down(const Acc& acc, int distance, int width) {
+  union Bits {
+    unsigned words[(sizeof(Acc) + 3) / 4];
+    Acc acc;
+    __device__ Bits() {}
+  } bits;
+  bits.acc = acc;
+#pragma unroll
+  for (int w = 0; w < int(sizeof(bits.words) / 4); ++w) {
+    bits.words[w] = __shfl_down_sync(0xffffffffu, bits.words[w], distance, width);
+  }
+  return bits.acc;
+}
+
+// The TEAM threads of one row become one; the result is in the first of them. Every thread of the
+// block calls this.
+template <int TEAM>
+__device__ inline void gi_team_merge(Acc& acc) {
+  const int width = TEAM < 32 ? TEAM : 32;
+#pragma unroll
+  for (int distance = width / 2; distance > 0; distance /= 2) {
+    const Acc other = gi_shuffle_down(acc, distance, width);
+    // Threads near the end of the team receive their own value back; nobody reads them.
+    Op::merge(acc, other);
+  }
+  if (TEAM > 32) {
+    const int warps = TEAM / 32;
+    __shared__ Acc shared[GI_BLOCK / 32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (lane == 0) shared[warp] = acc;
+    __syncthreads();
+    if (warp % warps == 0) {
+      acc = lane < warps ? shared[warp + lane] : Op::init();
+#pragma unroll
+      for (int distance = warps / 2; distance > 0; distance /= 2) {
+        const Acc other = gi_shuffle_down(acc, distance, 32);
+        Op::merge(acc, other);
+      }
+    }
+  }
+}

@@ -1,0 +1,229 @@
+// Accumulators of the reductions. Each operation says what one thread remembers (Acc), how it takes
+// in N values at once (push), how two threads' memories become one (merge) and what comes out
+// (finish). The order of all merges depends on shape and layout only, so results are reproducible.
+//
+// The text in front of this file defines: Index (int or long long), Value (what the map expression
+// yields) and the macros that reduce_rows.cuh and reduce_columns.cuh describe.
+
+// Explicitly rounded arithmetic: the compiler must not contract or reorder the error terms.
+__device__ inline float gi_add(float a, float b) { return __fadd_rn(a, b); }
+__device__ inline double gi_add(double a, double b) { return __dadd_rn(a, b); }
+__device__ inline float gi_sub(float a, float b) { return __fsub_rn(a, b); }
+__device__ inline double gi_sub(double a, double b) { return __dsub_rn(a, b); }
+
+template <typename T>
+__device__ inline bool gi_is_nan(T x) { return x != x; }
+
+// A sum of N values as a balanced tree.
+template <int N>
+struct Tree {
+  template <typename T>
+  __device__ static inline T sum(const T* v) {
+    return gi_add(Tree<N / 2>::sum(v), Tree<N - N / 2>::sum(v + N / 2));
+  }
+};
+template <>
+struct Tree<1> {
+  template <typename T>
+  __device__ static inline T sum(const T* v) { return v[0]; }
+};
+
+// Floating sums: small trees, each added to a running sum whose rounding errors are kept (Knuth's
+// two-sum). The result's error is that of a tree over N values and of the final rounding: it does
+// not grow with the number of elements.
+template <typename T>
+struct FloatSum {
+  struct Acc { T sum, error; };
+  __device__ static inline Acc init() { return {T(0), T(0)}; }
+  __device__ static inline void take(Acc& a, T x) {
+    const T total = gi_add(a.sum, x);
+    const T x_part = gi_sub(total, a.sum);
+    a.error = gi_add(a.error, gi_add(gi_sub(a.sum, gi_sub(total, x_part)), gi_sub(x, x_part)));
+    a.sum = total;
+  }
+  template <int N, typename V>
+  __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
+    T t[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) t[k] = T(v[k]);
+    take(a, Tree<N>::sum(t));
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) {
+    take(a, b.sum);
+    a.error = gi_add(a.error, b.error);
+  }
+  // An infinite or NaN sum makes its error term NaN; the plain sum is then the right answer.
+  __device__ static inline T value(const Acc& a) {
+    return gi_sub(a.error, a.error) == T(0) ? gi_add(a.sum, a.error) : a.sum;
+  }
+  __device__ static inline T finish(const Acc& a, double, double) { return value(a); }
+};
+
+template <typename T>
+struct FloatMean : FloatSum<T> {
+  typedef typename FloatSum<T>::Acc Acc;
+  __device__ static inline T finish(const Acc& a, double count, double) {
+    return FloatSum<T>::value(a) / T(count);
+  }
+};
+
+template <typename T>
+struct FloatNorm : FloatSum<T> {
+  typedef typename FloatSum<T>::Acc Acc;
+  __device__ static inline T finish(const Acc& a, double, double) {
+    return sqrt(FloatSum<T>::value(a));
+  }
+};
+
+// Sums of integers wrap around as NumPy's do; T is a 64-bit type.
+template <typename T>
+struct IntegerSum {
+  struct Acc { T sum; };
+  __device__ static inline Acc init() { return {T(0)}; }
+  template <int N, typename V>
+  __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) a.sum += T(v[k]);
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) { a.sum += b.sum; }
+  __device__ static inline T finish(const Acc& a, double, double) { return a.sum; }
+};
+
+// A complex sum is two sums side by side.
+template <typename T, int MEAN>
+struct ComplexSum {
+  typedef FloatSum<T> Part;
+  struct Acc { typename Part::Acc re, im; };
+  __device__ static inline Acc init() { return {Part::init(), Part::init()}; }
+  template <int N, typename V>
+  __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
+    T re[N], im[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      re[k] = v[k].re;
+      im[k] = v[k].im;
+    }
+    Part::take(a.re, Tree<N>::sum(re));
+    Part::take(a.im, Tree<N>::sum(im));
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) {
+    Part::merge(a.re, b.re);
+    Part::merge(a.im, b.im);
+  }
+  __device__ static inline GiComplex<T> finish(const Acc& a, double count, double) {
+    const T n = MEAN ? T(count) : T(1);
+    return GiComplex<T>(Part::value(a.re) / n, Part::value(a.im) / n);
+  }
+};
+
+template <typename T>
+struct Product {
+  struct Acc { T product; };
+  __device__ static inline Acc init() { return {T(1)}; }
+  template <int N, typename V>
+  __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) a.product *= T(v[k]);
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) { a.product *= b.product; }
+  __device__ static inline T finish(const Acc& a, double, double) { return a.product; }
+};
+
+// Extremes. A NaN wins and stays, as in NumPy. SIGN is +1 for the minimum, -1 for the maximum.
+template <typename T, int SIGN>
+struct Extreme {
+  struct Acc { T best; int any; };
+  __device__ static inline Acc init() { return {T(0), 0}; }
+  __device__ static inline bool beats(T x, T y) { return SIGN > 0 ? x < y : x > y; }
+  __device__ static inline void take(Acc& a, T x) {
+    if (!a.any || beats(x, a.best) || gi_is_nan(x)) a.best = x;
+    a.any = 1;
+  }
+  template <int N, typename V>
+  __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
+    T best = T(v[0]);
+#pragma unroll
+    for (int k = 1; k < N; ++k) {
+      const T x = T(v[k]);
+      if (beats(x, best) || gi_is_nan(x)) best = x;
+    }
+    take(a, best);
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) {
+    if (b.any) take(a, b.best);
+  }
+  __device__ static inline T finish(const Acc& a, double, double) { return a.best; }
+};
+
+// Position of the extreme: the first of equals, the first NaN before anything else.
+template <typename T, int SIGN>
+struct ArgExtreme {
+  struct Acc { T best; Index at; };  // at < 0: nothing seen
+  __device__ static inline Acc init() { return {T(0), Index(-1)}; }
+  __device__ static inline void take(Acc& a, T x, Index at) {
+    bool better;
+    if (a.at < 0) better = true;
+    else if (gi_is_nan(a.best)) better = gi_is_nan(x) && at < a.at;
+    else if (gi_is_nan(x)) better = true;
+    else better = (SIGN > 0 ? x < a.best : x > a.best) || (x == a.best && at < a.at);
+    if (better) { a.best = x; a.at = at; }
+  }
+  template <int N, typename V>
+  __device__ static inline void push(Acc& a, const V (&v)[N], Index at, Index step) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) take(a, T(v[k]), at + Index(k) * step);
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) {
+    if (b.at >= 0) take(a, b.best, b.at);
+  }
+  __device__ static inline long long finish(const Acc& a, double, double) { return a.at; }
+};
+
+struct AnyTrue {
+  struct Acc { int is; };
+  __device__ static inline Acc init() { return {0}; }
+  template <int N, typename V>
+  __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) a.is |= v[k] != V(0);
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) { a.is |= b.is; }
+  __device__ static inline bool finish(const Acc& a, double, double) { return a.is; }
+};
+
+struct AllTrue {
+  struct Acc { int is; };
+  __device__ static inline Acc init() { return {1}; }
+  template <int N, typename V>
+  __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) a.is &= v[k] != V(0);
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) { a.is &= b.is; }
+  __device__ static inline bool finish(const Acc& a, double, double) { return a.is; }
+};
+
+// Variance of values that were shifted by one of them (or by their mean): sums of d and d*d. With
+// the shift taken from the data, the cancellation in q - s*s/n costs at most log2(n) bits of 53.
+// finish() divides by count - extra, extra being ddof.
+template <int ROOT>
+struct Variance {
+  struct Acc { double s, q; };
+  __device__ static inline Acc init() { return {0.0, 0.0}; }
+  template <int N, typename V>
+  __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const double d = double(v[k]);
+      a.s += d;
+      a.q += d * d;
+    }
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) { a.s += b.s; a.q += b.q; }
+  __device__ static inline double finish(const Acc& a, double count, double extra) {
+    const double squares = a.q - a.s * (a.s / count);
+    const double degrees = count > extra ? count - extra : 0.0;
+    const double v = (squares < 0.0 ? 0.0 : squares) / degrees;
+    return ROOT ? sqrt(v) : v;
+  }
+};

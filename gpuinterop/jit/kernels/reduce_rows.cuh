@@ -1,0 +1,101 @@
+// One result from elements that lie along the reduced axes: GI_TEAM threads share a row.
+//
+// Defined in front: Index, Value, Acc, Op (reduce_ops.cuh), GI_BLOCK, GI_TEAM (a power of two, or
+// GI_BLOCK), GI_VEC, GI_UNROLL, GI_KEPT and GI_RED (dimensions, >= 1, innermost last), struct
+// Params, gi_store(p, o, acc), and per input i a Pack: GI_INPUTS(X) lists X(i, storage type, step)
+// with step 1 (unit stride along the row: vector loads), 0 (broadcast) or 2 (any stride);
+// gi_map(packs..., k) is element k of the mapped value.
+
+__device__ inline void gi_row_offsets(const Params& p, Index r, Index (&at)[GI_INS]) {
+#pragma unroll
+  for (int d = GI_RED - 1; d >= 0; --d) {
+    Index digit = r;
+    if (d > 0) {
+      const Index extent = Index(p.red[d]);
+      const Index next = r / extent;
+      digit = r - next * extent;
+      r = next;
+    }
+#pragma unroll
+    for (int i = 0; i < GI_INS; ++i) at[i] += digit * Index(p.red_strides[i][d]);
+  }
+}
+
+template <int VEC>
+__device__ inline void gi_row_load(const Params& p, const Index (&base)[GI_INS], Index r,
+                                   Packs<VEC>& packs) {
+  Index at[GI_INS];
+#pragma unroll
+  for (int i = 0; i < GI_INS; ++i) at[i] = base[i];
+  gi_row_offsets(p, r, at);
+#define GI_LOAD(i, T, STEP) \
+  gi_load<STEP>((const T*)p.in[i] + at[i], Index(p.red_strides[i][GI_RED - 1]), packs.v##i);
+  GI_INPUTS(GI_LOAD)
+#undef GI_LOAD
+}
+
+template <int VEC>
+__device__ inline void gi_row_push(Acc& acc, const Packs<VEC>& packs, Index r) {
+  Value v[VEC];
+#pragma unroll
+  for (int k = 0; k < VEC; ++k) v[k] = gi_map(packs, k);
+  Op::push(acc, v, r, Index(1));
+}
+
+extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Params p) {
+  const int lane = threadIdx.x % GI_TEAM;
+  const Index o = Index(blockIdx.x) * (GI_BLOCK / GI_TEAM) + threadIdx.x / GI_TEAM;
+  const Index begin = Index(blockIdx.y) * Index(p.chunk);
+  Index end = begin + Index(p.chunk) < Index(p.n_red) ? begin + Index(p.chunk) : Index(p.n_red);
+  Index base[GI_INS];
+#pragma unroll
+  for (int i = 0; i < GI_INS; ++i) base[i] = 0;
+  if (o < Index(p.n_out)) {
+    gi_kept_offsets(p, o, base);
+  } else {
+    end = begin;  // no row, but the shuffles below need every thread
+  }
+
+  Acc acc = Op::init();
+  const Index pace = Index(GI_TEAM) * GI_VEC;
+  // All loads of a round are issued before the first value is used.
+  Index r = begin + Index(lane) * GI_VEC;
+  for (; r + (GI_UNROLL - 1) * pace + GI_VEC <= end; r += GI_UNROLL * pace) {
+    Packs<GI_VEC> packs[GI_UNROLL];
+#pragma unroll
+    for (int u = 0; u < GI_UNROLL; ++u) gi_row_load<GI_VEC>(p, base, r + u * pace, packs[u]);
+#pragma unroll
+    for (int u = 0; u < GI_UNROLL; ++u) gi_row_push<GI_VEC>(acc, packs[u], r + u * pace);
+  }
+  for (; r + GI_VEC <= end; r += pace) {
+    Packs<GI_VEC> packs;
+    gi_row_load<GI_VEC>(p, base, r, packs);
+    gi_row_push<GI_VEC>(acc, packs, r);
+  }
+  if (GI_VEC > 1) {  // the few elements that do not fill a vector
+    for (r = end - (end - begin) % GI_VEC + lane; r < end; r += GI_TEAM) {
+      Packs<1> packs;
+      gi_row_load<1>(p, base, r, packs);
+      gi_row_push<1>(acc, packs, r);
+    }
+  }
+
+  gi_team_merge<GI_TEAM>(acc);
+  if (lane == 0 && o < Index(p.n_out)) {
+    if (p.splits > 1) {
+      ((Acc*)p.scratch)[o * Index(p.splits) + blockIdx.y] = acc;
+    } else {
+      gi_store(p, o, acc);
+    }
+  }
+}
+
+// Second phase: one block joins the parts of one row.
+extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_finish_rows(const Params p) {
+  const Index o = Index(blockIdx.x);
+  const Acc* parts = (const Acc*)p.scratch + o * Index(p.splits);
+  Acc acc = Op::init();
+  for (Index s = threadIdx.x; s < Index(p.splits); s += GI_BLOCK) Op::merge(acc, parts[s]);
+  gi_team_merge<GI_BLOCK>(acc);
+  if (threadIdx.x == 0) gi_store(p, o, acc);
+}

@@ -1,0 +1,61 @@
+// Storage types that C++ has no arithmetic for, and the way back into them.
+
+struct GiHalf { unsigned short bits; };
+struct GiBFloat { unsigned short bits; };
+struct GiBool { unsigned char byte; };
+
+template <typename T>
+struct GiComplex {
+  T re, im;
+  __device__ GiComplex() {}
+  __device__ GiComplex(T r, T i = T(0)) : re(r), im(i) {}
+  template <typename U>
+  __device__ explicit GiComplex(const GiComplex<U>& o) : re(T(o.re)), im(T(o.im)) {}
+  __device__ GiComplex& operator*=(const GiComplex& o) {
+    const T r = re * o.re - im * o.im;
+    im = re * o.im + im * o.re;
+    re = r;
+    return *this;
+  }
+  __device__ bool operator!=(const GiComplex& o) const { return re != o.re || im != o.im; }
+};
+
+template <typename T>
+__device__ inline T gi_value(T x) { return x; }
+__device__ inline bool gi_value(GiBool x) { return x.byte != 0; }
+__device__ inline float gi_value(GiBFloat x) { return __uint_as_float((unsigned)x.bits << 16); }
+__device__ inline float gi_value(GiHalf x) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x.bits));
+  return f;
+}
+
+template <typename T, typename U>
+struct GiInto {
+  __device__ static inline T from(U x) { return T(x); }
+};
+template <typename U>
+struct GiInto<GiBool, U> {
+  __device__ static inline GiBool from(U x) { return {(unsigned char)(x != U(0))}; }
+};
+template <typename U>
+struct GiInto<GiHalf, U> {
+  __device__ static inline GiHalf from(U x) {
+    GiHalf h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(float(x)));
+    return h;
+  }
+};
+template <typename U>
+struct GiInto<GiBFloat, U> {
+  // Round to nearest even; a NaN keeps a bit set whatever its low half held.
+  __device__ static inline GiBFloat from(U x) {
+    const float f = float(x);
+    const unsigned bits = __float_as_uint(f);
+    if (f != f) return {(unsigned short)((bits >> 16) | 0x40u)};
+    return {(unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+  }
+};
+
+template <typename T, typename U>
+__device__ inline T gi_into(U x) { return GiInto<T, U>::from(x); }

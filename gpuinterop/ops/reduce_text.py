@@ -1,0 +1,207 @@
+"""The text of a reduction kernel: a few generated lines around the files in jit/kernels."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..jit import kernel_text
+from .reduce_plan import BLOCK, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CUDA_TYPES", "Recipe", "kernel_names", "pack_params", "pointer_offsets", "render"]
+
+# How a dtype lies in memory, by NumPy's or ml_dtypes' name.
+CUDA_TYPES = {
+    "bool": "GiBool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "float16": "GiHalf",
+    "bfloat16": "GiBFloat",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "GiComplex<float>",
+    "complex128": "GiComplex<double>",
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is computed: map, operation, and what is written.
+
+    Parameters
+    ----------
+    inputs : dtype names of the arrays that are walked over.
+    value : C++ type of a mapped element.
+    map : expression of x0, x1, ... (elements of the inputs).
+    op : an accumulator of reduce_ops.cuh, "FloatSum<float>".
+    outputs : dtype names of the results.
+    posts : per output an expression of `r` (the reduced value) and e0, e1, ...
+    extras : dtype names of further inputs that have the shape of the result.
+    locals : declarations in front of the posts, "const float z = r + e0;".
+    """
+
+    inputs: tuple[str, ...]
+    value: str
+    map: str
+    op: str
+    outputs: tuple[str, ...]
+    posts: tuple[str, ...] = ("r",)
+    extras: tuple[str, ...] = ()
+    locals: str = ""
+    support: str = ""  # device functions that the expressions call
+
+    @property
+    def ordered(self) -> bool:
+        return self.op.startswith("ArgExtreme")
+
+
+def kernel_names(plan: Plan) -> tuple[str, str]:
+    """Names of the first and the second phase."""
+    return f"gi_reduce_{plan.mode}", f"gi_finish_{plan.mode}"
+
+
+def _params(recipe: Recipe, plan: Plan) -> str:
+    kept, red = len(plan.geometry.kept), len(plan.geometry.red)
+    ins, outs, extras = len(recipe.inputs), len(recipe.outputs), len(recipe.extras)
+    # C++ has no arrays of length 0.
+    extra = (
+        f"  const void* extra[{extras}];\n  long long extra_strides[{extras}][{kept}];\n"
+        if extras
+        else ""
+    )
+    return (
+        "struct Params {\n"
+        f"  const void* in[{ins}];\n"
+        f"  void* out[{outs}];\n"
+        "  void* scratch;\n"
+        "  double count, parameter;\n"
+        "  long long n_out, n_red, splits, chunk, tiles;\n"
+        f"  long long kept[{kept}], red[{red}];\n"
+        f"  long long kept_strides[{ins}][{kept}], red_strides[{ins}][{red}];\n"
+        f"  long long out_strides[{outs}][{kept}];\n"
+        f"{extra}"
+        "};\n"
+    )
+
+
+def _store(recipe: Recipe, plan: Plan) -> str:
+    """gi_store: the offsets of result `o`, the posts, the conversions."""
+    outs, extras, kept = len(recipe.outputs), len(recipe.extras), len(plan.geometry.kept)
+    lines = [
+        "__device__ inline void gi_store(const Params& p, Index o, const Acc& acc) {",
+        f"  Index at[{outs}] = {{}};",
+    ]
+    if extras:
+        lines.append(f"  Index at_extra[{extras}] = {{}};")
+    lines.append("  Index rest = o;")
+    for d in range(kept - 1, -1, -1):
+        if d:
+            lines.append(f"  const Index next{d} = rest / Index(p.kept[{d}]);")
+            lines.append(f"  const Index digit{d} = rest - next{d} * Index(p.kept[{d}]);")
+        else:
+            lines.append("  const Index digit0 = rest;")
+        lines += [f"  at[{j}] += digit{d} * Index(p.out_strides[{j}][{d}]);" for j in range(outs)]
+        lines += [
+            f"  at_extra[{e}] += digit{d} * Index(p.extra_strides[{e}][{d}]);"
+            for e in range(extras)
+        ]
+        if d:
+            lines.append(f"  rest = next{d};")
+    lines.append("  const auto r = Op::finish(acc, p.count, p.parameter);")
+    for e, dtype in enumerate(recipe.extras):
+        kind = CUDA_TYPES[dtype]
+        lines.append(f"  const auto e{e} = gi_value(((const {kind}*)p.extra[{e}])[at_extra[{e}]]);")
+    if recipe.locals:
+        lines.append("  " + recipe.locals)
+    for j, (dtype, post) in enumerate(zip(recipe.outputs, recipe.posts, strict=True)):
+        kind = CUDA_TYPES[dtype]
+        lines.append(f"  const auto y{j} = {post};")
+        lines.append(f"  ((({kind}*)p.out[{j}]))[at[{j}]] = gi_into<{kind}>(y{j});")
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def render(recipe: Recipe, plan: Plan) -> str:
+    """A whole translation unit for `recipe` on layouts like `plan`'s."""
+    members = " ".join(f"{CUDA_TYPES[d]} v{i}[VEC];" for i, d in enumerate(recipe.inputs))
+    listed = " ".join(
+        f"X({i}, {CUDA_TYPES[d]}, {step})"
+        for i, (d, step) in enumerate(zip(recipe.inputs, plan.steps, strict=True))
+    )
+    fetched = "".join(
+        f"  const auto x{i} = gi_value(q.v{i}[k]);\n" for i in range(len(recipe.inputs))
+    )
+    return "".join(
+        [
+            f"typedef {'long long' if plan.wide else 'int'} Index;\n",
+            f"#define GI_INS {len(recipe.inputs)}\n",
+            f"#define GI_KEPT {len(plan.geometry.kept)}\n",
+            f"#define GI_RED {len(plan.geometry.red)}\n",
+            f"#define GI_BLOCK {BLOCK}\n",
+            f"#define GI_TEAM {plan.team}\n",
+            f"#define GI_VEC {plan.vector}\n",
+            f"#define GI_UNROLL {plan.unroll}\n",
+            f"#define GI_INPUTS(X) {listed}\n",
+            _params(recipe, plan),
+            kernel_text("reduce_types.cuh"),
+            kernel_text("reduce_ops.cuh"),
+            recipe.support,
+            f"typedef {recipe.value} Value;\ntypedef {recipe.op} Op;\ntypedef Op::Acc Acc;\n",
+            f"template <int VEC>\nstruct Packs {{ {members} }};\n",
+            "template <int VEC>\n__device__ inline Value gi_map(const Packs<VEC>& q, int k) {\n",
+            fetched,
+            f"  return Value({recipe.map});\n}}\n",
+            kernel_text("reduce_common.cuh"),
+            _store(recipe, plan),
+            kernel_text(f"reduce_{plan.mode}.cuh"),
+        ]
+    )
+
+
+def pack_params(
+    recipe: Recipe,
+    plan: Plan,
+    *,
+    count: float,
+    parameter: float = 0.0,
+    extra_strides: Sequence[Sequence[int]] = (),
+) -> bytes:
+    """The kernel's Params with null pointers; `extra_strides` follow the plan's kept dimensions."""
+    g = plan.geometry
+    pointers = len(recipe.inputs) + len(recipe.outputs) + 1
+    numbers = [g.n_out, g.n_red, plan.splits, plan.chunk, plan.tiles, *g.kept, *g.red]
+    for strides in (*g.kept_strides, *g.red_strides, *g.out_strides):
+        numbers += strides
+    if recipe.extras:
+        numbers += [0] * len(recipe.extras)  # pointers again
+        for strides in extra_strides:
+            numbers += strides
+    return (
+        struct.pack(f"<{pointers}q", *[0] * pointers)
+        + struct.pack("<2d", count, parameter)
+        + struct.pack(f"<{len(numbers)}q", *numbers)
+    )
+
+
+def pointer_offsets(recipe: Recipe, plan: Plan) -> tuple[list[int], list[int], int, list[int]]:
+    """Byte offsets in Params of the inputs, the outputs, the scratch memory and the extras."""
+    ins, outs, extras = len(recipe.inputs), len(recipe.outputs), len(recipe.extras)
+    g = plan.geometry
+    kept, red = len(g.kept), len(g.red)
+    before_extras = ins + outs + 1 + 2 + 5 + kept + red + ins * (kept + red) + outs * kept
+    return (
+        [8 * i for i in range(ins)],
+        [8 * (ins + j) for j in range(outs)],
+        8 * (ins + outs),
+        [8 * (before_extras + e) for e in range(extras)],
+    )

@@ -1,0 +1,139 @@
+"""Runs reduction kernels on the CPU: g++ compiles their text, fibers play the threads of a block.
+
+Barriers and shuffles work, because a thread that reaches one yields to the next thread until all
+have arrived. Only what the reductions use is there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+PREFIX = r"""
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ucontext.h>
+#include <vector>
+#define __device__
+#define __global__
+#define __launch_bounds__(n)
+#define __shared__ static
+struct Dim { unsigned x, y, z; };
+static Dim threadIdx, blockIdx, gridDim, blockDim;
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline float __fsub_rn(float a, float b) { return a - b; }
+static inline double __dadd_rn(double a, double b) { return a + b; }
+static inline double __dsub_rn(double a, double b) { return a - b; }
+static inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+static inline unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
+static ucontext_t scheduler;
+static std::vector<ucontext_t> fibers;
+static std::vector<unsigned> lanes;
+static unsigned current;
+static void yield_thread() { swapcontext(&fibers[current], &scheduler); }
+static void __syncthreads() { yield_thread(); }
+// Every thread of a warp publishes, all meet, everyone reads, all meet again.
+static unsigned __shfl_down_sync(unsigned, unsigned v, int distance, int width) {
+  unsigned me = threadIdx.x, lane = me % 32;
+  lanes[me] = v;
+  yield_thread();
+  unsigned source = (lane % width) + distance < unsigned(width) ? me + distance : me;
+  unsigned got = lanes[source];
+  yield_thread();
+  return got;
+}
+"""
+
+RUNNER = r"""
+template <void (*KERNEL)(Params)>
+struct Launch {
+  static const Params* params;
+  static std::vector<char> done;
+  static void body() {
+    KERNEL(*params);
+    done[current] = 1;
+    swapcontext(&fibers[current], &scheduler);
+  }
+  static void run(const Params& p, unsigned gx, unsigned gy, unsigned threads) {
+    params = &p;
+    gridDim = {gx, gy, 1};
+    blockDim = {threads, 1, 1};
+    const size_t stack = 64 * 1024;
+    std::vector<char> stacks(stack * threads);
+    lanes.assign(threads + 32, 0);
+    for (unsigned by = 0; by < gy; ++by)
+      for (unsigned bx = 0; bx < gx; ++bx) {
+        blockIdx = {bx, by, 0};
+        fibers.assign(threads, ucontext_t());
+        done.assign(threads, 0);
+        for (unsigned t = 0; t < threads; ++t) {
+          getcontext(&fibers[t]);
+          fibers[t].uc_stack.ss_sp = &stacks[stack * t];
+          fibers[t].uc_stack.ss_size = stack;
+          fibers[t].uc_link = nullptr;
+          makecontext(&fibers[t], &body, 0);
+        }
+        for (unsigned left = threads; left;) {
+          left = 0;
+          for (unsigned t = 0; t < threads; ++t) {
+            if (done[t]) continue;
+            current = t;
+            threadIdx = {t, 0, 0};
+            swapcontext(&scheduler, &fibers[t]);
+            left += !done[t];
+          }
+        }
+      }
+  }
+};
+template <void (*K)(Params)> const Params* Launch<K>::params;
+template <void (*K)(Params)> std::vector<char> Launch<K>::done;
+"""
+
+
+def compile_kernel(text: str, mode: str) -> ctypes.CDLL:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    # Half precision goes through instructions that only a GPU has; those kernels are compiled, not run.
+    source = (
+        PREFIX
+        + text.replace('extern "C" __global__', "static")
+        + RUNNER
+        + f"""
+extern "C" void first(const char* bytes, unsigned gx, unsigned gy) {{
+  Params p; memcpy(&p, bytes, sizeof p);
+  Launch<gi_reduce_{mode}>::run(p, gx, gy, GI_BLOCK);
+}}
+extern "C" void second(const char* bytes, unsigned gx) {{
+  Params p; memcpy(&p, bytes, sizeof p);
+  Launch<gi_finish_{mode}>::run(p, gx, 1, GI_BLOCK);
+}}
+extern "C" long sizes(int which) {{ return which ? sizeof(Params) : sizeof(Acc); }}
+"""
+    )
+    folder = (
+        Path(tempfile.gettempdir())
+        / f"gpuinterop-shim-{hashlib.sha256(source.encode()).hexdigest()[:24]}"
+    )
+    library = folder / "kernel.so"
+    if not library.exists():
+        folder.mkdir(exist_ok=True)
+        (folder / "kernel.cpp").write_text(source)
+        command = [compiler, "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC"]
+        built = folder / f"kernel-{id(source)}.so"
+        done = subprocess.run(
+            [*command, "-o", str(built), str(folder / "kernel.cpp")], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[:4000]
+        built.replace(library)
+    return ctypes.CDLL(str(library))

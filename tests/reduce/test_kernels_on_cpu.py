@@ -1,0 +1,170 @@
+"""The reductions' kernel text, run on the CPU by fibers, against NumPy in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from shim import compile_kernel
+
+from gpuinterop.ops.reduce_plan import Operand, plan_reduction
+from gpuinterop.ops.reduce_table import REDUCTIONS, recipe_for
+from gpuinterop.ops.reduce_text import pack_params, pointer_offsets, render
+
+
+def elements(array: np.ndarray) -> tuple[int, ...]:
+    return tuple(s // array.itemsize for s in array.strides)
+
+
+def operand(array: np.ndarray) -> Operand:
+    address = array.__array_interface__["data"][0]
+    return Operand(elements(array), array.itemsize, min(address & -address, 16))
+
+
+def run(
+    op: str, x: np.ndarray, axes: tuple[int, ...], *, sms: int = 1, ddof: int = 0
+) -> np.ndarray:
+    """`op` through the same plan, text and parameters as on a GPU."""
+    row = REDUCTIONS[op]
+    kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    out = np.full(kept, 77, row.result(x.dtype))
+    inputs = [x]
+    if row.shifted:
+        first = x[tuple(slice(0, 1) if i in axes else slice(None) for i in range(x.ndim))]
+        inputs.append(np.broadcast_to(first, x.shape))
+    recipe = recipe_for(op, x.dtype, out.dtype, shift=x.dtype if row.shifted else None)
+    strides = iter(elements(out))
+    full = [0 if i in axes else next(strides) for i in range(x.ndim)]
+    plan = plan_reduction(
+        x.shape,
+        axes,
+        [operand(a) for a in inputs],
+        [full],
+        ordered=recipe.ordered,
+        multiprocessors=sms,
+    )
+    library = compile_kernel(render(recipe, plan), plan.mode)
+    params = bytearray(pack_params(recipe, plan, count=plan.geometry.n_red, parameter=ddof))
+    assert len(params) == library.sizes(1)
+    in_at, out_at, scratch_at, _ = pointer_offsets(recipe, plan)
+    scratch = np.full(plan.geometry.n_out * plan.splits * library.sizes(0) + 1, 255, np.uint8)
+
+    def put(at: int, address: int) -> None:
+        params[at : at + 8] = address.to_bytes(8, "little")
+
+    for at, a, shift in zip(in_at, inputs, plan.geometry.in_shifts, strict=True):
+        put(at, a.__array_interface__["data"][0] + shift * a.itemsize)
+    put(out_at[0], out.__array_interface__["data"][0] + plan.geometry.out_shifts[0] * out.itemsize)
+    put(scratch_at, scratch.ctypes.data)
+    library.first(bytes(params), *plan.grid)
+    if plan.finish_grid:
+        library.second(bytes(params), plan.finish_grid)
+    return out
+
+
+def layouts() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    base = rng.standard_normal((9, 14, 24)).astype(np.float32)
+    return {
+        "c": base,
+        "f": np.asfortranarray(base),
+        "transposed": base.transpose(1, 2, 0),
+        "stepped": base[:, ::2, ::3],
+        "reversed": base[::-1, :, ::-1],
+        "broadcast": np.broadcast_to(base[:, :1], (9, 5, 24)),
+        "odd": base[:, :, 1:],
+        "aligned slice": base[1:, :, 4:20],
+        "size 1": base[:, :1, :1],
+        "empty": base[:, :0],
+    }
+
+
+AXES = [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
+
+
+@pytest.mark.parametrize("layout", sorted(layouts()))
+@pytest.mark.parametrize("axes", AXES, ids=str)
+def test_sum_over_layouts_and_axes(layout: str, axes: tuple[int, ...]) -> None:
+    x = layouts()[layout]
+    expected = x.astype(np.float64).sum(axis=axes)
+    bound = np.abs(x.astype(np.float64)).sum(axis=axes)
+    got = run("sum", x, axes)
+    assert got.shape == expected.shape
+    assert np.all(np.abs(got - expected) <= 6e-8 * np.abs(expected) + 2e-7 * bound)
+
+
+@pytest.mark.parametrize("op", ["prod", "mean", "min", "max", "any", "all", "var", "std"])
+@pytest.mark.parametrize("axes", [(0,), (2,), (0, 2), (0, 1, 2)], ids=str)
+def test_operations(op: str, axes: tuple[int, ...]) -> None:
+    x = layouts()["reversed"]
+    if op in ("any", "all"):
+        x = np.where(np.abs(x) > 1.5, 0, x).astype(np.float32)
+    expected = getattr(np, op)(x.astype(np.float64), axis=axes)
+    np.testing.assert_allclose(run(op, x, axes), expected, rtol=3e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize("op", ["argmin", "argmax"])
+@pytest.mark.parametrize("layout", ["c", "f", "reversed", "odd", "stepped"])
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+def test_positions_are_the_first_of_equals(op: str, layout: str, axes: tuple[int, ...]) -> None:
+    x = np.round(layouts()[layout] * 2).astype(np.float32)
+    expected = getattr(np, op)(x, axis=None if len(axes) == 3 else axes[0])
+    np.testing.assert_array_equal(run(op, x, axes), expected)
+    y = x.copy()
+    y[4, 3 % y.shape[1], 2] = y[7, 1, 5] = np.nan
+    np.testing.assert_array_equal(
+        run(op, y, axes), getattr(np, op)(y, axis=None if len(axes) == 3 else axes[0])
+    )
+
+
+@pytest.mark.parametrize("mode", ["rows", "columns"])
+def test_parts_are_joined(mode: str) -> None:
+    # Long enough to be cut into parts even for one multiprocessor.
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(70_003).astype(np.float32)
+    axes: tuple[int, ...] = (0,)
+    if mode == "columns":
+        x = x[:70_000].reshape(10_000, 7)
+    expected = x.astype(np.float64).sum(axis=0)
+    np.testing.assert_allclose(run("sum", x, axes), expected, rtol=1e-6, atol=1e-4)
+    np.testing.assert_array_equal(run("argmax", x, axes), np.argmax(x, axis=0))
+    np.testing.assert_allclose(
+        run("var", x, axes, ddof=1), x.astype(np.float64).var(axis=0, ddof=1), rtol=1e-6
+    )
+
+
+def test_a_sum_of_floats_does_not_lose_small_terms() -> None:
+    # 1 followed by 65,536 terms that a running float32 sum would drop one and all.
+    x = np.full(65_537, 2.0**-25, np.float32)
+    x[0] = 1
+    exact = x.astype(np.float64).sum()
+    for shape, axes in [((65_537,), (0,)), ((65_537, 1), (0,))]:
+        got = run("sum", x.reshape(shape), axes)
+        assert abs(float(np.ravel(got)[0]) - exact) <= np.spacing(np.float32(exact))
+
+
+def test_infinities_and_nans_survive_compensation() -> None:
+    x = np.ones((6, 40), np.float32)
+    x[0, 3] = np.inf
+    x[1, 3] = -np.inf
+    x[2, 3], x[2, 9] = np.inf, -np.inf
+    x[3, 7] = np.nan
+    x[4, :2] = 3e38
+    with np.errstate(all="ignore"):
+        for axes in ((1,), (0,)):
+            np.testing.assert_array_equal(run("sum", x, axes), x.sum(axis=axes))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint8", "int16", "int32", "int64", "uint64", "float64", "complex64"]
+)
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)], ids=str)
+def test_dtypes(dtype: str, axes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(2)
+    x = (rng.integers(-50, 50, (13, 32))).astype(dtype)
+    if dtype == "complex64":
+        x = (x + 1j * rng.integers(-9, 9, x.shape)).astype(dtype)
+    np.testing.assert_array_equal(run("sum", x, axes), x.sum(axis=axes))
+    np.testing.assert_array_equal(run("any", x, axes), x.any(axis=axes))
+    np.testing.assert_allclose(run("mean", x, axes), x.mean(axis=axes), rtol=1e-6, atol=1e-6)
+    if dtype != "complex64":
+        np.testing.assert_array_equal(run("max", x, axes), x.max(axis=axes))
