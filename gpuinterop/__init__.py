@@ -6,7 +6,9 @@ are resolved on first use.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from gpuinterop._version import __version__
@@ -44,13 +46,36 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names.s
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
+# Modules that share their name with the function that they are about. Importing one puts the module
+# under that name, whatever stood there, so the module itself can be called like the function.
+_BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.{name}")
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    module = import_module(home)
+    if name in _BOTH:
+        return module
+    value = getattr(module, name)
     globals()[name] = value
     return value
+
+
+class _CallableModule(ModuleType):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, self.__name__.rpartition(".")[2])(*args, **kwargs)
+
+
+class _Face(ModuleType):
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _BOTH and isinstance(value, ModuleType):
+            value.__class__ = _CallableModule
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
 
 
 def __dir__() -> list[str]:

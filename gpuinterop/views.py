@@ -282,7 +282,6 @@ class ViewMethods(_core.Array):
                     axis=i,
                 )
         view = self._permuted([*kept, *dropped])
-        final: Self = view[
-            (*(None if i < 0 else slice(None) for i in entries), *(0 for _ in dropped))
-        ]
+        key = (*(None if i < 0 else slice(None) for i in entries), *(0 for _ in dropped))
+        final: Self = view[key]
         return final
