@@ -1,0 +1,149 @@
+"""Types of the native core. Written by `make stub` from tools/core_slots.pyi."""
+
+from collections.abc import Iterator, Sequence
+from gpuinterop.devices import Device
+from typing import Any, Callable, Literal, TypeVar
+from typing_extensions import Self
+import numpy as np
+
+A = TypeVar('A', bound=Array)
+Shape = int | Sequence[int]
+
+class Array:
+    """A strided array in host or CUDA memory."""
+
+    def __iter__(self) -> Iterator[Self]:
+        ...
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        ...
+
+    def __len__(self) -> int:
+        ...
+
+    def __getitem__(self, key: Any, /) -> Self:
+        ...
+
+    def __setitem__(self, key: Any, value: Any, /) -> None:
+        ...
+
+    def __delitem__(self, key: Any, /) -> None:
+        ...
+
+    def is_c_contiguous(self) -> bool:
+        """True when the elements lie in C order without gaps; extents of 1 do not count."""
+
+    def is_f_contiguous(self) -> bool:
+        """True when the elements lie in column order without gaps; extents of 1 do not count."""
+
+    def view(self) -> Self:
+        """A new object over the same memory."""
+
+    def _permuted(self, axes: Sequence[int], /) -> Self:
+        """View with the axes in another order."""
+
+    def _reshaped(self, shape: Shape, /) -> Self | None:
+        """View under another shape, or None when strides forbid one."""
+
+    def _broadcast_to(self, shape: Shape, /) -> Self:
+        """Read-only view repeated to a larger shape."""
+
+    def _restrided(self, shape: Shape, strides: Sequence[int], offset: int, /) -> Self:
+        """Checked view: shape, strides and offset in elements."""
+
+    def _copied(self, order: str='C', /) -> Self:
+        """Independent compact copy in the given order."""
+
+    def _set_stride(self, axis: int, stride: int, /) -> None:
+        """Set the stride of one axis, in elements, in place."""
+
+    def _set_shape_i(self, axis: int, extent: int, /) -> None:
+        """Set one extent in place."""
+
+    def _set_shape(self, shape: Shape, /) -> None:
+        """Set the shape in place where strides allow it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, a tuple of int."""
+    strides: tuple[int, ...]
+    _strides: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+
+    @property
+    def mem_size(self) -> int:
+        """Number of elements, under the name that PyCUDA reads."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+
+    @property
+    def ptr(self) -> int:
+        """Address of element [0, ..., 0]; 0 when empty."""
+
+    @property
+    def gpudata(self) -> int:
+        """Address of element [0, ..., 0]; 0 when empty."""
+    _dev_data: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype object."""
+
+    @property
+    def device(self) -> Device:
+        """The device that holds the memory."""
+
+    @property
+    def base(self) -> Any:
+        """The root owner of a view, the foreign owner, or None."""
+    readonly: bool
+
+    @property
+    def memory(self) -> Literal['host', 'device', 'pinned', 'managed']:
+        """'host', 'device', 'pinned' or 'managed'."""
+
+    @property
+    def T(self) -> Self:
+        """A view with the axes reversed."""
+
+    @property
+    def _stream(self) -> int:
+        """Handle of the stream of the last use; 0 on the host."""
+
+    @property
+    def _owns(self) -> bool:
+        """True for a root owner."""
+def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C') -> A:
+    """A fresh array of `cls`; its elements are not set."""
+def from_pointer(cls: type[A], ptr: int, shape: Shape, strides: Sequence[int] | None, dtype: Any, device_type: int, device_id: int, base: Any, nbytes: int=-1, readonly: bool=False, where: str='from_pointer') -> A:
+    """An array over foreign memory; strides in bytes."""
+def copy_into(dst: Array, src: Array, non_blocking: bool=False, where: str='copy_into') -> None:
+    """dst[...] = src for equal dtypes, between any strides and devices."""
+def view(cls: type[A], x: Array) -> A:
+    """The same memory as an array of another class."""
+def adopt(cls: type[A], x: Array) -> A:
+    """
+    The same array as an object of another class, sharing ownership: base stays as it is.
+    """
+def _set_hook(name: str, callable: Callable[..., Any] | None) -> None:
+    """Register a callable of the Python layers."""
+def _set_copy_hook(callable: Callable[[str, int, str], Any] | None) -> None:
+    """Register copies.note."""
+def _watch(change: int) -> int:
+    """Add to the number of active copy watchers; returns it."""
+def _dtype_rows() -> list[tuple[str, int, int, int]]:
+    """The dtype table: (name, DLPack code, bits, itemsize)."""
+MAX_DIMS: int = 64

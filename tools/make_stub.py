@@ -1,0 +1,123 @@
+"""Write gpuinterop/_core.pyi from the module itself and from the signatures in core_slots.pyi.
+
+What nanobind binds describes itself, through nanobind's stub generator. The Array type has slots made
+by hand, which cannot: their signatures are written in core_slots.pyi, their docstrings are the
+module's. A slot without a signature, or a signature without a slot, stops the tool.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+from nanobind.stubgen import StubGen
+
+import gpuinterop._core as core
+
+ROOT = Path(__file__).parents[1]
+STUB = ROOT / "gpuinterop" / "_core.pyi"
+SLOTS = ROOT / "tools" / "core_slots.pyi"
+HEAD = '"""Types of the native core. Written by `make stub` from tools/core_slots.pyi."""\n'
+
+# Every class has these; a stub says them by other means.
+UNDECLARED = {"__doc__", "__module__", "__new__", "__weakref__", "__dict__", "__dictoffset__"}
+
+
+def name_of(node: ast.stmt) -> str:
+    if isinstance(node, ast.AnnAssign):
+        return ast.unparse(node.target)
+    if isinstance(node, ast.Assign):
+        return ast.unparse(node.targets[0])
+    return getattr(node, "name", "")
+
+
+def with_docstring(node: ast.stmt, thing: Any) -> ast.stmt:
+    """The declaration with the docstring that its thing has in the module."""
+    text = inspect.getdoc(thing) if name_of(node)[:2] != "__" else None
+    if text and isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        body = [ast.Expr(ast.Constant(text))]
+        node.body = body + ([] if isinstance(node, ast.FunctionDef) else node.body)
+    return node
+
+
+def merged_class(node: ast.ClassDef, cls: type) -> ast.ClassDef:
+    """The class as written by hand, in the module's order and with its docstrings."""
+    written: dict[str, list[ast.stmt]] = {}
+    for member in node.body:
+        written.setdefault(name_of(member), []).append(member)
+    offered = [name for name in vars(cls) if name not in UNDECLARED]
+    missing = [name for name in offered if name not in written]
+    stale = [name for name in written if name not in offered]
+    if missing or stale:
+        sys.exit(
+            f"{SLOTS.name}: class {cls.__name__}: missing {missing}, not in the module {stale}"
+        )
+    node.body = [with_docstring(m, vars(cls)[name]) for name in offered for m in written[name]]
+    doc = ast.Expr(ast.Constant(inspect.getdoc(cls)))
+    node.body = [doc, *node.body]
+    return node
+
+
+def merged_function(written: ast.FunctionDef, bound: ast.FunctionDef) -> ast.FunctionDef:
+    """The function with the types written by hand; names and defaults must be the module's."""
+    for part in (written, bound):
+        names = [a.arg for a in [*part.args.posonlyargs, *part.args.args, *part.args.kwonlyargs]]
+        defaults = [
+            ast.unparse(d) for d in [*part.args.defaults, *filter(None, part.args.kw_defaults)]
+        ]
+        if part is written:
+            expected = (names, defaults)
+        elif (names, defaults) != expected:
+            sys.exit(f"{SLOTS.name}: {part.name} takes {names} with defaults {defaults}")
+    written.body = bound.body
+    return written
+
+
+def generate() -> str:
+    generator = StubGen(module=core, include_private=True, quiet=True)
+    generator.put(core)
+    bound = ast.parse(generator.get())
+    slots = ast.parse(SLOTS.read_text(encoding="utf-8"))
+    written = {name_of(node): node for node in slots.body if hasattr(node, "name")}
+
+    head = [node for node in slots.body if not hasattr(node, "name")]
+    imports = {ast.unparse(node) for node in head if isinstance(node, (ast.Import, ast.ImportFrom))}
+    body: list[ast.stmt] = []
+    for node in bound.body:
+        if isinstance(node, ast.Expr):
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            imports.add(ast.unparse(node))
+            continue
+        hand = written.pop(name_of(node), None)
+        if isinstance(hand, ast.ClassDef):
+            node = merged_class(hand, getattr(core, hand.name))
+        elif isinstance(hand, ast.FunctionDef) and isinstance(node, ast.FunctionDef):
+            node = merged_function(hand, node)
+        body.append(node)
+    if written:
+        sys.exit(f"{SLOTS.name}: not in the module: {sorted(written)}")
+
+    text = "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in body)
+    used = [line for line in sorted(imports) if is_used(line, text, head)]
+    other = [
+        ast.unparse(n) for n in head if not isinstance(n, (ast.Import, ast.ImportFrom, ast.Expr))
+    ]
+    return "\n".join([HEAD, *used, "", *other, "", text]) + "\n"
+
+
+def is_used(statement: str, text: str, head: list[ast.stmt]) -> bool:
+    """Whether a name that the import statement binds occurs below it."""
+    (node,) = ast.parse(statement).body
+    names = {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    trees = [ast.parse(text), *(n for n in head if not isinstance(n, (ast.Import, ast.ImportFrom)))]
+    return any(
+        isinstance(part, ast.Name) and part.id in names for tree in trees for part in ast.walk(tree)
+    )
+
+
+if __name__ == "__main__":
+    STUB.write_text(generate(), encoding="utf-8")
