@@ -1,0 +1,56 @@
+"""What the docs tests read from a Markdown page: code blocks and links."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")],
+    key=lambda p: p.relative_to(ROOT).as_posix(),
+)
+
+
+def title(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@dataclass(frozen=True)
+class Block:
+    line: int
+    language: str
+    needs: tuple[str, ...]  # words after the language: libraries without which it cannot run
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    found, start, info, lines = [], 0, "", []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        fence = re.match(r"```(.*)$", line)
+        if fence and not start:
+            start, info, lines = number + 1, fence.group(1), []
+        elif fence:
+            words = info.split() or [""]
+            found.append(Block(start, words[0], tuple(words[1:]), "\n".join(lines) + "\n"))
+            start = 0
+        elif start:
+            lines.append(line)
+    assert not start, f"{title(page)}: the block at line {start} has no end"
+    return found
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def links(page: Path) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", prose(page)))
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ +(.*)$", prose(page), flags=re.M)
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
