@@ -4,6 +4,7 @@
 #include <string>
 
 #include "array/error.hpp"
+#include "cuda/memory.hpp"
 
 namespace gpuinterop {
 
@@ -77,9 +78,10 @@ BufferRef allocate(Device device, int64_t nbytes, const char* where) {
   b->nbytes = nbytes;
   b->device = device;
   if (device.is_cuda())
-    fail(Kind::Library, where, "a CUDA driver", "none", "use device=\"cpu\"");
-  // An empty array owns no memory and its address is 0, which every exchange protocol allows.
-  if (nbytes) allocate_host(b, where);
+    cuda::allocate_buffer(b, where);
+  else if (nbytes)
+    allocate_host(b, where);
+  // else: an empty array owns no memory and its address is 0, which every protocol allows.
   b->owned = true;
   count(b);
   return ref;

@@ -35,6 +35,7 @@ struct Buffer {
   // use on another stream first waits for it and then takes its place (cuda::order), so uses of one
   // buffer form a chain and freeing on this stream is safe.
   void* stream = nullptr;
+  uint32_t stream_thread = 0;  // whose, when that is CU_STREAM_PER_THREAD: see cuda::order
   // Bit 0: handed to a consumer on the legacy stream; bit 1: to one on some other foreign stream.
   // Freeing waits for them, because DLPack's deleter does not say where the consumer worked.
   std::atomic<uint32_t> foreign_use{0};

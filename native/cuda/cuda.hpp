@@ -4,6 +4,8 @@
 
 #include <cuda.h>
 
+#include <string>
+
 #include "array/buffer.hpp"
 
 namespace gpuinterop::cuda {
@@ -38,7 +40,8 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where);
 // Makes `stream` the place of the next use of `b` (see Buffer::stream).
 void order_slow(Buffer* b, CUstream stream, const char* where);
 inline void order(Buffer* b, CUstream stream, const char* where) {
-  if (b && b->stream != stream) order_slow(b, stream, where);
+  // The per-thread handle names another stream in every thread, so it says nothing by itself.
+  if (b && (b->stream != stream || stream == CU_STREAM_PER_THREAD)) order_slow(b, stream, where);
 }
 void synchronize_stream(int device, CUstream stream, const char* where);  // drops the GIL if held
 
@@ -53,6 +56,12 @@ enum class Direction { HostToDevice, DeviceToHost, DeviceToDevice };
 // unless `async`; large ones from pageable memory go through pinned staging. Drops the GIL to block.
 void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Direction direction,
                 CUstream stream, bool async, const char* where);
+// The same for `rows` rows of `width` bytes, whose starts are a pitch (at least `width`) apart.
+void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch,
+               int64_t width, int64_t rows, Direction direction, CUstream stream, bool async,
+               const char* where);
+// Between devices. `stream` is the destination's; the copy comes after what is queued on the calling
+// thread's current stream of the source, and that stream then waits for the copy.
 void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64_t nbytes,
                CUstream stream, const char* where);
 void fill_bytes(int device, void* dst, const void* item, int itemsize, int64_t count,

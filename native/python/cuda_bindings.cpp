@@ -1,7 +1,145 @@
+// Devices, memory figures, streams and events for Python. Everything here is cold.
+#include <string>
+
+#include <nanobind/stl/string.h>
+
+#include "cuda/cuda.hpp"
+#include "cuda/memory.hpp"
+#include "cuda/module.hpp"
+#include "cuda/state.hpp"
 #include "python/register.hpp"
+
+namespace nb = nanobind;
 
 namespace gpuinterop {
 
-void register_cuda(nanobind::module_&) {}
+namespace {
+
+nb::dict device_properties(int ordinal) {
+  cuda::DeviceState& d = cuda::device_state(ordinal, "device_properties");
+  const cuda::Driver& cu = cuda::driver();
+  nb::dict out;
+  char name[256] = "";
+  cuda::check(cu.DeviceGetName(name, sizeof name, d.device), "cuDeviceGetName", "device_properties");
+  out["name"] = name;
+  out["driverVersion"] = cu.version;
+  out["totalGlobalMem"] = d.total_bytes;
+  // The names are those of the runtime API's structure, which scripts of all ages know.
+  static const struct {
+    const char* name;
+    CUdevice_attribute what;
+  } attributes[] = {
+      {"major", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR},
+      {"minor", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR},
+      {"multiProcessorCount", CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT},
+      {"totalConstMem", CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY},
+      {"sharedMemPerBlock", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK},
+      {"sharedMemPerBlockOptin", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN},
+      {"regsPerBlock", CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK},
+      {"warpSize", CU_DEVICE_ATTRIBUTE_WARP_SIZE},
+      {"maxThreadsPerBlock", CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK},
+      {"maxThreadsDim0", CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X},
+      {"maxThreadsDim1", CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y},
+      {"maxThreadsDim2", CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z},
+      {"maxGridSize0", CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X},
+      {"maxGridSize1", CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y},
+      {"maxGridSize2", CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z},
+      {"memPitch", CU_DEVICE_ATTRIBUTE_MAX_PITCH},
+      {"textureAlignment", CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT},
+      {"clockRate", CU_DEVICE_ATTRIBUTE_CLOCK_RATE},
+      {"memoryClockRate", CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE},
+      {"memoryBusWidth", CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH},
+      {"l2CacheSize", CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE},
+      {"deviceOverlap", CU_DEVICE_ATTRIBUTE_GPU_OVERLAP},
+      {"asyncEngineCount", CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT},
+      {"kernelExecTimeoutEnabled", CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT},
+      {"integrated", CU_DEVICE_ATTRIBUTE_INTEGRATED},
+      {"canMapHostMemory", CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY},
+      {"computeMode", CU_DEVICE_ATTRIBUTE_COMPUTE_MODE},
+      {"concurrentKernels", CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS},
+      {"ECCEnabled", CU_DEVICE_ATTRIBUTE_ECC_ENABLED},
+      {"tccDriver", CU_DEVICE_ATTRIBUTE_TCC_DRIVER},
+      {"memoryPoolsSupported", CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED},
+  };
+  for (const auto& a : attributes) {
+    int value = 0;
+    // An attribute that an old driver does not know reads as 0.
+    cu.DeviceGetAttribute(&value, a.what, d.device);
+    out[a.name] = value;
+  }
+  return out;
+}
+
+nb::tuple mem_info(int ordinal) {
+  cuda::DeviceGuard guard(ordinal);
+  size_t free_bytes = 0, total = 0;
+  cuda::check(cuda::driver().MemGetInfo(&free_bytes, &total), "cuMemGetInfo", "mem_info");
+  return nb::make_tuple(free_bytes, total);
+}
+
+nb::dict memory_statistics(int type, int id) {
+  Device device{DeviceType(type), id};
+  Statistics& s = statistics(device);
+  nb::dict out;
+  out["live_bytes"] = s.live_bytes.load();
+  out["live_buffers"] = s.live_buffers.load();
+  out["peak_bytes"] = s.peak_bytes.load();
+  out["live_arrays"] = s.live_arrays.load();
+  int64_t cached = 0, reserved = 0;
+  if (device.is_cuda()) {
+    cached = cuda::cached_bytes(id);
+    cuda::DeviceState* d = cuda::started_device(id);
+    cuuint64_t held = 0;
+    if (d && d->pool && cuda::driver().MemPoolGetAttribute &&
+        cuda::driver().MemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) == CUDA_SUCCESS)
+      reserved = int64_t(held);
+  }
+  out["cached_bytes"] = cached;
+  out["pool_bytes"] = reserved;
+  return out;
+}
+
+}  // namespace
+
+void register_cuda(nb::module_& m) {
+  m.def("cuda_available", &cuda::available, "Whether the CUDA driver answers and has a device.");
+  m.def("cuda_device_count", &cuda::device_count, "Number of CUDA devices, 0 without a driver.");
+  m.def("cuda_unavailable_reason", &cuda::unavailable_reason, "What was tried and failed, or ''.");
+  m.def("cuda_driver_version", [] { return cuda::driver().version; }, "13000 for CUDA 13.0; 0 without a driver.");
+  m.def("cuda_library_path", [] { return cuda::driver().path; }, "The libcuda that was taken, or ''.");
+  m.def("cuda_forked", &cuda::forked, "Whether a parent process had initialised CUDA before it forked this one.");
+  m.def("cuda_device_properties", &device_properties, nb::arg("ordinal"), "Properties by their runtime API names.");
+  m.def("cuda_mem_info", &mem_info, nb::arg("ordinal"), "(free, total) bytes of a device.");
+  m.def("memory_statistics", &memory_statistics, nb::arg("device_type"), nb::arg("device_id"),
+        "Bytes and buffers that this library holds on a device.");
+  m.def(
+      "reset_peak",
+      [](int type, int id) {
+        Statistics& s = statistics({DeviceType(type), id});
+        s.peak_bytes.store(s.live_bytes.load());
+      },
+      nb::arg("device_type"), nb::arg("device_id"), "Make the peak what is live now.");
+  m.def(
+      "cuda_empty_cache", [](int ordinal) { cuda::give_back(cuda::device_state(ordinal, "empty_cache"), true); },
+      nb::arg("ordinal"), "Give cached memory back to the driver and the system.");
+  m.def(
+      "cuda_synchronize",
+      [](int ordinal) {
+        cuda::DeviceGuard guard(ordinal);
+        if (cuda::any_capture())
+          fail(Kind::Capture, "synchronize", "no graph capture in progress", "one that this would break",
+               "synchronise before the capture begins or after it ends");
+        CUresult code;
+        {
+          cuda::GilDropped dropped;
+          code = cuda::driver().CtxSynchronize();
+        }
+        cuda::check(code, "cuCtxSynchronize", "synchronize");
+        cuda::drain_deferred();
+      },
+      nb::arg("ordinal"), "Wait for everything that is queued on a device.");
+  m.def("_cuda_shutdown", &cuda::set_exiting, "Leave all memory to the driver from here on: the process ends.");
+  nb::module_::import_("atexit").attr("register")(m.attr("_cuda_shutdown"));
+}
 
 }  // namespace gpuinterop

@@ -1,0 +1,155 @@
+// Primary contexts, the guard that makes one current, and what fork and exit change.
+#include <Python.h>
+#include <pthread.h>
+
+#include <string>
+
+#include "cuda/state.hpp"
+
+// Exported by every CPython, but not declared for the stable ABI.
+extern "C" PyAPI_FUNC(int) PyGILState_Check(void);
+
+namespace gpuinterop::cuda {
+
+namespace {
+
+std::atomic<DeviceState*> states[kMaxDevices];
+std::mutex start_lock;
+std::atomic<bool> forked_flag{false}, exiting_flag{false};
+
+std::string ordinals() {
+  int n = device_count();
+  return n == 1 ? "0" : "0 to " + std::to_string(n - 1);
+}
+
+// The default pool gives memory back to the system at every synchronisation unless told to keep it.
+void adopt_pool(DeviceState& d) {
+  const Driver& cu = driver();
+  int supported = 0;
+  if (!cu.DeviceGetDefaultMemPool || !cu.MemAllocAsync || !cu.MemFreeAsync || !cu.MemPoolSetAttribute ||
+      !cu.MemPoolTrimTo)
+    return;
+  cu.DeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, d.device);
+  CUmemoryPool pool = nullptr;
+  if (!supported || cu.DeviceGetDefaultMemPool(&pool, d.device) != CUDA_SUCCESS) return;
+  cuuint64_t keep = UINT64_MAX;
+  if (cu.MemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep) == CUDA_SUCCESS) d.pool = pool;
+}
+
+DeviceState& start_device(int ordinal, const char* where) {
+  require(where);
+  const Driver& cu = driver();
+  if (ordinal < 0 || ordinal >= cu.devices)
+    fail(Kind::Device, where, "a CUDA device number from " + ordinals(), std::to_string(ordinal),
+         "gpuinterop.devices() lists what there is; CUDA_VISIBLE_DEVICES may hide devices");
+  std::lock_guard lock(start_lock);
+  if (DeviceState* d = states[ordinal].load()) return *d;
+  auto* d = new DeviceState;  // for good: streams, events and memory refer to it until the very end
+  d->ordinal = ordinal;
+  size_t total = 0;
+  try {
+    check(cu.DeviceGet(&d->device, ordinal), "cuDeviceGet", where);
+    check(cu.DevicePrimaryCtxRetain(&d->primary, d->device), "cuDevicePrimaryCtxRetain", where);
+    check(cu.DeviceTotalMem(&total, d->device), "cuDeviceTotalMem", where);
+  } catch (...) {
+    delete d;
+    throw;
+  }
+  d->total_bytes = int64_t(total);
+  int uses = 0;
+  cu.DeviceGetAttribute(&uses, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, d->device);
+  d->host_page_tables = uses != 0;
+  adopt_pool(*d);
+  states[ordinal].store(d, std::memory_order_release);
+  return *d;
+}
+
+const char* advice(CUresult code) {
+  switch (code) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+      return "an earlier kernel failed and the context is lost: restart the process; "
+             "CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer names the kernel";
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_INVALID_CONTEXT:
+      return "something destroyed or reset the primary context (cudaDeviceReset, numba.cuda.close); "
+             "do not reset a device that is still in use";
+    case CUDA_ERROR_INVALID_HANDLE:
+      return "a stream, event or module was destroyed, or belongs to a context that is not the primary "
+             "one (PyCUDA: import pycuda.autoprimaryctx instead of pycuda.autoinit)";
+    case CUDA_ERROR_DEINITIALIZED: return "the process is shutting down; do CUDA work earlier";
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+      return "the kernel was compiled for another GPU or by a newer compiler than this driver knows: "
+             "update the driver or install an older NVRTC";
+    default: return "CUDA_LAUNCH_BLOCKING=1 shows whether an earlier kernel is to blame";
+  }
+}
+
+}  // namespace
+
+DeviceState& device_state(int ordinal, const char* where) {
+  if (DeviceState* d = started_device(ordinal)) [[likely]] {
+    if (forked()) require(where);
+    return *d;
+  }
+  return start_device(ordinal, where);
+}
+
+DeviceState* started_device(int ordinal) noexcept {
+  return unsigned(ordinal) < unsigned(kMaxDevices) ? states[ordinal].load(std::memory_order_acquire) : nullptr;
+}
+
+DeviceGuard::DeviceGuard(int ordinal) {
+  DeviceState& d = device_state(ordinal, "gpuinterop");
+  CUcontext current = nullptr;
+  check(driver().CtxGetCurrent(&current), "cuCtxGetCurrent", "gpuinterop");
+  if (current == d.primary) return;
+  check(driver().CtxPushCurrent(d.primary), "cuCtxPushCurrent", "gpuinterop");
+  pushed_ = true;
+}
+
+DeviceGuard::~DeviceGuard() {
+  CUcontext popped;
+  if (pushed_) driver().CtxPopCurrent(&popped);
+}
+
+void check(CUresult code, const char* call, const char* where) {
+  if (code == CUDA_SUCCESS) [[likely]]
+    return;
+  std::string got = std::string(call) + " said " + describe(code);
+  if (code == CUDA_ERROR_OUT_OF_MEMORY)
+    fail(Kind::OutOfMemory, where, "enough device memory", got,
+         "delete arrays that are no longer used, or call gpuinterop.devices.empty_cache()");
+  // The block of codes that only capture knows, 900 to 908, and the check that capture forbids.
+  if (code >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+    fail(Kind::Capture, where, "a call that is legal while a graph is captured", got,
+         "do this before the capture begins or after it ends");
+  fail(Kind::Cuda, where, std::string(call) + " to succeed", got, advice(code));
+}
+
+// ---- process ----------------------------------------------------------------------------------
+bool forked() noexcept { return forked_flag.load(std::memory_order_relaxed); }
+void watch_forks() noexcept {
+  pthread_atfork(nullptr, nullptr, [] { forked_flag.store(true); });
+}
+bool exiting() noexcept { return exiting_flag.load(std::memory_order_relaxed); }
+void set_exiting() noexcept { exiting_flag.store(true); }
+
+GilDropped::GilDropped() {
+  if (Py_IsInitialized() && PyGILState_Check()) saved_ = PyEval_SaveThread();
+}
+GilDropped::~GilDropped() {
+  if (saved_) PyEval_RestoreThread(static_cast<PyThreadState*>(saved_));
+}
+
+}  // namespace gpuinterop::cuda

@@ -1,0 +1,148 @@
+#include "cuda/graph_memory.hpp"
+
+#include <algorithm>
+#include <list>
+#include <map>
+
+#include "cuda/cache.hpp"
+#include "cuda/memory.hpp"
+#include "cuda/state.hpp"
+
+namespace gpuinterop::cuda {
+
+namespace {
+
+struct GraphPool {
+  uint64_t capture;
+  int device;
+  int64_t live = 0;    // buffers that hold a block of this pool
+  bool dead = false;   // the graph and everything made from it is gone
+  std::vector<Block> idle;
+};
+
+std::mutex lock;  // of all pools; taken without any other lock and released before driver calls
+std::list<GraphPool*> pools;
+std::atomic<int> dead_count{0};
+
+// Called by the driver, on a thread of its own, when the last of a graph and its executables goes.
+// CUDA calls are forbidden here.
+void CUDA_CB graph_ended(void* data) {
+  std::lock_guard guard(lock);
+  static_cast<GraphPool*>(data)->dead = true;
+  dead_count.fetch_add(1);
+}
+
+GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const char* where) {
+  {
+    std::lock_guard guard(lock);
+    for (GraphPool* p : pools)
+      if (p->capture == capture && p->device == d.ordinal && !p->dead) return p;
+  }
+  const Driver& cu = driver();
+  auto* pool = new GraphPool{capture, d.ordinal};
+  if (cu.UserObjectCreate && cu.GraphRetainUserObject && graph) {
+    CUuserObject object = nullptr;
+    CUresult code = cu.UserObjectCreate(&object, pool, graph_ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (code == CUDA_SUCCESS) {
+      code = cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+      if (code != CUDA_SUCCESS) cu.UserObjectRelease(object, 1);  // ends in graph_ended: the pool stays, dead
+    } else {
+      delete pool;
+    }
+    check(code, "cuGraphRetainUserObject", where);
+  }  // else nobody tells when the graph ends, and its memory stays reserved
+  std::lock_guard guard(lock);
+  pools.push_back(pool);
+  return pool;
+}
+
+}  // namespace
+
+void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph graph, CUstream stream,
+                          const char* where) {
+  if (capture == UINT64_MAX)
+    fail(Kind::Capture, where, "a capture that is still valid", "one that an earlier call has broken",
+         "end the capture; the call before this one that failed says why");
+  GraphPool* pool = find_or_make(d, capture, graph, where);
+  int64_t bytes = BlockCache::rounded(b->nbytes);
+  uint32_t thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
+  b->context = pool;
+  {
+    std::lock_guard guard(lock);
+    auto fits = [&](const Block& k) { return k.bytes == bytes && k.stream == stream && k.thread == thread; };
+    auto it = std::find_if(pool->idle.begin(), pool->idle.end(), fits);
+    ++pool->live;
+    if (it != pool->idle.end()) {
+      b->ptr = static_cast<char*>(it->ptr);
+      *it = pool->idle.back();
+      pool->idle.pop_back();
+      return;
+    }
+  }
+  // From a stream outside the capture, so that the memory is no node of the graph and outlives it.
+  // That stream carries nothing but allocations: waiting for it waits for no kernel.
+  try {
+    CUstream outside = allocator_stream(d, where);
+    b->ptr = static_cast<char*>(allocate(d.ordinal, b->nbytes, outside, where));
+    DeviceGuard context(d.ordinal);
+    RelaxedCapture relaxed;
+    check(driver().StreamSynchronize(outside), "cuStreamSynchronize", where);
+  } catch (...) {
+    std::lock_guard guard(lock);
+    --pool->live;
+    throw;
+  }
+}
+
+void free_graph_block(DeviceState& d, Buffer* b) noexcept {
+  auto* pool = static_cast<GraphPool*>(b->context);
+  auto stream = static_cast<CUstream>(b->stream);
+  bool dead;
+  {
+    std::lock_guard guard(lock);
+    --pool->live;
+    dead = pool->dead;
+    if (!dead) {
+      try {
+        pool->idle.push_back({b->ptr, BlockCache::rounded(b->nbytes), stream, b->stream_thread});
+      } catch (...) {
+      }
+    } else if (pool->live == 0) {
+      dead_count.fetch_add(1);  // an empty shell to bury
+    }
+  }
+  if (dead) free_block(d, b->ptr, b->nbytes, stream, b->stream_thread, b->foreign_use.load());
+}
+
+bool dead_graphs() noexcept { return dead_count.load(std::memory_order_relaxed) != 0; }
+
+void bury_graphs() noexcept {
+  std::vector<std::pair<int, Block>> blocks;
+  {
+    std::lock_guard guard(lock);
+    dead_count.store(0);
+    try {
+      for (auto it = pools.begin(); it != pools.end();) {
+        GraphPool* pool = *it;
+        if (!pool->dead) {
+          ++it;
+          continue;
+        }
+        for (const Block& block : pool->idle) blocks.push_back({pool->device, block});
+        pool->idle.clear();
+        if (pool->live == 0) {
+          delete pool;
+          it = pools.erase(it);
+        } else {
+          ++it;
+        }
+      }
+    } catch (...) {
+    }
+  }
+  for (auto& [device, block] : blocks)
+    if (DeviceState* d = started_device(device))
+      free_block(*d, block.ptr, block.bytes, block.stream, block.thread, 0);
+}
+
+}  // namespace gpuinterop::cuda

@@ -1,0 +1,18 @@
+// Memory that is allocated while a stream is being captured. The graph will use it at every launch,
+// so it may serve other allocations of the same capture but nobody else until the graph is gone.
+#pragma once
+
+#include "cuda/cuda.hpp"
+
+namespace gpuinterop::cuda {
+
+struct DeviceState;
+
+void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph graph, CUstream stream,
+                          const char* where);
+void free_graph_block(DeviceState& d, Buffer* b) noexcept;
+
+bool dead_graphs() noexcept;   // some graph has ended and its memory has not been given back
+void bury_graphs() noexcept;   // gives it back
+
+}  // namespace gpuinterop::cuda

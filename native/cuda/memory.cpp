@@ -1,0 +1,241 @@
+// Stream-ordered device memory: the cache, the driver's pool behind it, and what must wait.
+//
+// A freed block belongs to the stream of its last use and is handed out again on that stream only,
+// so the next owner's work follows the last owner's without any event. Three kinds of block cannot
+// go back at once: those that a consumer elsewhere may still read (Buffer::foreign_use), those whose
+// stream is being captured, and those that a captured graph uses (cuda/graph_memory.hpp).
+#include <string>
+
+#include "cuda/cache.hpp"
+#include "cuda/graph_memory.hpp"
+#include "cuda/memory.hpp"
+#include "cuda/state.hpp"
+#include "cuda/stream.hpp"
+
+namespace gpuinterop::cuda {
+
+namespace {
+
+BlockCache caches[kMaxDevices];
+std::once_flag limits[kMaxDevices];
+
+struct Deferred {
+  int device;
+  Block block;
+  uint32_t foreign_use;
+};
+std::mutex deferred_lock;
+std::vector<Deferred> deferred;
+std::atomic<size_t> deferred_count{0};
+
+BlockCache& cache_of(DeviceState& d) {
+  BlockCache& cache = caches[d.ordinal];
+  std::call_once(limits[d.ordinal], [&] {
+    int64_t sixteenth = d.total_bytes / 16;
+    cache.set_limit(sixteenth < (int64_t(2) << 30) ? sixteenth : int64_t(2) << 30);
+  });
+  return cache;
+}
+
+// A block that cannot even be remembered is lost; that is better than a use after free.
+void defer(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
+  std::lock_guard lock(deferred_lock);
+  try {
+    deferred.push_back({d.ordinal, block, foreign_use});
+    deferred_count.store(deferred.size());
+  } catch (...) {
+  }
+}
+
+CUresult driver_allocate(DeviceState& d, void** ptr, int64_t bytes, CUstream stream) noexcept {
+  CUdeviceptr address = 0;
+  CUresult code;
+  if (d.pool) {
+    code = driver().MemAllocAsync(&address, size_t(bytes), stream);
+  } else {
+    RelaxedCapture relaxed;  // fresh memory concerns no capture
+    code = driver().MemAlloc(&address, size_t(bytes));
+  }
+  *ptr = reinterpret_cast<void*>(address);
+  return code;
+}
+
+// To the driver, past the cache. The device's context is current.
+void driver_free(DeviceState& d, const Block& block) noexcept {
+  const Driver& cu = driver();
+  auto address = reinterpret_cast<CUdeviceptr>(block.ptr);
+  try {
+    CUstream stream = living(d, block.stream, block.thread);
+    // On a captured stream this would become a node of the graph, and no capture survives MemFree.
+    if (capture_id(stream) || (!d.pool && any_capture())) return defer(d, block, 0);
+    if (d.pool) {
+      cu.MemFreeAsync(address, stream);
+    } else {
+      GilDropped dropped;
+      cu.StreamSynchronize(stream);
+      cu.MemFree(address);
+    }
+  } catch (...) {
+    defer(d, block, 0);
+  }
+}
+
+void flush(DeviceState& d) noexcept {
+  try {
+    for (const Block& block : cache_of(d).drain()) driver_free(d, block);
+  } catch (...) {  // no memory for the list: the blocks are lost to this process
+  }
+}
+
+void keep_or_free(DeviceState& d, const Block& block) noexcept {
+  BlockCache& cache = cache_of(d);
+  if (cache.put(block)) [[likely]]
+    return;
+  if (cache.fits(block.bytes)) {
+    // Full of sizes that nobody asks for any more, most likely: start afresh.
+    flush(d);
+    if (cache.put(block)) return;
+  }
+  driver_free(d, block);
+}
+
+// Makes the block's stream wait for everything in the context. False when a capture forbids that.
+bool wait_for_context(DeviceState& d, const Block& block) {
+  const Driver& cu = driver();
+  if (any_capture()) return false;
+  CUstream stream = living(d, block.stream, block.thread);
+  if (cu.CtxRecordEvent && d.driver_records_context != 0) {
+    EventLease lease(d);
+    CUresult code = lease.code;
+    if (code == CUDA_SUCCESS) code = cu.CtxRecordEvent(d.primary, lease.event);
+    if (code == CUDA_SUCCESS) code = cu.StreamWaitEvent(stream, lease.event, CU_EVENT_WAIT_DEFAULT);
+    d.driver_records_context = code == CUDA_SUCCESS;
+    if (code == CUDA_SUCCESS) return true;
+  }
+  GilDropped dropped;
+  return cu.CtxSynchronize() == CUDA_SUCCESS;
+}
+
+// A consumer got the memory through a protocol that does not say when it is done. What it has
+// queued so far is all it will ever queue, since it has just let go.
+bool wait_for_consumers(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
+  try {
+    if (foreign_use & ~1u) return wait_for_context(d, block);
+    CUstream stream = living(d, block.stream, block.thread);
+    if (stream == CU_STREAM_LEGACY) return true;
+    if (any_capture()) return false;
+    return link(d, stream, d, CU_STREAM_LEGACY) == CUDA_SUCCESS;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint32_t thread,
+                uint32_t foreign_use) noexcept {
+  Block block{ptr, BlockCache::rounded(nbytes), stream, thread};
+  // Another thread's default stream is waited for by the legacy one, so that is where it goes.
+  if (stream == CU_STREAM_PER_THREAD && thread != thread_token()) block.stream = CU_STREAM_LEGACY, block.thread = 0;
+  if (foreign_use == 0) [[likely]] {
+    BlockCache& cache = cache_of(d);
+    if (cache.put(block)) return;
+  }
+  try {
+    DeviceGuard guard(d.ordinal);
+    if (foreign_use && !wait_for_consumers(d, block, foreign_use)) return defer(d, block, foreign_use);
+    keep_or_free(d, block);
+  } catch (...) {
+    defer(d, block, foreign_use);
+  }
+}
+
+void drain_deferred() noexcept {
+  if (deferred_count.load(std::memory_order_relaxed) == 0 && !dead_graphs()) return;
+  if (driver_is_gone() || any_capture()) return;
+  std::vector<Deferred> list;
+  {
+    std::lock_guard lock(deferred_lock);
+    list.swap(deferred);
+    deferred_count.store(0);
+  }
+  for (const Deferred& item : list) {
+    DeviceState* d = started_device(item.device);
+    if (d) free_block(*d, item.block.ptr, item.block.bytes, item.block.stream, item.block.thread, item.foreign_use);
+  }
+  bury_graphs();
+}
+
+int64_t cached_bytes(int ordinal) noexcept { return caches[ordinal].bytes(); }
+
+void give_back(DeviceState& d, bool synchronize) noexcept {
+  try {
+    DeviceGuard guard(d.ordinal);
+    drain_deferred();
+    flush(d);
+    if (any_capture()) return;
+    if (synchronize) {
+      // The pool returns only what streams have passed.
+      GilDropped dropped;
+      driver().CtxSynchronize();
+    }
+    if (d.pool) driver().MemPoolTrimTo(d.pool, 0);
+  } catch (...) {  // called to make room; when that fails the allocation reports it
+  }
+}
+
+void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
+  DeviceState& d = device_state(device, where);
+  int64_t bytes = BlockCache::rounded(nbytes);
+  uint32_t thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
+  if (void* ptr = cache_of(d).take(bytes, stream, thread)) [[likely]]
+    return ptr;
+  DeviceGuard guard(device);
+  drain_deferred();
+  void* ptr = nullptr;
+  CUresult code = driver_allocate(d, &ptr, bytes, stream);
+  if (code == CUDA_ERROR_OUT_OF_MEMORY) {
+    give_back(d, true);
+    code = driver_allocate(d, &ptr, bytes, stream);
+  }
+  if (code == CUDA_SUCCESS) [[likely]]
+    return ptr;
+  if (code != CUDA_ERROR_OUT_OF_MEMORY) check(code, d.pool ? "cuMemAllocAsync" : "cuMemAlloc", where);
+  size_t free_bytes = 0, total = 0;
+  driver().MemGetInfo(&free_bytes, &total);
+  int64_t live = statistics({DeviceType::Cuda, device}).live_bytes.load(std::memory_order_relaxed);
+  fail(Kind::OutOfMemory, where, std::to_string(nbytes) + " bytes on cuda:" + std::to_string(device),
+       std::to_string(free_bytes) + " bytes free of " + std::to_string(total) + "; arrays here hold " +
+           std::to_string(live) + " bytes, nothing is cached any more",
+       "delete arrays that are no longer used, empty other libraries' caches (torch.cuda.empty_cache(), "
+       "cupy.get_default_memory_pool().free_all_blocks()), or work in smaller pieces");
+}
+
+void release(Buffer* b) noexcept {
+  DeviceState* d = started_device(b->device.id);
+  if (!d || driver_is_gone()) return;  // the process takes its memory along
+  auto stream = static_cast<CUstream>(b->stream);
+  if (!stream) stream = CU_STREAM_LEGACY;
+  if (b->context) [[unlikely]]
+    return free_graph_block(*d, b);
+  free_block(*d, b->ptr, b->nbytes, stream, b->stream_thread, b->foreign_use.load(std::memory_order_relaxed));
+  if (deferred_count.load(std::memory_order_relaxed)) drain_deferred();
+}
+
+void allocate_buffer(Buffer* b, const char* where) {
+  int device = b->device.id;
+  CUstream stream = current_stream(device);
+  DeviceState& d = device_state(device, where);
+  b->stream = stream;
+  b->stream_thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
+  b->memory = Memory::Device;
+  if (b->nbytes == 0) return;  // no memory and nothing to release, but the device must exist
+  CUgraph graph = nullptr;
+  if (uint64_t id = stream == CU_STREAM_LEGACY ? 0 : capture_id(stream, &graph))
+    allocate_graph_block(d, b, id, graph, stream, where);
+  else
+    b->ptr = static_cast<char*>(allocate(device, b->nbytes, stream, where));
+  b->release = release;
+}
+
+}  // namespace gpuinterop::cuda

@@ -1,0 +1,137 @@
+#include "cuda/module.hpp"
+
+#include <cstring>
+
+#include "cuda/state.hpp"
+
+namespace gpuinterop::cuda {
+
+namespace {
+
+constexpr unsigned kLogBytes = 8192;
+
+}  // namespace
+
+std::shared_ptr<Module> Module::load(int device, const void* image, const char* where) {
+  DeviceGuard guard(device);
+  auto log = std::make_unique<char[]>(kLogBytes);
+  log[0] = 0;
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  // The size travels inside the pointer: that is how the driver takes scalar options.
+  void* values[] = {log.get(), reinterpret_cast<void*>(uintptr_t(kLogBytes))};
+  CUmodule handle = nullptr;
+  CUresult code;
+  {
+    RelaxedCapture relaxed;  // loading may allocate, which has nothing to do with the graph
+    code = driver().ModuleLoadDataEx(&handle, image, 2, options, values);
+  }
+  if (code != CUDA_SUCCESS) {
+    log[kLogBytes - 1] = 0;
+    try {
+      check(code, "cuModuleLoadDataEx", where);
+    } catch (Error& e) {
+      if (log[0]) e.got += std::string("; its log: ") + log.get();
+      throw;
+    }
+  }
+  return std::shared_ptr<Module>(new Module(device, handle));
+}
+
+Module::~Module() {
+  // Unloading synchronises with the device, which a capture does not survive: then it stays loaded.
+  if (driver_is_gone() || any_capture()) return;
+  try {
+    DeviceGuard guard(device_);
+    driver().ModuleUnload(handle_);
+  } catch (...) {  // no context to unload from
+  }
+}
+
+Kernel Module::kernel(const char* name, const char* where) const {
+  DeviceGuard guard(device_);
+  Kernel out{nullptr, device_, name};
+  CUresult code = driver().ModuleGetFunction(&out.function, handle_, name);
+  if (code == CUDA_ERROR_NOT_FOUND)
+    fail(Kind::Cuda, where, "a kernel called " + out.name + " in the module", describe(code),
+         "declare it extern \"C\" __global__, so that its name is not mangled");
+  check(code, "cuModuleGetFunction", where);
+  return out;
+}
+
+void* Module::global(const char* name, int64_t* nbytes, const char* where) const {
+  DeviceGuard guard(device_);
+  CUdeviceptr address = 0;
+  size_t size = 0;
+  check(driver().ModuleGetGlobal(&address, &size, handle_, name), "cuModuleGetGlobal", where);
+  if (nbytes) *nbytes = int64_t(size);
+  return reinterpret_cast<void*>(address);
+}
+
+void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where) {
+  DeviceGuard guard(kernel.device);
+  check(driver().FuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes),
+        "cuFuncSetAttribute", where);
+}
+
+int function_attribute(const Kernel& kernel, CUfunction_attribute what, const char* where) {
+  DeviceGuard guard(kernel.device);
+  int value = 0;
+  check(driver().FuncGetAttribute(&value, what, kernel.function), "cuFuncGetAttribute", where);
+  return value;
+}
+
+int blocks_per_multiprocessor(const Kernel& kernel, int threads, int shared_bytes, const char* where) {
+  DeviceGuard guard(kernel.device);
+  int blocks = 0;
+  check(driver().OccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, threads, size_t(shared_bytes)),
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor", where);
+  return blocks;
+}
+
+const DeviceLimits& device_limits(int device, const char* where) {
+  static DeviceLimits limits[kMaxDevices];
+  static std::once_flag once[kMaxDevices];
+  DeviceState& d = device_state(device, where);
+  std::call_once(once[d.ordinal], [&] {
+    auto get = [&](CUdevice_attribute what) {
+      int value = 0;
+      check(driver().DeviceGetAttribute(&value, what, d.device), "cuDeviceGetAttribute", where);
+      return value;
+    };
+    DeviceLimits l;
+    l.multiprocessors = get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    l.compute_capability = 10 * get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                           get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    l.max_threads_per_block = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    l.max_shared_per_block = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+    l.max_shared_optin = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    l.warp_size = get(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+    l.l2_bytes = get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+    l.total_bytes = d.total_bytes;
+    limits[d.ordinal] = l;
+  });
+  return limits[d.ordinal];
+}
+
+void launch_failed(const Kernel& kernel, const Launch& how, CUresult code, const char* where) {
+  auto triple = [](const unsigned* v) {
+    return std::to_string(v[0]) + "x" + std::to_string(v[1]) + "x" + std::to_string(v[2]);
+  };
+  std::string call = "cuLaunchKernel of " + kernel.name + " (grid " + triple(how.grid) + ", block " +
+                     triple(how.block) + ", " + std::to_string(how.shared_bytes) + " bytes of shared memory)";
+  check(code, call.c_str(), where);
+}
+
+void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments, const char* where) {
+  CUresult code = driver().LaunchKernel(kernel.function, how.grid[0], how.grid[1], how.grid[2], how.block[0],
+                                        how.block[1], how.block[2], how.shared_bytes, stream, arguments, nullptr);
+  if (code != CUDA_SUCCESS) [[unlikely]]
+    launch_failed(kernel, how, code, where);
+}
+
+void launch(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments, const char* where) {
+  DeviceGuard guard(kernel.device);
+  launch_here(kernel, how, stream, arguments, where);
+}
+
+}  // namespace gpuinterop::cuda

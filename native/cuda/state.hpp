@@ -1,0 +1,97 @@
+// What the files of this folder share: per-device state, process flags, the event pool.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/driver.hpp"
+
+namespace gpuinterop::cuda {
+
+constexpr int kMaxDevices = 64;
+
+struct DeviceState {
+  int ordinal = 0;
+  CUdevice device = 0;
+  CUcontext primary = nullptr;  // retained once and never given back: others may still use it at exit
+  CUmemoryPool pool = nullptr;  // the device's default pool; null when it has none
+  int64_t total_bytes = 0;
+  bool host_page_tables = false;    // the GPU reads pageable memory itself, after the call has returned
+  int driver_records_context = -1;  // cuCtxRecordEvent: -1 not tried, else whether it works
+
+  std::mutex event_lock;
+  std::vector<CUevent> events;  // without timing, idle
+
+  std::mutex stream_lock;
+  std::vector<CUstream> idle_streams;  // of this library, waiting to be handed out again
+  // Of this library's own use: never current, never captured.
+  CUstream heir = nullptr;       // waits for every foreign stream that has been retired
+  CUstream allocator = nullptr;  // allocates for captures; carries nothing that takes time
+};
+
+// Makes sure the primary context is retained. Kind::Device for an ordinal that does not exist.
+DeviceState& device_state(int ordinal, const char* where);
+// The same for an ordinal that has already been used; null otherwise. Never throws.
+DeviceState* started_device(int ordinal) noexcept;
+
+// ---- process ----------------------------------------------------------------------------------
+bool forked() noexcept;       // CUDA was initialised in the parent of this process
+void watch_forks() noexcept;  // called once, after cuInit
+// Set by Python's atexit: from here on nothing is given back to the driver, whose own exit handlers
+// (and those of other libraries, which may reset the device) run in an order nobody controls.
+bool exiting() noexcept;
+void set_exiting() noexcept;
+inline bool driver_is_gone() noexcept { return exiting() || forked(); }
+
+// ---- the GIL ----------------------------------------------------------------------------------
+// Drops the GIL for a blocking driver call when this thread holds it: a host callback that the
+// driver must run first may be waiting for it.
+class GilDropped {
+ public:
+  GilDropped();
+  ~GilDropped();
+  GilDropped(const GilDropped&) = delete;
+
+ private:
+  void* saved_ = nullptr;
+};
+
+// ---- capture ----------------------------------------------------------------------------------
+// Lets this thread make calls that a capture in global mode would forbid, though they do not touch
+// the captured stream: an allocation, a query of another stream.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() noexcept { driver().ThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { driver().ThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+// Id of the capture that `stream` takes part in, 0 for none. `graph` is that being built.
+uint64_t capture_id(CUstream stream, CUgraph* graph = nullptr) noexcept;
+// Whether some capture is known to run in the process, so that synchronising could break it.
+bool any_capture() noexcept;
+
+// ---- streams ----------------------------------------------------------------------------------
+bool is_default(CUstream stream) noexcept;  // legacy or per thread
+// A small number for the calling thread, never given twice.
+uint32_t thread_token() noexcept;
+// The stream on which what was queued on `stream` can be waited for from the calling thread.
+CUstream reachable(CUstream stream, uint32_t token) noexcept;
+CUstream heir_stream(DeviceState& d, const char* where);
+CUstream allocator_stream(DeviceState& d, const char* where);
+// Event order without any capture rules; false when the driver refuses.
+CUresult link(DeviceState& d, CUstream waiter, DeviceState& producer_device, CUstream producer) noexcept;
+
+// ---- memory -----------------------------------------------------------------------------------
+// Frees what had to wait for the end of a capture, if there is any and it can be done now.
+void drain_deferred() noexcept;
+int64_t cached_bytes(int ordinal) noexcept;
+
+}  // namespace gpuinterop::cuda

@@ -1,0 +1,300 @@
+// Current streams, order between streams, and what capture allows of it.
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+
+#include "cuda/state.hpp"
+#include "cuda/stream.hpp"
+
+namespace gpuinterop::cuda {
+
+namespace {
+
+thread_local CUstream current[kMaxDevices];  // null: nothing set, so legacy
+
+// Handles that this library has worked on and whose owner has let go of them. Their work can be
+// waited for on the device's internal stream.
+std::mutex retired_lock;
+std::unordered_set<CUstream> retired;
+std::atomic<size_t> retired_count{0};
+
+// Streams once seen in a capture. The driver has no question "is anything being captured?", so the
+// answer is the state of these.
+std::mutex seen_lock;
+std::vector<CUstream> seen;
+std::atomic<size_t> seen_count{0};
+
+void note_capturing(CUstream stream) noexcept {
+  std::lock_guard lock(seen_lock);
+  if (std::find(seen.begin(), seen.end(), stream) != seen.end()) return;
+  try {
+    seen.push_back(stream);
+    seen_count.store(seen.size());
+  } catch (...) {
+  }
+}
+
+bool is_retired(CUstream stream) noexcept {
+  if (retired_count.load(std::memory_order_acquire) == 0) return false;
+  std::lock_guard lock(retired_lock);
+  return retired.count(stream) != 0;
+}
+
+std::string name_of(CUstream stream) {
+  if (stream == CU_STREAM_LEGACY) return "the legacy default stream";
+  if (stream == CU_STREAM_PER_THREAD) return "the per-thread default stream";
+  char text[32];
+  std::snprintf(text, sizeof text, "stream %#llx", (unsigned long long)reinterpret_cast<uintptr_t>(stream));
+  return text;
+}
+
+// The captured stream `waiter` needs work that was queued outside the capture.
+void wait_from_capture(DeviceState& d, CUstream waiter, CUstream producer, const char* where) {
+  const Driver& cu = driver();
+  CUstreamCaptureStatus status;
+  if (is_default(producer) && cu.StreamIsCapturing(producer, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    fail(Kind::Capture, where, "memory that was last used on a stream other than the legacy one",
+         "a blocking stream is being captured, which makes the legacy stream unusable",
+         "capture on a non-blocking stream, such as gpuinterop.Stream()");
+  RelaxedCapture relaxed;
+  CUresult state = cu.StreamQuery(producer);
+  if (state == CUDA_SUCCESS) return;  // the usual case: nothing to wait for, so nothing to record
+  if (state != CUDA_ERROR_NOT_READY) check(state, "cuStreamQuery", where);
+  // Every launch of the graph will wait for this event. It belongs to the graph from now on, whose
+  // end nobody reports, so it is never destroyed.
+  CUevent event;
+  check(cu.EventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate", where);
+  check(cu.EventRecord(event, producer), "cuEventRecord", where);
+  check(cu.StreamWaitEvent(waiter, event, CU_EVENT_WAIT_EXTERNAL), "cuStreamWaitEvent", where);
+  (void)d;
+}
+
+}  // namespace
+
+bool is_default(CUstream stream) noexcept {
+  return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+uint32_t thread_token() noexcept {
+  static std::atomic<uint32_t> next{1};
+  thread_local uint32_t token = next.fetch_add(1);
+  return token;
+}
+
+CUstream current_stream(int device) noexcept {
+  CUstream s = unsigned(device) < unsigned(kMaxDevices) ? current[device] : nullptr;
+  return s ? s : CU_STREAM_LEGACY;
+}
+
+void set_current_stream(int device, CUstream stream) noexcept {
+  if (unsigned(device) < unsigned(kMaxDevices)) current[device] = stream;
+}
+
+// ---- capture ----------------------------------------------------------------------------------
+uint64_t capture_id(CUstream stream, CUgraph* graph) noexcept {
+  if (stream == CU_STREAM_LEGACY) return 0;  // cannot be captured, and must not be asked
+  const Driver& cu = driver();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  CUresult code = cu.StreamGetCaptureInfo ? cu.StreamGetCaptureInfo(stream, &status, &id, graph, nullptr, nullptr)
+                                          : cu.StreamIsCapturing(stream, &status);
+  if (code != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) [[likely]]
+    return 0;
+  note_capturing(stream);
+  // A broken capture has no id, and neither has one of an old driver: all such count as one.
+  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id ? id : UINT64_MAX;
+}
+
+bool is_capturing(CUstream stream) noexcept { return driver().ok && capture_id(stream) != 0; }
+
+bool any_capture() noexcept {
+  const Driver& cu = driver();
+  if (!cu.ok) return false;
+  bool found = false;
+  for (int i = 0; i < cu.devices && i < kMaxDevices; ++i)
+    if (current[i] && capture_id(current[i])) found = true;
+  if (seen_count.load() != 0) {
+    std::lock_guard lock(seen_lock);
+    seen.erase(std::remove_if(seen.begin(), seen.end(),
+                              [&](CUstream s) {
+                                CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+                                bool active = cu.StreamIsCapturing(s, &status) == CUDA_SUCCESS &&
+                                              status != CU_STREAM_CAPTURE_STATUS_NONE;
+                                found = found || active;
+                                return !active;
+                              }),
+               seen.end());
+    seen_count.store(seen.size());
+  }
+  // The driver answers this question with an error, and harmlessly, when a blocking stream of the
+  // current context is being captured.
+  CUstreamCaptureStatus status;
+  return found || cu.StreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
+// ---- order ------------------------------------------------------------------------------------
+EventLease::EventLease(DeviceState& d) : device(d) {
+  {
+    std::lock_guard lock(d.event_lock);
+    if (!d.events.empty()) {
+      event = d.events.back();
+      d.events.pop_back();
+      return;
+    }
+  }
+  code = driver().EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+}
+
+EventLease::~EventLease() {
+  if (code != CUDA_SUCCESS) return;
+  std::lock_guard lock(device.event_lock);
+  try {
+    device.events.push_back(event);
+  } catch (...) {
+    driver().EventDestroy(event);
+  }
+}
+
+CUresult link(DeviceState& w, CUstream waiter, DeviceState& p, CUstream producer) noexcept {
+  const Driver& cu = driver();
+  CUcontext popped;
+  CUresult code = cu.CtxPushCurrent(p.primary);
+  if (code != CUDA_SUCCESS) return code;
+  {
+    // A wait takes the event's record as it is at that moment, so the event is free for the next
+    // use as soon as both calls have returned.
+    EventLease lease(p);
+    code = lease.code;
+    if (code == CUDA_SUCCESS) code = cu.EventRecord(lease.event, producer);
+    if (code == CUDA_SUCCESS) {
+      if (&w != &p) cu.CtxPushCurrent(w.primary);
+      code = cu.StreamWaitEvent(waiter, lease.event, CU_EVENT_WAIT_DEFAULT);
+      if (&w != &p) cu.CtxPopCurrent(&popped);
+    }
+  }
+  cu.CtxPopCurrent(&popped);
+  return code;
+}
+
+void wait(int device, CUstream waiter, CUstream producer, const char* where) {
+  if (waiter == producer) return;
+  DeviceState& d = device_state(device, where);
+  DeviceGuard guard(device);
+  uint64_t waiting = capture_id(waiter), producing = capture_id(producer);
+  if (waiting && !producing) return wait_from_capture(d, waiter, producer, where);
+  if (producing && waiting != producing)
+    fail(Kind::Capture, where, "a stream that takes part in the capture that produces the data",
+         name_of(producer) + " is being captured and " + name_of(waiter) + " is not part of that capture",
+         "let the other stream wait for an event of the captured one first, or end the capture");
+  check(link(d, waiter, d, producer), "cuStreamWaitEvent", where);
+}
+
+CUstream reachable(CUstream stream, uint32_t token) noexcept {
+  // Handle 2 names another stream in every thread. The legacy stream waits for all of them.
+  if (stream == CU_STREAM_PER_THREAD && token != thread_token()) return CU_STREAM_LEGACY;
+  return stream;
+}
+
+void order_slow(Buffer* b, CUstream stream, const char* where) {
+  if (!b->device.is_cuda()) return;
+  auto last = static_cast<CUstream>(b->stream);
+  uint32_t token = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
+  if (last == stream && b->stream_thread == token) return;
+  if (last) {
+    last = living(device_state(b->device.id, where), last, b->stream_thread);
+    wait(b->device.id, stream, last, where);
+  }
+  b->stream = stream;
+  b->stream_thread = token;
+}
+
+void synchronize_stream(int device, CUstream stream, const char* where) {
+  DeviceGuard guard(device);
+  if (capture_id(stream))
+    fail(Kind::Capture, where, "a stream that is not being captured", name_of(stream),
+         "synchronise before the capture begins or after it ends");
+  CUresult code;
+  {
+    GilDropped dropped;
+    code = driver().StreamSynchronize(stream);
+  }
+  check(code, "cuStreamSynchronize", where);
+}
+
+// ---- streams of this library ------------------------------------------------------------------
+namespace {
+
+CUstream make_once(DeviceState& d, CUstream& slot, const char* where) {
+  std::lock_guard lock(d.stream_lock);
+  if (!slot) {
+    DeviceGuard guard(d.ordinal);
+    check(driver().StreamCreateWithPriority(&slot, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreateWithPriority",
+          where);
+  }
+  return slot;
+}
+
+}  // namespace
+
+CUstream heir_stream(DeviceState& d, const char* where) { return make_once(d, d.heir, where); }
+CUstream allocator_stream(DeviceState& d, const char* where) { return make_once(d, d.allocator, where); }
+
+CUstream acquire_stream(int device, bool blocking, int priority, const char* where) {
+  DeviceState& d = device_state(device, where);
+  DeviceGuard guard(device);
+  if (!blocking && priority == 0) {
+    std::lock_guard lock(d.stream_lock);
+    if (!d.idle_streams.empty()) {
+      CUstream stream = d.idle_streams.back();
+      d.idle_streams.pop_back();
+      return stream;
+    }
+  }
+  CUstream stream;
+  unsigned flags = blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
+  check(driver().StreamCreateWithPriority(&stream, flags, priority), "cuStreamCreateWithPriority", where);
+  return stream;
+}
+
+void recycle_stream(int device, CUstream stream, bool blocking, int priority) noexcept {
+  DeviceState* d = started_device(device);
+  // Blocking streams and those with a priority are rare and simply stay.
+  if (!d || blocking || priority != 0 || driver_is_gone() || capture_id(stream)) return;
+  std::lock_guard lock(d->stream_lock);
+  try {
+    d->idle_streams.push_back(stream);
+  } catch (...) {
+  }
+}
+
+void adopt_stream(int device, CUstream stream, const char* where) {
+  if (!is_retired(stream)) return;
+  wait(device, stream, heir_stream(device_state(device, where), where), where);
+  std::lock_guard lock(retired_lock);
+  retired.erase(stream);
+  retired_count.store(retired.size());
+}
+
+bool retire_stream(int device, CUstream stream) noexcept {
+  DeviceState* d = started_device(device);
+  if (!d || is_default(stream) || driver_is_gone()) return true;
+  if (capture_id(stream)) return false;
+  try {
+    CUstream heir = heir_stream(*d, "Stream");
+    {
+      std::lock_guard lock(retired_lock);
+      retired.insert(stream);
+      retired_count.store(retired.size(), std::memory_order_release);
+    }
+    return link(*d, heir, *d, stream) == CUDA_SUCCESS;
+  } catch (...) {
+    return false;
+  }
+}
+
+CUstream living(DeviceState& d, CUstream stream, uint32_t token) {
+  stream = reachable(stream, token);
+  return is_retired(stream) ? heir_stream(d, "free") : stream;
+}
+
+}  // namespace gpuinterop::cuda

@@ -1,0 +1,37 @@
+// Streams beyond what kernels need: making, lending and retiring them.
+#pragma once
+
+#include "cuda/cuda.hpp"
+
+namespace gpuinterop::cuda {
+
+struct DeviceState;
+
+// A stream of this library. Buffers remember the stream of their last use, so such a stream is never
+// destroyed: when its Stream object goes it waits here for the next one.
+CUstream acquire_stream(int device, bool blocking, int priority, const char* where);
+void recycle_stream(int device, CUstream stream, bool blocking, int priority) noexcept;
+
+// A foreign stream comes into use here, and goes out of use. Between the two its owner must keep it
+// alive; after the second its handle is never given to the driver again, for the owner may destroy
+// it. False: it could not be retired (it is being captured), so the owner must be kept for good.
+void adopt_stream(int device, CUstream stream, const char* where);
+bool retire_stream(int device, CUstream stream) noexcept;
+
+// Where work after the last use of a buffer is to be queued.
+CUstream living(DeviceState& d, CUstream stream, uint32_t token);
+
+// An event from the device's pool.
+class EventLease {
+ public:
+  explicit EventLease(DeviceState& d);
+  ~EventLease();
+  EventLease(const EventLease&) = delete;
+  CUevent event = nullptr;
+  CUresult code = CUDA_SUCCESS;
+
+ private:
+  DeviceState& device;
+};
+
+}  // namespace gpuinterop::cuda
