@@ -24,14 +24,18 @@ bool resolve(void* library, const char* symbol, F& slot) noexcept {
 
 // Fills the table; returns what is missing, empty when all is there.
 std::string fill(void* library) {
-  std::string missing;
+  std::vector<const char*> lacking;
 #define X(name, symbol, arguments) \
-  if (!resolve(library, #symbol, table.name)) missing += (missing.empty() ? "" : ", ") + std::string(#symbol);
+  if (!resolve(library, #symbol, table.name)) lacking.push_back(#symbol);
   GPUINTEROP_DRIVER_REQUIRED(X)
 #undef X
 #define X(name, symbol, arguments) resolve(library, #symbol, table.name);
   GPUINTEROP_DRIVER_OPTIONAL(X)
 #undef X
+  std::string missing;
+  constexpr size_t kNamed = 5;  // the whole table, when it is no driver at all, helps nobody
+  for (size_t i = 0; i < lacking.size() && i < kNamed; ++i) missing += (i ? ", " : "") + std::string(lacking[i]);
+  if (lacking.size() > kNamed) missing += " and " + std::to_string(lacking.size() - kNamed) + " more";
   return missing;
 }
 
