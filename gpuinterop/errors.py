@@ -34,6 +34,7 @@ __all__ = [
     "ScalarIndexError",
     "ShapeError",
     "StreamError",
+    "UnsupportedError",
 ]
 
 
@@ -179,6 +180,12 @@ class ExchangeError(GpuInteropError, ValueError, BufferError):
 
 class ProtocolError(GpuInteropError, TypeError):
     """A foreign object does not follow the exchange protocol it announces."""
+
+    reason = "protocol"
+
+
+class UnsupportedError(GpuInteropError, NotImplementedError):
+    """A part of an exchange protocol that these arrays cannot hold (masks)."""
 
     reason = "protocol"
 

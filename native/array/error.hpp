@@ -17,6 +17,7 @@ enum class Kind {
   IndexKind,       // NotImplementedError + IndexError: a kind of key that is not supported
   ConversionType,  // TypeError + ValueError: an object or dtype that cannot be taken
   DType,           // TypeError + ValueError: dtype rule
+  CopyForbidden,   // ValueError + BufferError: a copy is needed and was forbidden
   Export,          // BufferError + ValueError: a protocol cannot express this array
   Exchange,        // ValueError + BufferError: malformed or refused import
   ReadOnly,        // ValueError + BufferError
@@ -30,6 +31,7 @@ enum class Kind {
   OutOfMemory,     // MemoryError
   Type,            // plain TypeError
   Protocol,        // TypeError: an exchange protocol was not followed
+  Unsupported,     // NotImplementedError: a part of a protocol that is not read here
 };
 
 struct Error final : std::exception {

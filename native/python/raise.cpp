@@ -20,6 +20,7 @@ const char* class_name(Kind kind) noexcept {
     case Kind::IndexKind: return "IndexKindError";
     case Kind::ConversionType: return "ConversionTypeError";
     case Kind::DType: return "DTypeError";
+    case Kind::CopyForbidden: return "CopyForbiddenError";
     case Kind::Export: return "ExportError";
     case Kind::Exchange: return "ExchangeError";
     case Kind::ReadOnly: return "ReadOnlyError";
@@ -33,6 +34,7 @@ const char* class_name(Kind kind) noexcept {
     case Kind::OutOfMemory: return "OutOfMemoryError";
     case Kind::Type: return "ArgumentTypeError";
     case Kind::Protocol: return "ProtocolError";
+    case Kind::Unsupported: return "UnsupportedError";
   }
   return "GpuInteropError";
 }

@@ -41,6 +41,7 @@ CAUGHT_AS = {
     "ScalarIndexError": (IndexError, ValueError),
     "ShapeError": (ValueError,),
     "StreamError": (ValueError,),
+    "UnsupportedError": (NotImplementedError,),
 }
 
 
