@@ -7,6 +7,7 @@ from typing_extensions import Self
 import numpy as np
 
 A = TypeVar('A', bound=Array)
+T = TypeVar('T')
 Shape = int | Sequence[int]
 
 class Array:
@@ -62,6 +63,12 @@ class Array:
 
     def _set_shape(self, shape: Shape, /) -> None:
         """Set the shape in place where strides allow it."""
+
+    def __dlpack__(self, *, stream: int | None=None, max_version: tuple[int, int] | None=None, dl_device: tuple[int, int] | None=None, copy: bool | None=None) -> Any:
+        ...
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        ...
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -126,6 +133,16 @@ class Array:
     @property
     def _owns(self) -> bool:
         """True for a root owner."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        ...
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        ...
+    __dlpack_c_exchange_api__: Any
+    __c_dlpack_exchange_api__: Any
 def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C') -> A:
     """A fresh array of `cls`; its elements are not set."""
 def from_pointer(cls: type[A], ptr: int, shape: Shape, strides: Sequence[int] | None, dtype: Any, device_type: int, device_id: int, base: Any, nbytes: int=-1, readonly: bool=False, where: str='from_pointer') -> A:
@@ -147,3 +164,43 @@ def _watch(change: int) -> int:
 def _dtype_rows() -> list[tuple[str, int, int, int]]:
     """The dtype table: (name, DLPack code, bits, itemsize)."""
 MAX_DIMS: int = 64
+def cuda_available() -> bool:
+    """Whether the CUDA driver answers and has a device."""
+def cuda_device_count() -> int:
+    """Number of CUDA devices, 0 without a driver."""
+def cuda_unavailable_reason() -> str:
+    """What was tried and failed, or ''."""
+def cuda_driver_version() -> int:
+    """13000 for CUDA 13.0; 0 without a driver."""
+def cuda_library_path() -> str:
+    """The libcuda that was taken, or ''."""
+def cuda_forked() -> bool:
+    """
+    Whether a parent process had initialised CUDA before it forked this one.
+    """
+def cuda_device_properties(ordinal: int) -> dict:
+    """Properties by their runtime API names."""
+def cuda_mem_info(ordinal: int) -> tuple:
+    """(free, total) bytes of a device."""
+def memory_statistics(device_type: int, device_id: int) -> dict:
+    """Bytes and buffers that this library holds on a device."""
+def reset_peak(device_type: int, device_id: int) -> None:
+    """Make the peak what is live now."""
+def cuda_empty_cache(ordinal: int) -> None:
+    """Give cached memory back to the driver and the system."""
+def cuda_synchronize(ordinal: int) -> None:
+    """Wait for everything that is queued on a device."""
+def _cuda_shutdown() -> None:
+    """Leave all memory to the driver from here on: the process ends."""
+def import_any(cls: type[A], obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack') -> A:
+    """
+    An array of class `cls` over the memory of `obj`, by the first protocol that works.
+    """
+def export_via(x: Array, type: type[T], allow_readonly: bool=False, /) -> T:
+    """
+    An object of `type` over the memory of `x`, through that type's DLPack C exchange API.
+    """
+def protocols_of(obj: Any, /) -> tuple[str, ...]:
+    """Names of the exchange protocols that `obj` has."""
+def _set_result_types(float32_class: type[Array], other_class: type[Array], /) -> None:
+    """Classes of the objects that consumers of the C exchange API get back."""

@@ -10,6 +10,7 @@ from typing_extensions import Self
 from gpuinterop.devices import Device
 
 A = TypeVar("A", bound=Array)
+T = TypeVar("T")
 Shape = int | Sequence[int]
 
 class Array:
@@ -64,6 +65,21 @@ class Array:
     def _stream(self) -> int: ...
     @property
     def _owns(self) -> bool: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    __dlpack_c_exchange_api__: Any
+    __c_dlpack_exchange_api__: Any
 
 def empty(
     cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str = "C"
@@ -87,3 +103,16 @@ def adopt(cls: type[A], x: Array) -> A: ...
 def _set_hook(name: str, callable: Callable[..., Any] | None) -> None: ...
 def _set_copy_hook(callable: Callable[[str, int, str], Any] | None) -> None: ...
 def _dtype_rows() -> list[tuple[str, int, int, int]]: ...
+def import_any(
+    cls: type[A],
+    obj: Any,
+    device: Device | tuple[int, int] | None = None,
+    copy: bool | None = None,
+    stream: int | None = None,
+    where: str = "from_dlpack",
+) -> A: ...
+def export_via(x: Array, type: type[T], allow_readonly: bool = False, /) -> T: ...
+def protocols_of(obj: Any, /) -> tuple[str, ...]: ...
+def _set_result_types(
+    float32_class: type[Array], other_class: type[Array], /
+) -> None: ...

@@ -1,11 +1,45 @@
+// The exchange part's entries in the module, as plain C functions: the conversions take tens of
+// nanoseconds, and argument handling must not cost more than they do.
+#include "python/exchange_c_api.hpp"
+#include "python/exchange_peers.hpp"
 #include "python/exchange_slots.hpp"
+#include "python/raise.hpp"
 #include "python/register.hpp"
 
 namespace gpuinterop {
 
-PyMethodDef exchange_methods[] = {{nullptr, nullptr, 0, nullptr}};
-PyGetSetDef exchange_getset[] = {{nullptr, nullptr, nullptr, nullptr, nullptr}};
+namespace {
 
-void register_exchange(nanobind::module_&) {}
+template <class F>
+PyCFunction as_function(F* f) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
+}
+
+PyMethodDef functions[] = {
+    {"import_any", as_function(exchange_import_any), METH_FASTCALL | METH_KEYWORDS,
+     "import_any(cls, obj, device=None, copy=None, stream=None, where='from_dlpack')\n--\n\n"
+     "An array of class `cls` over the memory of `obj`, by the first protocol that works."},
+    {"export_via", as_function(exchange_export_via), METH_FASTCALL,
+     "export_via(x, type, allow_readonly=False)\n--\n\n"
+     "An object of `type` over the memory of `x`, through that type's DLPack C exchange API."},
+    {"protocols_of", exchange_protocols_of, METH_O,
+     "protocols_of(obj)\n--\n\nNames of the exchange protocols that `obj` has."},
+    {"_set_result_types", as_function(exchange_set_result_types), METH_FASTCALL,
+     "_set_result_types(float32_class, other_class)\n--\n\n"
+     "Classes of the objects that consumers of the C exchange API get back."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+void register_exchange(nanobind::module_& m) {
+  exchange::make_names();
+  if (PyModule_AddFunctions(m.ptr(), functions) < 0) throw nanobind::python_error();
+  try {
+    publish_exchange_api();
+  } catch (const PythonError&) {
+    throw nanobind::python_error();
+  }
+}
 
 }  // namespace gpuinterop

@@ -1,0 +1,148 @@
+#include "exchange/export.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/state.hpp"
+#include "cuda/stream.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop::exchange {
+
+namespace {
+
+// What a consumer holds on to. Shape and strides follow it in the same block.
+template <class Managed>
+struct Export {
+  Managed managed;
+  BufferRef buffer;
+  PyRef base;  // only for memory that a Python object keeps alive
+};
+
+// Any thread, no GIL assumed, perhaps an exception pending, perhaps no interpreter any more.
+template <class Managed>
+void drop(Managed* managed) noexcept {
+  auto* self = static_cast<Export<Managed>*>(managed->manager_ctx);
+  if (self->base) {
+    GilForCleanup gil;
+    // Too late to touch Python: leak the object, its memory and this block together.
+    if (!gil.held()) return;
+    ErrorSaver saver;
+    self->buffer.reset();
+    self->base = PyRef();
+  }
+  self->~Export<Managed>();
+  std::free(self);
+}
+
+template <class Managed>
+Managed* make(const Array& a) {
+  const int ndim = a.layout.ndim();
+  const size_t dims = sizeof(int64_t) * size_t(ndim);
+  void* block = std::malloc(sizeof(Export<Managed>) + 2 * dims);
+  if (!block) throw std::bad_alloc();
+  auto* self = new (block) Export<Managed>;
+  self->buffer = a.buffer;
+  if (a.buffer && a.buffer->needs_base) self->base = a.base;
+  auto* shape = reinterpret_cast<int64_t*>(static_cast<char*>(block) + sizeof(Export<Managed>));
+  std::memcpy(shape, a.layout.shape(), dims);
+  // A Layout's strides are canonical: no extent of 1 and no empty array shows one that misleads.
+  std::memcpy(shape + ndim, a.layout.strides(), dims);
+  DLTensor& t = self->managed.dl_tensor;
+  t.data = a.data;
+  t.device = to_dl(a.device);
+  t.ndim = ndim;
+  t.dtype = to_dl(a.dtype);
+  t.shape = shape;
+  t.strides = shape + ndim;
+  t.byte_offset = 0;
+  self->managed.manager_ctx = self;
+  self->managed.deleter = [](Managed* m) { drop(m); };
+  return &self->managed;
+}
+
+}  // namespace
+
+std::string device_text(int32_t type, int32_t id) {
+  static const char* const names[] = {"",        "cpu",
+                                      "cuda",    "CUDA pinned host",
+                                      "OpenCL",  "",
+                                      "",        "Vulkan",
+                                      "Metal",   "VPI",
+                                      "ROCm",    "ROCm host",
+                                      "ExtDev",  "CUDA managed",
+                                      "oneAPI",  "WebGPU",
+                                      "Hexagon", "MAIA",
+                                      "Trainium"};
+  if (type == kDLCPU) return "cpu";
+  if (type == kDLCUDA) return "cuda:" + std::to_string(id);
+  const bool known = type > 0 && size_t(type) < sizeof(names) / sizeof(names[0]) && *names[type];
+  return (known ? std::string(names[type]) : "unknown") + " device " + std::to_string(id) +
+         " (DLPack type " + std::to_string(type) + ")";
+}
+
+DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t minor) {
+  DLManagedTensorVersioned* m = make<DLManagedTensorVersioned>(a);
+  m->version = {kMajor, minor};
+  m->flags = (a.readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
+             (copied ? DLPACK_FLAG_BITMASK_IS_COPIED : 0) |
+             (is_subbyte(a.dtype) ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED : 0);
+  return m;
+}
+
+DLManagedTensor* make_legacy(const Array& a, const char* where) {
+  if (a.readonly)
+    fail(Kind::ReadOnly, where, "a consumer that understands read-only data (DLPack 1.0 or later)",
+         "a read-only array and a consumer that asked for the old DLPack struct",
+         "pass a copy: x.copy()");
+  if (is_subbyte(a.dtype))
+    fail(Kind::Export, where, "a dtype of whole bytes for the old DLPack struct",
+         std::string(kDTypes[a.dtype].name) + ", stored one element a byte",
+         "use a consumer that passes max_version=(1, 1) or later");
+  return make<DLManagedTensor>(a);
+}
+
+namespace {
+
+// The stream on which the buffer's last use can be waited for from this thread.
+CUstream last_use(const Buffer& b) {
+  cuda::DeviceState& d = cuda::device_state(b.device.id, "exchange");
+  return cuda::living(d, static_cast<CUstream>(b.stream), b.stream_thread);
+}
+
+}  // namespace
+
+void hand_over(const Array& a, void* consumer, const char* where) {
+  Buffer* b = a.buffer.get();
+  if (!b || !a.device.is_cuda()) return;
+  if (b->stream && (b->stream != consumer || consumer == CU_STREAM_PER_THREAD))
+    cuda::wait(a.device.id, static_cast<CUstream>(consumer), last_use(*b), where);
+  note_foreign_use(a, consumer == CU_STREAM_LEGACY ? kUsedOnLegacy : kUsedElsewhere);
+}
+
+void note_foreign_use(const Array& a, uint32_t bits) noexcept {
+  // Nearly always set already, and a plain load is cheaper than an atomic write.
+  if (a.buffer && (a.buffer->foreign_use.load(std::memory_order_relaxed) & bits) != bits)
+    a.buffer->foreign_use.fetch_or(bits, std::memory_order_relaxed);
+}
+
+void settle_for_host(const Array& a, const char* where) {
+  const Buffer* b = a.buffer.get();
+  if (!b || !b->stream) return;
+  const CUstream stream = last_use(*b);
+  if (cuda::is_capturing(stream))
+    fail(Kind::Capture, where, "no hand-over to the host while a graph is captured",
+         "the array's last use is on a capturing stream", "do it before or after the capture");
+  cuda::synchronize_stream(b->device.id, stream, where);
+}
+
+Array copy_for(const Array& a, Device target, const char* where) {
+  Array out = make_empty(target, a.dtype, a.layout.ndim(), a.layout.shape(), where);
+  copy_elements(out, a, where);
+  return out;
+}
+
+}  // namespace gpuinterop::exchange

@@ -1,0 +1,30 @@
+// Arrays out: managed tensors that keep the memory, not the Python object, alive.
+#pragma once
+
+#include "exchange/dlpack.hpp"
+
+namespace gpuinterop::exchange {
+
+// A struct for one consumer, in one allocation with its shape and strides. The caller owns it and
+// ends it through its deleter, which may run on any thread and needs the GIL only when the memory
+// is kept by a Python object (Buffer::needs_base). Holds the GIL on entry, because it may take a
+// reference to that object. No ordering of streams is done here.
+DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t minor = kMinor);
+// Kind::ReadOnly or Kind::Export error when the old struct cannot carry the array's flags.
+DLManagedTensor* make_legacy(const Array& a, const char* where);
+
+// Bits of Buffer::foreign_use.
+constexpr uint32_t kUsedOnLegacy = 1, kUsedElsewhere = 2;
+void note_foreign_use(const Array& a, uint32_t bits) noexcept;
+
+// Everything queued on the array becomes visible to `consumer` (a real handle), without a host
+// synchronisation, and the buffer remembers that a foreign stream may use it.
+void hand_over(const Array& a, void* consumer, const char* where);
+// The array goes to a consumer that runs on the host: its memory must be quiet. Blocks only for
+// memory that a device may still be writing; Kind::Capture error instead of blocking in a capture.
+void settle_for_host(const Array& a, const char* where);
+
+// Copies for a caller who asked for one (copy=True, another device); watched by gpuinterop.copies.
+Array copy_for(const Array& a, Device target, const char* where);
+
+}  // namespace gpuinterop::exchange

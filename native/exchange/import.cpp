@@ -1,0 +1,324 @@
+#include "exchange/import.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <tuple>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/state.hpp"
+#include "cuda/stream.hpp"
+
+namespace gpuinterop::exchange {
+
+namespace {
+
+// No 64-bit system hands out addresses above this to a process.
+constexpr uintptr_t kAddressEnd = uintptr_t{1} << 57;
+
+std::string address_text(const void* p) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx",
+                static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(p)));
+  return text;
+}
+
+[[noreturn]] void malformed(const char* where, std::string expected, std::string got) {
+  fail(Kind::Exchange, where, std::move(expected), std::move(got),
+       "this is a fault of the producer: report it there");
+}
+
+// Raised only, so it never costs the good path anything.
+[[noreturn]] void refuse_dtype(const DLDataType& t, uint64_t flags, const char* where) {
+  const std::string got = dlpack_code_name(t.code) + ", " + std::to_string(t.bits) + " bits, " +
+                          std::to_string(t.lanes) + " lanes";
+  if (t.lanes == 0 || t.bits == 0)
+    malformed(where, "a dtype with at least one bit and one lane", got);
+  if (t.lanes != 1)
+    fail(Kind::Exchange, where, "a scalar dtype (lanes == 1)", got,
+         "view it as a scalar dtype in the producer, with one more dimension");
+  const int id = dtype_from_dlpack(t.code, t.bits);
+  if (id >= 0 && is_subbyte(static_cast<DTypeId>(id)) &&
+      !(flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED))
+    fail(Kind::Exchange, where, "elements that each occupy whole bytes",
+         got + ", packed: several elements share a byte",
+         "unpack them in the producer, or view the bytes as uint8");
+  fail(Kind::Exchange, where, "one of this library's dtypes", got,
+       "cast in the producer, for example to float32");
+}
+
+DTypeId checked_dtype(const DLDataType& t, uint64_t flags, const char* where) {
+  const int id = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
+  if (id < 0) refuse_dtype(t, flags, where);
+  if (is_subbyte(static_cast<DTypeId>(id)) && !(flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED))
+    refuse_dtype(t, flags, where);
+  return static_cast<DTypeId>(id);
+}
+
+void checked_device(const DLDevice& d, Checked* c, const char* where) {
+  switch (static_cast<int32_t>(d.device_type)) {
+    case kDLCPU: return;
+    case kDLCUDAHost: c->memory = Memory::Pinned; return;
+    case kDLCUDA:
+    case kDLCUDAManaged:
+      c->device = {DeviceType::Cuda, d.device_id};
+      c->memory = d.device_type == kDLCUDA ? Memory::Device : Memory::Managed;
+      return;
+    default:
+      fail(Kind::Exchange, where, "memory on \"cpu\" or \"cuda\"",
+           device_text(d.device_type, d.device_id), "copy it to the host in the producer");
+  }
+}
+
+// Pages that the driver has vouched for, by device: a direct-mapped table of tags.
+constexpr uintptr_t kPageShift = 21;
+std::atomic<uintptr_t> vouched[256];
+
+uintptr_t page_tag(const void* p, int device) noexcept {
+  return (reinterpret_cast<uintptr_t>(p) >> kPageShift) << 8 | uintptr_t(device & 0x7f) << 1 | 1;
+}
+std::atomic<uintptr_t>& page_slot(const void* p) noexcept {
+  return vouched[(reinterpret_cast<uintptr_t>(p) >> kPageShift) & 255];
+}
+
+void verify_cuda(Checked* c, Trust trust, const char* where) {
+  if (!cuda::available()) cuda::require(where);
+  const int claimed = c->device.id;
+  const bool managed = c->memory == Memory::Managed;
+  if (!managed && (claimed < 0 || claimed >= cuda::device_count()))
+    fail(Kind::Device, where,
+         "a device from cuda:0 to cuda:" + std::to_string(cuda::device_count() - 1),
+         "cuda:" + std::to_string(claimed), "check CUDA_VISIBLE_DEVICES of this process");
+  if (!c->layout.size()) {
+    if (managed) c->device.id = claimed > 0 && claimed < cuda::device_count() ? claimed : 0;
+    return;
+  }
+  const uintptr_t tag = page_tag(c->low, claimed);
+  if (trust == Trust::ByPage && !managed &&
+      page_slot(c->low).load(std::memory_order_relaxed) == tag)
+    return;
+
+  const cuda::PointerInfo info = cuda::inspect(c->low);
+  const std::string at = "address " + address_text(c->low);
+  if (!info.known)
+    fail(Kind::Exchange, where, "an address of live CUDA memory",
+         at + ", which the driver does not know: host memory, or freed",
+         "keep the owner of the memory alive, and give host memory as host memory");
+  if (!info.same_context)
+    fail(Kind::Context, where, "memory of the device's primary context",
+         at + " on cuda:" + std::to_string(info.device) + ", which belongs to another context",
+         "use the primary context in the producer (PyCUDA: pycuda.autoprimaryctx)");
+  if (info.memory == Memory::Managed) {
+    c->memory = Memory::Managed;
+    if (managed || claimed == info.device) c->device.id = info.device;
+  } else if (info.device != claimed && !managed) {
+    fail(Kind::DeviceMismatch, where,
+         "memory on cuda:" + std::to_string(claimed) + ", as the producer says",
+         at + " on cuda:" + std::to_string(info.device), "report it to the producer");
+  } else if (managed) {
+    c->device.id = info.device;
+    c->memory = info.memory;
+  } else if (info.memory == Memory::Pinned) {
+    c->memory = Memory::Pinned;  // host memory that the device reaches as well
+  }
+  if (info.range_start && info.range_bytes > 0) {
+    const char* start = static_cast<const char*>(info.range_start);
+    if (c->low < start || c->nbytes > info.range_bytes - (c->low - start))
+      malformed(where,
+                "strides that stay inside the allocation of " + std::to_string(info.range_bytes) +
+                    " bytes",
+                std::to_string(c->nbytes) + " bytes from " + at);
+  }
+  if (trust == Trust::ByPage) page_slot(c->low).store(tag, std::memory_order_relaxed);
+}
+
+// ---- release of imported memory ---------------------------------------------------------------
+
+// Imported CUDA memory remembers whom to tell before it goes.
+struct Origin {
+  void* managed;
+  void* stream;
+};
+
+// The producer reuses its memory in the order of its own stream, so that stream first waits for our
+// last use. Nothing blocks.
+void order_back(Buffer* b, void* producer) noexcept {
+  if (!b->stream || b->stream == producer || cuda::driver_is_gone()) return;
+  try {
+    cuda::DeviceState& d = cuda::device_state(b->device.id, "release");
+    const CUstream last = cuda::living(d, static_cast<CUstream>(b->stream), b->stream_thread);
+    cuda::wait(b->device.id, static_cast<CUstream>(producer), last, "release");
+  } catch (...) {
+    // A capture in progress: the order cannot be had, and keeping the memory for ever would be no
+    // better.
+  }
+}
+
+// Whom to tell. When nobody knows, or the name means another stream in every thread, the legacy
+// stream, with which all but non-blocking streams keep order.
+void* origin_stream(void* stream) noexcept {
+  return stream && stream != CU_STREAM_PER_THREAD ? stream : CU_STREAM_LEGACY;
+}
+
+template <class Managed>
+void call_deleter(void* managed) noexcept {
+  auto* m = static_cast<Managed*>(managed);
+  try {
+    if (m->deleter) m->deleter(m);
+  } catch (...) {
+    // Whatever a foreign deleter throws, the struct is its own to lose.
+  }
+}
+
+template <class Managed>
+void release_host(Buffer* b) noexcept {
+  call_deleter<Managed>(b->context);
+}
+
+template <class Managed>
+void release_cuda(Buffer* b) noexcept {
+  auto* origin = static_cast<Origin*>(b->context);
+  order_back(b, origin->stream);
+  call_deleter<Managed>(origin->managed);
+  delete origin;
+}
+
+void release_borrowed(Buffer* b) noexcept { order_back(b, b->context); }
+
+Buffer* describe(const Checked& c) {
+  auto* b = new Buffer;
+  b->ptr = c.low;
+  b->nbytes = c.nbytes;
+  b->device = c.device;
+  b->memory = c.memory;
+  b->readonly = c.readonly;
+  return b;
+}
+
+template <class Managed>
+Buffer* adopt_managed(const Checked& c, Managed* owned, void* stream) {
+  Buffer* b = describe(c);
+  if (!c.device.is_cuda()) {
+    b->context = owned;
+    b->release = release_host<Managed>;
+    return b;
+  }
+  try {
+    b->context = new Origin{owned, origin_stream(stream)};
+  } catch (...) {
+    delete b;
+    throw;
+  }
+  b->release = release_cuda<Managed>;
+  return b;
+}
+
+}  // namespace
+
+Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides,
+                      const char* where) {
+  if (ndim < 0 || ndim > kMaxDims)
+    malformed(where, "0 to " + std::to_string(kMaxDims) + " dimensions", std::to_string(ndim));
+  if (ndim > 0 && !shape)
+    malformed(where, "a shape", "a null pointer for " + std::to_string(ndim) + " dimensions");
+  int64_t total = 1;
+  bool overflow = false;
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] < 0) malformed(where, "extents of 0 or more", "shape " + shape_text(ndim, shape));
+    if (shape[i] > 1) overflow |= __builtin_mul_overflow(total, shape[i], &total);
+  }
+  if (overflow)
+    malformed(where, "a shape whose element count fits 63 bits",
+              "shape " + shape_text(ndim, shape));
+  return strides || ndim == 0 ? Layout(ndim, shape, strides) : Layout::c_order(ndim, shape, where);
+}
+
+void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
+  const int64_t item = itemsize_of(c->dtype);
+  if (c->layout.size() == 0) {
+    // Whatever an empty array carries as its address means nothing.
+    c->data = c->low = nullptr;
+    c->nbytes = 0;
+    if (c->device.is_cuda()) verify_cuda(c, trust, where);
+    return;
+  }
+  if (!c->data)
+    malformed(where, "an address for " + std::to_string(c->layout.size()) + " elements",
+              "a null pointer (a tensor without storage, for example a meta or fake tensor)");
+  int64_t lo = 0, hi = c->layout.size() - 1;
+  if (!c->layout.is_c_contiguous()) std::tie(lo, hi) = c->layout.span(where);
+  // The whole reach, in bytes, must be addresses: this also bounds what later arithmetic may meet.
+  int64_t low_bytes, count, nbytes;
+  const auto address = reinterpret_cast<uintptr_t>(c->data);
+  uintptr_t first, last;
+  if (__builtin_mul_overflow(lo, item, &low_bytes) || __builtin_sub_overflow(hi, lo, &count) ||
+      __builtin_add_overflow(count, int64_t{1}, &count) ||
+      __builtin_mul_overflow(count, item, &nbytes) || 0 - uintptr_t(low_bytes) > address ||
+      (first = address + uintptr_t(low_bytes)) == 0 ||
+      __builtin_add_overflow(first, uintptr_t(nbytes), &last) || last > kAddressEnd)
+    malformed(where, "strides whose reach fits the address space",
+              "shape " + shape_text(c->layout.ndim(), c->layout.shape()) + " with strides " +
+                  shape_text(c->layout.ndim(), c->layout.strides()) + " (elements) from " +
+                  address_text(c->data));
+  c->low = c->data + low_bytes;
+  c->nbytes = nbytes;
+  // NumPy aligns complex numbers to their parts; device code loads the whole number at once.
+  const bool parts = kDTypes[c->dtype].kind == 'c' && !c->device.is_cuda();
+  if (address % uint64_t(parts ? item / 2 : item) != 0) {
+    if (!may_copy)
+      fail(Kind::Exchange, where,
+           "memory aligned to the itemsize, " + std::to_string(item) + " bytes",
+           "address " + address_text(c->data), "pass copy=True, or copy it in the producer");
+    c->misaligned = true;
+  }
+  if (c->device.is_cuda()) verify_cuda(c, trust, where);
+}
+
+Checked check(const Incoming& in, Trust trust, bool may_copy, const char* where) {
+  const DLTensor& t = in.tensor;
+  Checked c;
+  checked_device(t.device, &c, where);
+  c.dtype = checked_dtype(t.dtype, in.flags, where);
+  c.layout = checked_layout(t.ndim, t.shape, t.strides, where);
+  c.readonly = in.flags & DLPACK_FLAG_BITMASK_READ_ONLY;
+  c.copied = in.flags & DLPACK_FLAG_BITMASK_IS_COPIED;
+  if (c.layout.size() && t.data) {
+    uintptr_t start;
+    if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(t.data), t.byte_offset, &start))
+      malformed(where, "a byte_offset inside the address space", std::to_string(t.byte_offset));
+    c.data = reinterpret_cast<char*>(start);
+  }
+  check_memory(&c, trust, may_copy, where);
+  return c;
+}
+
+Buffer* adopt(const Checked& c, DLManagedTensorVersioned* owned, void* stream) {
+  return adopt_managed(c, owned, stream);
+}
+Buffer* adopt(const Checked& c, DLManagedTensor* owned, void* stream) {
+  return adopt_managed(c, owned, stream);
+}
+Buffer* adopt_borrowed(const Checked& c, void* stream) {
+  Buffer* b = describe(c);
+  b->needs_base = true;
+  if (c.device.is_cuda()) {
+    b->context = origin_stream(stream);
+    b->release = release_borrowed;
+  }
+  return b;
+}
+
+Array make_array(Checked&& c, Buffer* stolen, PyRef base) {
+  Array a;
+  a.layout = std::move(c.layout);
+  a.data = c.data;
+  a.buffer = BufferRef(stolen);
+  a.base = std::move(base);
+  a.device = c.device;
+  a.dtype = c.dtype;
+  a.readonly = c.readonly;
+  a.is_copied = c.copied;
+  return a;
+}
+
+}  // namespace gpuinterop::exchange

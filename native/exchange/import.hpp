@@ -1,0 +1,55 @@
+// Arrays in: every field of a foreign struct is checked on a copy before its memory is owned.
+#pragma once
+
+#include "exchange/dlpack.hpp"
+
+namespace gpuinterop::exchange {
+
+// What a struct says, in either of its two layouts.
+struct Incoming {
+  DLTensor tensor;     // a copy; shape and strides still point into the producer's memory
+  uint64_t flags = 0;  // 0 for a legacy struct
+  bool versioned = false;
+};
+
+// How far a producer's device pointers are believed.
+enum class Trust : uint8_t {
+  Never,   // ask the driver about every pointer
+  ByPage,  // ask once per 2 MiB page: an allocator that lives in this process as C++ code
+};
+
+// A checked description of foreign memory, not yet owned.
+struct Checked {
+  Layout layout;
+  char* data = nullptr;  // element [0,...,0]; null when empty
+  char* low = nullptr;   // lowest byte touched
+  int64_t nbytes = 0;    // bytes from `low` on
+  Device device;
+  Memory memory = Memory::Host;
+  DTypeId dtype = 0;
+  bool readonly = false;
+  bool copied = false;
+  bool misaligned = false;  // only ever true when the caller said that a copy is welcome
+};
+
+// Throws and leaves everything untouched when the struct is malformed or not supported.
+Checked check(const Incoming& in, Trust trust, bool may_copy, const char* where);
+
+// The part of check() that is shared with the dict protocols: layout, dtype, readonly, data and
+// device are set; fills the rest and verifies pointer, span and alignment.
+void check_memory(Checked* c, Trust trust, bool may_copy, const char* where);
+
+// Extents and strides of foreign origin as a Layout. `strides` in elements or null for compact.
+Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides,
+                      const char* where);
+
+// Makes the buffer of imported memory. `stream` is the producer's stream if it is known to live as
+// long as the memory (null: unknown); on release it is made to wait for our own uses.
+Buffer* adopt(const Checked& c, DLManagedTensorVersioned* owned, void* stream);
+Buffer* adopt(const Checked& c, DLManagedTensor* owned, void* stream);
+Buffer* adopt_borrowed(const Checked& c, void* stream);  // kept alive by Array::base
+
+// The array over an adopted buffer; `base` may be null.
+Array make_array(Checked&& c, Buffer* stolen, PyRef base);
+
+}  // namespace gpuinterop::exchange

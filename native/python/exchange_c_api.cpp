@@ -1,0 +1,252 @@
+// The DLPack C exchange API, as published on the Array type, and the use of another type's table to
+// make an object of that type from one of our arrays.
+#include "python/exchange_c_api.hpp"
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "exchange/export.hpp"
+#include "exchange/import.hpp"
+#include "python/exchange_peers.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop {
+
+using namespace exchange;
+
+namespace {
+
+constexpr char kWhere[] = "__dlpack_c_exchange_api__";
+
+// Classes that to_py_object makes: by dtype, because CudaNdarray holds nothing but float32.
+PyTypeObject* result_types[2];  // float32, any other; owned; null until the Python layer is loaded
+
+const Array& array_argument(void* object) {
+  auto* o = static_cast<PyObject*>(object);
+  if (!o || !is_array(o))
+    fail(Kind::Type, kWhere, "a gpuinterop array", o ? type_text(o) : "a null pointer",
+         "use the table of the object's own type");
+  require_settled(o);
+  return unwrap(o);
+}
+
+// Consumers of this interface work on current_work_stream, so the array must be complete there.
+// "No sync" means that no table function blocks or orders on the consumer's behalf; one event between
+// two of our own streams is what lets current_work_stream mean the same for every array.
+void order_for_consumer(const Array& a, bool kept) {
+  if (!a.device.is_cuda()) return settle_for_host(a, kWhere);
+  if (!a.buffer) return;
+  CUstream stream = cuda::current_stream(a.device.id);
+  cuda::order(a.buffer.get(), stream, kWhere);
+  if (kept) note_foreign_use(a, stream == CU_STREAM_LEGACY ? kUsedOnLegacy : kUsedElsewhere);
+}
+
+int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* error_context,
+                    void (*set_error)(void*, const char*, const char*)) {
+  const char* kind = "RuntimeError";
+  std::string message = "unknown C++ exception";
+  try {
+    if (!prototype || !out)
+      fail(Kind::Exchange, kWhere, "a prototype and a place for the result", "a null pointer", "");
+    // The extents are checked as if they came with memory; the prototype's pointer means nothing.
+    Layout layout = checked_layout(prototype->ndim, prototype->shape, nullptr, kWhere);
+    const DLDataType& t = prototype->dtype;
+    const int dtype = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
+    const int32_t device = prototype->device.device_type;
+    if (dtype < 0)
+      fail(Kind::Exchange, kWhere, "one of this library's dtypes",
+           dlpack_code_name(t.code) + ", " + std::to_string(t.bits) + " bits, " +
+               std::to_string(t.lanes) + " lanes",
+           "");
+    if (device != kDLCPU && device != kDLCUDA)
+      fail(Kind::Exchange, kWhere, "\"cpu\" or \"cuda\"",
+           device_text(device, prototype->device.device_id), "");
+    const Device place{static_cast<DeviceType>(device),
+                       device == kDLCPU ? 0 : prototype->device.device_id};
+    Array a = make_empty(place, static_cast<DTypeId>(dtype), std::move(layout), kWhere);
+    *out = make_versioned(a, false);
+    return 0;
+  } catch (const Error& e) {
+    kind = e.kind == Kind::OutOfMemory ? "MemoryError"
+           : e.kind == Kind::Exchange  ? "BufferError"
+                                       : "ValueError";
+    message = e.where + ": expected " + e.expected + ", got " + e.got;
+  } catch (const std::bad_alloc&) {
+    kind = "MemoryError";
+    message = "no host memory";
+  } catch (...) {
+  }
+  if (set_error) set_error(error_context, kind, message.c_str());
+  return -1;
+}
+
+int from_py_object(void* object, DLManagedTensorVersioned** out) {
+  return guard(-1, [&] {
+    const Array& a = array_argument(object);
+    order_for_consumer(a, true);
+    *out = make_versioned(a, false);
+    return 0;
+  });
+}
+
+int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
+  return guard(-1, [&] {
+    if (!tensor || !out)
+      fail(Kind::Exchange, kWhere, "a managed tensor", "a null pointer", "report it to the caller");
+    if (tensor->version.major != kMajor)
+      fail(Kind::Exchange, kWhere, "DLPack version 1",
+           "version " + std::to_string(tensor->version.major), "");
+    // On failure nothing is touched: the caller still owns the tensor.
+    Checked c = check({tensor->dl_tensor, tensor->flags, true}, Trust::Never, false, kWhere);
+    PyTypeObject* type = result_types[c.dtype != kFloat32];
+    Buffer* buffer =
+        adopt(c, tensor, c.device.is_cuda() ? cuda::current_stream(c.device.id) : nullptr);
+    if (c.device.is_cuda()) cuda::order(buffer, cuda::current_stream(c.device.id), kWhere);
+    auto release = std::exchange(buffer->release, nullptr);  // until the object exists
+    PyObject* made = wrap(type ? type : array_type, make_array(std::move(c), buffer, PyRef()));
+    if (!made) return -1;
+    buffer->release = release;
+    *out = made;
+    return 0;
+  });
+}
+
+int borrow_py_object(void* object, DLTensor* out) {
+  return guard(-1, [&] {
+    const Array& a = array_argument(object);
+    order_for_consumer(a, false);
+    // The layout lives inside the Python object, exactly as long as the loan.
+    auto& layout = const_cast<Layout&>(a.layout);
+    *out = {
+        a.data, to_dl(a.device), layout.ndim(), to_dl(a.dtype), layout.shape(), layout.strides(),
+        0};
+    if (a.readonly || is_subbyte(a.dtype))
+      fail(a.readonly ? Kind::ReadOnly : Kind::Export, kWhere,
+           "an array that a struct without flags can describe",
+           a.readonly ? "a read-only array" : kDTypes[a.dtype].name,
+           "use managed_tensor_from_py_object_no_sync");
+    return 0;
+  });
+}
+
+int current_work_stream(DLDeviceType type, int32_t id, void** out) {
+  return guard(-1, [&] {
+    if (type != kDLCUDA && type != kDLCUDAManaged) {
+      *out = nullptr;
+      return 0;
+    }
+    if (!cuda::available()) cuda::require(kWhere);
+    if (id < 0 || id >= cuda::device_count())
+      fail(Kind::Device, kWhere, "a device that exists", device_text(type, id),
+           "see gpuinterop.devices()");
+    *out = cuda::current_stream(id);
+    return 0;
+  });
+}
+
+DLPackExchangeAPI table = {
+    {{kMajor, kMinor}, nullptr}, allocate_tensor, from_py_object, to_py_object, borrow_py_object,
+    current_work_stream};
+
+// Whatever a foreign function throws must not cross Python.
+template <class F>
+int call_foreign(F&& f) {
+  try {
+    return f();
+  } catch (const std::exception& e) {
+    PyErr_Format(PyExc_RuntimeError, "C++ exception from a DLPack exchange function: %s", e.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "C++ exception from a DLPack exchange function");
+  }
+  return -1;
+}
+
+void set_class(PyTypeObject** slot, PyObject* cls) {
+  if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), array_type))
+    fail(Kind::Type, "_set_result_types", "a subclass of _core.Array", repr_text(cls), "");
+  Py_INCREF(cls);
+  PyTypeObject* old = std::exchange(*slot, reinterpret_cast<PyTypeObject*>(cls));
+  Py_XDECREF(reinterpret_cast<PyObject*>(old));
+}
+
+}  // namespace
+
+PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    if (nargs != 2) fail(Kind::Type, "_set_result_types", "two classes", std::to_string(nargs), "");
+    set_class(&result_types[0], args[0]);
+    set_class(&result_types[1], args[1]);
+    Py_RETURN_NONE;
+  });
+}
+
+// export_via(x, type, allow_readonly=False): an object of `type` over the memory of x.
+PyObject* exchange_export_via(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    const char* where = "export_via";
+    if (nargs < 2 || nargs > 3 || !PyType_Check(args[1]))
+      fail(Kind::Type, where, "an array, a type and perhaps allow_readonly",
+           std::to_string(nargs) + " arguments", "");
+    if (!is_array(args[0]))
+      fail(Kind::ConversionType, where, "a gpuinterop array",
+           "an object of type " + type_text(args[0]), "convert it first: gpuinterop.asarray(x)");
+    require_settled(args[0]);
+    const Array& a = unwrap(args[0]);
+    auto* type = reinterpret_cast<PyTypeObject*>(args[1]);
+    const Peer& peer = peer_of(type);
+    const DLPackExchangeAPI* api = peer.api;
+    if (!api || !api->managed_tensor_to_py_object_no_sync)
+      fail(Kind::Export, where, "a type with a DLPack C exchange API (torch 2.10 or later)",
+           repr_text(args[1]), "use the type's own from_dlpack(x)");
+    const bool torch = peer.family == Family::Torch;
+    // torch aborts the process on negative strides, and on others reads what was never meant.
+    if (torch && a.layout.has_negative_stride())
+      fail(Kind::Contiguity, where, "strides of 0 or more, because torch has no negative ones",
+           "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
+               shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
+           "pass copyif=True to copy, or x.copy()");
+    if (torch && a.readonly && !(nargs == 3 && PyObject_IsTrue(args[2]) == 1))
+      fail(Kind::ReadOnly, where, "writable memory, because torch cannot keep an array read-only",
+           "a read-only array", "pass a copy: x.copy()");
+    if (torch && is_subbyte(a.dtype))
+      fail(Kind::Export, where, "a dtype of whole bytes, because torch packs smaller ones",
+           std::string(kDTypes[a.dtype].name) + ", stored one element a byte", "cast it first");
+    if (a.device.is_cuda() && a.buffer) {
+      void* consumer = nullptr;
+      if (api->current_work_stream &&
+          call_foreign([&] { return api->current_work_stream(kDLCUDA, a.device.id, &consumer); }) !=
+              0)
+        throw PythonError();
+      hand_over(a, consumer ? consumer : CU_STREAM_LEGACY, where);
+    } else if (a.buffer && a.buffer->stream) {
+      settle_for_host(a, where);
+    }
+    DLManagedTensorVersioned* m = make_versioned(a, false);
+    void* out = nullptr;
+    if (call_foreign([&] { return api->managed_tensor_to_py_object_no_sync(m, &out); }) == 0 && out)
+      return static_cast<PyObject*>(out);
+    // torch and others leave the struct with its owner when they refuse it.
+    {
+      ErrorSaver saver;
+      m->deleter(m);
+    }
+    if (!PyErr_Occurred())
+      PyErr_Format(PyExc_SystemError, "%s refused a tensor without an exception",
+                   type_text(args[1]).c_str());
+    else if (PyErr_ExceptionMatches(PyExc_BufferError) ||
+             PyErr_ExceptionMatches(PyExc_RuntimeError))
+      fail(Kind::Export, where, "an array that the target library can hold",
+           std::string("dtype ") + kDTypes[a.dtype].name + ": " + take_error_text(),
+           "cast it first, for example to float32");
+    throw PythonError();
+  });
+}
+
+void publish_exchange_api() {
+  PyRef capsule = PyRef::steal(PyCapsule_New(&table, kApiCapsule, nullptr));
+  auto* type = reinterpret_cast<PyObject*>(array_type);
+  if (!capsule || PyObject_SetAttr(type, names.api, capsule.get()) < 0 ||
+      PyObject_SetAttr(type, names.old_api, capsule.get()) < 0)
+    throw PythonError();
+}
+
+}  // namespace gpuinterop

@@ -1,0 +1,16 @@
+// What exchange_bindings.cpp puts into the module from the other files of the exchange part.
+#pragma once
+
+#include <Python.h>
+
+namespace gpuinterop {
+
+void publish_exchange_api();  // puts the table on the Array type; throws PythonError
+
+PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t nargs);
+PyObject* exchange_export_via(PyObject*, PyObject* const* args, Py_ssize_t nargs);
+PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,
+                              PyObject* kwnames);
+PyObject* exchange_protocols_of(PyObject*, PyObject* obj);
+
+}  // namespace gpuinterop

@@ -1,0 +1,399 @@
+// In: DLPack, by the C exchange API, by __dlpack__, and by a capsule in the hand.
+#include <cstring>
+#include <optional>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "python/exchange_import.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop::exchange {
+
+void order_import(Buffer* b, void* producer, const Options& o) {
+  if (!b->device.is_cuda()) return;
+  CUstream stream = cuda::current_stream(b->device.id);
+  if (o.order && producer)
+    cuda::wait(b->device.id, stream, static_cast<CUstream>(producer), o.where);
+  cuda::order(b, stream, o.where);  // the first use: nothing more to wait for
+}
+
+namespace {
+
+// Owns a managed tensor until an array does.
+struct Owned {
+  DLManagedTensorVersioned* m;
+  ~Owned() {
+    if (m && m->deleter) {
+      ErrorSaver saver;
+      m->deleter(m);
+    }
+  }
+};
+
+[[noreturn]] void refuse_version(const DLPackVersion& v, const char* where) {
+  fail(Kind::Exchange, where, "DLPack version 1",
+       "version " + std::to_string(v.major) + "." + std::to_string(v.minor),
+       "upgrade gpuinterop, or ask the producer for max_version=(1, 3)");
+}
+
+}  // namespace
+
+bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried) {
+  const DLPackExchangeAPI* api = p.api;
+  if (!api) return false;
+  Owned owned{nullptr};
+  int rc = -1;
+  try {
+    rc = api->managed_tensor_from_py_object_no_sync(obj, &owned.m);
+  } catch (const std::exception& e) {
+    fail(Kind::Cuda, o.where, "an answer from the producer's DLPack exchange function",
+         std::string("a C++ exception: ") + e.what(), "report it to the producer");
+  } catch (...) {
+    fail(Kind::Cuda, o.where, "an answer from the producer's DLPack exchange function",
+         "a C++ exception", "report it to the producer");
+  }
+  if (rc != 0) {
+    owned.m = nullptr;
+    if (PyErr_Occurred()) explain_failure(p, obj, o.where);
+    tried->add("DLPack C exchange API", take_error_text());
+    tried->kind = Kind::Exchange;
+    return false;
+  }
+  if (!owned.m) {
+    tried->add("DLPack C exchange API", "success without a tensor");
+    tried->kind = Kind::Exchange;
+    return false;
+  }
+  if (owned.m->version.major != kMajor) refuse_version(owned.m->version, o.where);
+  const bool torch = p.family == Family::Torch;
+  Checked c = check({owned.m->dl_tensor, owned.m->flags, true},
+                    torch ? Trust::ByPage : Trust::Never, o.may_copy(), o.where);
+  if (torch) refuse_torch_bits(p, obj, c.dtype, o.where);
+  if (p.family == Family::Jax) c.readonly = true;
+  void* producer = nullptr;
+  if (c.device.is_cuda()) {
+    if (api->current_work_stream && api->current_work_stream(kDLCUDA, c.device.id, &producer) != 0)
+      PyErr_Clear();
+    if (!producer) producer = CU_STREAM_LEGACY;
+  }
+  Buffer* buffer = adopt(c, owned.m, producer);
+  owned.m = nullptr;
+  *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
+  if (producer) order_import(buffer, producer, o);
+  return true;
+}
+
+// ---- capsules ---------------------------------------------------------------------------------
+
+namespace {
+
+void take_capsule(PyObject* capsule, const char* used_name) {
+  // Renamed for consumers and destructors that look at the name, without a destructor for those
+  // that do not.
+  if (PyCapsule_SetName(capsule, used_name) != 0 || PyCapsule_SetDestructor(capsule, nullptr) != 0)
+    throw PythonError();
+}
+
+std::string text(const DLDevice& d) { return device_text(d.device_type, d.device_id); }
+
+bool agree(const DLDevice& a, const DLDevice& b) {
+  if (is_host(a.device_type) && is_host(b.device_type)) return true;
+  if (is_cuda(a.device_type) && is_cuda(b.device_type)) {
+    // Managed memory is commonly reported with id 0 wherever it lives.
+    const bool managed = a.device_type == kDLCUDAManaged || b.device_type == kDLCUDAManaged;
+    return managed || a.device_id == b.device_id;
+  }
+  return a.device_type == b.device_type && a.device_id == b.device_id;
+}
+
+template <class Managed>
+Array consume(PyObject* capsule, Managed* m, const Incoming& in, const char* used_name,
+              PyObject* owner, const DLDevice* claimed, const DLDevice* wanted, bool readonly,
+              const Options& o) {
+  if (wanted && !agree(in.tensor.device, *wanted))
+    fail(Kind::DeviceMismatch, o.where,
+         "memory on " + text(*wanted) + ", as __dlpack__(dl_device=...) was asked",
+         text(in.tensor.device) + ": the producer ignored the request",
+         "leave device out and move the result: x.to_device(...)");
+  if (!wanted && claimed && !agree(in.tensor.device, *claimed))
+    fail(Kind::DeviceMismatch, o.where,
+         "memory on " + text(*claimed) + ", as __dlpack_device__() says",
+         text(in.tensor.device) + " in the capsule", "report it to the producer");
+  Checked c = check(in, Trust::Never, o.may_copy(), o.where);
+  c.readonly |= readonly;
+  // Nothing of the producer's was touched until here.
+  Buffer* buffer = adopt(c, m, nullptr);
+  Array a = make_array(std::move(c), buffer, PyRef::borrow(owner));
+  auto release = std::exchange(buffer->release, nullptr);
+  take_capsule(capsule, used_name);
+  buffer->release = release;
+  // Without a deleter nothing but the Python object keeps the memory.
+  if (!m->deleter) buffer->needs_base = true;
+  return a;
+}
+
+}  // namespace
+
+Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed,
+                      const DLDevice* wanted, bool readonly, const Options& o) {
+  const char* name = PyCapsule_GetName(capsule);
+  if (!name && PyErr_Occurred()) PyErr_Clear();
+  if (name && std::strcmp(name, kVersionedName) == 0) {
+    auto* m = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, name));
+    if (!m) throw PythonError();
+    if (m->version.major != kMajor) {
+      // Only the deleter is promised to stay where it is.
+      const DLPackVersion version = m->version;
+      take_capsule(capsule, kVersionedUsed);
+      Owned owned{m};
+      refuse_version(version, o.where);
+    }
+    return consume(capsule, m, {m->dl_tensor, m->flags, true}, kVersionedUsed, owner, claimed,
+                   wanted, readonly, o);
+  }
+  if (name && std::strcmp(name, kLegacyName) == 0) {
+    auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, name));
+    if (!m) throw PythonError();
+    return consume(capsule, m, {m->dl_tensor, 0, false}, kLegacyUsed, owner, claimed, wanted,
+                   readonly, o);
+  }
+  const bool used =
+      name && (std::strcmp(name, kVersionedUsed) == 0 || std::strcmp(name, kLegacyUsed) == 0);
+  fail(Kind::Exchange, o.where, "a DLPack capsule that nobody has used",
+       used ? "a capsule that was consumed already; a capsule can be consumed once"
+            : "a capsule named " +
+                  (name ? "\"" + std::string(name).substr(0, 60) + "\"" : std::string("nothing")),
+       used ? "ask the producer for a new one: x.__dlpack__()"
+            : "pass what x.__dlpack__() returns, or x itself");
+}
+
+// ---- __dlpack__ -------------------------------------------------------------------------------
+
+namespace {
+
+struct Call {
+  PyObject* obj;
+  Peer& peer;
+  PyRef method;
+  PyObject *stream = nullptr, *dl_device = nullptr, *copy = nullptr;  // borrowed; null: not passed
+};
+
+PyRef max_version() {
+  static PyObject* value = nullptr;
+  if (!value) value = Py_BuildValue("(ii)", int(kMajor), int(kMinor));
+  return PyRef::borrow(value);
+}
+
+PyRef call_with(const Call& c, uint8_t keywords) {
+  PyRef version = max_version();
+  PyObject* values[5] = {nullptr};
+  PyObject* keys[4];
+  int n = 0;
+  auto add = [&](uint8_t bit, PyObject* key, PyObject* value) {
+    if (!value || !(keywords & bit)) return;
+    keys[n] = key;
+    values[++n] = value;
+  };
+  add(kMaxVersion, names.max_version, version.get());
+  add(kStream, names.stream, c.stream);
+  add(kDlDevice, names.dl_device, c.dl_device);
+  add(kCopy, names.copy, c.copy);
+  if (n == 1 && keys[0] == names.max_version) {
+    static PyObject* only_version = nullptr;  // the common case, without making a tuple
+    if (!only_version) only_version = PyTuple_Pack(1, names.max_version);
+    return PyRef::steal(PyObject_Vectorcall(c.method.get(), values + 1,
+                                            PY_VECTORCALL_ARGUMENTS_OFFSET, only_version));
+  }
+  PyRef kwnames = PyRef::steal(PyTuple_New(n));
+  if (!kwnames) throw PythonError();
+  for (int i = 0; i < n; ++i) {
+    Py_INCREF(keys[i]);
+    PyTuple_SetItem(kwnames.get(), i, keys[i]);
+  }
+  return PyRef::steal(PyObject_Vectorcall(c.method.get(), values + 1,
+                                          PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames.get()));
+}
+
+// A TypeError that speaks of a keyword means an older signature; any other is the producer's own.
+bool is_about_keywords(PyObject* value) {
+  PyRef words = value ? PyRef::steal(PyObject_Str(value)) : PyRef();
+  const char* text = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
+  if (!text) {
+    PyErr_Clear();
+    return false;
+  }
+  return std::strstr(text, "keyword") || std::strstr(text, "takes no arguments") ||
+         std::strstr(text, "unexpected argument");
+}
+
+// Calls with what the type is known to take, and with less when it says that it does not know a
+// keyword: at most three calls, and the first error is the one that is shown.
+PyRef negotiate(Call& c, uint8_t* passed) {
+  const uint8_t known = c.peer.keywords;
+  const uint8_t steps[] = {known, uint8_t(known & kStream), 0};
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  uint8_t before = 0xff;
+  for (uint8_t keywords : steps) {
+    if (keywords == before) continue;
+    before = keywords;
+    PyRef result = call_with(c, keywords);
+    if (result) {
+      if (keywords != known) c.peer.keywords = keywords;
+      Py_XDECREF(type);
+      Py_XDECREF(value);
+      Py_XDECREF(trace);
+      *passed = keywords;
+      return result;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+      if (!type) return {};  // refused at the first call, whose words are the right ones
+      // An older signature that then refused for a reason of its own: that reason counts.
+      Py_XDECREF(type);
+      Py_XDECREF(value);
+      Py_XDECREF(trace);
+      return {};
+    }
+    PyObject *t, *v, *tr;
+    PyErr_Fetch(&t, &v, &tr);
+    PyErr_NormalizeException(&t, &v, &tr);
+    const bool retry = is_about_keywords(v);
+    if (!type) {
+      type = t, value = v, trace = tr;
+    } else {
+      Py_XDECREF(t);
+      Py_XDECREF(v);
+      Py_XDECREF(tr);
+    }
+    if (!retry) break;
+  }
+  PyErr_Restore(type, value, trace);
+  return {};
+}
+
+DLDevice read_claim(PyObject* result, const Options& o) {
+  const bool pair = PyTuple_Check(result) && PyTuple_Size(result) == 2;
+  long v[2] = {0, 0};
+  for (int i = 0; pair && i < 2; ++i) {
+    PyObject* item = PyTuple_GetItem(result, i);
+    if (PyBool_Check(item) || !PyIndex_Check(item)) goto wrong;
+    PyRef index = PyRef::steal(PyNumber_Index(item));
+    if (!index) throw PythonError();
+    int overflow;
+    v[i] = PyLong_AsLongAndOverflow(index.get(), &overflow);
+    if (overflow || v[i] != int32_t(v[i])) goto wrong;
+  }
+  if (pair) return {static_cast<DLDeviceType>(v[0]), int32_t(v[1])};
+wrong:
+  fail(Kind::Protocol, o.where, "a tuple of two ints from __dlpack_device__()", repr_text(result),
+       "report it to the producer");
+}
+
+// The producer said no in its own words: remembered, so that other protocols may be tried.
+bool refused(const Peer& p, PyObject* obj, const Options& o, Attempts* tried) {
+  explain_failure(p, obj, o.where);
+  if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_AttributeError) &&
+      !PyErr_ExceptionMatches(PyExc_NotImplementedError))
+    throw PythonError();
+  tried->add("__dlpack__", take_error_text());
+  tried->kind = Kind::Exchange;
+  return false;
+}
+
+}  // namespace
+
+bool import_dlpack(Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried) {
+  bool failed;
+  PyRef device_method = PyRef::steal(attribute_or_null(obj, names.dlpack_device, &failed));
+  if (failed) return refused(p, obj, o, tried);
+  Call call{obj, p, PyRef::steal(attribute_or_null(obj, names.dlpack, &failed))};
+  if (failed) return refused(p, obj, o, tried);
+  if (!call.method && !device_method) return false;
+  if (!call.method || !device_method) {
+    if (p.family == Family::Jax) explain_failure(p, obj, o.where);
+    PyErr_Clear();
+    tried->add("__dlpack__",
+               call.method ? "__dlpack_device__ is missing" : "only __dlpack_device__ is there");
+    tried->kind = Kind::Protocol;
+    return false;
+  }
+  PyObject* no_args[1];
+  PyRef claim_object = PyRef::steal(PyObject_Vectorcall(device_method.get(), no_args, 0, nullptr));
+  if (!claim_object) return refused(p, obj, o, tried);
+  const DLDevice claimed = read_claim(claim_object.get(), o);
+  if (!is_host(claimed.device_type) && !is_cuda(claimed.device_type))
+    fail(Kind::Exchange, o.where, "memory on \"cpu\" or \"cuda\"", text(claimed),
+         "copy it to the host in the producer");
+
+  // A download is asked of the producer first, who knows when its memory is ready. Uploads and peer
+  // copies are made here, because the protocol orders only the producer's own device.
+  const DLDevice wanted = to_dl(o.device);
+  const bool move = o.has_device && !o.device.is_cuda() && is_cuda(claimed.device_type);
+  const bool on_cuda = is_cuda(claimed.device_type) && !move;
+  PyRef stream, dl_device;
+  std::optional<cuda::DeviceGuard> guard;
+  void* ours = nullptr;
+  if (on_cuda) {
+    if (!cuda::available())
+      fail(Kind::Exchange, o.where, "host memory, because no CUDA driver answers here",
+           text(claimed) + "; " + cuda::unavailable_reason(),
+           "copy it to the host in the producer");
+    const int id = claimed.device_type == kDLCUDAManaged ? 0 : claimed.device_id;
+    // Producers such as torch refuse to export from a device that is not the current one.
+    guard.emplace(id);
+    ours = cuda::current_stream(id);
+    const bool order = o.order && !cuda::is_capturing(static_cast<CUstream>(ours));
+    stream = PyRef::steal(order ? PyLong_FromVoidPtr(ours) : PyLong_FromLong(-1));
+    if (!stream) throw PythonError();
+    call.stream = stream.get();
+  }
+  if (move) {
+    dl_device = PyRef::steal(Py_BuildValue("(ii)", int(wanted.device_type), int(wanted.device_id)));
+    if (!dl_device) throw PythonError();
+    call.dl_device = dl_device.get();
+    if (o.copy == 0) call.copy = Py_False;
+  }
+  uint8_t passed = 0;
+  PyRef capsule = negotiate(call, &passed);
+  if (!capsule && move) {
+    // It does not move memory: take it where it is, the caller of this function moves it.
+    if (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
+        PyErr_ExceptionMatches(PyExc_NotImplementedError) ||
+        PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+      PyErr_Clear();
+      Options here = o;
+      here.has_device = false;
+      return import_dlpack(p, obj, here, out, tried);
+    }
+  }
+  if (!capsule && on_cuda && ours == CU_STREAM_PER_THREAD &&
+      PyErr_ExceptionMatches(PyExc_BufferError)) {
+    // torch does not know the per-thread default stream: order on the legacy one, then here.
+    PyErr_Clear();
+    PyRef legacy = PyRef::steal(PyLong_FromLong(1));
+    call.stream = legacy.get();
+    capsule = negotiate(call, &passed);
+    if (capsule) passed &= uint8_t(~kStream);
+  }
+  if (!capsule && o.copy == 1 && !call.copy && PyErr_ExceptionMatches(PyExc_BufferError) &&
+      (p.keywords & kCopy)) {
+    // What cannot be shared may still be copied by those who know how to read it.
+    PyErr_Clear();
+    call.copy = Py_True;
+    capsule = negotiate(call, &passed);
+  }
+  if (!capsule) return refused(p, obj, o, tried);
+  if (!PyCapsule_CheckExact(capsule.get()))
+    fail(Kind::Protocol, o.where, "a capsule from __dlpack__()",
+         "an object of type " + type_text(capsule.get()), "report it to the producer");
+  const bool asked = move && (passed & kDlDevice);
+  *out = consume_capsule(capsule.get(), obj, &claimed, asked ? &wanted : nullptr,
+                         p.family == Family::Jax, o);
+  if (on_cuda && out->buffer) {
+    // A producer that took the stream has made it wait; one that did not may work on the legacy one.
+    const bool ordered = passed & kStream;
+    order_import(out->buffer.get(), ordered ? nullptr : CU_STREAM_LEGACY, o);
+  }
+  return true;
+}
+
+}  // namespace gpuinterop::exchange

@@ -1,0 +1,232 @@
+// import_any(cls, obj, device=None, copy=None, stream=None, where="from_dlpack"): the order in which
+// the doors of a foreign object are tried, and what happens to what came through.
+#include "python/exchange_import.hpp"
+
+#include <cstring>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "exchange/export.hpp"
+#include "python/exchange_c_api.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop {
+
+using namespace exchange;
+
+namespace {
+
+// The table's row of the one dtype that a class holds (its attribute _only), or -1.
+int only_dtype(PyTypeObject* cls) {
+  static PyTypeObject* last =
+      nullptr;  // compared only; a class made at the same address is asked again
+  static int answer = -1;
+  if (cls == array_type) return -1;
+  if (cls == last) return answer;
+  PyRef value = PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(cls), names.only_dtype));
+  int row = -1;
+  PyErr_Clear();
+  if (value && value.get() != Py_None) {
+    PyObject* fn = hook("dtype_row");
+    PyRef number =
+        fn ? PyRef::steal(PyObject_CallFunctionObjArgs(fn, value.get(), nullptr)) : PyRef();
+    row = number ? int(PyLong_AsLong(number.get())) : -1;
+    if (PyErr_Occurred()) throw PythonError();
+  }
+  // Classes are few and live long; holding the last one makes the comparison safe.
+  Py_INCREF(reinterpret_cast<PyObject*>(cls));
+  Py_XDECREF(reinterpret_cast<PyObject*>(std::exchange(last, cls)));
+  answer = row;
+  return row;
+}
+
+[[noreturn]] void refuse_dtype(PyTypeObject* cls, int wanted, const Array& a, const Peer& p,
+                               const Options& o) {
+  PyRef name = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(cls), "__name__"));
+  const char* cls_name = name ? PyUnicode_AsUTF8AndSize(name.get(), nullptr) : nullptr;
+  PyErr_Clear();
+  const std::string target = kDTypes[wanted].name;
+  const std::string cast =
+      p.family == Family::Torch ? "x.to(torch." + target + ")" : "x.astype('" + target + "')";
+  fail(Kind::DType, o.where, target + ", the only dtype of a " + (cls_name ? cls_name : "class"),
+       std::string("dtype ") + kDTypes[a.dtype].name,
+       "write the cast: " + cast + ", or keep the dtype with GpuArray");
+}
+
+Array import_own(PyObject* obj) {
+  require_settled(obj);
+  const Array& a = unwrap(obj);
+  Array view = view_of(obj);
+  view.layout = a.layout;
+  view.data = a.data;
+  return view;
+}
+
+[[noreturn]] void nothing_worked(PyObject* obj, const Options& o, const Attempts& tried) {
+  static const char protocols[] =
+      "DLPack (C exchange API or __dlpack__), __cuda_array_interface__, __array_interface__ or the "
+      "buffer protocol";
+  if (tried.text.empty())
+    fail(Kind::ConversionType, o.where, std::string("an object that speaks ") + protocols,
+         "an object of type " + type_text(obj) + ", which has none of them",
+         "pass an array, or a list to gpuinterop.asarray");
+  fail(tried.kind, o.where, "one protocol of the object to work",
+       "an object of type " + type_text(obj) + "; tried:" + tried.text,
+       "mend the first cause above, or copy it in the producer");
+}
+
+Array import_foreign(Peer& p, PyObject* obj, const Options& o) {
+  if (p.family == Family::Torch || p.family == Family::TorchWrapper)
+    refuse_torch_state(p, obj, o.where);
+  if (p.family == Family::Masked)
+    fail(Kind::ConversionType, o.where, "an array without a mask, which no protocol carries",
+         "a numpy masked array", "pass x.filled(value), or x.data to ignore the mask");
+  Array a;
+  Attempts tried;
+  if (p.api && import_c_api(p, obj, o, &a, &tried)) return a;
+  if (PyCapsule_CheckExact(obj)) return consume_capsule(obj, obj, nullptr, nullptr, false, o);
+  if (p.family == Family::Torch && p.api)
+    nothing_worked(obj, o, tried);  // __dlpack__ is the same door
+  if (import_dlpack(p, obj, o, &a, &tried)) {
+    if (p.family == Family::Torch) refuse_torch_bits(p, obj, a.dtype, o.where);
+    return a;
+  }
+  if (import_cuda_interface(p, obj, o, &a, &tried) ||
+      import_array_interface(p, obj, o, &a, &tried) || import_buffer(p, obj, o, &a, &tried))
+    return a;
+  nothing_worked(obj, o, tried);
+}
+
+// A copy in aligned memory of what the caller allowed to be copied.
+Array moved(const Array& a, Device target, const Options& o) {
+  Array out = copy_for(a, target, o.where);
+  out.is_copied = true;
+  return out;
+}
+
+PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
+  static Peer own{nullptr};
+  Peer& p = is_array(obj) ? own : peer_of(Py_TYPE(obj));
+  Array a = is_array(obj) ? import_own(obj) : import_foreign(p, obj, o);
+  const int wanted = only_dtype(cls);
+  if (wanted >= 0 && wanted != a.dtype) refuse_dtype(cls, wanted, a, p, o);
+  const bool elsewhere = o.has_device && o.device != a.device;
+  if (elsewhere && o.copy == 0)
+    fail(Kind::CopyForbidden, o.where,
+         "memory on " + device_text(int(o.device.type), o.device.id) + ", because copy=False",
+         "memory on " + device_text(int(a.device.type), a.device.id),
+         "leave copy out, or set it to None");
+  if (elsewhere || (o.copy == 1 && !a.is_copied)) a = moved(a, elsewhere ? o.device : a.device, o);
+  PyObject* result = wrap(cls, std::move(a));
+  if (!result) throw PythonError();
+  return result;
+}
+
+// ---- arguments --------------------------------------------------------------------------------
+
+// A pair of DLPack's numbers, or an object with .type and .index (gpuinterop.devices.Device).
+void read_device(PyObject* o, Options* out) {
+  if (o == Py_None) return;
+  long type = 0, id = 0;
+  if (PyTuple_Check(o) && PyTuple_Size(o) == 2) {
+    type = PyLong_AsLong(PyTuple_GetItem(o, 0));
+    id = PyLong_AsLong(PyTuple_GetItem(o, 1));
+  } else {
+    PyRef kind = PyRef::steal(PyObject_GetAttrString(o, "type"));
+    PyRef index = kind ? PyRef::steal(PyObject_GetAttrString(o, "index")) : PyRef();
+    if (kind && index && PyUnicode_Check(kind.get()))
+      type = PyUnicode_CompareWithASCIIString(kind.get(), "cuda") == 0  ? 2
+             : PyUnicode_CompareWithASCIIString(kind.get(), "cpu") == 0 ? 1
+                                                                        : 0;
+    id = index && index.get() != Py_None ? PyLong_AsLong(index.get()) : 0;
+  }
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    type = 0;
+  }
+  if ((type != 1 && type != 2) || id < 0 || id != int32_t(id))
+    fail(Kind::Device, out->where, "a device (\"cpu\", \"cuda\", \"cuda:1\", ...)", repr_text(o),
+         "see gpuinterop.devices()");
+  out->has_device = true;
+  out->device = {static_cast<DeviceType>(type), type == 1 ? 0 : int32_t(id)};
+}
+
+Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  PyObject* given[4] = {Py_None, Py_None, Py_None, Py_None};  // device, copy, stream, where
+  for (Py_ssize_t i = 2; i < nargs; ++i) given[i - 2] = args[i];
+  for (Py_ssize_t i = 0, n = kwnames ? PyTuple_Size(kwnames) : 0; i < n; ++i) {
+    PyObject* key = PyTuple_GetItem(kwnames, i);
+    PyObject* const known[] = {names.device, names.copy, names.stream, names.where};
+    int at = -1;
+    for (int k = 0; k < 4; ++k)
+      if (key == known[k] || PyUnicode_Compare(key, known[k]) == 0) at = k;
+    if (at < 0) {
+      PyErr_Format(PyExc_TypeError, "import_any() got an unexpected keyword argument '%U'", key);
+      throw PythonError();
+    }
+    given[at] = args[nargs + i];
+  }
+  Options o;
+  if (given[3] != Py_None) {
+    o.where = PyUnicode_AsUTF8AndSize(given[3], nullptr);  // lives as long as the caller's argument
+    if (!o.where) throw PythonError();
+  }
+  read_device(given[0], &o);
+  if (given[1] != Py_None) {
+    o.copy = PyObject_IsTrue(given[1]);
+    if (o.copy < 0) throw PythonError();
+  }
+  if (given[2] != Py_None) {
+    const long s = PyBool_Check(given[2]) ? 0 : PyLong_AsLong(given[2]);
+    PyErr_Clear();
+    if (s != -1)
+      fail(Kind::Stream, o.where, "stream=None (ready on the current stream) or -1 (no ordering)",
+           repr_text(given[2]), "choose the stream with \"with stream:\" before the call");
+    o.order = false;
+  }
+  return o;
+}
+
+}  // namespace
+
+PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,
+                              PyObject* kwnames) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    if (nargs < 2 || nargs > 6 || !PyType_Check(args[0]) ||
+        !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(args[0]), array_type))
+      fail(Kind::Type, "import_any", "an array class and an object",
+           std::to_string(nargs) + " arguments",
+           "import_any(cls, obj, device=None, copy=None, stream=None, where=...)");
+    auto* cls = reinterpret_cast<PyTypeObject*>(args[0]);
+    if (nargs == 2 && !kwnames) return import_object(cls, args[1], Options());
+    return import_object(cls, args[1], read_options(args, nargs, kwnames));
+  });
+}
+
+// The protocols an object has, by name, without using them.
+PyObject* exchange_protocols_of(PyObject*, PyObject* obj) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    PyRef list = PyRef::steal(PyList_New(0));
+    if (!list) throw PythonError();
+    auto add = [&](const char* name) {
+      PyRef text = PyRef::steal(PyUnicode_FromString(name));
+      if (!text || PyList_Append(list.get(), text.get()) < 0) throw PythonError();
+    };
+    auto has = [&](PyObject* name) {
+      PyRef value = PyRef::steal(PyObject_GetAttr(obj, name));
+      const bool there = bool(value) || !PyErr_ExceptionMatches(PyExc_AttributeError);
+      PyErr_Clear();
+      return there;
+    };
+    if (is_array(obj) || peer_of(Py_TYPE(obj)).api) add("DLPack C exchange API");
+    if (PyCapsule_IsValid(obj, kLegacyName) || PyCapsule_IsValid(obj, kVersionedName))
+      add("DLPack capsule");
+    if (has(names.dlpack)) add("__dlpack__");
+    if (has(names.cuda_interface)) add("__cuda_array_interface__");
+    if (has(names.array_interface)) add("__array_interface__");
+    if (PyObject_CheckBuffer(obj)) add("buffer protocol");
+    return PyList_AsTuple(list.get());
+  });
+}
+
+}  // namespace gpuinterop

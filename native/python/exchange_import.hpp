@@ -1,0 +1,65 @@
+// In: what the files of the import share. Each source of memory is one function; exchange_import.cpp
+// asks them in order.
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+
+#include "array/error.hpp"
+
+#include "exchange/import.hpp"
+#include "python/exchange_peers.hpp"
+
+namespace gpuinterop::exchange {
+
+struct Options {
+  const char* where = "from_dlpack";
+  bool has_device = false;
+  Device device;      // wanted, when has_device
+  int copy = -1;      // None, 0 or 1
+  bool order = true;  // false: stream=-1, the caller orders the work
+  bool may_copy() const noexcept { return copy == 1; }
+};
+
+// What came in. `done` false: the protocol is not there or its producer refused; see `attempts`.
+struct Attempts {
+  std::string text;  // one line for each protocol that was there and failed
+  Kind kind = Kind::ConversionType;
+  void add(const char* protocol, const std::string& why) {
+    text += std::string("\n    ") + protocol + ": " + why;
+  }
+};
+
+// Each returns true with *out set, false to go on with the next protocol, and throws when the answer
+// is final (malformed data must not be tried a second time by another door).
+bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
+bool import_dlpack(Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
+bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
+                           Attempts* tried);
+bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
+                            Attempts* tried);
+bool import_buffer(const Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
+
+// Takes over a capsule; `owner` is what the array shows as its base. `claimed` is what
+// __dlpack_device__ said, or null; `wanted` is the device that was asked for, or null.
+Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed,
+                      const DLDevice* wanted, bool readonly, const Options& o);
+
+// The buffer of imported CUDA memory takes its place in the order of streams: our current stream
+// waits for `producer` (a real handle), once.
+void order_import(Buffer* b, void* producer, const Options& o);
+
+inline PyObject* attribute_or_null(PyObject* obj, PyObject* name, bool* failed) {
+  PyObject* value = PyObject_GetAttr(obj, name);
+  *failed = false;
+  if (!value) {
+    if (PyErr_ExceptionMatches(PyExc_AttributeError))
+      PyErr_Clear();
+    else
+      *failed = true;
+  }
+  return value;
+}
+
+}  // namespace gpuinterop::exchange

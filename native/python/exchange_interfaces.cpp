@@ -1,0 +1,367 @@
+// In: the dictionaries (__cuda_array_interface__, __array_interface__) and the buffer protocol.
+#include <cstring>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "python/exchange_import.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop::exchange {
+
+namespace {
+
+struct Dict {
+  PyObject* dict;
+  const char* name;
+  const char* where;
+
+  std::string key(const char* k) const { return std::string(name) + "[\"" + k + "\"]"; }
+  PyObject* find(const char* k) const {  // borrowed or null
+    PyObject* v = PyDict_GetItemString(dict, k);
+    return v == Py_None ? nullptr : v;
+  }
+  PyObject* require(const char* k) const {
+    PyObject* v = PyDict_GetItemString(dict, k);
+    if (!v)
+      fail(Kind::Protocol, where, key(k), "a dictionary without it", "report it to the producer");
+    return v;
+  }
+  [[noreturn]] void wrong(const char* k, const char* expected, PyObject* got) const {
+    fail(Kind::Protocol, where, key(k) + " as " + expected, repr_text(got),
+         "report it to the producer");
+  }
+};
+
+int64_t read_int64(const Dict& d, const char* key, PyObject* o, const char* expected,
+                   PyObject* shown) {
+  if (PyBool_Check(o) || !PyIndex_Check(o)) d.wrong(key, expected, shown);
+  PyRef index = PyRef::steal(PyNumber_Index(o));
+  if (!index) throw PythonError();
+  int overflow;
+  const long long v = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
+  if (overflow)
+    fail(Kind::Exchange, d.where, d.key(key) + " of ints that fit 63 bits", repr_text(shown),
+         "report it to the producer");
+  return v;
+}
+
+int read_tuple(const Dict& d, const char* key, PyObject* o, int64_t* out) {
+  if (!PyTuple_Check(o) && !PyList_Check(o)) d.wrong(key, "a tuple of ints", o);
+  const Py_ssize_t n = PySequence_Size(o);
+  if (n > kMaxDims)
+    fail(Kind::Exchange, d.where, d.key(key) + " of at most 64 entries", std::to_string(n),
+         "merge dimensions in the producer");
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyRef item = PyRef::steal(PySequence_GetItem(o, i));
+    if (!item) throw PythonError();
+    out[i] = read_int64(d, key, item.get(), "a tuple of ints", o);
+  }
+  return int(n);
+}
+
+// The name of the object's own dtype, where "<V2" and the like say too little (bfloat16, float8).
+int dtype_by_name(PyObject* obj, int64_t itemsize) {
+  PyRef dtype = PyRef::steal(PyObject_GetAttrString(obj, "dtype"));
+  PyRef name = dtype ? PyRef::steal(PyObject_Str(dtype.get())) : PyRef();
+  const char* text = name ? PyUnicode_AsUTF8AndSize(name.get(), nullptr) : nullptr;
+  PyErr_Clear();
+  if (!text) return -1;
+  if (const char* dot = std::strrchr(text, '.')) text = dot + 1;  // "torch.bfloat16"
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (kDTypes[i].itemsize == itemsize && std::strcmp(kDTypes[i].name, text) == 0) return i;
+  return -1;
+}
+
+DTypeId read_typestr(const Dict& d, PyObject* obj) {
+  PyObject* value = d.require("typestr");
+  const char* t = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, nullptr) : nullptr;
+  if (!t) {
+    PyErr_Clear();
+    d.wrong("typestr", "a string such as \"<f4\"", value);
+  }
+  const size_t n = std::strlen(t);
+  if (n < 3 || !std::strchr("<>|=", t[0])) d.wrong("typestr", "a string such as \"<f4\"", value);
+  int64_t itemsize = 0;
+  for (const char* c = t + 2; *c; ++c) {
+    if (*c < '0' || *c > '9' || itemsize > 1 << 20) {
+      if (t[1] == 'M' || t[1] == 'm') break;  // "<M8[ns]": refused below by its kind
+      d.wrong("typestr", "a string such as \"<f4\"", value);
+    }
+    itemsize = itemsize * 10 + (*c - '0');
+  }
+  if (t[0] == '>' && itemsize > 1)
+    fail(Kind::Exchange, d.where, "little-endian data", "typestr " + repr_text(value),
+         "convert it in the producer: x.astype(x.dtype.newbyteorder(\"=\"))");
+  if (t[1] == 'V') {
+    const int id = dtype_by_name(obj, itemsize);
+    if (id >= 0) return DTypeId(id);
+  } else {
+    for (int i = 0; i < kDTypeCount; ++i)
+      if (kDTypes[i].kind == t[1] && kDTypes[i].itemsize == itemsize) return DTypeId(i);
+  }
+  fail(Kind::DType, d.where, "a dtype of numbers that this library holds",
+       "typestr " + repr_text(value) + (t[1] == 'V' ? ", structured or unknown" : ""),
+       "cast it in the producer, or pass one field of a structured array");
+}
+
+// strides in bytes to elements; null when absent.
+const int64_t* read_strides(const Dict& d, int ndim, DTypeId dtype, const int64_t* shape,
+                            int64_t* out) {
+  PyObject* value = d.find("strides");
+  if (!value) return nullptr;
+  const int n = read_tuple(d, "strides", value, out);
+  if (n != ndim)
+    fail(Kind::Exchange, d.where, std::to_string(ndim) + " strides, one for each dimension",
+         repr_text(value), "report it to the producer");
+  const int64_t item = itemsize_of(dtype);
+  bool empty = false;
+  for (int i = 0; i < ndim; ++i) empty |= shape[i] == 0;
+  for (int i = 0; i < ndim; ++i) {
+    if (out[i] % item && shape[i] > 1 && !empty)
+      fail(Kind::Exchange, d.where,
+           "strides of whole elements, " + std::to_string(item) + " bytes each",
+           "strides " + repr_text(value) + " (bytes)",
+           "copy it in the producer: a field of a structured array has such strides");
+    out[i] /= item;
+  }
+  return out;
+}
+
+struct Pointer {
+  uintptr_t address = 0;
+  bool readonly = false;
+};
+
+Pointer read_data(const Dict& d, PyObject* value) {
+  constexpr const char* expected = "a tuple (address, read-only)";
+  if (!PyTuple_Check(value) || PyTuple_Size(value) != 2) d.wrong("data", expected, value);
+  PyObject* address = PyTuple_GetItem(value, 0);
+  if (PyBool_Check(address) || !PyIndex_Check(address)) d.wrong("data", expected, value);
+  PyRef index = PyRef::steal(PyNumber_Index(address));
+  if (!index) throw PythonError();
+  Pointer p;
+  p.address = static_cast<uintptr_t>(PyLong_AsUnsignedLongLong(index.get()));
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    d.wrong("data", "a tuple of a non-negative 64-bit address and a bool", value);
+  }
+  const int ro = PyObject_IsTrue(PyTuple_GetItem(value, 1));
+  if (ro < 0) throw PythonError();
+  p.readonly = ro;
+  return p;
+}
+
+void refuse_mask(const Dict& d) {
+  if (PyObject* mask = d.find("mask"))
+    fail(Kind::Unsupported, d.where, "data without a mask", "mask " + type_text(mask),
+         "fill it in the producer: x.filled(value)");
+}
+
+void describe(const Dict& d, PyObject* obj, Checked* c) {
+  refuse_mask(d);
+  int64_t shape[kMaxDims], strides[kMaxDims];
+  const int ndim = read_tuple(d, "shape", d.require("shape"), shape);
+  c->dtype = read_typestr(d, obj);
+  for (int i = 0; i < ndim; ++i)
+    if (shape[i] < 0)
+      fail(Kind::Exchange, d.where, "extents of 0 or more", "shape " + shape_text(ndim, shape),
+           "report it to the producer");
+  const int64_t* steps = read_strides(d, ndim, c->dtype, shape, strides);
+  c->layout = checked_layout(ndim, shape, steps, d.where);
+}
+
+// The attribute, or null: absent, or refused by its producer (noted).
+PyRef read_attribute(const Peer& p, PyObject* obj, PyObject* name, const char* label,
+                     const Options& o, Attempts* tried) {
+  bool failed;
+  PyRef value = PyRef::steal(attribute_or_null(obj, name, &failed));
+  if (!failed) return value;
+  explain_failure(p, obj, o.where);
+  // torch raises RuntimeError from this attribute for tensors inside autograd.
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
+  tried->add(label, take_error_text());
+  tried->kind = Kind::Exchange;
+  return {};
+}
+
+}  // namespace
+
+bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
+                           Attempts* tried) {
+  constexpr char name[] = "__cuda_array_interface__";
+  PyRef value = read_attribute(p, obj, names.cuda_interface, name, o, tried);
+  if (!value) return false;
+  if (!PyDict_Check(value.get()))
+    fail(Kind::Protocol, o.where, std::string(name) + " as a dictionary", type_text(value.get()),
+         "report it to the producer");
+  const Dict d{value.get(), name, o.where};
+  const int64_t version =
+      read_int64(d, "version", d.require("version"), "an int", d.require("version"));
+  if (version < 0) d.wrong("version", "an int from 0 to 3", d.require("version"));
+  if (version > 3) {
+    PyObject *key, *item;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(d.dict, &at, &key, &item)) {
+      bool known = false;
+      for (const char* k :
+           {"shape", "typestr", "data", "version", "strides", "descr", "mask", "stream"})
+        known |= PyUnicode_Check(key) && PyUnicode_CompareWithASCIIString(key, k) == 0;
+      if (!known)
+        fail(Kind::Exchange, o.where,
+             "version 3 of " + std::string(name) + ", or a later one with the same keys",
+             "version " + std::to_string(version) + " with the key " + repr_text(key),
+             "upgrade gpuinterop");
+    }
+  }
+  Checked c;
+  c.device = o.has_device && o.device.is_cuda() ? o.device : Device{DeviceType::Cuda, 0};
+  c.memory = Memory::Device;
+  describe(d, obj, &c);
+  const Pointer pointer = read_data(d, d.require("data"));
+  c.readonly = pointer.readonly;
+
+  // None and absence differ: version 3 says by None that nothing is pending, an older dictionary or
+  // one without the key says nothing, and its producer works on its default stream.
+  void* producer =
+      version >= 3 && PyDict_GetItemString(d.dict, "stream") ? nullptr : CU_STREAM_LEGACY;
+  if (PyObject* s = d.find("stream")) {
+    if (PyBool_Check(s) || !PyIndex_Check(s)) d.wrong("stream", "None or an int", s);
+    PyRef index = PyRef::steal(PyNumber_Index(s));
+    if (!index) throw PythonError();
+    const unsigned long long handle = PyLong_AsUnsignedLongLong(index.get());
+    if (PyErr_Occurred() || handle == 0) {
+      PyErr_Clear();
+      fail(Kind::Stream, o.where, d.key("stream") + " as None or a positive int", repr_text(s),
+           "1 is the legacy default stream, 2 the per-thread one; 0 is forbidden because it means "
+           "both");
+    }
+    producer = reinterpret_cast<void*>(static_cast<uintptr_t>(handle));
+  }
+  if (!cuda::available())
+    fail(Kind::Exchange, o.where, "host memory, because no CUDA driver answers here", name,
+         "copy it to the host in the producer; " + cuda::unavailable_reason());
+  if (c.layout.size()) {
+    // The dictionary does not name the device: the pointer does.
+    c.data = reinterpret_cast<char*>(pointer.address);
+    const cuda::PointerInfo info = cuda::inspect(c.data);
+    if (info.known) c.device.id = info.device;
+  }
+  check_memory(&c, Trust::Never, o.may_copy(), o.where);
+  Buffer* buffer = adopt_borrowed(c, producer);
+  *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
+  order_import(buffer, producer, o);
+  return true;
+}
+
+bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
+                            Attempts* tried) {
+  constexpr char name[] = "__array_interface__";
+  PyRef value = read_attribute(p, obj, names.array_interface, name, o, tried);
+  if (!value) return false;
+  if (!PyDict_Check(value.get()))
+    fail(Kind::Protocol, o.where, std::string(name) + " as a dictionary", type_text(value.get()),
+         "report it to the producer");
+  const Dict d{value.get(), name, o.where};
+  PyObject* data = d.find("data");
+  if (!data || !PyTuple_Check(data)) {
+    // The memory is behind the buffer protocol, which describes it as well.
+    tried->add(name, "it names no address");
+    return false;
+  }
+  const int64_t version =
+      read_int64(d, "version", d.require("version"), "an int", d.require("version"));
+  if (version != 3) d.wrong("version", "3", d.require("version"));
+  Checked c;
+  describe(d, obj, &c);
+  const Pointer pointer = read_data(d, data);
+  c.readonly = pointer.readonly || p.family == Family::Jax;
+  if (c.layout.size()) c.data = reinterpret_cast<char*>(pointer.address);
+  check_memory(&c, Trust::Never, o.may_copy(), o.where);
+  Buffer* buffer = adopt_borrowed(c, nullptr);
+  *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
+  return true;
+}
+
+// ---- buffer protocol --------------------------------------------------------------------------
+
+namespace {
+
+void release_view(Buffer* b) noexcept {
+  GilForCleanup gil;
+  if (!gil.held()) return;
+  ErrorSaver saver;
+  auto* view = static_cast<Py_buffer*>(b->context);
+  PyBuffer_Release(view);
+  delete view;
+}
+
+DTypeId dtype_of_format(const Py_buffer& v, PyObject* obj, const char* where) {
+  const char* f = v.format ? v.format : "B";
+  const char order = std::strchr("@=<>!", *f) ? *f++ : '@';
+  const bool complex = *f == 'Z';
+  f += complex;
+  const char* kinds = std::strchr("bhilqn", *f)   ? "i"
+                      : std::strchr("BHILQN", *f) ? "u"
+                      : std::strchr("efd", *f)    ? "f"
+                      : *f == '?'                 ? "b"
+                                                  : "";
+  if (*f && !f[1] && *kinds) {
+    if ((order == '>' || order == '!') && v.itemsize > 1)
+      fail(Kind::Exchange, where, "little-endian data",
+           std::string("buffer format \"") + v.format + "\"", "convert it in the producer");
+    for (int i = 0; i < kDTypeCount; ++i)
+      if (kDTypes[i].kind == (complex ? 'c' : *kinds) && kDTypes[i].itemsize == v.itemsize)
+        return DTypeId(i);
+  }
+  const int id = dtype_by_name(obj, v.itemsize);
+  if (id >= 0) return DTypeId(id);
+  fail(Kind::DType, where, "a dtype of numbers that this library holds",
+       std::string("buffer format \"") + (v.format ? v.format : "B") + "\"",
+       "cast it in the producer");
+}
+
+}  // namespace
+
+bool import_buffer(const Peer&, PyObject* obj, const Options& o, Array* out, Attempts* tried) {
+  if (!PyObject_CheckBuffer(obj)) return false;
+  struct View {
+    Py_buffer* v;
+    ~View() {
+      if (!v) return;
+      PyBuffer_Release(v);
+      delete v;
+    }
+  } view{new Py_buffer{}};
+  if (PyObject_GetBuffer(obj, view.v, PyBUF_FULL_RO) != 0) {
+    tried->add("buffer protocol", take_error_text());
+    tried->kind = Kind::Exchange;
+    return false;
+  }
+  const Py_buffer& v = *view.v;
+  Checked c;
+  c.dtype = dtype_of_format(v, obj, o.where);
+  c.readonly = v.readonly;
+  const int64_t item = itemsize_of(c.dtype);
+  int64_t shape[kMaxDims], strides[kMaxDims];
+  if (v.ndim < 0 || v.ndim > kMaxDims || v.suboffsets)
+    fail(Kind::Exchange, o.where, "a buffer of at most 64 dimensions without suboffsets",
+         repr_text(obj), "copy it in the producer");
+  for (int i = 0; i < v.ndim; ++i) {
+    shape[i] = v.shape ? v.shape[i] : v.len / v.itemsize;
+    if (v.strides && v.strides[i] % item && shape[i] > 1)
+      fail(Kind::Exchange, o.where, "strides of whole elements",
+           std::to_string(v.strides[i]) + " bytes", "copy it in the producer");
+    if (v.strides) strides[i] = v.strides[i] / item;
+  }
+  c.layout = checked_layout(v.ndim, shape, v.strides ? strides : nullptr, o.where);
+  if (c.layout.size()) c.data = static_cast<char*>(v.buf);
+  check_memory(&c, Trust::Never, o.may_copy(), o.where);
+  Buffer* buffer = adopt_borrowed(c, nullptr);
+  buffer->needs_base = false;  // the view holds the object, and its lock on resizing
+  buffer->context = std::exchange(view.v, nullptr);
+  buffer->release = release_view;
+  *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
+  return true;
+}
+
+}  // namespace gpuinterop::exchange

@@ -1,0 +1,337 @@
+// Out, the Python protocols: __dlpack__, __dlpack_device__, and the two interface dictionaries.
+#include <cstring>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "exchange/export.hpp"
+#include "python/exchange_peers.hpp"
+#include "python/exchange_slots.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop {
+
+using namespace exchange;
+
+namespace {
+
+constexpr char kWhere[] = "__dlpack__";
+
+// ---- capsules ---------------------------------------------------------------------------------
+
+// Runs for capsules that nobody consumed; a consumer has renamed the others.
+template <class Managed>
+void destroy_capsule(PyObject* capsule, const char* unused_name) {
+  if (!PyCapsule_IsValid(capsule, unused_name)) return;
+  auto* m = static_cast<Managed*>(PyCapsule_GetPointer(capsule, unused_name));
+  // The deleter may be foreign by now and may run Python; an exception on its way must survive.
+  ErrorSaver saver;
+  if (m->deleter) m->deleter(m);
+}
+void destroy_legacy(PyObject* c) { destroy_capsule<DLManagedTensor>(c, kLegacyName); }
+void destroy_versioned(PyObject* c) {
+  destroy_capsule<DLManagedTensorVersioned>(c, kVersionedName);
+}
+
+template <class Managed>
+PyObject* capsule_of(Managed* m, const char* name, PyCapsule_Destructor destructor) {
+  PyObject* capsule = PyCapsule_New(m, name, destructor);
+  if (!capsule) {
+    ErrorSaver saver;
+    m->deleter(m);
+  }
+  return capsule;
+}
+
+// ---- arguments --------------------------------------------------------------------------------
+
+struct Request {
+  PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
+};
+
+void read_keywords(Request* r, PyObject* const* values, PyObject* kwnames) {
+  const Py_ssize_t n = PyTuple_Size(kwnames);
+  const std::pair<PyObject*, PyObject**> known[] = {{names.stream, &r->stream},
+                                                    {names.max_version, &r->max_version},
+                                                    {names.dl_device, &r->dl_device},
+                                                    {names.copy, &r->copy}};
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* name = PyTuple_GetItem(kwnames, i);
+    PyObject** slot = nullptr;
+    for (auto& [key, target] : known)
+      if (name == key) slot = target;
+    // Interned names meet above; one that was built at run time is compared by its text.
+    for (auto& [key, target] : known)
+      if (!slot && PyUnicode_Compare(name, key) == 0) slot = target;
+    if (!slot) {
+      PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", name);
+      throw PythonError();
+    }
+    *slot = values[i];
+  }
+}
+
+long read_int(PyObject* o, const char* what) {
+  const long v = PyLong_AsLong(o);
+  if (v == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    fail(Kind::Type, kWhere, what, repr_text(o), "pass ints");
+  }
+  return v;
+}
+
+std::pair<long, long> read_pair(PyObject* o, const char* what) {
+  if (!PyTuple_Check(o) || PyTuple_Size(o) != 2)
+    fail(Kind::Type, kWhere, what, repr_text(o), "pass a tuple of two ints");
+  return {read_int(PyTuple_GetItem(o, 0), what), read_int(PyTuple_GetItem(o, 1), what)};
+}
+
+// The minor version to stamp, or -1 for the struct of the time before versions.
+int read_version(PyObject* o) {
+  if (o == Py_None) return -1;
+  const auto [major, minor] = read_pair(o, "max_version as a tuple (major, minor)");
+  if (major < 0 || minor < 0)
+    fail(Kind::Stream, kWhere, "max_version of non-negative ints", repr_text(o), "pass (1, 3)");
+  if (major == 0) return -1;
+  return major > long(kMajor) || minor > long(kMinor) ? int(kMinor) : int(minor);
+}
+
+// What the consumer does about order.
+struct Stream {
+  bool given = false;
+  bool order = true;
+  void* handle = CU_STREAM_LEGACY;
+};
+
+Stream read_stream(PyObject* o) {
+  Stream s;
+  if (o == Py_None) return s;
+  s.given = true;
+  if (PyBool_Check(o) || !PyIndex_Check(o))
+    fail(Kind::Type, kWhere, "stream as None or an int", repr_text(o),
+         "pass the stream's handle as an int, for example stream.cuda_stream");
+  PyRef index = PyRef::steal(PyNumber_Index(o));
+  if (!index) throw PythonError();
+  int overflow = 0;
+  const long long v = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
+  if (overflow == 0 && v == -1) {
+    s.order = false;
+    return s;
+  }
+  if (v == 0 && !overflow)
+    fail(Kind::Stream, kWhere, "a stream that is not 0, which CUDA uses for two different streams",
+         "0", "pass 1 for the legacy default stream, 2 for the per-thread one, -1 for no ordering");
+  unsigned long long handle =
+      overflow > 0 ? PyLong_AsUnsignedLongLong(index.get()) : static_cast<unsigned long long>(v);
+  if (overflow < 0 || (!overflow && v < 0) || PyErr_Occurred()) {
+    PyErr_Clear();
+    fail(Kind::Stream, kWhere, "-1, 1, 2 or a stream handle", repr_text(o),
+         "pass the stream's handle as an int");
+  }
+  s.handle = reinterpret_cast<void*>(static_cast<uintptr_t>(handle));
+  return s;
+}
+
+// Where the consumer wants the memory. `a.device` when it is there already.
+Device read_device(PyObject* o, const Array& a) {
+  if (o == Py_None) return a.device;
+  const auto [type, id] = read_pair(o, "dl_device as a tuple (device type, device id)");
+  if (type == kDLCPU && id == 0) return {};
+  if (type == kDLCUDA) return {DeviceType::Cuda, int32_t(id)};
+  const Memory memory = a.buffer ? a.buffer->memory : Memory::Host;
+  if ((type == kDLCUDAHost && memory == Memory::Pinned) ||
+      (type == kDLCUDAManaged && memory == Memory::Managed))
+    return a.device;
+  fail(Kind::Export, kWhere, "dl_device (1, 0) for the host or (2, n) for cuda:n",
+       device_text(int32_t(type), int32_t(id)), "ask for a device of gpuinterop.devices()");
+}
+
+// None: -1.
+int read_copy(PyObject* o) {
+  if (o == Py_None) return -1;
+  if (o == Py_True) return 1;
+  if (o == Py_False) return 0;
+  const int t = PyObject_IsTrue(o);
+  if (t < 0) throw PythonError();
+  return t;
+}
+
+// torch (to 2.13 at least) aborts the process when a capsule holds a negative stride, so it must not
+// get one. The globals of the calling frame are the only place that tells who asks.
+void refuse_torch_caller(const char* where) {
+  PyObject* globals = PyEval_GetGlobals();
+  PyObject* name = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
+  if (!name || !PyUnicode_Check(name)) return;
+  const char* text = PyUnicode_AsUTF8AndSize(name, nullptr);
+  if (!text) {
+    PyErr_Clear();
+    return;
+  }
+  if (std::strncmp(text, "torch", 5) == 0 && (text[5] == 0 || text[5] == '.'))
+    fail(Kind::Contiguity, where, "strides of 0 or more, because torch has no negative ones",
+         "an array with a negative stride", "pass a copy: x.copy()");
+}
+
+// A copy for the consumer, complete on `s` when it runs there.
+Array copied(const Array& a, Device target) {
+  if (a.device.is_cuda() && !target.is_cuda()) {
+    const bool capturing = cuda::is_capturing(cuda::current_stream(a.device.id)) ||
+                           (a.buffer && a.buffer->stream &&
+                            cuda::is_capturing(static_cast<CUstream>(a.buffer->stream)));
+    if (capturing)
+      fail(Kind::Capture, kWhere, "no copy to the host while a graph is captured",
+           "dl_device=(1, 0)", "copy before or after the capture");
+  }
+  return copy_for(a, target, kWhere);
+}
+
+PyObject* finish(const Array& a, const Stream& s, int version, bool copied) {
+  if (!a.device.is_cuda()) {
+    // Host memory that a device writes to (pinned) must be quiet before a host consumer reads it.
+    if (a.buffer && a.buffer->stream) settle_for_host(a, kWhere);
+  } else if (s.order) {
+    hand_over(a, s.handle, kWhere);
+  } else {
+    note_foreign_use(a, kUsedElsewhere);
+  }
+  if (version < 0) return capsule_of(make_legacy(a, kWhere), kLegacyName, destroy_legacy);
+  return capsule_of(make_versioned(a, copied, uint32_t(version)), kVersionedName,
+                    destroy_versioned);
+}
+
+PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    if (nargs > 0) {
+      PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
+      throw PythonError();
+    }
+    Request r;
+    if (kwnames) read_keywords(&r, args, kwnames);
+    require_settled(self);
+    const Array& a = unwrap(self);
+    const Stream stream = read_stream(r.stream);
+    const int version = read_version(r.max_version);
+    const Device target = read_device(r.dl_device, a);
+    const int copy = read_copy(r.copy);
+    if (!target.is_cuda() && stream.given)
+      fail(Kind::Stream, kWhere, "stream=None for host memory, which has no streams",
+           repr_text(r.stream), "leave the stream out");
+    if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(kWhere);
+    if (copy == 1 || target != a.device) {
+      if (copy == 0)
+        fail(Kind::CopyForbidden, kWhere,
+             "the array's own device, " + device_text(int(a.device.type), a.device.id) +
+                 ", because copy=False",
+             device_text(int(target.type), target.id), "leave copy out, or set it to None");
+      return finish(copied(a, target), stream, version, true);
+    }
+    return finish(a, stream, version, false);
+  });
+}
+
+PyObject* dlpack_device(PyObject* self, PyObject*) {
+  const Array& a = unwrap(self);
+  return Py_BuildValue("ii", int(a.device.type), int(a.device.id));
+}
+
+// ---- interface dictionaries -------------------------------------------------------------------
+
+// NumPy's spelling; null where there is none that a reader would understand.
+std::string typestr_of(DTypeId id) {
+  const DTypeRow& row = kDTypes[id];
+  if (row.kind != 'V')
+    return std::string(row.itemsize == 1 ? "|" : "<") + row.kind + std::to_string(row.itemsize);
+  return id == kBFloat16 ? "<V2" : "";
+}
+
+PyRef int_tuple(int n, const int64_t* values, int64_t unit) {
+  PyRef t = PyRef::steal(PyTuple_New(n));
+  if (!t) throw PythonError();
+  for (int i = 0; i < n; ++i) {
+    PyObject* v = PyLong_FromLongLong(values[i] * unit);
+    if (!v) throw PythonError();
+    PyTuple_SetItem(t.get(), i, v);
+  }
+  return t;
+}
+
+// AttributeError makes hasattr() false, as every peer expects of a protocol that does not apply.
+[[noreturn]] void no_attribute(const char* name, const std::string& why) {
+  PyErr_Format(PyExc_AttributeError, "%s: %s", name, why.c_str());
+  throw PythonError();
+}
+
+PyObject* interface_of(const Array& a, const std::string& typestr, PyObject* stream) {
+  PyRef shape = int_tuple(a.layout.ndim(), a.layout.shape(), 1);
+  PyRef strides = a.layout.is_c_contiguous()
+                      ? PyRef::borrow(Py_None)
+                      : int_tuple(a.layout.ndim(), a.layout.strides(), a.itemsize());
+  const auto address = reinterpret_cast<uintptr_t>(a.data);
+  PyObject* ro = a.readonly ? Py_True : Py_False;
+  if (!stream)
+    return Py_BuildValue("{s:O,s:s,s:(KO),s:O,s:i}", "shape", shape.get(), "typestr",
+                         typestr.c_str(), "data", static_cast<unsigned long long>(address), ro,
+                         "strides", strides.get(), "version", 3);
+  return Py_BuildValue("{s:O,s:s,s:(KO),s:O,s:i,s:O}", "shape", shape.get(), "typestr",
+                       typestr.c_str(), "data", static_cast<unsigned long long>(address), ro,
+                       "strides", strides.get(), "version", 3, "stream", stream);
+}
+
+PyObject* cuda_array_interface(PyObject* self, void*) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    const Array& a = unwrap(self);
+    if (!a.device.is_cuda())
+      no_attribute("__cuda_array_interface__",
+                   "the array is on device \"cpu\"; x.to_device(\"cuda\") moves it");
+    const std::string typestr = typestr_of(a.dtype);
+    if (typestr.empty())
+      no_attribute("__cuda_array_interface__",
+                   std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
+    require_settled(self);
+    // Waiting on the stream of the last use covers all earlier uses, which it has waited for.
+    void* handle = a.buffer && a.buffer->stream ? a.buffer->stream : CU_STREAM_LEGACY;
+    note_foreign_use(a, kUsedElsewhere | kUsedOnLegacy);
+    PyRef stream = PyRef::steal(PyLong_FromVoidPtr(handle));
+    if (!stream) throw PythonError();
+    return interface_of(a, typestr, stream.get());
+  });
+}
+
+PyObject* array_interface(PyObject* self, void*) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    const Array& a = unwrap(self);
+    if (a.device.is_cuda())
+      no_attribute("__array_interface__", "the array is on device \"" +
+                                              device_text(int(a.device.type), a.device.id) +
+                                              "\"; numpy.asarray(x) downloads it");
+    const std::string typestr = typestr_of(a.dtype);
+    // NumPy would read "<V2" as raw bytes; without this attribute it asks __array__, which knows better.
+    if (typestr.empty() || kDTypes[a.dtype].kind == 'V')
+      no_attribute("__array_interface__",
+                   std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
+    require_settled(self);
+    if (a.buffer && a.buffer->stream) settle_for_host(a, "__array_interface__");
+    return interface_of(a, typestr, nullptr);
+  });
+}
+
+}  // namespace
+
+PyMethodDef exchange_methods[] = {
+    {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dlpack)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+     "A DLPack capsule that shares the memory and keeps it alive, ready on `stream`."},
+    {"__dlpack_device__", dlpack_device, METH_NOARGS,
+     "__dlpack_device__()\n--\n\nDLPack's (device type, device id)."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef exchange_getset[] = {
+    {"__cuda_array_interface__", cuda_array_interface, nullptr,
+     "CUDA Array Interface, version 3; on CUDA devices only.", nullptr},
+    {"__array_interface__", array_interface, nullptr, "NumPy's array interface; on the host only.",
+     nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+}  // namespace gpuinterop

@@ -1,0 +1,303 @@
+#include "python/exchange_peers.hpp"
+
+#include <nanobind/nanobind.h>
+
+#include <cstring>
+#include <unordered_map>
+
+#include "array/error.hpp"
+#include "python/raise.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop::exchange {
+
+Names names;
+Peer* recent_peers[64];
+
+void make_names() {
+  auto intern = [](const char* text) {
+    PyObject* s = PyUnicode_InternFromString(text);
+    if (!s) throw nb::python_error();
+    return s;
+  };
+  names = {intern("stream"),
+           intern("max_version"),
+           intern("dl_device"),
+           intern("copy"),
+           intern("__dlpack__"),
+           intern("__dlpack_device__"),
+           intern("__dlpack_c_exchange_api__"),
+           intern("__c_dlpack_exchange_api__"),
+           intern("__cuda_array_interface__"),
+           intern("__array_interface__"),
+           intern("device"),
+           intern("where"),
+           intern("_only")};
+}
+
+namespace {
+
+// Never destroyed: types may still be collected while static objects are.
+std::unordered_map<PyTypeObject*, Peer>& peers() {
+  static auto* map = new std::unordered_map<PyTypeObject*, Peer>;
+  return *map;
+}
+
+PyObject* forget(PyObject* self, PyObject*) {
+  auto* type = static_cast<PyTypeObject*>(PyLong_AsVoidPtr(self));
+  auto it = peers().find(type);
+  if (it != peers().end()) {
+    Peer p = it->second;
+    Peer*& recent = recent_peers[reinterpret_cast<uintptr_t>(type) >> 4 & 63];
+    if (recent == &it->second) recent = nullptr;
+    peers().erase(it);
+    Py_XDECREF(p.requires_grad);
+    Py_XDECREF(p.is_neg);
+    Py_XDECREF(p.is_conj);
+    Py_XDECREF(p.weakref);
+  }
+  Py_RETURN_NONE;
+}
+PyMethodDef forget_def = {"forget", forget, METH_O, nullptr};
+
+PyRef optional_attribute(PyObject* o, PyObject* name) {
+  PyRef value = PyRef::steal(PyObject_GetAttr(o, name));
+  if (!value) PyErr_Clear();
+  return value;
+}
+PyRef optional_attribute(PyObject* o, const char* name) {
+  PyRef value = PyRef::steal(PyObject_GetAttrString(o, name));
+  if (!value) PyErr_Clear();
+  return value;
+}
+
+std::string text_attribute(PyObject* o, const char* name) {
+  PyRef value = optional_attribute(o, name);
+  const char* text = value && PyUnicode_Check(value.get())
+                         ? PyUnicode_AsUTF8AndSize(value.get(), nullptr)
+                         : nullptr;
+  if (!text) PyErr_Clear();
+  return text ? text : "";
+}
+
+bool in_package(const std::string& module, const char* package) {
+  const size_t n = std::strlen(package);
+  return module.compare(0, n, package) == 0 && (module.size() == n || module[n] == '.');
+}
+
+const DLPackExchangeAPI* usable(const DLPackExchangeAPIHeader* h) {
+  // An older or newer major version may offer the one we know further down; the chain is foreign
+  // memory, so it is not followed without end.
+  for (int i = 0; h && i < 16; ++i, h = h->prev_api)
+    if (h->version.major == kMajor) return reinterpret_cast<const DLPackExchangeAPI*>(h);
+  return nullptr;
+}
+
+void describe_torch(Peer* p, PyObject* base) {
+  auto* type = reinterpret_cast<PyObject*>(p->type);
+  PyRef dispatch = optional_attribute(type, "__torch_dispatch__");
+  PyRef plain = optional_attribute(base, "__torch_dispatch__");
+  p->family = dispatch.get() == plain.get() ? Family::Torch : Family::TorchWrapper;
+  p->requires_grad = optional_attribute(type, "requires_grad").release();
+  p->is_neg = optional_attribute(type, "is_neg").release();
+  p->is_conj = optional_attribute(type, "is_conj").release();
+  if (p->requires_grad)
+    p->get_requires_grad =
+        reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(p->requires_grad), Py_tp_descr_get));
+}
+
+void describe(Peer* p) {
+  PyRef mro = optional_attribute(reinterpret_cast<PyObject*>(p->type), "__mro__");
+  const Py_ssize_t n = mro && PyTuple_Check(mro.get()) ? PyTuple_Size(mro.get()) : 0;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* base = PyTuple_GetItem(mro.get(), i);
+    const std::string module = text_attribute(base, "__module__");
+    if (module == "torch" && text_attribute(base, "__name__") == "Tensor") {
+      describe_torch(p, base);
+      return;
+    }
+    if (in_package(module, "jax") || in_package(module, "jaxlib")) {
+      p->family = Family::Jax;
+      return;
+    }
+    if (in_package(module, "numpy.ma")) {
+      p->family = Family::Masked;
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+const DLPackExchangeAPI* find_api(PyTypeObject* type) {
+  for (PyObject* name : {names.api, names.old_api}) {
+    PyRef value = optional_attribute(reinterpret_cast<PyObject*>(type), name);
+    if (!value) continue;
+    const DLPackExchangeAPI* api = nullptr;
+    if (PyCapsule_IsValid(value.get(), kApiCapsule))
+      api = usable(static_cast<const DLPackExchangeAPIHeader*>(
+          PyCapsule_GetPointer(value.get(), kApiCapsule)));
+    if (api) return api;
+  }
+  return nullptr;
+}
+
+Peer& find_peer(PyTypeObject* type) {
+  Peer*& recent = recent_peers[reinterpret_cast<uintptr_t>(type) >> 4 & 63];
+  auto it = peers().find(type);
+  if (it == peers().end()) {
+    PyRef key = PyRef::steal(PyLong_FromVoidPtr(type));
+    PyRef callback =
+        key ? PyRef::steal(PyCFunction_NewEx(&forget_def, key.get(), nullptr)) : PyRef();
+    PyRef weakref =
+        callback ? PyRef::steal(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get()))
+                 : PyRef();
+    if (!weakref) throw PythonError();
+    Peer p{type};
+    p.api = find_api(type);
+    if (p.api && !p.api->managed_tensor_from_py_object_no_sync) p.api = nullptr;
+    describe(&p);
+    p.weakref = weakref.release();
+    it = peers().emplace(type, p).first;
+  }
+  recent = &it->second;
+  return it->second;
+}
+
+// ---- second looks -----------------------------------------------------------------------------
+
+namespace {
+
+bool truth(PyObject* stolen) {
+  PyRef value = PyRef::steal(stolen);
+  const int t = value ? PyObject_IsTrue(value.get()) : -1;
+  if (t < 0) PyErr_Clear();
+  return t > 0;
+}
+bool truth_of(PyObject* o, const char* attribute) {
+  return truth(PyObject_GetAttrString(o, attribute));
+}
+bool truth_of_call(PyObject* o, const char* method) {
+  return truth(PyObject_CallMethod(o, method, nullptr));
+}
+
+bool call_is_true(PyObject* function, PyObject* argument) {
+  PyObject* result = PyObject_Vectorcall(function, &argument, 1, nullptr);
+  if (!result) throw PythonError();
+  Py_DECREF(result);
+  return result == Py_True;
+}
+
+}  // namespace
+
+void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where) {
+  if (p.family == Family::TorchWrapper)
+    fail(Kind::ConversionType, where, "a tensor that holds data of its own",
+         type_text(tensor) + ", which stands for other tensors or for none",
+         "pass a plain tensor (DTensor: x.full_tensor() or x.to_local())");
+  if (!p.get_requires_grad) return;
+  PyObject* result =
+      p.get_requires_grad(p.requires_grad, tensor, reinterpret_cast<PyObject*>(p.type));
+  if (!result) throw PythonError();
+  Py_DECREF(result);
+  if (result != Py_False)
+    fail(Kind::Exchange, where, "a tensor outside autograd", "a tensor with requires_grad=True",
+         "pass x.detach()");
+}
+
+void refuse_torch_bits(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where) {
+  const char kind = kDTypes[dtype].kind;
+  if (kind == 'c' && p.is_conj && call_is_true(p.is_conj, tensor))
+    fail(Kind::Exchange, where, "a tensor whose memory holds its values",
+         "a lazily conjugated tensor (is_conj() is true)", "pass x.resolve_conj()");
+  if ((kind == 'f' || kind == 'c' || kind == 'V') && p.is_neg && call_is_true(p.is_neg, tensor))
+    fail(Kind::Exchange, where, "a tensor whose memory holds its values",
+         "a lazily negated tensor (is_neg() is true)", "pass x.resolve_neg()");
+}
+
+namespace {
+
+void explain_torch(PyObject* t, const char* where) {
+  if (truth_of(t, "is_meta"))
+    fail(Kind::ConversionType, where, "a tensor with memory", "a meta tensor",
+         "create it on a real device: torch.empty_like(x, device=\"cpu\")");
+  PyRef layout = optional_attribute(t, "layout");
+  const std::string name = layout ? repr_text(layout.get()) : "torch.strided";
+  if (name != "torch.strided")
+    fail(Kind::Exchange, where, "a dense tensor", "a tensor with layout " + name,
+         "pass x.to_dense()");
+  if (truth_of(t, "is_nested"))
+    fail(Kind::Exchange, where, "a dense tensor", "a nested tensor",
+         "pass x.to_padded_tensor(0.0)");
+  if (truth_of(t, "is_quantized"))
+    fail(Kind::Exchange, where, "a tensor of plain numbers", "a quantized tensor",
+         "pass x.dequantize()");
+  if (truth_of(t, "is_mkldnn"))
+    fail(Kind::Exchange, where, "a dense tensor", "an MKL-DNN tensor", "pass x.to_dense()");
+  PyRef functorch = PyRef::steal(PyImport_ImportModule("torch._C._functorch"));
+  if (!functorch) {
+    PyErr_Clear();
+    return;
+  }
+  if (truth(PyObject_CallMethod(functorch.get(), "is_functorch_wrapped_tensor", "O", t)))
+    fail(Kind::ConversionType, where, "a tensor outside a torch.func transform",
+         "a tensor that a transform (vmap, grad, jvp) is tracing",
+         "convert before or after the transform");
+}
+
+void explain_jax(PyObject* x, const char* where) {
+  PyRef jax = PyRef::steal(PyImport_ImportModule("jax"));
+  PyRef core = jax ? optional_attribute(jax.get(), "core") : PyRef();
+  PyRef tracer = core ? optional_attribute(core.get(), "Tracer") : PyRef();
+  PyErr_Clear();
+  if (tracer && PyObject_IsInstance(x, tracer.get()) == 1)
+    fail(Kind::ConversionType, where, "a jax array with values",
+         "a tracer: the conversion runs inside jit, grad or vmap",
+         "convert outside the traced function");
+  PyErr_Clear();
+  if (truth_of_call(x, "is_deleted"))
+    fail(Kind::Exchange, where, "a live jax array", "an array that was deleted or donated",
+         "keep a reference that is not donated, or convert before the call that donates it");
+  PyRef sharding = optional_attribute(x, "sharding");
+  PyRef devices = sharding ? optional_attribute(sharding.get(), "device_set") : PyRef();
+  const Py_ssize_t n = devices ? PyObject_Size(devices.get()) : 1;
+  PyErr_Clear();
+  if (n > 1)
+    fail(Kind::Exchange, where, "an array on one device",
+         "a jax array sharded over " + std::to_string(n) + " devices",
+         "convert x.addressable_shards[i].data one by one, or jax.device_put(x, device) first");
+}
+
+}  // namespace
+
+void explain_failure(const Peer& p, PyObject* obj, const char* where) {
+  if (p.family != Family::Torch && p.family != Family::Jax) return;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  try {
+    p.family == Family::Torch ? explain_torch(obj, where) : explain_jax(obj, where);
+  } catch (...) {
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    throw;
+  }
+  PyErr_Restore(type, value, trace);
+}
+
+std::string take_error_text() {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  PyRef t = PyRef::steal(type), v = PyRef::steal(value), tr = PyRef::steal(trace);
+  std::string text = t ? text_attribute(t.get(), "__name__") : "no exception was set";
+  PyRef words = v ? PyRef::steal(PyObject_Str(v.get())) : PyRef();
+  const char* utf8 = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
+  if (utf8 && *utf8) text += std::string(": ") + utf8;
+  PyErr_Clear();
+  if (text.size() > 300) text = text.substr(0, 297) + "...";
+  return text;
+}
+
+}  // namespace gpuinterop::exchange

@@ -1,0 +1,66 @@
+// What is known of a foreign type, looked up once: its C exchange API, the keywords of its
+// __dlpack__, and which family of objects needs a second look before it is believed.
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+
+#include "exchange/dlpack.hpp"
+
+namespace gpuinterop::exchange {
+
+// Interned once, so that keyword names are mostly compared by address.
+struct Names {
+  PyObject *stream, *max_version, *dl_device, *copy;
+  PyObject *dlpack, *dlpack_device, *api, *old_api;
+  PyObject *cuda_interface, *array_interface;
+  PyObject *device, *where, *only_dtype;
+};
+extern Names names;
+void make_names();  // once, when the module is made; throws nanobind::python_error
+
+enum class Family : uint8_t {
+  Other,
+  Torch,         // torch.Tensor and subclasses that hold data of their own
+  TorchWrapper,  // subclasses that stand for other tensors or none (FakeTensor, DTensor)
+  Jax,           // immutable, though its capsules cannot say so
+  Masked,        // numpy.ma: no protocol carries the mask
+};
+
+// Keywords of __dlpack__, as bits.
+constexpr uint8_t kStream = 1, kMaxVersion = 2, kDlDevice = 4, kCopy = 8;
+
+struct Peer {
+  PyTypeObject* type;  // not owned: a weak reference removes the entry when the type goes
+  const DLPackExchangeAPI* api = nullptr;  // null: none that can be used for import
+  Family family = Family::Other;
+  uint8_t keywords = kStream | kMaxVersion | kDlDevice | kCopy;  // those not yet seen refused
+  // Torch only: requires_grad's descriptor with its __get__, and two methods.
+  PyObject *requires_grad = nullptr, *is_neg = nullptr, *is_conj = nullptr;
+  descrgetfunc get_requires_grad = nullptr;
+  PyObject* weakref = nullptr;
+};
+
+extern Peer* recent_peers[64];
+Peer& find_peer(PyTypeObject* type);  // throws PythonError
+inline Peer& peer_of(PyTypeObject* type) {
+  Peer* p = recent_peers[reinterpret_cast<uintptr_t>(type) >> 4 & 63];
+  return p && p->type == type ? *p : find_peer(type);
+}
+
+// The table that a type publishes, in a major version we know; null when there is none.
+const DLPackExchangeAPI* find_api(PyTypeObject* type);
+
+// Throws when the object, by its own account, is not what its memory shows. `dtype_is_complex` and
+// the like are known only after the import, so complex numbers are looked at by the second call.
+void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where);
+void refuse_torch_bits(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where);
+// After a producer has failed with a Python error set: throws with the reason in our words when the
+// object's own attributes tell it, else returns with the error still set.
+void explain_failure(const Peer& p, PyObject* obj, const char* where);
+
+// Takes the pending Python error as "TypeError: text".
+std::string take_error_text();
+
+}  // namespace gpuinterop::exchange
