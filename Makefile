@@ -58,8 +58,7 @@ docs: $(VENV)/.installed ## write the generated pages anew and test every page
 	$(bin)/python -m pytest -q tests/house/test_docs.py
 
 sdist: $(VENV)/.tools ## dist/*.tar.gz
-	$(pip) install build
-	$(bin)/python -m build --sdist --outdir dist
+	$(bin)/python -c 'from scikit_build_core.build import build_sdist; print(build_sdist("dist"))'
 
 wheel: $(VENV)/.tools ## dist/*.whl
 	$(pip) wheel --no-deps --wheel-dir dist .
@@ -69,23 +68,26 @@ clean: ## everything that was built
 	find gpuinterop tests benchmarks tools native -name __pycache__ -prune -exec rm -rf {} +
 
 %/.tools: pyproject.toml
-	python=$$(tools/find-python $(PYTHON)) && "$$python" -m venv $*
-	$*/bin/python -m pip --disable-pip-version-check --quiet install --upgrade 'pip>=25.1'
-	$*/bin/python -m pip --disable-pip-version-check --quiet install --group build
+	@echo "setting up $*"
+	@python=$$(tools/find-python $(PYTHON)) && "$$python" -m venv $*
+	@$*/bin/python -m pip --disable-pip-version-check --quiet install --upgrade 'pip>=25.1'
+	@$*/bin/python -m pip --disable-pip-version-check --quiet install --group build
 	@touch $@
 
 # Python files are used where they lie; only the core and its build have to be made again.
 $(VENV)/.installed: $(VENV)/.tools $(native)
-	$(pip) install --no-build-isolation --editable '.[test]'
+	@echo "building the core"
+	@$(pip) install --no-build-isolation --editable '.[test]'
 	@touch $@
 
 $(VENV)-asan/.installed: $(VENV)-asan/.tools $(native)
-	$(VENV)-asan/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation \
+	@echo "building the core with ASan and UBSan"
+	@$(VENV)-asan/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation \
 	    --editable '.[test]' -C build-dir='build/asan-{wheel_tag}' -C cmake.define.GPUINTEROP_SANITIZE=ON
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.tools
-	$(pip) install --group lint
+	@$(pip) install --group lint
 	@touch $@
 
 .PRECIOUS: %/.tools

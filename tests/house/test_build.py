@@ -1,0 +1,66 @@
+"""What the build promises: no linked CUDA, no free-threaded Python, sanitizers where they are asked for."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+import sysconfig
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import gpuinterop
+import gpuinterop._core as core
+
+NATIVE = Path(__file__).parents[2] / "native"
+
+
+def test_no_cuda_library_is_linked():
+    # DT_NEEDED entries are plain strings in the file; libcuda itself is opened by name at first use.
+    image = Path(core.__file__).read_bytes()
+    for library in (b"libcudart", b"libnvidia", b"libstdc++.a", b"libdlpack"):
+        assert library not in image
+
+
+def test_a_free_threaded_interpreter_is_refused(monkeypatch):
+    monkeypatch.setitem(sysconfig.get_config_vars(), "Py_GIL_DISABLED", 1)
+    with pytest.raises(SystemExit, match="free-threaded Python is not supported"):
+        runpy.run_path(str(NATIVE / "check_python.py"))
+
+
+def test_an_ordinary_interpreter_is_taken(monkeypatch):
+    monkeypatch.setitem(sysconfig.get_config_vars(), "Py_GIL_DISABLED", 0)
+    runpy.run_path(str(NATIVE / "check_python.py"))
+
+
+def test_a_missing_header_is_an_exit_code():
+    command = [sys.executable, str(NATIVE / "find_header.py"), "no/such/header.h"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_the_sanitized_run_is_sanitized():
+    sanitized = b"__asan_init" in Path(core.__file__).read_bytes()
+    assert sanitized == bool(os.environ.get("GPUINTEROP_SANITIZED"))
+
+
+def test_the_version_is_the_same_everywhere():
+    try:
+        installed = metadata.version("gpuinterop")
+    except metadata.PackageNotFoundError:
+        pytest.skip("gpuinterop is on the path, but not installed")
+    assert gpuinterop.__version__ == installed
+    command = [sys.executable, "-m", "gpuinterop", "version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith(f"gpuinterop {gpuinterop.__version__} ")
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["nonsense"]])
+def test_the_command_line_helps(words):
+    command = [sys.executable, "-m", "gpuinterop", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == (0 if "--help" in words else 2)
+    assert "usage: gpuinterop" in done.stdout + done.stderr

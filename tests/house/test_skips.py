@@ -1,0 +1,86 @@
+"""The policy of tests/conftest.py itself: which skips pass, which fail a run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+UNLISTED = "import pytest\ndef test(): pytest.skip('no time today')\n"
+LISTED = "import pytest\ndef test(): pytest.skip('pycuda is not installed')\n"
+IMPORTED = "import pytest\npytest.importorskip('cupy.no_such_part')\ndef test(): pass\n"
+GPU = "import pytest\n@pytest.mark.gpu\ndef test(): pass\n"
+DEVICE = "def test(device): assert device in ('cpu', 'cuda')\n"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs pytest on one file beside a copy of the configuration."""
+    monkeypatch.setenv("GPUINTEROP_LIBCUDA", "/nonexistent")  # no real GPU in these runs
+    for name in ("conftest.py", "allowed_skips.txt"):
+        shutil.copy(TESTS / name, tmp_path)
+    shutil.copy(TESTS.parent / "pyproject.toml", tmp_path)
+
+    def run(source: str, *flags: str) -> tuple[int, str]:
+        (tmp_path / "test_it.py").write_text(source, encoding="utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "test_it.py",
+            *flags,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_an_unlisted_reason_fails_the_run(run, workers):
+    code, text = run(UNLISTED, *workers)
+    assert code == 1
+    assert "no time today  <- not allowed here" in text
+
+
+@pytest.mark.parametrize("source", [LISTED, IMPORTED, GPU])
+def test_a_listed_reason_passes(run, source):
+    code, text = run(source)
+    assert code in (0, 5), text  # 5: nothing else was collected
+    assert "skipped, and why" in text
+
+
+@pytest.mark.parametrize(
+    ("source", "flags"),
+    [
+        (LISTED, ("--require", "pycuda")),
+        (IMPORTED, ("--require", "torch,cupy")),
+        (GPU, ("--require-cuda",)),
+        (DEVICE, ("--require-cuda",)),
+    ],
+)
+def test_a_required_category_must_not_be_skipped(run, source, flags):
+    code, text = run(source, *flags)
+    assert code == 1
+    assert "<- not allowed here" in text
+
+
+def test_the_device_fixture_runs_on_the_host_everywhere(run):
+    code, text = run(DEVICE)
+    assert code == 0
+    assert "1 passed, 1 skipped" in text
+    assert "no CUDA device" in text
+
+
+def test_an_unknown_category_is_a_usage_error(run):
+    code, text = run(DEVICE, "--require", "abacus")
+    assert code != 0
+    assert "abacus" in text
