@@ -1,6 +1,4 @@
-// Methods of the Array type that the Python layers build on, and the module's cold functions.
-#include <nanobind/stl/string.h>
-
+// Methods of the Array type that the Python layers build on.
 #include <algorithm>
 #include <string_view>
 
@@ -13,29 +11,6 @@ namespace nb = nanobind;
 namespace gpuinterop {
 
 namespace {
-
-struct Hook {
-  const char* name;
-  PyObject* callable;  // owned, for the life of the process
-};
-Hook hooks[] = {{"dtype", nullptr}, {"dtype_row", nullptr}, {"device", nullptr},
-                {"source", nullptr}, {"copy", nullptr}};
-
-PyObject* dtype_objects[64] = {};
-PyObject* device_objects[2][64] = {};
-
-PyObject* wrap_or_throw(PyTypeObject* type, Array&& a) {
-  PyObject* o = wrap(type, std::move(a));
-  if (!o) throw PythonError();
-  return o;
-}
-
-PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* data) {
-  Array view = view_of(self);
-  view.layout = std::move(layout);
-  view.data = data;
-  return wrap_or_throw(type, std::move(view));
-}
 
 // ---- methods (fast call) -----------------------------------------------------------------------
 
@@ -160,16 +135,6 @@ GI_METHOD(copied) {
   });
 }
 
-int64_t as_int64(PyObject* o, const char* where) {
-  const long long v = PyLong_AsLongLong(o);
-  if (v == -1 && PyErr_Occurred()) {
-    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
-    PyErr_Clear();
-    fail(Kind::Bounds, where, "an int that fits 63 bits", repr_text(o), "pass a smaller value");
-  }
-  return v;
-}
-
 int read_axis(PyObject* o, int ndim, const char* where) {
   const int64_t i = as_int64(o, where);
   if (i < 0 || i >= ndim)
@@ -248,6 +213,29 @@ PyMethodDef array_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+PyObject* wrap_or_throw(PyTypeObject* type, Array&& a) {
+  PyObject* o = wrap(type, std::move(a));
+  if (!o) throw PythonError();
+  return o;
+}
+
+PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* data) {
+  Array view = view_of(self);
+  view.layout = std::move(layout);
+  view.data = data;
+  return wrap_or_throw(type, std::move(view));
+}
+
+int64_t as_int64(PyObject* o, const char* where) {
+  const long long v = PyLong_AsLongLong(o);
+  if (v == -1 && PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
+    PyErr_Clear();
+    fail(Kind::Bounds, where, "an int that fits 63 bits", repr_text(o), "pass a smaller value");
+  }
+  return v;
+}
+
 int read_ints(PyObject* value, int64_t* out, const char* where, const char* what) {
   if (PyIndex_Check(value) && !PyTuple_Check(value) && !PyBool_Check(value)) {
     PyRef number = PyRef::steal(PyNumber_Index(value));
@@ -302,224 +290,6 @@ void check_reach(const Array& a, const Layout& layout, const char* data, const c
            std::to_string(b ? b->nbytes : 0) + " bytes",
        "reach only elements of the array; the documents count _strides in elements, strides counts "
        "bytes");
-}
-
-PyObject* hook(const char* name) {
-  for (const Hook& h : hooks)
-    if (std::string_view(h.name) == name) return h.callable;
-  return nullptr;
-}
-
-PyObject* dtype_object(DTypeId id) {
-  PyObject*& cached = dtype_objects[id];
-  if (!cached) {
-    PyObject* fn = hook("dtype");
-    cached = fn ? PyObject_CallFunction(fn, "i", int(id)) : PyLong_FromLong(id);
-  }
-  return cached;
-}
-
-PyObject* device_object(Device device) {
-  static PyObject* last = nullptr;  // keeps an uncached object alive until the next call
-  PyObject* fn = hook("device");
-  const bool small = device.id >= 0 && device.id < 64;
-  PyObject*& slot = small ? device_objects[device.is_cuda()][device.id] : last;
-  if (!slot || !small) {
-    PyObject* fresh = fn ? PyObject_CallFunction(fn, "ii", int(device.type), int(device.id))
-                         : PyUnicode_FromFormat(device.is_cuda() ? "cuda:%d" : "cpu", device.id);
-    if (!fresh) return nullptr;
-    Py_XDECREF(slot);
-    slot = fresh;
-  }
-  return slot;
-}
-
-namespace {
-
-PyTypeObject* read_class(nb::handle cls, const char* where) {
-  if (!PyType_Check(cls.ptr()) ||
-      !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls.ptr()), array_type))
-    fail(Kind::Type, where, "a subclass of gpuinterop._core.Array", repr_text(cls.ptr()),
-         "pass CudaNdarray or GpuArray");
-  return reinterpret_cast<PyTypeObject*>(cls.ptr());
-}
-
-DTypeId read_dtype(nb::handle dtype, const char* where) {
-  nb::object row = nb::borrow(dtype);
-  if (!PyLong_CheckExact(dtype.ptr())) {
-    PyObject* fn = hook("dtype_row");
-    if (!fn) throw nb::type_error("gpuinterop._core is used without gpuinterop");
-    row = nb::handle(fn)(dtype);
-  }
-  const int64_t id = as_int64(row.ptr(), where);
-  if (id < 0 || id >= kDTypeCount)
-    fail(Kind::DType, where, "a row of the dtype table", std::to_string(id), "pass a numpy dtype");
-  return static_cast<DTypeId>(id);
-}
-
-Device read_device(int type, int id, const char* where) {
-  if (type != 1 && type != 2)
-    fail(Kind::Device, where, "device type 1 (cpu) or 2 (cuda)", std::to_string(type),
-         "pass a device of gpuinterop.devices()");
-  return {static_cast<DeviceType>(type), type == 1 ? 0 : id};
-}
-
-Array& read_array(nb::handle o, const char* where) {
-  if (!is_array(o.ptr()))
-    fail(Kind::Type, where, "a gpuinterop array", "an object of type " + type_text(o.ptr()),
-         "convert it with gpuinterop.asarray(obj)");
-  require_settled(o.ptr());
-  return unwrap(o.ptr());
-}
-
-nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_type, int device_id,
-                 const std::string& order) {
-  PyTypeObject* type = read_class(cls, "empty");
-  int64_t extents[kMaxDims];
-  const int n = read_ints(shape.ptr(), extents, "empty", "shape");
-  const Device device = read_device(device_type, device_id, "empty");
-  Layout layout = order == "F" ? Layout::f_order(n, extents, "empty")
-                               : Layout::c_order(n, extents, "empty");
-  return nb::steal(wrap_or_throw(
-      type, make_empty(device, read_dtype(dtype, "empty"), std::move(layout), "empty")));
-}
-
-void release_foreign(Buffer*) noexcept {}
-
-// Borrows memory that `base` keeps alive (or nobody: base None). Strides in bytes, or None for C order.
-// nbytes: how much may be touched from ptr on; -1: exactly what shape and strides reach.
-nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle strides,
-                        nb::handle dtype, int device_type, int device_id, nb::handle base,
-                        int64_t nbytes, bool readonly, const std::string& where_text) {
-  const char* where = where_text.c_str();
-  PyTypeObject* type = read_class(cls, where);
-  int64_t extents[kMaxDims], steps[kMaxDims];
-  const int n = read_ints(shape.ptr(), extents, where, "shape");
-  Array a;
-  a.dtype = read_dtype(dtype, where);
-  a.device = read_device(device_type, device_id, where);
-  a.readonly = readonly;
-  const int64_t item = a.itemsize();
-  if (strides.is_none()) {
-    a.layout = Layout::c_order(n, extents, where);
-  } else {
-    if (read_ints(strides.ptr(), steps, where, "strides") != n)
-      fail(Kind::Shape, where, "as many strides as extents, " + std::to_string(n),
-           repr_text(strides.ptr()), "pass one stride for each dimension");
-    for (int i = 0; i < n; ++i) {
-      if (steps[i] % item)
-        fail(Kind::Bounds, where, "strides that are multiples of the itemsize, " + std::to_string(item),
-             shape_text(n, steps) + " (bytes)", "pass byte strides of whole elements");
-      steps[i] /= item;
-    }
-    a.layout = Layout(n, extents, steps);
-  }
-  if (a.layout.size() > 0) {
-    const auto [lo, hi] = a.layout.span(where);
-    if (ptr == 0)
-      fail(Kind::Bounds, where, "the address of the memory", "a null pointer for shape " +
-           shape_text(n, extents), "pass a valid address; only empty arrays have none");
-    if (ptr % static_cast<uint64_t>(std::min<int64_t>(item, 8)))
-      fail(Kind::Bounds, where, "an address aligned to the itemsize, " + std::to_string(item),
-           std::to_string(ptr), "pass an aligned address");
-    auto* b = new Buffer;
-    a.buffer = BufferRef(b);
-    b->device = a.device;
-    b->memory = a.device.is_cuda() ? Memory::Device : Memory::Host;
-    b->needs_base = true;
-    b->readonly = readonly;
-    b->stream = a.device.is_cuda() ? reinterpret_cast<void*>(uintptr_t{1}) : nullptr;
-    b->release = release_foreign;
-    a.data = reinterpret_cast<char*>(static_cast<uintptr_t>(ptr));
-    if (nbytes >= 0) {
-      b->ptr = a.data;
-      b->nbytes = nbytes;
-      check_reach(a, a.layout, a.data, where);
-    } else {
-      b->ptr = a.data + lo * item;
-      b->nbytes = (hi - lo + 1) * item;
-    }
-  }
-  if (!base.is_none()) a.base = PyRef::borrow(base.ptr());
-  return nb::steal(wrap_or_throw(type, std::move(a)));
-}
-
-}  // namespace
-
-void register_array_functions(nb::module_& m) {
-  using namespace nb::literals;
-  m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
-        "order"_a = "C", "A fresh array of `cls`; its elements are not set.");
-  m.def("from_pointer", &from_pointer, "cls"_a, "ptr"_a, "shape"_a, "strides"_a.none(), "dtype"_a,
-        "device_type"_a, "device_id"_a, "base"_a.none(), "nbytes"_a = -1, "readonly"_a = false,
-        "where"_a = "from_pointer", "An array over foreign memory; strides in bytes.");
-  m.def(
-      "copy_into",
-      [](nb::handle dst, nb::handle src, bool async, const std::string& where) {
-        const Array target = read_array(dst, where.c_str());
-        const Array source = read_array(src, where.c_str());
-        if (target.dtype != source.dtype)
-          fail(Kind::DType, where, "equal dtypes",
-               std::string(kDTypes[target.dtype].name) + " and " + kDTypes[source.dtype].name,
-               "cast first: x.astype(dtype)");
-        if (target.readonly)
-          fail(Kind::ReadOnly, where, "writable memory", "a read-only array",
-               "write to a copy: x.copy()");
-        Array spread = source;
-        spread.layout =
-            source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where.c_str());
-        copy_elements(target, spread, where.c_str(), async);
-      },
-      "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into",
-      "dst[...] = src for equal dtypes, between any strides and devices.");
-  m.def(
-      "view",
-      [](nb::handle cls, nb::handle x) {
-        PyTypeObject* type = read_class(cls, "view");
-        const Array& a = read_array(x, "view");
-        return nb::steal(retyped_view(x.ptr(), type, a.layout, a.data));
-      },
-      "cls"_a, "x"_a, "The same memory as an array of another class.");
-  m.def(
-      "adopt",
-      [](nb::handle cls, nb::handle x) {
-        PyTypeObject* type = read_class(cls, "adopt");
-        Array same = read_array(x, "adopt");
-        return nb::steal(wrap_or_throw(type, std::move(same)));
-      },
-      "cls"_a, "x"_a,
-      "The same array as an object of another class, sharing ownership: base stays as it is.");
-  m.def(
-      "_set_hook",
-      [](const std::string& name, nb::object callable) {
-        for (Hook& h : hooks)
-          if (name == h.name) {
-            PyObject* old = std::exchange(h.callable, callable.is_none() ? nullptr
-                                                                         : callable.release().ptr());
-            Py_XDECREF(old);
-            return;
-          }
-        throw nb::value_error(("no hook of the name " + name).c_str());
-      },
-      "name"_a, "callable"_a.none(), "Register a callable of the Python layers.");
-  m.def("_set_copy_hook", [](nb::object callable) {
-    for (Hook& h : hooks)
-      if (std::string_view(h.name) == "copy") {
-        PyObject* old = std::exchange(h.callable, callable.is_none() ? nullptr
-                                                                     : callable.release().ptr());
-        Py_XDECREF(old);
-      }
-  }, "callable"_a.none(), "Register copies.note.");
-  m.def("_watch", [](int change) { return watching.fetch_add(change) + change; }, "change"_a,
-        "Add to the number of active copy watchers; returns it.");
-  m.def("_dtype_rows", [] {
-    nb::list rows;
-    for (int i = 0; i < kDTypeCount; ++i)
-      rows.append(nb::make_tuple(kDTypes[i].name, kDTypes[i].code, kDTypes[i].bits,
-                                 kDTypes[i].itemsize));
-    return rows;
-  }, "The dtype table: (name, DLPack code, bits, itemsize).");
-  m.attr("MAX_DIMS") = kMaxDims;
 }
 
 }  // namespace gpuinterop

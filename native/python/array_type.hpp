@@ -29,6 +29,11 @@ const char* shown_data(PyObject* o) noexcept;
 // back inside, and require_settled() refuses until then.
 void change_geometry(PyObject* o, const Layout& layout, char* data, const char* where);
 
+PyObject* wrap_or_throw(PyTypeObject* type, Array&& a);
+// A view of `self` as an object of `type`.
+PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* data);
+
+int64_t as_int64(PyObject* o, const char* where);
 // A sequence of ints, or one int, as int64: at most kMaxDims. Throws.
 int read_ints(PyObject* value, int64_t* out, const char* where, const char* what);
 
