@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core, devices
+from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 from gpuinterop.sources import as_source, borrowed, home, new_array, new_full, read_shape
@@ -54,13 +55,17 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     if copy:
         return array(obj, dtype=dtype, device=device)
     source = as_source(obj, None, "asarray")
-    wanted = source.dtype if dtype is None else np.dtype(dtype)
+    wanted = source.dtype if dtype is None else known(dtype)
     target = home(obj, source) if device is None else devices.device(device)
-    fresh = not isinstance(obj, _core.Array) and isinstance(obj, (int, float, complex, list, tuple))
+    # What was made from numbers, or had to be straightened first, no longer is `obj`'s memory.
+    if isinstance(obj, (np.ndarray, np.generic)):
+        fresh = source.base is not obj
+    else:
+        fresh = isinstance(obj, (int, float, complex, list, tuple))
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
         *([f"a transfer from {source.device} to {target}"] if target != source.device else []),
-        *(["an array made from Python numbers"] if fresh else []),
+        *(["values that lie in no aligned memory of native byte order"] if fresh else []),
     ]
     if needs and copy is False:
         raise CopyForbiddenError(
@@ -87,7 +92,7 @@ def _class_for(dtype: Any) -> Any:
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C") -> Any:
     """Return an array whose elements are not set."""
-    wanted = np.dtype(np.float32 if dtype is None else dtype)
+    wanted = known(np.float32 if dtype is None else dtype)
     target = devices.device(device)
     return _core.empty(
         _class_for(wanted), read_shape(shape), wanted, target.type_code, target.index, order
@@ -96,7 +101,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
 
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return an array of one value; float32 unless `dtype` says otherwise."""
-    wanted = np.dtype(np.float32 if dtype is None else dtype)
+    wanted = known(np.float32 if dtype is None else dtype)
     return new_full(_class_for(wanted), shape, value, wanted, device)
 
 
@@ -136,7 +141,7 @@ def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None
 ) -> Any:
     """Return evenly spaced values, as numpy.arange computes them; float32 by default."""
-    wanted = np.dtype(np.float32 if dtype is None else dtype)
+    wanted = known(np.float32 if dtype is None else dtype)
     if stop is None:
         start, stop = 0, start
     values = np.arange(start, stop, step)

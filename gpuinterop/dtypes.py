@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuinterop.errors import DTypeError
 
-__all__ = ["NAMES", "NUMPY_NAMES", "dtype_of", "row_of"]
+__all__ = ["NAMES", "NUMPY_NAMES", "dtype_of", "known", "row_of"]
 
 NUMPY_NAMES = (
     "bool",
@@ -96,6 +96,11 @@ def row_of(dtype: Any) -> int:
         _rows[found] = NAMES.index(found.name)
         return _rows[found]
     raise _unknown(found)
+
+
+def known(dtype: Any) -> np.dtype[Any]:
+    """Return `dtype` as NumPy's object; a DTypeError when arrays here cannot hold it."""
+    return dtype_of(row_of(dtype))
 
 
 def _unknown(dtype: Any) -> DTypeError:

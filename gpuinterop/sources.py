@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core, devices
+from gpuinterop.dtypes import known
 from gpuinterop.errors import (
     ArgumentTypeError,
     ConversionTypeError,
@@ -48,6 +49,7 @@ class _HostView:
     __slots__ = ("__array_interface__", "array")
 
     def __init__(self, array: _core.Array) -> None:
+        array = array.view()  # refuses geometry in the making (_set_stride and friends)
         self.array = array
         # Types from ml_dtypes have no typestr of their own: plain bytes, viewed afterwards.
         own = array.dtype.isbuiltin == 1
@@ -108,7 +110,7 @@ def home(value: Any, source: _core.Array) -> devices.Device:
 
 def new_full(cls: Any, shape: Any, value: Any, dtype: Any, device: Any) -> Any:
     """Return an array of one value."""
-    check_cast(cls, np.dtype(dtype), cls.__name__)
+    check_cast(cls, known(dtype), cls.__name__)
     target = devices.device(device)
     made = _core.empty(cls, read_shape(shape), dtype, target.type_code, target.index)
     made[...] = value
@@ -125,7 +127,7 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
         return over(_from_numbers(value, np.float32 if dtype is None else dtype, where))
     else:
         found = _import(value, where)
-    if dtype is None or found.dtype == np.dtype(dtype):
+    if dtype is None or found.dtype == known(dtype):
         return found
     if found.device.type == "cpu":
         return over(host_view(found).astype(dtype))
@@ -167,7 +169,7 @@ def _from_numbers(value: Any, dtype: Any, where: str) -> np.ndarray[Any, Any]:
             got=f"a {type(value).__name__} that NumPy reads as dtype {found.dtype}",
             fix="pass numbers",
         )
-    wanted = np.dtype(dtype)
+    wanted = known(dtype)
     if found.dtype.kind == "c" and wanted.kind != "c":
         raise DTypeError(where=where, expected=f"real numbers, for dtype {wanted}",
                          got="complex numbers", fix="pass their real part")  # fmt: skip

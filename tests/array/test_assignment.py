@@ -1,0 +1,172 @@
+"""x[key] = value against NumPy: broadcasting, overlap, any strides, any source."""
+
+from __future__ import annotations
+
+import array as stdlib_array
+
+import numpy as np
+import pytest
+from array_strategies import examples, keys, numbers, shapes, view_chains
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpuinterop as gi
+
+
+def sources(shape: tuple[int, ...]):
+    """Shapes that broadcast to `shape`, perhaps with extra leading extents of 1."""
+
+    @st.composite
+    def draw_shape(draw):
+        kept = draw(st.integers(0, len(shape)))
+        tail = tuple(1 if draw(st.integers(0, 3)) == 0 else n for n in shape[len(shape) - kept :])
+        lead = (1,) * draw(st.integers(0, 2)) if kept == len(shape) else ()
+        return lead + tail
+
+    return draw_shape()
+
+
+@examples(600)
+@given(data=st.data(), shape=shapes)
+def test_assignment_from_arrays(device, data, shape):
+    theirs = numbers(shape)
+    ours = gi.CudaNdarray(theirs, device=device)
+    target, mine = data.draw(view_chains((theirs, ours)))
+    key = data.draw(keys(target.shape))
+    # With an Ellipsis NumPy gives a view where it would give a scalar.
+    parts = key if isinstance(key, tuple) else (key,)
+    place = target[parts if Ellipsis in parts else (*parts, Ellipsis)]
+    source = numbers(data.draw(sources(place.shape)), start=100)
+    source, mine_source = data.draw(
+        view_chains((source, gi.CudaNdarray(source, device=device)), steps=1).filter(
+            lambda pair: pair[0].ndim <= 10
+        )
+    )
+    try:
+        place[...] = source
+    except ValueError:
+        with pytest.raises(ValueError, match="expected"):
+            mine[key] = mine_source
+    else:
+        mine[key] = mine_source if data.draw(st.booleans()) else source
+    np.testing.assert_array_equal(ours.get(), theirs)
+
+
+@examples(400)
+@given(data=st.data(), shape=st.lists(st.integers(1, 5), min_size=1, max_size=3))
+def test_overlapping_views_of_one_array(device, data, shape):
+    theirs = numbers(tuple(shape))
+    ours = gi.CudaNdarray(theirs, device=device)
+    a, mine_a = data.draw(view_chains((theirs, ours)))
+    b, mine_b = data.draw(view_chains((theirs, ours)))
+    if a.shape != b.shape:
+        common = tuple(slice(0, min(m, n)) for m, n in zip(a.shape, b.shape, strict=False))
+        if a.ndim != b.ndim:
+            return
+        a, mine_a, b, mine_b = a[common], mine_a[common], b[common], mine_b[common]
+    a[...] = b
+    mine_a[...] = mine_b
+    np.testing.assert_array_equal(ours.get(), theirs)
+
+
+@pytest.mark.parametrize("value", [0, 0.5, -1, True, np.float32(2.5), np.float64(0.1), np.int64(7)])
+@pytest.mark.parametrize(
+    "key", [..., 1, (slice(None), 1), (slice(None, None, -2), slice(1, 3)), (0, 0)]
+)
+def test_scalars_go_anywhere(device, value, key):
+    theirs = numbers((3, 4))
+    ours = gi.CudaNdarray(theirs, device=device)
+    theirs[key] = value
+    ours[key] = value
+    np.testing.assert_array_equal(ours.get(), theirs)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1, 2, 3], [[1.5], [2.5]], (4.0, 5.0, 6.0), np.arange(3, dtype="float32")[::-1],
+     np.arange(3, dtype=">f4"), stdlib_array.array("f", [1, 2, 3])],
+)  # fmt: skip
+def test_lists_and_host_arrays(device, value):
+    theirs = numbers((2, 3))
+    ours = gi.CudaNdarray(theirs, device=device)
+    theirs[...] = value
+    ours[...] = value
+    np.testing.assert_array_equal(ours.get(), theirs)
+
+
+def test_misaligned_host_source():
+    raw = np.zeros(17, dtype="uint8")
+    odd = raw[1:].view("float32")
+    odd[...] = [1, 2, 3, 4]
+    packed = np.zeros(4, dtype=[("tag", "u1"), ("value", "<f4")])
+    packed["value"] = [5, 6, 7, 8]
+    x = gi.zeros(4, device="cpu")
+    x[...] = odd
+    assert x.tolist() == [1, 2, 3, 4]
+    x[...] = packed["value"]
+    assert x.tolist() == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        (np.zeros(3), TypeError, "astype"),
+        (np.zeros(3, "int32"), TypeError, "astype"),
+        (np.float64([1, 2, 3]), TypeError, "float64"),
+        (1j, TypeError, "real"),
+        ([1j, 2, 3], TypeError, "real"),
+        ("abc", TypeError, "str"),
+        (None, TypeError, "NoneType"),
+        (object(), TypeError, "object"),
+        (["a", "b", "c"], TypeError, "numbers"),
+        ([[1], [2, 3]], ValueError, "lists"),
+        ([2**24 + 1] * 3, TypeError, "exactly"),
+        (np.zeros(4, "float32"), ValueError, "broadcasts"),
+        (np.zeros((3, 1), "float32"), ValueError, "broadcasts"),
+    ],
+)
+def test_refusals_leave_the_target_alone(device, value, error, words):
+    x = gi.CudaNdarray(numbers((2, 3)), device=device)
+    with pytest.raises(error, match=words):
+        x[...] = value
+    np.testing.assert_array_equal(x.get(), numbers((2, 3)))
+
+
+def test_deletion_is_refused(device):
+    x = gi.zeros((2, 3), device=device)
+    with pytest.raises(TypeError, match="deletion"):
+        del x[0]
+
+
+def test_gpuarray_casts_on_assignment(device):
+    x = gi.GpuArray(np.zeros((2, 3), "int16"), device=device)
+    x[0] = np.array([1.9, 2.1, -3.5])
+    x[1] = gi.CudaNdarray(np.float32([4, 5, 6]), device=device)
+    assert x.tolist() == [[1, 2, -3], [4, 5, 6]]
+    with pytest.raises(TypeError, match="40000"):
+        x[0, 0] = 40000
+    with pytest.raises(TypeError, match="real"):
+        x[...] = 1j
+    c = gi.GpuArray(np.zeros(2, "complex64"), device=device)
+    c[...] = [1j, 2]
+    assert c.tolist() == [1j, 2]
+    b = gi.GpuArray(np.zeros(2, bool), device=device)
+    b[0] = True
+    assert b.tolist() == [True, False]
+
+
+def test_read_only_arrays_refuse(device):
+    x = gi.zeros((2, 3), device=device)
+    view = x.view()
+    view.readonly = True
+    with pytest.raises(ValueError, match=r"copy\(\)"):
+        view[0] = 1
+    with pytest.raises(BufferError):
+        view[0, :1] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        view.readonly = False
+    x[0] = 1
+    assert view.tolist()[0] == [1, 1, 1]
+    assert view[1:].readonly
+    assert view.T.readonly
+    assert not view.copy().readonly

@@ -1,0 +1,196 @@
+"""Sizes at the edges: empty, 0-d, 2**31 elements, 63 bits, every dtype, the sharing of creation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import _core, dtypes
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (3, 0, 2), (0, 0)])
+def test_empty_arrays(device, shape):
+    x = gi.CudaNdarray(np.zeros(shape, "float32"), device=device)
+    assert (x.shape, x.size, x.nbytes, x.ptr) == (shape, 0, 0, 0)
+    assert x.is_c_contiguous()
+    assert x.is_f_contiguous()
+    x[...] = 1
+    x[...] = x
+    assert x.copy().shape == shape
+    assert x.T.shape == shape[::-1]
+    assert x.get().shape == shape
+    assert x.tolist() == np.zeros(shape).tolist()
+    assert x.reshape(-1).shape == (0,)
+    assert not x.flags.owndata or x.base is None
+    if shape[0]:
+        assert x[0].shape == shape[1:]
+
+
+def test_zero_dimensions(device):
+    x = gi.CudaNdarray(np.float32(3), device=device)
+    assert (x.shape, x.strides, x.size, x.ndim) == ((), (), 1, 0)
+    x[()] = 4
+    x[...] = x
+    assert x.tolist() == 4
+    assert x[None].shape == (1,)
+    assert x.reshape(1, 1).T.shape == (1, 1)
+    assert x.is_c_contiguous()
+    assert x.is_f_contiguous()
+
+
+@pytest.mark.parametrize(
+    "shape", [(2**62, 4), (2**40, 2**40), (0, 2**62, 2**62), (2**63 - 1,), (2**64,)]
+)
+def test_sizes_that_do_not_fit_are_refused(device, shape):
+    with pytest.raises((ValueError, MemoryError), match="expected"):
+        gi.empty(shape, device=device)
+
+
+def test_more_memory_than_there_is(device):
+    with pytest.raises(MemoryError, match="expected"):
+        gi.empty(2**45, device=device)
+    assert gi.ones(4, device=device).tolist() == [1, 1, 1, 1]
+
+
+def test_more_than_2_to_the_31_elements(device):
+    n = 2**31 + 8
+    x = gi.empty(n, "int8", device=device)
+    x[...] = 1
+    x[2**31 :] = np.arange(8, dtype="int8")
+    x[:4] = [4, 3, 2, 1]
+    assert x[2**31 + 3].item() == 3
+    assert x[-1].item() == 7
+    assert x[::-1][:2].tolist() == [7, 6]
+    assert x[:: 2**30].tolist() == [4, 1, 0]
+    pairs = x.reshape(-1, 2).T
+    assert pairs.shape == (2, n // 2)
+    assert pairs[1, -1].item() == 7
+    assert pairs[:, : 2**29 : 2**28].copy().tolist() == [[4, 1], [3, 1]]
+    wide = x[:64].broadcast_to(2**31, 64)
+    assert wide.size == 2**37
+    assert wide[2**31 - 1, 0].item() == 4
+
+
+@pytest.mark.parametrize("name", dtypes.NAMES)
+def test_every_dtype_travels(device, name):
+    dtype = dtypes.dtype_of(dtypes.NAMES.index(name))
+    host = np.arange(6).astype(dtype).reshape(2, 3)
+    x = gi.GpuArray(host, device=device)
+    assert x.dtype == dtype
+    assert x.itemsize == host.itemsize
+    assert x.strides == host.strides
+    # Compared byte by byte: some of these types have no equality in NumPy.
+    assert x[:, ::-1].get().tobytes() == host[:, ::-1].tobytes()
+    x[0] = host[1]
+    x[1, 0] = host[0, 1]
+    host[0] = host[1].copy()
+    host[1, 0] = np.arange(6).astype(dtype)[1]
+    assert x.get().tobytes() == host.tobytes()
+    assert x.copy("F").get().tobytes() == host.tobytes()
+
+
+def test_the_dtype_table_is_one():
+    rows = _core._dtype_rows()
+    assert tuple(row[0] for row in rows) == dtypes.NAMES
+    for i, (name, _, bits, itemsize) in enumerate(rows):
+        dtype = dtypes.dtype_of(i)
+        assert dtype.name == name
+        assert dtype.itemsize == itemsize
+        assert bits <= 8 * itemsize
+        assert dtypes.row_of(dtype) == dtypes.row_of(name) == i
+
+
+@pytest.mark.parametrize(
+    "bad", ["object", "datetime64[s]", "U4", ">f4", [("a", "f4")], "float128", "?x"]
+)
+def test_unknown_dtypes_name_the_known_ones(device, bad):
+    with pytest.raises(TypeError, match="float32"):
+        gi.empty(3, bad, device=device)
+
+
+def test_creation_functions(device):
+    assert gi.zeros((2, 2), device=device).tolist() == [[0, 0], [0, 0]]
+    assert gi.ones(3, "int64", device=device).tolist() == [1, 1, 1]
+    assert gi.full((2,), 2.5, device=device).tolist() == [2.5, 2.5]
+    assert gi.arange(4, device=device).tolist() == [0, 1, 2, 3]
+    assert gi.arange(1, 2, 0.25, device=device).tolist() == [1, 1.25, 1.5, 1.75]
+    assert gi.arange(5, 0, -2, dtype="int32", device=device).tolist() == [5, 3, 1]
+    assert type(gi.zeros(2, device=device)) is gi.CudaNdarray
+    assert type(gi.zeros(2, "float64", device=device)) is gi.GpuArray
+    x = gi.ones((2, 3), "int16", device=device)
+    for like in (gi.zeros_like, gi.ones_like, gi.empty_like):
+        assert (like(x).shape, like(x).dtype, like(x).device) == (x.shape, x.dtype, x.device)
+    assert gi.full_like(x, 7).tolist() == [[7] * 3] * 2
+    assert gi.empty((2, 3), order="F", device=device).is_f_contiguous()
+
+
+def test_asarray_shares_where_it_can():
+    host = np.arange(6, dtype="float32").reshape(2, 3)
+    x = gi.asarray(host, device="cpu")
+    assert type(x) is gi.CudaNdarray
+    host[0, 0] = 9
+    assert x[0, 0].item() == 9
+    assert gi.asarray(x) is x
+    assert gi.asarray(x, copy=True).ptr != x.ptr
+    assert gi.asarray(host[:, ::-1], device="cpu").strides == (12, -4)
+    assert type(gi.asarray(np.arange(3), device="cpu")) is gi.GpuArray
+    assert gi.asarray([1, 2], device="cpu").dtype == np.float32
+    assert gi.asarray([1, 2], "int8", device="cpu").dtype == np.int8
+    cast = gi.asarray(host, "float64", device="cpu")
+    assert (type(cast), cast.dtype) == (gi.GpuArray, np.float64)
+    for obj, keywords in [(host, {"dtype": "int32"}), ([1.0], {}), (host.astype(">f4"), {})]:
+        with pytest.raises(ValueError, match="copy=None"):
+            gi.asarray(obj, device="cpu", copy=False, **keywords)
+    frozen = host.copy()
+    frozen.flags.writeable = False
+    assert gi.asarray(frozen, device="cpu").readonly
+
+
+def test_numpy_reads_arrays(device):
+    x = gi.CudaNdarray(np.arange(6, dtype="float32").reshape(2, 3), device=device)[:, ::2]
+    np.testing.assert_array_equal(np.asarray(x), [[0, 2], [3, 5]])
+    assert np.array(x, copy=True).base is None
+    assert np.asarray(x, dtype="float64").dtype == np.float64
+    out = np.empty((2, 2), "float32")
+    assert x.get(out) is out
+    with pytest.raises(TypeError, match="astype"):
+        x.get(np.empty((2, 2)))
+    with pytest.raises(ValueError, match="shape"):
+        x.get(np.empty((2, 3), "float32"))
+    if x.device.type == "cpu":
+        shared = np.asarray(x)
+        shared[0, 0] = 5
+        assert x[0, 0].item() == 5
+    else:
+        with pytest.raises(ValueError, match="download"):
+            np.asarray(x, copy=False)
+
+
+def test_flags(device):
+    x = gi.zeros((2, 3), device=device)
+    assert (x.flags.c_contiguous, x.flags.f_contiguous, x.flags.forc) == (True, False, True)
+    assert x.T.flags["F"]
+    assert not x.T.flags.c_contiguous
+    assert x.flags.owndata
+    assert not x[0].flags.owndata
+    assert not x[:, ::2].flags.forc
+    assert not x.broadcast_to(2, 2, 3).flags.writeable
+    assert x.flags == gi.ones((2, 3), device=device).flags
+    with pytest.raises(KeyError):
+        x.flags["nonsense"]
+    with pytest.raises(KeyError):
+        x.flags["_private"]
+
+
+def test_moving_between_devices(device):
+    x = gi.CudaNdarray(np.arange(6, dtype="float32").reshape(2, 3), device=device)
+    assert x.to_device(device) is x
+    assert x.cpu().device == "cpu"
+    away = x[:, ::-1].to_device("cpu", copy=True)
+    assert away.base is None
+    np.testing.assert_array_equal(away.get(), x.get()[:, ::-1])
+    x.sync()
+    assert x.transfer("cpu").tolist() == x.tolist()

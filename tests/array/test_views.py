@@ -1,0 +1,213 @@
+"""Views against NumPy: any chain of indexing, transposing, reshaping and broadcasting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from array_strategies import (
+    assert_same,
+    examples,
+    filled_shapes,
+    keys,
+    numbers,
+    shapes,
+    view_chains,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpuinterop as gi
+
+
+@examples(600)
+@given(data=st.data(), shape=shapes)
+def test_indexing(device, data, shape):
+    theirs = numbers(shape)
+    ours = gi.CudaNdarray(theirs, device=device)
+    key = data.draw(keys(shape))
+    expected = np.asarray(theirs[key])
+    view = ours[key]
+    assert_same(view, expected)
+    assert view.base is ours
+    if np.shares_memory(expected, theirs):
+        assert view.ptr - ours.ptr == expected.ctypes.data - theirs.ctypes.data
+
+
+@examples(500)
+@given(data=st.data(), shape=shapes)
+def test_chains_of_views(device, data, shape):
+    theirs = numbers(shape)
+    ours = gi.CudaNdarray(theirs, device=device)
+    root = ours
+    theirs, ours = data.draw(view_chains((theirs, ours), steps=5))
+    assert_same(ours, theirs)
+    assert ours is root or ours.base is root
+
+
+def target_shapes(size: int):
+    """Shapes with `size` elements, one extent perhaps given as -1."""
+
+    @st.composite
+    def draw_shape(draw):
+        if size == 0:
+            shape = list(
+                draw(st.permutations([0, draw(st.integers(0, 3)), draw(st.integers(1, 3))]))
+            )
+        else:
+            shape, rest = [], size
+            while rest > 1 or draw(st.booleans()):
+                divisors = [d for d in range(1, rest + 1) if rest % d == 0]
+                shape.append(draw(st.sampled_from(divisors)))
+                rest //= shape[-1]
+                if len(shape) > 6:
+                    shape.append(rest)
+                    break
+        if size and shape and draw(st.booleans()):
+            shape[draw(st.integers(0, len(shape) - 1))] = -1
+        return tuple(shape)
+
+    return draw_shape()
+
+
+@examples(500)
+@given(data=st.data(), shape=shapes)
+def test_reshape_shares_exactly_when_numpy_does(device, data, shape):
+    theirs = numbers(shape)
+    ours = gi.CudaNdarray(theirs, device=device)
+    theirs, ours = data.draw(view_chains((theirs, ours)))
+    wanted = data.draw(target_shapes(theirs.size))
+    expected = theirs.reshape(wanted)
+    result = ours.reshape(*wanted) if data.draw(st.booleans()) else ours.reshape(list(wanted))
+    assert result.shape == expected.shape
+    np.testing.assert_array_equal(result.get(), expected)
+    if theirs.size:
+        shared = np.shares_memory(theirs, expected)
+        assert (result.base is ours or result.base is ours.base) == shared
+        if not shared:
+            with pytest.raises(ValueError, match="without a copy"):
+                ours.reshape(wanted, copy=False)
+    assert ours.reshape(wanted, copy=True).base is not (ours if ours.base is None else ours.base)
+
+
+@examples(150)
+@given(data=st.data(), shape=filled_shapes)
+def test_column_order_reshape_and_ravel(device, data, shape):
+    theirs = numbers(shape)
+    ours = gi.CudaNdarray(theirs, device=device)
+    theirs, ours = data.draw(view_chains((theirs, ours)))
+    wanted = data.draw(target_shapes(theirs.size).filter(lambda s: -1 not in s))
+    np.testing.assert_array_equal(
+        ours.reshape(wanted, order="F").get(), theirs.reshape(wanted, order="F")
+    )
+    np.testing.assert_array_equal(ours.ravel().get(), theirs.ravel())
+    np.testing.assert_array_equal(ours.ravel("F").get(), theirs.ravel("F"))
+    np.testing.assert_array_equal(ours.flatten().get(), theirs.flatten())
+
+
+@examples(200)
+@given(data=st.data(), shape=shapes)
+def test_broadcast_to(device, data, shape):
+    theirs = numbers(shape)
+    lead = data.draw(st.lists(st.integers(0, 3), max_size=2))
+    wanted = (*lead, *(data.draw(st.integers(0, 4)) if n == 1 else n for n in shape))
+    view = gi.CudaNdarray(theirs, device=device).broadcast_to(wanted)
+    np.testing.assert_array_equal(view.get(), np.broadcast_to(theirs, wanted))
+    assert view.readonly
+    with pytest.raises(ValueError, match="read-only"):
+        view[...] = 0
+
+
+@examples(200)
+@given(data=st.data(), shape=st.lists(st.integers(0, 4), min_size=2, max_size=4))
+def test_diagonal(device, data, shape):
+    theirs = numbers(tuple(shape))
+    ours = gi.CudaNdarray(theirs, device=device)
+    axes = st.integers(-theirs.ndim, theirs.ndim - 1)
+    a, b, offset = data.draw(axes), data.draw(axes), data.draw(st.integers(-5, 5))
+    if a % theirs.ndim == b % theirs.ndim:
+        with pytest.raises(ValueError, match="two different axes"):
+            ours.diagonal(offset, a, b)
+        return
+    np.testing.assert_array_equal(ours.diagonal(offset, a, b).get(), theirs.diagonal(offset, a, b))
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("reshape", (5, 5)),
+        ("reshape", (-1, -1)),
+        ("reshape", (-1, 7)),
+        ("reshape", (-2, 12)),
+        ("transpose", (0, 0, 1)),
+        ("transpose", (0, 1)),
+        ("transpose", (0, 1, 3)),
+        ("swapaxes", (0, 3)),
+        ("squeeze", (0,)),
+        ("squeeze", (5,)),
+        ("expand_dims", (7,)),
+        ("expand_dims", ((0, 0),)),
+        ("broadcast_to", (2, 3)),
+        ("broadcast_to", (2, 3, 5)),
+        ("broadcast_to", (2, 3, -1)),
+        ("diagonal", (0, 1, 1)),
+        ("dimshuffle", (0, 0, 1, 2)),
+        ("dimshuffle", (0, 1)),
+        ("dimshuffle", (0, 1, 2, 3)),
+        ("dimshuffle", (0, 1, 2, 1.5)),
+    ],
+)
+def test_impossible_views_are_value_errors(device, method, arguments):
+    x = gi.CudaNdarray(numbers((2, 3, 4)), device=device)
+    with pytest.raises(ValueError, match="expected") as caught:
+        getattr(x, method)(*arguments)
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 3, 1), (1,), ()])
+def test_squeeze_and_friends_match_numpy(device, shape):
+    theirs = numbers(shape)
+    ours = gi.CudaNdarray(theirs, device=device)
+    assert_same(ours.squeeze(), theirs.squeeze())
+    assert_same(ours.T, theirs.T)
+    assert_same(ours.expand_dims((0, -1)), np.expand_dims(theirs, (0, -1)))
+    assert_same(ours.transpose(), theirs.transpose())
+
+
+@pytest.mark.parametrize("key", [True, [0, 1], np.array([0, 1]), np.array([True, False]), "x", 1.5])
+def test_other_kinds_of_keys_are_refused(device, key):
+    x = gi.CudaNdarray(numbers((2, 3)), device=device)
+    with pytest.raises(NotImplementedError, match="slices") as caught:
+        x[key]
+    assert isinstance(caught.value, IndexError)
+    with pytest.raises(IndexError):
+        x[key] = 1
+    with pytest.raises(IndexError):
+        x[0, key]
+
+
+def test_views_beyond_the_dimension_limit_are_refused():
+    x = gi.empty((1,) * 64, device="cpu")
+    assert x.ndim == 64
+    assert x[(0,) * 64].shape == ()
+    assert x[(None,) * 4 + (0,) * 4].ndim == 64
+    with pytest.raises(IndexError, match="64 dimensions"):
+        x[None]
+    with pytest.raises(ValueError, match="64 dimensions"):
+        gi.empty((1,) * 65, device="cpu")
+    with pytest.raises(IndexError):
+        x[(0,) * 65]
+    with pytest.raises(IndexError):
+        x[..., ...]
+    np.testing.assert_array_equal(x.transpose(*range(63, -1, -1)).shape, x.shape)
+
+
+def test_iteration_and_length(device):
+    theirs = numbers((3, 2))
+    ours = gi.CudaNdarray(theirs, device=device)
+    assert len(ours) == 3
+    assert [row.tolist() for row in ours] == theirs.tolist()
+    assert all(row.base is ours for row in ours)
+    with pytest.raises(TypeError, match="0-d"):
+        len(ours[0, 0])
+    with pytest.raises(TypeError, match="0-d"):
+        iter(ours[0, 0])
