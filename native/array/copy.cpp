@@ -265,7 +265,11 @@ void device_to_device(const Array& dst, const Array& src, const char* where) {
     return;
   }
   note_copy("peer", dst.nbytes(), where);
-  // Runs on the destination's stream; the source buffer's next use waits for it in turn.
+  {
+    // copy_peer comes after the source's current stream, and that stream after the copy.
+    cuda::DeviceGuard there(src.device.id);
+    cuda::order(src.buffer.get(), cuda::current_stream(src.device.id), where);
+  }
   cuda::DeviceGuard guard(dst.device.id);
   CUstream stream = cuda::current_stream(dst.device.id);
   cuda::order(dst.buffer.get(), stream, where);
