@@ -138,7 +138,7 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
 def _import(value: Any, where: str) -> _core.Array:
     if isinstance(value, (str, dict, set)) or value is None:
         raise _unknown(value, where)
-    return _core.import_any(_core.Array, value)
+    return _core.import_any(_core.Array, value, where=where)
 
 
 def _from_numpy(value: Any) -> _core.Array:
