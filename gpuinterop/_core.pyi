@@ -190,6 +190,134 @@ def cuda_empty_cache(ordinal: int) -> None:
     """Give cached memory back to the driver and the system."""
 def cuda_synchronize(ordinal: int) -> None:
     """Wait for everything that is queued on a device."""
+def cuda_started(ordinal: int) -> bool:
+    """Whether this library has used a device in this process."""
+def inspect_pointer(address: int) -> dict:
+    """
+    What the driver knows of an address: known, memory, device, same_context, start, nbytes.
+    """
+def capturing() -> bool:
+    """Whether some stream is known to be captured into a graph."""
+class Stream:
+    """
+    An order of work on one device. `with stream:` makes it this thread's current one.
+    """
+
+    def __init__(self, device: object | None=None, *, blocking: bool=False, priority: int=0) -> None:
+        """
+        A new stream. A blocking one is ordered with the legacy default stream; lower numbers of
+        `priority` go first.
+        """
+
+    @property
+    def device(self) -> object:
+        ...
+
+    @property
+    def handle(self) -> int:
+        """The driver's handle as an int; 1 is the legacy default stream."""
+
+    @property
+    def ptr(self) -> int:
+        """The handle, under CuPy's name."""
+
+    @property
+    def cuda_stream(self) -> int:
+        """The handle, under torch's name."""
+
+    @property
+    def owner(self) -> object:
+        """The foreign object whose stream this is, or None."""
+
+    @property
+    def priority(self) -> int:
+        ...
+
+    def __cuda_stream__(self) -> tuple:
+        """The protocol of CUDA's Python libraries: (version, handle)."""
+
+    def __index__(self) -> int:
+        ...
+
+    def synchronize(self) -> None:
+        """Wait on the host until everything queued so far is done."""
+
+    def query(self) -> bool:
+        """Whether everything queued so far is done."""
+
+    def wait(self, other: object) -> None:
+        """Let later work wait for another stream's work, or for an event."""
+
+    def record(self, event: object | None=None) -> object:
+        """Record an event, a new one by default, and return it."""
+
+    @property
+    def is_capturing(self) -> bool:
+        ...
+
+    def __enter__(self) -> object:
+        ...
+
+    def __exit__(self, *args) -> None:
+        ...
+
+    def __eq__(self, other: object | None) -> object:
+        ...
+
+    def __hash__(self) -> int:
+        ...
+
+    def __repr__(self) -> str:
+        ...
+class Event:
+    """A point in a stream's order of work."""
+
+    def __init__(self, device: object | None=None, *, timing: bool=False, blocking: bool=False) -> None:
+        """
+        A new event. With `timing` it can measure; with `blocking` synchronize() sleeps, not spins.
+        """
+
+    @property
+    def device(self) -> object:
+        ...
+
+    @property
+    def handle(self) -> int:
+        ...
+
+    @property
+    def timing(self) -> bool:
+        ...
+
+    def record(self, stream: object | None=None) -> None:
+        """Mark this point of a stream, by default the current one."""
+
+    def wait(self, stream: object | None=None) -> None:
+        """
+        Let a stream's later work, by default the current one's, wait for this point.
+        """
+
+    def query(self) -> bool:
+        """Whether the work before this point is done; True if never recorded."""
+
+    def synchronize(self) -> None:
+        """Wait on the host for this point."""
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds from this event to `end`, which is waited for."""
+
+    def __repr__(self) -> str:
+        ...
+def foreign_stream(device_type: int, device_id: int, handle: int, owner: object | None) -> Stream:
+    """A stream by its handle; `owner` is kept alive as long as the result."""
+def entered_stream(device_type: int, device_id: int) -> Stream | None:
+    """
+    The Stream object that is current in this thread, None if it is not from `with`.
+    """
+def current_stream_handle(device_id: int) -> int:
+    """Handle of this thread's current stream."""
+def stream_device(handle: int) -> int:
+    """Number of the device whose primary context a stream handle belongs to."""
 def _cuda_shutdown() -> None:
     """Leave all memory to the driver from here on: the process ends."""
 def import_any(cls: type[A], obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack') -> A:

@@ -103,7 +103,9 @@ def select_target(capability: int, known: tuple[int, ...]) -> Target:
     )
 
 
-_LOCATION = re.compile(r"^(?P<file>[^\s(]*)\((?P<line>\d+)\): (?:catastrophic )?error", re.MULTILINE)
+_LOCATION = re.compile(
+    r"^(?P<file>[^\s(]*)\((?P<line>\d+)\): (?:catastrophic )?error", re.MULTILINE
+)
 
 
 def _compile_error(source: str, name: str, command: str, log: str) -> CompileError:
@@ -149,7 +151,9 @@ def nvrtc_compile(source: str, name: str, target: Target, options: tuple[str, ..
 
 def _fetch(program: ctypes.c_void_p, what: str) -> bytes:
     library, size = _library(), ctypes.c_size_t()
-    _check(getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"nvrtcGet{what}Size")
+    _check(
+        getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"nvrtcGet{what}Size"
+    )
     text = ctypes.create_string_buffer(size.value)
     _check(getattr(library, f"nvrtcGet{what}")(program, text), f"nvrtcGet{what}")
     # The log and PTX are C strings, a cubin is not.

@@ -26,7 +26,8 @@ void count(Buffer* b) noexcept {
   s.live_buffers.fetch_add(1, std::memory_order_relaxed);
   int64_t live = s.live_bytes.fetch_add(b->nbytes, std::memory_order_relaxed) + b->nbytes;
   int64_t peak = s.peak_bytes.load(std::memory_order_relaxed);
-  while (live > peak && !s.peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
+  while (live > peak &&
+         !s.peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
   }
 }
 
@@ -37,7 +38,8 @@ void allocate_host(Buffer* b, const char* where) {
   if (b->nbytes < kSmall) {
     b->context = std::malloc(size_t(b->nbytes + kAlignment));
     auto address = reinterpret_cast<uintptr_t>(b->context);
-    if (address) b->ptr = reinterpret_cast<char*>((address + kAlignment - 1) & ~uintptr_t(kAlignment - 1));
+    if (address)
+      b->ptr = reinterpret_cast<char*>((address + kAlignment - 1) & ~uintptr_t(kAlignment - 1));
   } else if (posix_memalign(&b->context, size_t(kAlignment), size_t(b->nbytes)) == 0) {
     b->ptr = static_cast<char*>(b->context);
   } else {

@@ -27,10 +27,10 @@ struct Buffer {
   int64_t nbytes = 0;   // bytes from ptr on; -1: not known (a raw foreign pointer)
   Device device;
   Memory memory = Memory::Host;
-  bool owned = false;        // allocated by this library (counted in the statistics)
-  bool readonly = false;     // the producer forbids writing
-  bool needs_base = false;   // foreign memory kept alive by a Python object, Array::base: whoever
-                             // holds the buffer outside an Array must hold that object too
+  bool owned = false;       // allocated by this library (counted in the statistics)
+  bool readonly = false;    // the producer forbids writing
+  bool needs_base = false;  // foreign memory kept alive by a Python object, Array::base: whoever
+                            // holds the buffer outside an Array must hold that object too
   // CUDA only. The stream of the last use, always a real handle (CU_STREAM_LEGACY, never 0). Every
   // use on another stream first waits for it and then takes its place (cuda::order), so uses of one
   // buffer form a chain and freeing on this stream is safe.

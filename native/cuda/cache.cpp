@@ -11,7 +11,8 @@ void SpinLock::lock() noexcept {
     if (spins > 100) sched_yield();  // the holder was pre-empted
 }
 
-BlockCache::Bin* BlockCache::find(int64_t bytes, CUstream stream, uint32_t thread, bool insert) noexcept {
+BlockCache::Bin* BlockCache::find(int64_t bytes, CUstream stream, uint32_t thread,
+                                  bool insert) noexcept {
   uint64_t h = uint64_t(bytes) / kGranule + reinterpret_cast<uintptr_t>(stream) / 16 + thread * 31u;
   h *= 0x9E3779B97F4A7C15ull;
   for (size_t i = h >> 54;; i = (i + 1) % kSlots) {

@@ -31,7 +31,9 @@ struct Block {
 class BlockCache {
  public:
   static constexpr int64_t kGranule = 512;
-  static int64_t rounded(int64_t nbytes) noexcept { return (nbytes + kGranule - 1) & ~(kGranule - 1); }
+  static int64_t rounded(int64_t nbytes) noexcept {
+    return (nbytes + kGranule - 1) & ~(kGranule - 1);
+  }
 
   // At most a quarter of `limit` in one block, and `limit` altogether.
   void set_limit(int64_t limit) noexcept { limit_ = limit; }

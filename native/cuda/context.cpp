@@ -26,14 +26,15 @@ std::string ordinals() {
 void adopt_pool(DeviceState& d) {
   const Driver& cu = driver();
   int supported = 0;
-  if (!cu.DeviceGetDefaultMemPool || !cu.MemAllocAsync || !cu.MemFreeAsync || !cu.MemPoolSetAttribute ||
-      !cu.MemPoolTrimTo)
+  if (!cu.DeviceGetDefaultMemPool || !cu.MemAllocAsync || !cu.MemFreeAsync ||
+      !cu.MemPoolSetAttribute || !cu.MemPoolTrimTo)
     return;
   cu.DeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, d.device);
   CUmemoryPool pool = nullptr;
   if (!supported || cu.DeviceGetDefaultMemPool(&pool, d.device) != CUDA_SUCCESS) return;
   cuuint64_t keep = UINT64_MAX;
-  if (cu.MemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep) == CUDA_SUCCESS) d.pool = pool;
+  if (cu.MemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep) == CUDA_SUCCESS)
+    d.pool = pool;
 }
 
 DeviceState& start_device(int ordinal, const char* where) {
@@ -57,7 +58,8 @@ DeviceState& start_device(int ordinal, const char* where) {
   }
   d->total_bytes = int64_t(total);
   int uses = 0;
-  cu.DeviceGetAttribute(&uses, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, d->device);
+  cu.DeviceGetAttribute(&uses, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+                        d->device);
   d->host_page_tables = uses != 0;
   adopt_pool(*d);
   states[ordinal].store(d, std::memory_order_release);
@@ -80,16 +82,19 @@ const char* advice(CUresult code) {
              "CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer names the kernel";
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
     case CUDA_ERROR_INVALID_CONTEXT:
-      return "something destroyed or reset the primary context (cudaDeviceReset, numba.cuda.close); "
+      return "something destroyed or reset the primary context (cudaDeviceReset, "
+             "numba.cuda.close); "
              "do not reset a device that is still in use";
     case CUDA_ERROR_INVALID_HANDLE:
-      return "a stream, event or module was destroyed, or belongs to a context that is not the primary "
+      return "a stream, event or module was destroyed, or belongs to a context that is not the "
+             "primary "
              "one (PyCUDA: import pycuda.autoprimaryctx instead of pycuda.autoinit)";
     case CUDA_ERROR_DEINITIALIZED: return "the process is shutting down; do CUDA work earlier";
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_INVALID_PTX:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-      return "the kernel was compiled for another GPU or by a newer compiler than this driver knows: "
+      return "the kernel was compiled for another GPU or by a newer compiler than this driver "
+             "knows: "
              "update the driver or install an older NVRTC";
     default: return "CUDA_LAUNCH_BLOCKING=1 shows whether an earlier kernel is to blame";
   }
@@ -106,7 +111,8 @@ DeviceState& device_state(int ordinal, const char* where) {
 }
 
 DeviceState* started_device(int ordinal) noexcept {
-  return unsigned(ordinal) < unsigned(kMaxDevices) ? states[ordinal].load(std::memory_order_acquire) : nullptr;
+  return unsigned(ordinal) < unsigned(kMaxDevices) ? states[ordinal].load(std::memory_order_acquire)
+                                                   : nullptr;
 }
 
 DeviceGuard::DeviceGuard(int ordinal) {
@@ -131,7 +137,8 @@ void check(CUresult code, const char* call, const char* where) {
     fail(Kind::OutOfMemory, where, "enough device memory", got,
          "delete arrays that are no longer used, or call gpuinterop.devices.empty_cache()");
   // The block of codes that only capture knows, 900 to 908, and the check that capture forbids.
-  if (code >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+  if (code >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+      code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
     fail(Kind::Capture, where, "a call that is legal while a graph is captured", got,
          "do this before the capture begins or after it ends");
   fail(Kind::Cuda, where, std::string(call) + " to succeed", got, advice(code));

@@ -11,10 +11,10 @@
 namespace gpuinterop::cuda {
 
 // ---- availability: never throws, loads libcuda once ------------------------------------------
-bool available() noexcept;          // the driver answers and has a device
-int device_count() noexcept;        // 0 when it does not
-std::string unavailable_reason();   // what was tried, for messages and the doctor
-void require(const char* where);    // Kind::Library / Kind::Cuda error when !available()
+bool available() noexcept;         // the driver answers and has a device
+int device_count() noexcept;       // 0 when it does not
+std::string unavailable_reason();  // what was tried, for messages and the doctor
+void require(const char* where);   // Kind::Library / Kind::Cuda error when !available()
 
 // Makes the device's primary context current for a scope. Costs one cuCtxGetCurrent when it already is.
 class DeviceGuard {
@@ -72,7 +72,7 @@ struct PointerInfo {
   bool known = false;
   Memory memory = Memory::Device;
   int device = 0;
-  bool same_context = true;    // allocated in that device's primary context (or a pool)
+  bool same_context = true;     // allocated in that device's primary context (or a pool)
   void* range_start = nullptr;  // extent of the allocation, null when the driver does not tell
   int64_t range_bytes = 0;
 };

@@ -34,8 +34,10 @@ std::string fill(void* library) {
 #undef X
   std::string missing;
   constexpr size_t kNamed = 5;  // the whole table, when it is no driver at all, helps nobody
-  for (size_t i = 0; i < lacking.size() && i < kNamed; ++i) missing += (i ? ", " : "") + std::string(lacking[i]);
-  if (lacking.size() > kNamed) missing += " and " + std::to_string(lacking.size() - kNamed) + " more";
+  for (size_t i = 0; i < lacking.size() && i < kNamed; ++i)
+    missing += (i ? ", " : "") + std::string(lacking[i]);
+  if (lacking.size() > kNamed)
+    missing += " and " + std::to_string(lacking.size() - kNamed) + " more";
   return missing;
 }
 
@@ -57,7 +59,8 @@ void start(const std::string& path) {
   }
   if (table.devices > kMaxDevices) table.devices = kMaxDevices;
   table.ok = table.devices > 0;
-  if (!table.ok) table.reason = path + ": the driver works but reports no device (CUDA_VISIBLE_DEVICES?)";
+  if (!table.ok)
+    table.reason = path + ": the driver works but reports no device (CUDA_VISIBLE_DEVICES?)";
 }
 
 void load() {
@@ -82,7 +85,8 @@ void load() {
       start(name);  // the library stays open for good: handles of it live everywhere
       return;
     }
-    tried += (tried.empty() ? "" : "; ") + name + ": too old or no CUDA driver, it lacks " + missing;
+    tried +=
+        (tried.empty() ? "" : "; ") + name + ": too old or no CUDA driver, it lacks " + missing;
     table = Driver{};  // nothing may point into a closed library
     dlclose(library);
   }
@@ -117,7 +121,8 @@ int device_count() noexcept { return available() ? driver().devices : 0; }
 
 std::string unavailable_reason() {
   if (forked())
-    return "this process was forked after its parent had initialised CUDA, and a driver does not survive a fork";
+    return "this process was forked after its parent had initialised CUDA, and a driver does not "
+           "survive a fork";
   return driver().reason;
 }
 
@@ -126,10 +131,12 @@ void require(const char* where) {
     return;
   if (forked())
     fail(Kind::Cuda, where, "a process that may use CUDA", unavailable_reason(),
-         "start workers with multiprocessing.get_context(\"spawn\"), or fork before CUDA is used first");
-  fail(driver().initialised ? Kind::Cuda : Kind::Library, where, "a CUDA driver that answers",
-       unavailable_reason(),
-       "install the NVIDIA driver, or use device=\"cpu\"; GPUINTEROP_LIBCUDA names another libcuda");
+         "start workers with multiprocessing.get_context(\"spawn\"), or fork before CUDA is used "
+         "first");
+  fail(
+      driver().initialised ? Kind::Cuda : Kind::Library, where, "a CUDA driver that answers",
+      unavailable_reason(),
+      "install the NVIDIA driver, or use device=\"cpu\"; GPUINTEROP_LIBCUDA names another libcuda");
 }
 
 }  // namespace gpuinterop::cuda

@@ -10,92 +10,91 @@
 namespace gpuinterop::cuda {
 
 // X(name here, symbol, arguments): present in every driver since 11.2.
-#define GPUINTEROP_DRIVER_REQUIRED(X)                                                              \
-  X(Init, cuInit, (unsigned))                                                                      \
-  X(DriverGetVersion, cuDriverGetVersion, (int*))                                                  \
-  X(GetErrorName, cuGetErrorName, (CUresult, const char**))                                        \
-  X(GetErrorString, cuGetErrorString, (CUresult, const char**))                                    \
-  X(DeviceGet, cuDeviceGet, (CUdevice*, int))                                                      \
-  X(DeviceGetCount, cuDeviceGetCount, (int*))                                                      \
-  X(DeviceGetName, cuDeviceGetName, (char*, int, CUdevice))                                        \
-  X(DeviceGetAttribute, cuDeviceGetAttribute, (int*, CUdevice_attribute, CUdevice))                \
-  X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t*, CUdevice))                                      \
-  X(DeviceCanAccessPeer, cuDeviceCanAccessPeer, (int*, CUdevice, CUdevice))                        \
-  X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                      \
-  X(DevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState, (CUdevice, unsigned*, int*))             \
-  X(CtxGetCurrent, cuCtxGetCurrent, (CUcontext*))                                                  \
-  X(CtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext))                                              \
-  X(CtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext*))                                               \
-  X(CtxSynchronize, cuCtxSynchronize, ())                                                          \
-  X(CtxEnablePeerAccess, cuCtxEnablePeerAccess, (CUcontext, unsigned))                             \
-  X(MemGetInfo, cuMemGetInfo_v2, (size_t*, size_t*))                                               \
-  X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                               \
-  X(MemFree, cuMemFree_v2, (CUdeviceptr))                                                          \
-  X(MemHostAlloc, cuMemHostAlloc, (void**, size_t, unsigned))                                      \
-  X(MemFreeHost, cuMemFreeHost, (void*))                                                           \
-  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void*, size_t, CUstream))           \
-  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void*, CUdeviceptr, size_t, CUstream))                 \
-  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))           \
-  X(MemcpyPeerAsync, cuMemcpyPeerAsync,                                                            \
-    (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))                            \
-  X(Memcpy2DAsync, cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D*, CUstream))                           \
-  X(MemsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                \
-  X(MemsetD16Async, cuMemsetD16Async, (CUdeviceptr, unsigned short, size_t, CUstream))             \
-  X(MemsetD32Async, cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, CUstream))                   \
-  X(PointerGetAttributes, cuPointerGetAttributes,                                                  \
-    (unsigned, CUpointer_attribute*, void**, CUdeviceptr))                                         \
-  X(StreamCreateWithPriority, cuStreamCreateWithPriority, (CUstream*, unsigned, int))              \
-  X(StreamGetCtx, cuStreamGetCtx, (CUstream, CUcontext*))                                          \
-  X(StreamSynchronize, cuStreamSynchronize, (CUstream))                                            \
-  X(StreamQuery, cuStreamQuery, (CUstream))                                                        \
-  X(StreamWaitEvent, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                             \
-  X(StreamIsCapturing, cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus*))                    \
-  X(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream, CUstreamCaptureMode))                  \
-  X(StreamEndCapture, cuStreamEndCapture, (CUstream, CUgraph*))                                    \
-  X(ThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode*))    \
-  X(EventCreate, cuEventCreate, (CUevent*, unsigned))                                              \
-  X(EventDestroy, cuEventDestroy_v2, (CUevent))                                                    \
-  X(EventRecord, cuEventRecord, (CUevent, CUstream))                                               \
-  X(EventQuery, cuEventQuery, (CUevent))                                                           \
-  X(EventSynchronize, cuEventSynchronize, (CUevent))                                               \
-  X(EventElapsedTime, cuEventElapsedTime, (float*, CUevent, CUevent))                              \
-  X(LaunchHostFunc, cuLaunchHostFunc, (CUstream, CUhostFn, void*))                                 \
-  X(ModuleLoadDataEx, cuModuleLoadDataEx,                                                          \
-    (CUmodule*, const void*, unsigned, CUjit_option*, void**))                                     \
-  X(ModuleUnload, cuModuleUnload, (CUmodule))                                                      \
-  X(ModuleGetFunction, cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                  \
-  X(ModuleGetGlobal, cuModuleGetGlobal_v2, (CUdeviceptr*, size_t*, CUmodule, const char*))         \
-  X(FuncGetAttribute, cuFuncGetAttribute, (int*, CUfunction_attribute, CUfunction))                \
-  X(FuncSetAttribute, cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int))                 \
-  X(OccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor,        \
-    (int*, CUfunction, int, size_t))                                                               \
-  X(LaunchKernel, cuLaunchKernel,                                                                  \
-    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,   \
-     void**, void**))                                                                              \
-  X(GraphDestroy, cuGraphDestroy, (CUgraph))                                                       \
-  X(GraphLaunch, cuGraphLaunch, (CUgraphExec, CUstream))                                           \
-  X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec))                                           \
+#define GPUINTEROP_DRIVER_REQUIRED(X)                                                            \
+  X(Init, cuInit, (unsigned))                                                                    \
+  X(DriverGetVersion, cuDriverGetVersion, (int*))                                                \
+  X(GetErrorName, cuGetErrorName, (CUresult, const char**))                                      \
+  X(GetErrorString, cuGetErrorString, (CUresult, const char**))                                  \
+  X(DeviceGet, cuDeviceGet, (CUdevice*, int))                                                    \
+  X(DeviceGetCount, cuDeviceGetCount, (int*))                                                    \
+  X(DeviceGetName, cuDeviceGetName, (char*, int, CUdevice))                                      \
+  X(DeviceGetAttribute, cuDeviceGetAttribute, (int*, CUdevice_attribute, CUdevice))              \
+  X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t*, CUdevice))                                    \
+  X(DeviceCanAccessPeer, cuDeviceCanAccessPeer, (int*, CUdevice, CUdevice))                      \
+  X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                    \
+  X(DevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState, (CUdevice, unsigned*, int*))           \
+  X(CtxGetCurrent, cuCtxGetCurrent, (CUcontext*))                                                \
+  X(CtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext))                                            \
+  X(CtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext*))                                             \
+  X(CtxSynchronize, cuCtxSynchronize, ())                                                        \
+  X(CtxEnablePeerAccess, cuCtxEnablePeerAccess, (CUcontext, unsigned))                           \
+  X(MemGetInfo, cuMemGetInfo_v2, (size_t*, size_t*))                                             \
+  X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                             \
+  X(MemFree, cuMemFree_v2, (CUdeviceptr))                                                        \
+  X(MemHostAlloc, cuMemHostAlloc, (void**, size_t, unsigned))                                    \
+  X(MemFreeHost, cuMemFreeHost, (void*))                                                         \
+  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void*, size_t, CUstream))         \
+  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void*, CUdeviceptr, size_t, CUstream))               \
+  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))         \
+  X(MemcpyPeerAsync, cuMemcpyPeerAsync,                                                          \
+    (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))                          \
+  X(Memcpy2DAsync, cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D*, CUstream))                         \
+  X(MemsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))              \
+  X(MemsetD16Async, cuMemsetD16Async, (CUdeviceptr, unsigned short, size_t, CUstream))           \
+  X(MemsetD32Async, cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, CUstream))                 \
+  X(PointerGetAttributes, cuPointerGetAttributes,                                                \
+    (unsigned, CUpointer_attribute*, void**, CUdeviceptr))                                       \
+  X(StreamCreateWithPriority, cuStreamCreateWithPriority, (CUstream*, unsigned, int))            \
+  X(StreamGetCtx, cuStreamGetCtx, (CUstream, CUcontext*))                                        \
+  X(StreamSynchronize, cuStreamSynchronize, (CUstream))                                          \
+  X(StreamQuery, cuStreamQuery, (CUstream))                                                      \
+  X(StreamWaitEvent, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                           \
+  X(StreamIsCapturing, cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus*))                  \
+  X(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream, CUstreamCaptureMode))                \
+  X(StreamEndCapture, cuStreamEndCapture, (CUstream, CUgraph*))                                  \
+  X(ThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode*))  \
+  X(EventCreate, cuEventCreate, (CUevent*, unsigned))                                            \
+  X(EventDestroy, cuEventDestroy_v2, (CUevent))                                                  \
+  X(EventRecord, cuEventRecord, (CUevent, CUstream))                                             \
+  X(EventQuery, cuEventQuery, (CUevent))                                                         \
+  X(EventSynchronize, cuEventSynchronize, (CUevent))                                             \
+  X(EventElapsedTime, cuEventElapsedTime, (float*, CUevent, CUevent))                            \
+  X(LaunchHostFunc, cuLaunchHostFunc, (CUstream, CUhostFn, void*))                               \
+  X(ModuleLoadDataEx, cuModuleLoadDataEx,                                                        \
+    (CUmodule*, const void*, unsigned, CUjit_option*, void**))                                   \
+  X(ModuleUnload, cuModuleUnload, (CUmodule))                                                    \
+  X(ModuleGetFunction, cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                \
+  X(ModuleGetGlobal, cuModuleGetGlobal_v2, (CUdeviceptr*, size_t*, CUmodule, const char*))       \
+  X(FuncGetAttribute, cuFuncGetAttribute, (int*, CUfunction_attribute, CUfunction))              \
+  X(FuncSetAttribute, cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int))               \
+  X(OccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor,      \
+    (int*, CUfunction, int, size_t))                                                             \
+  X(LaunchKernel, cuLaunchKernel,                                                                \
+    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
+     void**, void**))                                                                            \
+  X(GraphDestroy, cuGraphDestroy, (CUgraph))                                                     \
+  X(GraphLaunch, cuGraphLaunch, (CUgraphExec, CUstream))                                         \
+  X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec))                                         \
   X(GraphGetNodes, cuGraphGetNodes, (CUgraph, CUgraphNode*, size_t*))
 
 // Later additions and those that a device may do without: null when the driver has them not.
-#define GPUINTEROP_DRIVER_OPTIONAL(X)                                                              \
-  X(DeviceGetUuid, cuDeviceGetUuid, (CUuuid*, CUdevice))                                           \
-  X(DeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))                 \
-  X(MemAllocAsync, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream))                              \
-  X(MemFreeAsync, cuMemFreeAsync, (CUdeviceptr, CUstream))                                         \
-  X(MemPoolSetAttribute, cuMemPoolSetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))        \
-  X(MemPoolGetAttribute, cuMemPoolGetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))        \
-  X(MemPoolSetAccess, cuMemPoolSetAccess, (CUmemoryPool, const CUmemAccessDesc*, size_t))          \
-  X(MemPoolTrimTo, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                        \
-  X(CtxRecordEvent, cuCtxRecordEvent, (CUcontext, CUevent))                                        \
-  X(StreamGetCaptureInfo, cuStreamGetCaptureInfo_v2,                                               \
-    (CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, size_t*))       \
-  X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                                        \
-    (CUgraphExec*, CUgraph, unsigned long long))                                                   \
-  X(GraphUpload, cuGraphUpload, (CUgraphExec, CUstream))                                           \
-  X(UserObjectCreate, cuUserObjectCreate,                                                          \
-    (CUuserObject*, void*, CUhostFn, unsigned, unsigned))                                          \
-  X(UserObjectRelease, cuUserObjectRelease, (CUuserObject, unsigned))                              \
+#define GPUINTEROP_DRIVER_OPTIONAL(X)                                                           \
+  X(DeviceGetUuid, cuDeviceGetUuid, (CUuuid*, CUdevice))                                        \
+  X(DeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))              \
+  X(MemAllocAsync, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream))                           \
+  X(MemFreeAsync, cuMemFreeAsync, (CUdeviceptr, CUstream))                                      \
+  X(MemPoolSetAttribute, cuMemPoolSetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))     \
+  X(MemPoolGetAttribute, cuMemPoolGetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))     \
+  X(MemPoolSetAccess, cuMemPoolSetAccess, (CUmemoryPool, const CUmemAccessDesc*, size_t))       \
+  X(MemPoolTrimTo, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                     \
+  X(CtxRecordEvent, cuCtxRecordEvent, (CUcontext, CUevent))                                     \
+  X(StreamGetCaptureInfo, cuStreamGetCaptureInfo_v2,                                            \
+    (CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, size_t*))    \
+  X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                                     \
+    (CUgraphExec*, CUgraph, unsigned long long))                                                \
+  X(GraphUpload, cuGraphUpload, (CUgraphExec, CUstream))                                        \
+  X(UserObjectCreate, cuUserObjectCreate, (CUuserObject*, void*, CUhostFn, unsigned, unsigned)) \
+  X(UserObjectRelease, cuUserObjectRelease, (CUuserObject, unsigned))                           \
   X(GraphRetainUserObject, cuGraphRetainUserObject, (CUgraph, CUuserObject, unsigned, unsigned))
 
 struct Driver {
@@ -103,9 +102,9 @@ struct Driver {
   GPUINTEROP_DRIVER_REQUIRED(X)
   GPUINTEROP_DRIVER_OPTIONAL(X)
 #undef X
-  int version = 0;   // 13000 is CUDA 13.0
+  int version = 0;  // 13000 is CUDA 13.0
   int devices = 0;
-  bool ok = false;   // libcuda was found and complete, cuInit worked, there is a device
+  bool ok = false;           // libcuda was found and complete, cuInit worked, there is a device
   bool initialised = false;  // cuInit worked, so a forked child may not use CUDA
   std::string path;          // of the library that was taken
   std::string reason;        // why not ok: what was tried and what each attempt said

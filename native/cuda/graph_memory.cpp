@@ -15,8 +15,8 @@ namespace {
 struct GraphPool {
   uint64_t capture;
   int device;
-  int64_t live = 0;    // buffers that hold a block of this pool
-  bool dead = false;   // the graph and everything made from it is gone
+  int64_t live = 0;   // buffers that hold a block of this pool
+  bool dead = false;  // the graph and everything made from it is gone
   std::vector<Block> idle;
 };
 
@@ -42,10 +42,12 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
   auto* pool = new GraphPool{capture, d.ordinal};
   if (cu.UserObjectCreate && cu.GraphRetainUserObject && graph) {
     CUuserObject object = nullptr;
-    CUresult code = cu.UserObjectCreate(&object, pool, graph_ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    CUresult code =
+        cu.UserObjectCreate(&object, pool, graph_ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
     if (code == CUDA_SUCCESS) {
       code = cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-      if (code != CUDA_SUCCESS) cu.UserObjectRelease(object, 1);  // ends in graph_ended: the pool stays, dead
+      if (code != CUDA_SUCCESS)
+        cu.UserObjectRelease(object, 1);  // ends in graph_ended: the pool stays, dead
     } else {
       delete pool;
     }
@@ -58,10 +60,11 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
 
 }  // namespace
 
-void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph graph, CUstream stream,
-                          const char* where) {
+void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph graph,
+                          CUstream stream, const char* where) {
   if (capture == UINT64_MAX)
-    fail(Kind::Capture, where, "a capture that is still valid", "one that an earlier call has broken",
+    fail(Kind::Capture, where, "a capture that is still valid",
+         "one that an earlier call has broken",
          "end the capture; the call before this one that failed says why");
   GraphPool* pool = find_or_make(d, capture, graph, where);
   int64_t bytes = BlockCache::rounded(b->nbytes);
@@ -69,7 +72,9 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
   b->context = pool;
   {
     std::lock_guard guard(lock);
-    auto fits = [&](const Block& k) { return k.bytes == bytes && k.stream == stream && k.thread == thread; };
+    auto fits = [&](const Block& k) {
+      return k.bytes == bytes && k.stream == stream && k.thread == thread;
+    };
     auto it = std::find_if(pool->idle.begin(), pool->idle.end(), fits);
     ++pool->live;
     if (it != pool->idle.end()) {

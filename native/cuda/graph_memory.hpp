@@ -8,11 +8,11 @@ namespace gpuinterop::cuda {
 
 struct DeviceState;
 
-void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph graph, CUstream stream,
-                          const char* where);
+void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph graph,
+                          CUstream stream, const char* where);
 void free_graph_block(DeviceState& d, Buffer* b) noexcept;
 
-bool dead_graphs() noexcept;   // some graph has ended and its memory has not been given back
-void bury_graphs() noexcept;   // gives it back
+bool dead_graphs() noexcept;  // some graph has ended and its memory has not been given back
+void bury_graphs() noexcept;  // gives it back
 
 }  // namespace gpuinterop::cuda

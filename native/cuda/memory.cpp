@@ -136,14 +136,16 @@ void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint
                 uint32_t foreign_use) noexcept {
   Block block{ptr, BlockCache::rounded(nbytes), stream, thread};
   // Another thread's default stream is waited for by the legacy one, so that is where it goes.
-  if (stream == CU_STREAM_PER_THREAD && thread != thread_token()) block.stream = CU_STREAM_LEGACY, block.thread = 0;
+  if (stream == CU_STREAM_PER_THREAD && thread != thread_token())
+    block.stream = CU_STREAM_LEGACY, block.thread = 0;
   if (foreign_use == 0) [[likely]] {
     BlockCache& cache = cache_of(d);
     if (cache.put(block)) return;
   }
   try {
     DeviceGuard guard(d.ordinal);
-    if (foreign_use && !wait_for_consumers(d, block, foreign_use)) return defer(d, block, foreign_use);
+    if (foreign_use && !wait_for_consumers(d, block, foreign_use))
+      return defer(d, block, foreign_use);
     keep_or_free(d, block);
   } catch (...) {
     defer(d, block, foreign_use);
@@ -161,7 +163,9 @@ void drain_deferred() noexcept {
   }
   for (const Deferred& item : list) {
     DeviceState* d = started_device(item.device);
-    if (d) free_block(*d, item.block.ptr, item.block.bytes, item.block.stream, item.block.thread, item.foreign_use);
+    if (d)
+      free_block(*d, item.block.ptr, item.block.bytes, item.block.stream, item.block.thread,
+                 item.foreign_use);
   }
   bury_graphs();
 }
@@ -200,14 +204,17 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
   }
   if (code == CUDA_SUCCESS) [[likely]]
     return ptr;
-  if (code != CUDA_ERROR_OUT_OF_MEMORY) check(code, d.pool ? "cuMemAllocAsync" : "cuMemAlloc", where);
+  if (code != CUDA_ERROR_OUT_OF_MEMORY)
+    check(code, d.pool ? "cuMemAllocAsync" : "cuMemAlloc", where);
   size_t free_bytes = 0, total = 0;
   driver().MemGetInfo(&free_bytes, &total);
   int64_t live = statistics({DeviceType::Cuda, device}).live_bytes.load(std::memory_order_relaxed);
-  fail(Kind::OutOfMemory, where, std::to_string(nbytes) + " bytes on cuda:" + std::to_string(device),
-       std::to_string(free_bytes) + " bytes free of " + std::to_string(total) + "; arrays here hold " +
-           std::to_string(live) + " bytes, nothing is cached any more",
-       "delete arrays that are no longer used, empty other libraries' caches (torch.cuda.empty_cache(), "
+  fail(Kind::OutOfMemory, where,
+       std::to_string(nbytes) + " bytes on cuda:" + std::to_string(device),
+       std::to_string(free_bytes) + " bytes free of " + std::to_string(total) +
+           "; arrays here hold " + std::to_string(live) + " bytes, nothing is cached any more",
+       "delete arrays that are no longer used, empty other libraries' caches "
+       "(torch.cuda.empty_cache(), "
        "cupy.get_default_memory_pool().free_all_blocks()), or work in smaller pieces");
 }
 
@@ -218,7 +225,8 @@ void release(Buffer* b) noexcept {
   if (!stream) stream = CU_STREAM_LEGACY;
   if (b->context) [[unlikely]]
     return free_graph_block(*d, b);
-  free_block(*d, b->ptr, b->nbytes, stream, b->stream_thread, b->foreign_use.load(std::memory_order_relaxed));
+  free_block(*d, b->ptr, b->nbytes, stream, b->stream_thread,
+             b->foreign_use.load(std::memory_order_relaxed));
   if (deferred_count.load(std::memory_order_relaxed)) drain_deferred();
 }
 

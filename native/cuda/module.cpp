@@ -69,7 +69,8 @@ void* Module::global(const char* name, int64_t* nbytes, const char* where) const
 
 void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where) {
   DeviceGuard guard(kernel.device);
-  check(driver().FuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes),
+  check(driver().FuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                  nbytes),
         "cuFuncSetAttribute", where);
 }
 
@@ -80,10 +81,12 @@ int function_attribute(const Kernel& kernel, CUfunction_attribute what, const ch
   return value;
 }
 
-int blocks_per_multiprocessor(const Kernel& kernel, int threads, int shared_bytes, const char* where) {
+int blocks_per_multiprocessor(const Kernel& kernel, int threads, int shared_bytes,
+                              const char* where) {
   DeviceGuard guard(kernel.device);
   int blocks = 0;
-  check(driver().OccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, threads, size_t(shared_bytes)),
+  check(driver().OccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, threads,
+                                                           size_t(shared_bytes)),
         "cuOccupancyMaxActiveBlocksPerMultiprocessor", where);
   return blocks;
 }
@@ -117,19 +120,23 @@ void launch_failed(const Kernel& kernel, const Launch& how, CUresult code, const
   auto triple = [](const unsigned* v) {
     return std::to_string(v[0]) + "x" + std::to_string(v[1]) + "x" + std::to_string(v[2]);
   };
-  std::string call = "cuLaunchKernel of " + kernel.name + " (grid " + triple(how.grid) + ", block " +
-                     triple(how.block) + ", " + std::to_string(how.shared_bytes) + " bytes of shared memory)";
+  std::string call = "cuLaunchKernel of " + kernel.name + " (grid " + triple(how.grid) +
+                     ", block " + triple(how.block) + ", " + std::to_string(how.shared_bytes) +
+                     " bytes of shared memory)";
   check(code, call.c_str(), where);
 }
 
-void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments, const char* where) {
-  CUresult code = driver().LaunchKernel(kernel.function, how.grid[0], how.grid[1], how.grid[2], how.block[0],
-                                        how.block[1], how.block[2], how.shared_bytes, stream, arguments, nullptr);
+void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments,
+                 const char* where) {
+  CUresult code = driver().LaunchKernel(kernel.function, how.grid[0], how.grid[1], how.grid[2],
+                                        how.block[0], how.block[1], how.block[2], how.shared_bytes,
+                                        stream, arguments, nullptr);
   if (code != CUDA_SUCCESS) [[unlikely]]
     launch_failed(kernel, how, code, where);
 }
 
-void launch(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments, const char* where) {
+void launch(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments,
+            const char* where) {
   DeviceGuard guard(kernel.device);
   launch_here(kernel, how, stream, arguments, where);
 }

@@ -46,7 +46,8 @@ class Module {
 void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where);
 int function_attribute(const Kernel& kernel, CUfunction_attribute what, const char* where);
 // Blocks that one multiprocessor holds at a time.
-int blocks_per_multiprocessor(const Kernel& kernel, int threads, int shared_bytes, const char* where);
+int blocks_per_multiprocessor(const Kernel& kernel, int threads, int shared_bytes,
+                              const char* where);
 
 // What launch geometry needs, read once for each device.
 struct DeviceLimits {
@@ -58,8 +59,10 @@ const DeviceLimits& device_limits(int device, const char* where);
 
 // The driver copies the arguments before it returns. The kernel's name and geometry are in the error.
 void launch_failed(const Kernel& kernel, const Launch& how, CUresult code, const char* where);
-void launch(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments, const char* where);
+void launch(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments,
+            const char* where);
 // The same when the caller already holds a DeviceGuard for the kernel's device.
-void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments, const char* where);
+void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments,
+                 const char* where);
 
 }  // namespace gpuinterop::cuda

@@ -17,10 +17,12 @@ constexpr int kMaxDevices = 64;
 struct DeviceState {
   int ordinal = 0;
   CUdevice device = 0;
-  CUcontext primary = nullptr;  // retained once and never given back: others may still use it at exit
+  CUcontext primary =
+      nullptr;  // retained once and never given back: others may still use it at exit
   CUmemoryPool pool = nullptr;  // the device's default pool; null when it has none
   int64_t total_bytes = 0;
-  bool host_page_tables = false;    // the GPU reads pageable memory itself, after the call has returned
+  bool host_page_tables =
+      false;  // the GPU reads pageable memory itself, after the call has returned
   int driver_records_context = -1;  // cuCtxRecordEvent: -1 not tried, else whether it works
 
   std::mutex event_lock;
@@ -87,7 +89,8 @@ CUstream reachable(CUstream stream, uint32_t token) noexcept;
 CUstream heir_stream(DeviceState& d, const char* where);
 CUstream allocator_stream(DeviceState& d, const char* where);
 // Event order without any capture rules; false when the driver refuses.
-CUresult link(DeviceState& d, CUstream waiter, DeviceState& producer_device, CUstream producer) noexcept;
+CUresult link(DeviceState& d, CUstream waiter, DeviceState& producer_device,
+              CUstream producer) noexcept;
 
 // ---- memory -----------------------------------------------------------------------------------
 // Frees what had to wait for the end of a capture, if there is any and it can be done now.

@@ -1,6 +1,12 @@
 // Current streams, order between streams, and what capture allows of it.
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "cuda/state.hpp"
@@ -16,6 +22,7 @@ thread_local CUstream current[kMaxDevices];  // null: nothing set, so legacy
 // waited for on the device's internal stream.
 std::mutex retired_lock;
 std::unordered_set<CUstream> retired;
+std::unordered_map<CUstream, int> lent;  // foreign handles in use, and by how many Stream objects
 std::atomic<size_t> retired_count{0};
 
 // Streams once seen in a capture. The driver has no question "is anything being captured?", so the
@@ -44,7 +51,8 @@ std::string name_of(CUstream stream) {
   if (stream == CU_STREAM_LEGACY) return "the legacy default stream";
   if (stream == CU_STREAM_PER_THREAD) return "the per-thread default stream";
   char text[32];
-  std::snprintf(text, sizeof text, "stream %#llx", (unsigned long long)reinterpret_cast<uintptr_t>(stream));
+  std::snprintf(text, sizeof text, "stream %#llx",
+                (unsigned long long)reinterpret_cast<uintptr_t>(stream));
   return text;
 }
 
@@ -52,7 +60,8 @@ std::string name_of(CUstream stream) {
 void wait_from_capture(DeviceState& d, CUstream waiter, CUstream producer, const char* where) {
   const Driver& cu = driver();
   CUstreamCaptureStatus status;
-  if (is_default(producer) && cu.StreamIsCapturing(producer, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+  if (is_default(producer) &&
+      cu.StreamIsCapturing(producer, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
     fail(Kind::Capture, where, "memory that was last used on a stream other than the legacy one",
          "a blocking stream is being captured, which makes the legacy stream unusable",
          "capture on a non-blocking stream, such as gpuinterop.Stream()");
@@ -96,8 +105,9 @@ uint64_t capture_id(CUstream stream, CUgraph* graph) noexcept {
   const Driver& cu = driver();
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
-  CUresult code = cu.StreamGetCaptureInfo ? cu.StreamGetCaptureInfo(stream, &status, &id, graph, nullptr, nullptr)
-                                          : cu.StreamIsCapturing(stream, &status);
+  CUresult code = cu.StreamGetCaptureInfo
+                      ? cu.StreamGetCaptureInfo(stream, &status, &id, graph, nullptr, nullptr)
+                      : cu.StreamIsCapturing(stream, &status);
   if (code != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) [[likely]]
     return 0;
   note_capturing(stream);
@@ -129,7 +139,8 @@ bool any_capture() noexcept {
   // The driver answers this question with an error, and harmlessly, when a blocking stream of the
   // current context is being captured.
   CUstreamCaptureStatus status;
-  return found || cu.StreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  return found ||
+         cu.StreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 // ---- order ------------------------------------------------------------------------------------
@@ -184,9 +195,16 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where) {
   if (waiting && !producing) return wait_from_capture(d, waiter, producer, where);
   if (producing && waiting != producing)
     fail(Kind::Capture, where, "a stream that takes part in the capture that produces the data",
-         name_of(producer) + " is being captured and " + name_of(waiter) + " is not part of that capture",
+         name_of(producer) + " is being captured and " + name_of(waiter) +
+             " is not part of that capture",
          "let the other stream wait for an event of the captured one first, or end the capture");
   check(link(d, waiter, d, producer), "cuStreamWaitEvent", where);
+}
+
+void join(int device, CUstream waiter, CUstream producer, const char* where) {
+  DeviceState& d = device_state(device, where);
+  if (capture_id(producer)) return check(link(d, waiter, d, producer), "cuStreamWaitEvent", where);
+  wait(device, waiter, producer, where);
 }
 
 CUstream reachable(CUstream stream, uint32_t token) noexcept {
@@ -228,8 +246,8 @@ CUstream make_once(DeviceState& d, CUstream& slot, const char* where) {
   std::lock_guard lock(d.stream_lock);
   if (!slot) {
     DeviceGuard guard(d.ordinal);
-    check(driver().StreamCreateWithPriority(&slot, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreateWithPriority",
-          where);
+    check(driver().StreamCreateWithPriority(&slot, CU_STREAM_NON_BLOCKING, 0),
+          "cuStreamCreateWithPriority", where);
   }
   return slot;
 }
@@ -237,7 +255,9 @@ CUstream make_once(DeviceState& d, CUstream& slot, const char* where) {
 }  // namespace
 
 CUstream heir_stream(DeviceState& d, const char* where) { return make_once(d, d.heir, where); }
-CUstream allocator_stream(DeviceState& d, const char* where) { return make_once(d, d.allocator, where); }
+CUstream allocator_stream(DeviceState& d, const char* where) {
+  return make_once(d, d.allocator, where);
+}
 
 CUstream acquire_stream(int device, bool blocking, int priority, const char* where) {
   DeviceState& d = device_state(device, where);
@@ -252,7 +272,8 @@ CUstream acquire_stream(int device, bool blocking, int priority, const char* whe
   }
   CUstream stream;
   unsigned flags = blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
-  check(driver().StreamCreateWithPriority(&stream, flags, priority), "cuStreamCreateWithPriority", where);
+  check(driver().StreamCreateWithPriority(&stream, flags, priority), "cuStreamCreateWithPriority",
+        where);
   return stream;
 }
 
@@ -268,9 +289,12 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
 }
 
 void adopt_stream(int device, CUstream stream, const char* where) {
-  if (!is_retired(stream)) return;
-  wait(device, stream, heir_stream(device_state(device, where), where), where);
+  if (is_retired(stream)) {
+    // The same handle again, perhaps of a new stream: what the old one had left over comes first.
+    wait(device, stream, heir_stream(device_state(device, where), where), where);
+  }
   std::lock_guard lock(retired_lock);
+  ++lent[stream];
   retired.erase(stream);
   retired_count.store(retired.size());
 }
@@ -278,6 +302,12 @@ void adopt_stream(int device, CUstream stream, const char* where) {
 bool retire_stream(int device, CUstream stream) noexcept {
   DeviceState* d = started_device(device);
   if (!d || is_default(stream) || driver_is_gone()) return true;
+  {
+    std::lock_guard lock(retired_lock);
+    auto it = lent.find(stream);
+    if (it != lent.end() && --it->second > 0) return true;
+    if (it != lent.end()) lent.erase(it);
+  }
   if (capture_id(stream)) return false;
   try {
     CUstream heir = heir_stream(*d, "Stream");
@@ -290,6 +320,37 @@ bool retire_stream(int device, CUstream stream) noexcept {
   } catch (...) {
     return false;
   }
+}
+
+int device_of_stream(uintptr_t handle) {
+  const char* where = "stream";
+  require(where);
+  auto stream = reinterpret_cast<CUstream>(handle);
+  char text[32];
+  std::snprintf(text, sizeof text, "%#llx", (unsigned long long)handle);
+  // The driver reads behind whatever it is given. A number that is no address at all can be told.
+  char byte;
+  iovec into{&byte, 1}, from{reinterpret_cast<void*>(handle), 1};
+  if (process_vm_readv(getpid(), &into, 1, &from, 1, 0) < 0 && errno == EFAULT)
+    fail(
+        Kind::Stream, where, "the handle of a living CUDA stream", text,
+        "pass the stream object itself, or its handle as an int (torch: .cuda_stream, CuPy: .ptr)");
+  CUcontext context = nullptr;
+  check(driver().StreamGetCtx(stream, &context), "cuStreamGetCtx", where);
+  for (int i = 0; i < device_count(); ++i) {
+    unsigned flags = 0;
+    int active = 0;
+    CUdevice device;
+    // Only devices in use can own the stream, and asking must not start the others.
+    if (driver().DeviceGet(&device, i) == CUDA_SUCCESS &&
+        driver().DevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active &&
+        device_state(i, where).primary == context)
+      return i;
+  }
+  fail(Kind::Context, where, "a stream of a device's primary context",
+       std::string(text) + " of another context",
+       "make the other library use the primary context (PyCUDA: import pycuda.autoprimaryctx "
+       "instead of pycuda.autoinit)");
 }
 
 CUstream living(DeviceState& d, CUstream stream, uint32_t token) {

@@ -18,6 +18,13 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
 void adopt_stream(int device, CUstream stream, const char* where);
 bool retire_stream(int device, CUstream stream) noexcept;
 
+// wait() as a user asks for it: a stream that waits for a captured one joins that capture.
+void join(int device, CUstream waiter, CUstream producer, const char* where);
+
+// Ordinal of the device whose primary context `handle` belongs to. Kind::Context when it is in
+// another context, Kind::Stream when it is no handle.
+int device_of_stream(uintptr_t handle);
+
 // Where work after the last use of a buffer is to be queued.
 CUstream living(DeviceState& d, CUstream stream, uint32_t token);
 

@@ -34,7 +34,8 @@ struct Staging {
     try {
       for (int i = 0; i < 2; ++i) {
         void* p = nullptr;
-        check(cu.MemHostAlloc(&p, size_t(kChunk), CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc", where);
+        check(cu.MemHostAlloc(&p, size_t(kChunk), CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc",
+              where);
         chunk[i] = static_cast<char*>(p);
         check(cu.EventCreate(&done[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate", where);
       }
@@ -52,7 +53,8 @@ struct Staging {
 };
 
 std::mutex staging_lock;
-std::vector<Staging*> idle_stagings;  // kept for good: one for each transfer that ever ran at a time
+std::vector<Staging*>
+    idle_stagings;  // kept for good: one for each transfer that ever ran at a time
 
 class StagingLease {
  public:
@@ -100,7 +102,8 @@ CUresult upload(Staging& s, char* dst, const char* src, int64_t nbytes, CUstream
   return CUDA_SUCCESS;  // the source has been read; the last chunks may still be on their way
 }
 
-CUresult download(Staging& s, char* dst, const char* src, int64_t nbytes, CUstream stream) noexcept {
+CUresult download(Staging& s, char* dst, const char* src, int64_t nbytes,
+                  CUstream stream) noexcept {
   const Driver& cu = driver();
   CUresult code = CUDA_SUCCESS;
   for (int64_t at = -kChunk; at < nbytes && code == CUDA_SUCCESS; at += kChunk) {
@@ -109,12 +112,14 @@ CUresult download(Staging& s, char* dst, const char* src, int64_t nbytes, CUstre
     if (next < nbytes) {
       code = cu.EventSynchronize(s.done[turn]);
       size_t n = size_t(std::min(kChunk, nbytes - next));
-      if (code == CUDA_SUCCESS) code = cu.MemcpyDtoHAsync(s.chunk[turn], address(src + next), n, stream);
+      if (code == CUDA_SUCCESS)
+        code = cu.MemcpyDtoHAsync(s.chunk[turn], address(src + next), n, stream);
       if (code == CUDA_SUCCESS) code = cu.EventRecord(s.done[turn], stream);
     }
     if (at >= 0 && code == CUDA_SUCCESS) {
       code = cu.EventSynchronize(s.done[turn ^ 1]);
-      if (code == CUDA_SUCCESS) std::memcpy(dst + at, s.chunk[turn ^ 1], size_t(std::min(kChunk, nbytes - at)));
+      if (code == CUDA_SUCCESS)
+        std::memcpy(dst + at, s.chunk[turn ^ 1], size_t(std::min(kChunk, nbytes - at)));
     }
   }
   return code;
@@ -123,20 +128,22 @@ CUresult download(Staging& s, char* dst, const char* src, int64_t nbytes, CUstre
 [[noreturn]] void refuse_in_capture(const char* where) {
   fail(Kind::Capture, where, "no copy from or to host memory while a graph is captured",
        "one on a stream that is being captured",
-       "copy before the capture begins; inside it, only asynchronous copies of pinned memory can be recorded");
+       "copy before the capture begins; inside it, only asynchronous copies of pinned memory can "
+       "be recorded");
 }
 
 }  // namespace
 
-void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Direction direction, CUstream stream,
-                bool async, const char* where) {
+void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Direction direction,
+                CUstream stream, bool async, const char* where) {
   if (nbytes <= 0) return;
   const Driver& cu = driver();
   DeviceState& d = device_state(device, where);
   DeviceGuard guard(device);
   size_t n = size_t(nbytes);
   if (direction == Direction::DeviceToDevice)
-    return check(cu.MemcpyDtoDAsync(address(dst), address(src), n, stream), "cuMemcpyDtoDAsync", where);
+    return check(cu.MemcpyDtoDAsync(address(dst), address(src), n, stream), "cuMemcpyDtoDAsync",
+                 where);
 
   bool up = direction == Direction::HostToDevice;
   const char* call = up ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync";
@@ -149,15 +156,18 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
     {
       GilDropped dropped;
       RelaxedCapture relaxed;
-      code = up ? upload(*staging.operator->(), static_cast<char*>(dst), static_cast<const char*>(src), nbytes, stream)
-                : download(*staging.operator->(), static_cast<char*>(dst), static_cast<const char*>(src), nbytes, stream);
+      code = up ? upload(*staging.operator->(), static_cast<char*>(dst),
+                         static_cast<const char*>(src), nbytes, stream)
+                : download(*staging.operator->(), static_cast<char*>(dst),
+                           static_cast<const char*>(src), nbytes, stream);
     }
     return check(code, call, where);
   }
   CUresult code;
   {
     GilDropped dropped;
-    code = up ? cu.MemcpyHtoDAsync(address(dst), src, n, stream) : cu.MemcpyDtoHAsync(dst, address(src), n, stream);
+    code = up ? cu.MemcpyHtoDAsync(address(dst), src, n, stream)
+              : cu.MemcpyDtoHAsync(dst, address(src), n, stream);
     // The driver has read pageable memory when it returns; pinned memory it reads and writes later.
     bool wait = !async && (!up || pinned || d.host_page_tables);
     if (code == CUDA_SUCCESS && wait) {
@@ -168,8 +178,9 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
   check(code, call, where);
 }
 
-void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch, int64_t width,
-               int64_t rows, Direction direction, CUstream stream, bool async, const char* where) {
+void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch,
+               int64_t width, int64_t rows, Direction direction, CUstream stream, bool async,
+               const char* where) {
   if (width <= 0 || rows <= 0) return;
   DeviceGuard guard(device);
   bool up = direction == Direction::HostToDevice, inside = direction == Direction::DeviceToDevice;
@@ -184,7 +195,8 @@ void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_
   how.dstPitch = size_t(dst_pitch);
   how.WidthInBytes = size_t(width);
   how.Height = size_t(rows);
-  if (!inside && capture_id(stream) && !(async && is_pinned(up ? src : dst))) refuse_in_capture(where);
+  if (!inside && capture_id(stream) && !(async && is_pinned(up ? src : dst)))
+    refuse_in_capture(where);
   CUresult code;
   {
     GilDropped dropped;
@@ -194,8 +206,8 @@ void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_
   check(code, "cuMemcpy2DAsync", where);
 }
 
-void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64_t nbytes, CUstream stream,
-               const char* where) {
+void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64_t nbytes,
+               CUstream stream, const char* where) {
   if (nbytes <= 0) return;
   if (dst_device == src_device)
     return copy_bytes(dst_device, dst, src, nbytes, Direction::DeviceToDevice, stream, true, where);
@@ -206,33 +218,41 @@ void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64
   DeviceGuard guard(dst_device);
   check(link(to, stream, from, source), "cuStreamWaitEvent", where);
   // The driver goes over NVLink or PCIe when the two can reach each other, through the host if not.
-  CUresult code = cu.MemcpyPeerAsync(address(dst), to.primary, address(src), from.primary, size_t(nbytes), stream);
+  CUresult code = cu.MemcpyPeerAsync(address(dst), to.primary, address(src), from.primary,
+                                     size_t(nbytes), stream);
   if (code == CUDA_SUCCESS)  // whatever overwrites or frees the source comes after the copy
     return check(link(from, source, to, stream), "cuStreamWaitEvent", where);
   if (capture_id(stream) || capture_id(source)) check(code, "cuMemcpyPeerAsync", where);
   auto host = std::make_unique<char[]>(size_t(std::min(nbytes, kChunk)));
   for (int64_t at = 0; at < nbytes; at += kChunk) {
     int64_t n = std::min(kChunk, nbytes - at);
-    copy_bytes(src_device, host.get(), static_cast<const char*>(src) + at, n, Direction::DeviceToHost, source,
-               false, where);
-    copy_bytes(dst_device, static_cast<char*>(dst) + at, host.get(), n, Direction::HostToDevice, stream, false,
-               where);
+    copy_bytes(src_device, host.get(), static_cast<const char*>(src) + at, n,
+               Direction::DeviceToHost, source, false, where);
+    copy_bytes(dst_device, static_cast<char*>(dst) + at, host.get(), n, Direction::HostToDevice,
+               stream, false, where);
   }
 }
 
-void fill_bytes(int device, void* dst, const void* item, int itemsize, int64_t count, CUstream stream,
-                const char* where) {
+void fill_bytes(int device, void* dst, const void* item, int itemsize, int64_t count,
+                CUstream stream, const char* where) {
   if (count <= 0) return;
   const Driver& cu = driver();
   DeviceGuard guard(device);
   uint32_t value = 0;
   std::memcpy(&value, item, size_t(itemsize));
   switch (itemsize) {
-    case 1: return check(cu.MemsetD8Async(address(dst), uint8_t(value), size_t(count), stream), "cuMemsetD8Async", where);
-    case 2: return check(cu.MemsetD16Async(address(dst), uint16_t(value), size_t(count), stream), "cuMemsetD16Async", where);
-    case 4: return check(cu.MemsetD32Async(address(dst), value, size_t(count), stream), "cuMemsetD32Async", where);
+    case 1:
+      return check(cu.MemsetD8Async(address(dst), uint8_t(value), size_t(count), stream),
+                   "cuMemsetD8Async", where);
+    case 2:
+      return check(cu.MemsetD16Async(address(dst), uint16_t(value), size_t(count), stream),
+                   "cuMemsetD16Async", where);
+    case 4:
+      return check(cu.MemsetD32Async(address(dst), value, size_t(count), stream),
+                   "cuMemsetD32Async", where);
     default:
-      fail(Kind::Bounds, where, "an item of 1, 2 or 4 bytes", std::to_string(itemsize), "fill with a kernel");
+      fail(Kind::Bounds, where, "an item of 1, 2 or 4 bytes", std::to_string(itemsize),
+           "fill with a kernel");
   }
 }
 
@@ -244,14 +264,17 @@ PointerInfo inspect(const void* ptr) noexcept {
   CUcontext context = nullptr;
   CUdeviceptr start = 0;
   size_t bytes = 0;
-  CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,   CU_POINTER_ATTRIBUTE_CONTEXT,
-                                CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  CUpointer_attribute what[] = {
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_IS_MANAGED,
+      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,   CU_POINTER_ATTRIBUTE_CONTEXT,
+      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
   void* out[] = {&type, &managed, &ordinal, &context, &start, &bytes};
   if (driver().PointerGetAttributes(6, what, out, address(ptr)) != CUDA_SUCCESS) return info;
   if (type == 0 && !managed) return info;
   info.known = true;
-  info.memory = managed ? Memory::Managed : type == CU_MEMORYTYPE_HOST ? Memory::Pinned : Memory::Device;
+  info.memory = managed                      ? Memory::Managed
+                : type == CU_MEMORYTYPE_HOST ? Memory::Pinned
+                                             : Memory::Device;
   info.device = ordinal < 0 ? 0 : ordinal;
   info.range_start = reinterpret_cast<void*>(start);
   info.range_bytes = int64_t(bytes);

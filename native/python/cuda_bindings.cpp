@@ -8,6 +8,7 @@
 #include "cuda/module.hpp"
 #include "cuda/state.hpp"
 #include "python/register.hpp"
+#include "python/streams.hpp"
 
 namespace nb = nanobind;
 
@@ -20,7 +21,8 @@ nb::dict device_properties(int ordinal) {
   const cuda::Driver& cu = cuda::driver();
   nb::dict out;
   char name[256] = "";
-  cuda::check(cu.DeviceGetName(name, sizeof name, d.device), "cuDeviceGetName", "device_properties");
+  cuda::check(cu.DeviceGetName(name, sizeof name, d.device), "cuDeviceGetName",
+              "device_properties");
   out["name"] = name;
   out["driverVersion"] = cu.version;
   out["totalGlobalMem"] = d.total_bytes;
@@ -91,11 +93,25 @@ nb::dict memory_statistics(int type, int id) {
     cuda::DeviceState* d = cuda::started_device(id);
     cuuint64_t held = 0;
     if (d && d->pool && cuda::driver().MemPoolGetAttribute &&
-        cuda::driver().MemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) == CUDA_SUCCESS)
+        cuda::driver().MemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) ==
+            CUDA_SUCCESS)
       reserved = int64_t(held);
   }
   out["cached_bytes"] = cached;
   out["pool_bytes"] = reserved;
+  return out;
+}
+
+nb::dict inspect_pointer(uintptr_t address) {
+  cuda::PointerInfo info = cuda::inspect(reinterpret_cast<void*>(address));
+  static const char* names[] = {"host", "device", "pinned", "managed"};
+  nb::dict out;
+  out["known"] = info.known;
+  out["memory"] = info.known ? names[int(info.memory)] : "host";
+  out["device"] = info.device;
+  out["same_context"] = info.same_context;
+  out["start"] = reinterpret_cast<uintptr_t>(info.range_start);
+  out["nbytes"] = info.range_bytes;
   return out;
 }
 
@@ -105,10 +121,16 @@ void register_cuda(nb::module_& m) {
   m.def("cuda_available", &cuda::available, "Whether the CUDA driver answers and has a device.");
   m.def("cuda_device_count", &cuda::device_count, "Number of CUDA devices, 0 without a driver.");
   m.def("cuda_unavailable_reason", &cuda::unavailable_reason, "What was tried and failed, or ''.");
-  m.def("cuda_driver_version", [] { return cuda::driver().version; }, "13000 for CUDA 13.0; 0 without a driver.");
-  m.def("cuda_library_path", [] { return cuda::driver().path; }, "The libcuda that was taken, or ''.");
-  m.def("cuda_forked", &cuda::forked, "Whether a parent process had initialised CUDA before it forked this one.");
-  m.def("cuda_device_properties", &device_properties, nb::arg("ordinal"), "Properties by their runtime API names.");
+  m.def(
+      "cuda_driver_version", [] { return cuda::driver().version; },
+      "13000 for CUDA 13.0; 0 without a driver.");
+  m.def(
+      "cuda_library_path", [] { return cuda::driver().path; },
+      "The libcuda that was taken, or ''.");
+  m.def("cuda_forked", &cuda::forked,
+        "Whether a parent process had initialised CUDA before it forked this one.");
+  m.def("cuda_device_properties", &device_properties, nb::arg("ordinal"),
+        "Properties by their runtime API names.");
   m.def("cuda_mem_info", &mem_info, nb::arg("ordinal"), "(free, total) bytes of a device.");
   m.def("memory_statistics", &memory_statistics, nb::arg("device_type"), nb::arg("device_id"),
         "Bytes and buffers that this library holds on a device.");
@@ -120,14 +142,16 @@ void register_cuda(nb::module_& m) {
       },
       nb::arg("device_type"), nb::arg("device_id"), "Make the peak what is live now.");
   m.def(
-      "cuda_empty_cache", [](int ordinal) { cuda::give_back(cuda::device_state(ordinal, "empty_cache"), true); },
+      "cuda_empty_cache",
+      [](int ordinal) { cuda::give_back(cuda::device_state(ordinal, "empty_cache"), true); },
       nb::arg("ordinal"), "Give cached memory back to the driver and the system.");
   m.def(
       "cuda_synchronize",
       [](int ordinal) {
         cuda::DeviceGuard guard(ordinal);
         if (cuda::any_capture())
-          fail(Kind::Capture, "synchronize", "no graph capture in progress", "one that this would break",
+          fail(Kind::Capture, "synchronize", "no graph capture in progress",
+               "one that this would break",
                "synchronise before the capture begins or after it ends");
         CUresult code;
         {
@@ -138,7 +162,16 @@ void register_cuda(nb::module_& m) {
         cuda::drain_deferred();
       },
       nb::arg("ordinal"), "Wait for everything that is queued on a device.");
-  m.def("_cuda_shutdown", &cuda::set_exiting, "Leave all memory to the driver from here on: the process ends.");
+  m.def(
+      "cuda_started", [](int ordinal) { return cuda::started_device(ordinal) != nullptr; },
+      nb::arg("ordinal"), "Whether this library has used a device in this process.");
+  m.def("inspect_pointer", &inspect_pointer, nb::arg("address"),
+        "What the driver knows of an address: known, memory, device, same_context, start, nbytes.");
+  m.def("capturing", &cuda::any_capture,
+        "Whether some stream is known to be captured into a graph.");
+  register_streams(m);
+  m.def("_cuda_shutdown", &cuda::set_exiting,
+        "Leave all memory to the driver from here on: the process ends.");
   nb::module_::import_("atexit").attr("register")(m.attr("_cuda_shutdown"));
 }
 

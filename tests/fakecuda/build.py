@@ -1,4 +1,4 @@
-"""Build the fake libcuda and print its path: ``GPUINTEROP_LIBCUDA=$(python tests/fakecuda/build.py)``."""
+"""Build the fake libcuda and print its path, for GPUINTEROP_LIBCUDA."""
 
 from __future__ import annotations
 
@@ -21,13 +21,28 @@ def library() -> Path:
         return target
     include = subprocess.run(
         [sys.executable, str(ROOT / "native" / "find_header.py"), "cuda.h"],
-        check=True, capture_output=True, text=True,
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout.strip()
     target.parent.mkdir(parents=True, exist_ok=True)
     # Under another name first: two test processes may build at the same time.
     partial = target.with_suffix(f".{os.getpid()}")
-    command = [os.environ.get("CXX", "g++"), "-std=c++20", "-shared", "-fPIC", "-O1", "-g", "-pthread",
-               "-isystem", include, str(HERE / "fakecuda.cpp"), "-o", str(partial), "-ldl"]
+    command = [
+        os.environ.get("CXX", "g++"),
+        "-std=c++20",
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-g",
+        "-pthread",
+        "-isystem",
+        include,
+        str(HERE / "fakecuda.cpp"),
+        "-o",
+        str(partial),
+        "-ldl",
+    ]
     subprocess.run(command, check=True)
     partial.replace(target)
     return target

@@ -14,6 +14,7 @@ LAYERS = {
     "errors": 0,
     "dtypes": 1,
     "libs": 1,
+    "foreign": 1,
     "_core": 2,
     "devices": 3,
     "copies": 3,

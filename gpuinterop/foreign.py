@@ -1,0 +1,93 @@
+"""Other libraries' device and stream objects, read by their shape: nothing is imported to know them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["CPU", "CUDA", "as_int", "device_pair", "stream_device", "stream_handle"]
+
+CPU, CUDA = 1, 2
+# DLPack's device types that live here: pinned memory is the host's, managed memory the GPU's.
+DLPACK = {1: CPU, 2: CUDA, 3: CPU, 13: CUDA}
+NAMES = {"cpu": CPU, "host": CPU, "cuda": CUDA, "gpu": CUDA}
+
+
+def as_int(value: Any) -> int | None:
+    """Return the int of an int-like value that is no bool (DLPack's enums included), else None."""
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+        return None
+    return int(value.__index__())
+
+
+def device_pair(spec: Any) -> tuple[int, int | None] | None:
+    """Return (CPU or CUDA, number or None) of a pair or a foreign device object, else None.
+
+    No number means that the object leaves the choice open, as ``torch.device("cuda")`` does.
+    """
+    if isinstance(spec, tuple):
+        return _pair(*spec) if len(spec) == 2 else None
+    kind = getattr(spec, "type", None)
+    if isinstance(kind, str):  # torch.device, tvm_ffi.Device
+        return _named(kind, getattr(spec, "index", None))
+    platform = getattr(spec, "platform", None)
+    if isinstance(platform, str):  # jax.Device, whose id counts over all hosts
+        number = as_int(getattr(spec, "local_hardware_id", None))
+        return _named(platform, getattr(spec, "id", None) if number is None else number)
+    library = type(spec).__module__.partition(".")[0]
+    if getattr(spec, "is_cpu", False):  # warp
+        return CPU, 0
+    for attribute in ("device_id", "ordinal", "id"):  # cuda.core; warp; CuPy and Numba
+        number = as_int(getattr(spec, attribute, None))
+        if number is not None and (
+            library in ("cuda", "cupy", "numba", "numba_cuda") or getattr(spec, "is_cuda", False)
+        ):
+            return CUDA, number
+    pair = getattr(spec, "__dlpack_device__", None)
+    return _pair(*pair()) if callable(pair) else None  # an array, given for its device
+
+
+def _named(kind: str, number: Any) -> tuple[int, int | None] | None:
+    code = NAMES.get(kind.lower())
+    if code is None:
+        return None
+    return (CPU, 0) if code == CPU else (code, as_int(number))
+
+
+def _pair(kind: Any, number: Any) -> tuple[int, int | None] | None:
+    index = as_int(number)
+    if number is not None and index is None:
+        return None
+    if isinstance(kind, str):
+        return _named(kind, index)
+    code = DLPACK.get(int(kind)) if as_int(kind) is not None else None
+    return None if code is None else (code, index)
+
+
+def stream_handle(stream: Any) -> int | None:
+    """Return the driver's handle of a stream-like object, else None."""
+    found = as_int(stream)
+    if found is not None or isinstance(stream, bool):
+        return found
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:  # a method, and an attribute in its first version
+        pair = protocol() if callable(protocol) else protocol
+        return as_int(pair[1]) if isinstance(pair, tuple) and len(pair) == 2 else None
+    for name in ("cuda_stream", "ptr", "handle"):  # torch; CuPy; PyCUDA, Numba, cuda.core
+        value: Any = getattr(stream, name, None)
+        if value is not None and hasattr(value, "value"):  # a ctypes pointer, whose null is None
+            value = value.value or 0
+        found = as_int(value)
+        if found is None and hasattr(value, "__int__") and not isinstance(value, float | bool):
+            found = int(value)
+        if found is not None:
+            return found
+    return None
+
+
+def stream_device(stream: Any) -> Any:
+    """Return the device that a foreign stream object names, else None."""
+    place = getattr(stream, "device", None)
+    if place is not None:
+        return place
+    number = as_int(getattr(stream, "device_id", None))
+    return number if number is not None and number >= 0 else None

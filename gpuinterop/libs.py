@@ -1,0 +1,92 @@
+"""Where NVRTC and cuBLAS are: in a wheel, beside a CUDA toolkit, or already in the process.
+
+cuda-pathfinder does the searching; it is imported when a library is first asked for. A variable
+(GPUINTEROP_LIBNVRTC, GPUINTEROP_LIBCUBLAS) names a file to take instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import NamedTuple
+
+from gpuinterop.errors import LibraryNotFoundError
+
+__all__ = ["NAMES", "Library", "describe", "find"]
+
+NAMES = ("nvrtc", "cublas")
+_TITLES = {"nvrtc": "NVRTC, the CUDA compiler", "cublas": "cuBLAS"}
+_FIX = (
+    'pip install "gpuinterop[cu13]" (or "gpuinterop[cu12]" for a CUDA 12 driver), install a CUDA '
+    "toolkit, or set {variable} to the file"
+)
+
+
+class Library(NamedTuple):
+    """A shared library that has been loaded into the process."""
+
+    name: str
+    path: str
+    found_via: str
+    handle: int  # of dlopen
+
+
+_found: dict[str, Library] = {}
+_lock = threading.Lock()
+
+
+def find(name: str) -> Library:
+    """Return the library `name`, "nvrtc" or "cublas"; it is loaded and stays so.
+
+    Raises
+    ------
+    LibraryNotFoundError
+        With every place that was searched.
+    """
+    library = _found.get(name)
+    if library is None:
+        with _lock:
+            library = _found.get(name) or _search(name)
+            _found[name] = library
+    return library
+
+
+def describe(name: str) -> str:
+    """Return the library's path and how it was found, or the first line of why it was not."""
+    try:
+        library = find(name)
+    except LibraryNotFoundError as error:
+        return f"missing: {error.got.splitlines()[0]}"
+    return f"{library.path} ({library.found_via})"
+
+
+def _search(name: str) -> Library:
+    variable = f"GPUINTEROP_LIB{name.upper()}"
+    override = os.environ.get(variable)
+    if override:
+        try:
+            handle = ctypes.CDLL(override)._handle
+        except OSError as error:
+            raise _missing(name, f"{variable}={override}: {error}") from None
+        return Library(name, override, variable, handle)
+    try:
+        from cuda import pathfinder  # noqa: PLC0415
+    except ImportError as error:
+        raise _missing(name, f"cuda-pathfinder, which would search for it: {error}") from None
+    try:
+        loaded = pathfinder.load_nvidia_dynamic_lib(name)
+    except (pathfinder.DynamicLibNotFoundError, OSError, RuntimeError) as error:
+        # Its message lists each place: wheels, conda, CUDA_PATH, the system's search path.
+        raise _missing(name, str(error)) from error
+    path = loaded.abs_path or name
+    return Library(name, path, loaded.found_via, int(loaded._handle_uint))
+
+
+def _missing(name: str, tried: str) -> LibraryNotFoundError:
+    return LibraryNotFoundError(
+        where=f"lib{name}",
+        expected=f"{_TITLES.get(name, name)} (lib{name}.so)",
+        got=tried.strip(),
+        fix=_FIX.format(variable=f"GPUINTEROP_LIB{name.upper()}"),
+    )

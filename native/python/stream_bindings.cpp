@@ -1,0 +1,333 @@
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <vector>
+
+#include "cuda/module.hpp"
+#include "cuda/state.hpp"
+#include "cuda/stream.hpp"
+#include "python/raise.hpp"
+#include "python/streams.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+namespace {
+
+// The streams that this thread has entered with `with`, innermost last. Holding the objects keeps
+// their owners alive while they are current.
+struct Entered {
+  int device;
+  CUstream previous;
+  PyObject* stream;
+};
+thread_local std::vector<Entered> entered;
+
+Device device_of(int type, int id) {
+  if (type == 1) return {DeviceType::Cpu, 0};
+  if (type != 2)
+    fail(Kind::Device, "Stream", "device type 1 (cpu) or 2 (cuda)", std::to_string(type),
+         "pass a gpuinterop.Device");
+  return {DeviceType::Cuda, id};
+}
+
+Device parse_device(nb::object spec) {
+  nb::object device = nb::module_::import_("gpuinterop.devices").attr("device")(spec);
+  return {DeviceType(nb::cast<int>(device.attr("type_code"))), nb::cast<int>(device.attr("index"))};
+}
+
+nb::object python_device(Device d) {
+  return nb::module_::import_("gpuinterop.devices").attr("from_codes")(int(d.type), d.id);
+}
+
+std::string handle_text(CUstream s) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%#llx", (unsigned long long)reinterpret_cast<uintptr_t>(s));
+  return text;
+}
+
+std::string stream_repr(const Stream& s) {
+  std::string place = s.device.is_cuda() ? "cuda:" + std::to_string(s.device.id) : "cpu";
+  if (!s.handle) return "<Stream on cpu>";
+  if (s.handle == CU_STREAM_LEGACY) return "<Stream legacy default on " + place + ">";
+  if (s.handle == CU_STREAM_PER_THREAD) return "<Stream per-thread default on " + place + ">";
+  std::string whose = s.origin == Stream::Origin::Own
+                          ? ""
+                          : " of " + (s.owner ? type_text(s.owner.ptr()) : "somebody else");
+  return "<Stream " + handle_text(s.handle) + whose + " on " + place + ">";
+}
+
+nb::object enter(nb::handle self) {
+  Stream& s = nb::cast<Stream&>(self);
+  s.check_usable("Stream.__enter__");
+  if (s.handle) {
+    s.put_to_use();
+    entered.push_back({s.device.id, cuda::current_stream(s.device.id), self.inc_ref().ptr()});
+    cuda::set_current_stream(s.device.id, s.handle);
+  }
+  return nb::borrow(self);
+}
+
+void leave(nb::handle self) {
+  Stream& s = nb::cast<Stream&>(self);
+  if (!s.handle) return;
+  if (entered.empty() || entered.back().stream != self.ptr())
+    fail(Kind::Stream, "Stream.__exit__", "the stream that this thread entered last",
+         stream_repr(s),
+         "leave streams in the reverse order, on the thread that entered them: use `with stream:`");
+  Entered last = entered.back();
+  entered.pop_back();
+  cuda::set_current_stream(last.device, last.previous);
+  Py_DECREF(last.stream);
+}
+
+// The object that was entered, so that `current_stream() is s` holds inside `with s:`; null when the
+// current stream was not set from Python.
+nb::object current(int type, int id) {
+  Device d = device_of(type, id);
+  if (!d.is_cuda()) return nb::none();
+  CUstream handle = cuda::current_stream(id);
+  for (size_t i = entered.size(); i-- > 0;)
+    if (entered[i].device == id &&
+        nb::cast<Stream&>(nb::handle(entered[i].stream)).handle == handle)
+      return nb::borrow(entered[i].stream);
+  return nb::none();
+}
+
+CUstream stream_for(const nb::object& stream, Device device, const char* where) {
+  if (stream.is_none()) return cuda::current_stream(device.id);
+  Stream* s = nullptr;
+  if (!nb::try_cast(stream, s) || !s)
+    fail(Kind::Stream, where, "a gpuinterop.Stream or None", type_text(stream.ptr()),
+         "wrap it first: gpuinterop.devices.as_stream(stream)");
+  if (s->device != device)
+    fail(Kind::Stream, where,
+         "a stream of " +
+             std::string(device.is_cuda() ? "cuda:" + std::to_string(device.id) : "cpu"),
+         stream_repr(*s), "use one event for each device, or Stream.wait");
+  return s->handle;
+}
+
+void wait_event(Device d, CUstream stream, const Event& e, const char* where) {
+  if (!e.handle || !stream || !e.recorded) return;
+  cuda::DeviceGuard guard(d.id);
+  cuda::check(cuda::driver().StreamWaitEvent(stream, e.handle, CU_EVENT_WAIT_DEFAULT),
+              "cuStreamWaitEvent", where);
+}
+
+void wait_any(Stream& s, nb::object other) {
+  s.check_usable("Stream.wait");
+  Event* event = nullptr;
+  if (nb::try_cast(other, event) && event)
+    return wait_event(s.device, s.handle, *event, "Stream.wait");
+  Stream* producer = nullptr;
+  if (!nb::try_cast(other, producer) || !producer)
+    fail(Kind::Stream, "Stream.wait", "a gpuinterop.Stream or Event", type_text(other.ptr()),
+         "wrap it first: gpuinterop.devices.as_stream(stream)");
+  if (!s.handle || !producer->handle) return;
+  if (s.device == producer->device)
+    return cuda::join(s.device.id, s.handle, producer->handle, "Stream.wait");
+  cuda::check(cuda::link(cuda::device_state(s.device.id, "Stream.wait"), s.handle,
+                         cuda::device_state(producer->device.id, "Stream.wait"), producer->handle),
+              "cuStreamWaitEvent", "Stream.wait");
+}
+
+bool query_stream(Stream& s) {
+  if (!s.handle) return true;
+  s.check_usable("Stream.query");
+  if (cuda::is_capturing(s.handle))
+    fail(Kind::Capture, "Stream.query", "a stream that is not being captured", stream_repr(s),
+         "ask before the capture begins or after it ends");
+  cuda::DeviceGuard guard(s.device.id);
+  CUresult code = cuda::driver().StreamQuery(s.handle);
+  if (code == CUDA_ERROR_NOT_READY) return false;
+  cuda::check(code, "cuStreamQuery", "Stream.query");
+  return true;
+}
+
+void record(Event& e, nb::object stream) {
+  CUstream s = stream_for(stream, e.device, "Event.record");
+  e.time = std::chrono::steady_clock::now();
+  if (e.handle) {
+    cuda::DeviceGuard guard(e.device.id);
+    cuda::check(cuda::driver().EventRecord(e.handle, s), "cuEventRecord", "Event.record");
+  }
+  e.recorded = true;
+}
+
+bool query_event(Event& e) {
+  if (!e.handle || !e.recorded) return true;
+  cuda::DeviceGuard guard(e.device.id);
+  CUresult code = cuda::driver().EventQuery(e.handle);
+  if (code == CUDA_ERROR_NOT_READY) return false;
+  cuda::check(code, "cuEventQuery", "Event.query");
+  return true;
+}
+
+void synchronize_event(Event& e) {
+  if (!e.handle || !e.recorded) return;
+  cuda::DeviceGuard guard(e.device.id);
+  CUresult code;
+  {
+    cuda::GilDropped dropped;
+    code = cuda::driver().EventSynchronize(e.handle);
+  }
+  cuda::check(code, "cuEventSynchronize", "Event.synchronize");
+}
+
+double elapsed(Event& start, Event& end) {
+  if (start.device != end.device || !start.timing || !end.timing || !start.recorded ||
+      !end.recorded)
+    fail(Kind::Stream, "Event.elapsed_time",
+         "two recorded events of one device, both made with timing=True",
+         start.device != end.device     ? "events of different devices"
+         : !start.timing || !end.timing ? "an event without timing"
+                                        : "an event that was never recorded",
+         "make both with Event(timing=True) and record both");
+  if (!start.handle)
+    return std::chrono::duration<double, std::milli>(end.time - start.time).count();
+  synchronize_event(end);
+  float ms = 0;
+  cuda::DeviceGuard guard(start.device.id);
+  cuda::check(cuda::driver().EventElapsedTime(&ms, start.handle, end.handle), "cuEventElapsedTime",
+              "Event.elapsed_time");
+  return double(ms);
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Stream>(self)->owner.ptr());
+  return 0;
+}
+int clear(PyObject* self) {
+  nb::inst_ptr<Stream>(self)->owner.reset();
+  return 0;
+}
+PyType_Slot stream_slots[] = {
+    {Py_tp_traverse, (void*)traverse}, {Py_tp_clear, (void*)clear}, {0, nullptr}};
+
+}  // namespace
+
+void register_streams(nb::module_& m) {
+  auto address = [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.handle); };
+  nb::class_<Stream>(
+      m, "Stream", nb::type_slots(stream_slots), nb::is_weak_referenceable(),
+      "An order of work on one device. `with stream:` makes it this thread's current one.")
+      .def(
+          "__init__",
+          [](Stream* self, nb::object device, bool blocking, int priority) {
+            new (self) Stream(parse_device(device), blocking, priority);
+          },
+          nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("blocking") = false,
+          nb::arg("priority") = 0,
+          "A new stream. A blocking one is ordered with the legacy default stream; lower numbers "
+          "of\n"
+          "`priority` go first.")
+      .def_prop_ro("device", [](const Stream& s) { return python_device(s.device); })
+      .def_prop_ro("handle", address,
+                   "The driver's handle as an int; 1 is the legacy default stream.")
+      .def_prop_ro("ptr", address, "The handle, under CuPy's name.")
+      .def_prop_ro("cuda_stream", address, "The handle, under torch's name.")
+      .def_prop_ro(
+          "owner", [](const Stream& s) { return s.owner ? s.owner : nb::none(); },
+          "The foreign object whose stream this is, or None.")
+      .def_prop_ro("priority", [](const Stream& s) { return s.priority; })
+      .def(
+          "__cuda_stream__",
+          [](const Stream& s) { return nb::make_tuple(0, reinterpret_cast<uintptr_t>(s.handle)); },
+          "The protocol of CUDA's Python libraries: (version, handle).")
+      .def("__index__", address)
+      .def(
+          "synchronize",
+          [](Stream& s) {
+            s.check_usable("Stream.synchronize");
+            if (s.handle) cuda::synchronize_stream(s.device.id, s.handle, "Stream.synchronize");
+          },
+          "Wait on the host until everything queued so far is done.")
+      .def("query", &query_stream, "Whether everything queued so far is done.")
+      .def("wait", &wait_any, nb::arg("other"),
+           "Let later work wait for another stream's work, or for an event.")
+      .def(
+          "record",
+          [](nb::handle self, nb::object event) {
+            Stream& s = nb::cast<Stream&>(self);
+            if (event.is_none())
+              event = nb::cast(new Event(s.device, false, false), nb::rv_policy::take_ownership);
+            record(nb::cast<Event&>(event), nb::borrow(self));
+            return event;
+          },
+          nb::arg("event") = nb::none(), "Record an event, a new one by default, and return it.")
+      .def_prop_ro("is_capturing",
+                   [](const Stream& s) { return s.handle && cuda::is_capturing(s.handle); })
+      .def("__enter__", [](nb::handle self) { return enter(self); })
+      .def("__exit__", [](nb::handle self, nb::args) { leave(self); })
+      .def(
+          "__eq__",
+          [](const Stream& a, nb::handle b) -> nb::object {
+            Stream* other = nullptr;
+            if (!nb::try_cast(b, other) || !other) return nb::borrow(Py_NotImplemented);
+            return nb::bool_(a.device == other->device && a.handle == other->handle);
+          },
+          nb::arg("other").none())
+      .def("__hash__",
+           [](const Stream& s) {
+             return (reinterpret_cast<uintptr_t>(s.handle) >> 4) * 31 + uintptr_t(s.device.id);
+           })
+      .def("__repr__", &stream_repr);
+
+  nb::class_<Event>(m, "Event", nb::is_weak_referenceable(), "A point in a stream's order of work.")
+      .def(
+          "__init__",
+          [](Event* self, nb::object device, bool timing, bool blocking) {
+            new (self) Event(parse_device(device), timing, blocking);
+          },
+          nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("timing") = false,
+          nb::arg("blocking") = false,
+          "A new event. With `timing` it can measure; with `blocking` synchronize() sleeps, not "
+          "spins.")
+      .def_prop_ro("device", [](const Event& e) { return python_device(e.device); })
+      .def_prop_ro("handle", [](const Event& e) { return reinterpret_cast<uintptr_t>(e.handle); })
+      .def_prop_ro("timing", [](const Event& e) { return e.timing; })
+      .def("record", &record, nb::arg("stream") = nb::none(),
+           "Mark this point of a stream, by default the current one.")
+      .def(
+          "wait",
+          [](Event& e, nb::object stream) {
+            wait_event(e.device, stream_for(stream, e.device, "Event.wait"), e, "Event.wait");
+          },
+          nb::arg("stream") = nb::none(),
+          "Let a stream's later work, by default the current one's, wait for this point.")
+      .def("query", &query_event,
+           "Whether the work before this point is done; True if never recorded.")
+      .def("synchronize", &synchronize_event, "Wait on the host for this point.")
+      .def("elapsed_time", &elapsed, nb::arg("end"),
+           "Milliseconds from this event to `end`, which is waited for.")
+      .def("__repr__", [](const Event& e) {
+        return "<Event on " +
+               (e.device.is_cuda() ? "cuda:" + std::to_string(e.device.id) : std::string("cpu")) +
+               (e.recorded ? ">" : ", not recorded>");
+      });
+
+  m.def(
+      "foreign_stream",
+      [](int type, int id, uintptr_t handle, nb::object owner) {
+        if (owner.is_none()) owner.reset();
+        return new Stream(device_of(type, id), reinterpret_cast<CUstream>(handle),
+                          std::move(owner));
+      },
+      nb::arg("device_type"), nb::arg("device_id"), nb::arg("handle"), nb::arg("owner").none(),
+      "A stream by its handle; `owner` is kept alive as long as the result.");
+  m.def("entered_stream", &current,
+        nb::sig("def entered_stream(device_type: int, device_id: int) -> Stream | None"),
+        nb::arg("device_type"), nb::arg("device_id"),
+        "The Stream object that is current in this thread, None if it is not from `with`.");
+  m.def(
+      "current_stream_handle",
+      [](int id) { return reinterpret_cast<uintptr_t>(cuda::current_stream(id)); },
+      nb::arg("device_id"), "Handle of this thread's current stream.");
+  m.def("stream_device", &cuda::device_of_stream, nb::arg("handle"),
+        "Number of the device whose primary context a stream handle belongs to.");
+}
+
+}  // namespace gpuinterop

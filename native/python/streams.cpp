@@ -1,0 +1,53 @@
+#include "python/streams.hpp"
+
+#include "cuda/state.hpp"
+#include "cuda/stream.hpp"
+
+namespace gpuinterop {
+
+Stream::Stream(Device d, bool block, int prio)
+    : device(d), origin(Origin::Own), blocking(block), priority(prio) {
+  if (d.is_cuda()) handle = cuda::acquire_stream(d.id, block, prio, "Stream");
+}
+
+Stream::Stream(Device d, CUstream h, nanobind::object o)
+    : device(d),
+      handle(h),
+      origin(cuda::is_default(h) ? Origin::Default : Origin::Lent),
+      owner(std::move(o)) {
+  if (d.is_cuda()) cuda::device_state(d.id, "Stream");  // the device exists
+}
+
+Stream::~Stream() {
+  if (!handle) return;
+  if (origin == Origin::Own) {
+    cuda::recycle_stream(device.id, handle, blocking, priority);
+  } else if (used_ && !cuda::retire_stream(device.id, handle)) {
+    owner.release();  // buffers still refer to the handle, so whoever owns it lives on
+  }
+}
+
+void Stream::check_usable(const char* where) const {
+  if (handle) cuda::require(where);  // a handle from before a fork means nothing here
+}
+
+void Stream::put_to_use() {
+  if (origin != Origin::Lent || used_) return;
+  cuda::adopt_stream(device.id, handle, "Stream");
+  used_ = true;
+}
+
+Event::Event(Device d, bool t, bool blocking) : device(d), timing(t) {
+  if (!d.is_cuda()) return;
+  cuda::DeviceGuard guard(d.id);
+  unsigned flags = (t ? 0u : unsigned(CU_EVENT_DISABLE_TIMING)) |
+                   (blocking ? unsigned(CU_EVENT_BLOCKING_SYNC) : 0u);
+  cuda::check(cuda::driver().EventCreate(&handle, flags), "cuEventCreate", "Event");
+}
+
+Event::~Event() {
+  // The driver keeps an event for as long as some stream waits for it.
+  if (handle && !cuda::driver_is_gone()) cuda::driver().EventDestroy(handle);
+}
+
+}  // namespace gpuinterop
