@@ -178,11 +178,11 @@ def cuda_forked() -> bool:
     """
     Whether a parent process had initialised CUDA before it forked this one.
     """
-def cuda_device_properties(ordinal: int) -> dict:
+def cuda_device_properties(ordinal: int) -> dict[str, Any]:
     """Properties by their runtime API names."""
-def cuda_mem_info(ordinal: int) -> tuple:
+def cuda_mem_info(ordinal: int) -> tuple[Any, ...]:
     """(free, total) bytes of a device."""
-def memory_statistics(device_type: int, device_id: int) -> dict:
+def memory_statistics(device_type: int, device_id: int) -> dict[str, Any]:
     """Bytes and buffers that this library holds on a device."""
 def reset_peak(device_type: int, device_id: int) -> None:
     """Make the peak what is live now."""
@@ -192,7 +192,7 @@ def cuda_synchronize(ordinal: int) -> None:
     """Wait for everything that is queued on a device."""
 def cuda_started(ordinal: int) -> bool:
     """Whether this library has used a device in this process."""
-def inspect_pointer(address: int) -> dict:
+def inspect_pointer(address: int) -> dict[str, Any]:
     """
     What the driver knows of an address: known, memory, device, same_context, start, nbytes.
     """
@@ -233,7 +233,7 @@ class Stream:
     def priority(self) -> int:
         ...
 
-    def __cuda_stream__(self) -> tuple:
+    def __cuda_stream__(self) -> tuple[Any, ...]:
         """The protocol of CUDA's Python libraries: (version, handle)."""
 
     def __index__(self) -> int:

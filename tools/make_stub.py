@@ -1,4 +1,4 @@
-"""Write gpuinterop/_core.pyi from the module itself and from the signatures in core_slots.pyi.
+"""Write the stubs: gpuinterop/_core.pyi for the core, gpuinterop/__init__.pyi for the lazy names.
 
 What nanobind binds describes itself, through nanobind's stub generator. The Array type has slots made
 by hand, which cannot: their signatures are written in core_slots.pyi, their docstrings are the
@@ -15,10 +15,10 @@ from typing import Any
 
 from nanobind.stubgen import StubGen
 
-import gpuinterop._core as core
+import gpuinterop
+from gpuinterop import _core as core
 
 ROOT = Path(__file__).parents[1]
-STUB = ROOT / "gpuinterop" / "_core.pyi"
 SLOTS = ROOT / "tools" / "core_slots.pyi"
 HEAD = '"""Types of the native core. Written by `make stub` from tools/core_slots.pyi."""\n'
 
@@ -76,7 +76,23 @@ def merged_function(written: ast.FunctionDef, bound: ast.FunctionDef) -> ast.Fun
     return written
 
 
-def generate() -> str:
+class Generics(ast.NodeTransformer):
+    """nanobind says `dict` for what the C++ type leaves open; strict type checkers want arguments."""
+
+    OPEN = {"dict": "dict[str, Any]", "list": "list[Any]", "tuple": "tuple[Any, ...]"}  # noqa: RUF012
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.Subscript:
+        if not isinstance(node.value, ast.Name):
+            node.value = self.visit(node.value)
+        node.slice = self.visit(node.slice)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        text = self.OPEN.get(node.id)
+        return ast.parse(text, mode="eval").body if text else node
+
+
+def core_stub() -> str:
     generator = StubGen(module=core, include_private=True, quiet=True)
     generator.put(core)
     bound = ast.parse(generator.get())
@@ -97,7 +113,7 @@ def generate() -> str:
             node = merged_class(hand, getattr(core, hand.name))
         elif isinstance(hand, ast.FunctionDef) and isinstance(node, ast.FunctionDef):
             node = merged_function(hand, node)
-        body.append(node)
+        body.append(Generics().visit(node))
     if written:
         sys.exit(f"{SLOTS.name}: not in the module: {sorted(written)}")
 
@@ -119,5 +135,32 @@ def is_used(statement: str, text: str, head: list[ast.stmt]) -> bool:
     )
 
 
+def face_stub() -> str:
+    """Tell type checkers where each lazy name of the package lives."""
+    lines = [
+        '"""Where the lazy names of the package live. Written by `make stub`."""',
+        "",
+        "from typing import Any",
+        "",
+        "from gpuinterop._version import __version__ as __version__",
+    ]
+    for module, names in gpuinterop._MODULES.items():
+        # A name that is a module too stays with the module for type checkers; see _BOTH.
+        words = [name for name in names.split() if name not in gpuinterop._BOTH]
+        if words:
+            lines.append(f"from {module} import (")
+            lines += [f"    {name} as {name}," for name in sorted(words)]
+            lines.append(")")
+    lines += ["", "__all__: list[str]", "", "def __getattr__(name: str) -> Any: ..."]
+    return "\n".join(lines) + "\n"
+
+
+STUBS = {
+    ROOT / "gpuinterop" / "_core.pyi": core_stub,
+    ROOT / "gpuinterop" / "__init__.pyi": face_stub,
+}
+
+
 if __name__ == "__main__":
-    STUB.write_text(generate(), encoding="utf-8")
+    for path, make in STUBS.items():
+        path.write_text(make(), encoding="utf-8")

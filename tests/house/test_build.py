@@ -1,4 +1,4 @@
-"""What the build promises: no linked CUDA, no free-threaded Python, sanitizers where they are asked for."""
+"""What the build promises: no linked CUDA, no free-threaded Python, sanitizers on request."""
 
 from __future__ import annotations
 
