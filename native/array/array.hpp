@@ -40,11 +40,12 @@ class PyRef {
 struct Array {
   Layout layout;
   char* data = nullptr;  // address of element [0,...,0]; null when empty
-  BufferRef buffer;      // null for an empty array without memory
   // Null: this object is the root owner. For a view of an owner: the root owner's Python object.
   // For foreign memory, and views of it: the foreign object. Because of it an Array value may only
   // be copied and dropped with the GIL held; what outlives the GIL holds the BufferRef instead.
   PyRef base;
+  // Below base, so that it goes first: releasing borrowed memory may still speak of its owner's stream.
+  BufferRef buffer;  // null for an empty array without memory
   Device device;
   DTypeId dtype = kFloat32;
   bool readonly = false;

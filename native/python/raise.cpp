@@ -1,5 +1,6 @@
 #include "python/raise.hpp"
 
+#include <dlfcn.h>
 #include <nanobind/nanobind.h>
 
 #include <atomic>
@@ -41,6 +42,14 @@ const char* class_name(Kind kind) noexcept {
 
 std::atomic<bool> interpreter_gone{false};
 
+// Every CPython exports these, but not every version's limited API declares them.
+using Question = int (*)();
+Question is_finalizing = nullptr, holds_gil = nullptr;
+
+Question find_question(const char* name) {
+  return reinterpret_cast<Question>(dlsym(RTLD_DEFAULT, name));
+}
+
 }  // namespace
 
 void set_python_error(const Error& e) noexcept {
@@ -67,28 +76,18 @@ void register_errors() {
         }
       },
       nullptr);
-  // Runs after Python's atexit handlers, before objects are torn down.
+  is_finalizing = find_question("Py_IsFinalizing");
+  if (!is_finalizing) is_finalizing = find_question("_Py_IsFinalizing");
+  holds_gil = find_question("PyGILState_Check");
+  // Runs when the interpreter has been torn down.
   Py_AtExit([] { interpreter_gone.store(true); });
 }
 
 GilForCleanup::GilForCleanup() {
-#if defined(Py_LIMITED_API) ? Py_LIMITED_API + 0 >= 0x030d0000 : PY_VERSION_HEX >= 0x030d0000
-  const bool finalizing = Py_IsFinalizing();
-#elif defined(Py_LIMITED_API)
-  const bool finalizing = false;
-#else
-  const bool finalizing = _Py_IsFinalizing();
-#endif
-  if (interpreter_gone.load() || finalizing || !Py_IsInitialized()) {
-    // The finalizing thread itself still holds the GIL and may clean up; any other thread would hang.
-    held_ = false;
-    if (!interpreter_gone.load() && Py_IsInitialized() && PyGILState_GetThisThreadState() != nullptr &&
-        PyThreadState_GetDict() != nullptr) {
-      state_ = PyGILState_Ensure();
-      held_ = true;
-    }
-    return;
-  }
+  if (interpreter_gone.load() || !Py_IsInitialized()) return;
+  // While the interpreter goes away only the thread that holds the GIL may touch Python; any other
+  // would be stopped for ever, or unwound, inside PyGILState_Ensure.
+  if (is_finalizing && is_finalizing() && !(holds_gil && holds_gil())) return;
   state_ = PyGILState_Ensure();
   held_ = true;
 }
