@@ -97,12 +97,12 @@ int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
            "version " + std::to_string(tensor->version.major), "");
     // On failure nothing is touched: the caller still owns the tensor.
     Checked c = check({tensor->dl_tensor, tensor->flags, true}, Trust::Never, false, kWhere);
-    PyTypeObject* type = result_types[c.dtype != kFloat32];
+    PyTypeObject* type = exchange_result_type(c.dtype);
     Buffer* buffer =
         adopt(c, tensor, c.device.is_cuda() ? cuda::current_stream(c.device.id) : nullptr);
     if (c.device.is_cuda()) cuda::order(buffer, cuda::current_stream(c.device.id), kWhere);
     auto release = std::exchange(buffer->release, nullptr);  // until the object exists
-    PyObject* made = wrap(type ? type : array_type, make_array(std::move(c), buffer, PyRef()));
+    PyObject* made = wrap(type, make_array(std::move(c), buffer, PyRef()));
     if (!made) return -1;
     buffer->release = release;
     *out = made;
@@ -169,6 +169,11 @@ void set_class(PyTypeObject** slot, PyObject* cls) {
 }
 
 }  // namespace
+
+PyTypeObject* exchange_result_type(DTypeId dtype) noexcept {
+  PyTypeObject* type = result_types[dtype != kFloat32];
+  return type ? type : array_type;
+}
 
 PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {

@@ -3,9 +3,14 @@
 
 #include <Python.h>
 
+#include "array/dtype.hpp"
+
 namespace gpuinterop {
 
 void publish_exchange_api();  // puts the table on the Array type; throws PythonError
+
+// The class of an imported array when nobody asks for one: CudaNdarray for float32, else GpuArray.
+PyTypeObject* exchange_result_type(DTypeId dtype) noexcept;
 
 PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t nargs);
 PyObject* exchange_export_via(PyObject*, PyObject* const* args, Py_ssize_t nargs);

@@ -108,7 +108,7 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
   static Peer own{nullptr};
   Peer& p = is_array(obj) ? own : peer_of(Py_TYPE(obj));
   Array a = is_array(obj) ? import_own(obj) : import_foreign(p, obj, o);
-  const int wanted = only_dtype(cls);
+  const int wanted = cls ? only_dtype(cls) : -1;
   if (wanted >= 0 && wanted != a.dtype) refuse_dtype(cls, wanted, a, p, o);
   const bool elsewhere = o.has_device && o.device != a.device;
   if (elsewhere && o.copy == 0)
@@ -117,6 +117,7 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
          "memory on " + device_text(int(a.device.type), a.device.id),
          "leave copy out, or set it to None");
   if (elsewhere || (o.copy == 1 && !a.is_copied)) a = moved(a, elsewhere ? o.device : a.device, o);
+  if (!cls) cls = exchange_result_type(a.dtype);
   PyObject* result = wrap(cls, std::move(a));
   if (!result) throw PythonError();
   return result;
@@ -192,12 +193,12 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
 PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,
                               PyObject* kwnames) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    if (nargs < 2 || nargs > 6 || !PyType_Check(args[0]) ||
-        !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(args[0]), array_type))
-      fail(Kind::Type, "import_any", "an array class and an object",
+    auto* cls = nargs < 1 || args[0] == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(args[0]);
+    if (nargs < 2 || nargs > 6 || (cls && !PyType_Check(args[0])) ||
+        (cls && !PyType_IsSubtype(cls, array_type)))
+      fail(Kind::Type, "import_any", "an array class or None, and an object",
            std::to_string(nargs) + " arguments",
            "import_any(cls, obj, device=None, copy=None, stream=None, where=...)");
-    auto* cls = reinterpret_cast<PyTypeObject*>(args[0]);
     if (nargs == 2 && !kwnames) return import_object(cls, args[1], Options());
     return import_object(cls, args[1], read_options(args, nargs, kwnames));
   });
