@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from gpuinterop.devices import Device
-from typing import Any, Callable, Literal, TypeVar
+from typing import Any, Callable, Literal, TypeVar, overload
 from typing_extensions import Self
 import numpy as np
 
@@ -320,7 +320,8 @@ def stream_device(handle: int) -> int:
     """Number of the device whose primary context a stream handle belongs to."""
 def _cuda_shutdown() -> None:
     """Leave all memory to the driver from here on: the process ends."""
-def import_any(cls: type[A], obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack') -> A:
+@overload
+def import_any(cls: None, obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack') -> Any:
     """
     An array of class `cls` over the memory of `obj`, by the first protocol that works.
     """

@@ -2,7 +2,7 @@
 # and functions that nanobind sees as taking and returning `object`. Docstrings come from the module.
 # `make stub` merges the two and fails on a slot without a line here, or a line without a slot.
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable, Literal, TypeVar
+from typing import Any, Callable, Literal, TypeVar, overload
 
 import numpy as np
 from typing_extensions import Self
@@ -103,6 +103,7 @@ def adopt(cls: type[A], x: Array) -> A: ...
 def _set_hook(name: str, callable: Callable[..., Any] | None) -> None: ...
 def _set_copy_hook(callable: Callable[[str, int, str], Any] | None) -> None: ...
 def _dtype_rows() -> list[tuple[str, int, int, int]]: ...
+@overload
 def import_any(
     cls: type[A],
     obj: Any,
@@ -111,6 +112,15 @@ def import_any(
     stream: int | None = None,
     where: str = "from_dlpack",
 ) -> A: ...
+@overload
+def import_any(
+    cls: None,
+    obj: Any,
+    device: Device | tuple[int, int] | None = None,
+    copy: bool | None = None,
+    stream: int | None = None,
+    where: str = "from_dlpack",
+) -> Any: ...
 def export_via(x: Array, type: type[T], allow_readonly: bool = False, /) -> T: ...
 def protocols_of(obj: Any, /) -> tuple[str, ...]: ...
 def _set_result_types(

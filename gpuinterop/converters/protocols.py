@@ -1,0 +1,59 @@
+"""Arrays from any object that speaks an exchange protocol, without knowing its library.
+
+The protocols themselves are in the core, which tries them in this order: DLPack's C exchange API,
+``__dlpack__``, ``__cuda_array_interface__``, ``__array_interface__``, the buffer protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuinterop import _core, devices
+
+__all__ = ["from_dlpack", "protocols_of"]
+
+
+def from_dlpack(
+    x: Any, /, *, device: Any = None, copy: bool | None = None, cls: type | None = None
+) -> Any:
+    """Return an array that shares the memory of `x`, keeps it alive, and is ready on the current stream.
+
+    `x` is any object with DLPack's methods, a DLPack capsule (which it uses up), or an object with
+    one of the older protocols. Float32 gives a `CudaNdarray`, any other dtype a `GpuArray`, unless
+    `cls` says which; read-only memory stays read-only. Nothing is copied unless ``copy=True``, or
+    `device` names another device than the one of `x`.
+
+    Raises
+    ------
+    ConversionTypeError
+        `x` speaks no protocol, or its memory does not hold its values (meta tensors, tracers).
+    ExchangeError
+        What the protocol says is malformed, used up, or not possible here; the message tells which
+        protocols were tried and what each of them said.
+    CopyForbiddenError
+        ``copy=False`` and `device` is another device.
+    DTypeError
+        `cls` is `CudaNdarray` and the dtype is not float32.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import gpuinterop as gi
+    >>> n = numpy.arange(6, dtype="float32").reshape(2, 3)
+    >>> x = gi.from_dlpack(n.T)
+    >>> x.shape, x.strides, x.ptr == n.ctypes.data
+    ((3, 2), (4, 12), True)
+    """
+    place = None if device is None else devices.device(device)
+    return _core.import_any(cls, x, place, copy)
+
+
+def protocols_of(obj: Any) -> tuple[str, ...]:
+    """Return the names of the exchange protocols that `obj` has, in the order they are tried.
+
+    Examples
+    --------
+    >>> protocols_of(b"bytes")
+    ('buffer protocol',)
+    """
+    return _core.protocols_of(obj)
