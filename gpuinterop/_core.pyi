@@ -233,7 +233,7 @@ class Stream:
     def priority(self) -> int:
         ...
 
-    def __cuda_stream__(self) -> tuple[Any, ...]:
+    def __cuda_stream__(self) -> tuple[int, int]:
         """The protocol of CUDA's Python libraries: (version, handle)."""
 
     def __index__(self) -> int:
@@ -255,13 +255,13 @@ class Stream:
     def is_capturing(self) -> bool:
         ...
 
-    def __enter__(self) -> object:
+    def __enter__(self) -> Self:
         ...
 
-    def __exit__(self, *args) -> None:
+    def __exit__(self, *args: Any) -> None:
         ...
 
-    def __eq__(self, other: object | None) -> object:
+    def __eq__(self, other: object) -> bool:
         ...
 
     def __hash__(self) -> int:

@@ -66,7 +66,8 @@ def dtype_of(row: int) -> np.dtype[Any]:
             got="no such package installed",
             fix="pip install ml_dtypes",
         ) from None
-    return np.dtype(getattr(ml_dtypes, name))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found
 
 
 _rows: dict[Any, int] = {np.dtype(name): row for row, name in enumerate(NUMPY_NAMES)}

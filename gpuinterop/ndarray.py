@@ -246,7 +246,7 @@ class CudaNdarray(ArrayMethods):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return _core.Array.shape.__get__(self)  # type: ignore[attr-defined,no-any-return]
+        return _core.Array.shape.__get__(self)  # type: ignore[no-any-return]
 
     @shape.setter
     def shape(self, value: Any) -> None:
@@ -294,7 +294,7 @@ class GpuArray(ArrayMethods):
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents; assigning reshapes in place where strides allow it."""
-        return _core.Array.shape.__get__(self)  # type: ignore[attr-defined,no-any-return]
+        return _core.Array.shape.__get__(self)  # type: ignore[no-any-return]
 
     @shape.setter
     def shape(self, value: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,9 @@ __all__ = [
     "over",
     "read_shape",
 ]
+
+
+A = TypeVar("A", bound=_core.Array)
 
 
 def check_cast(cls: Any, got: Any, where: str) -> None:
@@ -82,7 +85,7 @@ def over(host: np.ndarray[Any, Any]) -> _core.Array:
     )
 
 
-def new_array(cls: Any, source: _core.Array, device: Any, where: str) -> Any:
+def new_array(cls: type[A], source: _core.Array, device: Any, where: str) -> A:
     """Return a C-ordered copy of `source` as a `cls` on `device`."""
     check_cast(cls, source.dtype, where)
     target = devices.device(device)
@@ -91,7 +94,7 @@ def new_array(cls: Any, source: _core.Array, device: Any, where: str) -> Any:
     return made
 
 
-def construct(cls: Any, value: Any, dtype: Any, device: Any) -> Any:
+def construct(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
     """Return what ``cls(value)`` makes: a copy, on the default device if `value` is on the host."""
     source = as_source(value, dtype, cls.__name__)
     place = home(value, source) if device is None else device
@@ -108,7 +111,7 @@ def home(value: Any, source: _core.Array) -> devices.Device:
     return source.device
 
 
-def new_full(cls: Any, shape: Any, value: Any, dtype: Any, device: Any) -> Any:
+def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any) -> A:
     """Return an array of one value."""
     check_cast(cls, known(dtype), cls.__name__)
     target = devices.device(device)
@@ -131,7 +134,7 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
         return found
     if found.device.type == "cpu":
         return over(host_view(found).astype(dtype))
-    cast: _core.Array = found.astype(dtype)
+    cast: _core.Array = found.astype(dtype)  # type: ignore[attr-defined]  # of the subclasses
     return cast
 
 
@@ -226,7 +229,7 @@ def read_shape(shape: Any) -> tuple[int, ...]:
 
 
 def borrowed(
-    cls: Any,
+    cls: type[A],
     ptr: int,
     shape: Any,
     strides: Any,
@@ -234,7 +237,7 @@ def borrowed(
     device: Any,
     nbytes: int,
     readonly: bool,
-) -> Any:
+) -> A:
     """Return an array over float32 memory at an address; strides count elements."""
     if isinstance(ptr, bool) or not hasattr(ptr, "__index__"):
         raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as address",

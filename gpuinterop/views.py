@@ -145,7 +145,7 @@ class ViewMethods(_core.Array):
         if order not in ("C", "A", "K"):
             raise ShapeError(where="reshape", expected="order 'C' or 'F'", got=repr(order),
                              fix="pass one of these")  # fmt: skip
-        view = None if copy else self._reshaped(wanted)
+        view: Self | None = None if copy else self._reshaped(wanted)
         if view is None:
             if copy is False:
                 raise CopyForbiddenError(
@@ -155,8 +155,8 @@ class ViewMethods(_core.Array):
                     fix="pass copy=None, or x.copy().reshape(...) once",
                 )
             view = self.copy()._reshaped(wanted)
-        result: Self = view
-        return result
+            assert view is not None  # a C-ordered copy takes every shape
+        return view
 
     def ravel(self: Self, order: str = "C") -> Self:
         """Return the elements as a vector; shares memory where strides allow it."""

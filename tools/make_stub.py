@@ -61,6 +61,18 @@ def merged_class(node: ast.ClassDef, cls: type) -> ast.ClassDef:
     return node
 
 
+def corrected_class(written: ast.ClassDef, bound: ast.ClassDef) -> ast.ClassDef:
+    """The class as nanobind tells it, with the types of some members written by hand."""
+    corrections = {name_of(member): member for member in written.body}
+    for i, member in enumerate(bound.body):
+        hand = corrections.pop(name_of(member), None)
+        if isinstance(hand, ast.FunctionDef) and isinstance(member, ast.FunctionDef):
+            bound.body[i] = merged_function(hand, member)
+    if corrections:
+        sys.exit(f"{SLOTS.name}: class {bound.name}: not in the module {sorted(corrections)}")
+    return bound
+
+
 def merged_function(written: ast.FunctionDef, bound: ast.FunctionDef) -> ast.FunctionDef:
     """The function with the types written by hand; names and defaults must be the module's."""
     for part in (written, bound):
@@ -109,8 +121,10 @@ def core_stub() -> str:
             imports.add(ast.unparse(node))
             continue
         hand = written.pop(name_of(node), None)
-        if isinstance(hand, ast.ClassDef):
-            node = merged_class(hand, getattr(core, hand.name))
+        if isinstance(hand, ast.ClassDef) and isinstance(node, ast.ClassDef):
+            cls = getattr(core, hand.name)
+            bound_here = "nanobind" in type(cls).__module__
+            node = corrected_class(hand, node) if bound_here else merged_class(hand, cls)
         elif isinstance(hand, ast.FunctionDef) and isinstance(node, ast.FunctionDef):
             node = merged_function(hand, node)
         body.append(Generics().visit(node))

@@ -35,7 +35,12 @@ def _library() -> Any:
         try:
             from cuda.pathfinder import load_nvidia_dynamic_lib  # noqa: PLC0415  (30 ms)
         except ImportError:
-            names = ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+            names: tuple[str, ...] = (
+                "libnvrtc.so.13",
+                "libnvrtc.so.12",
+                "nvrtc64_130_0.dll",
+                "nvrtc64_120_0.dll",
+            )
         else:
             try:
                 names = (load_nvidia_dynamic_lib("nvrtc").abs_path or "libnvrtc.so.13",)

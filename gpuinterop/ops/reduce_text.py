@@ -184,8 +184,8 @@ def pack_params(
         numbers += strides
     if recipe.extras:
         numbers += [0] * len(recipe.extras)  # pointers again
-        for strides in extra_strides:
-            numbers += strides
+        for extra in extra_strides:
+            numbers += extra
     return (
         struct.pack(f"<{pointers}q", *[0] * pointers)
         + struct.pack("<2d", count, parameter)
