@@ -1,0 +1,197 @@
+"""Who keeps whom alive: owners, views, subclasses, cycles, threads, pickles, interpreter exit."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import _core
+from gpuinterop.devices import memory_stats
+
+
+def live(device: str) -> tuple[int, int, int]:
+    gc.collect()
+    stats = memory_stats(device)
+    return stats["live_arrays"], stats["live_buffers"], stats["live_bytes"]
+
+
+class Sub(gi.CudaNdarray):
+    """A user's subclass, with a dict of its own."""
+
+
+def test_views_keep_the_memory_and_owners_go_at_once(device):
+    before = live(device)
+    x = gi.CudaNdarray(np.arange(12, dtype="float32").reshape(3, 4), device=device)
+    ref = weakref.ref(x)
+    view = x[1:, ::2]
+    del x
+    assert ref() is not None
+    np.testing.assert_array_equal(view.get(), [[4, 6], [8, 10]])
+    del view
+    assert ref() is None
+    assert live(device) == before
+
+
+def test_deleting_in_any_order(device):
+    before = live(device)
+    for drop in ("x", "view", "deep"):
+        names = {}
+        names["x"] = gi.ones((4, 4), device=device)
+        names["view"] = names["x"][::2]
+        names["deep"] = names["view"].T[0]
+        del names[drop]
+        sums = [rest.get().sum() == rest.size for rest in names.values()]
+        assert sums == [True, True]
+        names.clear()
+    assert live(device) == before
+
+
+def test_subclasses_survive_views_and_copies(device):
+    x = Sub(np.ones((2, 3), "float32"), device=device)
+    x.note = "mine"
+    results = [x[0], x.T, x.view(), x.copy(), x.reshape(3, 2), x.squeeze(), x.broadcast_to(4, 2, 3),
+               copy.copy(x), copy.deepcopy(x), x.dimshuffle(1, "x", 0), x.to_device("cpu")]  # fmt: skip
+    assert all(type(r) is Sub for r in results)
+    restored = pickle.loads(pickle.dumps(x))
+    assert type(restored) is Sub
+    assert restored.note == "mine"
+    ref = weakref.ref(x)
+    del results, x
+    assert ref() is None
+
+
+def test_cycles_are_collected(device):
+    before = live(device)
+
+    class Holder:
+        """Owns memory and looks at it."""
+
+    holder = Holder()
+    memory = gi.ones(8, device=device)
+    holder.view = gi.from_gpu_pointer(memory.ptr, (8,), (1,), holder, device=device)
+    ref = weakref.ref(holder)
+    del holder
+    gc.collect()
+    assert ref() is None
+    knot = Sub(np.ones(8, "float32"), device=device)
+    knot.self = knot[1:]
+    del knot, memory
+    assert live(device) == before
+
+
+def test_weak_references_and_hash(device):
+    x = gi.zeros(3, device=device)
+    seen = []
+    ref = weakref.ref(x, seen.append)
+    table = weakref.WeakValueDictionary(a=x)
+    del x
+    assert seen == [ref]
+    assert not table
+
+
+def test_pickle_keeps_values_dtype_and_place(device):
+    x = gi.CudaNdarray(np.arange(6, dtype="float32").reshape(2, 3), device=device)
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        y = pickle.loads(pickle.dumps(x[:, ::-1], protocol))
+        assert y.device == x.device
+        assert y.base is None
+        np.testing.assert_array_equal(y.get(), x.get()[:, ::-1])
+    z = pickle.loads(pickle.dumps(gi.GpuArray(np.arange(3, dtype="uint16"), device=device)))
+    assert (type(z), z.dtype, z.tolist()) == (gi.GpuArray, np.uint16, [0, 1, 2])
+
+
+def test_unpickling_without_the_device(monkeypatch):
+    from gpuinterop import ndarray
+
+    host = np.ones(2, "float32")
+    with pytest.raises(ValueError, match="GPUINTEROP_UNPICKLE_DEVICE"):
+        ndarray._unpickle(gi.CudaNdarray, host, "cuda:63")
+    monkeypatch.setenv("GPUINTEROP_UNPICKLE_DEVICE", "cpu")
+    assert ndarray._unpickle(gi.CudaNdarray, host, "cuda:63").device == "cpu"
+
+
+def test_references_are_counted_exactly(device):
+    x = gi.CudaNdarray(np.ones((3, 4), "float32"), device=device)
+    key = (slice(1, None), slice(None, None, 2))
+    value = np.float32([1, 2])
+    x[key] = value
+    watched = [x, key, value, gi.CudaNdarray, np.dtype("float32")]
+    before = [sys.getrefcount(o) for o in watched]
+    for _ in range(2000):
+        view = x[key]
+        view.T.reshape(-1)
+        x[key] = value
+        x[0, 0] = 1.0
+        _ = (x.shape, x.strides, x._strides, x.dtype, x.device, x.base, view.base, x.flags)
+        with pytest.raises(IndexError):
+            x[5]
+    del view
+    after = [sys.getrefcount(o) for o in watched]
+    assert all(abs(a - b) <= 2 for a, b in zip(after, before, strict=True))
+
+
+def test_threads_share_arrays(device):
+    x = gi.zeros((64, 64), device=device)
+    before = live(device)
+    errors = []
+
+    def work(row: int) -> None:
+        try:
+            for i in range(200):
+                view = x[row : row + 1][:, ::2]
+                view[...] = float(i)
+                assert (view.get() == i).all()
+                assert view.copy().base is None
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(row,)) for row in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+    assert live(device) == before
+
+
+def test_a_bare_object_is_an_empty_array():
+    for cls in (_core.Array, gi.CudaNdarray, gi.GpuArray):
+        bare = _core.Array.__new__(cls)
+        assert bare.shape == (0,)
+        assert bare.copy().shape == (0,) if cls is not _core.Array else True
+        assert bare[::-1].size == 0
+        bare[...] = 1
+    with pytest.raises(TypeError):
+        gi.CudaNdarray()
+
+
+def test_interpreter_exit_is_clean():
+    program = """
+import atexit, gc, sys, threading
+import numpy as np
+import gpuinterop as gi
+
+kept = gi.CudaNdarray(np.ones(4, "float32"), device="cpu")
+class Holder: pass
+cycle = Holder(); cycle.view = kept[1:]; cycle.me = cycle
+cycle.raw = gi.from_gpu_pointer(kept.ptr, (4,), (1,), cycle, device="cpu")
+sys.kept_for_later = kept.T
+atexit.register(lambda: print(kept.sum_of_all() if hasattr(kept, "sum_of_all") else kept.tolist()))
+host = np.asarray(kept[::2])
+del gi
+"""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[1.0, 1.0, 1.0, 1.0]"
+    assert not done.stderr
