@@ -15,7 +15,8 @@ __all__ = ["clear_cache", "compile_source", "compiler_version", "kernel_text", "
 
 # IEEE division, square root and denormals are NVRTC's defaults and stay: results are compared
 # with NumPy's in units of the last place.
-_OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
+# 177: the prelude declares more than one kernel uses.
+_OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--diag-suppress=177")
 
 _memory = MemoryCache()
 _disk: DiskCache | None = None

@@ -1,14 +1,88 @@
 #include "ops/copy.hpp"
 
-#include "array/error.hpp"
+#include <cstring>
+
+#include "cuda/cuda.hpp"
+#include "ops/kernels.hpp"
 
 namespace gpuinterop::ops {
 
-void copy_strided(const Array&, const Array&, const char* where) {
-  fail(Kind::Library, where, "a copy kernel", "none", "make the array contiguous first");
+namespace {
+
+void run(OpId op, Walk& w, const Layout* const* layouts, const Array& dst, const Array* src,
+         const char* where) {
+  lay_out(w, layouts, dst.layout.ndim(), dst.layout.shape());
+  const int device = dst.device.id;
+  cuda::DeviceGuard guard(device);
+  CUstream stream = cuda::current_stream(device);
+  cuda::order(dst.buffer.get(), stream, where);
+  if (src) cuda::order(src->buffer.get(), stream, where);
+  const StoredType raw = raw_type(dst.itemsize());
+  const StoredType types[] = {raw, raw};
+  launch(op, types, w, device, stream, where);
 }
-void fill_strided(const Array&, const void*, const char* where) {
-  fail(Kind::Library, where, "a fill kernel", "none", "make the array contiguous first");
+
+}  // namespace
+
+void copy_strided(const Array& dst, const Array& src, const char* where) {
+  if (dst.layout.size() == 0) return;
+  Walk w;
+  w.inputs = 1;
+  w.add_array(src);
+  w.add_array(dst);
+  const Layout* layouts[] = {&src.layout, &dst.layout};
+  run(kCopy, w, layouts, dst, &src, where);
+}
+
+void fill_strided(const Array& dst, const void* item, const char* where) {
+  if (dst.layout.size() == 0) return;
+  Constant c;
+  uint64_t words[2] = {0, 0};
+  std::memcpy(words, item, static_cast<size_t>(dst.itemsize()));
+  c.low = words[0];
+  c.high = words[1];
+  Walk w;
+  w.inputs = 1;
+  w.add_constant(c, dst.itemsize());
+  w.add_array(dst);
+  const Layout* layouts[] = {nullptr, &dst.layout};
+  run(kFill, w, layouts, dst, nullptr, where);
+}
+
+void take(const Array& src, const Array& indices, int axis, const Array& dst, const char* where) {
+  if (dst.layout.size() == 0) return;
+  // Both inputs are seen in dst's shape: src stands still along the indices, these along the rest.
+  const int n = dst.layout.ndim(), k = indices.layout.ndim();
+  int64_t walked[kMaxDims], looked[kMaxDims];
+  for (int d = 0; d < n; ++d) {
+    const bool inside = d >= axis && d < axis + k;
+    walked[d] = inside ? 0 : src.layout.strides()[d < axis ? d : d - k + 1];
+    looked[d] = inside ? indices.layout.strides()[d - axis] : 0;
+  }
+  Layout from = Layout::with_ndim(n), by = Layout::with_ndim(n);
+  for (int d = 0; d < n; ++d) {
+    from.shape()[d] = by.shape()[d] = dst.layout.shape()[d];
+    from.strides()[d] = walked[d];
+    by.strides()[d] = looked[d];
+  }
+  from.finish(where);
+  by.finish(where);
+  Walk w;
+  w.inputs = 3;
+  w.add_array(indices);
+  w.add_array(src);
+  w.address[1] = true;
+  w.add_constant({static_cast<uint64_t>(src.layout.strides()[axis]), 0}, 8);
+  w.add_array(dst);
+  const Layout* layouts[] = {&by, &from, nullptr, &dst.layout};
+  lay_out(w, layouts, n, dst.layout.shape());
+  const int device = dst.device.id;
+  cuda::DeviceGuard guard(device);
+  CUstream stream = cuda::current_stream(device);
+  for (const Array* a : {&src, &indices, &dst}) cuda::order(a->buffer.get(), stream, where);
+  const StoredType raw = raw_type(dst.itemsize());
+  const StoredType types[] = {kInt64, raw, kInt64, raw};
+  launch(kTake, types, w, device, stream, where);
 }
 
 }  // namespace gpuinterop::ops

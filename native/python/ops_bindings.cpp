@@ -1,11 +1,159 @@
+// gpuinterop._core's part of the operations: the table's entry, the operators as functions, and what
+// tests and benchmarks ask.
+#include <nanobind/stl/string.h>
+
+#include <cstring>
+
+#include "ops/copy.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/overlap.hpp"
 #include "python/ops_slots.hpp"
+#include "python/raise.hpp"
 #include "python/register.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace gpuinterop {
 
-PyType_Slot ops_slots[] = {{0, nullptr}};
-PyMethodDef ops_methods[] = {{nullptr, nullptr, 0, nullptr}};
+namespace {
 
-void register_ops(nanobind::module_&) {}
+PyRef& slow_call() {
+  static auto* held = new PyRef();
+  return *held;
+}
+
+// add(x, y), add(x, y, out), add(x, y, out=z), frexp(x, out=(a, b)). `self` is the operation's id.
+PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    const ops::OpId op = static_cast<ops::OpId>(PyLong_AsLong(self));
+    const ops::OpInfo& info = ops::op_info(op);
+    const int inputs = info.inputs, results = info.results;
+    const Py_ssize_t keywords = kwnames ? PyTuple_Size(kwnames) : 0;
+    PyObject* out = nullptr;
+    bool plain = nargs >= inputs && nargs <= inputs + results;
+    for (Py_ssize_t k = 0; k < keywords && plain; ++k) {
+      plain = PyUnicode_CompareWithASCIIString(PyTuple_GetItem(kwnames, k), "out") == 0;
+      out = args[nargs + k];
+    }
+    if (!plain || (out && nargs > inputs)) {
+      // Other keywords, or a wrong count: Python words the answer.
+      nb::list positional;
+      nb::dict named;
+      for (Py_ssize_t i = 0; i < nargs; ++i) positional.append(nb::handle(args[i]));
+      for (Py_ssize_t k = 0; k < keywords; ++k) named[nb::handle(PyTuple_GetItem(kwnames, k))] = nb::handle(args[nargs + k]);
+      if (!slow_call()) ops::require_python();
+      try {
+        return nb::handle(slow_call().get())(static_cast<int>(op), nb::tuple(positional), named).release().ptr();
+      } catch (nb::python_error& e) {
+        e.restore();
+        throw PythonError();
+      }
+    }
+    PyObject* outs[ops::kMaxResults] = {};
+    bool given = false;
+    auto set_out = [&](int j, PyObject* o) {
+      outs[j] = o == Py_None ? nullptr : o;
+      given = given || outs[j];
+    };
+    for (Py_ssize_t i = inputs; i < nargs; ++i) set_out(static_cast<int>(i) - inputs, args[i]);
+    if (out && PyTuple_Check(out)) {
+      if (PyTuple_Size(out) != results)
+        fail(Kind::Shape, info.name, "as many outs as results, " + std::to_string(results),
+             std::to_string(PyTuple_Size(out)), "pass one array or None for each result");
+      for (int j = 0; j < results; ++j) set_out(j, PyTuple_GetItem(out, j));
+    } else if (out) {
+      if (results > 1 && out != Py_None)
+        fail(Kind::Type, info.name, "a tuple of " + std::to_string(results) + " outs", type_text(out),
+             "pass out=(a, b)");
+      set_out(0, out);
+    }
+    return ops::call(op, args, given ? outs : nullptr, false);
+  });
+}
+
+PyObject* make_function(int op, const char* name, const char* doc) {
+  // Lives as long as the process, like the operation itself.
+  auto* def = new PyMethodDef{strdup(name),
+                              reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)),
+                              METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
+  PyObject* id = PyLong_FromLong(op);
+  PyObject* module = PyUnicode_FromString("gpuinterop");
+  PyObject* function = PyCFunction_NewEx(def, id, module);
+  Py_XDECREF(id);
+  Py_XDECREF(module);
+  return function;
+}
+
+}  // namespace
+
+void register_ops(nb::module_& m) {
+  m.def(
+      "_add_op",
+      [](const std::string& name, int inputs, int results, bool compares) {
+        if (inputs < 1 || results < 1 || results > ops::kMaxResults || inputs + results > ops::kMaxOperands)
+          fail(Kind::Shape, name, "at most " + std::to_string(ops::kMaxOperands) + " operands, " +
+                   std::to_string(ops::kMaxResults) + " of them results",
+               std::to_string(inputs) + " inputs and " + std::to_string(results) + " results",
+               "split the computation");
+        return static_cast<int>(ops::add_op({name, inputs, results, compares}));
+      },
+      "name"_a, "inputs"_a, "results"_a, "compares"_a = false, "Add an elementwise operation; its id.");
+  m.def(
+      "_op_function",
+      [](int op, const char* name, const char* doc) { return nb::steal(make_function(op, name, doc)); },
+      "op"_a, "name"_a, "doc"_a, "The operation as a function.");
+  m.def(
+      "_set_ops_hooks",
+      [](nb::object build, nb::object resolve, nb::object operand, nb::object encode, nb::object host,
+         nb::object slow) {
+        ops::set_kernel_builder(PyRef::borrow(build.ptr()));
+        ops::hooks().resolve = PyRef::borrow(resolve.ptr());
+        ops::hooks().operand = PyRef::borrow(operand.ptr());
+        ops::hooks().encode = PyRef::borrow(encode.ptr());
+        ops::hooks().host = PyRef::borrow(host.ptr());
+        slow_call() = PyRef::borrow(slow.ptr());
+      },
+      "build"_a, "resolve"_a, "operand"_a, "encode"_a, "host"_a, "slow"_a,
+      "Register what the core asks Python on the first call of a kind.");
+  m.def("_compiled_kernels", ops::compiled_kernels, "Kernels loaded in this process.");
+  m.def("_forget_kernels", ops::forget_kernels, "Unload them: for tests and tuning.");
+  m.def(
+      "_tune",
+      [](const std::string& knob, int64_t value) {
+        ops::Tuning& t = ops::tuning;
+        if (knob == "flat_bytes") t.flat_bytes = static_cast<int>(value);
+        else if (knob == "rows_unroll") t.rows_unroll = static_cast<int>(value);
+        else if (knob == "general_unroll") t.general_unroll = static_cast<int>(value);
+        else if (knob == "tile_edge") t.tile_edge = static_cast<int>(value);
+        else if (knob == "small") t.small = value;
+        else throw nb::value_error("unknown knob");
+      },
+      "knob"_a, "value"_a, "Turn a knob of the launch geometry: for benchmarks.");
+  m.def(
+      "_take",
+      [](nb::handle src, nb::handle indices, int axis, nb::handle dst) {
+        for (nb::handle h : {src, indices, dst}) {
+          if (!is_array(h.ptr())) throw nb::type_error("arrays expected");
+          require_settled(h.ptr());
+        }
+        const Array &s = unwrap(src.ptr()), &i = unwrap(indices.ptr()), &d = unwrap(dst.ptr());
+        if (ops::may_overlap(s, d, "take")) {
+          Array copy = make_empty(s.device, s.dtype, s.layout.ndim(), s.layout.shape(), "take");
+          ops::copy_strided(copy, s, "take");
+          ops::take(copy, i, axis, d, "take");
+        } else {
+          ops::take(s, i, axis, d, "take");
+        }
+      },
+      "src"_a, "indices"_a, "axis"_a, "dst"_a, "Gather on CUDA; the indices were checked.");
+  m.def(
+      "_may_overlap",
+      [](nb::handle a, nb::handle b) {
+        if (!is_array(a.ptr()) || !is_array(b.ptr())) throw nb::type_error("arrays expected");
+        return ops::may_overlap(unwrap(a.ptr()), unwrap(b.ptr()), "may_overlap");
+      },
+      "a"_a, "b"_a, "Do two arrays share a byte? True when that cannot be told quickly.");
+}
 
 }  // namespace gpuinterop

@@ -1,0 +1,127 @@
+"""KernelSpec to CUDA text. Pure: equal specs give equal text."""
+
+from __future__ import annotations
+
+from .compiler import kernel_text
+from .spec import ADDRESS, Body, KernelSpec
+
+__all__ = ["STORAGE", "THREADS", "WORKING", "render", "render_many"]
+
+THREADS = 256
+
+# dtype name -> the type in memory (kernels/prelude.cuh).
+STORAGE = {
+    "bool": "b8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+    "float16": "f16", "float32": "float", "float64": "double",
+    "complex64": "c64", "complex128": "c128", "bfloat16": "bf16",
+    "float8_e3m4": "f8e3m4", "float8_e4m3": "f8e4m3", "float8_e4m3b11fnuz": "f8e4m3b11fnuz",
+    "float8_e4m3fn": "f8e4m3fn", "float8_e4m3fnuz": "f8e4m3fnuz", "float8_e5m2": "f8e5m2",
+    "float8_e5m2fnuz": "f8e5m2fnuz", "float8_e8m0fnu": "f8e8m0fnu",
+    "float6_e2m3fn": "f6e2m3fn", "float6_e3m2fn": "f6e3m2fn", "float4_e2m1fn": "f4e2m1fn",
+    "u8": "u8", "u16": "u16", "u32": "u32", "u64": "u64", "u128": "u128",
+}  # fmt: skip
+
+# dtype name -> the type computed in, where it differs from the storage.
+WORKING = {
+    name: "float" if name.startswith(("float", "bfloat")) and name != "float64" else stored
+    for name, stored in STORAGE.items()
+} | {"bool": "bool"}
+
+_DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "TILE",
+                "LOADS(DO)", "STORES(DO)", "TILED(DO)", "CALL(e, k)", "CALL_TILED(e, k)")  # fmt: skip
+
+
+def _apply(body: Body, stored: tuple[str, ...], symbol: str) -> str:
+    """The function that the kernel calls for every element."""
+    n = len(body.loop_in)
+    storage = [STORAGE[name] for name in stored]
+    parameters = [
+        f"const {t}* a{i}" if loop == ADDRESS else f"{t} s{i}"
+        for i, (t, loop) in enumerate(zip(storage, body.loop_in, strict=False))
+    ]
+    parameters += [f"{t}& r{j}" for j, t in enumerate(storage[n:])]
+    lines = [f"GI_FN void {symbol}_apply({', '.join(parameters)}) {{"]
+    for i, loop in enumerate(body.loop_in):
+        if loop == ADDRESS:
+            continue
+        working = WORKING[loop]
+        lines.append(f"  const {working} a{i} = gi_to<{working}>(s{i});")
+    lines += [f"  {WORKING[loop]} o{j};" for j, loop in enumerate(body.loop_out)]
+    lines.append(f"  {body.statements}")
+    for j, loop in enumerate(body.loop_out):
+        value = f"o{j}"
+        if WORKING[loop] != STORAGE[loop]:  # round as NumPy's loop does before any cast of the result
+            value = f"gi_to<{STORAGE[loop]}>({value})"
+        lines.append(f"  r{j} = gi_to<{storage[n + j]}>({value});")
+    lines.append("}")
+    return "\n".join(lines)
+
+
+def _define(spec: KernelSpec, symbol: str) -> str:
+    n = len(spec.body.loop_in)
+    operands = range(len(spec.stored))
+
+    def entries(chosen: list[int], *, tiled_as: str = "") -> str:
+        mode = ["CX"[spec.vector == 1] if m == "T" else m for m in spec.modes]
+        return " ".join(f"DO({i}, {STORAGE[spec.stored[i]]}, {mode[i]})" for i in chosen)
+
+    tiled = [i for i in operands if spec.modes[i] == "T"]
+    direct = [i for i in operands if i < n and i not in tiled]
+    results = [i for i in operands if i >= n]
+    call = ", ".join(f"r{i} e.at(k)" for i in operands)
+    call_tiled = ", ".join(f"r{i}{'[0]' if i in tiled else ' e'}.at(k)" for i in operands)
+    values = {
+        "NAME": symbol,
+        "PARAMS": f"{symbol}_arguments",
+        "K": len(spec.stored),
+        "ND": spec.ndim,
+        "INDEX": "i64" if spec.wide else "i32",
+        "V": spec.vector,
+        "U": spec.unroll,
+        "THREADS": THREADS,
+        "TILE": spec.tile,
+        "LOADS(DO)": entries(direct),
+        "STORES(DO)": entries(results),
+        "TILED(DO)": entries(tiled),
+        "CALL(e, k)": f"{symbol}_apply({call});",
+        "CALL_TILED(e, k)": f"{symbol}_apply({call_tiled});",
+    }
+    return "\n".join(f"#define GI_{name} {values[name]}" for name in _DEFINITIONS)
+
+
+def _undefine() -> str:
+    return "\n".join(f"#undef GI_{name.split('(')[0]}" for name in _DEFINITIONS)
+
+
+def _kernel(spec: KernelSpec) -> str:
+    symbol = spec.symbol
+    return "\n".join(
+        (
+            _apply(spec.body, spec.stored, symbol),
+            _define(spec, symbol),
+            f'#line 1 "{spec.layout}.cuh"',
+            kernel_text(f"{spec.layout}.cuh"),
+            _undefine(),
+        )
+    )
+
+
+def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
+    """One program with several kernels; `device` replaces device.cuh in tests on the host."""
+    parts = [device or kernel_text("device.cuh"), kernel_text("prelude.cuh")]
+    if any("gi_" in spec.body.statements for spec in specs):
+        parts.append(kernel_text("math.cuh"))
+    parts.append(kernel_text("access.cuh"))
+    seen: set[str] = set()
+    for spec in specs:
+        if spec.body.preamble and spec.body.preamble not in seen:
+            seen.add(spec.body.preamble)
+            parts.append(spec.body.preamble)
+        parts.append(_kernel(spec))
+    return "\n".join(parts)
+
+
+def render(spec: KernelSpec) -> str:
+    """The program of one kernel."""
+    return render_many([spec])

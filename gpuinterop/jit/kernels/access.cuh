@@ -1,0 +1,138 @@
+// How one thread reads or writes V neighbouring elements of one operand. The mode is part of the
+// kernel's type, so none of this is decided at run time:
+//   C unit stride   R stride -1   X any stride   S stride 0: one element   K a number in the parameters
+//   A the address of the element, for bodies that look around it
+// p is the address of the thread's first element; s the operand's stride along the row, in elements.
+#define GI_INLINE __device__ __forceinline__
+
+template <class T, int V>
+struct alignas(sizeof(T) * V) GiPack {
+  T x[V];
+};
+
+template <class T, int V>
+struct GiC {
+  GiPack<T, V> v;
+  template <class I>
+  static GI_INLINE I offset(I position, I) {
+    return position;
+  }
+  GI_INLINE void load(const T* p, i64) { v = *reinterpret_cast<const GiPack<T, V>*>(p); }
+  GI_INLINE void load_part(const T* p, i64, i64 count) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) v.x[k] = p[k < count ? k : 0];
+  }
+  GI_INLINE void store(T* p, i64) const { *reinterpret_cast<GiPack<T, V>*>(p) = v; }
+  GI_INLINE void store_part(T* p, i64, i64 count) const {
+#pragma unroll
+    for (int k = 0; k < V; ++k)
+      if (k < count) p[k] = v.x[k];
+  }
+  GI_INLINE T& at(int k) { return v.x[k]; }
+};
+
+template <class T, int V>
+struct GiR {
+  GiPack<T, V> v;  // reversed when it is in memory order, see at()
+  template <class I>
+  static GI_INLINE I offset(I position, I) {
+    return -position;
+  }
+  GI_INLINE void load(const T* p, i64) { v = *reinterpret_cast<const GiPack<T, V>*>(p - (V - 1)); }
+  GI_INLINE void load_part(const T* p, i64, i64 count) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) at(k) = *(p - (k < count ? k : 0));
+  }
+  GI_INLINE void store(T* p, i64) const { *reinterpret_cast<GiPack<T, V>*>(p - (V - 1)) = v; }
+  GI_INLINE void store_part(T* p, i64, i64 count) const {
+#pragma unroll
+    for (int k = 0; k < V; ++k)
+      if (k < count) *(p - k) = v.x[V - 1 - k];
+  }
+  GI_INLINE T& at(int k) { return v.x[V - 1 - k]; }
+};
+
+template <class T, int V>
+struct GiX {
+  T v[V];
+  template <class I>
+  static GI_INLINE I offset(I position, I s) {
+    return position * s;
+  }
+  GI_INLINE void load(const T* p, i64 s) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) v[k] = p[k * s];
+  }
+  GI_INLINE void load_part(const T* p, i64 s, i64 count) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) v[k] = p[k < count ? k * s : 0];
+  }
+  GI_INLINE void store(T* p, i64 s) const {
+#pragma unroll
+    for (int k = 0; k < V; ++k) p[k * s] = v[k];
+  }
+  GI_INLINE void store_part(T* p, i64 s, i64 count) const {
+#pragma unroll
+    for (int k = 0; k < V; ++k)
+      if (k < count) p[k * s] = v[k];
+  }
+  GI_INLINE T& at(int k) { return v[k]; }
+};
+
+template <class T, int V>
+struct GiS {
+  T v;
+  template <class I>
+  static GI_INLINE I offset(I, I) {
+    return 0;
+  }
+  GI_INLINE void load(const T* p, i64) { v = *p; }
+  GI_INLINE void load_part(const T* p, i64, i64) { v = *p; }
+  GI_INLINE T& at(int) { return v; }
+};
+
+// The number's bytes stand where an operand has its pointer and stride.
+template <class T, int V>
+struct GiK {
+  T v;
+  template <class I>
+  static GI_INLINE I offset(I, I) {
+    return 0;
+  }
+  GI_INLINE void load(const T* p, i64 s) {
+    union {
+      u128 words;
+      T value;
+    } bits;
+    bits.words.lo = (u64)p;
+    bits.words.hi = (u64)s;
+    v = bits.value;
+  }
+  GI_INLINE void load_part(const T* p, i64 s, i64) { load(p, s); }
+  GI_INLINE T& at(int) { return v; }
+};
+
+template <class T, int V>
+struct GiA {
+  const T* first;
+  i64 step;
+  template <class I>
+  static GI_INLINE I offset(I position, I s) {
+    return position * s;
+  }
+  GI_INLINE void load(const T* p, i64 s) {
+    first = p;
+    step = s;
+  }
+  GI_INLINE void load_part(const T* p, i64 s, i64) { load(p, s); }
+  GI_INLINE const T* at(int k) const { return first + k * step; }
+};
+
+// A dimension to split indices by. Division by a constant of the launch: one multiplication and one
+// shift, exact for indices below 2^31.
+struct GiDim {
+  i64 extent;
+  u32 factor, shift;
+};
+GI_FN i32 gi_quotient(i32 n, const GiDim& d) { return (i32)((__umulhi((u32)n, d.factor) + (u32)n) >> d.shift); }
+GI_FN i64 gi_quotient(i64 n, const GiDim& d) { return n / d.extent; }

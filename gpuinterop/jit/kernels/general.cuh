@@ -1,0 +1,51 @@
+// Any strides: each thread splits the index of its elements by the GI_ND extents. For arrays whose
+// rows are too short to be worth a row of threads.
+struct GI_PARAMS {
+  char* p[GI_K];
+  i64 s[GI_K];  // the bytes of numbers (mode K); unused otherwise
+  i64 n;
+  GiDim d[GI_ND];  // innermost first
+  i64 os[GI_ND][GI_K];
+};
+
+extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS a) {
+  const GI_INDEX first = (GI_INDEX)blockIdx.x * (GI_THREADS * GI_U) + threadIdx.x;
+#define GI_DECLARE(i, T, M) Gi##M<T, 1> r##i[GI_U];
+  GI_LOADS(GI_DECLARE)
+  GI_STORES(GI_DECLARE)
+#undef GI_DECLARE
+  GI_INDEX o[GI_U][GI_K];
+#pragma unroll
+  for (int u = 0; u < GI_U; ++u) {
+    GI_INDEX rest = first + u * GI_THREADS;
+    if (rest >= (GI_INDEX)a.n) rest = (GI_INDEX)a.n - 1;
+#pragma unroll
+    for (int k = 0; k < GI_K; ++k) o[u][k] = 0;
+#pragma unroll
+    for (int d = 0; d < GI_ND; ++d) {
+      const GI_INDEX q = d + 1 < GI_ND ? gi_quotient(rest, a.d[d]) : 0;
+      const GI_INDEX at = rest - q * (GI_INDEX)a.d[d].extent;
+      rest = q;
+#pragma unroll
+      for (int k = 0; k < GI_K; ++k) o[u][k] += at * (GI_INDEX)a.os[d][k];
+    }
+  }
+#define GI_LOAD(i, T, M) r##i[u].load((const T*)a.p[i] + o[u][i], a.s[i]);
+#pragma unroll
+  for (int u = 0; u < GI_U; ++u) {
+    GI_LOADS(GI_LOAD)
+  }
+#undef GI_LOAD
+#pragma unroll
+  for (int u = 0; u < GI_U; ++u) {
+    GI_CALL([u], 0)
+  }
+#define GI_STORE(i, T, M) r##i[u].store((T*)a.p[i] + o[u][i], a.s[i]);
+#pragma unroll
+  for (int u = 0; u < GI_U; ++u) {
+    if (first + u * GI_THREADS < (GI_INDEX)a.n) {
+      GI_STORES(GI_STORE)
+    }
+  }
+#undef GI_STORE
+}

@@ -1,0 +1,229 @@
+// Functions that the operator table names and CUDA C++ lacks, with NumPy's results.
+
+// ---- integers ---------------------------------------------------------------------------------
+#define GI_SIGNED_INTEGER(T)                                                                   \
+  GI_FN T gi_floordiv(T a, T b) {                                                              \
+    if (b == 0) return 0;                                                                      \
+    if (b == -1) return (T)(0 - (u64)a);                                                       \
+    const T q = a / b;                                                                         \
+    return q - (T)((a % b != 0) && ((a < 0) != (b < 0)));                                      \
+  }                                                                                            \
+  GI_FN T gi_mod(T a, T b) {                                                                   \
+    if (b == 0 || b == -1) return 0;                                                           \
+    const T r = a % b;                                                                         \
+    return (r != 0 && ((r < 0) != (b < 0))) ? (T)(r + b) : r;                                  \
+  }                                                                                            \
+  GI_FN T gi_fmod(T a, T b) { return (b == 0 || b == -1) ? (T)0 : (T)(a % b); }                \
+  GI_FN T gi_abs(T a) { return a < 0 ? (T)(0 - (u64)a) : a; }                                  \
+  GI_FN T gi_sign(T a) { return (T)((a > 0) - (a < 0)); }                                      \
+  GI_FN T gi_shl(T a, T b) { return (u64)b < 8 * sizeof(T) ? (T)((u64)a << b) : (T)0; }        \
+  GI_FN T gi_shr(T a, T b) { return (T)(a >> ((u64)b < 8 * sizeof(T) ? b : (T)(8 * sizeof(T) - 1))); }
+#define GI_UNSIGNED_INTEGER(T)                                                                 \
+  GI_FN T gi_floordiv(T a, T b) { return b == 0 ? (T)0 : (T)(a / b); }                         \
+  GI_FN T gi_mod(T a, T b) { return b == 0 ? (T)0 : (T)(a % b); }                              \
+  GI_FN T gi_fmod(T a, T b) { return gi_mod(a, b); }                                           \
+  GI_FN T gi_abs(T a) { return a; }                                                            \
+  GI_FN T gi_sign(T a) { return (T)(a > 0); }                                                  \
+  GI_FN T gi_shl(T a, T b) { return (u64)b < 8 * sizeof(T) ? (T)((u64)a << b) : (T)0; }        \
+  GI_FN T gi_shr(T a, T b) { return (u64)b < 8 * sizeof(T) ? (T)(a >> b) : (T)0; }
+GI_SIGNED_INTEGER(i8)
+GI_SIGNED_INTEGER(i16)
+GI_SIGNED_INTEGER(i32)
+GI_SIGNED_INTEGER(i64)
+GI_UNSIGNED_INTEGER(u8)
+GI_UNSIGNED_INTEGER(u16)
+GI_UNSIGNED_INTEGER(u32)
+GI_UNSIGNED_INTEGER(u64)
+
+template <class T>
+GI_FN T gi_ipow(T a, T b) {
+  // NumPy refuses negative exponents of integers. Here no kernel can raise: the true value, cut.
+  if (b < 0) return a == 1 ? (T)1 : a == (T)-1 ? ((b & 1) ? (T)-1 : (T)1) : (T)0;
+  u64 result = 1, base = (u64)a, e = (u64)b;
+  while (e) {
+    if (e & 1) result *= base;
+    base *= base;
+    e >>= 1;
+  }
+  return (T)result;
+}
+template <class T>
+GI_FN T gi_gcd(T x, T y) {
+  T a = gi_abs(x), b = gi_abs(y);
+  while (b) {
+    const T r = a % b;
+    a = b;
+    b = r;
+  }
+  return a;
+}
+
+// Comparison by value between signed and unsigned integers.
+template <class A, class B>
+GI_FN bool gi_lt(A a, B b) {
+  return a < b;
+}
+GI_FN bool gi_lt(i64 a, u64 b) { return a < 0 || (u64)a < b; }
+GI_FN bool gi_lt(u64 a, i64 b) { return b >= 0 && a < (u64)b; }
+template <class A, class B>
+GI_FN bool gi_le(A a, B b) {
+  return a <= b;
+}
+GI_FN bool gi_le(i64 a, u64 b) { return a < 0 || (u64)a <= b; }
+GI_FN bool gi_le(u64 a, i64 b) { return b >= 0 && a <= (u64)b; }
+template <class A, class B>
+GI_FN bool gi_eq(A a, B b) {
+  return a == b;
+}
+GI_FN bool gi_eq(i64 a, u64 b) { return a >= 0 && (u64)a == b; }
+GI_FN bool gi_eq(u64 a, i64 b) { return b >= 0 && a == (u64)b; }
+
+// ---- real numbers -----------------------------------------------------------------------------
+#define GI_REAL(T)                                                                             \
+  GI_FN T gi_fmod(T a, T b) { return fmod(a, b); }                                             \
+  GI_FN T gi_mod(T a, T b) {                                                                   \
+    T m = fmod(a, b);                                                                          \
+    if (b == 0) return m;                                                                      \
+    if (m != 0) return ((b < 0) != (m < 0)) ? m + b : m;                                       \
+    return copysign((T)0, b);                                                                  \
+  }                                                                                            \
+  GI_FN T gi_floordiv(T a, T b) {                                                              \
+    if (b == 0) return a / b;                                                                  \
+    T m = fmod(a, b), q = (a - m) / b;                                                         \
+    if (m != 0 && ((b < 0) != (m < 0))) q -= (T)1;                                             \
+    if (q == 0) return copysign((T)0, a / b);                                                  \
+    const T f = floor(q);                                                                      \
+    return q - f > (T)0.5 ? f + (T)1 : f;                                                      \
+  }                                                                                            \
+  GI_FN T gi_abs(T a) { return fabs(a); }                                                      \
+  GI_FN T gi_sign(T a) { return a > 0 ? (T)1 : a < 0 ? (T)-1 : a == 0 ? (T)0 : a; }            \
+  GI_FN T gi_sigmoid(T x) {                                                                    \
+    const T t = exp(-fabs(x));                                                                 \
+    return (x >= 0 ? (T)1 : t) / ((T)1 + t);                                                   \
+  }                                                                                            \
+  GI_FN T gi_softplus(T x) { return x != x ? x : (x > 0 ? x : (T)0) + log1p(exp(-fabs(x))); }  \
+  GI_FN T gi_logaddexp(T a, T b) {                                                             \
+    if (a == b) return a + (T)0.693147180559945309417232121458;                                \
+    const T d = a - b;                                                                         \
+    return d > 0 ? a + log1p(exp(-d)) : d <= 0 ? b + log1p(exp(d)) : d;                        \
+  }                                                                                            \
+  GI_FN T gi_heaviside(T x, T h) { return x != x ? x : x == 0 ? h : x < 0 ? (T)0 : (T)1; }     \
+  GI_FN T gi_sinc(T x) {                                                                       \
+    const T y = (T)3.14159265358979323846 * x;                                                 \
+    return y == 0 ? (T)1 : sin(y) / y;                                                         \
+  }
+GI_REAL(float)
+GI_REAL(double)
+
+// Comparisons that let a NaN through, whichever side it is on.
+template <class T>
+GI_FN T gi_max(T a, T b) {
+  return (a >= b || a != a) ? a : b;
+}
+template <class T>
+GI_FN T gi_min(T a, T b) {
+  return (a <= b || a != a) ? a : b;
+}
+template <class T>
+GI_FN T gi_fmax(T a, T b) {
+  return (a >= b || b != b) ? a : b;
+}
+template <class T>
+GI_FN T gi_fmin(T a, T b) {
+  return (a <= b || b != b) ? a : b;
+}
+
+// The logarithmic derivative of gamma: recurrence up to 8, then the asymptotic series; reflection
+// below zero. In double also for float, because the function has a root near 1.46.
+GI_FN double gi_digamma(double x) {
+  if (x == 0) return copysign(gi_double(0x7ff0000000000000ull), -x);
+  double r = 0;
+  if (x < 0) {
+    const double whole = floor(x);
+    if (whole == x) return gi_double(0x7ff8000000000000ull);
+    r = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - whole));
+    x = 1 - x;
+  }
+  while (x < 8) {
+    r -= 1 / x;
+    x += 1;
+  }
+  const double s = 1 / (x * x);
+  const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132
+      - s * (691.0 / 32760 - s / 12))))));
+  return r + log(x) - 0.5 / x - series;
+}
+
+// ---- complex numbers --------------------------------------------------------------------------
+#define GI_COMPLEX(C, T)                                                                       \
+  GI_FN C operator+(C a, C b) { return gi_make(a.re + b.re, a.im + b.im); }                    \
+  GI_FN C operator-(C a, C b) { return gi_make(a.re - b.re, a.im - b.im); }                    \
+  GI_FN C operator-(C a) { return gi_make(-a.re, -a.im); }                                     \
+  GI_FN C operator*(C a, C b) {                                                                \
+    return gi_make(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);                      \
+  }                                                                                            \
+  GI_FN C operator/(C a, C b) {                                                                \
+    /* Divided by the larger part first, so that squares cannot overflow. */                   \
+    if (fabs(b.re) >= fabs(b.im)) {                                                            \
+      if (b.re == 0 && b.im == 0) return gi_make(a.re / fabs(b.re), a.im / fabs(b.re));        \
+      const T q = b.im / b.re, s = (T)1 / (b.re + b.im * q);                                   \
+      return gi_make((a.re + a.im * q) * s, (a.im - a.re * q) * s);                            \
+    }                                                                                          \
+    const T q = b.re / b.im, s = (T)1 / (b.im + b.re * q);                                     \
+    return gi_make((a.re * q + a.im) * s, (a.im * q - a.re) * s);                              \
+  }                                                                                            \
+  GI_FN bool operator==(C a, C b) { return a.re == b.re && a.im == b.im; }                     \
+  GI_FN bool operator!=(C a, C b) { return a.re != b.re || a.im != b.im; }                     \
+  /* NumPy's order: real part first. */                                                        \
+  GI_FN bool operator<(C a, C b) {                                                             \
+    return (a.re < b.re && a.im == a.im && b.im == b.im) || (a.re == b.re && a.im < b.im);     \
+  }                                                                                            \
+  GI_FN bool operator<=(C a, C b) {                                                            \
+    return (a.re < b.re && a.im == a.im && b.im == b.im) || (a.re == b.re && a.im <= b.im);    \
+  }                                                                                            \
+  GI_FN bool operator>(C a, C b) { return b < a; }                                             \
+  GI_FN bool operator>=(C a, C b) { return b <= a; }                                           \
+  GI_FN bool gi_truth(C a) { return a.re != 0 || a.im != 0; }                                  \
+  GI_FN T gi_abs(C a) { return hypot(a.re, a.im); }                                            \
+  GI_FN C gi_conj(C a) { return gi_make(a.re, -a.im); }                                        \
+  GI_FN C gi_sign(C a) {                                                                       \
+    const T r = gi_abs(a);                                                                     \
+    return r == 0 ? gi_make((T)0, (T)0) : gi_make(a.re / r, a.im / r);                         \
+  }                                                                                            \
+  GI_FN C gi_exp(C a) {                                                                        \
+    const T r = exp(a.re);                                                                     \
+    return a.im == 0 ? gi_make(r, a.im) : gi_make(r * cos(a.im), r * sin(a.im));               \
+  }                                                                                            \
+  GI_FN C gi_log(C a) { return gi_make(log(gi_abs(a)), atan2(a.im, a.re)); }                   \
+  GI_FN C gi_sqrt(C a) {                                                                       \
+    if (a.re == 0 && a.im == 0) return gi_make((T)0, a.im);                                    \
+    const T t = sqrt((fabs(a.re) + gi_abs(a)) / 2);                                            \
+    return a.re >= 0 ? gi_make(t, a.im / (2 * t))                                              \
+                     : gi_make(fabs(a.im) / (2 * t), copysign(t, a.im));                       \
+  }                                                                                            \
+  GI_FN C gi_sin(C a) { return gi_make(sin(a.re) * cosh(a.im), cos(a.re) * sinh(a.im)); }      \
+  GI_FN C gi_cos(C a) { return gi_make(cos(a.re) * cosh(a.im), -(sin(a.re) * sinh(a.im))); }   \
+  GI_FN C gi_sinh(C a) { return gi_make(sinh(a.re) * cos(a.im), cosh(a.re) * sin(a.im)); }     \
+  GI_FN C gi_cosh(C a) { return gi_make(cosh(a.re) * cos(a.im), sinh(a.re) * sin(a.im)); }     \
+  GI_FN C gi_tanh(C a) {                                                                       \
+    if (fabs(a.re) > (T)20) return gi_make(copysign((T)1, a.re), (T)0 * a.im);                 \
+    const T d = sinh(a.re) * sinh(a.re) + cos(a.im) * cos(a.im);                               \
+    return gi_make(sinh(a.re) * cosh(a.re) / d, sin(a.im) * cos(a.im) / d);                    \
+  }                                                                                            \
+  GI_FN C gi_tan(C a) {                                                                        \
+    const C t = gi_tanh(gi_make(-a.im, a.re));                                                 \
+    return gi_make(t.im, -t.re);                                                               \
+  }                                                                                            \
+  GI_FN C gi_pow(C a, C b) {                                                                   \
+    if (b.re == 0 && b.im == 0) return gi_make((T)1, (T)0);                                    \
+    if (a.re == 0 && a.im == 0) return gi_make((T)0, (T)0);                                    \
+    if (b.im == 0 && b.re == 1) return a;                                                      \
+    if (b.im == 0 && b.re == 2) return a * a;                                                  \
+    return gi_exp(b * gi_log(a));                                                              \
+  }
+GI_COMPLEX(c64, float)
+GI_COMPLEX(c128, double)
+template <class T>
+GI_FN bool gi_truth(T a) {
+  return a != (T)0;
+}

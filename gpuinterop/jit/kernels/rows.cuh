@@ -1,0 +1,77 @@
+// Rows: the innermost dimension as in flat.cuh, around it GI_ND dimensions with any strides. The
+// block is a patch, blockDim.x * GI_V elements wide and blockDim.y * GI_U rows high.
+struct GI_PARAMS {
+  char* p[GI_K];
+  i64 s[GI_K];
+  i64 n;       // elements of a row
+  i64 rows;
+  i64 chunks;  // patches side by side
+  GiDim d[GI_ND];  // innermost first
+  i64 os[GI_ND][GI_K];
+};
+
+extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS a) {
+  const u32 patch = blockIdx.x / (u32)a.chunks;
+  const GI_INDEX x = ((GI_INDEX)(blockIdx.x - patch * (u32)a.chunks) * blockDim.x + threadIdx.x) * GI_V;
+  const i64 count = a.n - x;
+  if (count <= 0) return;
+  const GI_INDEX row0 = (GI_INDEX)patch * (blockDim.y * GI_U) + threadIdx.y;
+#define GI_DECLARE(i, T, M) Gi##M<T, GI_V> r##i[GI_U];
+  GI_LOADS(GI_DECLARE)
+  GI_STORES(GI_DECLARE)
+#undef GI_DECLARE
+  GI_INDEX o[GI_U][GI_K];
+#pragma unroll
+  for (int u = 0; u < GI_U; ++u) {
+    GI_INDEX row = row0 + u * blockDim.y;
+    // Rows beyond the end read the last one; they are not written.
+    if (row >= (GI_INDEX)a.rows) row = (GI_INDEX)a.rows - 1;
+#define GI_START(i, T, M) o[u][i] = Gi##M<T, GI_V>::offset(x, (GI_INDEX)a.s[i]);
+    GI_LOADS(GI_START)
+    GI_STORES(GI_START)
+#undef GI_START
+#pragma unroll
+    for (int d = 0; d < GI_ND; ++d) {
+      const GI_INDEX q = d + 1 < GI_ND ? gi_quotient(row, a.d[d]) : 0;
+      const GI_INDEX at = row - q * (GI_INDEX)a.d[d].extent;
+      row = q;
+#pragma unroll
+      for (int k = 0; k < GI_K; ++k) o[u][k] += at * (GI_INDEX)a.os[d][k];
+    }
+  }
+  const bool whole = count >= GI_V;
+  if (whole) {
+#define GI_LOAD(i, T, M) r##i[u].load((const T*)a.p[i] + o[u][i], a.s[i]);
+#pragma unroll
+    for (int u = 0; u < GI_U; ++u) {
+      GI_LOADS(GI_LOAD)
+    }
+#undef GI_LOAD
+  } else {
+#define GI_LOAD(i, T, M) r##i[u].load_part((const T*)a.p[i] + o[u][i], a.s[i], count);
+#pragma unroll
+    for (int u = 0; u < GI_U; ++u) {
+      GI_LOADS(GI_LOAD)
+    }
+#undef GI_LOAD
+  }
+#pragma unroll
+  for (int u = 0; u < GI_U; ++u) {
+#pragma unroll
+    for (int k = 0; k < GI_V; ++k) {
+      GI_CALL([u], k)
+    }
+  }
+#define GI_STORE(i, T, M)                                     \
+  if (whole)                                                  \
+    r##i[u].store((T*)a.p[i] + o[u][i], a.s[i]);              \
+  else                                                        \
+    r##i[u].store_part((T*)a.p[i] + o[u][i], a.s[i], count);
+#pragma unroll
+  for (int u = 0; u < GI_U; ++u) {
+    if (row0 + (GI_INDEX)(u * blockDim.y) < (GI_INDEX)a.rows) {
+      GI_STORES(GI_STORE)
+    }
+  }
+#undef GI_STORE
+}

@@ -1,0 +1,68 @@
+"""What one elementwise kernel is: frozen values that name it completely."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ADDRESS", "Body", "KernelSpec"]
+
+# In place of a loop dtype: the body gets the address of the element, not its value.
+ADDRESS = "*"
+
+
+@dataclass(frozen=True)
+class Body:
+    """A computation on single elements.
+
+    Inputs arrive as `a0`, `a1`, ... in the working type of their `loop_in` dtype, results are
+    assigned to `o0`, `o1`, ... and rounded to their `loop_out` dtype.
+
+    Attributes
+    ----------
+    name : part of the kernel's symbol; letters, digits, underscores.
+    loop_in, loop_out : dtype names that the computation is done in.
+    statements : CUDA C++ statements.
+    preamble : functions and types put before the kernel.
+    """
+
+    name: str
+    loop_in: tuple[str, ...]
+    loop_out: tuple[str, ...]
+    statements: str
+    preamble: str = ""
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """A body on operands of given storage, for one class of layouts.
+
+    Attributes
+    ----------
+    stored : dtype name of every operand in memory, inputs first. "u8" to "u128" mean raw bits.
+    modes : one letter per operand, see kernels/access.cuh; T marks an operand turned in a tile.
+    layout : "flat", "rows", "general" or "tile".
+    ndim : dimensions beside those that the layout class walks itself.
+    vector : elements per access.
+    unroll : accesses (flat), rows (rows) or elements (general) per thread.
+    wide : 64-bit index arithmetic.
+    tile : edge of the tile, 0 elsewhere.
+    """
+
+    body: Body
+    stored: tuple[str, ...]
+    modes: str
+    layout: str
+    ndim: int
+    vector: int
+    unroll: int
+    wide: bool
+    tile: int = 0
+
+    @property
+    def symbol(self) -> str:
+        """The kernel's name, which says its spec to whoever reads a profile."""
+        types = "_".join(self.stored)
+        return (
+            f"{self.body.name}__{types}__{self.modes}_{self.layout}{self.ndim}"
+            f"_v{self.vector}u{self.unroll}{'_i64' if self.wide else ''}"
+        )

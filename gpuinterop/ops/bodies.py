@@ -1,0 +1,71 @@
+"""From a row of the table and the operands' dtypes to the body of a kernel."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from gpuinterop.dtypes import NAMES
+from gpuinterop.errors import DTypeError
+from gpuinterop.jit.codegen import STORAGE
+from gpuinterop.jit.spec import ADDRESS, Body
+
+from .catalog import Row
+from .rules import Loop, kind_of, loop_for, name_of_kind
+
+__all__ = ["body_for", "raw_body", "raw_name", "substitute", "take_body"]
+
+_OPERAND = re.compile(r"\b([xyz])\b")
+
+
+def substitute(expression: str, values: tuple[str, ...]) -> str:
+    """The expression with x, y and z replaced."""
+    return _OPERAND.sub(lambda match: values["xyz".index(match[1])], expression)
+
+
+def no_kernel(row: Row, kinds: tuple[int, ...]) -> DTypeError:
+    """The error for a dtype that only the host computes in."""
+    return DTypeError(
+        where=row.name,
+        expected=f"a dtype that {row.name} has a kernel for",
+        got=", ".join(name_of_kind(k) for k in kinds),
+        fix="cast the operands, or compute on the host: x.to_device('cpu')",
+    )
+
+
+@lru_cache(maxsize=4096)
+def body_for(row: Row, kinds: tuple[int, ...]) -> tuple[Body, Loop]:
+    """The computation for operands of these dtypes, and its dtypes."""
+    ins, outs = loop_for(row, kinds)
+    expression = row.expression(kind_of(ins[row.kinds_from]))
+    if expression is None or any(NAMES[r] not in STORAGE for r in (*ins, *outs)):
+        raise no_kernel(row, kinds)
+    parts = [part.strip() for part in expression.split(";")]
+    names = tuple(f"a{i}" for i in range(row.inputs))
+    statements = " ".join(
+        f"o{j} = {substitute(part, names)};" for j, part in enumerate(parts)
+    )
+    name = row.name if row.name != "divmod" else "divmod_"
+    return (
+        Body(name, tuple(NAMES[r] for r in ins), tuple(NAMES[r] for r in outs), statements),
+        (ins, outs),
+    )
+
+
+def raw_name(itemsize: int) -> str:
+    """The name of plain bits of a size."""
+    return f"u{8 * itemsize}"
+
+
+@lru_cache(maxsize=16)
+def raw_body(op: str, itemsize: int) -> Body:
+    """Moves bits: the same kernel for all dtypes of one size."""
+    name = raw_name(itemsize)
+    return Body(op, (name,), (name,), "o0 = a0;")
+
+
+@lru_cache(maxsize=16)
+def take_body(itemsize: int) -> Body:
+    """Gathers bits: index, address of the element at index 0, step between indices."""
+    name = raw_name(itemsize)
+    return Body("take", ("int64", ADDRESS, "int64"), (name,), "o0 = a1[a0 * a2];")

@@ -1,0 +1,72 @@
+"""The elementwise operations as functions: one for each row of the table, and a few made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.errors import ArgumentTypeError
+
+from .casting import cast
+from .catalog import ALIASES
+from .runtime import FUNCTIONS
+
+__all__ = ["astype", "clip", "round", "where", *sorted({*FUNCTIONS, *ALIASES} - {"cast"})]
+
+globals().update({name: f for name, f in FUNCTIONS.items() if name != "cast"})
+globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
+
+
+def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
+    """Return x cut to the range from min to max; a bound that is None does not cut.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.clip(gpuinterop.asarray([1.0, 5.0, 9.0], device="cpu"), 2, 6).tolist()
+    [2.0, 5.0, 6.0]
+    """
+    if min is None and max is None:
+        return FUNCTIONS["positive"](x, out=out)
+    if min is None:
+        return FUNCTIONS["minimum"](x, max, out=out)
+    if max is None:
+        return FUNCTIONS["maximum"](x, min, out=out)
+    return FUNCTIONS["clip"](x, min, max, out=out)
+
+
+def where(condition: Any, x: Any, y: Any, out: Any = None) -> Any:
+    """Return x where the condition is true and y elsewhere; all three broadcast."""
+    return FUNCTIONS["where"](condition, x, y, out=out)
+
+
+def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Return x rounded to a number of decimals, halves to the even neighbour as in NumPy."""
+    kind = np.dtype(x.dtype).kind if hasattr(x, "dtype") else "f"
+    if kind in "biu" and decimals >= 0:
+        return FUNCTIONS["positive" if kind != "b" else "logical_or"](
+            *((x,) if kind != "b" else (x, x)), out=out
+        )
+    if decimals == 0:
+        return FUNCTIONS["rint"](x, out=out)
+    # NumPy's order of operations, so that the last bit agrees with it.
+    factor = 10.0 ** abs(decimals)
+    up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    scaled = FUNCTIONS["rint"](FUNCTIONS[up](x, factor))
+    result = FUNCTIONS[down](scaled, factor, out=out)
+    return result.astype(x.dtype) if kind in "iu" and out is None else result
+
+
+
+def astype(x: _core.Array, dtype: Any, order: str = "C", copy: bool = True) -> Any:
+    """Return x in another dtype, in C order (or F): a copy, or x itself when nothing changes.
+
+    Casts as NumPy does: floats are cut towards zero, wider integers lose their upper bits. With
+    ``copy=False`` an array that has the dtype already is returned as it is.
+    """
+    if not isinstance(x, _core.Array):
+        raise ArgumentTypeError(where="astype", expected="an array of this library",
+                                got=type(x).__name__, fix="pass gpuinterop.asarray(x)")  # fmt: skip
+    return cast(x, dtype, order, copy)

@@ -1,0 +1,91 @@
+"""Elements gathered by index."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, ShapeError
+from gpuinterop.sources import host_view, over
+
+__all__ = ["take"]
+
+
+def _indices(indices: Any) -> np.ndarray[Any, Any]:
+    """Indices as a host array of int64: they decide where to look, so they are checked here."""
+    host = np.asarray(indices)
+    if host.dtype.kind not in "iu":
+        if host.size == 0 and host.dtype == np.float64:  # an empty list has no better dtype
+            return host.astype(np.int64)
+        raise ArgumentTypeError(
+            where="take",
+            expected="integer indices",
+            got=f"dtype {host.dtype}",
+            fix="cast them: indices.astype('int64')",
+        )
+    return host.astype(np.int64)
+
+
+def take(
+    x: _core.Array, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+) -> Any:
+    """Return the elements of x at `indices` along `axis`, of the flattened x when it is None.
+
+    `mode` says what an index outside does: "raise" IndexError, "wrap" around, or "clip" to the
+    ends. Negative indices count from the end with "raise". The result is a new C-ordered array, or
+    `out`.
+    """
+    if mode not in ("raise", "wrap", "clip"):
+        raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",
+                                got=repr(mode), fix="pass one of these")  # fmt: skip
+    source: Any = x.reshape(-1) if axis is None else x
+    if source.ndim == 0:
+        source = source.reshape(1)
+    ax = operator.index(0 if axis is None else axis)
+    if not -source.ndim <= ax < source.ndim:
+        raise ShapeError(where="take", expected=f"an axis from {-source.ndim} to {source.ndim - 1}",
+                         got=str(axis), fix="count axes from 0, or from -1 backwards")  # fmt: skip
+    ax %= source.ndim
+    extent = source.shape[ax]
+    host = _indices(indices)
+    if mode == "wrap" and extent:
+        host = host % extent
+    elif mode == "clip" and extent:
+        host = np.clip(host, 0, extent - 1)
+    elif host.size and (int(host.min()) < -extent or int(host.max()) >= extent):
+        raise ArrayIndexError(
+            where="take",
+            expected=f"indices from {-extent} to {extent - 1}" if extent else "no index: the axis is empty",
+            got=f"indices from {host.min()} to {host.max()}",
+            fix="pass mode='clip' or mode='wrap', or mend the indices",
+            axis=ax,
+        )
+    host = np.where(host < 0, host + extent, host)
+    shape = (*source.shape[:ax], *host.shape, *source.shape[ax + 1 :])
+    if out is None:
+        device = x.device
+        result = _core.empty(type(x), shape, x.dtype, device.type_code, device.index)
+    else:
+        result = out
+        if not isinstance(out, _core.Array) or out.shape != shape or out.dtype != x.dtype:
+            raise ShapeError(
+                where="take",
+                expected=f"an out of shape {shape} and dtype {x.dtype}",
+                got=f"shape {getattr(out, 'shape', None)} and dtype {getattr(out, 'dtype', None)}",
+                fix="pass such an array, or none",
+            )
+    if result.size == 0:
+        return result
+    if x.device.type == "cpu":
+        target = host_view(result)
+        target[...] = np.take(host_view(source), host, axis=ax)
+        return result
+    where_to = _core.empty(
+        _core.Array, host.shape, np.int64, x.device.type_code, x.device.index
+    )
+    _core.copy_into(where_to, over(np.ascontiguousarray(host)), where="take")
+    _core._take(source, where_to, ax, result)
+    return result

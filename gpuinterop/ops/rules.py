@@ -1,0 +1,140 @@
+"""Which dtypes an operation computes in and gives: NumPy's rule, and what NumPy leaves open.
+
+Python's int, float and complex are weak: they take on the other operand's dtype. The types of
+ml_dtypes behave as float16 does, but never mix silently with one another or with float16: two
+different ones meet in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.dtypes import NAMES, NUMPY_NAMES, dtype_of
+from gpuinterop.errors import DTypeError
+
+from .catalog import Row
+
+__all__ = ["KINDS", "Loop", "is_extended", "kind_of", "loop_for", "name_of_kind"]
+
+# What the core calls an operand: a dtype's row, 64 + row for a number of that dtype, or one of these.
+WEAK: dict[int, type] = {-1: int, -2: float, -3: complex}
+KINDS = {"b": "b", "i": "i", "u": "u", "f": "f", "c": "c"}
+_FLOAT16, _FLOAT32, _COMPLEX64 = (NAMES.index(n) for n in ("float16", "float32", "complex64"))
+_BOOL = NAMES.index("bool")
+
+Loop = tuple[tuple[int, ...], tuple[int, ...]]  # rows of the inputs, rows of the results
+
+
+def is_extended(row: int) -> bool:
+    """A type that only ml_dtypes gives NumPy."""
+    return row >= len(NUMPY_NAMES)
+
+
+def kind_of(row: int) -> str:
+    """b, i, u, f or c."""
+    return "f" if is_extended(row) else np.dtype(NAMES[row]).kind
+
+
+def name_of_kind(kind: int) -> str:
+    """How an operand is called in a message."""
+    if kind in WEAK:
+        return f"Python {WEAK[kind].__name__}"
+    return NAMES[kind % 64]
+
+
+def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
+    return DTypeError(
+        where=row.name,
+        expected=f"dtypes that {row.name} is defined for",
+        got=", ".join(name_of_kind(k) for k in kinds),
+        fix="cast the operands first: x.astype('float32')",
+    )
+
+
+def _meet(kinds: Sequence[int]) -> int | None:
+    """The extended type that stands for all operands, or None when they meet in float32 or above."""
+    rows = {k % 64 for k in kinds if k >= 0 and kind_of(k % 64) in "fc"}
+    if len(rows) == 1 and is_extended(next(iter(rows))) and -3 not in kinds:
+        return rows.pop()
+    return None
+
+
+@lru_cache(maxsize=4096)
+def loop_for(row: Row, kinds: tuple[int, ...]) -> Loop:
+    """The dtypes that `row` computes in, for operands of these kinds.
+
+    Raises
+    ------
+    DTypeError
+        NumPy has no loop for them either, or one that this library does not have.
+    """
+    if any(k >= 0 and NAMES[k % 64] in ("int4", "uint4", "int2", "uint2") for k in kinds):
+        raise _no_loop(row, kinds)
+    extended = _meet(kinds)
+    stand_in = _FLOAT16 if extended is not None else _FLOAT32
+    plain = tuple(
+        k if k < 0 else (stand_in if is_extended(k % 64) else k % 64) for k in kinds
+    )
+    if extended is not None:
+        # bfloat16 + int32 is bfloat16: integers are weak beside it, as float16 would not have it.
+        plain = tuple(k if k < 0 or kind_of(k) == "f" else -1 for k in plain)
+    if row.name == "where":
+        loop = _where(row, plain, kinds)
+    elif row.name == "cast":
+        loop = ((plain[0],), (plain[0],))
+    else:
+        loop = _ask_numpy(row, plain, kinds)
+    if extended is None:
+        return loop
+
+    def back(r: int) -> int:
+        return extended if r == _FLOAT16 else r
+
+    return tuple(back(r) for r in loop[0]), tuple(back(r) for r in loop[1])
+
+
+def _ask_numpy(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
+    operands: list[Any] = [WEAK[k] if k < 0 else dtype_of(k) for k in plain]
+    rule = row.rule
+    if all(k < 0 for k in plain):
+        # Weak operands only: their own NumPy types.
+        operands = [np.result_type(o(0)) for o in operands]
+    if len(operands) == 3 and rule.nin == 2:  # clip: all three together
+        operands = [_common(rule, operands, row, kinds)] * 3
+        names = (NAMES.index(operands[0].name),)
+        return names * 3, names
+    try:
+        resolved = rule.resolve_dtypes((*operands, *[None] * rule.nout))
+    except TypeError as error:
+        raise _no_loop(row, kinds) from error
+    try:
+        rows = tuple(NAMES.index(d.name) for d in resolved)
+    except ValueError as error:  # object, datetime, longdouble
+        raise _no_loop(row, kinds) from error
+    return rows[: rule.nin], rows[rule.nin :]
+
+
+def _common(rule: np.ufunc, operands: list[Any], row: Row, kinds: tuple[int, ...]) -> Any:
+    strong = [o for o in operands if isinstance(o, np.dtype)]
+    found: Any = strong[0]
+    try:
+        for other in [*strong[1:], *(o for o in operands if o not in strong)]:
+            found = rule.resolve_dtypes((found, other, None))[-1]
+    except TypeError as error:
+        raise _no_loop(row, kinds) from error
+    return found
+
+
+def _where(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
+    values = plain[1:]
+    if all(k == _BOOL for k in values):
+        meeting = _BOOL
+    elif values[0] == values[1] and values[0] >= 0:
+        meeting = values[0]
+    else:
+        meeting = _ask_numpy(row, values, kinds)[1][0]
+    return (_BOOL, meeting, meeting), (meeting,)

@@ -1,0 +1,331 @@
+"""What the core asks on the first call of a kind: dtypes, classes, machine code; and the host's loops.
+
+The core keeps each answer, so none of this runs on a warm call on CUDA.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.dtypes import NAMES, dtype_of, row_of
+from gpuinterop.errors import ArgumentTypeError, DTypeError
+from gpuinterop.jit import compile_source
+from gpuinterop.jit.codegen import render
+from gpuinterop.jit.spec import Body, KernelSpec
+from gpuinterop.sources import as_source, home, host_view
+
+from .bodies import body_for, raw_body, raw_name, take_body
+from .catalog import ROWS, Row
+from .rules import is_extended, kind_of, loop_for, name_of_kind
+
+__all__ = ["FUNCTIONS", "IDS", "Traced", "add_traced", "general_class"]
+
+_RAW = 64  # kRaw in native/ops/kernels.hpp
+_TAKE = 2  # kTake; below it kCopy and kFill
+
+
+class Traced:
+    """An operation that is no row: a fused function or a user's expression."""
+
+    name: str
+    inputs: int
+    results: int
+
+    def loop(self, kinds: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Rows that numbers are converted to, and rows of the results."""
+        raise NotImplementedError
+
+    def body(self, kinds: tuple[int, ...]) -> Body:
+        """The computation for stored operands of these rows."""
+        raise NotImplementedError
+
+    def host(self, inputs: list[Any], results: list[Any]) -> None:
+        """Compute on host arrays."""
+        raise NotImplementedError
+
+
+_by_id: dict[int, Row | Traced] = {}
+IDS: dict[str, int] = {}
+FUNCTIONS: dict[str, Any] = {}
+
+
+def general_class() -> Any:
+    """GpuArray: results that a CudaNdarray cannot hold, and arrays made from foreign ones."""
+    # The class lives a layer above. It is looked up when it is needed, and only its name is known.
+    return import_module("gpuinterop.ndarray").GpuArray
+
+
+# ---- dtypes and classes -----------------------------------------------------------------------
+
+
+def _check_only(where: str, only: Any, kinds: tuple[int, ...]) -> None:
+    """A CudaNdarray takes part with float32 and with what float32 holds exactly."""
+    for kind in kinds:
+        if kind == -3 or (
+            kind >= 0 and (is_extended(kind % 64) or not np.can_cast(dtype_of(kind % 64), only))
+        ):
+            if kind >= 0 and NAMES[kind % 64] == "bfloat16":
+                continue
+            raise DTypeError(
+                where=where,
+                expected=f"operands that {only} holds exactly, beside a CudaNdarray",
+                got=name_of_kind(kind),
+                fix="cast it to float32, or the CudaNdarray to the wider type: x.astype('float64')",
+            )
+
+
+def _check_out(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> None:
+    for row, out in zip(outs, given, strict=True):
+        if out < 0 or out == row:
+            continue
+        if is_extended(out) or is_extended(row):
+            fits = kind_of(row) != "c" or kind_of(out) == "c"
+        else:
+            fits = np.can_cast(dtype_of(row), dtype_of(out), casting="same_kind")
+        if not fits:
+            raise DTypeError(
+                where=where,
+                expected=f"an out of a dtype that {NAMES[row]} casts to",
+                got=NAMES[out],
+                fix=f"pass an out of dtype {NAMES[row]}, or cast the result with astype",
+            )
+
+
+def _resolve(
+    op: int, kinds: tuple[int, ...], classes: tuple[Any, ...], given: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
+    entry = _by_id[op]
+    owners = [c for c in classes if c is not None]
+    special = next((c for c in owners if getattr(c, "_only", None) is not None), None)
+    if special is not None and entry.name != "cast":
+        _check_only(entry.name, special._only, kinds)
+    ins, outs = loop_for(entry, kinds) if isinstance(entry, Row) else entry.loop(kinds)
+    if entry.name != "cast":
+        _check_out(entry.name, outs, given)
+    first = special or (owners[0] if owners else None)
+    if first is None or any(getattr(first, "_only", dtype_of(r)) != dtype_of(r) for r in outs):
+        first = next((c for c in owners if getattr(c, "_only", None) is None), None)
+        if first is None or issubclass(_core.Array, first):
+            first = general_class()
+    return ins, outs, first
+
+
+# ---- operands -----------------------------------------------------------------------------------
+
+
+def _operand(value: Any, like: Any, where: str) -> Any:
+    """Turn what is no array of ours into an operand, or NotImplemented.
+
+    NumPy scalars and 0-d NumPy arrays are numbers of their dtype (beside a CudaNdarray: of
+    float32). Other arrays are taken through the exchange protocols; host arrays are copied to the
+    device of `like`.
+    """
+    if like is None and isinstance(value, (bool, int, float, complex)):
+        source = as_source(value, np.result_type(value), where)
+        return _placed(source, None, where)
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        number = value.item()
+        if not isinstance(number, (bool, int, float, complex)):
+            return NotImplemented
+        if like is not None and getattr(type(like), "_only", None) is not None:
+            return number
+        if like is None:
+            return _placed(as_source(np.asarray(value), None, where), None, where)
+        return number, row_of(value.dtype)
+    if isinstance(value, (bool, int, float, complex)):
+        # A subclass, such as an IntEnum: the plain number.
+        return next(t(value) for t in (bool, int, float, complex) if isinstance(value, t))
+    if isinstance(value, np.ndarray) or _speaks(value):
+        return _placed(as_source(value, None, where), like, where)
+    return NotImplemented
+
+
+def _speaks(value: Any) -> bool:
+    return any(
+        hasattr(value, name)
+        for name in ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
+    )
+
+
+def _placed(source: Any, like: Any, where: str) -> Any:
+    cls = general_class()
+    device = home(None, source) if like is None else like.device
+    if source.device == device:
+        return _core.view(cls, source)
+    if source.device.type != "cpu":
+        return _core.view(cls, source)  # the core words the error about two GPUs
+    moved = _core.empty(cls, source.shape, source.dtype, device.type_code, device.index)
+    _core.copy_into(moved, source, where=where)
+    return moved
+
+
+def _encode(number: Any, row: int) -> tuple[int, int]:
+    """The bytes of a number of a dtype, as two little-endian words."""
+    with np.errstate(all="ignore"):
+        data = np.asarray(number).astype(dtype_of(row)).tobytes().ljust(16, b"\0")
+    return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little")
+
+
+# ---- machine code ---------------------------------------------------------------------------------
+
+
+def _spec(
+    op: int, types: tuple[int, ...], modes: str, layout: str, ndim: int, vector: int, unroll: int,
+    wide: bool, tile: int,
+) -> KernelSpec:  # fmt: skip
+    if op == _TAKE:
+        size = 1 << (types[1] - _RAW)
+        body = take_body(size)
+        stored: tuple[str, ...] = ("int64", raw_name(size), "int64", raw_name(size))
+    elif op < _TAKE:
+        size = 1 << (types[0] - _RAW)
+        body = raw_body(("copy", "fill")[op], size)
+        stored = (raw_name(size),) * 2
+    else:
+        entry = _by_id[op]
+        inputs = types[: entry.inputs]
+        body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
+        stored = tuple(NAMES[t] for t in types)
+    return KernelSpec(body, stored, modes, layout, ndim, vector, unroll, wide, tile)
+
+
+def _build(*request: Any) -> tuple[bytes, str]:
+    *rest, capability = request
+    spec = _spec(*rest)
+    code = compile_source(render(spec), capability, name=f"{spec.body.name}.cu")
+    # PTX is read as a string by the driver.
+    return (code if code.startswith(b"\x7fELF") else code + b"\0"), spec.symbol
+
+
+# ---- the host -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _signature(row: Row, kinds: tuple[int, ...]) -> tuple[tuple[Any, ...], bool]:
+    """NumPy's dtypes for a loop, and whether float32 must stand in for a small type."""
+    ins, outs = loop_for(row, kinds)
+    widened = any(is_extended(r) for r in (*ins, *outs))
+    types = tuple(
+        np.dtype(np.float32) if is_extended(r) else dtype_of(r) for r in (*ins, *outs)
+    )
+    return types, widened
+
+
+def _host(op: int, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> None:
+    outs = [host_view(r) for r in results]
+    entry = _by_id[op]
+    if isinstance(entry, Traced):
+        entry.host([host_view(x) if isinstance(x, _core.Array) else x for x in inputs], outs)
+        return
+    kinds = tuple(_kind(x) for x in inputs)
+    types, _ = _signature(entry, kinds)
+    arrays = [
+        (host_view(x) if isinstance(x, _core.Array) else np.asarray(x)) for x in inputs
+    ]
+    run_row(entry, arrays, outs, types)
+
+
+def _kind(x: Any) -> int:
+    if isinstance(x, _core.Array):
+        return row_of(x.dtype)
+    if isinstance(x, bool):
+        return 64
+    if isinstance(x, int):
+        return -1
+    return -2 if isinstance(x, float) else -3
+
+
+def run_row(row: Row, arrays: list[Any], outs: list[Any], types: tuple[Any, ...]) -> None:
+    """Compute a row on host arrays, in NumPy's loop for `types`."""
+    n = row.inputs
+    with np.errstate(all="ignore"):
+        read = [
+            a if a.dtype == t else a.astype(t) for a, t in zip(arrays, types[:n], strict=True)
+        ]
+        if row.name == "where":
+            outs[0][...] = np.where(*read)
+        elif row.name == "clip":
+            outs[0][...] = np.minimum(np.maximum(read[0], read[1]), read[2])
+        elif row.name == "cast":
+            outs[0][...] = arrays[0].astype(outs[0].dtype)
+        elif isinstance(row.numpy, np.ufunc) and all(
+            o.dtype == t for o, t in zip(outs, types[n:], strict=True)
+        ):
+            row.numpy(*read, out=tuple(outs), signature=types, casting="unsafe")
+        else:
+            found = (
+                row.numpy(*read, signature=types, casting="unsafe")
+                if isinstance(row.numpy, np.ufunc)
+                else row.numpy(*read)
+            )
+            for out, value, t in zip(
+                outs, found if row.results > 1 else (found,), types[n:], strict=True
+            ):
+                out[...] = np.asarray(value).astype(t).astype(out.dtype)
+
+
+# ---- calls with further keywords, and wrong calls -----------------------------------------------------
+
+
+def _slow_call(op: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Everything but the plain call: dtype=, casting=, where=, wrong counts."""
+    entry = _by_id[op]
+    name, n = entry.name, entry.inputs
+    if not n <= len(args) <= n + entry.results or ("out" in kwargs and len(args) > n):
+        raise ArgumentTypeError(
+            where=name,
+            expected=f"{n} operand{'s' if n != 1 else ''}, and perhaps out=",
+            got=f"{len(args)} arguments",
+            fix=f"call {name}({', '.join('xyzuvw'[i % 6] for i in range(n))})",
+        )
+    options = {k: v for k, v in kwargs.items() if k != "out" and v is not None}
+    if options.get("where") is True:
+        del options["where"]
+    options.pop("casting", None)
+    options.pop("order", None)
+    options.pop("subok", None)
+    wanted = options.pop("dtype", None)
+    if options:
+        raise ArgumentTypeError(
+            where=name,
+            expected="the keywords out and dtype",
+            got=", ".join(sorted(options)),
+            fix="select elements with gpuinterop.where, or write into a view: out=y[::2]",
+        )
+    function = FUNCTIONS[name]
+    operands = args[:n]
+    if wanted is not None:
+        operands = tuple(
+            x.astype(wanted, copy=False) if isinstance(x, _core.Array) else x for x in operands
+        )
+    return function(*operands, *args[n:], out=kwargs.get("out"))
+
+
+def add_traced(entry: Traced) -> tuple[int, Any]:
+    """Give the core an operation that is no row: its id and the function to call."""
+    op = _core._add_op(entry.name, entry.inputs, entry.results)
+    _by_id[op] = entry
+    return op, _core._op_function(op, entry.name, entry.__doc__ or "")
+
+
+def _register() -> None:
+    _core._set_ops_hooks(_build, _resolve, _operand, _encode, _host, _slow_call)
+    for row in ROWS:
+        op = _core._add_op(row.name, row.inputs, row.results, row.compares)
+        _by_id[op] = row
+        IDS[row.name] = op
+        names = ", ".join("xyz"[: row.inputs])
+        doc = (
+            f"{row.name}({names}, /, out=None)\n--\n\n{row.doc}\n\n"
+            "Works on any strides and broadcasts; queued on the current stream. A new C-ordered "
+            "array,\nor `out`, which may be one of the operands or overlap them."
+        )
+        FUNCTIONS[row.name] = _core._op_function(op, row.name, doc)
+
+
+_register()

@@ -1,0 +1,408 @@
+#include "ops/elementwise.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "ops/copy.hpp"
+#include "ops/overlap.hpp"
+#include "python/raise.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop::ops {
+
+namespace {
+
+// How an operand takes part in the dtype rules. An array counts with its dtype's row.
+constexpr int kWeakInt = -1, kWeakFloat = -2, kWeakComplex = -3;
+constexpr int kStrongNumber = 64;  // + row: a number of a certain dtype
+
+struct Input {
+  PyObject* object = nullptr;  // the array or the number; borrowed from the caller or from `keep`
+  PyRef keep;
+  Array* array = nullptr;
+  int kind = 0;
+};
+
+struct Resolution {
+  std::vector<DTypeId> inputs;   // what numbers are converted to; arrays keep their own dtype
+  std::vector<DTypeId> results;  // dtypes of results that are made here
+  std::vector<PyRef> types;      // keeps the classes of the key alive
+  PyTypeObject* result_type = nullptr;
+};
+
+std::vector<OpInfo>& table() {
+  static auto* ops = new std::vector<OpInfo>{{"copy", 1, 1, false}, {"fill", 1, 1, false}, {"take", 3, 1, false}};
+  return *ops;
+}
+std::unordered_map<std::string, OpId>& names() {
+  static auto* map = new std::unordered_map<std::string, OpId>();
+  return *map;
+}
+// The GIL guards it. Entries are never removed, because a call may hold one while Python runs.
+std::unordered_map<std::string, Resolution*>& resolutions() {
+  static auto* map = new std::unordered_map<std::string, Resolution*>();
+  return *map;
+}
+
+nb::object call_hook(const PyRef& hook, nb::args args) {
+  try {
+    return nb::handle(hook.get())(*args);
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw PythonError();
+  }
+}
+
+bool set_number(Input& in, PyObject* o) {
+  PyTypeObject* type = Py_TYPE(o);
+  in.object = o;
+  if (type == &PyFloat_Type) {
+    in.kind = kWeakFloat;
+  } else if (type == &PyLong_Type) {
+    in.kind = kWeakInt;
+  } else if (type == &PyBool_Type) {
+    in.kind = kStrongNumber + kBool;
+  } else if (type == &PyComplex_Type) {
+    in.kind = kWeakComplex;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// False: nobody knows this kind of object.
+bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
+  if (is_array(o)) {
+    require_settled(o);
+    in.object = o;
+    in.array = &unwrap(o);
+    in.kind = in.array->dtype;
+    return true;
+  }
+  if (set_number(in, o)) return true;
+  if (!hooks().operand) require_python();
+  nb::object found = call_hook(
+      hooks().operand, nb::cast<nb::args>(nb::make_tuple(nb::handle(o), nb::handle(like ? like : Py_None), info.name)));
+  if (found.ptr() == Py_NotImplemented) return false;
+  in.keep = PyRef::steal(found.release().ptr());
+  PyObject* kept = in.keep.get();
+  if (is_array(kept) || set_number(in, kept)) {
+    if (!is_array(kept)) return true;
+    in.object = kept;
+    in.array = &unwrap(kept);
+    in.kind = in.array->dtype;
+    return true;
+  }
+  // (number, row): a NumPy scalar, which keeps its dtype.
+  in.object = PyTuple_GetItem(kept, 0);
+  in.kind = kStrongNumber + static_cast<int>(PyLong_AsLong(PyTuple_GetItem(kept, 1)));
+  return true;
+}
+
+void put(std::string& key, const void* p, size_t n) { key.append(static_cast<const char*>(p), n); }
+
+const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, PyObject* const* outs) {
+  static std::string key;  // kept for its capacity; the GIL guards it
+  key.clear();
+  put(key, &op, sizeof op);
+  for (int i = 0; i < info.inputs; ++i) {
+    const int8_t kind = static_cast<int8_t>(in[i].kind);
+    put(key, &kind, 1);
+    if (in[i].array) {
+      PyTypeObject* type = Py_TYPE(in[i].object);
+      put(key, &type, sizeof type);
+    }
+  }
+  for (int j = 0; j < info.results; ++j) {
+    PyObject* out = outs ? outs[j] : nullptr;
+    const int8_t row = out ? static_cast<int8_t>(unwrap(out).dtype) : -1;
+    put(key, &row, 1);
+  }
+  auto found = resolutions().find(key);
+  if (found != resolutions().end()) return *found->second;
+
+  const std::string own = key;  // Python below may come back here
+  if (!hooks().resolve) require_python();
+  nb::list kinds, classes, given;
+  auto made = std::make_unique<Resolution>();
+  for (int i = 0; i < info.inputs; ++i) {
+    kinds.append(in[i].kind);
+    if (in[i].array) {
+      PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(in[i].object));
+      made->types.push_back(PyRef::borrow(type));
+      classes.append(nb::handle(type));
+    } else {
+      classes.append(nb::none());
+    }
+  }
+  for (int j = 0; j < info.results; ++j)
+    given.append(outs && outs[j] ? static_cast<int>(unwrap(outs[j]).dtype) : -1);
+  nb::object answer = call_hook(hooks().resolve, nb::cast<nb::args>(nb::make_tuple(
+      static_cast<int>(op), nb::tuple(kinds), nb::tuple(classes), nb::tuple(given))));
+  for (nb::handle row : answer[0]) made->inputs.push_back(nb::cast<DTypeId>(row));
+  for (nb::handle row : answer[1]) made->results.push_back(nb::cast<DTypeId>(row));
+  nb::object type = answer[2];
+  made->types.push_back(PyRef::borrow(type.ptr()));
+  made->result_type = reinterpret_cast<PyTypeObject*>(type.ptr());
+  return *resolutions().emplace(own, made.release()).first->second;
+}
+
+template <class T>
+Constant bits_of(T value) {
+  static_assert(sizeof(T) <= sizeof(Constant));
+  uint64_t words[2] = {0, 0};
+  std::memcpy(words, &value, sizeof value);
+  return Constant{words[0], words[1]};
+}
+
+[[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
+  PyErr_Format(PyExc_OverflowError, "%s: Python integer %R is out of bounds for %s", info.name.c_str(),
+               number, kDTypes[row].name);
+  throw PythonError();
+}
+
+// The number as the bytes of a stored element.
+Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
+  const DTypeRow& r = kDTypes[row];
+  if (r.code == 0 && r.bits >= 8 && PyLong_Check(number)) {
+    int overflow = 0;
+    const int64_t v = PyLong_AsLongLongAndOverflow(number, &overflow);
+    const int64_t top = r.bits == 64 ? INT64_MAX : (int64_t{1} << (r.bits - 1)) - 1;
+    if (overflow || v > top || v < -top - 1) out_of_range(info, number, row);
+    return bits_of(v);  // little-endian: the low bytes are the narrower integer
+  }
+  if (r.code == 1 && r.bits >= 8 && PyLong_Check(number)) {
+    const uint64_t v = PyLong_AsUnsignedLongLong(number);
+    if (v == UINT64_MAX && PyErr_Occurred()) {
+      PyErr_Clear();
+      out_of_range(info, number, row);
+    }
+    if (r.bits < 64 && v >> r.bits) out_of_range(info, number, row);
+    return bits_of(v);
+  }
+  if (row == kBool) {
+    const int truth = PyObject_IsTrue(number);
+    if (truth < 0) throw PythonError();
+    return bits_of(static_cast<uint8_t>(truth));
+  }
+  if (row == kFloat32 || row == kFloat64 || ((row == kComplex64 || row == kComplex128) && !PyComplex_Check(number))) {
+    const double v = PyFloat_AsDouble(number);
+    if (v == -1.0 && PyErr_Occurred()) throw PythonError();
+    if (row == kFloat32) return bits_of(static_cast<float>(v));
+    if (row == kFloat64) return bits_of(v);
+    if (row == kComplex64) {
+      return bits_of(std::array<float, 2>{static_cast<float>(v), 0});
+    }
+    return Constant{bits_of(v).low, 0};
+  }
+  nb::object bits = call_hook(hooks().encode, nb::cast<nb::args>(nb::make_tuple(nb::handle(number), static_cast<int>(row))));
+  nb::object low = bits[0], high = bits[1];
+  return Constant{nb::cast<uint64_t>(low), nb::cast<uint64_t>(high)};
+}
+
+[[noreturn]] void mixed_devices(const OpInfo& info, const Device& a, const Device& b) {
+  auto text = [](const Device& d) { return d.is_cuda() ? "cuda:" + std::to_string(d.id) : std::string("cpu"); };
+  fail(Kind::DeviceMismatch, info.name, "operands on one device", text(a) + " and " + text(b),
+       "move one of them: x.to_device('" + text(a) + "')");
+}
+
+void check_out(PyObject* out, const OpInfo& info) {
+  if (!is_array(out))
+    fail(Kind::Type, info.name, "an array of this library as out", type_text(out),
+         "allocate it with gpuinterop.empty, or wrap it with gpuinterop.asarray");
+  require_settled(out);
+  const Array& a = unwrap(out);
+  if (a.readonly)
+    fail(Kind::ReadOnly, info.name, "an out that may be written", "a read-only array", "pass a copy: x.copy()");
+  if (a.layout.has_zero_stride() && a.layout.size() > 0)
+    fail(Kind::Contiguity, info.name, "an out whose elements all have a place of their own",
+         "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
+             shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
+         "pass a copy: x.copy()");
+}
+
+struct Shape64 {
+  int ndim = 0;
+  int64_t extents[kMaxDims];
+};
+
+void broadcast(Shape64& s, const Layout& l, const char* where) {
+  const int n = l.ndim();
+  if (n == s.ndim && std::memcmp(s.extents, l.shape(), sizeof(int64_t) * static_cast<size_t>(n)) == 0) return;
+  int64_t out[kMaxDims];
+  s.ndim = broadcast_shapes(s.ndim, s.extents, n, l.shape(), out, where);
+  std::memcpy(s.extents, out, sizeof(int64_t) * static_cast<size_t>(s.ndim));
+}
+
+void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r, PyObject* results) {
+  nb::list inputs;
+  for (int i = 0; i < info.inputs; ++i) {
+    // Range errors are the same on both devices.
+    if (!in[i].array && in[i].kind == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
+    inputs.append(nb::handle(in[i].object));
+  }
+  call_hook(hooks().host, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(inputs), nb::handle(results))));
+}
+
+void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r, const Shape64& shape,
+                   Array* const* out) {
+  const char* where = info.name.c_str();
+  StoredType types[kMaxOperands];
+  const Layout* layouts[kMaxOperands];
+  std::vector<std::unique_ptr<Array>> temporaries;
+  Walk w;
+  w.inputs = info.inputs;
+  const int device = out[0]->device.id;
+  cuda::DeviceGuard guard(device);
+  CUstream stream = cuda::current_stream(device);
+  for (int i = 0; i < info.inputs; ++i) {
+    if (!in[i].array) {
+      types[i] = r.inputs[i];
+      layouts[i] = nullptr;
+      w.add_constant(encode(in[i].object, r.inputs[i], info), itemsize_of(r.inputs[i]));
+      continue;
+    }
+    const Array* a = in[i].array;
+    for (int j = 0; j < info.results; ++j) {
+      if (a->buffer.get() != out[j]->buffer.get() && a->buffer && out[j]->buffer && a->buffer->owned &&
+          out[j]->buffer->owned)
+        continue;
+      if (is_same_place(*a, *out[j]) || !may_overlap(*a, *out[j], where)) continue;
+      temporaries.push_back(std::make_unique<Array>(
+          make_empty(a->device, a->dtype, a->layout.ndim(), a->layout.shape(), where)));
+      copy_strided(*temporaries.back(), *a, where);
+      a = temporaries.back().get();
+      break;
+    }
+    types[i] = a->dtype;
+    layouts[i] = &a->layout;
+    w.add_array(*a);
+    cuda::order(a->buffer.get(), stream, where);
+  }
+  for (int j = 0; j < info.results; ++j) {
+    types[info.inputs + j] = out[j]->dtype;
+    layouts[info.inputs + j] = &out[j]->layout;
+    w.add_array(*out[j]);
+    cuda::order(out[j]->buffer.get(), stream, where);
+  }
+  lay_out(w, layouts, shape.ndim, shape.extents);
+  launch(op, types, w, device, stream, where);
+}
+
+}  // namespace
+
+Hooks& hooks() {
+  static auto* h = new Hooks();
+  return *h;
+}
+
+OpId add_op(OpInfo info) {
+  const OpId id = static_cast<OpId>(table().size());
+  names()[info.name] = id;
+  table().push_back(std::move(info));
+  return id;
+}
+const OpInfo& op_info(OpId op) { return table()[op]; }
+int op_count() noexcept { return static_cast<int>(table().size()); }
+void forget_resolutions() noexcept { resolutions().clear(); }
+
+OpId op_by_name(const char* name) {
+  auto found = names().find(name);
+  if (found == names().end()) {
+    require_python();
+    found = names().find(name);
+  }
+  return found->second;
+}
+
+PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect) {
+  const OpInfo info = op_info(op);  // by value: Python code below may add operations
+  const char* where = info.name.c_str();
+  Input in[kMaxOperands];
+  PyObject* like = nullptr;
+  for (int i = 0; i < info.inputs && !like; ++i)
+    if (is_array(args[i])) like = args[i];
+  for (int j = 0; j < info.results && outs; ++j) {
+    if (!outs[j]) continue;
+    check_out(outs[j], info);
+    if (!like) like = outs[j];
+  }
+  for (int i = 0; i < info.inputs; ++i) {
+    if (read_input(in[i], args[i], like, info)) {
+      if (!like && in[i].array) like = in[i].object;
+      continue;
+    }
+    if (reflect) Py_RETURN_NOTIMPLEMENTED;
+    fail(Kind::ConversionType, where, "an array or a number", type_text(args[i]),
+         "convert it first: gpuinterop.asarray(value)");
+  }
+  if (!like) {
+    // Numbers only: a 0-d result on the default device, by the hook's choice of array.
+    nb::object made = call_hook(hooks().operand ? hooks().operand : (require_python(), hooks().operand),
+                                nb::cast<nb::args>(nb::make_tuple(nb::handle(args[0]), nb::none(), "")));
+    in[0].keep = PyRef::steal(made.release().ptr());
+    if (!is_array(in[0].keep.get()))
+      fail(Kind::ConversionType, where, "an array among the operands", type_text(args[0]),
+           "pass gpuinterop.asarray(value)");
+    like = in[0].object = in[0].keep.get();
+    in[0].array = &unwrap(like);
+    in[0].kind = in[0].array->dtype;
+  }
+  const Device device = unwrap(like).device;
+  Shape64 shape;
+  for (int i = 0; i < info.inputs; ++i) {
+    if (!in[i].array) continue;
+    if (in[i].array->device != device) mixed_devices(info, device, in[i].array->device);
+    broadcast(shape, in[i].array->layout, where);
+  }
+  // Operands are repeated to the shape of an out, as in NumPy, never an out to theirs.
+  for (int j = 0; j < info.results && outs; ++j)
+    if (outs[j]) broadcast(shape, unwrap(outs[j]).layout, where);
+  const Resolution& r = resolve(op, info, in, outs);
+
+  PyRef results[kMaxResults];
+  Array* arrays[kMaxResults];
+  for (int j = 0; j < info.results; ++j) {
+    PyObject* out = outs ? outs[j] : nullptr;
+    if (out) {
+      Array& a = unwrap(out);
+      if (a.device != device) mixed_devices(info, device, a.device);
+      if (a.layout.ndim() != shape.ndim ||
+          std::memcmp(a.layout.shape(), shape.extents, sizeof(int64_t) * static_cast<size_t>(shape.ndim)) != 0)
+        fail(Kind::Shape, where, "an out of shape " + shape_text(shape.ndim, shape.extents),
+             shape_text(a.layout.ndim(), a.layout.shape()), "pass an out of the broadcast shape, or none");
+      results[j] = PyRef::borrow(out);
+    } else {
+      results[j] = PyRef::steal(wrap(r.result_type, make_empty(device, r.results[static_cast<size_t>(j)], shape.ndim, shape.extents, where)));
+      if (!results[j]) throw PythonError();
+    }
+    arrays[j] = &unwrap(results[j].get());
+    for (int k = 0; k < j; ++k)
+      if (may_overlap(*arrays[j], *arrays[k], where))
+        fail(Kind::Bounds, where, "results that do not overlap each other", "two that share memory", "pass copies");
+  }
+  PyRef tuple;
+  if (info.results > 1 || !device.is_cuda()) {
+    tuple = PyRef::steal(PyTuple_New(info.results));
+    if (!tuple) throw PythonError();
+    for (int j = 0; j < info.results; ++j) PyTuple_SetItem(tuple.get(), j, PyRef(results[j]).release());
+  }
+  if (arrays[0]->layout.size() != 0) {
+    if (device.is_cuda())
+      run_on_device(op, info, in, r, shape, arrays);
+    else
+      run_on_host(op, info, in, r, tuple.get());
+  }
+  return info.results > 1 ? tuple.release() : results[0].release();
+}
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,37 @@
+// Calls of elementwise operations: operands of any kind in, results out. The first call of a kind
+// asks Python for the rules (dtypes, class of the result); later ones find the answer here.
+#pragma once
+
+#include "ops/kernels.hpp"
+
+namespace gpuinterop::ops {
+
+constexpr int kMaxResults = 8;
+
+struct OpInfo {
+  std::string name;  // "add", for messages
+  int inputs = 0, results = 0;
+  bool compares = false;  // Python ints of any size are allowed beside narrow integers
+};
+
+OpId add_op(OpInfo info);
+const OpInfo& op_info(OpId op);
+int op_count() noexcept;
+OpId op_by_name(const char* name);  // of the table; imports gpuinterop.ops if need be
+
+// `args` holds info.inputs objects, `outs` info.results objects or nulls (null itself: none given).
+// A new reference: one array, or a tuple when there are several results. When an operand is of a
+// kind that nobody here knows and `reflect` is set, Py_NotImplemented. Throws.
+PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect);
+
+// The Python side, see gpuinterop/ops/runtime.py.
+struct Hooks {
+  PyRef resolve;  // (op, kinds, classes, outs) -> (input rows, result rows, result class)
+  PyRef operand;  // (object, like or None, name) -> array, number, (number, row) or NotImplemented
+  PyRef encode;   // (number, row) -> bytes as an int
+  PyRef host;     // (op, inputs, results) -> None: run on host memory
+};
+Hooks& hooks();
+void forget_resolutions() noexcept;
+
+}  // namespace gpuinterop::ops

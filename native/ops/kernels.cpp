@@ -1,0 +1,131 @@
+#include "ops/kernels.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <bit>
+#include <string_view>
+#include <unordered_map>
+
+#include "array/error.hpp"
+#include "cuda/module.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop::ops {
+
+namespace {
+
+struct Key {
+  uint8_t length = 0;
+  uint8_t bytes[8 + 2 * kMaxOperands] = {};
+
+  void put(uint8_t b) { bytes[length++] = b; }
+  bool operator==(const Key& o) const noexcept {
+    return length == o.length && std::memcmp(bytes, o.bytes, length) == 0;
+  }
+};
+struct KeyHash {
+  size_t operator()(const Key& k) const noexcept {
+    return std::hash<std::string_view>()({reinterpret_cast<const char*>(k.bytes), k.length});
+  }
+};
+
+struct Compiled {
+  std::shared_ptr<cuda::Module> module;
+  cuda::Kernel kernel;
+};
+
+// Guarded by the GIL. Never destroyed: at exit the driver may be gone before static objects are.
+std::unordered_map<Key, Compiled, KeyHash>& compiled() {
+  static auto* map = new std::unordered_map<Key, Compiled, KeyHash>();
+  return *map;
+}
+
+PyRef& builder() {
+  static auto* held = new PyRef();
+  return *held;
+}
+
+const char* class_name(Class c) {
+  switch (c) {
+    case Class::Flat: return "flat";
+    case Class::Rows: return "rows";
+    case Class::General: return "general";
+    case Class::Tile: return "tile";
+  }
+  return "";
+}
+
+Key key_for(OpId op, const StoredType* types, const Shape& s, int operands, int device) {
+  Key k;
+  k.put(static_cast<uint8_t>(op));
+  k.put(static_cast<uint8_t>(op >> 8));
+  k.put(static_cast<uint8_t>(device));
+  k.put(static_cast<uint8_t>(static_cast<int>(s.layout) | s.wide << 2 | (s.tile > 32) << 3 |
+                             std::countr_zero(s.vector) << 4));
+  k.put(s.unroll);
+  k.put(s.ndim);
+  for (int i = 0; i < operands; ++i) k.put(types[i]);
+  for (int i = 0; i < operands; ++i) k.put(static_cast<uint8_t>(s.modes[i]));
+  return k;
+}
+
+const Compiled& build(const Key& key, OpId op, const StoredType* types, const Shape& s, int operands,
+                      int device, const char* where) {
+  if (!builder()) require_python();
+  nb::list rows;
+  for (int i = 0; i < operands; ++i) rows.append(static_cast<int>(types[i]));
+  try {
+    nb::object answer = nb::handle(builder().get())(
+        static_cast<int>(op), nb::tuple(rows), nb::str(s.modes, static_cast<size_t>(operands)),
+        class_name(s.layout), static_cast<int>(s.ndim), static_cast<int>(s.vector),
+        static_cast<int>(s.unroll), s.wide != 0, static_cast<int>(s.tile),
+        cuda::device_limits(device, where).compute_capability);
+    nb::bytes code = nb::cast<nb::bytes>(answer[0]);
+    const std::string symbol = nb::cast<std::string>(answer[1]);
+    Compiled c;
+    c.module = cuda::Module::load(device, code.c_str(), where);
+    c.kernel = c.module->kernel(symbol.c_str(), where);
+    return compiled().emplace(key, std::move(c)).first->second;
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw PythonError();
+  }
+}
+
+}  // namespace
+
+StoredType raw_type(int64_t itemsize) noexcept {
+  return static_cast<StoredType>(kRaw + std::countr_zero(static_cast<uint64_t>(itemsize)));
+}
+
+void set_kernel_builder(PyRef b) noexcept { builder() = std::move(b); }
+
+void require_python() {
+  PyObject* module = PyImport_ImportModule("gpuinterop.ops");
+  if (!module) throw PythonError();
+  Py_DECREF(module);
+}
+
+int64_t compiled_kernels() noexcept { return static_cast<int64_t>(compiled().size()); }
+void forget_kernels() noexcept { compiled().clear(); }
+
+void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstream stream,
+            const char* where) {
+  Plan plan;
+  make_plan(w, &plan, where);
+  const Key key = key_for(op, types, plan.shape, w.operands, device);
+  auto found = compiled().find(key);
+  const Compiled& c = found != compiled().end()
+                          ? found->second
+                          : build(key, op, types, plan.shape, w.operands, device, where);
+  cuda::Launch how;
+  how.grid[0] = plan.grid;
+  how.block[0] = plan.block_x;
+  how.block[1] = plan.block_y;
+  void* arguments[] = {plan.parameters};
+  cuda::launch_here(c.kernel, how, stream, arguments, where);
+}
+
+}  // namespace gpuinterop::ops

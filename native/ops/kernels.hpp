@@ -1,0 +1,32 @@
+// Compiled kernels by what they are for. A miss asks Python (gpuinterop.ops) for machine code once;
+// every later call stays in C++.
+#pragma once
+
+#include "cuda/cuda.hpp"
+#include "ops/plan.hpp"
+
+namespace gpuinterop::ops {
+
+using OpId = uint16_t;
+// Operations that move bits and are the same for all types of one size.
+constexpr OpId kCopy = 0, kFill = 1, kTake = 2;
+
+// A row of the dtype table, or raw bits: kRaw + log2(itemsize).
+using StoredType = uint8_t;
+constexpr StoredType kRaw = 64;
+StoredType raw_type(int64_t itemsize) noexcept;
+
+// Queues op over w's operands, of the given stored types, on the current stream of `device`.
+// The caller holds the GIL, has ordered the buffers against that stream, and w.size > 0.
+void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstream stream,
+            const char* where);
+
+// The Python side: build(op, types, modes, layout, ndim, vector, unroll, wide, tile, capability)
+// -> (code, symbol).
+void set_kernel_builder(PyRef builder) noexcept;
+// Imports gpuinterop.ops, which registers itself. Throws PythonError.
+void require_python();
+int64_t compiled_kernels() noexcept;
+void forget_kernels() noexcept;  // tests and tuning
+
+}  // namespace gpuinterop::ops

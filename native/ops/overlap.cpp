@@ -1,0 +1,98 @@
+#include "ops/overlap.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+namespace gpuinterop::ops {
+
+namespace {
+
+struct Term {
+  int64_t step;   // bytes, positive
+  int64_t limit;  // the index runs from 0 to limit
+};
+
+constexpr int kMaxTerms = 2 * kMaxDims + 2;
+constexpr int kMaxVisits = 2000;
+
+// Is sum(step * index) == target for some indices? Terms come with falling steps; `reach` and
+// `divisor` hold, from each term on, the largest sum and the common divisor of the steps.
+struct Search {
+  Term terms[kMaxTerms];
+  int64_t reach[kMaxTerms + 1], divisor[kMaxTerms + 1];
+  int count = 0;
+  int visits = 0;
+
+  void add(int64_t step, int64_t limit) {
+    if (step == 0 || limit == 0) return;
+    for (int i = 0; i < count; ++i)
+      if (terms[i].step == step) {
+        terms[i].limit += limit;
+        return;
+      }
+    terms[count++] = {step, limit};
+  }
+  void prepare() {
+    std::sort(terms, terms + count, [](const Term& a, const Term& b) { return a.step > b.step; });
+    reach[count] = 0;
+    divisor[count] = 0;
+    for (int i = count - 1; i >= 0; --i) {
+      reach[i] = reach[i + 1] + terms[i].step * terms[i].limit;
+      divisor[i] = std::gcd(terms[i].step, divisor[i + 1]);
+    }
+  }
+  bool solve(int i, int64_t target) {
+    if (target < 0 || target > reach[i]) return false;
+    if (target == 0) return true;
+    if (i == count || target % divisor[i] != 0) return false;
+    if (++visits > kMaxVisits) return true;
+    const Term& t = terms[i];
+    const int64_t most = std::min(t.limit, target / t.step);
+    for (int64_t k = most; k >= 0 && target - k * t.step <= reach[i + 1]; --k)
+      if (solve(i + 1, target - k * t.step)) return true;
+    return false;
+  }
+};
+
+// Lowest address, and the terms that reach every byte from there.
+char* add_terms(Search& s, const Array& a) {
+  char* low = a.data;
+  for (int d = 0; d < a.layout.ndim(); ++d) {
+    const int64_t last = a.layout.shape()[d] - 1;
+    const int64_t step = a.layout.strides()[d] * a.itemsize();
+    if (step < 0) low += last * step;
+    s.add(std::abs(step), last);
+  }
+  s.add(1, a.itemsize() - 1);
+  return low;
+}
+
+}  // namespace
+
+bool may_overlap(const Array& a, const Array& b, const char* where) {
+  if (a.layout.size() == 0 || b.layout.size() == 0 || a.device != b.device) return false;
+  const auto [alo, ahi] = a.layout.span(where);
+  const auto [blo, bhi] = b.layout.span(where);
+  const char *a0 = a.data + alo * a.itemsize(), *a1 = a.data + (ahi + 1) * a.itemsize();
+  const char *b0 = b.data + blo * b.itemsize(), *b1 = b.data + (bhi + 1) * b.itemsize();
+  if (a0 >= b1 || b0 >= a1) return false;
+  // low_a + x = low_b + y for a byte offset x of a and y of b. With y counted down from b's end both
+  // sides become one sum of positive steps: x + (end - y) = low_b + end - low_a.
+  Search s;
+  const char* low_a = add_terms(s, a);
+  const char* low_b = add_terms(s, b);
+  s.prepare();
+  return s.solve(0, (low_b - low_a) + (b1 - 1 - b0));
+}
+
+bool is_same_place(const Array& a, const Array& b) noexcept {
+  if (a.data != b.data || a.itemsize() != b.itemsize() || a.layout.ndim() != b.layout.ndim()) return false;
+  for (int d = 0; d < a.layout.ndim(); ++d) {
+    if (a.layout.shape()[d] != b.layout.shape()[d]) return false;
+    if (a.layout.shape()[d] > 1 && a.layout.strides()[d] != b.layout.strides()[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,16 @@
+// Do two strided arrays share a byte?
+#pragma once
+
+#include "array/array.hpp"
+
+namespace gpuinterop::ops {
+
+// False only when they certainly do not. Exact for ordinary views; a search that grows too long
+// counts as an overlap.
+bool may_overlap(const Array& a, const Array& b, const char* where);
+
+// Every element of `a` lies where the same element of `b` lies, both of one size: a kernel that
+// reads an element and then writes it needs no temporary.
+bool is_same_place(const Array& a, const Array& b) noexcept;
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,169 @@
+// Python's operators on arrays, and the methods that are written in Python.
+#include "python/ops_slots.hpp"
+
+#include "ops/elementwise.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop {
+
+namespace {
+
+// A name of the table, looked up once.
+struct Named {
+  const char* name;
+  int id = -1;
+  ops::OpId get() {
+    if (id < 0) id = ops::op_by_name(name);
+    return static_cast<ops::OpId>(id);
+  }
+};
+
+enum Which {
+  kAdd, kSubtract, kMultiply, kTrueDivide, kFloorDivide, kRemainder, kPower, kDivmod, kAnd, kOr, kXor,
+  kLeftShift, kRightShift, kNegative, kPositive, kAbsolute, kInvert, kLess, kLessEqual, kEqual,
+  kNotEqual, kGreater, kGreaterEqual, kCount
+};
+Named named[kCount] = {
+    {"add"}, {"subtract"}, {"multiply"}, {"divide"}, {"floor_divide"}, {"remainder"}, {"power"},
+    {"divmod"}, {"bitwise_and"}, {"bitwise_or"}, {"bitwise_xor"}, {"left_shift"}, {"right_shift"},
+    {"negative"}, {"positive"}, {"absolute"}, {"invert"}, {"less"}, {"less_equal"}, {"equal"},
+    {"not_equal"}, {"greater"}, {"greater_equal"},
+};
+
+template <Which W>
+PyObject* unary(PyObject* a) {
+  return guard((PyObject*)nullptr, [&] { return ops::call(named[W].get(), &a, nullptr, true); });
+}
+template <Which W>
+PyObject* binary(PyObject* a, PyObject* b) {
+  return guard((PyObject*)nullptr, [&] {
+    PyObject* args[] = {a, b};
+    return ops::call(named[W].get(), args, nullptr, true);
+  });
+}
+template <Which W>
+PyObject* in_place(PyObject* a, PyObject* b) {
+  return guard((PyObject*)nullptr, [&] {
+    PyObject* args[] = {a, b};
+    return ops::call(named[W].get(), args, &a, true);
+  });
+}
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  return binary<kPower>(a, b);
+}
+PyObject* power_in_place(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  return in_place<kPower>(a, b);
+}
+
+PyObject* compare(PyObject* a, PyObject* b, int how) {
+  static constexpr Which which[] = {kLess, kLessEqual, kEqual, kNotEqual, kGreater, kGreaterEqual};
+  return guard((PyObject*)nullptr, [&] {
+    PyObject* args[] = {a, b};
+    return ops::call(named[which[how]].get(), args, nullptr, true);
+  });
+}
+
+// Calls module.name(self, *args, **kwargs): the method's home is a Python function.
+PyObject* forward(const char* module, const char* name, PyObject* self, PyObject* args, PyObject* kwargs) {
+  PyObject* home = PyImport_ImportModule(module);
+  PyObject* function = home ? PyObject_GetAttrString(home, name) : nullptr;
+  Py_XDECREF(home);
+  if (!function) return nullptr;
+  const Py_ssize_t n = PyTuple_Size(args);
+  PyObject* all = PyTuple_New(n + 1);
+  PyObject* result = nullptr;
+  if (all) {
+    Py_INCREF(self);
+    PyTuple_SetItem(all, 0, self);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      PyObject* item = PyTuple_GetItem(args, i);
+      Py_INCREF(item);
+      PyTuple_SetItem(all, i + 1, item);
+    }
+    result = PyObject_Call(function, all, kwargs);
+    Py_DECREF(all);
+  }
+  Py_DECREF(function);
+  return result;
+}
+
+PyObject* matmul(PyObject* a, PyObject* b) {
+  PyObject* args = PyTuple_New(1);
+  if (!args) return nullptr;
+  Py_INCREF(b);
+  PyTuple_SetItem(args, 0, b);
+  PyObject* result = forward("gpuinterop.ops.methods", "matmul", a, args, nullptr);
+  Py_DECREF(args);
+  return result;
+}
+
+#define GI_METHODS(X)                                                                              \
+  X(__array_ufunc__, "How numpy.exp(x) and numpy.add(x, y, out=z) come here.")                     \
+  X(__array_function__, "How numpy.where(x, y, z), numpy.sum(x) and their like come here.")        \
+  X(astype, "A copy in another dtype; the array itself when copy=False and nothing changes.")      \
+  X(exp, "The exponential of every element, a new C-ordered array.")                               \
+  X(clip, "Every element cut to the range from min to max.")                                       \
+  X(round, "Every element rounded to the given number of decimals.")                               \
+  X(conj, "The complex conjugate of every element.")                                               \
+  X(take, "Elements gathered along an axis, as numpy.take.")
+
+#define X(name, doc)                                                                  \
+  PyObject* method_##name(PyObject* self, PyObject* args, PyObject* kwargs) {         \
+    return forward("gpuinterop.ops.methods", #name, self, args, kwargs);              \
+  }
+GI_METHODS(X)
+#undef X
+
+template <class F>
+void* slot(F f) {
+  return reinterpret_cast<void*>(f);
+}
+
+}  // namespace
+
+PyMethodDef ops_methods[] = {
+#define X(name, doc) \
+  {#name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(method_##name)), METH_VARARGS | METH_KEYWORDS, doc},
+    GI_METHODS(X)
+#undef X
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot ops_slots[] = {
+    {Py_nb_add, slot(binary<kAdd>)},
+    {Py_nb_subtract, slot(binary<kSubtract>)},
+    {Py_nb_multiply, slot(binary<kMultiply>)},
+    {Py_nb_true_divide, slot(binary<kTrueDivide>)},
+    {Py_nb_floor_divide, slot(binary<kFloorDivide>)},
+    {Py_nb_remainder, slot(binary<kRemainder>)},
+    {Py_nb_divmod, slot(binary<kDivmod>)},
+    {Py_nb_power, slot(power)},
+    {Py_nb_and, slot(binary<kAnd>)},
+    {Py_nb_or, slot(binary<kOr>)},
+    {Py_nb_xor, slot(binary<kXor>)},
+    {Py_nb_lshift, slot(binary<kLeftShift>)},
+    {Py_nb_rshift, slot(binary<kRightShift>)},
+    {Py_nb_inplace_add, slot(in_place<kAdd>)},
+    {Py_nb_inplace_subtract, slot(in_place<kSubtract>)},
+    {Py_nb_inplace_multiply, slot(in_place<kMultiply>)},
+    {Py_nb_inplace_true_divide, slot(in_place<kTrueDivide>)},
+    {Py_nb_inplace_floor_divide, slot(in_place<kFloorDivide>)},
+    {Py_nb_inplace_remainder, slot(in_place<kRemainder>)},
+    {Py_nb_inplace_power, slot(power_in_place)},
+    {Py_nb_inplace_and, slot(in_place<kAnd>)},
+    {Py_nb_inplace_or, slot(in_place<kOr>)},
+    {Py_nb_inplace_xor, slot(in_place<kXor>)},
+    {Py_nb_inplace_lshift, slot(in_place<kLeftShift>)},
+    {Py_nb_inplace_rshift, slot(in_place<kRightShift>)},
+    {Py_nb_negative, slot(unary<kNegative>)},
+    {Py_nb_positive, slot(unary<kPositive>)},
+    {Py_nb_absolute, slot(unary<kAbsolute>)},
+    {Py_nb_invert, slot(unary<kInvert>)},
+    {Py_nb_matrix_multiply, slot(matmul)},
+    {Py_tp_richcompare, slot(compare)},
+    {0, nullptr},
+};
+
+}  // namespace gpuinterop
