@@ -32,6 +32,19 @@ _MODULES: dict[str, str] = {
         "LibraryNotFoundError MissingLibraryError OutOfMemoryError ProtocolError ReadOnlyError "
         "ScalarIndexError ShapeError StreamError"
     ),
+    "gpuinterop.ops.functions": (
+        "abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 "
+        "arctanh asin asinh astype atan atan2 atanh bitwise_and bitwise_invert "
+        "bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt "
+        "ceil clip clip conj conjugate copysign cos cosh deg2rad degrees digamma divide "
+        "divmod equal erf erfc erfinv exp exp2 expm1 fabs float_power floor "
+        "floor_divide fmax fmin fmod gamma gammaln gcd greater greater_equal heaviside "
+        "hypot invert isfinite isinf isnan left_shift less less_equal lgamma log log10 "
+        "log1p log2 logaddexp logical_and logical_not logical_or logical_xor maximum "
+        "minimum mod multiply negative not_equal positive pow power psi rad2deg radians "
+        "reciprocal remainder right_shift rint round rsqrt sigmoid sign signbit sin "
+        "sinh softplus sqrt square subtract tan tanh true_divide trunc where where"
+    ),
     "gpuinterop.sharing": "shares_memory",
     "gpuinterop.copies": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",

@@ -13,10 +13,160 @@ Shape = int | Sequence[int]
 class Array:
     """A strided array in host or CUDA memory."""
 
+    def __lt__(self, other: Any, /) -> Any:
+        ...
+
+    def __le__(self, other: Any, /) -> Any:
+        ...
+
+    def __eq__(self, other: Any, /) -> Any:
+        ...
+
+    def __ne__(self, other: Any, /) -> Any:
+        ...
+
+    def __gt__(self, other: Any, /) -> Any:
+        ...
+
+    def __ge__(self, other: Any, /) -> Any:
+        ...
+
     def __iter__(self) -> Iterator[Self]:
         ...
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        ...
+
+    def __add__(self, other: Any, /) -> Any:
+        ...
+
+    def __radd__(self, other: Any, /) -> Any:
+        ...
+
+    def __sub__(self, other: Any, /) -> Any:
+        ...
+
+    def __rsub__(self, other: Any, /) -> Any:
+        ...
+
+    def __mul__(self, other: Any, /) -> Any:
+        ...
+
+    def __rmul__(self, other: Any, /) -> Any:
+        ...
+
+    def __mod__(self, other: Any, /) -> Any:
+        ...
+
+    def __rmod__(self, other: Any, /) -> Any:
+        ...
+
+    def __divmod__(self, other: Any, /) -> Any:
+        ...
+
+    def __rdivmod__(self, other: Any, /) -> Any:
+        ...
+
+    def __pow__(self, other: Any, modulus: None=None, /) -> Any:
+        ...
+
+    def __rpow__(self, other: Any, modulus: None=None, /) -> Any:
+        ...
+
+    def __neg__(self) -> Any:
+        ...
+
+    def __pos__(self) -> Any:
+        ...
+
+    def __abs__(self) -> Any:
+        ...
+
+    def __invert__(self) -> Any:
+        ...
+
+    def __lshift__(self, other: Any, /) -> Any:
+        ...
+
+    def __rlshift__(self, other: Any, /) -> Any:
+        ...
+
+    def __rshift__(self, other: Any, /) -> Any:
+        ...
+
+    def __rrshift__(self, other: Any, /) -> Any:
+        ...
+
+    def __and__(self, other: Any, /) -> Any:
+        ...
+
+    def __rand__(self, other: Any, /) -> Any:
+        ...
+
+    def __xor__(self, other: Any, /) -> Any:
+        ...
+
+    def __rxor__(self, other: Any, /) -> Any:
+        ...
+
+    def __or__(self, other: Any, /) -> Any:
+        ...
+
+    def __ror__(self, other: Any, /) -> Any:
+        ...
+
+    def __iadd__(self, other: Any, /) -> Self:
+        ...
+
+    def __isub__(self, other: Any, /) -> Self:
+        ...
+
+    def __imul__(self, other: Any, /) -> Self:
+        ...
+
+    def __imod__(self, other: Any, /) -> Self:
+        ...
+
+    def __ipow__(self, other: Any, modulus: None=None, /) -> Self:
+        ...
+
+    def __ilshift__(self, other: Any, /) -> Self:
+        ...
+
+    def __irshift__(self, other: Any, /) -> Self:
+        ...
+
+    def __iand__(self, other: Any, /) -> Self:
+        ...
+
+    def __ixor__(self, other: Any, /) -> Self:
+        ...
+
+    def __ior__(self, other: Any, /) -> Self:
+        ...
+
+    def __floordiv__(self, other: Any, /) -> Any:
+        ...
+
+    def __rfloordiv__(self, other: Any, /) -> Any:
+        ...
+
+    def __truediv__(self, other: Any, /) -> Any:
+        ...
+
+    def __rtruediv__(self, other: Any, /) -> Any:
+        ...
+
+    def __ifloordiv__(self, other: Any, /) -> Self:
+        ...
+
+    def __itruediv__(self, other: Any, /) -> Self:
+        ...
+
+    def __matmul__(self, other: Any, /) -> Any:
+        ...
+
+    def __rmatmul__(self, other: Any, /) -> Any:
         ...
 
     def __len__(self) -> int:
@@ -69,6 +219,30 @@ class Array:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         ...
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any=None, where: Any=True, dtype: Any=None, casting: str='same_kind', order: str='K', subok: bool=True, axis: Any=0, keepdims: bool=False, initial: Any=None) -> Any:
+        ...
+
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        ...
+
+    def astype(self, dtype: Any, order: str='C', copy: bool=True) -> Any:
+        """A copy in another dtype; the array itself when copy=False and nothing changes."""
+
+    def exp(self) -> Any:
+        """The exponential of every element, a new C-ordered array."""
+
+    def clip(self, min: Any=None, max: Any=None, out: Any=None) -> Any:
+        """Every element cut to the range from min to max."""
+
+    def round(self, decimals: int=0, out: Any=None) -> Any:
+        """Every element rounded to the given number of decimals."""
+
+    def conj(self) -> Any:
+        """The complex conjugate of every element."""
+
+    def take(self, indices: Any, axis: int | None=None, out: Any=None, mode: str='raise') -> Any:
+        """Elements gathered along an axis, as numpy.take."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -141,6 +315,7 @@ class Array:
     @property
     def __array_interface__(self) -> dict[str, Any]:
         ...
+    __hash__: None
     __dlpack_c_exchange_api__: Any
     __c_dlpack_exchange_api__: Any
 def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C') -> A:
@@ -333,3 +508,19 @@ def protocols_of(obj: Any, /) -> tuple[str, ...]:
     """Names of the exchange protocols that `obj` has."""
 def _set_result_types(float32_class: type[Array], other_class: type[Array], /) -> None:
     """Classes of the objects that consumers of the C exchange API get back."""
+def _add_op(name: str, inputs: int, results: int, compares: bool=False) -> int:
+    """Add an elementwise operation; its id."""
+def _op_function(op: int, name: str, doc: str) -> object:
+    """The operation as a function."""
+def _set_ops_hooks(build: object, resolve: object, operand: object, encode: object, host: object, slow: object) -> None:
+    """Register what the core asks Python on the first call of a kind."""
+def _compiled_kernels() -> int:
+    """Kernels loaded in this process."""
+def _forget_kernels() -> None:
+    """Unload them: for tests and tuning."""
+def _tune(knob: str, value: int) -> None:
+    """Turn a knob of the launch geometry: for benchmarks."""
+def _take(src: object, indices: object, axis: int, dst: object) -> None:
+    """Gather on CUDA; the indices were checked."""
+def _may_overlap(a: object, b: object) -> bool:
+    """Do two arrays share a byte? True when that cannot be told quickly."""
