@@ -496,10 +496,11 @@ def stream_device(handle: int) -> int:
 def _cuda_shutdown() -> None:
     """Leave all memory to the driver from here on: the process ends."""
 @overload
+def import_any(cls: type[A], obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack') -> A:
+    ...
+@overload
 def import_any(cls: None, obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack') -> Any:
-    """
-    An array of class `cls` over the memory of `obj`, by the first protocol that works.
-    """
+    """An array of class `cls` over the memory of `obj`, by the first protocol that works."""
 def export_via(x: Array, type: type[T], allow_readonly: bool=False, /) -> T:
     """
     An object of `type` over the memory of `x`, through that type's DLPack C exchange API.

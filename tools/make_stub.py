@@ -109,7 +109,10 @@ def core_stub() -> str:
     generator.put(core)
     bound = ast.parse(generator.get())
     slots = ast.parse(SLOTS.read_text(encoding="utf-8"))
-    written = {name_of(node): node for node in slots.body if hasattr(node, "name")}
+    written: dict[str, list[ast.stmt]] = {}
+    for node in slots.body:
+        if hasattr(node, "name"):
+            written.setdefault(name_of(node), []).append(node)
 
     head = [node for node in slots.body if not hasattr(node, "name")]
     imports = {ast.unparse(node) for node in head if isinstance(node, (ast.Import, ast.ImportFrom))}
@@ -120,8 +123,13 @@ def core_stub() -> str:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             imports.add(ast.unparse(node))
             continue
-        hand = written.pop(name_of(node), None)
-        if isinstance(hand, ast.ClassDef) and isinstance(node, ast.ClassDef):
+        hands = written.pop(name_of(node), [])
+        hand = hands[0] if len(hands) == 1 else None
+        if len(hands) > 1:  # overloads: the last one carries the docstring
+            thing = getattr(core, name_of(node))
+            body += [Generics().visit(one) for one in hands[:-1]]
+            node = with_docstring(hands[-1], thing)
+        elif isinstance(hand, ast.ClassDef) and isinstance(node, ast.ClassDef):
             cls = getattr(core, hand.name)
             bound_here = "nanobind" in type(cls).__module__
             node = corrected_class(hand, node) if bound_here else merged_class(hand, cls)
