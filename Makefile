@@ -7,6 +7,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 PYTHON ?=
 PYTEST_FLAGS ?=
+SOAK ?= 320
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
 bin := $(VENV)/bin
@@ -32,8 +33,8 @@ test-all: $(VENV)/.installed ## with the slow tests
 test-asan: $(VENV)-asan/.installed ## the quick suite on a core built with ASan and UBSan
 	tools/with-asan $(VENV)-asan/bin/python -m pytest -n $(JOBS) $(quick) $(PYTEST_FLAGS)
 
-soak: $(VENV)/.installed ## property tests with a million examples
-	GPUINTEROP_SOAK=1 $(bin)/python -m pytest -n $(JOBS) --timeout 0 -m "not bench" $(PYTEST_FLAGS)
+soak: $(VENV)/.installed ## property tests with a million examples (SOAK=10: ten times the usual)
+	GPUINTEROP_SOAK=$(SOAK) $(bin)/python -m pytest -n $(JOBS) --timeout 0 -m "hypothesis and not bench" $(PYTEST_FLAGS)
 
 bench: $(VENV)/.installed ## every benchmark that runs on this machine
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(bin)/python "$$file" || exit 1; done

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 FOREIGN = (
     "torch", "jax", "jaxlib", "cupy", "numba", "pycuda", "pytensor", "theano", "tvm_ffi", "tensorflow",
     "cuda", "scipy", "matplotlib", "rich", "ml_dtypes", "array_api_strict",
@@ -16,27 +18,34 @@ import json, os, sys
 import numpy
 before = set(sys.modules)
 threads = len(os.listdir("/proc/self/task"))
-import gpuinterop
+{code}
 with open("/proc/self/maps") as maps:
-    mapped = sorted({line.split("/", 1)[1].strip() for line in maps if "/" in line})
-print(json.dumps({
+    mapped = sorted({{line.split("/", 1)[1].strip() for line in maps if "/" in line}})
+print(json.dumps({{
     "modules": sorted(set(sys.modules) - before),
     "threads": len(os.listdir("/proc/self/task")) - threads,
     "mapped": mapped,
-}))
+}}))
+"""
+IMPORT = "import gpuinterop"
+ON_THE_HOST = """
+import gpuinterop
+x = gpuinterop.zeros((2, 3), device="cpu")
+x[:, ::-1] = gpuinterop.asarray(numpy.ones((2, 3), "float32"), device="cpu", copy=False)
+assert numpy.from_dlpack(x).sum() == 6
 """
 
 
-def probe(code: str = PROBE) -> dict:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120
-    )
+def probe(code: str = IMPORT) -> dict:
+    command = [sys.executable, "-W", "error", "-c", PROBE.format(code=code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_import_is_light():
-    seen = probe()
+@pytest.mark.parametrize("code", [IMPORT, ON_THE_HOST], ids=["import", "arrays on the host"])
+def test_is_light(code):
+    seen = probe(code)
     foreign = [name for name in seen["modules"] if name.split(".")[0] in FOREIGN]
     assert not foreign
     driver = [
