@@ -45,7 +45,7 @@ _MODULES: dict[str, str] = {
         "reciprocal remainder right_shift rint round rsqrt sigmoid sign signbit sin "
         "sinh softplus sqrt square subtract tan tanh true_divide trunc where where"
     ),
-    "gpuinterop.sharing": "shares_memory",
+    "gpuinterop.sharing": "may_share_memory shares_memory",
     "gpuinterop.copies": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",
     "gpuinterop.doctor": "doctor",
@@ -64,8 +64,14 @@ __all__ = ["__version__", *sorted(_HOMES)]
 _BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.{name}")
 
 
+# Packages that are reached by attribute, as in gpuinterop.converters.to_torch.
+_PACKAGES = frozenset({"converters"})
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
+    if home is None and name in _PACKAGES:
+        return import_module(f"gpuinterop.{name}")
     if home is None:
         raise AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
     module = import_module(home)

@@ -178,6 +178,7 @@ from gpuinterop.ops.functions import (
     where as where,
 )
 from gpuinterop.sharing import (
+    may_share_memory as may_share_memory,
     shares_memory as shares_memory,
 )
 from gpuinterop.copies import (

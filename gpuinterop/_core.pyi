@@ -525,3 +525,45 @@ def _take(src: object, indices: object, axis: int, dst: object) -> None:
     """Gather on CUDA; the indices were checked."""
 def _may_overlap(a: object, b: object) -> bool:
     """Do two arrays share a byte? True when that cannot be told quickly."""
+C_CONTIGUOUS: int = 1
+F_CONTIGUOUS: int = 2
+NEGATIVE: int = 4
+READONLY: int = 8
+ON_CUDA: int = 16
+EMPTY: int = 32
+ALIGNED64: int = 64
+IS_FLOAT32: int = 128
+def traits(x: object) -> int:
+    """What a converter wants to know of an array, as bits."""
+def ready_for(x: object, mask: int, wanted: int, consumer: int) -> bool:
+    """
+    True when the traits under `mask` are `wanted`; `consumer` then waits for the array.
+    """
+def primary_is_current(device: int) -> bool:
+    """
+    True when the device's primary context is the calling thread's current one.
+    """
+def hand_over(x: object, consumer: int, where: str) -> None:
+    """
+    Make a foreign stream wait for what is queued on the array; no host synchronisation.
+    """
+def used_on(x: object, stream: int, where: str) -> None:
+    """
+    The next use of the array is on this stream, and later ones wait for it.
+    """
+def borrow(cls: object, ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, base: object, readonly: bool, stream: int, where: str) -> object:
+    """
+    An array over foreign memory that `base` keeps alive; strides in bytes.
+    """
+def after_stream(x: object, producer: int, where: str) -> None:
+    """
+    Our current stream waits for a stream on which a library wrote the array unannounced.
+    """
+def writable_alias(x: object) -> object:
+    """
+    The same array without the read-only mark, for consumers known not to write.
+    """
+def pointer_info(ptr: int) -> tuple[str, int, bool, int, int] | None:
+    """
+    (memory, device, in the primary context, start and bytes of the allocation), or None when the driver does not know the address.
+    """

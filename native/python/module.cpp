@@ -9,4 +9,5 @@ NB_MODULE(_core, m) {
   gpuinterop::register_cuda(m);
   gpuinterop::register_exchange(m);
   gpuinterop::register_ops(m);
+  gpuinterop::register_converters(m);
 }

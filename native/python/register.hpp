@@ -9,5 +9,6 @@ void register_array(nanobind::module_& m);     // python/array_type.cpp
 void register_cuda(nanobind::module_& m);      // python/cuda_bindings.cpp
 void register_exchange(nanobind::module_& m);  // python/exchange_bindings.cpp
 void register_ops(nanobind::module_& m);       // python/ops_bindings.cpp
+void register_converters(nanobind::module_& m);  // python/converter_bindings.cpp
 
 }  // namespace gpuinterop

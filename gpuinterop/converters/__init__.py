@@ -1,0 +1,103 @@
+"""Converters between our arrays and those of other libraries: share memory, or say why not.
+
+``to_<library>(x, copyif=False)`` and ``from_<library>(obj, copyif=False)`` for each library,
+``to(x, "library")`` and ``from_any(obj)`` for any. Files and libraries are loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from gpuinterop import _core
+from gpuinterop.converters import registry
+from gpuinterop.converters.registry import Backend, backends, names, register
+
+__all__ = [
+    "Backend",
+    "backends",
+    "cudamat_to_cudandarray",
+    "cudandarray_to_cudamat",
+    "cudandarray_to_garray",
+    "from_any",
+    "garray_to_cudandarray",
+    "names",
+    "pointer_arguments",
+    "register",
+    "to",
+    "to_cudandarray",
+    "to_gpuarray",
+]
+
+_HOMES = {
+    "to_gpuarray": "pycuda",
+    "to_cudandarray": "pycuda",
+    "cudandarray_to_cudamat": "cudamat",
+    "cudamat_to_cudandarray": "cudamat",
+    "cudandarray_to_garray": "gnumpy",
+    "garray_to_cudandarray": "gnumpy",
+    "pointer_arguments": "kernel_args",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        direction, _, library = name.partition("_")
+        if direction in ("to", "from") and library in registry.names():
+            row = registry.backend(library)
+            value = row.to if direction == "to" else row.from_
+            globals()[name] = value
+            return value
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as e:
+            if e.name != f"{__name__}.{name}":
+                raise
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    known = [f"{direction}_{row.name}" for row in backends() for direction in ("to", "from")]
+    return sorted({*globals(), *__all__, *known})
+
+
+def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
+    """Return `x` as an array of a library, by name: ``to(x, "torch")``.
+
+    Shares memory where the two layouts allow it and raises otherwise; ``copyif=True`` copies where
+    it must. `x` may be an array of any known library. Further options are those of ``to_<library>``.
+
+    Examples
+    --------
+    >>> import numpy, gpuinterop
+    >>> x = gpuinterop.from_any(numpy.ones((2, 3), "float32"))
+    >>> gpuinterop.to(x, "numpy").shape
+    (2, 3)
+    """
+    row = registry.backend(library)
+    if not isinstance(x, _core.Array):
+        x = from_any(x, copyif)
+    return row.to(x, copyif, **options)
+
+
+def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
+    """Return an array over the memory of any array that is known, or that speaks a protocol.
+
+    A float32 array becomes a `CudaNdarray`, another dtype a `GpuArray`. Shares memory, or raises;
+    with ``copyif=True`` it copies what cannot be shared. An array of ours comes back as it is.
+
+    Raises
+    ------
+    ConversionTypeError
+        `obj` is no array: the message lists the protocols that were tried.
+    """
+    if isinstance(obj, _core.Array):
+        return obj
+    row = registry.recognise(obj)
+    if row is None:
+        return _core.import_any(None, obj)
+    return row.from_(obj, copyif, **options)

@@ -1,0 +1,91 @@
+"""cuda.core: every layout goes into a StridedMemoryView and comes out of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from gpuinterop import errors
+from gpuinterop.converters import checks, registry
+from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+
+__all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core"]
+
+# The view takes any struct, and fails later, on its dtype, for the types that it does not know.
+_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
+    "complex64 complex128".split()
+)
+_TO = Rules("cuda_core", "to_cuda_core", _DTYPES, readonly=True)
+
+
+def plan_to(x: Any, copyif: bool = False) -> Plan:
+    """Plan `to_cuda_core`: what explain() shows and the converter carries out."""
+    return plan_layout(checks.facts_of(x), _TO, copyif)
+
+
+def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
+    """Return a cuda.core StridedMemoryView of `x`.
+
+    Shares every layout, keeps the read-only mark and the memory. cuda.core has no current stream, so
+    name the one that will use the view (a cuda.core Stream or a handle); the legacy stream otherwise.
+    That stream waits for what is queued on `x`.
+    """
+    checks.require_array(x, "to_cuda_core")
+    utils = registry.load("cuda_core", "to_cuda_core", "cuda.core.utils")
+    x = checks.carry_out(x, plan_to(x, copyif))
+    if x.device.type == "cpu":
+        handle = -1  # the class's word for "no stream"
+    else:
+        handle = checks.LEGACY if stream is None else int(getattr(stream, "handle", stream))
+    return utils.StridedMemoryView.from_dlpack(x, stream_ptr=handle)
+
+
+def describe(v: Any) -> Facts:
+    """Describe the foreign array; nothing is converted."""
+    if not hasattr(v, "ptr"):  # a Buffer: bytes in one dimension
+        where = ("cuda", int(v.device_id)) if v.is_device_accessible else ("cpu", 0)
+        return Facts((v.size,), (1,), "int8", 1, *where, int(v.handle or 0), library="cuda_core")
+    dtype = numpy.dtype(v.dtype)
+    shape = tuple(v.shape)
+    if v.strides is None:
+        strides = c_strides(shape, dtype.itemsize)
+    else:
+        strides = tuple(s * dtype.itemsize for s in v.strides)
+    where = ("cuda", int(v.device_id)) if v.device_id >= 0 else ("cpu", 0)
+    return Facts(
+        shape, strides, dtype.name, dtype.itemsize, *where,
+        int(v.ptr) if 0 not in shape else 0, bool(v.readonly), "cuda_core",
+    )  # fmt: skip
+
+
+def plan_from(v: Any, copyif: bool = False) -> Plan:
+    """Plan `from_cuda_core`: what explain() shows and the converter carries out."""
+    if hasattr(v, "ptr") and v.dtype is None:
+        return refuse(
+            "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype",
+            "a StridedMemoryView without one", "make it from an array, or pass dtype= to from_buffer",
+        )  # fmt: skip
+    return checks.plan_own(describe(v), "from_cuda_core", copyif)
+
+
+def from_cuda_core(v: Any, copyif: bool = False, *, stream: Any = None) -> Any:
+    """Return an array over the memory of a StridedMemoryView, or of a Buffer as int8.
+
+    Shares every layout and keeps the read-only mark; ``result.base`` is `v`. The work queued on
+    `stream` (the legacy stream when not given) is visible here.
+    """
+    row = registry.recognise(v)
+    if row is None or row.name != "cuda_core":
+        raise errors.ConversionTypeError(
+            where="from_cuda_core",
+            expected="a cuda.core StridedMemoryView or Buffer",
+            got=f"{type(v).__module__}.{type(v).__qualname__}",
+            fix="use gpuinterop.from_any, which takes every known array",
+        )
+    plan = plan_from(v, False)
+    if plan.refused:
+        raise plan.exception()
+    handle = checks.LEGACY if stream is None else int(getattr(stream, "handle", stream))
+    return checks.borrowed(describe(v), v, "from_cuda_core", stream=handle)

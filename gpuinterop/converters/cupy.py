@@ -1,0 +1,97 @@
+"""CuPy: every layout is shared, negative strides included."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from gpuinterop import _core, errors
+from gpuinterop.converters import checks, registry
+from gpuinterop.converters.overlap import extent
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout
+
+__all__ = ["describe", "from_cupy", "plan_from", "plan_to", "to_cupy"]
+
+_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
+    "complex128".split()
+)
+_TO = Rules("cupy", "to_cupy", _DTYPES, frozenset({"cuda"}))
+
+_MASK = _core.READONLY | _core.ON_CUDA
+
+
+def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
+    """Plan `to_cupy`: what explain() shows and the converter carries out."""
+    return plan_layout(checks.facts_of(x), _TO, copyif, allow_readonly)
+
+
+def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
+    """Return a cupy.ndarray over the memory of `x`.
+
+    Shares memory, strides included (negative ones too), and keeps it alive; CuPy's current stream
+    waits for what is queued on it. CuPy cannot mark arrays read-only, so a read-only `x` needs
+    ``copyif=True`` or ``allow_readonly=True``.
+    """
+    cupy = sys.modules.get("cupy")
+    if (
+        cupy is None
+        or not isinstance(x, _core.Array)
+        or _core.traits(x) & _MASK != _core.ON_CUDA
+        or x.dtype.name not in _DTYPES
+    ):
+        checks.require_array(x, "to_cupy")
+        cupy = registry.load("cupy", "to_cupy")
+        x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
+    index = x.device.index
+    _core.hand_over(x, _stream(cupy, index), "to_cupy")
+    shape, strides, ptr = x.shape, x.strides, x.ptr
+    memory = cupy.cuda
+    if x.is_c_contiguous():
+        pointer = memory.MemoryPointer(memory.UnownedMemory(ptr, x.nbytes, x, index), 0)
+    else:
+        low, high = extent(ptr, shape, strides, x.itemsize)
+        pointer = memory.MemoryPointer(memory.UnownedMemory(low, high - low, x, index), ptr - low)
+    return cupy.ndarray(shape, x.dtype, pointer, strides)
+
+
+def _stream(cupy: Any, index: int) -> int:
+    return int(cupy.cuda.get_current_stream(index).ptr)
+
+
+def describe(a: Any) -> Facts:
+    """Describe the foreign array; nothing is converted."""
+    return Facts(
+        tuple(a.shape), tuple(a.strides), a.dtype.name, a.dtype.itemsize, "cuda", a.device.id,
+        a.data.ptr if a.size else 0, library="cupy",
+    )  # fmt: skip
+
+
+def plan_from(a: Any, copyif: bool = False) -> Plan:
+    """Plan `from_cupy`: what explain() shows and the converter carries out."""
+    return checks.plan_own(describe(a), "from_cupy", copyif)
+
+
+def from_cupy(a: Any, copyif: bool = False) -> Any:
+    """Return an array over the memory of the cupy.ndarray `a`.
+
+    Shares every layout and keeps the memory alive; what CuPy's current stream has queued is visible
+    here, and CuPy's pool hands the memory out again only after our work on it is done.
+    """
+    row = registry.recognise(a)
+    if row is None or row.name != "cupy":
+        raise errors.ConversionTypeError(
+            where="from_cupy",
+            expected="a cupy.ndarray",
+            got=f"{type(a).__module__}.{type(a).__qualname__}",
+            fix="use gpuinterop.from_any, which takes every known array",
+        )
+    try:
+        return checks.imported(a)
+    except errors.GpuInteropError:
+        plan = plan_from(a, copyif)
+        if plan.shared:
+            raise
+        if plan.refused:
+            raise plan.exception() from None
+    return checks.imported(a.copy())

@@ -1,0 +1,30 @@
+"""Reading any known array: shape, strides, dtype, address and device, without converting it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuinterop import _core, errors
+from gpuinterop.converters import checks, registry
+from gpuinterop.converters.plan import Facts
+
+__all__ = ["describe"]
+
+
+def describe(x: Any) -> Facts:
+    """Shape, strides, dtype, address and device of any known array; nothing is converted."""
+    if isinstance(x, _core.Array):
+        return checks.facts_of(x)
+    row = registry.recognise(x)
+    reader = getattr(row.module, "describe", None) if row is not None else None
+    if row is None or reader is None:
+        return checks.facts_of(_core.import_any(None, x))
+    try:
+        return reader(x)  # type: ignore[no-any-return]
+    except errors.GpuInteropError:
+        raise
+    except Exception as e:  # the foreign library's own refusal: sparse, deleted, symbolic, ...
+        plan = row.module.plan_from(x)
+        if plan.refused:
+            raise plan.exception() from e
+        raise

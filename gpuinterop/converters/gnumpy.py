@@ -1,0 +1,194 @@
+"""Gnumpy: flat C-ordered memory of any shape, on CUDAMat or, in its CPU mode, on npmat."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+import numpy
+
+from gpuinterop import _core, errors
+from gpuinterop.converters import checks, cudamat, registry
+from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.sources import host_view
+
+__all__ = [
+    "cudandarray_to_garray",
+    "describe",
+    "from_gnumpy",
+    "garray_to_cudandarray",
+    "plan_from",
+    "plan_to",
+    "to_gnumpy",
+]
+
+_TO = Rules("gnumpy", "to_gnumpy", frozenset({"float32"}), layout="c")
+
+# One garray of each gnumpy, see `_alias_marker`.
+_markers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def _cpu_mode(module: Any) -> bool:
+    return not hasattr(_backend(module), "cudamat")
+
+
+def _backend(module: Any) -> Any:
+    """The CUDAMat or npmat that a gnumpy computes with."""
+    for name in ("_cudamat", "cudamat"):
+        found = getattr(module, name, None)
+        if found is not None and hasattr(found, "CUDAMatrix"):
+            return found
+    return registry.load("cudamat", "to_gnumpy", "cudamat")
+
+
+def plan_to(
+    x: Any, copyif: bool = False, allow_readonly: bool = False, module: Any = None,
+    _where: str = "to_gnumpy",
+) -> Plan:  # fmt: skip
+    """Plan `to_gnumpy`: what explain() shows and the converter carries out."""
+    facts = checks.facts_of(x)
+    if module is None:
+        module = sys.modules.get("gnumpy")
+    if module is not None:
+        place = "cpu" if _cpu_mode(module) else "cuda"
+        rules = Rules("gnumpy", _where, _TO.dtypes, frozenset({place}), "c")
+    else:
+        rules = Rules("gnumpy", _where, _TO.dtypes, layout="c")
+    return plan_layout(facts, rules, copyif, allow_readonly)
+
+
+def to_gnumpy(
+    x: Any,
+    copyif: bool = False,
+    *,
+    allow_readonly: bool = False,
+    module: Any = None,
+    _where: str = "to_gnumpy",
+) -> Any:
+    """Return a garray over the memory of `x`, of the same shape, any number of dimensions.
+
+    Shares C-contiguous memory, and holds `x`. Gnumpy never takes the memory into its reuse cache.
+    `module` names the gnumpy to use, if it is not the installed one; in CPU mode it takes host
+    arrays, otherwise GPU arrays.
+    """
+    checks.require_array(x, _where)
+    if module is None:
+        module = registry.load("gnumpy", _where)
+    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly, module, _where))
+    backend = _backend(module)
+    marker = _alias_marker(module)
+    if _cpu_mode(module):
+        column = host_view(x).reshape(-1, 1, order="A")
+        made = backend.CUDAMatrix(column)
+        if x.size and not numpy.shares_memory(made.numpy_array, column):
+            raise errors.DTypeError(
+                where=_where,
+                expected="a gnumpy that computes in float32, which shares our memory",
+                got=f"npmat made an array of dtype {made.numpy_array.dtype}",
+                fix="set GNUMPY_CPU_PRECISION=32 before gnumpy is imported",
+            )
+        made._base = x
+    elif x.size:
+        _core.hand_over(x, checks.LEGACY, _where)
+        made = cudamat.wrap(backend, x.ptr, x.size, 1, x)
+    else:
+        # Gnumpy's own empty arrays sit on a dummy element too.
+        made = module.garray(numpy.zeros(1, "float32"))._base
+    return module.garray(made, x.shape, marker)
+
+
+def _alias_marker(module: Any) -> Any:
+    # A dying garray without an alias marker pushes its matrix into gnumpy's reuse cache, which would
+    # keep our memory for ever and hand it out as scratch. The marker must be a garray, any garray.
+    marker = _markers.get(module)
+    if marker is None:
+        marker = _markers[module] = module.garray(numpy.zeros(1, "float32"))
+    return marker
+
+
+def describe(g: Any) -> Facts:
+    """Describe the foreign array; nothing is converted."""
+    shape = tuple(int(n) for n in g.shape)
+    base = g._base
+    if cudamat.is_npmat(base):
+        host = base.numpy_array
+        dtype, where, ptr = host.dtype, ("cpu", 0), host.ctypes.data
+    else:
+        dtype, ptr = numpy.dtype("float32"), cudamat.address(base.mat)
+        where = cudamat.device_of(ptr)
+    strides = c_strides(shape, dtype.itemsize)
+    if 0 in shape:
+        ptr = 0
+    return Facts(shape, strides, dtype.name, dtype.itemsize, *where, ptr, library="gnumpy")
+
+
+def _oddity(g: Any, where: str) -> Plan | None:
+    def no(reason: str, got: str, fix: str) -> Plan:
+        return refuse("gpuinterop", where, errors.ExchangeError, reason, got, fix)
+
+    base = g._base
+    if cudamat.is_npmat(base):
+        host = base.numpy_array
+        # npmat reshapes in place; elements then are in the order of memory, which must be dense.
+        if host.size and not (host.flags.c_contiguous or host.flags.f_contiguous):
+            return no("npmat memory without gaps", f"strides {host.strides}", "pass g.copy()")
+        return None
+    if 0 in tuple(g.shape):
+        return None
+    if not base.mat.on_device:
+        return no(
+            "a garray whose memory is on the GPU",
+            "memory that was freed",
+            "make the garray again",
+        )
+    return None
+
+
+def plan_from(g: Any, copyif: bool = False, _where: str = "from_gnumpy") -> Plan:
+    """Plan `from_gnumpy`: what explain() shows and the converter carries out."""
+    return _oddity(g, _where) or checks.plan_own(describe(g), _where, copyif)
+
+
+def from_gnumpy(g: Any, copyif: bool = False, *, _where: str = "from_gnumpy") -> Any:
+    """Return a C-contiguous array over the memory of the garray `g`, of the same shape.
+
+    Shares, exactly, in any number of dimensions. The garray itself is held: gnumpy puts the memory
+    of a dead garray into its reuse cache and hands it to the next one.
+    """
+    row = registry.recognise(g)
+    if row is None or row.name != "gnumpy":
+        raise errors.ConversionTypeError(
+            where=_where,
+            expected="a gnumpy.garray",
+            got=f"{type(g).__module__}.{type(g).__qualname__}",
+            fix="use gpuinterop.from_any, which takes every known array",
+        )
+    plan = plan_from(g, copyif, _where)
+    if plan.refused:
+        raise plan.exception()
+    base = g._base
+    # In CPU mode the matrix may exchange its ndarray later, so that is held as well.
+    owner = checks.Hold(g, base.numpy_array) if cudamat.is_npmat(base) else g
+    return checks.borrowed(describe(g), owner, _where)
+
+
+# ---- the documents' names -----------------------------------------------------------------------
+
+
+def cudandarray_to_garray(x: Any, copyif: bool = False, *, module: Any = None) -> Any:
+    """The documents' converter: a garray over the memory of a C-contiguous CudaNdarray."""
+    return to_gnumpy(x, copyif, module=module, _where="cudandarray_to_garray")
+
+
+def garray_to_cudandarray(x: Any, copyif: bool = False) -> Any:
+    """The documents' converter: a CudaNdarray over the memory of a garray."""
+    found = from_gnumpy(x, copyif, _where="garray_to_cudandarray")
+    if found.dtype != numpy.float32:
+        raise errors.DTypeError(
+            where="garray_to_cudandarray",
+            expected="float32, the only dtype of CudaNdarray",
+            got=f"dtype {found.dtype}",
+            fix="set GNUMPY_CPU_PRECISION=32, or take a GpuArray with from_gnumpy",
+        )
+    return found

@@ -1,0 +1,227 @@
+"""JAX: dense memory in any order of the axes is shared; its arrays are immutable, so ours are read-only.
+
+JAX copies silently when host memory is not aligned to 64 bytes, and narrows 64-bit values when
+``jax_enable_x64`` is off, even when told not to copy; both are settled here before it is asked.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy
+
+from gpuinterop import _core, copies, errors
+from gpuinterop.converters import checks, registry
+from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+
+__all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax"]
+
+_WIDE = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
+_DTYPES = frozenset(
+    "bool int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32 complex64 float8_e3m4 "
+    "float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
+    "float8_e8m0fnu".split()
+)
+# On the host XLA copies what is not aligned to 64 bytes; on a GPU its kernels load up to 16 bytes at
+# once from a buffer's start.
+_TO = Rules(
+    "jax",
+    "to_jax",
+    _DTYPES,
+    layout="compact",
+    negative=False,
+    readonly=True,
+    alignment=64,
+    device_alignment=16,
+)
+_TO_WIDE = replace(_TO, dtypes=_DTYPES | frozenset(_WIDE))
+
+
+def _x64() -> bool:
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        return bool(jax.config.jax_enable_x64)
+    return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "t", "yes", "y", "on")
+
+
+def _without_cuda() -> str:
+    """Why this JAX has no CUDA, or "" when it does. JAX is not started to know."""
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        platforms = jax.config.jax_platforms or platforms
+    if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
+        return f"jax_platforms is {platforms!r}"
+    plugins = ("jax_cuda13_plugin", "jax_cuda12_plugin", "jax_rocm7_plugin")
+    if not any(importlib.util.find_spec(p) for p in plugins):
+        return "a JAX without its CUDA plug-in"
+    return ""
+
+
+def plan_to(x: Any, copyif: bool = False) -> Plan:
+    """Plan `to_jax`: what explain() shows and the converter carries out."""
+    return plan_facts(checks.facts_of(x), copyif)
+
+
+def plan_facts(facts: Facts, copyif: bool) -> Plan:
+    """Plan `to_jax` for an array that is only described."""
+    if facts.device == "cuda":
+        without = _without_cuda()
+        if without:
+            return refuse(
+                "jax", "to_jax", errors.DeviceMismatchError,
+                f"a JAX that has arrays on {facts.where}", without,
+                "pip install jax[cuda13], or move the array: x.to_device('cpu')",
+            )  # fmt: skip
+    wide = facts.dtype in _WIDE
+    if wide and not _x64():
+        return refuse(
+            "jax", "to_jax", errors.DTypeError,
+            f"a dtype that JAX keeps; it would narrow {facts.dtype} to {_WIDE[facts.dtype]} silently",
+            f"dtype {facts.dtype} while jax_enable_x64 is off",
+            f"jax.config.update('jax_enable_x64', True), or narrow it yourself: "
+            f"x.astype('{_WIDE[facts.dtype]}')",
+        )  # fmt: skip
+    return plan_layout(facts, _TO_WIDE if wide else _TO, copyif)
+
+
+def to_jax(x: Any, copyif: bool = False) -> Any:
+    """Return a jax.Array over the memory of `x`.
+
+    Shares memory that is dense in some order of the axes, and aligned to 64 bytes on the host; JAX
+    waits for what is queued on it, and keeps it alive. JAX takes its arrays for immutable: do not
+    write to `x` while the result is in use. Nothing is narrowed: 64-bit dtypes raise unless
+    ``jax_enable_x64`` is on.
+
+    Raises
+    ------
+    ContiguityError
+        Strides or alignment forbid sharing and `copyif` is false.
+    """
+    checks.require_array(x, "to_jax")
+    plan = plan_to(x, copyif)
+    if plan.refused:
+        raise plan.exception()
+    jax = registry.load("jax", "to_jax")
+    x = checks.carry_out(x, plan)
+    # JAX asks for the old capsule, which cannot say read-only. It never writes, so nothing is lost.
+    return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
+
+
+def _platform(a: Any) -> tuple[str, int]:
+    device = next(iter(a.devices()))
+    if device.platform in ("gpu", "cuda"):
+        return "cuda", int(
+            device.local_hardware_id if device.local_hardware_id is not None else device.id
+        )
+    return str(device.platform), 0
+
+
+def describe(a: Any) -> Facts:
+    """Describe the foreign array; nothing is converted."""
+    platform, index = _platform(a)
+    dtype = numpy.dtype(a.dtype)
+    shape = tuple(a.shape)
+    return Facts(
+        shape, c_strides(shape, dtype.itemsize), dtype.name, dtype.itemsize, platform, index,
+        a.unsafe_buffer_pointer() if a.size else 0, True, "jax",
+    )  # fmt: skip
+
+
+def _oddity(a: Any) -> Plan | None:
+    jax = sys.modules["jax"]
+
+    def no(
+        error: type[errors.GpuInteropError], reason: str, got: str, fix: str, code: str = ""
+    ) -> Plan:
+        return refuse("gpuinterop", "from_jax", error, reason, got, fix, code=code)
+
+    if isinstance(a, jax.core.Tracer):
+        return no(
+            errors.ConversionTypeError,
+            "an array with values",
+            f"a tracer ({a.aval}) inside jit, grad or vmap",
+            "convert outside the transformed function, or use jax.pure_callback",
+        )
+    if a.is_deleted():
+        return no(
+            errors.ExchangeError,
+            "an array that still has memory",
+            "a deleted or donated jax.Array",
+            "keep a reference that is not donated, or convert before the call that donates it",
+            "memory",
+        )
+    if len(a.devices()) > 1:
+        return no(
+            errors.ExportError,
+            "an array on one device",
+            f"an array on {len(a.devices())} devices",
+            "convert one shard: a.addressable_shards[0].data",
+            "sharded",
+        )
+    platform = _platform(a)[0]
+    if platform not in ("cpu", "cuda"):
+        return no(
+            errors.DeviceMismatchError,
+            "an array on cpu or cuda",
+            f"an array on {platform}",
+            "jax.device_put(a, jax.devices('cpu')[0])",
+        )
+    kind = getattr(a.sharding, "memory_kind", None)
+    if kind == "pinned_host" and platform == "cuda":
+        return no(
+            errors.DeviceMismatchError,
+            "an array in device memory; JAX cannot export its pinned host memory",
+            f"an array of memory kind {kind}",
+            "jax.device_put(a, jax.memory.Space.Device)",
+        )
+    if not isinstance(a.dtype, numpy.dtype) or a.dtype.name not in (_DTYPES | frozenset(_WIDE)):
+        return no(
+            errors.DTypeError,
+            "a dtype that has plain memory",
+            f"dtype {a.dtype}",
+            "pass the bits instead, for example jax.random.key_data(a) or a.astype('int8')",
+        )
+    return None
+
+
+def plan_from(a: Any, copyif: bool = False) -> Plan:
+    """Plan `from_jax`: what explain() shows and the converter carries out."""
+    return _oddity(a) or checks.plan_own(describe(a), "from_jax", copyif)
+
+
+def from_jax(a: Any, copyif: bool = False) -> Any:
+    """Return a read-only array over the memory of the jax.Array `a`.
+
+    Shares memory and keeps it alive. JAX takes its arrays for immutable and may show one memory
+    under several names, so writing is refused; ``from_jax(a).copy()`` can be written to.
+
+    Raises
+    ------
+    ConversionTypeError
+        `a` is a tracer inside ``jit``.
+    ExchangeError
+        `a` was deleted or donated.
+    """
+    row = registry.recognise(a)
+    if row is None or row.name != "jax":
+        raise errors.ConversionTypeError(
+            where="from_jax",
+            expected="a jax.Array",
+            got=f"{type(a).__module__}.{type(a).__qualname__}",
+            fix="use gpuinterop.from_any, which takes every known array",
+        )
+    try:
+        return checks.imported(a)
+    except errors.GpuInteropError:
+        plan = plan_from(a, copyif)
+        if plan.shared:
+            raise
+    if plan.refused:
+        raise plan.exception()
+    copies.note("host" if _platform(a)[0] == "cpu" else "copy", plan.bytes, "from_jax")
+    return checks.imported(sys.modules["jax"].numpy.copy(a))

@@ -1,0 +1,86 @@
+"""Arguments for kernels that are given nothing but addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gpuinterop import _core, errors
+from gpuinterop.converters import checks, registry
+
+__all__ = ["pointer_arguments"]
+
+
+@contextmanager
+def pointer_arguments(
+    args: Sequence[Any],
+    *,
+    copyif: bool = False,
+    allow_readonly: bool = False,
+    stream: int = checks.LEGACY,
+    where: str = "pointer_arguments",
+    wrap: Callable[[int], Any] | None = None,
+) -> Iterator[list[Any]]:
+    """Give a kernel that takes raw addresses only what it will read correctly.
+
+    CuPy's RawKernel, PyCUDA and ctypes pass an array's address and drop its strides. Inside the
+    block, `args` hold C-contiguous arrays on the GPU; a strided one raises, or is replaced by a
+    compact copy that is written back at the end of the block (``copyif=True``). The kernel must be
+    launched on `stream`, which waits for what is queued on each array. With `wrap`, our arrays are
+    replaced by ``wrap(address)``.
+    """
+    prepared: list[Any] = []
+    keep: list[Any] = []
+    back: list[tuple[Any, Any]] = []
+    for position, arg in enumerate(args):
+        array = _as_ours(arg)
+        if array is None:
+            prepared.append(arg)
+            continue
+        spot = f"{where}, argument {position}"
+        if array.device.type != "cuda" and array.size:
+            raise errors.DeviceMismatchError(
+                where=spot,
+                expected="an array on the GPU, where the kernel runs",
+                got=f"an array on {array.device}",
+                fix="move it first: x.to_device('cuda')",
+            )
+        usable = array
+        if not array.is_c_contiguous():
+            if not copyif:
+                facts = checks.facts_of(array)
+                raise errors.ContiguityError(
+                    where=spot,
+                    expected="C-contiguous memory, because the kernel is given only an address",
+                    got=f"shape {facts.shape} with strides {facts.strides} (bytes)",
+                    fix="pass x.copy(), or copyif=True to copy in and back out",
+                )
+            usable = checks.copied(array, where)
+            if not array.readonly:
+                back.append((array, usable))
+        elif array.readonly and not allow_readonly:
+            if not copyif:
+                raise errors.ReadOnlyError(
+                    where=spot,
+                    expected="writable memory, because a kernel may write to any argument",
+                    got="a read-only array",
+                    fix="pass allow_readonly=True if the kernel only reads it, or copyif=True",
+                )
+            usable = checks.copied(array, where)
+        _core.used_on(usable, stream, where)
+        keep.append(usable)
+        prepared.append(usable if wrap is None else wrap(usable.ptr))
+    yield prepared
+    for array, usable in back:
+        _core.copy_into(array, usable, where=where)
+
+
+def _as_ours(arg: Any) -> Any:
+    if isinstance(arg, _core.Array):
+        return arg
+    row = registry.recognise(arg)
+    # Host arrays are arguments by value in PyCUDA (scalars, structs), never addresses.
+    if row is None or row.name == "numpy" or "cuda" not in row.devices:
+        return None
+    return row.from_(arg)

@@ -1,0 +1,134 @@
+"""Numba-CUDA: every layout is shared; its kernels honour strides, negative ones included."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy
+
+from gpuinterop import _core, errors
+from gpuinterop.converters import checks, registry
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+
+__all__ = ["describe", "from_numba", "plan_from", "plan_to", "to_numba"]
+
+_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
+    "complex128".split()
+)
+_TO = Rules("numba", "to_numba", _DTYPES, frozenset({"cuda"}))
+
+
+def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
+    """Plan `to_numba`: what explain() shows and the converter carries out."""
+    return plan_layout(checks.facts_of(x), _TO, copyif, allow_readonly)
+
+
+def to_numba(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
+    """Return a Numba device array over the memory of `x`.
+
+    Shares memory, strides included, and keeps it alive; Numba's default stream waits for what is
+    queued on it, without a host synchronisation. ``copy_to_host`` of Numba refuses negative strides;
+    its kernels take them. Numba cannot mark arrays read-only: ``copyif=True`` or
+    ``allow_readonly=True``.
+    """
+    checks.require_array(x, "to_numba")
+    cuda = registry.load("numba", "to_numba", "numba.cuda")
+    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
+    _core.hand_over(x, _default_stream(cuda), "to_numba")
+    build = _builders.get(cuda)
+    if build is None:
+        build = _builders[cuda] = _builder(cuda)
+    return build(x)
+
+
+_builders: dict[Any, Any] = {}
+
+
+def _default_stream(cuda: Any) -> int:
+    # Numba's own default follows this setting; 2 is CU_STREAM_PER_THREAD.
+    config = sys.modules.get("numba.core.config") or sys.modules.get("numba.cuda.core.config")
+    return 2 if getattr(config, "CUDA_PER_THREAD_DEFAULT_STREAM", 0) else checks.LEGACY
+
+
+def _builder(cuda: Any) -> Any:
+    """How to make a DeviceNDArray: directly, as `as_cuda_array` does, or through it."""
+    try:
+        devicearray, driver = cuda.cudadrv.devicearray, cuda.cudadrv.driver
+        pointer_of = driver.binding.CUdeviceptr
+        context_of, pointer, array = (
+            cuda.current_context,
+            driver.MemoryPointer,
+            devicearray.DeviceNDArray,
+        )
+    except AttributeError:
+        return lambda x: cuda.as_cuda_array(_Interface(x), sync=False)
+
+    def build(x: Any) -> Any:
+        memory = pointer(context_of(), pointer_of(x.ptr), x.nbytes, x)
+        return array(x.shape, x.strides, x.dtype, 0, memory)
+
+    return build
+
+
+class _Interface:
+    """Shows an array without a stream: the order has been made by an event already."""
+
+    __slots__ = ("__cuda_array_interface__", "array")
+
+    def __init__(self, x: Any) -> None:
+        self.array = x
+        self.__cuda_array_interface__ = {
+            "shape": x.shape,
+            "strides": tuple(x.strides),
+            "typestr": x.dtype.str,
+            "data": (x.ptr, False),
+            "version": 3,
+            "stream": None,
+        }
+
+
+def describe(a: Any) -> Facts:
+    """Describe the foreign array; nothing is converted."""
+    dtype = numpy.dtype(a.dtype)
+    shape = tuple(a.shape)
+    ptr = int(a.device_ctypes_pointer.value or 0) if 0 not in shape else 0
+    context = getattr(getattr(a, "gpu_data", None), "context", None)
+    index = int(getattr(getattr(context, "device", None), "id", 0) or 0)
+    return Facts(
+        shape, tuple(a.strides), dtype.name, dtype.itemsize, "cuda", index, ptr, library="numba"
+    )
+
+
+def plan_from(a: Any, copyif: bool = False) -> Plan:
+    """Plan `from_numba`: what explain() shows and the converter carries out."""
+    if getattr(numpy.dtype(a.dtype), "names", None):
+        return refuse(
+            "gpuinterop", "from_numba", errors.DTypeError, "a numeric dtype", f"dtype {a.dtype}",
+            "pass one field of the records: a['field']",
+        )  # fmt: skip
+    return checks.plan_own(describe(a), "from_numba", copyif)
+
+
+def from_numba(a: Any, copyif: bool = False) -> Any:
+    """Return an array over the memory of the Numba device array `a`.
+
+    Shares every layout; ``result.base`` is `a`. What is queued on the stream that `a` is bound to,
+    or else on Numba's default stream, is visible here.
+    """
+    row = registry.recognise(a)
+    if row is None or row.name != "numba":
+        raise errors.ConversionTypeError(
+            where="from_numba",
+            expected="a Numba device array",
+            got=f"{type(a).__module__}.{type(a).__qualname__}",
+            fix="use gpuinterop.from_any, which takes every known array",
+        )
+    plan = plan_from(a, False)
+    if plan.refused:
+        raise plan.exception()
+    stream = getattr(a, "stream", 0)
+    number = int(getattr(stream, "handle", stream) or 0) if stream else 0
+    cuda = sys.modules.get("numba.cuda")
+    return checks.borrowed(describe(a), a, "from_numba", stream=number or _default_stream(cuda))

@@ -1,0 +1,146 @@
+"""NumPy: every layout and dtype of the host is shared, read-only flags included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from gpuinterop import copies, errors
+from gpuinterop.converters import checks
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.sources import host_view
+
+__all__ = ["describe", "from_numpy", "plan_from", "plan_to", "to_numpy"]
+
+_TO = Rules("numpy", "to_numpy", devices=frozenset({"cpu"}), readonly=True)
+
+
+def plan_to(x: Any, copyif: bool = False) -> Plan:
+    """Plan `to_numpy`: what explain() shows and the converter carries out."""
+    facts = checks.facts_of(x)
+    if facts.device == "cpu":
+        return plan_layout(facts, _TO, copyif)
+    return Plan(
+        "numpy",
+        "copied" if copyif else "refused",
+        "memory on the host, the only place where NumPy has arrays",
+        "device",
+        None,
+        facts.nbytes if copyif else 0,
+        "pass copyif=True to download, or numpy.asarray(x)",
+        "to_numpy",
+        facts.text(),
+        errors.DeviceMismatchError,
+        "device_to_host",
+    )
+
+
+def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
+    """Return a NumPy array over the memory of `x`.
+
+    Shares every layout of a host array and keeps `x` alive; a read-only array stays read-only. An
+    array on a GPU is downloaded with ``copyif=True``; the call then waits for the GPU.
+
+    Examples
+    --------
+    >>> import numpy, gpuinterop
+    >>> a = numpy.zeros(3, "float32")
+    >>> gpuinterop.converters.to_numpy(gpuinterop.converters.from_numpy(a))[::-1].shape
+    (3,)
+    """
+    checks.require_array(x, "to_numpy")
+    plan = plan_to(x, copyif)
+    if plan.refused:
+        raise plan.exception()
+    if plan.copied:
+        return numpy.array(x)
+    return host_view(x)
+
+
+def describe(a: Any) -> Facts:
+    """Describe the foreign array; nothing is converted."""
+    a = numpy.asanyarray(a)
+    readonly = not a.flags.writeable
+    return Facts(
+        a.shape, a.strides, a.dtype.name, a.itemsize, "cpu", 0, a.ctypes.data, readonly, "numpy"
+    )
+
+
+def plan_from(a: Any, copyif: bool = False) -> Plan:
+    """Plan `from_numpy`: what explain() shows and the converter carries out."""
+    where = "from_numpy"
+    if isinstance(a, numpy.generic):
+        plan = plan_from(numpy.asarray(a), True)
+        if plan.refused:
+            return plan
+        return Plan(
+            "gpuinterop",
+            "copied" if copyif else "refused",
+            "an array; a NumPy scalar is a value without memory to share",
+            "type",
+            None,
+            a.nbytes if copyif else 0,
+            "pass copyif=True",
+            where,
+            f"{type(a).__name__} scalar",
+            errors.ConversionTypeError,
+        )
+    if a.dtype.hasobject or a.dtype.names or (a.dtype.kind in "OUSMmV" and a.dtype.isbuiltin == 1):
+        return refuse(
+            "gpuinterop",
+            where,
+            errors.DTypeError,
+            "a numeric dtype",
+            f"dtype {a.dtype}",
+            "convert the values, or pick one field of the structure",
+        )
+    facts = describe(a)
+    if not a.dtype.isnative:
+        plan = checks.plan_own(facts, where, copyif)
+        if plan.refused and plan.code == "dtype":
+            return plan
+        return Plan(
+            "gpuinterop",
+            "copied" if copyif else "refused",
+            "native byte order",
+            "dtype",
+            None,
+            facts.nbytes if copyif else 0,
+            "pass copyif=True, or a.astype(a.dtype.newbyteorder('='))",
+            where,
+            f"dtype {a.dtype.str}",
+            errors.DTypeError,
+        )
+    if isinstance(a, numpy.ma.MaskedArray):
+        return refuse(
+            "gpuinterop",
+            where,
+            errors.ConversionTypeError,
+            "an array without a mask, which has no counterpart here",
+            "a numpy.ma.MaskedArray",
+            "pass a.filled(value) or a.data",
+        )
+    return checks.plan_own(facts, where, copyif)
+
+
+def from_numpy(a: Any, copyif: bool = False) -> Any:
+    """Return a host array over the memory of the NumPy array `a`.
+
+    Shares every layout, and keeps `a` alive; a read-only array stays read-only. Use
+    ``.to_device("cuda")`` on the result, or ``CudaNdarray(a)``, to upload.
+    """
+    if not isinstance(a, (numpy.ndarray, numpy.generic)):
+        raise errors.ConversionTypeError(
+            where="from_numpy",
+            expected="a numpy.ndarray",
+            got=f"{type(a).__module__}.{type(a).__qualname__}",
+            fix="use gpuinterop.from_any, which takes every known array",
+        )
+    plan = plan_from(a, copyif)
+    if plan.refused:
+        raise plan.exception()
+    if plan.copied:
+        copies.note("host", plan.bytes, plan.where)
+        a = numpy.array(a, dtype=a.dtype.newbyteorder("="), order="C", copy=True)
+    return checks.borrowed(describe(a), a, "from_numpy", dtype=a.dtype)

@@ -1,0 +1,293 @@
+"""PyCUDA: GPUArray over our memory and back, its kernels, and its context.
+
+A GPUArray is built here C-contiguous, as the documents say. It can carry other strides too, but most
+of PyCUDA reads raw memory whatever they are, so a strided one is given only on request.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from gpuinterop import _core, errors
+from gpuinterop.converters import checks, registry
+from gpuinterop.converters.kernel_args import pointer_arguments
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+
+__all__ = [
+    "describe",
+    "from_pycuda",
+    "init",
+    "kernel",
+    "plan_from",
+    "plan_to",
+    "to_cudandarray",
+    "to_gpuarray",
+    "to_pycuda",
+]
+
+_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
+    "complex128".split()
+)
+_TO = Rules("pycuda", "to_gpuarray", _DTYPES, frozenset({"cuda"}), "c")
+_TO_STRIDED = Rules("pycuda", "to_gpuarray", _DTYPES, frozenset({"cuda"}))
+
+_MASK = _core.C_CONTIGUOUS | _core.READONLY | _core.ON_CUDA
+_PLAIN = _core.C_CONTIGUOUS | _core.ON_CUDA
+
+
+def context_fault(index: int, where: str) -> Plan | None:
+    """A refusal when PyCUDA does not work in the context that our memory lives in."""
+    if _core.primary_is_current(index):
+        return None
+    if "pycuda.autoinit" in sys.modules:
+        got = "another context: pycuda.autoinit makes one of its own"
+        fix = "import pycuda.autoprimaryctx instead of pycuda.autoinit, at the top of the program"
+    else:
+        got = "no context, or one that PyCUDA made for itself"
+        fix = "import pycuda.autoprimaryctx, or call gpuinterop.converters.pycuda.init() once"
+    return refuse(
+        "pycuda",
+        where,
+        errors.ContextError,
+        f"the primary context of cuda:{index} to be current, where all libraries share memory",
+        got,
+        fix,
+    )
+
+
+def plan_to(
+    x: Any, copyif: bool = False, allow_readonly: bool = False, strided: bool = False
+) -> Plan:
+    """Plan `to_pycuda`: what explain() shows and the converter carries out."""
+    facts = checks.facts_of(x)
+    plan = plan_layout(facts, _TO_STRIDED if strided else _TO, copyif, allow_readonly)
+    if plan.refused:
+        return plan
+    return context_fault(facts.index, "to_gpuarray") or plan
+
+
+def to_gpuarray(
+    x: Any, copyif: bool = False, *, allow_readonly: bool = False, strided: bool = False
+) -> Any:
+    """Return a PyCUDA GPUArray over the memory of `x`.
+
+    Shares C-contiguous memory; ``result.base`` keeps it alive, and PyCUDA's default stream waits for
+    what is queued on it. Other layouts raise ValueError, or are copied with ``copyif=True``, and the
+    result then aliases the copy. ``strided=True`` shares every layout by handing GPUArray its
+    strides: only slicing, ``get`` and ``view`` of PyCUDA honour them, its kernels do not.
+
+    Raises
+    ------
+    ContiguityError
+        `x` is not C-contiguous and neither `copyif` nor `strided` is true.
+    ContextError
+        PyCUDA works in a context of its own (``pycuda.autoinit``).
+    """
+    if not strided and _core.ready_for(x, _MASK, _PLAIN, checks.LEGACY):
+        gpuarray = sys.modules.get("pycuda.gpuarray")
+        if gpuarray is not None and x.dtype.kind in "fiucb":
+            return gpuarray.GPUArray(x.shape, x.dtype, base=x, gpudata=x.gpudata)
+    checks.require_array(x, "to_gpuarray")
+    gpuarray = registry.load("pycuda", "to_gpuarray", "pycuda.gpuarray")
+    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly, strided))
+    _core.hand_over(x, checks.LEGACY, "to_gpuarray")
+    strides = x.strides if strided and not x.is_c_contiguous() else None
+    return gpuarray.GPUArray(x.shape, x.dtype, base=x, gpudata=x.gpudata, strides=strides)
+
+
+to_pycuda = to_gpuarray
+
+
+def _address(gpudata: Any) -> int:
+    # int, DeviceAllocation, PooledDeviceAllocation, PointerHolderBase, or None for an empty array.
+    if gpudata is None:
+        return 0
+    try:
+        return int(gpudata)
+    except TypeError:
+        return int(gpudata.get_pointer())
+
+
+def _device_of(ptr: int) -> int:
+    info = _core.pointer_info(ptr) if ptr else None
+    if info is not None:
+        return int(info[1])
+    driver = sys.modules.get("pycuda.driver")
+    return _ordinal(driver.Context.get_device()) if driver is not None and not ptr else 0
+
+
+def _ordinal(device: Any) -> int:
+    # A Device has no ordinal; equal ones compare equal.
+    driver = sys.modules["pycuda.driver"]
+    for i in range(driver.Device.count()):
+        if driver.Device(i) == device:
+            return i
+    return 0
+
+
+def describe(g: Any) -> Facts:
+    """Describe the foreign array; nothing is converted."""
+    dtype = numpy.dtype(g.dtype)
+    shape = tuple(g.shape)
+    # An odd slice of GPUArray may keep a pointer although it is empty.
+    ptr = 0 if 0 in shape else _address(g.gpudata)
+    return Facts(
+        shape, tuple(g.strides), dtype.name, dtype.itemsize, "cuda", _device_of(ptr), ptr,
+        library="pycuda",
+    )  # fmt: skip
+
+
+def _plan_from(g: Any, copyif: bool, where: str) -> tuple[Plan, Facts]:
+    facts = describe(g)
+    plan = checks.plan_own(facts, where, False)
+    if plan.refused or not facts.ptr:
+        return plan, facts
+    info = _core.pointer_info(facts.ptr)
+    if info is not None and not info[2]:
+        made = "pycuda.autoinit" in sys.modules
+        got = "memory of another context" + (
+            ": pycuda.autoinit makes one of its own" if made else ""
+        )
+        plan = refuse(
+            "gpuinterop",
+            where,
+            errors.ContextError,
+            f"memory of the primary context of cuda:{facts.index}, where all libraries share it",
+            got,
+            "import pycuda.autoprimaryctx instead of pycuda.autoinit, at the top of the program",
+        )
+    return plan, facts
+
+
+def plan_from(g: Any, copyif: bool = False) -> Plan:
+    """Plan `from_pycuda`: what explain() shows and the converter carries out."""
+    return _plan_from(g, copyif, "from_pycuda")[0]
+
+
+def from_pycuda(g: Any, copyif: bool = False, *, _where: str = "from_pycuda") -> Any:
+    """Return an array over the memory of the GPUArray `g`.
+
+    Shares every layout by the array's own strides: slices, F order, negative strides, 0-d and empty
+    arrays. ``result.base`` is `g`, which keeps a pool's block or an allocation alive. What PyCUDA's
+    default stream has queued is visible here.
+
+    Raises
+    ------
+    ContextError
+        The memory belongs to a context other than the primary one (``pycuda.autoinit``).
+    """
+    row = registry.recognise(g)
+    if row is None or row.name != "pycuda":
+        raise errors.ConversionTypeError(
+            where=_where,
+            expected="a pycuda.gpuarray.GPUArray",
+            got=f"{type(g).__module__}.{type(g).__qualname__}",
+            fix="use gpuinterop.from_any, which takes every known array",
+        )
+    plan, facts = _plan_from(g, copyif, _where)
+    if plan.refused:
+        raise plan.exception()
+    return checks.borrowed(facts, g, _where)
+
+
+def to_cudandarray(x: Any, copyif: bool = False) -> Any:
+    """Return a CudaNdarray over the memory of `x`: a GPUArray, or any array that is known.
+
+    Shares memory whatever the strides; ``result.base`` is `x`. Only float32 has a CudaNdarray, and
+    nothing is cast: other dtypes raise ValueError. With ``copyif=True`` what cannot be shared, such
+    as a tensor with a pending conjugation, is copied.
+    """
+    from gpuinterop.converters import from_any
+    from gpuinterop.ndarray import CudaNdarray
+
+    if isinstance(x, CudaNdarray):
+        return x
+    row = registry.recognise(x)
+    if row is not None and row.name == "pycuda":
+        _float32_only(describe(x).dtype)
+        return from_pycuda(x, copyif, _where="to_cudandarray")
+    found = from_any(x, copyif)
+    _float32_only(found.dtype.name)
+    return found if isinstance(found, CudaNdarray) else _core.adopt(CudaNdarray, found)
+
+
+def _float32_only(dtype: str) -> None:
+    if dtype != "float32":
+        raise errors.DTypeError(
+            where="to_cudandarray",
+            expected="float32, the only dtype of CudaNdarray",
+            got=f"dtype {dtype}",
+            fix="cast first, or take a GpuArray with gpuinterop.from_any",
+        )
+
+
+def kernel(
+    function: Callable[..., Any], copyif: bool = False, *, allow_readonly: bool = False
+) -> Callable[..., Any]:
+    """Return `function`, a PyCUDA kernel, made safe for arrays that are not C-contiguous.
+
+    PyCUDA gives a kernel nothing but an array's address. The wrapper refuses arrays whose strides
+    that would lose; with ``copyif=True`` it hands the kernel compact copies and writes them back
+    afterwards. It also makes the launch wait for what is queued on each array.
+
+    Examples
+    --------
+    >>> multiply = gpuinterop.converters.pycuda.kernel(mod.get_function("multiply"))  # doctest: +SKIP
+    >>> multiply(dest, a, b, block=(100, 1, 1))  # doctest: +SKIP
+    """
+
+    def launch(*args: Any, **options: Any) -> Any:
+        stream = options.get("stream")
+        handle = checks.LEGACY if stream is None else int(stream.handle)
+        with pointer_arguments(
+            args,
+            copyif=copyif,
+            allow_readonly=allow_readonly,
+            stream=handle,
+            where="pycuda.kernel",
+            wrap=numpy.uintp,
+        ) as prepared:
+            return function(*prepared, **options)
+
+    launch.__wrapped__ = function  # type: ignore[attr-defined]
+    return launch
+
+
+_initialised: list[Any] = []
+
+
+def init(device: int = 0) -> Any:
+    """Set PyCUDA up on the primary context of a device, the one all other libraries use.
+
+    The context is popped at exit, after PyCUDA's caches are cleared. Calling again returns the same
+    context; a PyCUDA that already works in a context of its own raises ContextError.
+    """
+    driver = registry.load("pycuda", "pycuda.init", "pycuda.driver")
+    driver.init()
+    current = driver.Context.get_current()
+    if current is not None:
+        fault = context_fault(device, "pycuda.init")
+        if fault is not None:
+            raise fault.exception()
+        return current
+    context = driver.Device(device).retain_primary_context()
+    context.push()
+    if not _initialised:
+        atexit.register(_undo)
+    _initialised.append(context)
+    return context
+
+
+def _undo() -> None:
+    tools = sys.modules.get("pycuda.tools")
+    if tools is not None:
+        # Compiled modules belong to the context and must go first.
+        tools.clear_context_caches()
+    while _initialised:
+        _initialised.pop().pop()

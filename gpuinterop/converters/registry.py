@@ -1,0 +1,306 @@
+"""The libraries that are known, as rows, and how an object finds its row.
+
+A row and a file make a converter: the file ``converters/<name>.py`` has ``to_<name>``, ``from_<name>``,
+``plan_to``, ``plan_from`` and ``describe``. Other packages add theirs by the entry-point group
+``gpuinterop.converters``. Finding a row imports nothing: an object's class can only come from a module
+that is loaded already.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from gpuinterop import _core
+from gpuinterop.errors import ConversionTypeError, MissingLibraryError
+
+__all__ = ["Backend", "backend", "backends", "load", "names", "recognise", "register"]
+
+GROUP = "gpuinterop.converters"
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One library.
+
+    Parameters
+    ----------
+    name : the name in ``to(x, name)`` and ``to_<name>``.
+    package : what must be importable; the root of the classes' modules.
+    types : qualified class names, matched along ``type(obj).__mro__``.
+    roots : further roots that those classes may report as their module.
+    like : tells objects of the same structure but another class; it reads attributes, nothing more.
+    converter : the module with the functions, or its name.
+    install : what a message recommends when the package is missing.
+    aliases : further names for ``to()`` and ``explain()``.
+    devices : where the library has arrays; for tables.
+    """
+
+    name: str
+    package: str
+    types: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    like: Callable[[Any], bool] | None = None
+    converter: str | ModuleType = ""
+    install: str = ""
+    aliases: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    matches: Callable[[Any], bool] | None = field(default=None, compare=False)
+
+    @property
+    def module(self) -> Any:
+        """The converter's module, imported on first use."""
+        if isinstance(self.converter, str):
+            return importlib.import_module(self.converter or f"{__package__}.{self.name}")
+        return self.converter
+
+    @property
+    def to(self) -> Callable[..., Any]:
+        return self._function(f"to_{self.name}", "to")
+
+    @property
+    def from_(self) -> Callable[..., Any]:
+        return self._function(f"from_{self.name}", "from_")
+
+    def _function(self, *candidates: str) -> Callable[..., Any]:
+        for candidate in candidates:
+            found = getattr(self.module, candidate, None)
+            if found is not None:
+                return found  # type: ignore[no-any-return]
+        raise ConversionTypeError(
+            where=f"gpuinterop.converters ({self.name})",
+            expected=f"a converter module with {' or '.join(candidates)}",
+            got=f"module {self.module.__name__}",
+            fix="define that function in the converter",
+        )
+
+    def installed(self) -> bool:
+        """Whether the package can be imported; nothing is imported to know."""
+        if self.package in sys.modules:
+            return sys.modules[self.package] is not None
+        try:
+            return importlib.util.find_spec(self.package) is not None
+        except (ImportError, ValueError):
+            # A parent package is missing, or a stub module has no spec.
+            return False
+
+
+def _has(*attributes: str) -> Callable[[Any], bool]:
+    # Statically: a property is not run, and an object that answers every name is not taken.
+    def like(obj: Any) -> bool:
+        return all(inspect.getattr_static(obj, a, None) is not None for a in attributes)
+
+    return like
+
+
+def _like_cudamat(obj: Any) -> bool:
+    if not _has("mat")(obj):
+        return False
+    return _has("data_device", "on_device", "size", "is_trans")(obj.mat)
+
+
+_like_npmat = _has("numpy_array", "num_elems", "set_trans", "reshape")
+_like_pycuda = _has("mem_size", "strides", "dtype", "shape", "flags", "ptr")
+
+
+def _like_gnumpy(obj: Any) -> bool:
+    # The alias marker of an owner is None, so only the presence of the name counts.
+    missing = object()
+    return _has("_base", "shape")(obj) and (
+        inspect.getattr_static(obj, "_is_alias_of", missing) is not missing
+    )
+
+
+_ROWS = (
+    Backend("numpy", "numpy", ("ndarray", "generic"), devices=("cpu",)),
+    Backend("torch", "torch", ("Tensor",), install="torch"),
+    Backend("cupy", "cupy", ("ndarray",), install="cupy-cuda13x", devices=("cuda",)),
+    Backend("jax", "jax", ("ArrayImpl", "Tracer", "Array"), ("jaxlib",), install="jax"),
+    Backend(
+        "numba",
+        "numba",
+        ("DeviceNDArrayBase", "DeviceNDArray", "MappedNDArray", "ManagedNDArray", "DeviceRecord"),
+        ("numba_cuda",),
+        install="numba-cuda",
+        devices=("cuda",),
+    ),
+    Backend(
+        "pycuda",
+        "pycuda",
+        ("GPUArray",),
+        like=_like_pycuda,
+        install="pycuda",
+        aliases=("gpuarray",),
+        devices=("cuda",),
+    ),
+    Backend(
+        "cudamat",
+        "cudamat",
+        ("CUDAMatrix", "TransposedCUDAMatrix"),
+        ("npmat",),
+        like=lambda obj: _like_cudamat(obj) or _like_npmat(obj),
+        install="cudamat",
+    ),
+    Backend(
+        "gnumpy", "gnumpy", ("garray",), like=_like_gnumpy, install="gnumpy", aliases=("garray",)
+    ),
+    Backend(
+        "cuda_core",
+        "cuda.core",
+        ("StridedMemoryView", "Buffer"),
+        ("cuda",),
+        install="cuda-core",
+        aliases=("cuda.core", "cuda-core"),
+    ),
+    Backend(
+        "tvm_ffi",
+        "tvm_ffi",
+        ("Tensor",),
+        install="apache-tvm-ffi",
+        aliases=("tvm-ffi", "tvm"),
+    ),
+    Backend("warp", "warp", ("array", "indexedarray"), install="warp-lang"),
+    Backend(
+        "tensorflow",
+        "tensorflow",
+        ("EagerTensor", "Tensor", "Variable", "ResourceVariable"),
+        install="tensorflow",
+        aliases=("tf",),
+    ),
+    # Last: these are many libraries, told by what they offer instead of by their class.
+    Backend(
+        "array_api", "", like=_has("__array_namespace__", "__dlpack__"), aliases=("array-api",)
+    ),
+)
+
+_lock = threading.Lock()
+_rows: dict[str, Backend] = {row.name: row for row in _ROWS}
+_aliases: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.aliases}
+_of_type: weakref.WeakKeyDictionary[type, Backend] = weakref.WeakKeyDictionary()
+_entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
+
+
+def register(row: Backend) -> None:
+    """Add a library, or replace one of the same name."""
+    with _lock:
+        _rows[row.name] = row
+        for alias in row.aliases:
+            _aliases[alias] = row.name
+        _of_type.clear()
+
+
+def _plugins() -> dict[str, importlib.metadata.EntryPoint]:
+    global _entry_points
+    if _entry_points is None:
+        found = importlib.metadata.entry_points(group=GROUP)
+        _entry_points = {point.name: point for point in found}
+    return _entry_points
+
+
+def _load_plugin(name: str) -> Backend | None:
+    point = _plugins().get(name)
+    if point is None:
+        return None
+    value = point.load()
+    row = value if isinstance(value, Backend) else getattr(value, "backend", None)
+    if row is None:
+        row = Backend(
+            name, name, converter=value, matches=getattr(value, "matches", None), install=name
+        )
+    register(row)
+    return row
+
+
+def names() -> list[str]:
+    """Every library that ``to()`` knows, plugins included (they are not loaded for it)."""
+    return [*_rows, *(n for n in _plugins() if n not in _rows)]
+
+
+def backends() -> list[Backend]:
+    """Return the rows that are loaded; plugins join when their library is."""
+    return list(_rows.values())
+
+
+def backend(name: str) -> Backend:
+    """The row of a library, by name or alias."""
+    row = _rows.get(name) or _rows.get(_aliases.get(name, ""))
+    if row is None:
+        row = _load_plugin(name)
+    if row is None:
+        raise ConversionTypeError(
+            where="gpuinterop.converters.to",
+            expected=f"the name of a library: {', '.join(names())}",
+            got=repr(name),
+            fix="pick one of these, or add a converter by the entry-point group " + GROUP,
+        )
+    return row
+
+
+def recognise(obj: Any) -> Backend | None:
+    """The row that `obj` belongs to, or None. Imports nothing; remembered per type."""
+    cls = type(obj)
+    try:
+        return _of_type[cls]
+    except KeyError:
+        pass
+    row = _find(obj, cls)
+    if row is not None:
+        # "Not known" is not remembered: attributes of a later instance, or a plugin, may tell.
+        _of_type[cls] = row
+    return row
+
+
+def _find(obj: Any, cls: type) -> Backend | None:
+    if issubclass(cls, _core.Array):
+        return None
+    for base in cls.__mro__:
+        root = (base.__module__ or "").partition(".")[0]
+        for row in list(_rows.values()):
+            if base.__qualname__ in row.types and (
+                root == row.package.partition(".")[0] or root in row.roots
+            ):
+                return row
+    for row in list(_rows.values()):
+        if row.matches is not None and row.matches(obj):
+            return row
+    for name in _plugins():
+        # Only a loaded library can have made the object.
+        if name not in _rows and name in sys.modules:
+            plugin = _load_plugin(name)
+            if plugin is not None and plugin.matches is not None and plugin.matches(obj):
+                return plugin
+    for row in list(_rows.values()):
+        if row.like is not None and row.like(obj):
+            return row
+    return None
+
+
+def load(row_name: str, where: str, module: str = "") -> Any:
+    """Import a foreign library, or say how to install it."""
+    row = _rows[row_name]
+    name = module or row.package
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return loaded
+    try:
+        return importlib.import_module(name)
+    except ImportError as e:
+        raise missing(row, where, str(e)) from e
+
+
+def missing(row: Backend, where: str, why: str = "it is not installed") -> MissingLibraryError:
+    return MissingLibraryError(
+        where=where,
+        expected=f"the package {row.package}, which is imported on the first conversion",
+        got=why,
+        fix=f"pip install {row.install or row.package}",
+    )

@@ -1,0 +1,240 @@
+"""PyTorch: any layout without negative strides, on the host and on CUDA.
+
+The ordinary case goes through torch's DLPack C exchange table. That table does not look at autograd,
+conjugation, negation or fake tensors, and it ends the process on a negative stride; so these are
+settled here before it is asked.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from typing import Any
+
+from gpuinterop import _core, copies, errors
+from gpuinterop.converters import checks, registry
+from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
+
+__all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch"]
+
+_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
+    "complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
+    "float8_e8m0fnu".split()
+)
+_TO = Rules("torch", "to_torch", _DTYPES, negative=False)
+_FROM = Rules("gpuinterop", "from_torch")
+
+
+def _without_cuda() -> str:
+    """Why this torch has no CUDA, or "" when it does. Torch is not imported to know."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        version, cuda = torch.__version__, torch.version.cuda
+        return "" if cuda else f"torch {version}, built without CUDA"
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return f"torch {version}, built without CUDA" if version.endswith("+cpu") else ""
+
+
+def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
+    """Plan `to_torch`: what explain() shows and the converter carries out."""
+    return plan_facts(checks.facts_of(x), copyif, allow_readonly)
+
+
+def plan_facts(facts: Facts, copyif: bool, allow_readonly: bool = False) -> Plan:
+    """Plan `to_torch` for an array that is only described."""
+    if facts.device == "cuda":
+        without = _without_cuda()
+        if without:
+            return refuse(
+                "torch",
+                "to_torch",
+                errors.DeviceMismatchError,
+                f"a torch that has arrays on {facts.where}",
+                without,
+                "install a CUDA build of torch, or move the array: x.to_device('cpu')",
+            )
+    return plan_layout(facts, _TO, copyif, allow_readonly)
+
+
+def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
+    """Return a torch tensor over the memory of `x`.
+
+    Shares memory, strides included, and keeps it alive; writes are seen on both sides. The tensor is
+    ready on torch's current stream. Torch has no negative strides and no read-only tensors: both need
+    ``copyif=True``; ``allow_readonly=True`` shares read-only memory on your word not to write to it.
+
+    Raises
+    ------
+    ContiguityError
+        A stride is negative and `copyif` is false.
+    ReadOnlyError
+        `x` is read-only and neither `copyif` nor `allow_readonly` is true.
+    """
+    try:
+        # The table's own checks cover strides, flags and dtype; a refusal costs one exception more.
+        return _core.export_via(x, _tensor_for(x))
+    except errors.GpuInteropError:
+        pass
+    checks.require_array(x, "to_torch")
+    torch = registry.load("torch", "to_torch")
+    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
+    if x.readonly:
+        x = _core.writable_alias(x)
+    try:
+        return _core.export_via(x, torch.Tensor)
+    except errors.ExportError:  # a torch before 2.10
+        return torch.from_dlpack(x)
+
+
+class _NoTensor:
+    """Stands for a torch that is not loaded, or has no CUDA: nothing is exported to it."""
+
+
+_tensor: type = _NoTensor
+_cuda = False
+
+
+def _tensor_for(x: Any) -> type:
+    global _tensor, _cuda
+    if _tensor is _NoTensor:
+        torch = sys.modules.get("torch")
+        if torch is None or not hasattr(torch, "Tensor"):
+            return _NoTensor
+        _tensor, _cuda = torch.Tensor, torch.version.cuda is not None
+    # A torch without CUDA would accept the struct and make a tensor that nobody can use.
+    return _tensor if _cuda or not _core.traits(x) & _core.ON_CUDA else _NoTensor
+
+
+def describe(t: Any) -> Facts:
+    """Describe the foreign array; nothing is converted."""
+    itemsize = t.element_size()
+    device = t.device
+    return Facts(
+        tuple(t.shape),
+        tuple(s * itemsize for s in t.stride()),
+        str(t.dtype).removeprefix("torch."),
+        itemsize,
+        device.type,
+        device.index or 0,
+        t.data_ptr(),
+        library="torch",
+    )
+
+
+def _oddity(t: Any, copyif: bool) -> Plan | None:
+    """What no layout rule can know; None for a plain strided tensor."""
+    torch = sys.modules["torch"]
+
+    def no(
+        error: type[errors.GpuInteropError], reason: str, got: str, fix: str, code: str = ""
+    ) -> Plan:
+        return refuse("gpuinterop", "from_torch", error, reason, got, fix, code=code)
+
+    cls = type(t)
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    plain = torch._C._disabled_torch_dispatch_impl
+    if getattr(cls, "__torch_dispatch__", plain) is not plain:
+        return no(
+            errors.ConversionTypeError,
+            "a tensor with memory of its own",
+            f"{name}, a wrapper around other tensors",
+            "pass the tensor inside, for example t.to_local() of a DTensor",
+        )
+    if torch._C._functorch.is_functorch_wrapped_tensor(t):
+        return no(
+            errors.ConversionTypeError,
+            "a tensor with memory of its own",
+            f"{name} inside vmap or grad",
+            "convert outside the transformed function",
+        )
+    if t.layout is not torch.strided or t.is_quantized:
+        what = "quantized" if t.is_quantized else str(t.layout).removeprefix("torch.")
+        return no(
+            errors.ExportError,
+            "a dense strided tensor",
+            f"a {what} tensor",
+            "pass t.dequantize()" if t.is_quantized else "pass t.to_dense(), or its parts",
+        )
+    if t.device.type not in ("cpu", "cuda") or (t.is_cuda and torch.version.cuda is None):
+        return no(
+            errors.DeviceMismatchError,
+            "a tensor on cpu or cuda",
+            f"a tensor on {t.device}",
+            "move it first: t.to('cpu') or t.to('cuda')",
+        )
+    if t.requires_grad:
+        return no(
+            errors.ExportError,
+            "a tensor outside autograd, because writes here would not be recorded",
+            "a tensor with requires_grad=True",
+            "pass t.detach()",
+            "grad",
+        )
+    if t.numel() and t.data_ptr() == 0:
+        return no(
+            errors.ExchangeError,
+            "a tensor with memory",
+            f"{name} of shape {tuple(t.shape)} without storage",
+            "convert it while its storage is allocated",
+            "memory",
+        )
+    for bit, call in ((t.is_conj(), "resolve_conj"), (t.is_neg(), "resolve_neg")):
+        if bit:
+            return mend_by_copy(
+                _FROM,
+                describe(t),
+                copyif,
+                errors.ExportError,
+                f"elements as they are stored; {call[8:]} is pending on this tensor",
+                f"a tensor with is_{call[8:]}() true",
+                f"pass t.{call}(), or copyif=True",
+                code="lazy",
+            )
+    return None
+
+
+def plan_from(t: Any, copyif: bool = False) -> Plan:
+    """Plan `from_torch`: what explain() shows and the converter carries out."""
+    odd = _oddity(t, copyif)
+    if odd is not None and odd.refused:
+        return odd
+    plan = checks.plan_own(describe(t), "from_torch", copyif)
+    return odd if odd is not None and plan.shared else plan
+
+
+def from_torch(t: Any, copyif: bool = False) -> Any:
+    """Return an array over the memory of the torch tensor `t`.
+
+    Shares memory, strides included; the tensor's storage stays alive as long as anyone looks at it,
+    and its allocator hands the memory out again only after our work on it is done. What torch's
+    current stream has queued is visible here.
+
+    Raises
+    ------
+    ExportError
+        `t` requires grad (pass ``t.detach()``), or a conjugation or negation is pending.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(t, torch.Tensor):
+        raise errors.ConversionTypeError(
+            where="from_torch",
+            expected="a torch.Tensor",
+            got=f"{type(t).__module__}.{type(t).__qualname__}",
+            fix="use gpuinterop.from_any, which takes every known array",
+        )
+    try:
+        return _core.import_any(None, t)
+    except errors.GpuInteropError:
+        plan = plan_from(t, copyif)
+        if plan.shared:
+            raise
+    if plan.refused:
+        raise plan.exception()
+    copies.note("host" if t.device.type == "cpu" else "copy", plan.bytes, "from_torch")
+    # resolve_*() copies only where the bit is set; clone() where it was the layout.
+    resolved = t.resolve_conj().resolve_neg()
+    return checks.imported(resolved.clone() if resolved is t else resolved)

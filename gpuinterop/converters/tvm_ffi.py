@@ -1,0 +1,74 @@
+"""tvm-ffi: every layout is shared, in and out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuinterop import _core, errors
+from gpuinterop.converters import checks, registry
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout
+from gpuinterop.dtypes import NAMES, dtype_of, row_of
+
+__all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi"]
+
+# A tensor of complex numbers can be made, but not asked for its dtype.
+_DTYPES = frozenset(name for name in NAMES if not name.startswith("complex"))
+_TO = Rules("tvm_ffi", "to_tvm_ffi", _DTYPES)
+_DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
+
+
+def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
+    """Plan `to_tvm_ffi`: what explain() shows and the converter carries out."""
+    return plan_layout(checks.facts_of(x), _TO, copyif, allow_readonly)
+
+
+def to_tvm_ffi(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
+    """Return a tvm_ffi.Tensor over the memory of `x`.
+
+    Shares every layout and keeps the memory alive. tvm-ffi's tensors know no read-only mark
+    (``copyif=True`` or ``allow_readonly=True``) and no streams: they are ready on the legacy stream.
+    """
+    checks.require_array(x, "to_tvm_ffi")
+    tvm_ffi = registry.load("tvm_ffi", "to_tvm_ffi")
+    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
+    _core.hand_over(x, checks.LEGACY, "to_tvm_ffi")
+    return tvm_ffi.from_dlpack(_core.writable_alias(x) if x.readonly else x)
+
+
+def describe(t: Any) -> Facts:
+    """Describe the foreign array; nothing is converted."""
+    try:
+        dtype = dtype_of(row_of(str(t.dtype)))
+    except ValueError:
+        # tvm-ffi has no name for the type (complex); the struct itself does.
+        return checks.facts_of(checks.imported(t))
+    strides = tuple(s * dtype.itemsize for s in t.strides)
+    kind, index = t.__dlpack_device__()
+    return Facts(
+        tuple(t.shape), strides, dtype.name, dtype.itemsize, _DEVICES.get(int(kind), str(kind)),
+        int(index), t.data_ptr() if t.numel() else 0, library="tvm_ffi",
+    )  # fmt: skip
+
+
+def plan_from(t: Any, copyif: bool = False) -> Plan:
+    """Plan `from_tvm_ffi`: what explain() shows and the converter carries out."""
+    return checks.plan_own(describe(t), "from_tvm_ffi", copyif)
+
+
+def from_tvm_ffi(t: Any, copyif: bool = False) -> Any:
+    """Return an array over the memory of the tvm_ffi.Tensor `t`.
+
+    Shares every layout and keeps the memory alive. tvm-ffi orders no streams, so the first use here
+    waits for the legacy stream.
+    """
+    row = registry.recognise(t)
+    if row is None or row.name != "tvm_ffi":
+        raise errors.ConversionTypeError(
+            where="from_tvm_ffi",
+            expected="a tvm_ffi.Tensor",
+            got=f"{type(t).__module__}.{type(t).__qualname__}",
+            fix="use gpuinterop.from_any, which takes every known array",
+        )
+    x = checks.imported(t)
+    _core.after_stream(x, checks.LEGACY, "from_tvm_ffi")
+    return x

@@ -1,0 +1,184 @@
+"""Who copied what: forbid copies in a block, count them, or list what crossed between host and device.
+
+The policy belongs to the thread that entered the block. The core and the converters announce every
+copy to `note` before they make it, so a refused copy has not happened.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuinterop import _core
+from gpuinterop.errors import CopyForbiddenError
+
+__all__ = [
+    "CopyCount",
+    "Transfer",
+    "TransferLog",
+    "count_copies",
+    "log_transfers",
+    "no_copies",
+    "note",
+]
+
+# The core's kinds. The first two stay where they are, the others cross a border.
+KINDS = {
+    "host": "copy within host memory",
+    "copy": "copy within a device",
+    "host_to_device": "host to device",
+    "device_to_host": "device to host",
+    "peer": "device to device",
+}
+_STAYING = ("host", "copy")
+_PACKAGE = str(Path(__file__).parent)
+
+
+@dataclass(slots=True)
+class CopyCount:
+    """How many copies were made in the block, and how many bytes they moved."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One copy between host and device, or between devices."""
+
+    kind: str
+    bytes: int
+    where: str  # the function that copied
+    caller: str  # "file.py:12" of the line outside this package that asked for it
+
+    def __str__(self) -> str:
+        return f"{KINDS[self.kind]}: {self.bytes} bytes by {self.where} at {self.caller}"
+
+
+@dataclass(slots=True)
+class TransferLog:
+    """A list of transfers; prints as a table."""
+
+    transfers: list[Transfer] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        return sum(t.bytes for t in self.transfers)
+
+    def __len__(self) -> int:
+        return len(self.transfers)
+
+    def __iter__(self) -> Iterator[Transfer]:
+        return iter(self.transfers)
+
+    def __getitem__(self, index: int) -> Transfer:
+        return self.transfers[index]
+
+    def __str__(self) -> str:
+        if not self.transfers:
+            return "nothing crossed between host and device"
+        return "\n".join(str(t) for t in self.transfers)
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.forbidden = 0
+        self.counts: list[CopyCount] = []
+        self.logs: list[TransferLog] = []
+
+
+_state = _State()
+
+
+def note(kind: str, nbytes: int, where: str) -> None:
+    """Announce a copy that is about to be made by this thread.
+
+    Raises
+    ------
+    CopyForbiddenError
+        The calling thread is inside ``no_copies()``.
+    """
+    state = _state
+    if state.forbidden:
+        raise CopyForbiddenError(
+            where=where,
+            expected="no copy, because this runs inside no_copies()",
+            got=f"{KINDS[kind]}, {nbytes} bytes",
+            fix="leave the no_copies() block for this call, or see explain() for how to share",
+        )
+    for count in state.counts:
+        count.count += 1
+        count.bytes += nbytes
+    if state.logs and kind not in _STAYING:
+        transfer = Transfer(kind, nbytes, where, _caller())
+        for log in state.logs:
+            log.transfers.append(transfer)
+
+
+def _caller() -> str:
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+@contextmanager
+def no_copies() -> Iterator[None]:
+    """Refuse every copy that this thread would make in the block, by any converter.
+
+    Examples
+    --------
+    >>> import numpy, gpuinterop
+    >>> x = gpuinterop.from_numpy(numpy.zeros((4, 4), "float32"))
+    >>> with gpuinterop.no_copies():
+    ...     y = gpuinterop.converters.to_numpy(x)  # shares, hence allowed
+    """
+    _core._watch(+1)
+    _state.forbidden += 1
+    try:
+        yield
+    finally:
+        _state.forbidden -= 1
+        _core._watch(-1)
+
+
+@contextmanager
+def count_copies() -> Iterator[CopyCount]:
+    """Count the copies that this thread makes in the block: ``.count`` and ``.bytes``."""
+    count = CopyCount()
+    _core._watch(+1)
+    _state.counts.append(count)
+    try:
+        yield count
+    finally:
+        _remove(_state.counts, count)
+        _core._watch(-1)
+
+
+@contextmanager
+def log_transfers() -> Iterator[TransferLog]:
+    """List what this thread moves between host and device (or devices) in the block, and who asked."""
+    log = TransferLog()
+    _core._watch(+1)
+    _state.logs.append(log)
+    try:
+        yield log
+    finally:
+        _remove(_state.logs, log)
+        _core._watch(-1)
+
+
+def _remove(watchers: list[Any], watcher: object) -> None:
+    # By identity: two fresh counters are equal as dataclasses, and blocks may end out of order.
+    for i, other in enumerate(watchers):
+        if other is watcher:
+            del watchers[i]
+            return
+
+
+_core._set_copy_hook(note)

@@ -1,0 +1,186 @@
+// What the converters in Python ask of an array in one call, and how they tell the core which stream
+// a foreign library works on.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+
+#include "array/array.hpp"
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/state.hpp"
+#include "exchange/export.hpp"
+#include "exchange/import.hpp"
+#include "python/array_type.hpp"
+#include "python/raise.hpp"
+#include "python/register.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+namespace {
+
+constexpr uint32_t kCContiguous = 1, kFContiguous = 2, kNegative = 4, kReadOnly = 8, kOnCuda = 16,
+                   kEmpty = 32, kAligned64 = 64, kIsFloat32 = 128;
+
+uint32_t traits_of(const Array& a) noexcept {
+  const Layout& l = a.layout;
+  return (l.is_c_contiguous() ? kCContiguous : 0u) | (l.is_f_contiguous() ? kFContiguous : 0u) |
+         (l.size() != 0 && l.has_negative_stride() ? kNegative : 0u) | (a.readonly ? kReadOnly : 0u) |
+         (a.device.is_cuda() ? kOnCuda : 0u) | (l.size() == 0 ? kEmpty : 0u) |
+         (reinterpret_cast<uintptr_t>(a.data) % 64 == 0 ? kAligned64 : 0u) |
+         (a.dtype == kFloat32 ? kIsFloat32 : 0u);
+}
+
+const Array& checked(nb::handle x, const char* where) {
+  if (!is_array(x.ptr()))
+    fail(Kind::ConversionType, where, "a CudaNdarray or GpuArray",
+         "an object of type " + type_text(x.ptr()), "make one first with gpuinterop.from_any(x)");
+  require_settled(x.ptr());
+  return unwrap(x.ptr());
+}
+
+CUstream handle(uint64_t stream) noexcept {
+  return reinterpret_cast<CUstream>(static_cast<uintptr_t>(stream ? stream : 1));
+}
+
+bool primary_is_current(int device) {
+  cuda::DeviceState& d = cuda::device_state(device, "gpuinterop.converters");
+  CUcontext current = nullptr;
+  return cuda::driver().CtxGetCurrent(&current) == CUDA_SUCCESS && current == d.primary;
+}
+
+// The ordinary case of a converter whose library has no stream and context of its own to ask: the
+// traits under `mask` are `wanted`, the device's primary context is current (GPU arrays only), and the
+// consumer's stream now waits for what is queued on the array. False: take the slow path.
+bool ready_for(nb::handle x, uint32_t mask, uint32_t wanted, uint64_t consumer) {
+  if (!is_array(x.ptr())) return false;
+  require_settled(x.ptr());
+  const Array& a = unwrap(x.ptr());
+  if ((traits_of(a) & mask) != wanted) return false;
+  if (a.device.is_cuda()) {
+    if (!primary_is_current(a.device.id)) return false;
+    exchange::hand_over(a, handle(consumer), "converters");
+  }
+  return true;
+}
+
+// Foreign memory that `base` keeps alive, of a library without an exchange protocol of its own. The
+// address is asked of the driver: device, context and the extent of the allocation must agree. The
+// library is taken to work on `stream`: our first use waits for it, and it waits for our last.
+nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle strides, nb::handle dtype,
+                  int device_type, int device_id, nb::handle base, bool readonly, uint64_t stream,
+                  const std::string& where_text) {
+  const char* where = where_text.c_str();
+  int64_t extents[kMaxDims], steps[kMaxDims];
+  const int n = read_ints(shape.ptr(), extents, where, "shape");
+  if (read_ints(strides.ptr(), steps, where, "strides") != n)
+    fail(Kind::Shape, where, "as many strides as extents, " + std::to_string(n),
+         repr_text(strides.ptr()), "pass one stride for each dimension");
+  exchange::Checked c;
+  c.dtype = static_cast<DTypeId>(nb::cast<int>(nb::handle(hook("dtype_row"))(dtype)));
+  const int64_t item = itemsize_of(c.dtype);
+  for (int i = 0; i < n; ++i) {
+    if (steps[i] % item && extents[i] > 1)
+      fail(Kind::Contiguity, where, "strides of whole elements, " + std::to_string(item) + " bytes each",
+           shape_text(n, steps) + " (bytes)", "copy the array in its own library first");
+    steps[i] /= item;
+  }
+  c.layout = exchange::checked_layout(n, extents, steps, where);
+  c.data = c.layout.size() ? reinterpret_cast<char*>(static_cast<uintptr_t>(ptr)) : nullptr;
+  c.device = {static_cast<DeviceType>(device_type), device_id};
+  c.memory = c.device.is_cuda() ? Memory::Device : Memory::Host;
+  c.readonly = readonly;
+  exchange::check_memory(&c, exchange::Trust::Never, false, where);
+  Buffer* b = c.layout.size() ? exchange::adopt_borrowed(c, handle(stream)) : nullptr;
+  if (b && c.device.is_cuda()) b->stream = handle(stream);
+  Array a = exchange::make_array(std::move(c), b, PyRef::borrow(base.ptr()));
+  PyObject* o = wrap(reinterpret_cast<PyTypeObject*>(cls.ptr()), std::move(a));
+  if (!o) throw PythonError();
+  return nb::steal(o);
+}
+
+const char* memory_name(Memory m) {
+  switch (m) {
+    case Memory::Host: return "host";
+    case Memory::Device: return "device";
+    case Memory::Pinned: return "pinned";
+    case Memory::Managed: return "managed";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+void register_converters(nb::module_& m) {
+  using namespace nb::literals;
+  m.attr("C_CONTIGUOUS") = int(kCContiguous);
+  m.attr("F_CONTIGUOUS") = int(kFContiguous);
+  m.attr("NEGATIVE") = int(kNegative);
+  m.attr("READONLY") = int(kReadOnly);
+  m.attr("ON_CUDA") = int(kOnCuda);
+  m.attr("EMPTY") = int(kEmpty);
+  m.attr("ALIGNED64") = int(kAligned64);
+  m.attr("IS_FLOAT32") = int(kIsFloat32);
+  m.def(
+      "traits", [](nb::handle x) { return traits_of(checked(x, "traits")); }, "x"_a,
+      "What a converter wants to know of an array, as bits.");
+  m.def("ready_for", &ready_for, "x"_a, "mask"_a, "wanted"_a, "consumer"_a,
+        "True when the traits under `mask` are `wanted`; `consumer` then waits for the array.");
+  m.def("primary_is_current", &primary_is_current, "device"_a,
+        "True when the device's primary context is the calling thread's current one.");
+  m.def(
+      "hand_over",
+      [](nb::handle x, uint64_t consumer, const std::string& where) {
+        const Array& a = checked(x, where.c_str());
+        if (a.device.is_cuda()) exchange::hand_over(a, handle(consumer), where.c_str());
+      },
+      "x"_a, "consumer"_a, "where"_a,
+      "Make a foreign stream wait for what is queued on the array; no host synchronisation.");
+  m.def(
+      "used_on",
+      [](nb::handle x, uint64_t stream, const std::string& where) {
+        const Array& a = checked(x, where.c_str());
+        if (!a.device.is_cuda() || !a.buffer) return;
+        cuda::DeviceGuard guard(a.device.id);
+        cuda::order(a.buffer.get(), handle(stream), where.c_str());
+      },
+      "x"_a, "stream"_a, "where"_a,
+      "The next use of the array is on this stream, and later ones wait for it.");
+  m.def("borrow", &borrow, "cls"_a, "ptr"_a, "shape"_a, "strides"_a, "dtype"_a, "device_type"_a,
+        "device_id"_a, "base"_a, "readonly"_a, "stream"_a, "where"_a,
+        "An array over foreign memory that `base` keeps alive; strides in bytes.");
+  m.def(
+      "after_stream",
+      [](nb::handle x, uint64_t producer, const std::string& where) {
+        const Array& a = checked(x, where.c_str());
+        if (!a.device.is_cuda() || !a.buffer) return;
+        cuda::wait(a.device.id, cuda::current_stream(a.device.id), handle(producer), where.c_str());
+      },
+      "x"_a, "producer"_a, "where"_a,
+      "Our current stream waits for a stream on which a library wrote the array unannounced.");
+  m.def(
+      "writable_alias",
+      [](nb::handle x) {
+        Array same = checked(x, "writable_alias");
+        same.readonly = false;
+        PyObject* o = wrap(Py_TYPE(x.ptr()), std::move(same));
+        if (!o) throw PythonError();
+        return nb::steal(o);
+      },
+      "x"_a, "The same array without the read-only mark, for consumers known not to write.");
+  m.def(
+      "pointer_info",
+      [](uint64_t ptr) -> nb::object {
+        const cuda::PointerInfo i = cuda::inspect(reinterpret_cast<void*>(static_cast<uintptr_t>(ptr)));
+        if (!i.known) return nb::none();
+        return nb::make_tuple(memory_name(i.memory), i.device, i.same_context,
+                              reinterpret_cast<uintptr_t>(i.range_start), i.range_bytes);
+      },
+      "ptr"_a, nb::sig("def pointer_info(ptr: int) -> tuple[str, int, bool, int, int] | None"),
+      "(memory, device, in the primary context, start and bytes of the allocation), or None when "
+      "the driver does not know the address.");
+}
+
+}  // namespace gpuinterop

@@ -1,0 +1,73 @@
+"""Layouts and dtypes that every converter is tried with, made from NumPy arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import gpuinterop as gi
+
+DTYPES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
+    "complex128 bfloat16 float8_e4m3fn"
+).split()
+
+
+def dtype_of(name):
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name) if name.startswith(("bfloat", "float8")) else name)
+
+
+def aligned(count, dtype, offset=0):
+    """`count` elements that start `offset` bytes past a multiple of 64, with different values."""
+    dtype = dtype_of(dtype) if isinstance(dtype, str) else dtype
+    raw = np.zeros(count * dtype.itemsize + 192, np.uint8)
+    start = -raw.ctypes.data % 64 + offset
+    found = raw[start : start + count * dtype.itemsize].view(dtype)
+    found[...] = (np.arange(count) % 13).astype(dtype)
+    return found
+
+
+def _flat(n, dtype, offset=0):
+    return aligned(n, dtype, offset)
+
+
+LAYOUTS = {
+    "c": lambda d: _flat(12, d).reshape(3, 4),
+    "f": lambda d: _flat(12, d).reshape(4, 3).T,
+    "sliced": lambda d: _flat(48, d).reshape(6, 8)[::2, ::2],
+    "rows": lambda d: _flat(24, d).reshape(6, 4)[::2],
+    "reversed": lambda d: _flat(12, d).reshape(3, 4)[::-1],
+    "reversed_columns": lambda d: _flat(12, d).reshape(3, 4)[:, ::-1],
+    "broadcast": lambda d: np.lib.stride_tricks.as_strided(
+        _flat(4, d), (3, 4), (0, dtype_of(d).itemsize)
+    ),
+    "offset": lambda d: _flat(14, d)[2:].reshape(3, 4),
+    "permuted": lambda d: _flat(24, d).reshape(2, 3, 4).transpose(2, 0, 1),
+    "size_1": lambda d: np.lib.stride_tricks.as_strided(
+        _flat(12, d), (3, 1, 4), tuple(dtype_of(d).itemsize * k for k in (4, 777, 1))
+    ),
+    "row": lambda d: _flat(5, d).reshape(1, 5),
+    "column": lambda d: _flat(5, d).reshape(5, 1),
+    "vector": lambda d: _flat(7, d),
+    "strided_vector": lambda d: _flat(14, d)[::2],
+    "zero_d": lambda d: _flat(1, d).reshape(()),
+    "empty": lambda d: _flat(0, d).reshape(0, 4),
+    "empty_sliced": lambda d: _flat(12, d).reshape(3, 4)[3:, ::-1],
+    "readonly": lambda d: _readonly(_flat(12, d).reshape(3, 4)),
+}
+
+
+def _readonly(a):
+    a.flags.writeable = False
+    return a
+
+
+def make(layout, dtype="float32"):
+    """(a NumPy array of that layout, our array over the same memory)."""
+    host = LAYOUTS[layout](dtype)
+    return host, gi.converters.from_numpy(host)
+
+
+def data_pointer(host):
+    return host.ctypes.data

@@ -1,0 +1,208 @@
+"""`explain` against what really happens: every library here x layout x dtype x copyif."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+from cases import DTYPES, LAYOUTS, make
+
+import gpuinterop as gi
+from gpuinterop.converters.plan import Plan
+
+
+def _bytes(host):
+    """The elements in C order, as bytes: compares dtypes that NumPy cannot."""
+    flat = np.ascontiguousarray(host)
+    return flat.reshape(-1).view(np.uint8)
+
+
+def _values(result, library):
+    """The result's elements as bytes, read by the library's own means."""
+    if library == "torch":
+        import torch
+
+        return result.contiguous().reshape(-1).view(torch.uint8).numpy()
+    if library == "tvm_ffi":
+        result = gi.converters.to_numpy(gi.converters.from_tvm_ffi(result))
+    if library == "cuda_core":
+        result = gi.converters.to_numpy(gi.converters.from_cuda_core(result))
+    return _bytes(np.asarray(result))
+
+
+def _pointer(result, library):
+    if library == "torch":
+        return result.data_ptr()
+    if library == "jax":
+        return result.unsafe_buffer_pointer()
+    if library == "tvm_ffi":
+        return result.data_ptr()
+    if library == "cuda_core":
+        return result.ptr
+    return np.asarray(result).ctypes.data
+
+
+def _options(library):
+    if library == "array_api":
+        return {"xp": pytest.importorskip("array_api_strict")}
+    return {}
+
+
+PACKAGES = {
+    "numpy": "numpy",
+    "torch": "torch",
+    "jax": "jax",
+    "tvm_ffi": "tvm_ffi",
+    "cuda_core": "cuda.core",
+    "array_api": "array_api_strict",
+}
+
+
+@pytest.fixture(params=[False, True], ids=["", "copyif"])
+def copyif(request):
+    return request.param
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("library", PACKAGES)
+def test_explain_is_what_the_conversion_does(library, layout, copyif):
+    pytest.importorskip(PACKAGES[library])
+    options = _options(library)
+    for dtype in DTYPES:
+        host, x = make(layout, dtype)
+        with gi.no_copies() if not copyif else gi.count_copies() as counted:
+            plan = gi.explain(x, library, copyif, **options)
+        if copyif:
+            assert counted.count == 0, "explain copied"
+        label = f"{library} {layout} {dtype} copyif={copyif}: {plan}"
+        result = error = None
+        try:
+            with gi.count_copies() as counted:
+                result = gi.to(x, library, copyif, **options)
+        except gi.GpuInteropError as raised:
+            error = raised
+        assert plan.refused == (error is not None), f"{label}\nthe conversion said: {error!r}"
+        if error is not None:
+            assert type(error) is plan.error, label
+            assert (error.reason, error.axis, error.fix) == (plan.code, plan.axis, plan.fix)
+            assert all((error.where, error.expected, error.got, error.fix)), label
+            continue
+        if library == "jax":
+            result.block_until_ready()
+        same = _pointer(result, library) == host.ctypes.data
+        if host.size:
+            assert plan.shared == same, label
+        assert counted.bytes == plan.bytes, label
+        assert counted.count == int(plan.copied), label
+        assert tuple(result.shape) == host.shape
+        if host.size:
+            np.testing.assert_array_equal(_values(result, library), _bytes(host), label)
+
+
+def _foreign(library, host):
+    if library == "numpy":
+        return host
+    if library == "torch":
+        import torch
+
+        return torch.from_numpy(host)
+    if library == "jax":
+        jax = importlib.import_module("jax")
+        return jax.numpy.asarray(host)
+    if library == "tvm_ffi":
+        return importlib.import_module("tvm_ffi").from_dlpack(host)
+    if library == "cuda_core":
+        view = importlib.import_module("cuda.core.utils").StridedMemoryView
+        return view.from_dlpack(host, stream_ptr=-1)
+    return importlib.import_module("array_api_strict").asarray(host)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("library", PACKAGES)
+def test_explain_of_the_way_in(library, layout, copyif):
+    pytest.importorskip(PACKAGES[library])
+    tried = 0
+    for dtype in DTYPES:
+        host = LAYOUTS[layout](dtype)
+        try:
+            foreign = _foreign(library, host)
+        except (TypeError, ValueError, BufferError, RuntimeError, UserWarning):
+            continue  # the library has no such array
+        tried += 1
+        plan = gi.explain(foreign, "gpuinterop", copyif)
+        label = f"{library} {layout} {dtype} copyif={copyif}: {plan}"
+        x = error = None
+        try:
+            x = gi.from_any(foreign, copyif)
+        except gi.GpuInteropError as raised:
+            error = raised
+        assert plan.refused == (error is not None), f"{label}\nthe conversion said: {error!r}"
+        if error is not None:
+            assert type(error) is plan.error, f"{label}\n{error!r}"
+            continue
+        assert x.shape == tuple(foreign.shape)
+        if host.size:
+            assert gi.shares_memory(x, foreign) == plan.shared, label
+        single = gi.explain(foreign, "cudandarray", copyif)
+        assert single.refused == (x.dtype != np.float32), f"{label}\n{single}"
+    unknown = {"torch": {"reversed", "reversed_columns", "empty_sliced", "readonly"}}
+    assert tried or layout in unknown.get(library, {"readonly"} if library == "tvm_ffi" else ())
+
+
+def test_chains_through_our_array():
+    torch = pytest.importorskip("torch")
+    t = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    assert gi.explain(t, "numpy").shared
+    assert gi.explain(t.T, "numpy").shared
+    conjugate = torch.ones(3, dtype=torch.complex64).conj()
+    refused = gi.explain(conjugate, "numpy")
+    assert refused.refused
+    assert "resolve_conj" in refused.fix
+    copied = gi.explain(conjugate, "numpy", copyif=True)
+    assert copied.copied
+    assert copied.bytes == 24
+    assert gi.to(conjugate, "numpy", copyif=True).tolist() == [1 - 0j] * 3
+
+
+def test_a_plan_prints_all_it_knows():
+    _, x = make("reversed")
+    torch = pytest.importorskip("torch")
+    assert torch is not None
+    text = str(gi.explain(x, "torch"))
+    assert "refused" in text
+    assert "axis 0" in text
+    assert "copyif=True" in text
+    text = str(gi.explain(x, "torch", copyif=True))
+    assert "copied (48 bytes)" in text
+    assert str(gi.explain(make("c")[1], "torch")) == "to_torch: shared"
+
+
+def test_a_library_that_is_absent_is_refused_with_its_name(monkeypatch):
+    _, x = make("c")
+    plan = gi.explain(x, "cudamat")
+    assert plan.refused
+    assert plan.error is gi.MissingLibraryError
+    assert "npmat" in plan.reason
+
+
+def test_an_unknown_library_lists_the_known():
+    _, x = make("c")
+    with pytest.raises(gi.ConversionTypeError, match="torch"):
+        gi.explain(x, "tensorfold")
+    with pytest.raises(ValueError, match="torch"):
+        gi.to(x, "tensorfold")
+
+
+def test_an_object_that_is_no_array_is_refused():
+    plan = gi.explain(object(), "torch")
+    assert isinstance(plan, Plan)
+    assert plan.refused
+    assert plan.error is gi.ConversionTypeError
+
+
+def test_the_module_is_callable_like_the_function():
+    import gpuinterop.explain as module
+
+    _, x = make("c")
+    assert module(x, "numpy").shared

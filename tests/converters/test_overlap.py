@@ -1,0 +1,70 @@
+"""Exact memory overlap of strided arrays, against NumPy's own answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpuinterop as gi
+from gpuinterop.converters.overlap import extent, meet
+
+BUFFER = np.zeros(1024, np.uint8)
+
+
+def reach(a):
+    return a.ctypes.data, a.shape, a.strides, a.itemsize
+
+
+@st.composite
+def windows(draw):
+    """A strided window of some item size somewhere in BUFFER."""
+    itemsize = draw(st.sampled_from([1, 2, 3, 4, 8, 16]))
+    ndim = draw(st.integers(0, 4))
+    shape = tuple(draw(st.integers(0, 5)) for _ in range(ndim))
+    strides = tuple(draw(st.integers(-24, 24)) for _ in range(ndim))
+    low = sum(min(0, max(n - 1, 0) * s) for n, s in zip(shape, strides, strict=False))
+    high = sum(max(0, max(n - 1, 0) * s) for n, s in zip(shape, strides, strict=False)) + itemsize
+    offset = draw(st.integers(-low, min(-low + 64, BUFFER.size - high)))
+    return np.ndarray(shape, f"V{itemsize}", buffer=BUFFER, offset=offset, strides=strides)
+
+
+@settings(max_examples=600, deadline=None)
+@given(windows(), windows())
+def test_meets_as_numpy_says(a, b):
+    assert meet(reach(a), reach(b)) == np.shares_memory(a, b)
+
+
+@settings(max_examples=100, deadline=None)
+@given(windows())
+def test_extent_is_numpys_bounds(a):
+    low, high = extent(*reach(a))
+    if a.size == 0:
+        assert (low, high) == (0, 0)
+    else:
+        assert (low, high) == np.lib.array_utils.byte_bounds(a)
+
+
+def test_interleaved_slices_of_a_large_matrix_are_decided_at_once():
+    x = np.zeros((4000, 4000), np.float32)
+    assert not meet(reach(x[::2]), reach(x[1::2]))
+    assert not meet(reach(x[:, ::2]), reach(x[:, 1::2]))
+    assert meet(reach(x[::3, ::7]), reach(x[1::5, 3::9])) == np.shares_memory(
+        x[::3, ::7], x[1::5, 3::9]
+    )
+
+
+def test_a_hard_instance_stops_at_the_budget():
+    # Twelve large coefficients without a common divisor, and item size 1: nothing merges.
+    strides = tuple(10_007 * k * k + 13 * k + 1 for k in range(1, 7))
+    other = tuple(10_009 * k * k + 17 * k + 1 for k in range(1, 7))
+    a = (1 << 40, (60,) * 6, strides, 1)
+    b = ((1 << 40) + 5, (60,) * 6, other, 1)
+    with pytest.raises(gi.BoundsError, match="may_share_memory"):
+        meet(a, b, budget=3)
+
+
+def test_empty_arrays_share_nothing():
+    x = np.zeros((0, 4), np.float32)
+    assert not meet(reach(x), reach(x))
