@@ -234,7 +234,9 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
             )
         return from_codes(CPU, 0)
     if index is None:
-        default = default_device() if _core.cuda_device_count() else None
+        # Not default_device(), which may be asking what GPUINTEROP_DEVICE=cuda means.
+        blocks = _blocks.get()
+        default = blocks[-1] if blocks else _process_default
         index = default.index if default is not None and default.type == "cuda" else 0
     count = _core.cuda_device_count()
     if not count:

@@ -16,7 +16,10 @@ def as_int(value: Any) -> int | None:
     """Return the int of an int-like value that is no bool (DLPack's enums included), else None."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         return None
-    return int(value.__index__())
+    try:
+        return int(value.__index__())
+    except TypeError:  # an array: it has the method, and uses it for one int only
+        return None
 
 
 def device_pair(spec: Any) -> tuple[int, int | None] | None:
@@ -59,8 +62,11 @@ def _pair(kind: Any, number: Any) -> tuple[int, int | None] | None:
         return None
     if isinstance(kind, str):
         return _named(kind, index)
-    code = DLPACK.get(int(kind)) if as_int(kind) is not None else None
-    return None if code is None else (code, index)
+    number = as_int(kind)
+    code = None if number is None else DLPACK.get(number)
+    if code is None:
+        return None
+    return code, index if code == number or code == CUDA else 0  # pinned memory has a GPU's number
 
 
 def stream_handle(stream: Any) -> int | None:

@@ -227,7 +227,7 @@ void release(Buffer* b) noexcept {
     return free_graph_block(*d, b);
   free_block(*d, b->ptr, b->nbytes, stream, b->stream_thread,
              b->foreign_use.load(std::memory_order_relaxed));
-  if (deferred_count.load(std::memory_order_relaxed)) drain_deferred();
+  if (deferred_count.load(std::memory_order_relaxed) || dead_graphs()) drain_deferred();
 }
 
 void allocate_buffer(Buffer* b, const char* where) {

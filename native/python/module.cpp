@@ -3,6 +3,8 @@
 #include "python/register.hpp"
 
 NB_MODULE(_core, m) {
+  // A stream or an array that something still holds when the process ends is nobody's mistake.
+  nanobind::set_leak_warnings(false);
   m.doc() = "The native core of gpuinterop.";
   gpuinterop::register_errors();
   gpuinterop::register_array(m);

@@ -1,0 +1,235 @@
+"""What a graph capture may see: no synchronisation, memory of its own, order where it can be had."""
+
+from __future__ import annotations
+
+import time
+
+import helper
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import _core, devices
+from gpuinterop.errors import CaptureError
+
+CUDA = "cuda:0"
+MODES = [helper.Capture.GLOBAL, helper.Capture.THREAD_LOCAL, helper.Capture.RELAXED]
+
+
+def empty(n):
+    return gi.empty((n,), device=CUDA)
+
+
+def filled(n, value):
+    return gi.full((n,), value, device=CUDA)
+
+
+def comes_back(address):
+    """Whether memory of a graph that has ended serves others; the driver reports the end later."""
+    for _ in range(100):
+        if address in [x.ptr for x in [empty(1000) for _ in range(40)]]:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def stream():
+    s = gi.Stream()
+    s.synchronize()
+    with s:
+        yield s
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_captured_fill_runs_when_the_graph_does(stream, mode):
+    x = filled(1000, 1.0)
+    stream.synchronize()
+    capture = helper.Capture(stream.handle, mode)
+    assert stream.is_capturing
+    assert _core.capturing()
+    x.fill(2.0)
+    assert capture.end() == 1
+    assert not stream.is_capturing
+    assert not _core.capturing()
+    assert np.asarray(x).max() == 1.0
+    for value in (5.0, 6.0):
+        x.fill(value)
+        capture.launch(stream.handle)
+        assert np.asarray(x).tolist() == [2.0] * 1000
+    capture.destroy()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_would_synchronise_is_refused_and_the_capture_survives(stream, mode):
+    x = filled(10, 1.0)
+    host = np.ones(10, np.float32)
+    stream.synchronize()
+    event = stream.record()
+    capture = helper.Capture(stream.handle, mode)
+    x.fill(3.0)
+    refused = [
+        stream.synchronize,
+        stream.query,
+        gi.synchronize,
+        lambda: np.asarray(x),
+        lambda: gi.asarray(host, device=CUDA),
+        lambda: x[0].item(),
+    ]
+    for call in refused:
+        with pytest.raises(CaptureError) as error:
+            call()
+        assert error.value.fix
+    gi.empty_cache()  # gives back what it can, and waits for nothing
+    assert event.query()
+    assert capture.end() == 1
+    capture.destroy()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_allocation_in_a_capture_is_no_node_and_waits_for_nothing(stream, mode):
+    capture = helper.Capture(stream.handle, mode)
+    x = empty(1000)
+    y = empty(3_000_000)
+    x.fill(1.0)
+    y.fill(2.0)
+    z = x.copy()
+    assert capture.end() == 3
+    capture.launch(stream.handle)
+    assert np.asarray(z).tolist() == [1.0] * 1000
+    assert np.asarray(y).min() == 2.0
+    capture.destroy()
+
+
+def test_memory_of_a_capture_serves_that_capture_only(stream):
+    capture = helper.Capture(stream.handle)
+    a = empty(1000)
+    address = a.ptr
+    a.fill(1.0)
+    del a
+    b = empty(1000)
+    assert b.ptr == address  # reuse inside the graph is ordered by the graph
+    del b
+    capture.end()
+    outside = [empty(1000) for _ in range(20)]
+    assert address not in [x.ptr for x in outside]  # each launch writes there
+    del outside
+    capture.launch(stream.handle)
+    stream.synchronize()
+    capture.destroy()
+    assert comes_back(address)
+
+
+def test_memory_of_a_graph_outlives_it_while_an_array_holds_it(stream):
+    capture = helper.Capture(stream.handle)
+    x = empty(1000)
+    x.fill(4.0)
+    capture.end()
+    capture.launch(stream.handle)
+    stream.synchronize()
+    capture.destroy()
+    address = x.ptr
+    assert address not in [empty(1000).ptr for _ in range(5)]
+    assert np.asarray(x).max() == 4.0
+    del x
+    assert comes_back(address)
+
+
+def test_two_captures_do_not_share_memory(stream):
+    other = gi.Stream()
+    first = helper.Capture(stream.handle, helper.Capture.RELAXED)
+    second = helper.Capture(other.handle, helper.Capture.RELAXED)
+    a = empty(1000)
+    address = a.ptr
+    del a
+    with other:
+        b = empty(1000)
+    assert b.ptr != address
+    first.end()
+    second.end()
+    first.destroy()
+    second.destroy()
+
+
+def test_freeing_outside_memory_in_a_capture_is_no_node(stream):
+    x, y = filled(1000, 1.0), filled(2_000_000, 1.0)
+    stream.synchronize()
+    capture = helper.Capture(stream.handle)
+    z = x.copy()
+    del x, y
+    gi.empty_cache()
+    assert capture.end() == 1
+    capture.destroy()
+    del z
+    gi.empty_cache()
+    assert gi.memory_stats(CUDA)["cached_bytes"] == 0
+
+
+def test_finished_work_outside_needs_no_node(stream):
+    with devices.legacy_stream(CUDA):
+        x = filled(1000, 3.0)
+    gi.synchronize()
+    capture = helper.Capture(stream.handle)
+    y = x.copy()
+    assert capture.end() == 1
+    capture.launch(stream.handle)
+    assert np.asarray(y).max() == 3.0
+    capture.destroy()
+
+
+def test_unfinished_work_outside_is_waited_for_by_the_launch(stream):
+    side = gi.Stream()
+    with side:
+        x = filled(1000, 1.0)
+        side.synchronize()
+        helper.slow(side.handle, 60_000)
+        x.fill(3.0)
+    capture = helper.Capture(stream.handle)
+    y = x.copy()
+    capture.end()
+    capture.launch(stream.handle)
+    assert np.asarray(y).max() == 3.0
+    capture.destroy()
+
+
+def test_a_stream_outside_cannot_use_what_the_capture_makes(stream):
+    x = filled(1000, 1.0)
+    stream.synchronize()
+    capture = helper.Capture(stream.handle)
+    x.fill(2.0)
+    with gi.Stream(), pytest.raises(CaptureError, match="being captured"):
+        x.copy()
+    capture.end()
+    capture.destroy()
+
+
+def test_fork_and_join_inside_a_capture(stream):
+    side = gi.Stream()
+    x = filled(1000, 1.0)
+    stream.synchronize()
+    capture = helper.Capture(stream.handle)
+    x.fill(2.0)
+    side.wait(stream)
+    assert side.is_capturing
+    with side:
+        y = x.copy()
+    stream.wait(side)
+    z = y.copy()
+    capture.end()
+    assert not side.is_capturing
+    capture.launch(stream.handle)
+    assert np.asarray(z).max() == 2.0
+    capture.destroy()
+
+
+def test_streams_outside_go_on_working(stream):
+    side = gi.Stream()
+    capture = helper.Capture(stream.handle)
+    empty(1000).fill(1.0)
+    with side:
+        x = filled(500, 7.0)
+        y = x.copy()
+        assert np.asarray(y).max() == 7.0
+        del x, y
+    capture.end()
+    capture.destroy()

@@ -1,0 +1,146 @@
+"""Copies between host and device, and between devices."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+
+import helper
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+CUDA = "cuda:0"
+MiB = 1 << 20
+
+
+def pattern(n, seed=0):
+    return np.random.default_rng(seed).random(n, np.float32)
+
+
+@pytest.mark.parametrize(
+    "nbytes",
+    [0, 4, 64, 64 * 1024, MiB - 4, MiB, MiB + 4, 4 * MiB - 4, 4 * MiB, 4 * MiB + 4, 8 * MiB, 9 * MiB + 40,
+     25 * MiB],
+)  # fmt: skip
+def test_round_trip(nbytes):
+    host = pattern(nbytes // 4)
+    x = gi.asarray(host, device=CUDA)
+    assert np.array_equal(np.asarray(x), host)
+    assert np.array_equal(np.asarray(x[3:]), host[3:])
+
+
+@pytest.mark.parametrize("n", [1000, 3 * MiB])
+def test_source_may_change_as_soon_as_the_upload_returns(n):
+    s = gi.Stream()
+    host = pattern(n)
+    kept = host.copy()
+    with s:
+        helper.slow(s.handle, 20_000)
+        x = gi.asarray(host, device=CUDA)
+    host[:] = -1.0
+    assert np.array_equal(np.asarray(x), kept)
+
+
+@pytest.mark.parametrize("n", [1000, 3 * MiB])
+def test_download_waits_for_the_work_before_it(n):
+    s = gi.Stream()
+    with s:
+        helper.slow(s.handle, 20_000)
+        x = gi.full((n,), 2.5, device=CUDA)
+        host = np.asarray(x)
+    assert host.min() == host.max() == 2.5
+
+
+def test_many_threads_transfer_at_the_same_time():
+    failures = []
+
+    def work(seed):
+        host = pattern(2 * MiB, seed)
+        with gi.Stream():
+            for _ in range(3):
+                if not np.array_equal(np.asarray(gi.asarray(host, device=CUDA)), host):
+                    failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_blocking_transfer_lets_other_threads_run():
+    s = gi.Stream()
+    ticks = []
+    stop = threading.Event()
+
+    def tick():
+        while not stop.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.001)
+
+    with s:
+        x = gi.ones((3 * MiB,), device=CUDA)
+        helper.slow(s.handle, 150_000)
+        thread = threading.Thread(target=tick)
+        thread.start()
+        np.asarray(x)
+        stop.set()
+        thread.join()
+    assert len(ticks) > 5
+
+
+def test_pinned_source_may_change_after_a_blocking_upload():
+    pinned = ctypes.c_void_p()
+    with helper.Current():
+        helper.call("cuMemHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(4 * MiB), 0)
+    host = np.frombuffer((ctypes.c_char * (4 * MiB)).from_address(pinned.value), np.float32)
+    host[:] = 3.0
+    s = gi.Stream()
+    with s:
+        helper.slow(s.handle, 20_000)
+        x = gi.asarray(host, device=CUDA)
+    host[:] = 4.0
+    assert np.asarray(x).max() == 3.0
+    with helper.Current():
+        helper.call("cuMemFreeHost", pinned)
+
+
+# ---- between devices ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 1000, 3 * MiB])
+def test_peer_round_trip(second_device, n):
+    host = pattern(n)
+    x = gi.asarray(host, device=CUDA)
+    y = x.to_device(second_device)
+    assert str(y.device) == second_device
+    assert np.array_equal(np.asarray(y), host)
+    assert np.array_equal(np.asarray(y.to_device(CUDA)), host)
+
+
+def test_peer_copy_is_ordered_on_both_sides(second_device):
+    here, there = gi.Stream(CUDA), gi.Stream(second_device)
+    for value in range(5):
+        with here, there:
+            helper.slow(here.handle, 5000)
+            x = gi.full((1000,), float(value), device=CUDA)
+            y = x.to_device(second_device)
+            assert y._stream == there.handle
+            x.fill(-1.0)  # after the copy has read it
+        assert np.asarray(y).tolist() == [float(value)] * 1000
+        assert np.asarray(x).max() == -1.0
+
+
+def test_peer_copy_leaves_the_source_free_to_die(second_device):
+    here, there = gi.Stream(CUDA), gi.Stream(second_device)
+    with here, there:
+        x = gi.full((1000,), 5.0, device=CUDA)
+        helper.slow(there.handle, 20_000, device=1)
+        y = x.to_device(second_device)
+        del x
+        gi.full((1000,), 6.0, device=CUDA)
+    assert np.asarray(y).max() == 5.0

@@ -1,0 +1,164 @@
+"""The driver beside the library: the same libcuda through ctypes, to slow streams and look around."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import byref, c_char_p, c_int, c_int64, c_long, c_size_t, c_uint, c_void_p
+
+import numpy as np
+
+LEGACY, PER_THREAD = 1, 2
+
+
+@functools.cache
+def libcuda() -> ctypes.CDLL:
+    return ctypes.CDLL(os.environ.get("GPUINTEROP_LIBCUDA") or "libcuda.so.1")
+
+
+def call(name: str, *args) -> None:
+    status = getattr(libcuda(), name)(*args)
+    assert status == 0, f"{name} returned {status}"
+
+
+@functools.cache
+def primary(device: int = 0) -> int:
+    call("cuInit", 0)
+    context = c_void_p()
+    call("cuDevicePrimaryCtxRetain", byref(context), device)
+    return context.value
+
+
+def current_context() -> int | None:
+    context = c_void_p()
+    call("cuCtxGetCurrent", byref(context))
+    return context.value
+
+
+class Current:
+    """Make a context, by default a device's primary one, current for a block."""
+
+    def __init__(self, context: int | None = None, device: int = 0) -> None:
+        self.context = primary(device) if context is None else context
+
+    def __enter__(self) -> None:
+        call("cuCtxPushCurrent_v2", c_void_p(self.context))
+
+    def __exit__(self, *error) -> None:
+        call("cuCtxPopCurrent_v2", byref(c_void_p()))
+
+
+@functools.cache
+def _usleep() -> int:
+    return ctypes.cast(ctypes.CDLL(None).usleep, c_void_p).value
+
+
+def slow(stream: int, microseconds: int = 20_000, device: int = 0) -> None:
+    """Queue a pause. usleep itself is the host function, so no GIL and no kernel is involved."""
+    with Current(device=device):
+        call("cuLaunchHostFunc", c_void_p(stream), c_void_p(_usleep()), c_void_p(microseconds))
+
+
+def new_stream(blocking: bool = False, device: int = 0) -> int:
+    """A stream of somebody else."""
+    stream = c_void_p()
+    with Current(device=device):
+        call("cuStreamCreateWithPriority", byref(stream), c_uint(0 if blocking else 1), 0)
+    return stream.value
+
+
+def destroy_stream(stream: int) -> None:
+    call("cuStreamDestroy_v2", c_void_p(stream))
+
+
+def is_done(stream: int, device: int = 0) -> bool:
+    with Current(device=device):
+        status = libcuda().cuStreamQuery(c_void_p(stream))
+    assert status in (0, 600)
+    return status == 0
+
+
+def read(address: int, count: int, stream: int, device: int = 0) -> np.ndarray:
+    """float32 elements of device memory, read on `stream` as another library would."""
+    out = np.empty(count, np.float32)
+    with Current(device=device):
+        call("cuMemcpyDtoHAsync_v2", c_void_p(out.ctypes.data), c_void_p(address),
+             c_size_t(out.nbytes), c_void_p(stream))  # fmt: skip
+        call("cuStreamSynchronize", c_void_p(stream))
+    return out
+
+
+class Capture:
+    """A capture of a stream; `end` gives the number of nodes and keeps the graph."""
+
+    GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
+
+    def __init__(self, stream: int, mode: int = GLOBAL) -> None:
+        self.stream, self.graph, self.executable = stream, c_void_p(), c_void_p()
+        with Current():
+            call("cuStreamBeginCapture_v2", c_void_p(stream), mode)
+
+    def end(self) -> int:
+        with Current():
+            call("cuStreamEndCapture", c_void_p(self.stream), byref(self.graph))
+        count = c_size_t()
+        call("cuGraphGetNodes", self.graph, None, byref(count))
+        return count.value
+
+    def launch(self, stream: int) -> None:
+        with Current():
+            if not self.executable:
+                call(
+                    "cuGraphInstantiateWithFlags",
+                    byref(self.executable),
+                    self.graph,
+                    ctypes.c_ulonglong(0),
+                )
+            call("cuGraphLaunch", self.executable, c_void_p(stream))
+
+    def destroy(self) -> None:
+        if self.executable:
+            call("cuGraphExecDestroy", self.executable)
+        call("cuGraphDestroy", self.graph)
+
+
+# ---- the fake's own functions -------------------------------------------------------------------
+
+
+def fake_faults() -> str:
+    function = libcuda().fakecuda_faults
+    function.restype = c_char_p
+    return function().decode()
+
+
+def fake_calls(name: str) -> int:
+    return libcuda().fakecuda_calls(name.encode())
+
+
+def fake_log() -> list[str]:
+    function = libcuda().fakecuda_log
+    function.restype = c_char_p
+    return function().decode().split()
+
+
+def clear_log() -> None:
+    libcuda().fakecuda_clear_log()
+
+
+def fail(name: str, code: int, skip: int = 0, count: int = 1) -> None:
+    libcuda().fakecuda_fail(name.encode(), c_int(code), c_int(skip), c_int(count))
+
+
+def set_delay(microseconds: int) -> None:
+    libcuda().fakecuda_set_delay_us(c_long(microseconds))
+
+
+def set_memory(nbytes: int, device: int = 0) -> None:
+    libcuda().fakecuda_set_memory(device, c_int64(nbytes))
+
+
+def used(device: int = 0) -> int:
+    function = libcuda().fakecuda_used
+    function.restype = c_int64
+    return function(device)

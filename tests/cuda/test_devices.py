@@ -1,0 +1,328 @@
+"""Naming devices, without a driver and, in a process of its own, with the fake one."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import enum
+import pickle
+import threading
+
+import build
+import numpy as np
+import pytest
+from test_process import run
+
+import gpuinterop as gi
+from gpuinterop import devices, foreign, libs
+from gpuinterop.errors import DeviceError, LibraryNotFoundError, StreamError
+
+CPU = gi.device("cpu")
+
+
+class DLDeviceType(enum.IntEnum):
+    kDLCPU = 1
+    kDLCUDA = 2
+    kDLCUDAHost = 3
+    kDLROCM = 10
+    kDLCUDAManaged = 13
+
+
+class Named:  # torch.device, tvm_ffi.Device
+    def __init__(self, type, index=None):
+        self.type, self.index = type, index
+
+
+class Platform:  # jax.Device
+    def __init__(self, platform, id, local=None):
+        self.platform, self.id, self.local_hardware_id = platform, id, local
+
+
+def of_module(module, **attributes):
+    return type("Device", (), {"__module__": module, **attributes})()
+
+
+# ---- reading foreign objects --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "pair"),
+    [
+        ((1, 0), (1, 0)),
+        ((2, 1), (2, 1)),
+        ((2, None), (2, None)),
+        ((DLDeviceType.kDLCUDA, 3), (2, 3)),
+        ((DLDeviceType.kDLCUDAHost, 3), (1, 0)),
+        ((DLDeviceType.kDLCUDAManaged, 1), (2, 1)),
+        ((DLDeviceType.kDLROCM, 0), None),
+        (("cuda", 1), (2, 1)),
+        (("GPU", np.int64(2)), (2, 2)),
+        (("cpu", 0), (1, 0)),
+        (("tpu", 0), None),
+        ((2, "x"), None),
+        ((2, True), None),
+        ((True, 0), None),
+        ((2,), None),
+        ((2, 0, 0), None),
+        (Named("cuda", 1), (2, 1)),
+        (Named("cuda"), (2, None)),
+        (Named("cpu", 7), (1, 0)),
+        (Named("meta"), None),
+        (Platform("gpu", 9, 1), (2, 1)),
+        (Platform("cuda", 2), (2, 2)),
+        (Platform("cpu", 0), (1, 0)),
+        (Platform("tpu", 0), None),
+        (of_module("cuda.core._device", device_id=1), (2, 1)),
+        (of_module("cupy.cuda.device", id=1), (2, 1)),
+        (of_module("numba.cuda.cudadrv.driver", id=2), (2, 2)),
+        (of_module("warp._src.context", ordinal=1, is_cuda=True, is_cpu=False), (2, 1)),
+        (of_module("warp._src.context", ordinal=-1, is_cuda=False, is_cpu=True), (1, 0)),
+        (of_module("somewhere", id=1), None),
+        (np.zeros(3), (1, 0)),
+        (object(), None),
+        (3.0, None),
+        (None, None),
+    ],
+)
+def test_device_pair(spec, pair):
+    assert foreign.device_pair(spec) == pair
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [(3, 3), (np.int32(3), 3), (DLDeviceType.kDLCUDA, 2), (True, None), (3.0, None), ("3", None),
+     (np.zeros(2), None), (np.bool_(1), None), (None, None)],
+)  # fmt: skip
+def test_as_int(value, number):
+    assert foreign.as_int(value) == number
+
+
+def test_real_foreign_devices():
+    torch = pytest.importorskip("torch")
+    jax = pytest.importorskip("jax")
+    assert foreign.device_pair(torch.device("cuda:1")) == (2, 1)
+    assert foreign.device_pair(torch.device("cuda")) == (2, None)
+    assert foreign.device_pair(torch.device("meta")) is None
+    assert foreign.device_pair(torch.zeros(2)) == (1, 0)
+    assert foreign.device_pair(jax.devices("cpu")[0]) == (1, 0)
+    assert gi.device(torch.zeros(1, dtype=torch.int32).device) is CPU
+
+
+def test_real_foreign_gpu_devices():
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+    assert foreign.device_pair(tvm_ffi.device("cuda", 1)) == (2, 1)
+    assert foreign.device_pair(tvm_ffi.device("cpu")) == (1, 0)
+
+
+# ---- the device itself --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec", ["cpu", "CPU", " cpu ", "host", "cpu:0", "cpu0", (1, 0), (3, 1), ("cpu", 0), CPU]
+)
+def test_the_cpu(spec):
+    assert gi.device(spec) is CPU
+    assert gi.Device(spec) is CPU
+
+
+def test_a_device_is_one_object_and_equals_its_name():
+    assert CPU == "cpu"
+    assert "cpu" == CPU  # noqa: SIM300
+    assert hash(CPU) == hash("cpu")
+    assert CPU != "cuda:0"
+    assert CPU != 0
+    assert {CPU: 1}["cpu"] == 1
+    assert pickle.loads(pickle.dumps(CPU)) is CPU
+    assert copy.deepcopy(CPU) is CPU
+    gpu = devices.from_codes(2, 3)
+    assert pickle.loads(pickle.dumps(gpu)) is gpu
+    assert devices.from_codes(13, 3) is gpu
+    assert devices.from_codes(3, 3) is CPU
+    assert (gpu.type, gpu.index, gpu.id, gpu.type_code, str(gpu), repr(gpu)) == (
+        "cuda", 3, 3, 2, "cuda:3", "Device('cuda:3')")  # fmt: skip
+    assert (CPU.type, CPU.index, CPU.name) == ("cpu", 0, "cpu")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "",
+        "tpu",
+        "cuda:",
+        "cuda:-1",
+        "cuda:1.5",
+        "cpu:1",
+        "cuda 1",
+        True,
+        1.0,
+        (1,),
+        (10, 0),
+        [1, 0],
+        object(),
+    ],
+)
+def test_what_is_no_device(spec):
+    with pytest.raises(DeviceError) as error:
+        gi.device(spec)
+    assert error.value.fix
+    assert isinstance(error.value, ValueError)
+
+
+def test_with_device_sets_the_default_of_the_block_alone():
+    gpu = devices.from_codes(2, 7)
+    outside = gi.default_device()
+    seen = []
+    with gpu as entered:
+        assert entered is gpu
+        assert gi.default_device() is gpu
+        with CPU, gpu, CPU:
+            assert gi.default_device() is CPU
+        with pytest.raises(KeyError), CPU:
+            raise KeyError
+        assert gi.default_device() is gpu
+        thread = threading.Thread(target=lambda: seen.append(gi.default_device()))
+        thread.start()
+        thread.join()
+    assert gi.default_device() is outside
+    assert seen == [outside]
+
+
+def test_with_device_holds_for_one_task():
+    async def inside(place, delay):
+        with place:
+            await asyncio.sleep(delay)
+            return gi.default_device()
+
+    async def main():
+        gpu = devices.from_codes(2, 7)
+        return await asyncio.gather(inside(gpu, 0.02), inside(CPU, 0.01))
+
+    assert [str(d) for d in asyncio.run(main())] == ["cuda:7", "cpu"]
+
+
+def test_default_for_the_process():
+    before = gi.default_device()
+    devices.set_default_device("cpu")
+    try:
+        assert gi.default_device() is CPU
+    finally:
+        devices.set_default_device(None)
+    assert gi.default_device() is before
+
+
+def test_streams_and_events_of_the_cpu_do_nothing():
+    s = gi.Stream("cpu")
+    assert (s.handle, s.device, s.query(), s.is_capturing) == (0, "cpu", True, False)
+    with s as entered, gi.Stream("cpu"):
+        assert entered is s
+    s.synchronize()
+    s.wait(gi.Stream("cpu"))
+    start, end = gi.Event("cpu", timing=True), gi.Event("cpu", timing=True)
+    start.record(s)
+    end.record()
+    s.wait(end)
+    end.wait(s)
+    end.synchronize()
+    assert end.query()
+    assert 0 <= start.elapsed_time(end) < 1000
+    with pytest.raises(StreamError):
+        gi.Event("cpu").elapsed_time(end)
+    with pytest.raises(TypeError):
+        gi.Stream("cpu", 3)
+
+
+def test_memory_of_the_cpu():
+    before = gi.memory_stats("cpu")
+    x = gi.empty((1000,), device="cpu")
+    during = gi.memory_stats("cpu")
+    assert during["live_bytes"] - before["live_bytes"] == 4000
+    del x
+    assert gi.memory_stats("cpu")["live_bytes"] == before["live_bytes"]
+    free, total = gi.mem_info("cpu")
+    assert 0 < free <= total
+
+
+def test_show_config(capsys):
+    found = gi.show_config("dicts")
+    assert {"driver", "libcuda", "devices", "default device", "libraries"} <= set(found)
+    assert gi.show_config() is None
+    printed = capsys.readouterr().out
+    assert all(f"{key}:" in printed for key in found)
+
+
+# ---- with GPUs ----------------------------------------------------------------------------------
+
+
+def test_spellings_with_two_gpus():
+    code = """
+    import numpy as np
+    import gpuinterop as gi
+    from gpuinterop import devices
+    def name(spec): return str(gi.device(spec))
+    for spec, wanted in {"cuda": 0, "gpu": 0, "cuda:1": 1, "gpu1": 1, "GPU:1": 1, 1: 1, np.int8(1): 1,
+                         (2, 1): 1, (13, 1): 1, ("gpu", 1): 1}.items():
+        assert name(spec) == f"cuda:{wanted}", spec
+    assert [str(d) for d in gi.devices()] == ["cpu", "cuda:0", "cuda:1"]
+    assert name(None) == "cuda:0"
+    with gi.device("cuda:1"):
+        assert name("cuda") == name(None) == "cuda:1" and gi.Stream().device == "cuda:1"
+    with gi.device("cpu"):
+        assert name("cuda") == "cuda:0"
+        assert devices.current_stream().device == "cuda:0"
+        assert gi.Stream().device == "cpu"
+    for spec in ("cuda:2", 2, -1, (2, 5)):
+        try:
+            gi.device(spec)
+        except gi.DeviceError as error:
+            assert "from 0 to 1" in str(error) and "CUDA_VISIBLE_DEVICES" in str(error)
+        else:
+            raise SystemExit("no error")
+    p = devices.device_properties("cuda:1")
+    assert p["name"] == gi.device(1).name == "Fake GPU 1" and (p["major"], p["minor"]) == (9, 0)
+    assert p["warpSize"] == 32 and p["maxThreadsDim0"] == 1024 and p["totalGlobalMem"] == 1 << 30
+    """
+    run(code, build.library())
+
+
+# ---- libraries ----------------------------------------------------------------------------------
+
+
+def test_missing_library_names_each_place_and_the_command(monkeypatch, tmp_path):
+    monkeypatch.setattr(libs, "_found", {})
+    monkeypatch.setenv("GPUINTEROP_LIBCUBLAS", str(tmp_path / "libcublas.so.13"))
+    with pytest.raises(LibraryNotFoundError) as error:
+        libs.find("cublas")
+    text = str(error.value)
+    assert "cuBLAS" in text
+    assert str(tmp_path) in text
+    assert "gpuinterop[cu13]" in text
+    assert "gpuinterop[cu12]" in text
+    assert isinstance(error.value, OSError)
+    assert libs.describe("cublas").startswith("missing: ")
+
+
+def test_library_that_pathfinder_cannot_find(monkeypatch):
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+
+    def nothing(name):
+        raise pathfinder.DynamicLibNotFoundError(
+            f"No such file: lib{name}.so\n  listdir('/some/where')"
+        )
+
+    monkeypatch.setattr(libs, "_found", {})
+    monkeypatch.delenv("GPUINTEROP_LIBNVRTC", raising=False)
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", nothing)
+    with pytest.raises(LibraryNotFoundError, match=r"/some/where[\s\S]*pip install"):
+        libs.find("nvrtc")
+
+
+def test_library_named_by_the_environment(monkeypatch):
+    import ctypes.util
+
+    path = ctypes.util.find_library("m")
+    monkeypatch.setattr(libs, "_found", {})
+    monkeypatch.setenv("GPUINTEROP_LIBNVRTC", path)
+    found = libs.find("nvrtc")
+    assert (found.path, found.found_via) == (path, "GPUINTEROP_LIBNVRTC")
+    assert found.handle
+    assert libs.find("nvrtc") is found

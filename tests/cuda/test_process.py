@@ -1,0 +1,284 @@
+"""Broken drivers, forks, process exit: each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import build
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(code, libcuda="", **environment):
+    """Run code in a fresh interpreter; return its output. It must end well and in silence."""
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "GPUINTEROP_LIBCUDA": str(libcuda), **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+@pytest.fixture(scope="session")
+def fake():
+    return build.library()
+
+
+def compiled(path, source):
+    """A small library, for drivers that are not what they should be."""
+    path.with_suffix(".c").write_text(source)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", str(path.with_suffix(".c")), "-o", str(path)], check=True
+    )
+    return path
+
+
+WITHOUT = """
+import gpuinterop as gi
+from gpuinterop import _core
+assert not _core.cuda_available() and _core.cuda_device_count() == 0
+assert [str(d) for d in gi.devices()] == ["cpu"] and str(gi.default_device()) == "cpu"
+assert gi.ones((3,)).tolist() == [1, 1, 1]
+with gi.Stream() as s:
+    assert s.query() and s.handle == 0
+gi.synchronize()
+gi.empty_cache()
+for call in (lambda: gi.device("cuda"), lambda: gi.zeros((3,), device="cuda:0"), lambda: gi.mem_info(0)):
+    try:
+        call()
+    except gi.DeviceError as error:
+        assert _core.cuda_unavailable_reason() in str(error), str(error)
+        assert error.fix
+    else:
+        raise SystemExit("no error")
+try:
+    _core.cuda_mem_info(0)
+except (gi.LibraryNotFoundError, gi.CudaError) as error:
+    assert error.fix
+print(_core.cuda_unavailable_reason())
+"""
+
+
+def test_driver_that_is_not_there():
+    assert "/nowhere/libcuda.so" in run(WITHOUT, "/nowhere/libcuda.so")
+
+
+def test_driver_that_is_no_library(tmp_path):
+    path = tmp_path / "libcuda.so.1"
+    path.write_bytes(b"not ELF at all")
+    assert str(path) in run(WITHOUT, path)
+
+
+def test_driver_without_symbols(tmp_path):
+    path = compiled(tmp_path / "libcuda.so", "int cuInit(unsigned f) { return 0; }")
+    out = run(WITHOUT, path)
+    assert "it lacks cuDriverGetVersion" in out
+    assert "more" in out
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        ("cuInit=100", "cuInit said CUDA_ERROR_NO_DEVICE"),
+        ("cuInit=34", "CUDA_ERROR_STUB_LIBRARY"),
+        ("cuDeviceGetCount=999", "cuDeviceGetCount said"),
+    ],
+)
+def test_driver_that_fails(fake, failure, words):
+    assert words in run(WITHOUT, fake, FAKECUDA_FAIL=failure)
+
+
+def test_driver_without_devices(fake):
+    assert "no device" in run(WITHOUT, fake, FAKECUDA_DEVICES="0")
+
+
+def test_context_that_cannot_be_made(fake):
+    code = """
+    import gpuinterop as gi
+    try:
+        gi.zeros((3,), device="cuda:0")
+    except gi.CudaError as error:
+        assert "cuDevicePrimaryCtxRetain" in str(error), error
+    else:
+        raise SystemExit("no error")
+    assert gi.ones((3,), device="cpu").tolist() == [1, 1, 1]
+    """
+    run(code, fake, FAKECUDA_FAIL="cuDevicePrimaryCtxRetain=999")
+
+
+def test_old_driver_without_the_optional_functions(fake):
+    code = """
+    import gpuinterop as gi, numpy as np
+    with gi.Stream():
+        x = gi.ones((1000,), device="cuda:0")
+        y = x.copy()
+    assert np.asarray(y).max() == 1
+    """
+    run(code, fake, FAKECUDA_POOLS="0", FAKECUDA_VERSION="11020")
+
+
+def test_import_touches_no_driver(fake):
+    code = """
+    import ctypes, os, threading
+    import gpuinterop as gi
+    from gpuinterop import _core, devices, libs
+    fake = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
+    gi.ones((3,), device="cpu").copy()
+    fake.fakecuda_log.restype = ctypes.c_char_p
+    assert fake.fakecuda_log() == b"", fake.fakecuda_log()
+    assert threading.active_count() == 1
+    """
+    run(code, fake)
+
+
+def test_nothing_is_started_on_the_other_devices(fake):
+    code = """
+    import gpuinterop as gi
+    from gpuinterop import _core
+    gi.zeros((3,), device="cuda:1")
+    gi.devices(), gi.device("cuda:0"), gi.synchronize(), gi.empty_cache()
+    assert _core.cuda_started(1) and not _core.cuda_started(0)
+    """
+    run(code, fake)
+
+
+@pytest.mark.parametrize(
+    ("wish", "found"), [("cpu", "cpu"), ("cuda", "cuda:0"), ("gpu1", "cuda:1"), ("", "cuda:0")]
+)
+def test_default_device_from_the_environment(fake, wish, found):
+    out = run("import gpuinterop as gi; print(gi.zeros((3,)).device)", fake, GPUINTEROP_DEVICE=wish)
+    assert out.strip() == found
+
+
+def test_wrong_default_device_is_named(fake):
+    code = """
+    import gpuinterop as gi
+    for _ in range(2):
+        try:
+            gi.default_device()
+        except gi.DeviceError as error:
+            print(error)
+    """
+    out = run(code, fake, GPUINTEROP_DEVICE="cuda:5")
+    assert out.count("GPUINTEROP_DEVICE: expected") == 2
+    assert "'cuda:5'" in out
+
+
+# ---- fork ---------------------------------------------------------------------------------------
+
+FORK = """
+import gc, os, sys
+import gpuinterop as gi
+from gpuinterop import _core, devices
+x = gi.ones((1000,), device="cuda:0")
+s, e = gi.Stream(), gi.Event()
+child = os.fork()
+if child == 0:
+    status = 1
+    try:
+        assert _core.cuda_forked() and not _core.cuda_available()
+        for call in (lambda: gi.zeros((3,), device="cuda:0"), lambda: x.copy(), lambda: s.synchronize(),
+                     lambda: s.query(), lambda: e.record(), lambda: s.__enter__(), lambda: gi.Stream("cuda"),
+                     lambda: gi.mem_info(0), lambda: x.tolist()):
+            try:
+                call()
+            except RuntimeError as error:
+                assert "fork" in str(error) and "spawn" in str(error), error
+            else:
+                raise AssertionError("no error")
+        del x, s, e
+        gc.collect()
+        assert gi.ones((3,), device="cpu").tolist() == [1, 1, 1]
+        status = 0
+    finally:
+        sys.stdout.flush()
+        os._exit(status) if EXIT else sys.exit(status)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+assert x.copy().tolist() == [1.0] * 1000
+print("fine")
+"""
+
+
+@pytest.mark.parametrize("how", ["os._exit", "sys.exit"])
+def test_forked_child_says_why_and_the_parent_goes_on(fake, how):
+    assert run(f"EXIT = {how == 'os._exit'}\n" + FORK, fake).endswith("fine\n")
+
+
+def test_fork_before_cuda_is_used(fake):
+    code = """
+    import os
+    import gpuinterop as gi
+    child = os.fork()
+    assert gi.ones((3,), device="cuda:0").tolist() == [1, 1, 1]
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    run(code, fake)
+
+
+def test_default_device_does_not_change_silently_in_a_fork(fake):
+    code = """
+    import os
+    import gpuinterop as gi
+    gi.devices()  # starts the driver, but asks for no default
+    child = os.fork()
+    if child == 0:
+        try:
+            gi.zeros((3,))
+        except RuntimeError as error:
+            os._exit(0 if "fork" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    """
+    run(code, fake)
+
+
+# ---- exit ---------------------------------------------------------------------------------------
+
+
+def test_arrays_streams_and_events_may_outlive_the_interpreter(fake):
+    code = """
+    import atexit, sys, threading
+    import gpuinterop as gi
+    from gpuinterop import devices
+    class Owner:
+        def __init__(self, handle): self.cuda_stream = handle
+    s, e = gi.Stream(), gi.Event()
+    with s:
+        x = gi.ones((1000,), device="cuda:0")
+    sys.modules["keeps"] = [x, s, e, devices.as_stream(Owner(s.handle))]
+    cycle = [gi.ones((10,), device="cuda:1")]
+    cycle.append(cycle)
+    entered = gi.Stream().__enter__()
+    atexit.register(lambda: gi.ones((5,), device="cuda:0").copy().tolist())
+    threading.Thread(target=lambda: None).start()
+    """
+    run(code, fake, PYTHONMALLOC="debug")
+
+
+def test_exit_inside_a_capture(fake):
+    code = """
+    import ctypes, os
+    import gpuinterop as gi
+    s = gi.Stream()
+    with s:
+        x = gi.ones((1000,), device="cuda:0")
+        cu = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
+        context = ctypes.c_void_p()
+        cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+        cu.cuCtxPushCurrent_v2(context)
+        assert cu.cuStreamBeginCapture_v2(ctypes.c_void_p(s.handle), 0) == 0
+        y = x.copy()
+    """
+    run(code, fake)
