@@ -77,7 +77,9 @@ def stream_handle(stream: Any) -> int | None:
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:  # a method, and an attribute in its first version
         pair = protocol() if callable(protocol) else protocol
-        return as_int(pair[1]) if isinstance(pair, tuple) and len(pair) == 2 else None
+        # A later version of the protocol may mean something else by the second entry.
+        known = isinstance(pair, tuple) and len(pair) == 2 and as_int(pair[0]) == 0
+        return as_int(pair[1]) if known else None
     for name in ("cuda_stream", "ptr", "handle"):  # torch; CuPy; PyCUDA, Numba, cuda.core
         value: Any = getattr(stream, name, None)
         if value is not None and hasattr(value, "value"):  # a ctypes pointer, whose null is None

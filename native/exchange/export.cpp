@@ -115,6 +115,19 @@ CUstream last_use(const Buffer& b) {
 
 }  // namespace
 
+void check_stream(Device device, void* stream, const char* where) {
+  // The default streams exist in every context.
+  if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return;
+  cuda::DeviceState& d = cuda::device_state(device.id, where);
+  CUcontext context = nullptr;
+  const CUresult code = cuda::driver().StreamGetCtx(static_cast<CUstream>(stream), &context);
+  if (code == CUDA_SUCCESS && context == d.primary) return;
+  fail(Kind::Stream, where,
+       "a living stream of the primary context of " + device_text(kDLCUDA, device.id),
+       code == CUDA_SUCCESS ? "a stream of another device or context" : cuda::describe(code),
+       "pass a stream of the array's own device");
+}
+
 void hand_over(const Array& a, void* consumer, const char* where) {
   Buffer* b = a.buffer.get();
   if (!b || !a.device.is_cuda()) return;

@@ -17,6 +17,8 @@ DLManagedTensor* make_legacy(const Array& a, const char* where);
 constexpr uint32_t kUsedOnLegacy = 1, kUsedElsewhere = 2;
 void note_foreign_use(const Array& a, uint32_t bits) noexcept;
 
+// A stream that a peer named belongs to the device's primary context, or Kind::Stream.
+void check_stream(Device device, void* stream, const char* where);
 // Everything queued on the array becomes visible to `consumer` (a real handle), without a host
 // synchronisation, and the buffer remembers that a foreign stream may use it.
 void hand_over(const Array& a, void* consumer, const char* where);

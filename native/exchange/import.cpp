@@ -246,7 +246,13 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
     malformed(where, "an address for " + std::to_string(c->layout.size()) + " elements",
               "a null pointer (a tensor without storage, for example a meta or fake tensor)");
   int64_t lo = 0, hi = c->layout.size() - 1;
-  if (!c->layout.is_c_contiguous()) std::tie(lo, hi) = c->layout.span(where);
+  if (!c->layout.is_c_contiguous()) {
+    try {
+      std::tie(lo, hi) = c->layout.span(where);
+    } catch (const Error& e) {
+      malformed(where, e.expected, e.got);
+    }
+  }
   // The whole reach, in bytes, must be addresses: this also bounds what later arithmetic may meet.
   int64_t low_bytes, count, nbytes;
   const auto address = reinterpret_cast<uintptr_t>(c->data);

@@ -193,7 +193,8 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
 PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,
                               PyObject* kwnames) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    auto* cls = nargs < 1 || args[0] == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(args[0]);
+    auto* cls =
+        nargs < 1 || args[0] == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(args[0]);
     if (nargs < 2 || nargs > 6 || (cls && !PyType_Check(args[0])) ||
         (cls && !PyType_IsSubtype(cls, array_type)))
       fail(Kind::Type, "import_any", "an array class or None, and an object",

@@ -3,6 +3,7 @@
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
+#include "exchange/export.hpp"
 #include "python/exchange_import.hpp"
 #include "python/raise.hpp"
 
@@ -247,6 +248,7 @@ bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array
     if (info.known) c.device.id = info.device;
   }
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
+  if (producer) check_stream(c.device, producer, o.where);
   Buffer* buffer = adopt_borrowed(c, producer);
   *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
   order_import(buffer, producer, o);

@@ -189,6 +189,7 @@ PyObject* finish(const Array& a, const Stream& s, int version, bool copied) {
     // Host memory that a device writes to (pinned) must be quiet before a host consumer reads it.
     if (a.buffer && a.buffer->stream) settle_for_host(a, kWhere);
   } else if (s.order) {
+    if (s.given) check_stream(a.device, s.handle, kWhere);
     hand_over(a, s.handle, kWhere);
   } else {
     note_foreign_use(a, kUsedElsewhere);

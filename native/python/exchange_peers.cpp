@@ -191,6 +191,22 @@ bool call_is_true(PyObject* function, PyObject* argument) {
 
 }  // namespace
 
+namespace {
+
+void refuse_functorch(PyObject* t, const char* where) {
+  PyRef functorch = PyRef::steal(PyImport_ImportModule("torch._C._functorch"));
+  if (!functorch) {
+    PyErr_Clear();
+    return;
+  }
+  if (truth(PyObject_CallMethod(functorch.get(), "is_functorch_wrapped_tensor", "O", t)))
+    fail(Kind::ConversionType, where, "a tensor outside a torch.func transform",
+         "a tensor that a transform (vmap, grad, jvp) is tracing",
+         "convert before or after the transform");
+}
+
+}  // namespace
+
 void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where) {
   if (p.family == Family::TorchWrapper)
     fail(Kind::ConversionType, where, "a tensor that holds data of its own",
@@ -201,9 +217,11 @@ void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where) {
       p.get_requires_grad(p.requires_grad, tensor, reinterpret_cast<PyObject*>(p.type));
   if (!result) throw PythonError();
   Py_DECREF(result);
-  if (result != Py_False)
+  if (result != Py_False) {
+    refuse_functorch(tensor, where);
     fail(Kind::Exchange, where, "a tensor outside autograd", "a tensor with requires_grad=True",
          "pass x.detach()");
+  }
 }
 
 void refuse_torch_bits(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where) {
@@ -235,15 +253,7 @@ void explain_torch(PyObject* t, const char* where) {
          "pass x.dequantize()");
   if (truth_of(t, "is_mkldnn"))
     fail(Kind::Exchange, where, "a dense tensor", "an MKL-DNN tensor", "pass x.to_dense()");
-  PyRef functorch = PyRef::steal(PyImport_ImportModule("torch._C._functorch"));
-  if (!functorch) {
-    PyErr_Clear();
-    return;
-  }
-  if (truth(PyObject_CallMethod(functorch.get(), "is_functorch_wrapped_tensor", "O", t)))
-    fail(Kind::ConversionType, where, "a tensor outside a torch.func transform",
-         "a tensor that a transform (vmap, grad, jvp) is tracing",
-         "convert before or after the transform");
+  refuse_functorch(t, where);
 }
 
 void explain_jax(PyObject* x, const char* where) {

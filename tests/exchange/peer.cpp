@@ -1,0 +1,128 @@
+// A DLPack peer in C++ for the tests: deleters that count, deleters on native threads, and C exchange
+// API tables that misbehave in every way a table can.
+#include <dlpack/dlpack.h>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+namespace {
+
+std::atomic<long> deleted{0};
+float memory[6] = {0, 1, 2, 3, 4, 5};
+
+struct Tensor {
+  DLManagedTensorVersioned m;
+  int64_t shape[2] = {2, 3}, strides[2] = {3, 1};
+};
+
+void drop(DLManagedTensorVersioned* m) {
+  ++deleted;
+  delete static_cast<Tensor*>(m->manager_ctx);
+}
+
+DLManagedTensorVersioned* make(uint32_t major = 1) {
+  auto* t = new Tensor;
+  t->m = {{major, 3}, t, drop, 0, {memory, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, t->shape, t->strides, 0}};
+  return &t->m;
+}
+
+int good(void*, DLManagedTensorVersioned** out) { return *out = make(), 0; }
+int from_the_future(void*, DLManagedTensorVersioned** out) { return *out = make(2), 0; }
+int nothing(void*, DLManagedTensorVersioned**) { return 0; }
+int minus_one(void*, DLManagedTensorVersioned**) { return -1; }
+int throws(void*, DLManagedTensorVersioned**) { throw std::runtime_error("peer fell over"); }
+int throws_int(void*, DLManagedTensorVersioned**) { throw 7; }
+int no_stream(DLDeviceType, int32_t, void** out) { return *out = nullptr, 0; }
+int refuses(DLManagedTensorVersioned*, void**) { return -1; }
+
+DLPackExchangeAPI tables[] = {
+    {{{1, 3}, nullptr}, nullptr, good, nullptr, nullptr, no_stream},
+    {{{1, 3}, nullptr}, nullptr, nullptr, nullptr, nullptr, nullptr},
+    {{{1, 3}, nullptr}, nullptr, minus_one, nullptr, nullptr, no_stream},
+    {{{1, 3}, nullptr}, nullptr, nothing, nullptr, nullptr, no_stream},
+    {{{1, 3}, nullptr}, nullptr, throws, nullptr, nullptr, no_stream},
+    {{{1, 3}, nullptr}, nullptr, throws_int, nullptr, nullptr, no_stream},
+    {{{2, 0}, nullptr}, nullptr, throws, nullptr, nullptr, no_stream},       // a major of its own
+    {{{2, 0}, &tables[0].header}, nullptr, throws, nullptr, nullptr, nullptr},  // ours behind it
+    {{{1, 9}, nullptr}, nullptr, from_the_future, nullptr, nullptr, nullptr},
+    {{{1, 3}, nullptr}, nullptr, good, refuses, nullptr, no_stream},
+};
+
+template <class Managed>
+void count(Managed*) {
+  ++deleted;
+}
+void call(DLManagedTensorVersioned* m) { m->deleter(m); }
+
+}  // namespace
+
+extern "C" {
+
+long peer_deleted() { return deleted.load(); }
+void* peer_count_legacy() { return reinterpret_cast<void*>(&count<DLManagedTensor>); }
+void* peer_count_versioned() { return reinterpret_cast<void*>(&count<DLManagedTensorVersioned>); }
+void* peer_table(int i) { return &tables[i]; }
+
+// Ends a consumed struct as a consumer written in C++ does: on a thread Python has never seen.
+void peer_delete_on_thread(DLManagedTensorVersioned* m) { std::thread(call, m).join(); }
+// The same, while the caller (and its GIL, if it comes through PyDLL) waits for nothing.
+void peer_delete_later(DLManagedTensorVersioned* m, int milliseconds) {
+  std::thread([=] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    call(m);
+  }).detach();
+}
+// After the interpreter is gone.
+void peer_delete_at_exit(DLManagedTensorVersioned* m) {
+  static DLManagedTensorVersioned* kept = nullptr;
+  kept = m;
+  std::atexit([] { call(kept); });
+}
+// In the middle of the interpreter's end, from another thread.
+void peer_delete_while_finalizing(DLManagedTensorVersioned* m) {
+  using Question = int (*)();
+  auto ask = reinterpret_cast<Question>(dlsym(RTLD_DEFAULT, "Py_IsFinalizing"));
+  if (!ask) ask = reinterpret_cast<Question>(dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
+  std::thread([=] {
+    while (!ask()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    call(m);
+  }).detach();
+}
+
+// The allocator of a table, called as its consumers call it: without any Python error state.
+int peer_allocate(const DLPackExchangeAPI* api, int ndim, const int64_t* shape, int code, int bits, int lanes,
+                  int device, char* kind, char* message) {
+  DLTensor prototype{nullptr, {DLDeviceType(device), 0}, ndim, {uint8_t(code), uint8_t(bits), uint16_t(lanes)},
+                     const_cast<int64_t*>(shape), nullptr, 0};
+  DLManagedTensorVersioned* out = nullptr;
+  struct Words {
+    char *kind, *message;
+  } words{kind, message};
+  int rc = api->managed_tensor_allocator(&prototype, &out, &words, [](void* w, const char* k, const char* m) {
+    std::strncpy(static_cast<Words*>(w)->kind, k, 60);
+    std::strncpy(static_cast<Words*>(w)->message, m, 400);
+  });
+  if (rc == 0) {
+    const DLTensor& t = out->dl_tensor;
+    bool ok = t.ndim == ndim && t.byte_offset == 0 && out->version.major == 1 && out->version.minor == 3;
+    int64_t step = 1;
+    for (int i = ndim - 1; ok && i >= 0; --i) {
+      ok = t.shape[i] == shape[i] && t.strides[i] == step;
+      step *= shape[i] > 1 ? shape[i] : 1;
+    }
+    int64_t size = 1;
+    for (int i = 0; i < ndim; ++i) size *= shape[i];
+    if (ok && size) std::memset(t.data, 1, size_t(size * bits / 8));
+    if (ok && !size) ok = t.data == nullptr;
+    out->deleter(out);
+    if (!ok) rc = -2;
+  }
+  return rc;
+}
+
+}  // extern "C"

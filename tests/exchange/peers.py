@@ -1,0 +1,239 @@
+"""What the tests here share: a C++ peer, structs by hand, objects that speak a protocol."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from ctypes import (
+    POINTER,
+    Structure,
+    addressof,
+    c_char_p,
+    c_int32,
+    c_int64,
+    c_long,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+    py_object,
+)
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+CPU, CUDA, PINNED, MANAGED = (1, 0), (2, 0), (3, 0), (13, 0)
+FLOAT32 = (2, 32, 1)
+LEGACY, VERSIONED = b"dltensor", b"dltensor_versioned"
+
+
+# ---- the C++ peer -------------------------------------------------------------------------------
+
+
+def library() -> Path:
+    """Path of the built peer; built again when its source has changed."""
+    source = HERE / "peer.cpp"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    target = ROOT / "build" / "exchange_peer" / f"libpeer-{digest}.so"
+    if target.exists():
+        return target
+    finder = [sys.executable, str(ROOT / "native" / "find_header.py"), "dlpack/dlpack.h"]
+    include = subprocess.run(finder, check=True, capture_output=True, text=True).stdout.strip()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Under another name first: two test processes may build at the same time.
+    partial = target.with_suffix(f".{os.getpid()}")
+    compiler = os.environ.get("CXX", "g++")
+    flags = ["-std=c++20", "-shared", "-fPIC", "-O1", "-pthread", "-isystem", include]
+    subprocess.run([compiler, *flags, str(source), "-o", str(partial), "-ldl"], check=True)
+    partial.replace(target)
+    return target
+
+
+def has_compiler() -> bool:
+    return shutil.which(os.environ.get("CXX", "g++")) is not None
+
+
+@functools.cache
+def peer() -> ctypes.CDLL:
+    lib = ctypes.CDLL(str(library()))
+    lib.peer_deleted.restype = c_long
+    for name in ("peer_count_legacy", "peer_count_versioned", "peer_table"):
+        getattr(lib, name).restype = c_void_p
+    for name in ("peer_delete_on_thread", "peer_delete_at_exit", "peer_delete_while_finalizing"):
+        getattr(lib, name).argtypes = [c_void_p]
+        getattr(lib, name).restype = None
+    lib.peer_delete_later.argtypes = [c_void_p, ctypes.c_int]
+    lib.peer_delete_later.restype = None
+    return lib
+
+
+_counted = 0
+
+
+def start_counting() -> None:
+    global _counted
+    _counted = peer().peer_deleted()
+
+
+def freed() -> int:
+    """How many structs of the peer and of `struct` have ended since start_counting()."""
+    return peer().peer_deleted() - _counted
+
+
+# ---- DLPack's structs, written down from the standard ---------------------------------------------
+
+
+class Version(Structure):
+    _fields_ = [("major", c_uint32), ("minor", c_uint32)]
+
+
+class Tensor(Structure):
+    _fields_ = [
+        ("data", c_void_p),
+        ("device_type", c_int32),
+        ("device_id", c_int32),
+        ("ndim", c_int32),
+        ("code", c_uint8),
+        ("bits", c_uint8),
+        ("lanes", c_uint16),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    ]
+
+
+class LegacyManaged(Structure):
+    _fields_ = [("tensor", Tensor), ("context", c_void_p), ("deleter", c_void_p)]
+
+
+class VersionedManaged(Structure):
+    _fields_ = [
+        ("version", Version),
+        ("context", c_void_p),
+        ("deleter", c_void_p),
+        ("flags", c_uint64),
+        ("tensor", Tensor),
+    ]
+
+
+api = ctypes.pythonapi
+api.PyCapsule_New.restype = py_object
+api.PyCapsule_New.argtypes = [c_void_p, c_char_p, c_void_p]
+api.PyCapsule_GetName.restype = c_char_p
+api.PyCapsule_GetName.argtypes = [py_object]
+api.PyCapsule_GetPointer.restype = c_void_p
+api.PyCapsule_GetPointer.argtypes = [py_object, c_char_p]
+api.PyCapsule_SetName.argtypes = [py_object, c_char_p]
+api.PyCapsule_GetDestructor.restype = c_void_p
+api.PyCapsule_GetDestructor.argtypes = [py_object]
+
+_alive: list[object] = []  # names and structs: a capsule keeps pointers only
+
+
+def forever(thing: object) -> object:
+    _alive.append(thing)
+    return thing
+
+
+MEMORY = forever((ctypes.c_double * 512)(*range(512)))
+ADDRESS = addressof(MEMORY)
+
+
+def ints(values) -> object:
+    return None if values is None else forever((c_int64 * max(len(values), 1))(*values))
+
+
+def struct(
+    *,
+    shape=(2, 3),
+    strides=(3, 1),
+    dtype=FLOAT32,
+    device=CPU,
+    data=ADDRESS,
+    byte_offset=0,
+    ndim=None,
+    flags=0,
+    version=(1, 3),
+    legacy=False,
+    deleter=True,
+) -> Structure:
+    """A managed tensor whose deleter counts; every field as the caller wants it."""
+    tensor = Tensor(
+        data, *device, len(shape) if ndim is None else ndim, *dtype, byte_offset=byte_offset
+    )
+    if shape is not None:
+        tensor.shape = ints(shape)
+    if strides is not None:
+        tensor.strides = ints(strides)
+    lib = peer()
+    if legacy:
+        ending = lib.peer_count_legacy() if deleter else None
+        return forever(LegacyManaged(tensor, None, ending))
+    ending = lib.peer_count_versioned() if deleter else None
+    return forever(VersionedManaged(Version(*version), None, ending, flags, tensor))
+
+
+def capsule(managed: Structure | None = None, name: bytes | None = None, **fields) -> object:
+    managed = struct(**fields) if managed is None else managed
+    if name is None:
+        name = LEGACY if isinstance(managed, LegacyManaged) else VERSIONED
+    return api.PyCapsule_New(addressof(managed), forever(name), None)
+
+
+def name_of(cap: object) -> bytes:
+    return api.PyCapsule_GetName(cap)
+
+
+def content(cap: object) -> LegacyManaged | VersionedManaged:
+    """The struct inside a capsule, without consuming it."""
+    name = name_of(cap)
+    kind = LegacyManaged if name == LEGACY else VersionedManaged
+    return kind.from_address(api.PyCapsule_GetPointer(cap, name))
+
+
+def consume(cap: object) -> int:
+    """Take the struct as a consumer does: rename the capsule, own what is in it."""
+    name = name_of(cap)
+    pointer = api.PyCapsule_GetPointer(cap, name)
+    api.PyCapsule_SetName(cap, forever(b"used_" + name))
+    return pointer
+
+
+# ---- producers in Python -----------------------------------------------------------------------
+
+
+class Producer:
+    """An object with __dlpack__ that hands out what it was given, and remembers how it was asked."""
+
+    def __init__(self, make=None, device=CPU, **fields):
+        self.make = make or (lambda **_: capsule(device=device, **fields))
+        self.device = device
+        self.calls: list[dict] = []
+
+    def __dlpack__(self, **keywords):
+        self.calls.append(keywords)
+        return self.make(**keywords)
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+def with_table(index: int, name: bytes = b"dlpack_exchange_api", **members) -> object:
+    """An object whose type publishes one of the peer's C exchange API tables."""
+    cap = api.PyCapsule_New(peer().peer_table(index), forever(name), None)
+    return type("Peer", (), {"__dlpack_c_exchange_api__": cap, **members})()
+
+
+def interface(name="__cuda_array_interface__", drop=(), **entries) -> object:
+    """An object with an array dictionary: float32, 2x3 at ADDRESS, changed as asked."""
+    full = {"shape": (2, 3), "typestr": "<f4", "data": (ADDRESS, False), "version": 3, **entries}
+    for key in drop:
+        del full[key]
+    return type("Interface", (), {name: full})()

@@ -1,0 +1,113 @@
+"""Every malformed input gets a Python exception of the promised class, and none ends the process."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from peers import ROOT, has_compiler, library
+
+pytestmark = [
+    pytest.mark.skipif(not has_compiler(), reason="no C++ compiler"),
+    pytest.mark.torch,
+    pytest.mark.jax,
+]
+HERE = Path(__file__).resolve().parent
+
+
+def environment(**extra: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k != "GPUINTEROP_LIBCUDA"}
+    path = os.pathsep.join([str(ROOT), str(HERE), *filter(None, [kept.get("PYTHONPATH")])])
+    # Two devices of jax, for the sharded array.
+    jax = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    return {**kept, **jax, "PYTHONPATH": path, **extra}
+
+
+def run_cases(program: str, names: list[str], env: dict[str, str]) -> dict[str, dict]:
+    """The outcome of every case. A case that ends the process is noted, and the others go on."""
+    results: dict[str, dict] = {}
+    left = list(names)
+    while left:
+        run = subprocess.run(
+            [sys.executable, str(HERE / program), *left],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=250,
+        )
+        rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+        for row in rows:
+            results[row["case"]] = row
+        begun = [row["case"] for row in rows if row["state"] == "begun"]
+        done = {row["case"] for row in rows if row["state"] == "done"}
+        for name in begun:
+            if name not in done:
+                results[name] = {"crash": run.returncode, "stderr": run.stderr[-2000:]}
+        assert begun, run.stderr[-3000:]
+        left = left[len(begun) :] if run.returncode else []
+    return results
+
+
+@functools.cache
+def table(program: str) -> dict:
+    """Names, classes and words of a program's cases, as the program lists them."""
+    env = environment(GPUINTEROP_LIBCUDA=str(fake_driver())) if "cuda" in program else environment()
+    library()
+    listing = subprocess.run(
+        [sys.executable, str(HERE / program), "--list"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(listing.stdout)
+
+
+@functools.cache
+def outcomes(program: str) -> dict[str, dict]:
+    env = environment(GPUINTEROP_LIBCUDA=str(fake_driver())) if "cuda" in program else environment()
+    return run_cases(program, list(table(program)), env)
+
+
+def fake_driver() -> Path:
+    sys.path.insert(0, str(ROOT / "tests" / "fakecuda"))
+    try:
+        import build
+    finally:
+        sys.path.pop(0)
+    return build.library()
+
+
+def check(result: dict, expected: list[str], words: str) -> None:
+    assert "crash" not in result, f"ended with status {result.get('crash')}: {result.get('stderr')}"
+    if not expected:
+        assert result["error"] is None, f"{result['error'][0]}: {result['message']}"
+        return
+    assert result["error"] is not None, "was accepted"
+    assert set(expected) <= set(result["error"]), f"{result['error']}: {result['message']}"
+    assert words in result["message"], result["message"]
+
+
+PROGRAMS = ["hostile.py", "hostile_cuda.py"]
+
+
+def pytest_generate_tests(metafunc):
+    if "name" in metafunc.fixturenames and has_compiler():
+        pairs = [(program, name) for program in PROGRAMS for name in table(program)]
+        metafunc.parametrize(("program", "name"), pairs, ids=lambda v: v.removesuffix(".py"))
+
+
+@pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
+def test_answer(program, name):
+    check(outcomes(program)[name], *table(program)[name])
+
+
+def test_every_number_has_its_case():
+    """The inputs are numbered from 1 to 70."""
+    numbers = {int(name.split()[0]) for program in PROGRAMS for name in table(program)}
+    assert numbers >= set(range(1, 71))
