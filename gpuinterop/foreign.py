@@ -66,7 +66,7 @@ def _pair(kind: Any, number: Any) -> tuple[int, int | None] | None:
     code = None if number is None else DLPACK.get(number)
     if code is None:
         return None
-    return code, index if code == number or code == CUDA else 0  # pinned memory has a GPU's number
+    return code, index if code in (number, CUDA) else 0  # pinned memory has a GPU's number
 
 
 def stream_handle(stream: Any) -> int | None:

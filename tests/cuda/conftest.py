@@ -8,13 +8,11 @@ folders in a process of their own.
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "fakecuda"))  # for build.py
 ON_FAKE = "fakecuda" in os.environ.get("GPUINTEROP_LIBCUDA", "")
 
 collect_ignore = [] if ON_FAKE else [str(HERE / "fake")]

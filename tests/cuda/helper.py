@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import os
+import shutil
+import subprocess
+import sys
+import textwrap
 from ctypes import byref, c_char_p, c_int, c_int64, c_long, c_size_t, c_uint, c_void_p
+from pathlib import Path
 
 import numpy as np
+import pytest
 
+ROOT = Path(__file__).parents[2]
 LEGACY, PER_THREAD = 1, 2
 
 
@@ -121,6 +129,35 @@ class Capture:
         if self.executable:
             call("cuGraphExecDestroy", self.executable)
         call("cuGraphDestroy", self.graph)
+
+
+# ---- processes ----------------------------------------------------------------------------------
+
+
+@functools.cache
+def fake_library() -> Path:
+    """The fake driver, built when it is first asked for."""
+    if shutil.which("g++") is None or shutil.which("gcc") is None:
+        pytest.skip("no C++ compiler")
+    spec = importlib.util.spec_from_file_location("build_fake", ROOT / "tests/fakecuda/build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.library()
+
+
+def run(code: str, libcuda="", **environment: str) -> str:
+    """Run code in a fresh interpreter; return its output. It must end well and in silence."""
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "GPUINTEROP_LIBCUDA": str(libcuda), **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stderr == ""
+    return result.stdout
 
 
 # ---- the fake's own functions -------------------------------------------------------------------

@@ -8,10 +8,9 @@ import enum
 import pickle
 import threading
 
-import build
+import helper
 import numpy as np
 import pytest
-from test_process import run
 
 import gpuinterop as gi
 from gpuinterop import devices, foreign, libs
@@ -281,7 +280,7 @@ def test_spellings_with_two_gpus():
     assert p["name"] == gi.device(1).name == "Fake GPU 1" and (p["major"], p["minor"]) == (9, 0)
     assert p["warpSize"] == 32 and p["maxThreadsDim0"] == 1024 and p["totalGlobalMem"] == 1 << 30
     """
-    run(code, build.library())
+    helper.run(code, helper.fake_library())
 
 
 # ---- libraries ----------------------------------------------------------------------------------

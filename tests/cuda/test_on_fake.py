@@ -7,21 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import build
+import helper
 import pytest
 
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return build.library()
-
-
-def run(arguments, library, **environment):
+def run(arguments, **environment):
     return subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "GPUINTEROP_LIBCUDA": str(library), **environment},
+        env={**os.environ, "GPUINTEROP_LIBCUDA": str(helper.fake_library()), **environment},
         cwd=HERE.parents[1],
         capture_output=True,
         text=True,
@@ -30,10 +25,9 @@ def run(arguments, library, **environment):
 
 
 @pytest.mark.parametrize("pools", ["1", "0"])
-def test_suite_passes_on_the_fake_driver(library, pools):
+def test_suite_passes_on_the_fake_driver(pools):
     result = run(
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "both"), str(HERE / "fake")],
-        library,
         FAKECUDA_POOLS=pools,
     )
     print(result.stdout[-6000:], result.stderr[-2000:])

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
-import build
+import helper
 import pytest
-
-ROOT = Path(__file__).parents[2]
-
-
-def run(code, libcuda="", **environment):
-    """Run code in a fresh interpreter; return its output. It must end well and in silence."""
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "GPUINTEROP_LIBCUDA": str(libcuda), **environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stderr == ""
-    return result.stdout
+from helper import run
 
 
 @pytest.fixture(scope="session")
 def fake():
-    return build.library()
+    return helper.fake_library()
 
 
 def compiled(path, source):
@@ -187,8 +167,8 @@ if child == 0:
     status = 1
     try:
         assert _core.cuda_forked() and not _core.cuda_available()
-        for call in (lambda: gi.zeros((3,), device="cuda:0"), lambda: x.copy(), lambda: s.synchronize(),
-                     lambda: s.query(), lambda: e.record(), lambda: s.__enter__(), lambda: gi.Stream("cuda"),
+        for call in (lambda: gi.zeros((3,), device="cuda:0"), lambda: x.copy(), s.synchronize,
+                     s.query, e.record, s.__enter__, lambda: gi.Stream("cuda"),
                      lambda: gi.mem_info(0), lambda: x.tolist()):
             try:
                 call()

@@ -22,9 +22,21 @@ def pattern(n, seed=0):
 
 @pytest.mark.parametrize(
     "nbytes",
-    [0, 4, 64, 64 * 1024, MiB - 4, MiB, MiB + 4, 4 * MiB - 4, 4 * MiB, 4 * MiB + 4, 8 * MiB, 9 * MiB + 40,
-     25 * MiB],
-)  # fmt: skip
+    [
+        0,
+        4,
+        64,
+        65536,
+        MiB - 4,
+        MiB,
+        MiB + 4,
+        4 * MiB - 4,
+        4 * MiB,
+        4 * MiB + 4,
+        9 * MiB + 40,
+        25 * MiB,
+    ],
+)
 def test_round_trip(nbytes):
     host = pattern(nbytes // 4)
     x = gi.asarray(host, device=CUDA)

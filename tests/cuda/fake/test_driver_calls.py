@@ -1,0 +1,217 @@
+"""What reaches the driver, and what happens when it refuses."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import threading
+
+import helper
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import devices
+from gpuinterop.errors import CudaError, OutOfMemoryError
+
+CUDA = "cuda:0"
+POOLS = os.environ.get("FAKECUDA_POOLS", "1") != "0"
+ALLOCATE = "cuMemAllocAsync" if POOLS else "cuMemAlloc"
+
+
+def empty(n):
+    return gi.empty((n,), device=CUDA)
+
+
+def test_a_warm_allocation_does_not_reach_the_driver():
+    empty(1234)
+    for place in (devices.legacy_stream(CUDA), devices.per_thread_stream(CUDA)):
+        with place:
+            empty(1234)
+            helper.clear_log()
+            for _ in range(100):
+                empty(1234)
+            assert set(helper.fake_log()) <= {"cuStreamIsCapturing"}
+            assert helper.fake_calls(ALLOCATE) == 0
+    helper.clear_log()
+    empty(1234)
+    assert helper.fake_log() == []
+
+
+def test_an_allocation_is_tried_again_once_after_giving_back():
+    kept = empty(50_000)
+    del kept
+    assert gi.memory_stats(CUDA)["cached_bytes"] > 0
+    helper.clear_log()
+    helper.fail(ALLOCATE, 2)
+    x = empty(60_000)
+    assert helper.fake_calls(ALLOCATE) == 2
+    assert helper.fake_calls("cuMemPoolTrimTo") == (1 if POOLS else 0)
+    assert gi.memory_stats(CUDA)["cached_bytes"] == 0
+    x.fill(1.0)
+    assert np.asarray(x).max() == 1.0
+
+
+def test_an_allocation_that_fails_twice_changes_nothing():
+    before = gi.memory_stats(CUDA)
+    helper.fail(ALLOCATE, 2, count=2)
+    with pytest.raises(OutOfMemoryError):
+        empty(90_001)
+    after = gi.memory_stats(CUDA)
+    for key in ("live_bytes", "live_buffers", "live_arrays"):
+        assert after[key] == before[key]
+    assert empty(90_001).size == 90_001
+
+
+def test_other_failures_name_the_call_and_the_code():
+    helper.fail(ALLOCATE, 719)
+    with pytest.raises(CudaError, match="LAUNCH_FAILED") as error:
+        empty(70_001)
+    assert ALLOCATE in str(error.value)
+    assert "restart the process" in error.value.fix
+    x = empty(100)
+    for name, call in {
+        "cuMemsetD32Async": lambda: x.fill(1.0),
+        "cuMemcpyDtoDAsync": lambda: x.copy(),
+        "cuMemcpyDtoHAsync": lambda: np.asarray(x),
+        "cuEventCreate": lambda: gi.Event(CUDA),
+        "cuStreamSynchronize": lambda: gi.Stream(CUDA).synchronize(),
+    }.items():
+        helper.fail(name, 700)
+        with pytest.raises(CudaError, match=name):
+            call()
+    x.fill(2.0)
+    assert np.asarray(x.copy()).max() == 2.0
+
+
+def test_a_failing_upload_frees_what_it_allocated():
+    before = gi.memory_stats(CUDA)["live_bytes"]
+    for size in (100, 3_000_000):
+        helper.fail("cuMemcpyHtoDAsync", 700)
+        with pytest.raises(CudaError):
+            gi.asarray(np.ones(size, np.float32), device=CUDA)
+    gc.collect()
+    assert gi.memory_stats(CUDA)["live_bytes"] == before
+
+
+def test_a_peer_copy_that_fails_goes_through_the_host():
+    x = gi.asarray(np.arange(3_000_000, dtype=np.float32), device=CUDA)
+    helper.fail("cuMemcpyPeerAsync", 217)
+    y = x.to_device("cuda:1")
+    assert np.array_equal(np.asarray(y), np.arange(3_000_000, dtype=np.float32))
+
+
+def test_order_costs_no_call_on_the_same_stream():
+    x, y = empty(100), empty(100)
+    x.fill(1.0)
+    helper.clear_log()
+    for _ in range(10):
+        x.fill(2.0)
+        y.fill(3.0)
+    assert set(helper.fake_log()) == {
+        "cuCtxGetCurrent",
+        "cuCtxPushCurrent",
+        "cuCtxPopCurrent",
+        "cuMemsetD32Async",
+    }
+
+
+def test_no_call_synchronises_in_ordinary_work():
+    streams = [gi.Stream() for _ in range(3)]
+    x = gi.ones((1000,), device=CUDA)
+    helper.clear_log()
+    for i in range(30):
+        with streams[i % 3]:
+            y = x.copy()
+            y.fill(float(i))
+            x = y
+            capsule = x.__dlpack__(stream=1)
+            del capsule
+    host = gi.asarray(np.ones(5_000_000, np.float32), device=CUDA)
+    del host
+    assert not [
+        name for name in helper.fake_log() if "Synchronize" in name and name != "cuEventSynchronize"
+    ]
+
+
+def test_memory_goes_back_to_the_driver():
+    gi.empty_cache()
+    base = helper.used()
+    x = [empty(10_000) for _ in range(10)]
+    assert helper.used() >= base + 400_000
+    del x
+    gi.empty_cache()
+    assert helper.used() == base
+
+
+def test_room_is_made_for_a_large_array_by_what_is_cached():
+    gi.empty_cache()
+    used = helper.used()
+    helper.set_memory(used + (64 << 20))
+    try:
+        x = [empty(1 << 20) for _ in range(12)]  # 48 MiB
+        x[0].fill(1.0)
+        del x
+        y = empty(12 << 20)
+        y.fill(2.0)
+        with pytest.raises(OutOfMemoryError, match="fix"):
+            empty(12 << 20)
+        del y
+        assert empty(15 << 20).nbytes == 60 << 20
+    finally:
+        helper.set_memory(1 << 30)
+        gi.empty_cache()
+
+
+def test_many_threads_on_many_streams():
+    streams = [gi.Stream() for _ in range(4)]
+    shared = [gi.full((500,), float(i), device=CUDA) for i in range(4)]
+    failures = []
+
+    def work(seed):
+        chance = random.Random(seed)
+        try:
+            for step in range(150):
+                with chance.choice(
+                    [*streams, devices.per_thread_stream(CUDA), devices.legacy_stream(CUDA)]
+                ):
+                    value = float(step)
+                    x = gi.full((chance.choice([100, 500, 5000]),), value, device=CUDA)
+                    y = x.copy()
+                    z = chance.choice(shared).copy()
+                    if step % 10 == 0:
+                        got = {*np.asarray(y).tolist()}
+                        if got != {value} or len({*np.asarray(z).tolist()}) != 1:
+                            failures.append((seed, step, got))
+                if step % 50 == 0:
+                    gi.empty_cache(CUDA)
+        except Exception as error:
+            failures.append((seed, repr(error)))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_slow_device():
+    """The same with each piece of work taking its time, so that whatever is not ordered goes wrong."""
+    helper.set_delay(300)
+    try:
+        a, b = gi.Stream(), gi.Stream()
+        for value in range(30):
+            with a:
+                x = gi.full((400,), float(value), device=CUDA)
+                y = x.copy()
+            with b:
+                z = y.copy()
+                y.fill(-1.0)
+            del x
+            with a:
+                gi.full((400,), -2.0, device=CUDA)
+            assert np.asarray(z).tolist() == [float(value)] * 400
+    finally:
+        helper.set_delay(0)
