@@ -8,6 +8,7 @@ VENV ?= .venv
 PYTHON ?=
 PYTEST_FLAGS ?=
 SOAK ?= 320
+WITH ?=
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
 bin := $(VENV)/bin
@@ -21,7 +22,8 @@ quick := -m "not slow and not bench"
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1 @/p' Makefile | column -t -s @
 
-demo: $(VENV)/.installed ## show arrays shared with every library that is installed
+demo: $(VENV)/.installed ## show arrays shared with every library that is installed (WITH="jax": install it first)
+	@$(if $(WITH),$(pip) install $(WITH))
 	@$(bin)/python -m gpuinterop demo
 
 test: $(VENV)/.installed ## the quick suite

@@ -48,7 +48,6 @@ _MODULES: dict[str, str] = {
     "gpuinterop.sharing": "may_share_memory shares_memory",
     "gpuinterop.copies": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",
-    "gpuinterop.doctor": "doctor",
     "gpuinterop.converters": (
         "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any "
         "garray_to_cudandarray to to_cudandarray to_gpuarray"

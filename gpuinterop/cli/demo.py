@@ -7,7 +7,9 @@ table calls shared was seen to be shared, by writing on one side and reading on 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import gpuinterop as gi
-from gpuinterop.converters import registry
+from gpuinterop import converters
 
 # Layouts that libraries disagree about.
 VIEWS: dict[str, Callable[[Any], Any]] = {
@@ -26,6 +28,38 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 }
 PLAIN = "x"
 
+# Their arrays only describe memory: they have no elements to read or write.
+DESCRIBE_ONLY = ("cuda_core", "tvm_ffi")
+IMMUTABLE = ("jax",)
+
+
+@dataclass
+class Library:
+    """A library, how to convert to it, and what happened."""
+
+    name: str
+    package: str
+    install: str
+    converter: str = ""  # where it is not the name
+    options: Callable[[], dict[str, Any]] = dict
+    cells: dict[str, str] = field(default_factory=dict)  # a word for each of VIEWS
+    refusal: tuple[str, gi.GpuInteropError] | None = None  # the first view refused, and why
+
+    def convert(self, x: Any, copyif: bool = False) -> Any:
+        return gi.to(x, self.converter or self.name, copyif, **self.options())
+
+    def version(self) -> str:
+        root = self.package.partition(".")[0]
+        for name in importlib.metadata.packages_distributions().get(root, ()):
+            if root != "cuda" or name == self.install:  # NVIDIA's packages share one root
+                return importlib.metadata.version(name)
+        return ""
+
+    def refuse(self, view: str, error: gi.GpuInteropError) -> None:
+        self.cells[view] = "refused"
+        if self.refusal is None and view != PLAIN:
+            self.refusal = view, error
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which device, which libraries."""
@@ -33,59 +67,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="LIBRARY,...", help="these libraries only")
 
 
-@dataclass
-class Row:
-    """What happened with one library."""
-
-    library: str
-    version: str
-    cells: dict[str, str] = field(default_factory=dict)
-    seen: str = ""  # which writes were seen on the other side
-    refusal: gi.GpuInteropError | None = None
-    refused_view: str = ""
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """Show it, and count what was promised but not seen."""
+    """Show it; the exit code counts what was promised but not seen."""
     device = gi.device(arguments.device) if arguments.device else gi.default_device()
-    wanted = arguments.only.split(",") if arguments.only else registry.names()
-    libraries = [gi_row for gi_row in map(registry.backend, wanted) if gi_row.package]
-    here = [b for b in libraries if device.type in b.devices and b.installed()]
+    only = arguments.only.split(",") if arguments.only else None
+    here, absent = libraries(device, only)
 
-    print(f"gpuinterop {gi.__version__} on {device}\n")
-    print("1. One memory: write on one side, read on the other")
-    rows, broken = [], 0
+    print(f"gpuinterop {gi.__version__} on {device}")
+    print("\n1. One memory: write on one side, read on the other")
     for library in here:
-        row = Row(library.name, version_of(library.package))
-        try:
-            broken += share(row, device)
-        except gi.GpuInteropError as error:
-            row.seen = "refused"
-            refuse(row, PLAIN, error)
-        print(f"   {row.library:11} {row.seen}")
-        rows.append(row)
+        print(f"   {library.name:16} {share(library, device)}")
 
-    print("\n2. A strided view is shared where the library can hold it, and refused where not")
-    for row in rows:
-        for name in list(VIEWS)[1:]:
-            convert(row, name, device)
-    show_refusal(rows, device)
+    print("\n2. A strided view is shared with those who can hold it, and refused to the others")
+    for library in here:
+        for view in list(VIEWS)[1:]:
+            offer(library, view, device)
+    show_refusal(here)
 
-    print(
-        "\n3. What was shared, copied and refused (copied: refused first, then with copyif=True)\n"
-    )
-    print(table(rows))
-    absent = [b for b in libraries if device.type in b.devices and not b.installed()]
+    print("\n3. What was shared, refused, and copied with copyif=True\n")
+    print(table(here))
     if absent:
-        print("\n   not installed: " + ", ".join(b.install or b.package for b in absent))
-    return int(bool(broken))
+        print(f"   not installed: {', '.join(library.install for library in absent)}")
+    return int(any(word in ("BROKEN", "WRONG") for lib in here for word in lib.cells.values()))
 
 
-def version_of(package: str) -> str:
-    """The version that is installed, without importing the package."""
-    for name in importlib.metadata.packages_distributions().get(package.split(".")[0], ()):
-        return importlib.metadata.version(name)
-    return "?"
+def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], list[Library]]:
+    """What is installed and has arrays on `device`, and what could be installed."""
+    here, absent = [], []
+    for row in converters.backends():
+        if not row.package or device.type not in row.devices or (only and row.name not in only):
+            continue
+        library = Library(row.name, row.package, row.install or row.name)
+        (here if row.installed() else absent).append(library)
+    # Of the many libraries that one converter serves, the one that every test run has.
+    strict = "array_api_strict"
+    if device.type == "cpu" and importlib.util.find_spec(strict) and (not only or strict in only):
+        options = lambda: {"xp": importlib.import_module(strict)}  # noqa: E731
+        here.append(Library(strict, strict, strict, "array_api", options))
+    return here, absent
+
+
+# ---- one memory ---------------------------------------------------------------------------------
 
 
 def fresh(device: Any) -> Any:
@@ -93,120 +115,83 @@ def fresh(device: Any) -> Any:
     return gi.CudaNdarray(np.arange(12, dtype=np.float32).reshape(3, 4), device=device)
 
 
-# ---- one memory ---------------------------------------------------------------------------------
-
-
-def share(row: Row, device: Any) -> int:
-    """Write on each side and read on the other; return how many writes were not seen."""
+def share(library: Library, device: Any) -> str:
+    """Write on each side and read on the other; return the story."""
     x = fresh(device)
-    other = gi.to(x, row.library)
-    failures = 0
-    x[1, 2] = 100.0
-    gi.synchronize()
-    if element(row.library, other) == 100.0:
-        row.seen = "our write seen there"
-    else:
-        row.seen, failures = "OUR WRITE NOT SEEN THERE", 1
-    if set_element(row.library, other, 200.0):
-        gi.synchronize()
-        if x[1, 2].item() == 200.0:
-            row.seen += ", its write seen here"
-        else:
-            row.seen, failures = row.seen + ", ITS WRITE NOT SEEN HERE", failures + 1
-    else:
-        row.seen += "; it does not write (immutable)"
-    back = gi.from_any(other)
-    if not gi.shares_memory(x, back):
-        row.seen, failures = row.seen + ", THE WAY BACK COPIED", failures + 1
-    else:
-        row.seen += ", and back again"
-    row.cells[PLAIN] = "shared" if not failures else "BROKEN"
-    return failures
-
-
-def element(library: str, array: Any) -> float:
-    """Element [1, 2], read by the other library."""
-    if library == "tvm_ffi":  # its tensors have no indexing of their own
-        array = gi.from_any(array) if gi.default_device().type == "cuda" else np.from_dlpack(array)
-    return float(array[1, 2])
-
-
-def set_element(library: str, array: Any, value: float) -> bool:
-    """Write element [1, 2] by the other library; False where its arrays are immutable."""
-    if library == "jax":
-        return False
-    if library == "tvm_ffi":
-        array = gi.from_any(array) if gi.default_device().type == "cuda" else np.from_dlpack(array)
-    array[1, 2] = value
-    return True
-
-
-# ---- strided views ------------------------------------------------------------------------------
-
-
-def convert(row: Row, name: str, device: Any) -> None:
-    """Share the view, or take the refusal and then the copy."""
-    if PLAIN not in row.cells:
-        return
-    view = VIEWS[name](fresh(device))
     try:
-        other = gi.to(view, row.library)
-        row.cells[name] = "shared"
+        other = library.convert(x)
     except gi.GpuInteropError as error:
-        refuse(row, name, error)
+        library.refuse(PLAIN, error)
+        return f"refused: {error.expected}"
+    seen = []
+    if library.name not in DESCRIBE_ONLY:
+        x[1, 2] = 100.0
+        gi.synchronize()
+        seen.append(("our write seen there", float(other[1, 2]) == 100.0))
+    if library.name not in (*DESCRIBE_ONLY, *IMMUTABLE):
+        other[1, 2] = 200.0
+        gi.synchronize()
+        seen.append(("its write seen here", x[1, 2].item() == 200.0))
+    back = gi.from_any(other)
+    seen.append(("same address on the way back", back.ptr == x.ptr))
+    library.cells[PLAIN] = "shared" if all(ok for _, ok in seen) else "BROKEN"
+    return ", ".join(words if ok else f"NOT: {words}" for words, ok in seen)
+
+
+def offer(library: Library, view: str, device: Any) -> None:
+    """Share the view, or take the refusal and then the copy; compare the values either way."""
+    x = VIEWS[view](fresh(device))
+    try:
+        other = library.convert(x)
+        library.cells[view] = "shared"
+    except gi.GpuInteropError as error:
+        library.refuse(view, error)
         try:
-            other = gi.to(view, row.library, copyif=True)
+            other = library.convert(x, copyif=True)
         except gi.GpuInteropError:
             return
-        row.cells[name] = "copied"
-    if not np.array_equal(np.asarray(gi.from_any(other)), np.asarray(view)):
-        row.cells[name] = "WRONG"
+        library.cells[view] = "refused, copied"
+    if not np.array_equal(np.asarray(gi.from_any(other)), np.asarray(x)):
+        library.cells[view] = "WRONG"
 
 
-def refuse(row: Row, name: str, error: gi.GpuInteropError) -> None:
-    """Remember the refusal, the first one for the text."""
-    row.cells[name] = "refused"
-    if row.refusal is None:
-        row.refusal, row.refused_view = error, name
-
-
-def show_refusal(rows: list[Row], device: Any) -> None:
+def show_refusal(here: list[Library]) -> None:
     """Print one refusal in full, then what copyif made of it."""
-    for row in rows:
-        if row.refusal is not None and row.refused_view != PLAIN:
-            call = f"gpuinterop.to({row.refused_view}, {row.library!r})"
-            after = f"{call[:-1]}, copyif=True)"
-            print(f"   >>> {call}")
-            print_error(row.refusal)
-            print(f"   >>> {after}    # {row.cells[row.refused_view]}")
+    for library in here:
+        if library.refusal is not None:
+            view, error = library.refusal
+            show(f"gpuinterop.to({view}, {library.name!r})", error)
+            copied = "copied" in library.cells[view]
+            print(f"   >>> gpuinterop.to({view}, {library.name!r}, copyif=True)")
+            print(f"   {'a copy' if copied else 'refused too: a copy would not mend it'}")
             return
-    # Every library here takes every view; our own reshape still cannot make one of this.
+    # Everyone here takes every view. Steps that are no whole number of elements nobody can share.
+    packed = np.zeros(3, [("tag", "u1"), ("value", "f4")])["value"]
     try:
-        fresh(device).T.reshape(12, copy=False)
+        gi.from_any(packed)
     except gi.GpuInteropError as error:
-        print("   >>> x.T.reshape(12, copy=False)")
-        print_error(error)
-    print("   >>> x.T.reshape(12)    # copied")
+        show(
+            "gpuinterop.from_any(numpy.zeros(3, [('tag', 'u1'), ('value', 'f4')])['value'])", error
+        )
+    print(f"   >>> gpuinterop.from_any(..., copyif=True)\n   {gi.from_any(packed, copyif=True)!r}")
 
 
-def print_error(error: gi.GpuInteropError) -> None:
-    """A message, indented."""
+def show(call: str, error: gi.GpuInteropError) -> None:
+    """A call and its error, indented."""
+    print(f"   >>> {call}")
     print(f"   {type(error).__name__}:", str(error).replace("\n", "\n   "))
 
 
 # ---- the table ----------------------------------------------------------------------------------
 
 
-def table(rows: list[Row]) -> str:
-    """One line a library, one column a layout."""
-    head = ["library", "version", *VIEWS]
-    body = [
-        [row.library, row.version, *(row.cells.get(name, "-") for name in VIEWS)] for row in rows
-    ]
-    widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
-    lines = ["   " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-             for line in [head, ["-" * width for width in widths], *body]]  # fmt: skip
-    counts = {word: sum(row.cells.get(name) == word for row in rows for name in VIEWS) for word in
-              ("shared", "copied", "refused")}  # fmt: skip
-    lines.append("\n   " + ", ".join(f"{count} {word}" for word, count in counts.items()))
-    return "\n".join(lines)
+def table(here: list[Library]) -> str:
+    """One line a library, one column a layout, and the totals."""
+    lines = [["library", "version", *VIEWS]]
+    lines += [[lib.name, lib.version(), *(lib.cells.get(v, "-") for v in VIEWS)] for lib in here]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    lines.insert(1, ["-" * width for width in widths])
+    words = [word for lib in here for cell in lib.cells.values() for word in cell.split(", ")]
+    totals = ", ".join(f"{words.count(word)} {word}" for word in ("shared", "refused", "copied"))
+    rows = ["  ".join(map(str.ljust, line, widths)) for line in lines]
+    return "\n".join(f"   {row}".rstrip() for row in [*rows, "", totals])

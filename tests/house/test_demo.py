@@ -1,0 +1,60 @@
+"""The demo keeps its word: nothing is called shared that was not seen to be shared."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gpuinterop.cli import demo
+
+
+def run(*words: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "gpuinterop", "demo", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_demo_runs_here():
+    code, text = run("--device", "cpu")
+    assert code == 0, text
+    assert "BROKEN" not in text and "WRONG" not in text and "NOT:" not in text
+    head, _, table = text.partition("3. What was shared")
+    assert "fix: pass copyif=True" in head
+    rows = {line.split()[0]: line for line in table.splitlines() if line.split()}
+    assert rows["numpy"].split()[2:] == ["shared"] * 4
+
+
+@pytest.mark.gpu
+def test_demo_runs_on_the_gpu():
+    code, text = run("--device", "cuda")
+    assert code == 0, text
+    assert "on cuda:0" in text
+
+
+def test_a_strided_refusal_is_shown_with_numpy_alone():
+    code, text = run("--device", "cpu", "--only", "numpy")
+    assert code == 0, text
+    assert "ContiguityError: from_numpy" in text
+    assert "got: stride 5 bytes on axis 0" in text
+
+
+def test_a_library_that_copies_silently_is_caught():
+    liar = demo.Library("numpy", "numpy", "numpy")
+    liar.convert = lambda x, copyif=False: x.copy()  # type: ignore[method-assign]
+    assert demo.share(liar, demo.gi.device("cpu")).startswith("NOT: our write seen there")
+    assert liar.cells[demo.PLAIN] == "BROKEN"
+
+
+def test_a_library_that_drops_strides_is_caught():
+    liar = demo.Library("numpy", "numpy", "numpy")
+    liar.convert = lambda x, copyif=False: demo.np.zeros(x.shape, "float32")  # type: ignore[method-assign]
+    demo.offer(liar, "x[:, ::-1]", demo.gi.device("cpu"))
+    assert liar.cells["x[:, ::-1]"] == "WRONG"
+
+
+def test_a_closed_pipe_is_no_traceback():
+    command = f"{sys.executable} -m gpuinterop demo --device cpu --only numpy | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr

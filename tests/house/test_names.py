@@ -1,0 +1,54 @@
+"""The names at the top level: all of them resolve, and none is hidden by a module of the same name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import gpuinterop as gi
+
+PROMISED = {
+    "CudaNdarray", "GpuArray", "asarray", "from_dlpack", "from_gpu_pointer", "zeros", "ones", "empty",
+    "full", "arange", "dimshuffle", "device", "devices", "default_device", "Stream", "Event", "stream",
+    "synchronize", "mem_info", "shares_memory", "show_config", "__version__",
+}  # fmt: skip
+
+
+def test_promised_names_are_listed():
+    assert set(gi.__all__) >= PROMISED
+
+
+@pytest.mark.parametrize("name", gi.__all__)
+def test_name_resolves(name):
+    value = getattr(gi, name)
+    assert name == "__version__" or callable(value)
+    assert name in dir(gi)
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="nonsense"):
+        gi.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "before", ["", "import gpuinterop.devices", "gi.CudaNdarray", "gi.zeros(2)"]
+)
+def test_function_and_module_of_one_name(before):
+    code = f"import gpuinterop as gi\n{before}\nprint(*gi.devices(), gi.devices.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "gpuinterop.devices"
+    assert isinstance(gi.devices, ModuleType)
+
+
+def test_everything_can_be_imported_by_star():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "from gpuinterop import *; zeros(3); devices()"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
