@@ -315,7 +315,7 @@ class Array:
     @property
     def __array_interface__(self) -> dict[str, Any]:
         ...
-    __hash__: None
+    __hash__: None  # type: ignore[assignment]
     __dlpack_c_exchange_api__: Any
     __c_dlpack_exchange_api__: Any
 def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C') -> A:

@@ -134,7 +134,7 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
         return found
     if found.device.type == "cpu":
         return over(host_view(found).astype(dtype))
-    cast: _core.Array = found.astype(dtype)  # type: ignore[attr-defined]  # of the subclasses
+    cast: _core.Array = found.astype(dtype)
     return cast
 
 

@@ -8,6 +8,7 @@ module's. A slot without a signature, or a signature without a slot, stops the t
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import sys
 from pathlib import Path
@@ -140,6 +141,8 @@ def core_stub() -> str:
         sys.exit(f"{SLOTS.name}: not in the module: {sorted(written)}")
 
     text = "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in body)
+    # Comments do not survive parsing; an array that compares by element cannot be hashed.
+    text = text.replace("    __hash__: None", "    __hash__: None  # type: ignore[assignment]")
     used = [line for line in sorted(imports) if is_used(line, text, head)]
     other = [
         ast.unparse(n) for n in head if not isinstance(n, (ast.Import, ast.ImportFrom, ast.Expr))
@@ -166,15 +169,39 @@ def face_stub() -> str:
         "",
         "from gpuinterop._version import __version__ as __version__",
     ]
+    made: list[str] = []
     for module, names in gpuinterop._MODULES.items():
         # A name that is a module too stays with the module for type checkers; see _BOTH.
-        words = [name for name in names.split() if name not in gpuinterop._BOTH]
-        if words:
+        words = sorted({name for name in names.split() if name not in gpuinterop._BOTH})
+        written = names_written_in(module)
+        if written.intersection(words):
             lines.append(f"from {module} import (")
-            lines += [f"    {name} as {name}," for name in sorted(words)]
+            lines += [f"    {name} as {name}," for name in words if name in written]
             lines.append(")")
-    lines += ["", "__all__: list[str]", "", "def __getattr__(name: str) -> Any: ..."]
+        made += [signature_of(name) for name in words if name not in written]
+    lines += ["", "__all__: list[str]", "", *sorted(made), "def __getattr__(name: str) -> Any: ..."]
     return "\n".join(lines) + "\n"
+
+
+def names_written_in(module: str) -> set[str]:
+    """What a type checker finds in a module; the operators are made from a table at run time."""
+    source = inspect.getsource(importlib.import_module(module))
+    body = ast.parse(source).body
+    imports = [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    imported = {alias.asname or alias.name for node in imports for alias in node.names}
+    return imported | {name_of(node) for node in body} - {""}
+
+
+def signature_of(name: str) -> str:
+    arguments = []
+    for parameter in inspect.signature(getattr(gpuinterop, name)).parameters.values():
+        typed = parameter.replace(annotation=Any, default=inspect.Parameter.empty)
+        text = str(typed).replace("typing.", "")
+        optional = parameter.default is not inspect.Parameter.empty
+        if parameter.kind is not parameter.POSITIONAL_ONLY and "/" not in arguments and arguments:
+            arguments.append("/")
+        arguments.append(text + (f" = {parameter.default!r}" if optional else ""))
+    return f"def {name}({', '.join(arguments)}) -> Any: ..."
 
 
 STUBS = {

@@ -93,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], list[Library]]:
     """What is installed and has arrays on `device`, and what could be installed."""
-    here, absent = [], []
+    here: list[Library] = []
+    absent: list[Library] = []
     for row in converters.backends():
         if not row.package or device.type not in row.devices or (only and row.name not in only):
             continue

@@ -41,7 +41,9 @@ def take(
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",
                                 got=repr(mode), fix="pass one of these")  # fmt: skip
-    source: Any = x.reshape(-1) if axis is None else x
+    source: Any = x
+    if axis is None:
+        source = source.reshape(-1)
     if source.ndim == 0:
         source = source.reshape(1)
     ax = operator.index(0 if axis is None else axis)

@@ -139,7 +139,8 @@ def _operand(value: Any, like: Any, where: str) -> Any:
         return number, row_of(value.dtype)
     if isinstance(value, (bool, int, float, complex)):
         # A subclass, such as an IntEnum: the plain number.
-        return next(t(value) for t in (bool, int, float, complex) if isinstance(value, t))
+        plain: tuple[Any, ...] = (bool, int, float, complex)
+        return next(t(value) for t in plain if isinstance(value, t))
     if isinstance(value, np.ndarray) or _speaks(value):
         return _placed(as_source(value, None, where), like, where)
     return NotImplemented
