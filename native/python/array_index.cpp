@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kGet = "x[key]";
 constexpr const char* kSet = "x[key] = value";
 
-std::string array_text(const Array& a) {
-  return "an array of shape " + shape_text(a.layout.ndim(), a.layout.shape());
+std::string array_text(const Layout& l) {
+  return "an array of shape " + shape_text(l.ndim(), l.shape());
 }
 
 [[noreturn]] void bad_key(PyObject* item) {
@@ -41,7 +41,9 @@ bool read_index(PyObject* item, int64_t* out) {
 // Walks the key and writes the view's geometry into `view` (layout and data).
 class KeyReader {
  public:
-  KeyReader(const Array& source, Array& view) : source_(source), view_(view) {}
+  // Copies what it reads: an __index__ in the key may run code that changes the array.
+  KeyReader(const Array& source, Array& view)
+      : layout_(source.layout), data_(source.data), item_(source.itemsize()), view_(view) {}
 
   void run(PyObject* key) {
     if (!PyTuple_Check(key)) {
@@ -70,11 +72,11 @@ class KeyReader {
         ++used;
       }
     }
-    const int ndim = source_.layout.ndim();
+    const int ndim = layout_.ndim();
     if (used > ndim)
       fail(ndim == 0 ? Kind::ScalarIndex : Kind::Index, kGet,
            "at most " + std::to_string(ndim) + " indices",
-           std::to_string(used) + " for " + array_text(source_),
+           std::to_string(used) + " for " + array_text(layout_),
            ndim == 0 ? "read the value with x.item(), the array with x[...]" : "drop indices");
     for (int i = 0; i < n; ++i) {
       if (items[i] == Py_Ellipsis)
@@ -87,7 +89,7 @@ class KeyReader {
     std::copy_n(shape_, count_, view_.layout.shape());
     std::copy_n(strides_, count_, view_.layout.strides());
     view_.layout.finish(kGet);
-    view_.data = view_.layout.size() ? source_.data + offset_ * source_.itemsize() : nullptr;
+    view_.data = view_.layout.size() ? data_ + offset_ * item_ : nullptr;
   }
 
   void apply(PyObject* item) {
@@ -95,7 +97,7 @@ class KeyReader {
       push(1, 0);
       return;
     }
-    const int64_t n = source_.layout.shape()[axis_], step = source_.layout.strides()[axis_];
+    const int64_t n = layout_.shape()[axis_], step = layout_.strides()[axis_];
     if (PySlice_Check(item)) {
       Py_ssize_t start, stop, by;
       if (PySlice_Unpack(item, &start, &stop, &by) < 0) throw PythonError();
@@ -112,14 +114,14 @@ class KeyReader {
       fail(Kind::Index, kGet,
            "an index from " + std::to_string(-n) + " to " + std::to_string(n - 1) + " on axis " +
                std::to_string(axis_),
-           std::to_string(index) + " for " + array_text(source_), "index within the axis");
+           std::to_string(index) + " for " + array_text(layout_), "index within the axis");
     offset_ += (index < 0 ? index + n : index) * step;
     ++axis_;
   }
 
   void keep(int count) {
     for (int i = 0; i < count; ++i, ++axis_)
-      push(source_.layout.shape()[axis_], source_.layout.strides()[axis_]);
+      push(layout_.shape()[axis_], layout_.strides()[axis_]);
   }
 
   void push(int64_t n, int64_t stride) {
@@ -130,7 +132,9 @@ class KeyReader {
     strides_[count_++] = stride;
   }
 
-  const Array& source_;
+  const Layout layout_;
+  char* const data_;
+  const int64_t item_;
   Array& view_;
   int axis_ = 0, count_ = 0;
   int64_t offset_ = 0;

@@ -118,7 +118,8 @@ GI_METHOD(copied) {
     Py_ssize_t length;
     const char* order = PyUnicode_AsUTF8AndSize(args[0], &length);
     if (!order) throw PythonError();
-    const Array& a = unwrap(self);
+    // By value: allocating may let other threads run.
+    const Array a = unwrap(self);
     const Layout& l = a.layout;
     // 'A' and 'K' keep column order where the source has it; anything else becomes C order.
     const std::string_view wish(order, length);
@@ -135,21 +136,20 @@ GI_METHOD(copied) {
   });
 }
 
-int read_axis(PyObject* o, int ndim, const char* where) {
-  const int64_t i = as_int64(o, where);
-  if (i < 0 || i >= ndim)
-    fail(Kind::Shape, where, "an axis from 0 to " + std::to_string(ndim - 1), repr_text(o),
+int check_axis(int64_t axis, int ndim, const char* where) {
+  if (axis < 0 || axis >= ndim)
+    fail(Kind::Shape, where, "an axis from 0 to " + std::to_string(ndim - 1), std::to_string(axis),
          "count axes from 0");
-  return static_cast<int>(i);
+  return static_cast<int>(axis);
 }
 
 GI_METHOD(set_stride) {
   if (!expect_args(nargs, 2, "_set_stride")) return nullptr;
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Layout& l = shown_layout(self);
-    const int axis = read_axis(args[0], l.ndim(), "_set_stride");
-    Layout layout = l;
-    layout.strides()[axis] = as_int64(args[1], "_set_stride");
+    // Numbers first: reading them may run code that changes the array.
+    const int64_t given = as_int64(args[0], "_set_stride"), stride = as_int64(args[1], "_set_stride");
+    Layout layout = shown_layout(self);
+    layout.strides()[check_axis(given, layout.ndim(), "_set_stride")] = stride;
     layout.finish("_set_stride");
     change_geometry(self, layout, const_cast<char*>(shown_data(self)), "_set_stride");
     Py_RETURN_NONE;
@@ -159,10 +159,9 @@ GI_METHOD(set_stride) {
 GI_METHOD(set_shape_i) {
   if (!expect_args(nargs, 2, "_set_shape_i")) return nullptr;
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Layout& l = shown_layout(self);
-    const int axis = read_axis(args[0], l.ndim(), "_set_shape_i");
-    Layout layout = l;
-    layout.shape()[axis] = as_int64(args[1], "_set_shape_i");
+    const int64_t given = as_int64(args[0], "_set_shape_i"), n = as_int64(args[1], "_set_shape_i");
+    Layout layout = shown_layout(self);
+    layout.shape()[check_axis(given, layout.ndim(), "_set_shape_i")] = n;
     layout.finish("_set_shape_i");
     const char* data = shown_data(self);
     // An array that was empty shows no address; its memory begins where the buffer does.

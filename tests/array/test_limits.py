@@ -194,3 +194,29 @@ def test_moving_between_devices(device):
     np.testing.assert_array_equal(away.get(), x.get()[:, ::-1])
     x.sync()
     assert x.transfer("cpu").tolist() == x.tolist()
+
+
+def test_keys_that_change_the_array_while_they_are_read():
+    x = gi.GpuArray(np.arange(200, dtype="int32").reshape(100, 2), device="cpu")
+
+    class Turn:
+        def __index__(self):
+            x.shape = (2, 100)
+            return 99
+
+    # The key is read against the shape at the beginning.
+    with pytest.raises(IndexError, match="axis 1"):
+        x[Turn(), 99]
+    x.shape = (100, 2)
+    assert x[Turn(), 1].item() == 199
+    assert x.shape == (2, 100)
+
+    class Twist:
+        def __index__(self):
+            x._dev_data += 0
+            x._set_stride(0, 10**6)
+            x._set_stride(0, 100)
+            return 0
+
+    x._set_stride(Twist(), 100)
+    assert x._strides == (100, 1)
