@@ -9,6 +9,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -79,9 +80,12 @@ void peer_delete_later(DLManagedTensorVersioned* m, int milliseconds) {
 }
 // After the interpreter is gone.
 void peer_delete_at_exit(DLManagedTensorVersioned* m) {
-  static DLManagedTensorVersioned* kept = nullptr;
-  kept = m;
-  std::atexit([] { call(kept); });
+  static auto* kept = new std::vector<DLManagedTensorVersioned*>;
+  kept->push_back(m);
+  if (kept->size() == 1)
+    std::atexit([] {
+      for (auto* each : *kept) call(each);
+    });
 }
 // In the middle of the interpreter's end, from another thread.
 void peer_delete_while_finalizing(DLManagedTensorVersioned* m) {
