@@ -43,8 +43,9 @@ _MODULES: dict[str, str] = {
         "log1p log2 logaddexp logical_and logical_not logical_or logical_xor maximum "
         "minimum mod multiply negative not_equal positive pow power psi rad2deg radians "
         "reciprocal remainder right_shift rint round rsqrt sigmoid sign signbit sin "
-        "sinh softplus sqrt square subtract tan tanh true_divide trunc where where"
+        "sinh softplus sqrt square subtract tan tanh true_divide trunc where"
     ),
+    "gpuinterop.ops.fuse": "fuse",
     "gpuinterop.sharing": "may_share_memory shares_memory",
     "gpuinterop.copies": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",

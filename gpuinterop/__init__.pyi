@@ -71,6 +71,9 @@ from gpuinterop.ops.functions import (
     round as round,
     where as where,
 )
+from gpuinterop.ops.fuse import (
+    fuse as fuse,
+)
 from gpuinterop.sharing import (
     may_share_memory as may_share_memory,
     shares_memory as shares_memory,

@@ -513,7 +513,7 @@ def _add_op(name: str, inputs: int, results: int, compares: bool=False) -> int:
     """Add an elementwise operation; its id."""
 def _op_function(op: int, name: str, doc: str) -> object:
     """The operation as a function."""
-def _set_ops_hooks(build: object, resolve: object, operand: object, encode: object, host: object, slow: object) -> None:
+def _set_ops_hooks(build: object, resolve: object, operand: object, encode: object, host: object, slow: object, unknown: object) -> None:
     """Register what the core asks Python on the first call of a kind."""
 def _compiled_kernels() -> int:
     """Kernels loaded in this process."""

@@ -107,10 +107,14 @@ def _kernel(spec: KernelSpec) -> str:
     )
 
 
+def _needs_math(body: Body) -> bool:
+    return "gi_" in body.statements or any(t.startswith("complex") for t in body.loop_in)
+
+
 def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
     """One program with several kernels; `device` replaces device.cuh in tests on the host."""
     parts = [device or kernel_text("device.cuh"), kernel_text("prelude.cuh")]
-    if any("gi_" in spec.body.statements for spec in specs):
+    if any(_needs_math(spec.body) for spec in specs):
         parts.append(kernel_text("math.cuh"))
     parts.append(kernel_text("access.cuh"))
     seen: set[str] = set()

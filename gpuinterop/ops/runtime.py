@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
-from gpuinterop.errors import ArgumentTypeError, DTypeError
+from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
 from gpuinterop.jit import compile_source
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import Body, KernelSpec
@@ -21,9 +21,10 @@ from gpuinterop.sources import as_source, home, host_view
 
 from .bodies import body_for, raw_body, raw_name, take_body
 from .catalog import ROWS, Row
+from .host import run_row
 from .rules import is_extended, kind_of, loop_for, name_of_kind
 
-__all__ = ["FUNCTIONS", "IDS", "Traced", "add_traced", "general_class"]
+__all__ = ["FUNCTIONS", "IDS", "Traced", "add_traced", "general_class", "numpy_types"]
 
 _RAW = 64  # kRaw in native/ops/kernels.hpp
 _TAKE = 2  # kTake; below it kCopy and kFill
@@ -44,7 +45,7 @@ class Traced:
         """The computation for stored operands of these rows."""
         raise NotImplementedError
 
-    def host(self, inputs: list[Any], results: list[Any]) -> None:
+    def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
         """Compute on host arrays."""
         raise NotImplementedError
 
@@ -104,15 +105,20 @@ def _resolve(
     special = next((c for c in owners if getattr(c, "_only", None) is not None), None)
     if special is not None and entry.name != "cast":
         _check_only(entry.name, special._only, kinds)
-    ins, outs = loop_for(entry, kinds) if isinstance(entry, Row) else entry.loop(kinds)
+    # The same refusal on both devices: what has no kernel is not computed on the host either.
+    ins, outs = body_for(entry, kinds)[1] if isinstance(entry, Row) else entry.loop(kinds)
     if entry.name != "cast":
         _check_out(entry.name, outs, given)
-    first = special or (owners[0] if owners else None)
-    if first is None or any(getattr(first, "_only", dtype_of(r)) != dtype_of(r) for r in outs):
-        first = next((c for c in owners if getattr(c, "_only", None) is None), None)
-        if first is None or issubclass(_core.Array, first):
-            first = general_class()
-    return ins, outs, first
+    return ins, outs, tuple(_class_for(row, special, owners) for row in outs)
+
+
+def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
+    """CudaNdarray where it takes part and can hold the result, else the first class that can."""
+    dtype = dtype_of(row)
+    if special is not None and special._only == dtype:
+        return special
+    found = next((c for c in owners if getattr(c, "_only", None) is None), _core.Array)
+    return general_class() if found is _core.Array else found
 
 
 # ---- operands -----------------------------------------------------------------------------------
@@ -207,7 +213,7 @@ def _build(*request: Any) -> tuple[bytes, str]:
 
 
 @lru_cache(maxsize=4096)
-def _signature(row: Row, kinds: tuple[int, ...]) -> tuple[tuple[Any, ...], bool]:
+def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[tuple[Any, ...], bool]:
     """NumPy's dtypes for a loop, and whether float32 must stand in for a small type."""
     ins, outs = loop_for(row, kinds)
     widened = any(is_extended(r) for r in (*ins, *outs))
@@ -220,11 +226,11 @@ def _signature(row: Row, kinds: tuple[int, ...]) -> tuple[tuple[Any, ...], bool]
 def _host(op: int, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> None:
     outs = [host_view(r) for r in results]
     entry = _by_id[op]
-    if isinstance(entry, Traced):
-        entry.host([host_view(x) if isinstance(x, _core.Array) else x for x in inputs], outs)
-        return
     kinds = tuple(_kind(x) for x in inputs)
-    types, _ = _signature(entry, kinds)
+    if isinstance(entry, Traced):
+        entry.host([host_view(x) if isinstance(x, _core.Array) else x for x in inputs], outs, kinds)
+        return
+    types, _ = numpy_types(entry, kinds)
     arrays = [
         (host_view(x) if isinstance(x, _core.Array) else np.asarray(x)) for x in inputs
     ]
@@ -239,35 +245,6 @@ def _kind(x: Any) -> int:
     if isinstance(x, int):
         return -1
     return -2 if isinstance(x, float) else -3
-
-
-def run_row(row: Row, arrays: list[Any], outs: list[Any], types: tuple[Any, ...]) -> None:
-    """Compute a row on host arrays, in NumPy's loop for `types`."""
-    n = row.inputs
-    with np.errstate(all="ignore"):
-        read = [
-            a if a.dtype == t else a.astype(t) for a, t in zip(arrays, types[:n], strict=True)
-        ]
-        if row.name == "where":
-            outs[0][...] = np.where(*read)
-        elif row.name == "clip":
-            outs[0][...] = np.minimum(np.maximum(read[0], read[1]), read[2])
-        elif row.name == "cast":
-            outs[0][...] = arrays[0].astype(outs[0].dtype)
-        elif isinstance(row.numpy, np.ufunc) and all(
-            o.dtype == t for o, t in zip(outs, types[n:], strict=True)
-        ):
-            row.numpy(*read, out=tuple(outs), signature=types, casting="unsafe")
-        else:
-            found = (
-                row.numpy(*read, signature=types, casting="unsafe")
-                if isinstance(row.numpy, np.ufunc)
-                else row.numpy(*read)
-            )
-            for out, value, t in zip(
-                outs, found if row.results > 1 else (found,), types[n:], strict=True
-            ):
-                out[...] = np.asarray(value).astype(t).astype(out.dtype)
 
 
 # ---- calls with further keywords, and wrong calls -----------------------------------------------------
@@ -307,6 +284,24 @@ def _slow_call(op: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(*operands, *args[n:], out=kwargs.get("out"))
 
 
+def _unknown(op: int, args: tuple[Any, ...]) -> Any:
+    """A call with an operand that is neither array nor number."""
+    entry = _by_id[op]
+    if isinstance(entry, Row) and any(hasattr(type(a), "__gpuinterop_trace__") for a in args):
+        return next(
+            type(a).__gpuinterop_trace__(entry, args)
+            for a in args
+            if hasattr(type(a), "__gpuinterop_trace__")
+        )
+    strange = next(a for a in args if _operand(a, None, entry.name) is NotImplemented)
+    raise ConversionTypeError(
+        where=entry.name,
+        expected="an array or a number",
+        got=f"{type(strange).__module__}.{type(strange).__qualname__}",
+        fix="convert it first: gpuinterop.asarray(value)",
+    )
+
+
 def add_traced(entry: Traced) -> tuple[int, Any]:
     """Give the core an operation that is no row: its id and the function to call."""
     op = _core._add_op(entry.name, entry.inputs, entry.results)
@@ -315,7 +310,7 @@ def add_traced(entry: Traced) -> tuple[int, Any]:
 
 
 def _register() -> None:
-    _core._set_ops_hooks(_build, _resolve, _operand, _encode, _host, _slow_call)
+    _core._set_ops_hooks(_build, _resolve, _operand, _encode, _host, _slow_call, _unknown)
     for row in ROWS:
         op = _core._add_op(row.name, row.inputs, row.results, row.compares)
         _by_id[op] = row

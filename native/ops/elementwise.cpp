@@ -36,7 +36,7 @@ struct Resolution {
   std::vector<DTypeId> inputs;   // what numbers are converted to; arrays keep their own dtype
   std::vector<DTypeId> results;  // dtypes of results that are made here
   std::vector<PyRef> types;      // keeps the classes of the key alive
-  PyTypeObject* result_type = nullptr;
+  std::vector<PyTypeObject*> result_types;
 };
 
 std::vector<OpInfo>& table() {
@@ -150,9 +150,10 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, PyObject
       static_cast<int>(op), nb::tuple(kinds), nb::tuple(classes), nb::tuple(given))));
   for (nb::handle row : answer[0]) made->inputs.push_back(nb::cast<DTypeId>(row));
   for (nb::handle row : answer[1]) made->results.push_back(nb::cast<DTypeId>(row));
-  nb::object type = answer[2];
-  made->types.push_back(PyRef::borrow(type.ptr()));
-  made->result_type = reinterpret_cast<PyTypeObject*>(type.ptr());
+  for (nb::handle type : answer[2]) {
+    made->types.push_back(PyRef::borrow(type.ptr()));
+    made->result_types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
+  }
   return *resolutions().emplace(own, made.release()).first->second;
 }
 
@@ -342,8 +343,9 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
       continue;
     }
     if (reflect) Py_RETURN_NOTIMPLEMENTED;
-    fail(Kind::ConversionType, where, "an array or a number", type_text(args[i]),
-         "convert it first: gpuinterop.asarray(value)");
+    nb::list all;
+    for (int k = 0; k < info.inputs; ++k) all.append(nb::handle(args[k]));
+    return call_hook(hooks().unknown, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(all)))).release().ptr();
   }
   if (!like) {
     // Numbers only: a 0-d result on the default device, by the hook's choice of array.
@@ -382,7 +384,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
              shape_text(a.layout.ndim(), a.layout.shape()), "pass an out of the broadcast shape, or none");
       results[j] = PyRef::borrow(out);
     } else {
-      results[j] = PyRef::steal(wrap(r.result_type, make_empty(device, r.results[static_cast<size_t>(j)], shape.ndim, shape.extents, where)));
+      results[j] = PyRef::steal(wrap(r.result_types[static_cast<size_t>(j)], make_empty(device, r.results[static_cast<size_t>(j)], shape.ndim, shape.extents, where)));
       if (!results[j]) throw PythonError();
     }
     arrays[j] = &unwrap(results[j].get());

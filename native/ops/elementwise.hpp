@@ -26,10 +26,11 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
 
 // The Python side, see gpuinterop/ops/runtime.py.
 struct Hooks {
-  PyRef resolve;  // (op, kinds, classes, outs) -> (input rows, result rows, result class)
+  PyRef resolve;  // (op, kinds, classes, outs) -> (input rows, result rows, result classes)
   PyRef operand;  // (object, like or None, name) -> array, number, (number, row) or NotImplemented
   PyRef encode;   // (number, row) -> bytes as an int
   PyRef host;     // (op, inputs, results) -> None: run on host memory
+  PyRef unknown;  // (op, args) -> result, or raises: an operand nobody knows
 };
 Hooks& hooks();
 void forget_resolutions() noexcept;

@@ -106,15 +106,16 @@ void register_ops(nb::module_& m) {
   m.def(
       "_set_ops_hooks",
       [](nb::object build, nb::object resolve, nb::object operand, nb::object encode, nb::object host,
-         nb::object slow) {
+         nb::object slow, nb::object unknown) {
         ops::set_kernel_builder(PyRef::borrow(build.ptr()));
         ops::hooks().resolve = PyRef::borrow(resolve.ptr());
         ops::hooks().operand = PyRef::borrow(operand.ptr());
         ops::hooks().encode = PyRef::borrow(encode.ptr());
         ops::hooks().host = PyRef::borrow(host.ptr());
+        ops::hooks().unknown = PyRef::borrow(unknown.ptr());
         slow_call() = PyRef::borrow(slow.ptr());
       },
-      "build"_a, "resolve"_a, "operand"_a, "encode"_a, "host"_a, "slow"_a,
+      "build"_a, "resolve"_a, "operand"_a, "encode"_a, "host"_a, "slow"_a, "unknown"_a,
       "Register what the core asks Python on the first call of a kind.");
   m.def("_compiled_kernels", ops::compiled_kernels, "Kernels loaded in this process.");
   m.def("_forget_kernels", ops::forget_kernels, "Unload them: for tests and tuning.");

@@ -38,6 +38,8 @@ static inline float __double2float_rz(double x) {
   if (__builtin_fabs((double)f) > __builtin_fabs(x)) f = __uint_as_float(__float_as_uint(f) - 1);
   return f;
 }
+template <class T>
+static inline void gi_pin(T&) {}
 static inline float gi_half_to_float(unsigned short h) {
   _Float16 v;
   __builtin_memcpy(&v, &h, 2);

@@ -9,6 +9,11 @@ static __device__ __forceinline__ unsigned short gi_float_to_half(float f) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
   return h;
 }
+// Keeps a product and a later sum apart: the compiler may not contract across it.
+static __device__ __forceinline__ void gi_pin(float& x) { asm("" : "+f"(x)); }
+static __device__ __forceinline__ void gi_pin(double& x) { asm("" : "+d"(x)); }
+template <class T>
+static __device__ __forceinline__ void gi_pin(T&) {}
 static __device__ __forceinline__ unsigned short gi_double_to_half(double d) {
   unsigned short h;
   asm("cvt.rn.f16.f64 %0, %1;" : "=h"(h) : "d"(d));

@@ -1,0 +1,162 @@
+"""A Python function of arrays as one kernel."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.dtypes import NAMES, dtype_of
+from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.jit.spec import Body
+
+from .host import run_row
+from .rules import is_extended
+from .runtime import Traced, add_traced, numpy_types
+from .trace import Graph, Node, Tracer
+
+__all__ = ["Fused", "fuse"]
+
+
+class _FusedOperation(Traced):
+    def __init__(self, name: str, graph: Graph) -> None:
+        self.name = "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
+        self.graph = graph
+        self.inputs = len(graph.inputs)
+        self.results = len(graph.results)
+
+    def loop(self, kinds: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        ins = tuple(k % 64 if k >= 0 else _held(k) for k in kinds)
+        return ins, self.graph.result_rows(kinds)
+
+    def body(self, kinds: tuple[int, ...]) -> Body:
+        outs = self.graph.result_rows(kinds)
+        return Body(
+            f"fused_{self.name}",
+            tuple(NAMES[k] for k in kinds),
+            tuple(NAMES[k] for k in outs),
+            self.graph.statements(kinds),
+        )
+
+    def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
+        known = self.graph.kinds(kinds)
+        values: dict[int, Any] = {}
+        for node in self.graph.order():
+            values[id(node)] = self._value(node, inputs, values, known)
+        for out, node in zip(results, self.graph.results, strict=True):
+            out[...] = values[id(node)]
+
+    @staticmethod
+    def _value(node: Node, inputs: list[Any], values: dict[int, Any], known: dict[int, int]) -> Any:
+        if node.index >= 0:
+            return np.asarray(inputs[node.index])
+        if node.row is None:
+            return np.asarray(node.number)
+        operands = [values[id(o)] for o in node.operands]
+        if node.cast_to >= 0:
+            with np.errstate(all="ignore"):
+                return operands[0].astype(dtype_of(node.cast_to))
+        kinds = tuple(known[id(o)] for o in node.operands)
+        types, _ = numpy_types(node.row, kinds)
+        shape = np.broadcast_shapes(*(o.shape for o in operands))
+        outs = [np.empty(shape, t) for t in types[node.row.inputs :]]
+        run_row(node.row, operands, outs, types)
+        found = outs[node.result]
+        held = known[id(node)]
+        return found.astype(dtype_of(held)) if is_extended(held) else found
+
+
+def _held(kind: int) -> int:
+    """What a Python number that is an argument is passed as."""
+    return NAMES.index({-1: "int64", -2: "float64", -3: "complex128"}[kind])
+
+
+class Fused:
+    """A function that runs as one kernel; made by `fuse`.
+
+    Attributes
+    ----------
+    __wrapped__ : the Python function.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._signature = inspect.signature(function)
+        self._traces: dict[tuple[Any, ...], tuple[Any, list[Any], Any]] = {}
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if kwargs:
+            bound = self._signature.bind(*args, **kwargs)
+            args = bound.args
+        # Numbers are fixed in the kernel: they may decide what the function does.
+        key = tuple(a if isinstance(a, (bool, int, float, complex, str)) else None for a in args)
+        key = (*((type(k), k) for k in key),)
+        found = self._traces.get(key)
+        if found is None:
+            found = self._trace(args, key)
+        operation, captured, rebuild = found
+        arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
+        result = operation(*arrays, *captured, out=out)
+        return rebuild(result)
+
+    def _trace(self, args: tuple[Any, ...], key: tuple[Any, ...]) -> tuple[Any, list[Any], Any]:
+        graph = Graph()
+        tracers = [
+            Tracer(graph, graph.add_input()) if k is None else a
+            for a, (_, k) in zip(args, key, strict=True)
+        ]
+        returned = self.__wrapped__(*tracers)  # type: ignore[attr-defined]
+        several = isinstance(returned, (tuple, list))
+        results = list(returned) if several else [returned]
+        for value in results:
+            if not isinstance(value, Tracer):
+                raise ArgumentTypeError(
+                    where=getattr(self, "__name__", "fuse"),
+                    expected="a function that returns arrays computed from its arguments",
+                    got=type(value).__name__,
+                    fix="return one array or a tuple of arrays",
+                )
+        if not graph.inputs:
+            raise ArgumentTypeError(where="fuse", expected="at least one array argument",
+                                    got="none", fix="pass an array")  # fmt: skip
+        graph.results = [value.node for value in results]
+        _, operation = add_traced(_FusedOperation(getattr(self, "__name__", "function"), graph))
+        if several and len(results) == 1:
+            kind = type(returned)
+
+            def rebuild(x: Any) -> Any:
+                return kind((x,))
+        elif several and isinstance(returned, list):
+            rebuild = list
+        else:
+
+            def rebuild(x: Any) -> Any:
+                return x
+
+        found = (operation, graph.captured, rebuild)
+        self._traces[key] = found
+        return found
+
+
+def fuse(function: Callable[..., Any]) -> Fused:
+    """Return `function` as one kernel: traced once, no temporaries, every operand read once.
+
+    Inside, arrays stand for single elements: use operators, the functions of this package or
+    NumPy's, numbers, and arrays from outside. The function may return several arrays. All results
+    have the shape that the operands broadcast to. They are the same, bit for bit, as without
+    `fuse`. Python numbers among the arguments become part of the kernel.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> @gpuinterop.fuse
+    ... def both(x, y):
+    ...     return x + y, x - y
+    >>> x = gpuinterop.asarray([1.0, 2.0], device="cpu")
+    >>> [r.tolist() for r in both(x, x)]
+    [[2.0, 4.0], [0.0, 0.0]]
+    """
+    return Fused(function)

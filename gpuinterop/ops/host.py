@@ -1,0 +1,40 @@
+"""The table on host memory: NumPy's loops, in the dtypes that the rules chose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .catalog import Row
+
+__all__ = ["run_row"]
+
+
+def run_row(row: Row, arrays: list[Any], outs: list[Any], types: tuple[Any, ...]) -> None:
+    """Compute a row on host arrays, in NumPy's loop for `types`."""
+    n = row.inputs
+    with np.errstate(all="ignore"):
+        read = [
+            a if a.dtype == t else a.astype(t) for a, t in zip(arrays, types[:n], strict=True)
+        ]
+        if row.name == "where":
+            outs[0][...] = np.where(*read)
+        elif row.name == "clip":
+            outs[0][...] = np.minimum(np.maximum(read[0], read[1]), read[2])
+        elif row.name == "cast":
+            outs[0][...] = arrays[0].astype(outs[0].dtype)
+        elif isinstance(row.numpy, np.ufunc) and all(
+            o.dtype == t for o, t in zip(outs, types[n:], strict=True)
+        ):
+            row.numpy(*read, out=tuple(outs), signature=types, casting="unsafe")
+        else:
+            found = (
+                row.numpy(*read, signature=types, casting="unsafe")
+                if isinstance(row.numpy, np.ufunc)
+                else row.numpy(*read)
+            )
+            for out, value, t in zip(
+                outs, found if row.results > 1 else (found,), types[n:], strict=True
+            ):
+                out[...] = np.asarray(value).astype(t).astype(out.dtype)

@@ -1,0 +1,117 @@
+"""Every row of the table, on every type, in every class of layouts, compiles: no GPU, no driver.
+
+The quick run takes each row and type once and spreads layouts and architectures over them; the
+whole grid is marked slow.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gpuinterop import jit
+from gpuinterop.dtypes import NAMES
+from gpuinterop.errors import CompileError, DTypeError, LibraryNotFoundError
+from gpuinterop.jit import codegen
+from gpuinterop.jit.spec import KernelSpec
+from gpuinterop.ops.bodies import body_for, raw_body, take_body
+from gpuinterop.ops.catalog import ROWS
+
+TYPES = ("bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "bfloat16", "float32",
+         "float64", "complex64", "complex128", "float8_e4m3fn")  # fmt: skip
+# (layout, modes of the inputs in turn, mode of the result, dimensions, vector, wide, tile)
+LAYOUTS = (
+    ("flat", "C", "C", 0, 4, False, 0), ("flat", "RSX", "C", 0, 1, False, 0),
+    ("flat", "KC", "X", 0, 1, False, 0), ("rows", "CS", "C", 1, 4, False, 0),
+    ("rows", "XKR", "C", 2, 1, True, 0), ("general", "XK", "X", 3, 1, False, 0),
+    ("general", "X", "X", 2, 1, True, 0), ("tile", "TC", "C", 0, 2, False, 32),
+    ("tile", "TX", "C", 2, 1, True, 32),
+)  # fmt: skip
+ARCHS = (75, 80, 90, 100, 120)
+
+
+def known_archs() -> list[int]:
+    try:
+        known = jit.supported_archs()
+    except LibraryNotFoundError as error:
+        pytest.skip(f"no NVRTC: {error.got}")
+    return [a for a in ARCHS if a in known]
+
+
+def spec_for(body, stored, layout) -> KernelSpec:
+    name, ins, out, ndim, vector, wide, tile = layout
+    n = len(body.loop_in)
+    modes = "".join(ins[i % len(ins)] for i in range(n)) + out * (len(stored) - n)
+    return KernelSpec(body, stored, modes, name, ndim, vector, 2, wide, tile)
+
+
+def instances(row, types=TYPES):
+    """(body, stored dtypes) for every type that the row is defined for."""
+    for name in types:
+        try:
+            body, (_, outs) = body_for(row, (NAMES.index(name),) * row.inputs)
+        except DTypeError:
+            continue
+        yield body, (*(name,) * row.inputs, *(NAMES[r] for r in outs))
+
+
+def build(specs: list[KernelSpec], arch: int) -> None:
+    unique = list({spec.symbol: spec for spec in specs}.values())
+    code = jit.compile_source(codegen.render_many(unique), arch, use_cache=False)
+    assert code.startswith(b"\x7fELF")
+    for spec in unique:
+        assert spec.symbol.encode() in code
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_every_row_and_type(row):
+    archs = known_archs()
+    index = ROWS.index(row)
+    turn = itertools.count(index)
+    specs = [spec_for(body, stored, LAYOUTS[next(turn) % len(LAYOUTS)])
+             for body, stored in instances(row, TYPES[index % 4 :: 4])]
+    specs = specs or [spec_for(body, stored, LAYOUTS[0]) for body, stored in instances(row)]
+    assert specs, f"{row.name} has no kernel for any type"
+    build(specs, archs[index % len(archs)])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: f"{layout[0]}-{layout[1]}")
+def test_every_layout_on_every_architecture(layout):
+    add = next(row for row in ROWS if row.name == "add")
+    for arch in known_archs():
+        build([spec_for(b, s, layout) for b, s in instances(add, ("float32", "complex64", "int8"))], arch)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+def test_moves_of_bits(size):
+    specs = [spec_for(raw_body("copy", size), (f"u{8 * size}",) * 2, layout) for layout in LAYOUTS]
+    specs.append(spec_for(raw_body("fill", size), (f"u{8 * size}",) * 2, LAYOUTS[2]))
+    stored = ("int64", f"u{8 * size}", "int64", f"u{8 * size}")
+    specs.append(KernelSpec(take_body(size), stored, "XAKX", "general", 3, 1, 2, False))
+    specs.append(KernelSpec(take_body(size), stored, "CAKC", "flat", 0, 2, 2, False))
+    build(specs, known_archs()[-1])
+
+
+@pytest.mark.parametrize("source", NAMES[:26])
+def test_casts_to_every_type(source):
+    cast = next(row for row in ROWS if row.name == "cast")
+    body, _ = body_for(cast, (NAMES.index(source),))
+    build([spec_for(body, (source, to), LAYOUTS[0]) for to in NAMES[NAMES.index(source) % 5 : 26 : 5]], known_archs()[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_whole_grid(row, arch):
+    if arch not in known_archs():
+        pytest.skip(f"no NVRTC: it does not know sm_{arch}")
+    for layout in LAYOUTS:
+        build([spec_for(body, stored, layout) for body, stored in instances(row)], arch)
+
+
+def test_an_error_shows_the_line():
+    known_archs()
+    with pytest.raises(CompileError, match=r">\s+2 \| int y = ;") as caught:
+        jit.compile_source('extern "C" __global__ void k() {\nint y = ;\n}', 90, use_cache=False)
+    assert "int y" in caught.value.source and "error" in caught.value.log

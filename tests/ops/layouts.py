@@ -1,0 +1,78 @@
+"""Hypothesis strategies: the same strided view on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+import gpuinterop as gi
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A view of a larger array: permuted axes, steps, an offset, and axes of extent 1."""
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    steps: tuple[int, ...]
+    skips: tuple[int, ...]
+    repeated: tuple[bool, ...]
+
+    def view(self, base):
+        keys = []
+        for axis in self.order:
+            n, step, skip = self.extent(axis), self.steps[axis], self.skips[axis]
+            if step > 0:
+                keys.append(slice(skip, skip + (n - 1) * step + 1 if n else skip, step))
+            else:
+                top = skip + (n - 1) * -step
+                stop = skip - 1 if skip else None
+                keys.append(slice(top, stop, step) if n else slice(0, 0))
+        back = tuple(int(i) for i in np.argsort(self.order))
+        return base[(*keys, ...)].transpose(back)
+
+    def extent(self, axis: int) -> int:
+        return 1 if self.repeated[axis] else self.shape[axis]
+
+    def base_shape(self) -> tuple[int, ...]:
+        return tuple(
+            self.skips[a] + max(self.extent(a) - 1, 0) * abs(self.steps[a]) + 1 + self.skips[a] % 2
+            for a in self.order
+        )
+
+
+@st.composite
+def recipes(draw, shape: tuple[int, ...], *, may_repeat: bool = True) -> Recipe:
+    n = len(shape)
+    plain = draw(st.booleans())
+    order = tuple(range(n)) if plain else tuple(draw(st.permutations(range(n))))
+    step = st.just(1) if plain else st.sampled_from([1, 1, 1, 2, -1, -2, 3])
+    steps = tuple(draw(step) for _ in shape)
+    skips = tuple(0 if plain else draw(st.integers(0, 4)) for _ in shape)
+    repeated = tuple(may_repeat and draw(st.integers(0, 4)) == 0 for _ in shape)
+    return Recipe(shape, order, steps, skips, repeated)
+
+
+EXTENTS = st.sampled_from([1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 40, 64, 70])
+
+
+@st.composite
+def shapes(draw, largest: int = 30_000) -> tuple[int, ...]:
+    ndim = draw(st.integers(0, 4))
+    shape: list[int] = []
+    for _ in range(ndim):
+        extent = draw(EXTENTS)
+        shape.append(extent if extent * int(np.prod(shape, initial=1)) <= largest else 2)
+    if draw(st.integers(0, 30)) == 0 and shape:
+        shape[draw(st.integers(0, ndim - 1))] = 0
+    return tuple(shape)
+
+
+def pair(recipe: Recipe, dtype, seed: int, device: str, cls=gi.GpuArray):
+    """(host base, host view, base, view) with equal values."""
+    random = np.random.default_rng(seed)
+    host = random.integers(-50, 50, recipe.base_shape()).astype(dtype)
+    base = cls(host, device=device)
+    return host, recipe.view(host), base, recipe.view(base)

@@ -1,0 +1,156 @@
+"""Any strides in, any strides out, nothing written beside the result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from layouts import pair, recipes, shapes
+
+import gpuinterop as gi
+from gpuinterop import _core
+
+QUICK = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@QUICK
+@given(data=st.data())
+def test_add_of_any_two_views(device, data):
+    shape = data.draw(shapes())
+    _, hx, _, x = pair(data.draw(recipes(shape)), np.float32, 1, device)
+    _, hy, _, y = pair(data.draw(recipes(shape)), np.float32, 2, device)
+    result = gi.add(x, y)
+    expected = hx + hy
+    assert result.shape == expected.shape and result.is_c_contiguous()
+    np.testing.assert_array_equal(result.get(), expected)
+
+
+@QUICK
+@given(data=st.data())
+def test_results_land_in_any_view_and_nowhere_else(device, data):
+    shape = data.draw(shapes())
+    _, hx, _, x = pair(data.draw(recipes(shape)), np.float32, 1, device)
+    _, hy, _, y = pair(data.draw(recipes(shape)), np.float32, 2, device)
+    canvas, hz, base, z = pair(data.draw(recipes(shape, may_repeat=False)), np.float32, 3, device)
+    assert gi.subtract(x, y, out=z) is z
+    np.subtract(hx, hy, out=hz)
+    np.testing.assert_array_equal(base.get(), canvas)
+
+
+@QUICK
+@given(data=st.data(), dtype=st.sampled_from(["int8", "float16", "float32", "float64", "complex128"]))
+def test_copies_of_any_view_into_any_view(device, data, dtype):
+    shape = data.draw(shapes())
+    _, hx, _, x = pair(data.draw(recipes(shape)), dtype, 1, device)
+    canvas, hz, base, z = pair(data.draw(recipes(shape, may_repeat=False)), dtype, 3, device)
+    z[...] = x
+    hz[...] = hx
+    np.testing.assert_array_equal(base.get(), canvas)
+
+
+@QUICK
+@given(data=st.data(), dtype=st.sampled_from(["bool", "int16", "float32", "float64", "complex128"]))
+def test_fills_of_any_view(device, data, dtype):
+    shape = data.draw(shapes())
+    canvas, hz, base, z = pair(data.draw(recipes(shape, may_repeat=False)), dtype, 3, device)
+    z.fill(1)
+    hz[...] = 1
+    np.testing.assert_array_equal(base.get(), canvas)
+
+
+@QUICK
+@given(data=st.data())
+def test_operands_that_overlap_their_result(device, data):
+    """In place, shifted, reversed and transposed over itself: as if the inputs were copied first."""
+    n = data.draw(st.sampled_from([2, 5, 16, 40, 70]))
+    host = np.random.default_rng(5).integers(-50, 50, (n, n)).astype(np.float32)
+    base = gi.GpuArray(host, device=device)
+    views = {
+        "itself": lambda a: a, "transposed": lambda a: a.T, "reversed": lambda a: a[::-1],
+        "mirrored": lambda a: a[:, ::-1], "first row": lambda a: a[:1], "a column": lambda a: a[:, :1],
+        "turned": lambda a: a[::-1, ::-1].T,
+    }  # fmt: skip
+    first, second = (data.draw(st.sampled_from(sorted(views))) for _ in range(2))
+    out = data.draw(st.sampled_from(["itself", "transposed", "reversed", "turned"]))
+    expected = np.broadcast_to(views[first](host) + 2 * views[second](host), (n, n))
+    doubled = views[second](base) * 2
+    gi.add(views[first](base), doubled, out=views[out](base))
+    np.testing.assert_array_equal(views[out](base).get(), expected)
+
+
+@pytest.mark.parametrize("shift", [1, 3, -2])
+def test_a_shifted_result(device, shift):
+    host = np.arange(2000, dtype=np.float32)
+    base = gi.GpuArray(host, device=device)
+    into, source = (slice(shift, None), slice(None, -shift)) if shift > 0 else (
+        slice(None, shift), slice(-shift, None))  # fmt: skip
+    gi.add(base[source], 1, out=base[into])
+    expected = host.copy()
+    expected[into] = host[source] + 1
+    np.testing.assert_array_equal(base.get(), expected)
+
+
+def test_interleaved_halves_need_no_temporary(device):
+    base = gi.GpuArray(np.arange(100, dtype=np.float32), device=device)
+    assert not _core._may_overlap(base[::2], base[1::2])
+    gi.negative(base[::2], out=base[1::2])
+    np.testing.assert_array_equal(base.get()[1::2], -np.arange(0, 100, 2, dtype=np.float32))
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_overlap_is_told_exactly(data):
+    """Against the sets of all addresses."""
+    strides = st.integers(-9, 9).filter(bool)
+    base = gi.GpuArray(np.zeros(400, np.int16), device="cpu")
+
+    def view():
+        n = data.draw(st.integers(1, 3))
+        shape = [data.draw(st.integers(1, 4)) for _ in range(n)]
+        steps = [data.draw(strides) for _ in range(n)]
+        return base._restrided(shape, steps, data.draw(st.integers(100, 300)))
+
+    def addresses(a):
+        grid = np.indices(a.shape).reshape(a.ndim, -1).T
+        return {a.ptr + int(i @ np.array(a.strides)) for i in grid}
+
+    x, y = view(), view()
+    assert _core._may_overlap(x, y) == bool(addresses(x) & addresses(y))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0, 2), (1, 1, 1)])
+def test_small_shapes(device, shape):
+    host = np.full(shape, 2.0, np.float32)
+    x = gi.CudaNdarray(host, device=device)
+    for result, expected in [(x + x, host + host), (gi.exp(x), np.exp(host)), (x * 3, host * 3)]:
+        assert result.shape == shape
+        np.testing.assert_allclose(result.get(), expected, rtol=1e-6)
+    x += 1
+    np.testing.assert_array_equal(x.get(), host + 1)
+
+
+def test_more_dimensions_than_usual(device):
+    host = np.arange(2**9, dtype=np.float32).reshape((2,) * 9)
+    x = gi.GpuArray(host, device=device)
+    order = (8, 0, 7, 1, 6, 2, 5, 3, 4)
+    result = x.transpose(order)[..., ::-1] + x
+    np.testing.assert_array_equal(result.get(), host.transpose(order)[..., ::-1] + host)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+def test_take(device, axis):
+    host = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    x = gi.CudaNdarray(host, device=device)[:, ::-1]
+    index = np.array([[2, 0], [-1, 1]])
+    np.testing.assert_array_equal(
+        x.take(index, axis=axis).get(), host[:, ::-1].take(index, axis=axis)
+    )
+    with pytest.raises(IndexError, match="take: expected indices from"):
+        x.take([99], axis=axis)
+    np.testing.assert_array_equal(
+        x.take([99, -99], axis=axis, mode="clip").get(),
+        host[:, ::-1].take([99, -99], axis=axis, mode="clip"),
+    )
