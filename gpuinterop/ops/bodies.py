@@ -42,9 +42,7 @@ def body_for(row: Row, kinds: tuple[int, ...]) -> tuple[Body, Loop]:
         raise no_kernel(row, kinds)
     parts = [part.strip() for part in expression.split(";")]
     names = tuple(f"a{i}" for i in range(row.inputs))
-    statements = " ".join(
-        f"o{j} = {substitute(part, names)};" for j, part in enumerate(parts)
-    )
+    statements = " ".join(f"o{j} = {substitute(part, names)};" for j, part in enumerate(parts))
     name = row.name if row.name != "divmod" else "divmod_"
     return (
         Body(name, tuple(NAMES[r] for r in ins), tuple(NAMES[r] for r in outs), statements),

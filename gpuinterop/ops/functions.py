@@ -13,7 +13,13 @@ from .casting import cast
 from .catalog import ALIASES
 from .runtime import FUNCTIONS
 
-__all__ = ["astype", "clip", "round", "where", *sorted({*FUNCTIONS, *ALIASES} - {"cast"})]
+__all__ = [
+    "astype",
+    "clip",
+    "round",
+    "where",
+    *sorted({*FUNCTIONS, *ALIASES} - {"cast", "clip", "where"}),
+]
 
 globals().update({name: f for name, f in FUNCTIONS.items() if name != "cast"})
 globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
@@ -57,7 +63,6 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     scaled = FUNCTIONS["rint"](FUNCTIONS[up](x, factor))
     result = FUNCTIONS[down](scaled, factor, out=out)
     return result.astype(x.dtype) if kind in "iu" and out is None else result
-
 
 
 def astype(x: _core.Array, dtype: Any, order: str = "C", copy: bool = True) -> Any:

@@ -92,8 +92,8 @@ class Fused:
             bound = self._signature.bind(*args, **kwargs)
             args = bound.args
         # Numbers are fixed in the kernel: they may decide what the function does.
-        key = tuple(a if isinstance(a, (bool, int, float, complex, str)) else None for a in args)
-        key = (*((type(k), k) for k in key),)
+        fixed = (a if isinstance(a, (bool, int, float, complex, str)) else None for a in args)
+        key = tuple((type(value), value) for value in fixed)
         found = self._traces.get(key)
         if found is None:
             found = self._trace(args, key)
@@ -124,17 +124,12 @@ class Fused:
                                     got="none", fix="pass an array")  # fmt: skip
         graph.results = [value.node for value in results]
         _, operation = add_traced(_FusedOperation(getattr(self, "__name__", "function"), graph))
-        if several and len(results) == 1:
-            kind = type(returned)
+        kind = type(returned)
 
-            def rebuild(x: Any) -> Any:
-                return kind((x,))
-        elif several and isinstance(returned, list):
-            rebuild = list
-        else:
-
-            def rebuild(x: Any) -> Any:
+        def rebuild(x: Any) -> Any:
+            if not several:
                 return x
+            return kind((x,)) if len(results) == 1 else kind(x)
 
         found = (operation, graph.captured, rebuild)
         self._traces[key] = found

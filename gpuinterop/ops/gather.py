@@ -60,7 +60,9 @@ def take(
     elif host.size and (int(host.min()) < -extent or int(host.max()) >= extent):
         raise ArrayIndexError(
             where="take",
-            expected=f"indices from {-extent} to {extent - 1}" if extent else "no index: the axis is empty",
+            expected=f"indices from {-extent} to {extent - 1}"
+            if extent
+            else "no index: the axis is empty",
             got=f"indices from {host.min()} to {host.max()}",
             fix="pass mode='clip' or mode='wrap', or mend the indices",
             axis=ax,
@@ -85,9 +87,7 @@ def take(
         target = host_view(result)
         target[...] = np.take(host_view(source), host, axis=ax)
         return result
-    where_to = _core.empty(
-        _core.Array, host.shape, np.int64, x.device.type_code, x.device.index
-    )
+    where_to = _core.empty(_core.Array, host.shape, np.int64, x.device.type_code, x.device.index)
     _core.copy_into(where_to, over(np.ascontiguousarray(host)), where="take")
     _core._take(source, where_to, ax, result)
     return result

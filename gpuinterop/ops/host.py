@@ -15,9 +15,7 @@ def run_row(row: Row, arrays: list[Any], outs: list[Any], types: tuple[Any, ...]
     """Compute a row on host arrays, in NumPy's loop for `types`."""
     n = row.inputs
     with np.errstate(all="ignore"):
-        read = [
-            a if a.dtype == t else a.astype(t) for a, t in zip(arrays, types[:n], strict=True)
-        ]
+        read = [a if a.dtype == t else a.astype(t) for a, t in zip(arrays, types[:n], strict=True)]
         if row.name == "where":
             outs[0][...] = np.where(*read)
         elif row.name == "clip":

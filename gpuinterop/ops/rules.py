@@ -76,9 +76,7 @@ def loop_for(row: Row, kinds: tuple[int, ...]) -> Loop:
         raise _no_loop(row, kinds)
     extended = _meet(kinds)
     stand_in = _FLOAT16 if extended is not None else _FLOAT32
-    plain = tuple(
-        k if k < 0 else (stand_in if is_extended(k % 64) else k % 64) for k in kinds
-    )
+    plain = tuple(k if k < 0 else (stand_in if is_extended(k % 64) else k % 64) for k in kinds)
     if extended is not None:
         # bfloat16 + int32 is bfloat16: integers are weak beside it, as float16 would not have it.
         plain = tuple(k if k < 0 or kind_of(k) == "f" else -1 for k in plain)

@@ -217,9 +217,7 @@ def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[tuple[Any, ...], bool
     """NumPy's dtypes for a loop, and whether float32 must stand in for a small type."""
     ins, outs = loop_for(row, kinds)
     widened = any(is_extended(r) for r in (*ins, *outs))
-    types = tuple(
-        np.dtype(np.float32) if is_extended(r) else dtype_of(r) for r in (*ins, *outs)
-    )
+    types = tuple(np.dtype(np.float32) if is_extended(r) else dtype_of(r) for r in (*ins, *outs))
     return types, widened
 
 
@@ -231,9 +229,7 @@ def _host(op: int, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> None:
         entry.host([host_view(x) if isinstance(x, _core.Array) else x for x in inputs], outs, kinds)
         return
     types, _ = numpy_types(entry, kinds)
-    arrays = [
-        (host_view(x) if isinstance(x, _core.Array) else np.asarray(x)) for x in inputs
-    ]
+    arrays = [(host_view(x) if isinstance(x, _core.Array) else np.asarray(x)) for x in inputs]
     run_row(entry, arrays, outs, types)
 
 

@@ -64,9 +64,7 @@ def erfinv(x: Any) -> Any:
         for _ in range(4):
             # Near 1 the complement keeps the digits that erf(y) - p would lose.
             tail = np.abs(p) > 0.5
-            error = np.where(
-                tail, np.sign(p) * ((1 - np.abs(p)) - erfc(np.abs(y))), erf(y) - p
-            )
+            error = np.where(tail, np.sign(p) * ((1 - np.abs(p)) - erfc(np.abs(y))), erf(y) - p)
             slope = error / (2 / math.sqrt(math.pi) * np.exp(-y * y))
             y = y - slope / (1 + y * slope)
         edge = np.where(np.abs(x) == 1, np.copysign(np.inf, x), np.nan)

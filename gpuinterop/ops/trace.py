@@ -117,11 +117,14 @@ class Graph:
     def _line(self, name: str, node: Node, kinds: dict[int, int], names: dict[int, str]) -> str:
         assert node.row is not None
         operands = tuple(kinds[id(o)] for o in node.operands)
+        ins: tuple[int, ...]
         if node.cast_to >= 0:
-            ins, outs = ((_strong(operands[0]),), (node.cast_to,))
+            ins = (_strong(operands[0]),)
+            out = NAMES[node.cast_to]
             expression = "x"
         else:
             ins, outs = loop_for(node.row, operands)
+            out = NAMES[outs[node.result]]
             text = node.row.expression(kind_of(ins[node.row.kinds_from]))
             assert text is not None  # kinds() asked body_for, which refuses
             expression = text.split(";")[node.result].strip()
@@ -136,7 +139,6 @@ class Graph:
         declared = " ".join(
             f"const {t} {b} = {v};" for t, b, v in zip(types, bound, values, strict=True)
         )
-        out = NAMES[outs[node.result]] if node.cast_to < 0 else NAMES[node.cast_to]
         value = f"gi_to<{WORKING[out]}>({substitute(expression, bound)})"
         if WORKING[out] != STORAGE[out]:
             value = f"gi_read(gi_to<{STORAGE[out]}>({value}))"
@@ -175,7 +177,11 @@ def _literal(number: Any, row: int) -> str:
         return "true" if plain else "false"
     if kind in "iu":
         held = int(np.asarray(plain, dtype=dtype_of(row)))
-        return f"({working}){held}{'ull' if kind == 'u' else 'll'}" if held >= 0 else f"({working})(-{-held - 1}ll - 1)"
+        return (
+            f"({working}){held}{'ull' if kind == 'u' else 'll'}"
+            if held >= 0
+            else f"({working})(-{-held - 1}ll - 1)"
+        )
     if kind == "c":
         value = complex(plain)
         part = "float" if name == "complex64" else "double"
@@ -253,7 +259,7 @@ def _node(graph: Graph, operand: Any, name: str) -> Node:
         return Node(number=operand)
     if isinstance(operand, _core.Array):
         return graph.capture(operand)
-    raise ArgumentTypeError(where=name, expected="arrays of this library and numbers in a fused function",
+    raise ArgumentTypeError(where=name, expected="arrays of this library, and numbers, when fused",
                             got=type(operand).__name__,
                             fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
 

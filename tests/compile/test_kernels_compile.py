@@ -69,8 +69,10 @@ def test_every_row_and_type(row):
     archs = known_archs()
     index = ROWS.index(row)
     turn = itertools.count(index)
-    specs = [spec_for(body, stored, LAYOUTS[next(turn) % len(LAYOUTS)])
-             for body, stored in instances(row, TYPES[index % 4 :: 4])]
+    specs = [
+        spec_for(body, stored, LAYOUTS[next(turn) % len(LAYOUTS)])
+        for body, stored in instances(row, TYPES[index % 4 :: 4])
+    ]
     specs = specs or [spec_for(body, stored, LAYOUTS[0]) for body, stored in instances(row)]
     assert specs, f"{row.name} has no kernel for any type"
     build(specs, archs[index % len(archs)])
@@ -80,7 +82,10 @@ def test_every_row_and_type(row):
 def test_every_layout_on_every_architecture(layout):
     add = next(row for row in ROWS if row.name == "add")
     for arch in known_archs():
-        build([spec_for(b, s, layout) for b, s in instances(add, ("float32", "complex64", "int8"))], arch)
+        build(
+            [spec_for(b, s, layout) for b, s in instances(add, ("float32", "complex64", "int8"))],
+            arch,
+        )
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
@@ -97,7 +102,13 @@ def test_moves_of_bits(size):
 def test_casts_to_every_type(source):
     cast = next(row for row in ROWS if row.name == "cast")
     body, _ = body_for(cast, (NAMES.index(source),))
-    build([spec_for(body, (source, to), LAYOUTS[0]) for to in NAMES[NAMES.index(source) % 5 : 26 : 5]], known_archs()[0])
+    build(
+        [
+            spec_for(body, (source, to), LAYOUTS[0])
+            for to in NAMES[NAMES.index(source) % 5 : 26 : 5]
+        ],
+        known_archs()[0],
+    )
 
 
 @pytest.mark.slow
@@ -114,4 +125,5 @@ def test_an_error_shows_the_line():
     known_archs()
     with pytest.raises(CompileError, match=r">\s+2 \| int y = ;") as caught:
         jit.compile_source('extern "C" __global__ void k() {\nint y = ;\n}', 90, use_cache=False)
-    assert "int y" in caught.value.source and "error" in caught.value.log
+    assert "int y" in caught.value.source
+    assert "error" in caught.value.log

@@ -21,6 +21,8 @@ if FAKE:
     hostkernels.install()
 
 
-@pytest.fixture(params=["cuda:0"] if FAKE else ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+@pytest.fixture(
+    params=["cuda:0"] if FAKE else ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
+)
 def device(request) -> str:
     return request.param

@@ -39,10 +39,33 @@ def host_text(specs: list[KernelSpec]) -> str:
 
 def _compile(source: Path, target: Path, *flags: str) -> None:
     partial = target.with_suffix(f".{os.getpid()}")
-    sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
-                "-fno-sanitize=float-divide-by-zero,float-cast-overflow,alignment"] if ASAN else []
-    command = ["g++", "-std=c++17", "-x", "c++", "-shared", "-fPIC", "-fno-strict-aliasing", "-w",
-               "-ffp-contract=off", *sanitize, str(source), "-x", "none", *flags, "-o", str(partial)]
+    sanitize = (
+        [
+            "-fsanitize=address,undefined",
+            "-fno-sanitize-recover=undefined",
+            "-fno-sanitize=float-divide-by-zero,float-cast-overflow,alignment",
+        ]
+        if ASAN
+        else []
+    )
+    command = [
+        "g++",
+        "-std=c++17",
+        "-x",
+        "c++",
+        "-shared",
+        "-fPIC",
+        "-fno-strict-aliasing",
+        "-w",
+        "-ffp-contract=off",
+        *sanitize,
+        str(source),
+        "-x",
+        "none",
+        *flags,
+        "-o",
+        str(partial),
+    ]
     done = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
     assert done.returncode == 0, done.stderr[:3000]
     partial.replace(target)

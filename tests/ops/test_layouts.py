@@ -24,7 +24,8 @@ def test_add_of_any_two_views(device, data):
     _, hy, _, y = pair(data.draw(recipes(shape)), np.float32, 2, device)
     result = gi.add(x, y)
     expected = hx + hy
-    assert result.shape == expected.shape and result.is_c_contiguous()
+    assert result.shape == expected.shape
+    assert result.is_c_contiguous()
     np.testing.assert_array_equal(result.get(), expected)
 
 
@@ -41,7 +42,9 @@ def test_results_land_in_any_view_and_nowhere_else(device, data):
 
 
 @QUICK
-@given(data=st.data(), dtype=st.sampled_from(["int8", "float16", "float32", "float64", "complex128"]))
+@given(
+    data=st.data(), dtype=st.sampled_from(["int8", "float16", "float32", "float64", "complex128"])
+)
 def test_copies_of_any_view_into_any_view(device, data, dtype):
     shape = data.draw(shapes())
     _, hx, _, x = pair(data.draw(recipes(shape)), dtype, 1, device)

@@ -18,7 +18,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
     pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning"),
 ]
-DTYPES = ("bool", "int8", "uint16", "int64", "float16", "float32", "float64", "complex64", "complex128")
+DTYPES = (
+    "bool",
+    "int8",
+    "uint16",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
 # Units in the last place of the result's type; the float32 functions of the device promise at most 4
 # for most, pow, gamma and the like up to 16.
 ULPS = {"float16": 2, "float32": 16, "float64": 32, "complex64": 64, "complex128": 256}
@@ -56,9 +66,13 @@ def oracle(row, hosts: list[np.ndarray]) -> list[np.ndarray]:
     """NumPy, in double precision where the operation is a float's."""
     with np.errstate(all="ignore"):
         kinds = {h.dtype.kind for h in hosts}
-        if kinds & set("fc") or (isinstance(row.numpy, np.ufunc) is False and row.name not in ("where", "clip")):
+        if kinds & set("fc") or (
+            isinstance(row.numpy, np.ufunc) is False and row.name not in ("where", "clip")
+        ):
             wide = np.complex128 if "c" in kinds else np.float64
-            hosts = [h if h.dtype.kind == "b" and row.name == "where" else h.astype(wide) for h in hosts]
+            hosts = [
+                h if h.dtype.kind == "b" and row.name == "where" else h.astype(wide) for h in hosts
+            ]
         found = row.numpy(*hosts)
     return list(found) if row.results > 1 else [found]
 
@@ -73,17 +87,19 @@ def check(got: np.ndarray, expected: np.ndarray, name: str) -> None:
         if got.dtype.kind == "c":
             finite = np.isfinite(expected) & np.isfinite(rounded)
             error = np.abs(got.astype(complex) - expected)[finite]
-            assert np.all(error <= ulps * np.finfo(got.dtype).eps * np.abs(expected[finite]) + 1e-30), name
+            assert np.all(
+                error <= ulps * np.finfo(got.dtype).eps * np.abs(expected[finite]) + 1e-30
+            ), name
             return
         same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
         finite = np.isfinite(got) & np.isfinite(rounded)
         size = np.maximum(np.abs(expected), np.finfo(got.dtype).tiny)
         if name.startswith("logaddexp"):
             size = np.maximum(size, 1)  # a sum that may cancel
-        close = finite & (np.abs(got.astype(float) - expected) <= ulps * np.finfo(got.dtype).eps * size)
-        assert np.all(same | close), (
-            name, got[~(same | close)][:5], rounded[~(same | close)][:5]
+        close = finite & (
+            np.abs(got.astype(float) - expected) <= ulps * np.finfo(got.dtype).eps * size
         )
+        assert np.all(same | close), (name, got[~(same | close)][:5], rounded[~(same | close)][:5])
 
 
 def quick(index: int, dtype: str) -> bool:
@@ -141,7 +157,9 @@ def test_casts_are_numpys(device, source):
             expected = expected[np.real(host) >= 0]
             np.testing.assert_array_equal(x.astype(target).get()[np.real(host) >= 0], expected)
             continue
-        np.testing.assert_array_equal(x.astype(target).get(), expected, err_msg=f"{source} to {target}")
+        np.testing.assert_array_equal(
+            x.astype(target).get(), expected, err_msg=f"{source} to {target}"
+        )
 
 
 SMALL = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e3m4",
