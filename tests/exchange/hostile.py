@@ -13,7 +13,7 @@ from typing import Any
 import hostile_foreign  # noqa: F401  (these fill the table)
 import hostile_objects  # noqa: F401
 import hostile_structs  # noqa: F401
-from cases import CASES
+from hostile_table import CASES
 from peers import start_counting
 
 

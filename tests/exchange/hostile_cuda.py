@@ -9,7 +9,7 @@ from ctypes import byref, c_size_t, c_void_p
 
 import hostile
 import numpy as np
-from cases import BOTH, CASES, case, take
+from hostile_table import BOTH, CASES, case, take
 from peers import ADDRESS, CUDA, MANAGED, Producer, capsule, freed, interface
 
 import gpuinterop as gi

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import BOTH, case, take
+from hostile_table import BOTH, case, take
 from peers import ADDRESS, interface
 
 # ---- 49 to 55: dictionaries ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import sys
 from typing import ClassVar
 
 import numpy as np
-from cases import BOTH, case, is_plain, refused, take
+from hostile_table import BOTH, case, is_plain, refused, take
 from peers import (
     ADDRESS,
     CUDA,

@@ -7,7 +7,7 @@ import gc
 import sys
 
 import numpy as np
-from cases import BOTH, accepted, case, is_plain, refused, take
+from hostile_table import BOTH, accepted, case, is_plain, refused, take
 from peers import (
     ADDRESS,
     Producer,
