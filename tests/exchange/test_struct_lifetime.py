@@ -92,8 +92,8 @@ def is_flat(body, count: int) -> None:
     for _ in range(count):
         body()
     assert live() == before
-    # A leak of one small block a cycle would be ten times this.
-    assert resident() - memory < max(count * 4, 1 << 20)
+    # A leak of one small block a cycle would be ten times this. AddressSanitizer keeps freed memory.
+    assert "GPUINTEROP_SANITIZED" in os.environ or resident() - memory < max(count * 4, 1 << 20)
 
 
 @pytest.mark.parametrize("name", BODIES)
