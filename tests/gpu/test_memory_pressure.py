@@ -1,0 +1,75 @@
+"""A full GPU: MemoryError with figures, nothing lost, and the next allocation works."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+import gpuinterop as gi
+from gpuinterop.devices import memory_stats
+
+pytestmark = pytest.mark.gpu
+
+
+def test_allocation_failure_and_recovery():
+    free, total = gi.mem_info("cuda")
+    kept = gi.ones((1 << 20,), device="cuda")
+    hoard = []
+    chunk = 8 << 30
+
+    def take_everything():
+        for _ in range(2 * total // chunk):
+            hoard.append(gi.empty(chunk // 4, device="cuda"))
+
+    with pytest.raises(MemoryError, match="bytes free of") as caught:
+        take_everything()
+    assert str(chunk) in str(caught.value)
+    assert caught.value.fix
+    assert len(hoard) >= free // chunk - 1
+    # What existed before is intact, and small requests still work or fail cleanly.
+    assert kept[-1].item() == 1
+    hoard.clear()
+    gc.collect()
+    again = gi.empty(chunk // 4, device="cuda")
+    again[-1] = 3.0
+    assert again[-1].item() == 3
+    del again
+    # More than there is in one request, over and over, holds nothing back.
+    before = memory_stats("cuda")["live_bytes"]
+    for _ in range(100):
+        with pytest.raises(MemoryError):
+            gi.empty(total, device="cuda")
+    assert memory_stats("cuda")["live_bytes"] == before
+    gi.empty_cache()
+    assert gi.mem_info("cuda")[0] > free - (1 << 30)
+
+
+def test_cached_memory_is_given_back_under_pressure():
+    torch = pytest.importorskip("torch")
+    big = 60 << 30
+    x = gi.empty(big // 4, device="cuda")
+    del x
+    y = torch.empty(big // 4, device="cuda")
+    del y
+    torch.cuda.empty_cache()
+    for _ in range(3):
+        z = gi.empty(big // 4, device="cuda")
+        z[-1] = 1
+        assert z[-1].item() == 1
+        del z
+
+
+def test_a_million_short_lives_leave_nothing():
+    gc.collect()
+    before = memory_stats("cuda")
+    for _ in range(200_000):
+        x = gi.empty((64, 64), device="cuda")
+        y = x[1:, ::2]
+        y.__dlpack__()
+        y.__dlpack__(max_version=(1, 0))
+    del x, y
+    gc.collect()
+    after = memory_stats("cuda")
+    for key in ("live_bytes", "live_buffers", "live_arrays"):
+        assert after[key] == before[key]

@@ -1,0 +1,158 @@
+"""A producer that is still running on a side stream is always seen complete, in both directions."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+pytestmark = pytest.mark.gpu
+
+ROUNDS = int(os.environ.get("GPUINTEROP_ORDER_ROUNDS", "10000"))
+BATCH = 500  # rounds between two looks at the results: each look waits for the GPU
+SHAPE = (64, 64)
+SLEEP = 40_000  # clock cycles, about 20 us: longer than a hand-over and the consumer's launch
+
+
+class Torch:
+    """Side streams of torch; its own side of each hand-over."""
+
+    def __init__(self) -> None:
+        self.lib = pytest.importorskip("torch")
+        self.stream = self.lib.cuda.Stream()
+
+    def sleep_on(self, handle: int) -> None:
+        with self.lib.cuda.stream(self.lib.cuda.ExternalStream(handle)):
+            self.lib.cuda._sleep(SLEEP)
+
+    def produce(self, value: float, into):
+        with self.lib.cuda.stream(self.stream):
+            self.lib.cuda._sleep(SLEEP)
+            into.fill_(value)
+
+    def empty(self):
+        return self.lib.zeros(SHAPE, device="cuda")
+
+    def entered(self):
+        return self.lib.cuda.stream(self.stream)
+
+    def consume(self, x):
+        """A copy made on this library's side stream of what it sees in our array."""
+        with self.lib.cuda.stream(self.stream):
+            return self.lib.from_dlpack(x).clone()
+
+    def first(self, copies) -> list[float]:
+        with self.lib.cuda.stream(self.stream):
+            stacked = self.lib.stack(copies)
+            ends = self.lib.stack([stacked.amin(dim=(1, 2)), stacked.amax(dim=(1, 2))])
+            return ends.cpu().tolist()
+
+
+class Cupy(Torch):
+    """CuPy's side streams; torch only sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cupy = pytest.importorskip("cupy")
+        self.side = self.cupy.cuda.Stream(non_blocking=True)
+
+    def produce(self, value: float, into):
+        self.sleep_on(self.side.ptr)
+        with self.side:
+            into.fill(value)
+
+    def empty(self):
+        return self.cupy.zeros(SHAPE, dtype="float32")
+
+    def entered(self):
+        return self.side
+
+    def consume(self, x):
+        with self.side:
+            return self.cupy.from_dlpack(x).copy()
+
+    def first(self, copies) -> list[float]:
+        with self.side:
+            stacked = self.cupy.stack(copies)
+            ends = self.cupy.stack([stacked.min(axis=(1, 2)), stacked.max(axis=(1, 2))])
+            return ends.get().tolist()
+
+
+class CupyDict(Cupy):
+    """The same over the CUDA Array Interface, which carries its stream in the dictionary."""
+
+    def consume(self, x):
+        with self.side:
+            return self.cupy.asarray(x).copy()
+
+
+PEERS = [Torch, Cupy, CupyDict]
+
+
+@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("ours", ["side", "legacy"])
+def test_their_slow_producer(peer, ours):
+    them = peer()
+    stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
+    source = them.empty()
+    for start in range(0, ROUNDS, BATCH):
+        values = np.arange(start + 1, start + BATCH + 1, dtype="float32")
+        seen = []
+        for value in values:
+            them.produce(float(value), source)
+            with stream, them.entered():
+                # A private copy on our stream; the next round overwrites the source.
+                view = gi.from_dlpack(source)
+                seen.append(view.copy())
+                # What we queued must be seen by their next write as well.
+                back = gi.devices.as_stream(them_handle(them))
+                back.wait(stream)
+        got = np.stack([x.get() for x in seen])
+        np.testing.assert_array_equal(got.min(axis=(1, 2)), values)
+        np.testing.assert_array_equal(got.max(axis=(1, 2)), values)
+
+
+def them_handle(them) -> int:
+    return them.side.ptr if isinstance(them, Cupy) else them.stream.cuda_stream
+
+
+@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("ours", ["side", "legacy"])
+def test_our_slow_producer(peer, ours):
+    them = peer()
+    stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
+    handle = stream.handle if ours == "side" else 0
+    for start in range(0, ROUNDS, BATCH):
+        values = list(range(start + 1, start + BATCH + 1))
+        seen = []
+        for value in values:
+            with stream:
+                x = gi.empty(SHAPE, device="cuda")
+                them.sleep_on(handle)
+                x[...] = float(value)
+            seen.append(them.consume(x))
+            # Dropped while their copy may still be running: the memory must not be handed out early.
+            del x
+        low, high = them.first(seen)
+        assert low == high == values
+
+
+def test_our_own_streams_are_ordered_by_use():
+    torch = Torch()
+    a, b = gi.Stream("cuda"), gi.Stream("cuda")
+    for value in range(1, 501):
+        with a:
+            x = gi.empty(SHAPE, device="cuda")
+            torch.sleep_on(a.handle)
+            x[...] = float(value)
+        with b:
+            y = x.copy()
+            torch.sleep_on(b.handle)
+            x[...] = -1.0
+        with a:
+            z = x.copy()
+        assert (y.get() == value).all()
+        assert (z.get() == -1).all()
