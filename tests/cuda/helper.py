@@ -12,6 +12,7 @@ import sys
 import textwrap
 from ctypes import byref, c_char_p, c_int, c_int64, c_long, c_size_t, c_uint, c_void_p
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -66,6 +67,24 @@ def slow(stream: int, microseconds: int = 20_000, device: int = 0) -> None:
     """Queue a pause. usleep itself is the host function, so no GIL and no kernel is involved."""
     with Current(device=device):
         call("cuLaunchHostFunc", c_void_p(stream), c_void_p(_usleep()), c_void_p(microseconds))
+
+
+class Gate:
+    """Queue a wait that ends when `open` is called, from any thread, with no GIL involved."""
+
+    _all: ClassVar[list[Gate]] = []  # the driver reads the semaphore later
+
+    def __init__(self, stream: int, device: int = 0) -> None:
+        self.libc = ctypes.CDLL(None)
+        self.semaphore = ctypes.create_string_buffer(64)
+        self.libc.sem_init(self.semaphore, 0, 0)
+        self._all.append(self)
+        wait = ctypes.cast(self.libc.sem_wait, c_void_p)
+        with Current(device=device):
+            call("cuLaunchHostFunc", c_void_p(stream), wait, self.semaphore)
+
+    def open(self) -> None:
+        self.libc.sem_post(self.semaphore)
 
 
 def new_stream(blocking: bool = False, device: int = 0) -> int:

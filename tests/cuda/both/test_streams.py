@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 
 import helper
@@ -83,11 +82,12 @@ def test_current_streams_of_two_devices_are_apart(second_device):
 def test_work_goes_to_the_current_stream_and_calls_return_at_once():
     s = gi.Stream()
     with s:
-        helper.slow(s.handle, PAUSE)
+        gate = helper.Gate(s.handle)
         x = filled(3.0)
         assert x._stream == s.handle
         assert not s.query()
     assert devices.legacy_stream().query()
+    gate.open()
     s.synchronize()
     assert s.query()
     assert np.asarray(x).max() == 3.0
@@ -131,7 +131,7 @@ def test_freed_memory_is_not_overwritten_while_its_stream_still_reads_it():
 
 def test_wait_orders_streams_and_events():
     a, b, c = gi.Stream(), gi.Stream(), gi.Stream()
-    helper.slow(a.handle, PAUSE)
+    gate = helper.Gate(a.handle)
     event = a.record()
     assert not event.query()
     b.wait(a)
@@ -139,6 +139,7 @@ def test_wait_orders_streams_and_events():
     assert not b.query()
     assert not c.query()
     event.wait(c)
+    gate.open()
     event.synchronize()
     assert event.query()
     for s in (a, b, c):
@@ -149,9 +150,10 @@ def test_wait_orders_streams_and_events():
 
 def test_wait_between_devices(second_device):
     a, b = gi.Stream("cuda:0"), gi.Stream(second_device)
-    helper.slow(a.handle, PAUSE)
+    gate = helper.Gate(a.handle)
     b.wait(a)
     assert not b.query()
+    gate.open()
     b.synchronize()
     assert a.query()
     with pytest.raises(StreamError, match="cuda:1"):
@@ -165,7 +167,7 @@ def test_events_measure():
         start.record()
         helper.slow(s.handle, PAUSE)
         end.record()
-    assert 0.8 * PAUSE / 1000 < start.elapsed_time(end) < 40 * PAUSE / 1000
+    assert start.elapsed_time(end) > 0.8 * PAUSE / 1000
 
 
 def test_events_that_cannot_measure_say_why():
@@ -179,20 +181,14 @@ def test_events_that_cannot_measure_say_why():
     assert gi.Event().query()
 
 
-def test_synchronize_lets_other_threads_run():
+@pytest.mark.parametrize("what", ["stream", "event", "device"])
+def test_waiting_lets_other_threads_run(what):
     s = gi.Stream()
-    helper.slow(s.handle, 100_000)
-    steps = []
-
-    def count():
-        for _ in range(20):
-            steps.append(s.query())
-            time.sleep(0.001)
-
-    thread = threading.Thread(target=count)
+    gate = helper.Gate(s.handle)
+    thread = threading.Timer(0.05, gate.open)  # needs the GIL that the waiting thread has
     thread.start()
-    s.synchronize()
-    assert steps.count(False) >= 3
+    {"stream": s.synchronize, "event": s.record().synchronize, "device": gi.synchronize}[what]()
+    assert s.query()
     thread.join()
 
 
