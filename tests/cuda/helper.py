@@ -120,13 +120,24 @@ class Capture:
     """A capture of a stream; `end` gives the number of nodes and keeps the graph."""
 
     GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
+    open: ClassVar[list[Capture]] = []
 
     def __init__(self, stream: int, mode: int = GLOBAL) -> None:
         self.stream, self.graph, self.executable = stream, c_void_p(), c_void_p()
         with Current():
             call("cuStreamBeginCapture_v2", c_void_p(stream), mode)
+        self.open.append(self)
+
+    @classmethod
+    def end_all(cls) -> None:
+        """After a test that failed inside a capture, so that the next ones can run."""
+        while cls.open:
+            capture = cls.open.pop()
+            with Current():
+                libcuda().cuStreamEndCapture(c_void_p(capture.stream), byref(capture.graph))
 
     def end(self) -> int:
+        self.open.remove(self)
         with Current():
             call("cuStreamEndCapture", c_void_p(self.stream), byref(self.graph))
         count = c_size_t()

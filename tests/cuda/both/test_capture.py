@@ -64,8 +64,8 @@ def test_a_captured_fill_runs_when_the_graph_does(stream, mode):
 def test_what_would_synchronise_is_refused_and_the_capture_survives(stream, mode):
     x = filled(10, 1.0)
     host = np.ones(10, np.float32)
-    stream.synchronize()
     event = stream.record()
+    event.synchronize()
     capture = helper.Capture(stream.handle, mode)
     x.fill(3.0)
     refused = [

@@ -15,6 +15,7 @@ def tidy():
     helper.primary()  # starts the driver
     before = helper.current_context()
     yield
+    helper.Capture.end_all()
     gc.collect()
     gi.synchronize()
     assert helper.current_context() == before
