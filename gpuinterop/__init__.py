@@ -65,7 +65,7 @@ _BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.
 
 
 # Packages that are reached by attribute, as in gpuinterop.converters.to_torch.
-_PACKAGES = frozenset({"converters"})
+_PACKAGES = frozenset({"converters", "testing"})
 
 
 def __getattr__(name: str) -> Any:

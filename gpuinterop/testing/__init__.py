@@ -1,0 +1,14 @@
+"""The compatibility suite: is what the converters promise what memory shows?
+
+``pytest --pyargs gpuinterop.testing`` runs it over every installed library; `matrix` runs it from a
+program and returns the outcome as data. A `Bridge` describes a library of your own to it.
+"""
+
+from __future__ import annotations
+
+from gpuinterop.testing.bridge import Bridge
+from gpuinterop.testing.layouts import DTYPES, LAYOUTS, Layout
+from gpuinterop.testing.run import matrix
+from gpuinterop.testing.table import SCHEMA, Cell, Library, Matrix
+
+__all__ = ["DTYPES", "LAYOUTS", "SCHEMA", "Bridge", "Cell", "Layout", "Library", "Matrix", "matrix"]

@@ -1,0 +1,96 @@
+"""What the suite has to know of a library: how its arrays are made, read and written by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.converters import registry
+from gpuinterop.testing.layouts import Layout
+
+__all__ = ["Bridge", "default_address", "default_values"]
+
+
+def default_address(array: Any) -> int:
+    """Where element [0, ..., 0] is, by the array's own word."""
+    for attribute in ("__cuda_array_interface__", "__array_interface__"):
+        interface = getattr(array, attribute, None)
+        if interface is not None:
+            return int(interface["data"][0] or 0)
+    return int(array.data_ptr())
+
+
+def default_values(array: Any) -> np.ndarray[Any, Any]:
+    """The elements, by NumPy's way to read any array."""
+    return np.asarray(array)
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """A converter under test, and how to look at its library's arrays without it.
+
+    The suite compares with NumPy and with addresses, never with the converter's own word, so it needs
+    the functions below. They are given the library's arrays and use the library alone.
+
+    Parameters
+    ----------
+    name : what the matrix calls it. A registered name brings `to`, `from_` and `explain`.
+    to : ``to(x, copyif)`` makes the library's array of one of ours.
+    from_ : ``from_(array, copyif)`` makes one of ours of the library's array.
+    make : ``make(flat, layout, device)`` makes an array of the library: a window of `layout` on the
+        values of the flat NumPy array. On the host it should share `flat`, then the suite sees who
+        keeps it alive. None when the library cannot express it. Without `make`, `from_` is not tried.
+    address : address of element [0, ..., 0].
+    values : the elements as a NumPy array on the host, read by the library; a copy or a view. Bytes
+        count, so another dtype of the same width will do.
+    write : ``write(array, index, value)`` sets one element by the library; None: arrays are immutable.
+    readonly : whether an array is marked read-only; None: the library has no such mark.
+    strides : strides in bytes; None: the values alone are compared.
+    dtype : the element type's NumPy name; None: the values alone are compared.
+    promises : ``promises(layout, dtype, device)`` is True where the library can hold that and so must
+        share it: a refusal is a fault then. Asked for `to`; None: whatever is shared is right.
+    stream : ``stream(device)`` is a context manager that makes a side stream of the library current
+        and gives its handle; None: the library has no streams.
+    devices : where the library has arrays.
+    version : for the table.
+    explain : ``explain(array, to, copyif)`` forecasts, as `gpuinterop.explain`; None: no forecast.
+    options : further keywords for `to` and `explain`.
+    """
+
+    name: str
+    to: Callable[..., Any] | None = None
+    from_: Callable[..., Any] | None = None
+    make: Callable[[np.ndarray[Any, Any], Layout, str], Any] | None = None
+    address: Callable[[Any], int] = default_address
+    values: Callable[[Any], np.ndarray[Any, Any]] = default_values
+    write: Callable[[Any, tuple[int, ...], Any], None] | None = None
+    readonly: Callable[[Any], bool] | None = None
+    strides: Callable[[Any], tuple[int, ...]] | None = None
+    dtype: Callable[[Any], str] | None = None
+    promises: Callable[[Layout, str, str], bool] | None = None
+    stream: Callable[[str], AbstractContextManager[int]] | None = None
+    devices: tuple[str, ...] = ("cpu",)
+    version: str = ""
+    explain: Callable[..., Any] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def directions(self) -> tuple[str, ...]:
+        """The directions that can be tried: "to" the library, "from" it, or both."""
+        there = self.to is not None or self._registered()
+        back = self.make is not None and (self.from_ is not None or self._registered())
+        return ("to",) * there + ("from",) * back
+
+    def _registered(self) -> bool:
+        return self.name in registry.names()
+
+    def convert_to(self, x: Any, copyif: bool) -> Any:
+        function = self.to or registry.backend(self.name).to
+        return function(x, copyif, **self.options)
+
+    def convert_from(self, array: Any, copyif: bool) -> Any:
+        function = self.from_ or registry.backend(self.name).from_
+        return function(array, copyif)

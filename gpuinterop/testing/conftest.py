@@ -1,0 +1,83 @@
+"""What ``pytest --pyargs gpuinterop.testing`` tries, and the matrix at its end.
+
+Options of a package's own conftest come too late for the command line, hence variables:
+GPUINTEROP_LIBRARIES=torch,jax tries these only; GPUINTEROP_BRIDGES=package.module:name,... tries a
+maintainer's own (alone, unless libraries are named too); GPUINTEROP_MATRIX=FILE writes the JSON.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from gpuinterop.testing.run import about, cases, gather, try_case
+from gpuinterop.testing.table import Cell, Matrix
+
+Key = tuple[str, str, str, str]  # library, direction, device, layout
+
+
+class Run:
+    """The cases of this session, and what came of those that have run."""
+
+    def __init__(self, libraries: list[Any] | None) -> None:
+        self.bridges, rows = gather(libraries)
+        self.groups: dict[Key, list[Any]] = {}
+        for case in cases(self.bridges):
+            key = (case.bridge.name, case.direction, case.device, case.layout)
+            self.groups.setdefault(key, []).append(case)
+        places = list(dict.fromkeys(key[2] for key in self.groups))
+        self.matrix = Matrix([], rows, places, about())
+
+    def try_group(self, key: Key) -> list[Cell]:
+        """Run the cases of one test."""
+        cells = [try_case(case) for case in self.groups[key]]
+        self.matrix.cells += cells
+        return cells
+
+
+_RUN = pytest.StashKey[Run]()
+
+
+def _words(variable: str) -> list[str]:
+    return [word.strip() for word in os.environ.get(variable, "").split(",") if word.strip()]
+
+
+def run_of(config: pytest.Config) -> Run:
+    """The session's run, made on first use."""
+    if _RUN not in config.stash:
+        named = _words("GPUINTEROP_LIBRARIES") + _words("GPUINTEROP_BRIDGES")
+        config.stash[_RUN] = Run(named or None)
+    return config.stash[_RUN]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test for each library, direction, device and layout."""
+    if "conversion" in metafunc.fixturenames:
+        keys = list(run_of(metafunc.config).groups)
+        metafunc.parametrize("conversion", keys, ids=["-".join(key) for key in keys])
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest) -> Run:
+    """The session's run."""
+    return run_of(request.config)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The matrix, at the end."""
+    if _RUN in config.stash and config.stash[_RUN].matrix.cells:
+        terminalreporter.section("gpuinterop: shared, copied, refused, wrong")
+        terminalreporter.write_line(str(config.stash[_RUN].matrix))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the matrix where it was asked for."""
+    path = os.environ.get("GPUINTEROP_MATRIX")
+    if not path or _RUN not in session.config.stash:
+        return
+    if hasattr(session.config, "workerinput"):
+        raise pytest.UsageError("GPUINTEROP_MATRIX needs one process: run without -n")
+    if session.config.stash[_RUN].matrix.cells:
+        session.config.stash[_RUN].matrix.save(path)

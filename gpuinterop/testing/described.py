@@ -1,0 +1,51 @@
+"""Bridges of libraries whose arrays say where they are, and little else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.testing.bridge import Bridge
+from gpuinterop.testing.layouts import named_dtype
+from gpuinterop.testing.memory import elements, poke
+
+__all__ = ["described"]
+
+
+Description = tuple[int, tuple[int, ...], tuple[int, ...], str, tuple[str, int]]
+
+
+def described(name: str, describe: Callable[[Any], Description], **rest: Any) -> Bridge:
+    """A bridge of a library whose arrays have no operations: read and written where they say.
+
+    `describe` gives address, shape, strides in elements, dtype and device.
+    """
+
+    def width(dtype: str) -> int:
+        found = named_dtype(dtype)
+        return found.itemsize if found is not None else 0
+
+    def values(a: Any) -> Any:
+        address, shape, strides, dtype, place = describe(a)
+        found = named_dtype(dtype)
+        if found is None:
+            raise TypeError(f"{name} names a dtype that nobody knows: {dtype}")
+        return elements(address, shape, tuple(s * found.itemsize for s in strides), found, place)
+
+    def write(a: Any, index: tuple[int, ...], value: Any) -> None:
+        address, _, strides, dtype, place = describe(a)
+        steps = sum(i * s for i, s in zip(index, strides, strict=True))
+        data = np.asarray(value).astype(named_dtype(dtype)).tobytes()
+        poke(address + steps * width(dtype), data, place)
+
+    return Bridge(
+        name,
+        address=lambda a: describe(a)[0],
+        values=values,
+        write=write,
+        strides=lambda a: tuple(s * width(describe(a)[3]) for s in describe(a)[2]),
+        dtype=lambda a: describe(a)[3],
+        **rest,
+    )

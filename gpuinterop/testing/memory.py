@@ -1,0 +1,175 @@
+"""Memory that belongs to the suite, on either device, looked at by address.
+
+Nothing here uses an array of this package: what a bridge claims is compared with the bytes. The suite
+keeps its memory until a case is over, so that a bridge which frees too early is caught instead of
+crashing the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import byref, c_size_t, c_void_p
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Keeper", "Store", "elements", "fill", "poke", "slow", "wait"]
+
+
+# ---- the driver, beside the library under test --------------------------------------------------
+
+
+@functools.cache
+def _libcuda() -> ctypes.CDLL:
+    return ctypes.CDLL(os.environ.get("GPUINTEROP_LIBCUDA") or "libcuda.so.1")
+
+
+def _call(name: str, *arguments: Any) -> None:
+    status = getattr(_libcuda(), name)(*arguments)
+    if status != 0:
+        raise RuntimeError(f"{name} returned {status}")
+
+
+@functools.cache
+def _primary(device: int) -> int:
+    _call("cuInit", 0)
+    context = c_void_p()
+    _call("cuDevicePrimaryCtxRetain", byref(context), device)
+    return int(context.value or 0)
+
+
+class _Current:
+    """The primary context of a device, current for a block."""
+
+    def __init__(self, device: int) -> None:
+        self.context = _primary(device)
+
+    def __enter__(self) -> None:
+        _call("cuCtxPushCurrent_v2", c_void_p(self.context))
+
+    def __exit__(self, *error: object) -> None:
+        _call("cuCtxPopCurrent_v2", byref(c_void_p()))
+
+
+def wait(device: int) -> None:
+    """Wait for everything that any library has queued on a device."""
+    with _Current(device):
+        _call("cuCtxSynchronize")
+
+
+@functools.cache
+def _usleep() -> int:
+    return ctypes.cast(ctypes.CDLL(None).usleep, c_void_p).value or 0
+
+
+def slow(stream: int, device: int, microseconds: int = 20_000) -> None:
+    """Queue a pause on a stream, as a long kernel would be one. The host goes on."""
+    with _Current(device):
+        _call("cuLaunchHostFunc", c_void_p(stream), c_void_p(_usleep()), c_void_p(microseconds))
+
+
+def fill(address: int, word: int, count: int, stream: int, device: int) -> None:
+    """Queue a fill of `count` 32-bit words on a stream."""
+    with _Current(device):
+        _call(
+            "cuMemsetD32Async", c_void_p(address), ctypes.c_uint(word), c_size_t(count), c_void_p(stream)
+        )  # fmt: skip
+
+
+# ---- bytes at an address ------------------------------------------------------------------------
+
+
+def _read(address: int, nbytes: int, place: tuple[str, int]) -> bytes:
+    if place[0] == "cpu":
+        return ctypes.string_at(address, nbytes)
+    out = ctypes.create_string_buffer(nbytes)
+    wait(place[1])
+    with _Current(place[1]):
+        _call("cuMemcpyDtoH_v2", out, c_void_p(address), c_size_t(nbytes))
+    return out.raw
+
+
+def poke(address: int, data: bytes, place: tuple[str, int]) -> None:
+    """Write bytes at an address, behind everybody's back."""
+    if place[0] == "cpu":
+        ctypes.memmove(address, data, len(data))
+        return
+    wait(place[1])
+    with _Current(place[1]):
+        _call("cuMemcpyHtoD_v2", c_void_p(address), data, c_size_t(len(data)))
+
+
+def elements(
+    address: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: np.dtype[Any],
+    place: tuple[str, int],
+) -> np.ndarray[Any, Any]:
+    """What is in memory now, seen through a shape and byte strides; `address` is that of element 0."""
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+    low = sum(step for step in steps if step < 0)
+    high = sum(step for step in steps if step > 0) + dtype.itemsize
+    raw = np.frombuffer(_read(address + low, high - low, place), np.uint8)
+    window = np.lib.stride_tricks.as_strided(
+        raw[-low:], (*shape, dtype.itemsize), (*strides, 1), writeable=False
+    )
+    return np.ascontiguousarray(window).reshape(-1).view(dtype).reshape(shape)
+
+
+class Keeper:
+    """Stands for the owner of memory: it lives exactly as long as somebody keeps it."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+        }
+
+
+_MARGIN = 1024
+_BLANK = b"\xa5" * _MARGIN
+
+
+class Store:
+    """`count` elements with different values, aligned to 64 bytes, on a device."""
+
+    def __init__(self, count: int, dtype: np.dtype[Any], place: tuple[str, int]) -> None:
+        self.dtype, self.place, self.count = dtype, place, count
+        values = (np.arange(count) % (2 if dtype == np.bool_ else 13)).astype(dtype)
+        self.nbytes = values.nbytes
+        # A bridge that ignores strides reads and writes beside the array: that must hurt nobody.
+        whole = self.nbytes + 2 * _MARGIN
+        if place[0] == "cpu":
+            self._raw = np.zeros(whole + 64, np.uint8)
+            self._start = self._raw.ctypes.data + -self._raw.ctypes.data % 64
+        else:
+            pointer = c_void_p()
+            with _Current(place[1]):
+                _call("cuMemAlloc_v2", byref(pointer), c_size_t(whole))
+            self._start = int(pointer.value or 0)
+        self.address = self._start + _MARGIN
+        poke(self._start, _BLANK + values.tobytes() + _BLANK, place)
+        self.keeper: Keeper | None = Keeper(self.address, self.nbytes)
+
+    def flat(self) -> np.ndarray[Any, Any]:
+        """The memory as a NumPy array that keeps the keeper; host memory only."""
+        return np.asarray(self.keeper).view(self.dtype)
+
+    def intact(self) -> bool:
+        """Whether nobody has written beside the array."""
+        around = (self._start, self.address + self.nbytes)
+        return all(_read(address, _MARGIN, self.place) == _BLANK for address in around)
+
+    def close(self) -> None:
+        """Free the memory."""
+        if self.place[0] == "cuda":
+            wait(self.place[1])
+            with _Current(self.place[1]):
+                _call("cuMemFree_v2", c_void_p(self._start))

@@ -1,0 +1,236 @@
+"""Bridges of the libraries that this package converts: each read and written by its own means.
+
+Nothing foreign is imported before `bridges` asks for it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import gpuinterop as gi
+from gpuinterop.converters import registry
+from gpuinterop.testing import peers_gpu
+from gpuinterop.testing.bridge import Bridge
+from gpuinterop.testing.described import described
+from gpuinterop.testing.layouts import PLAIN, Layout
+
+__all__ = ["installed", "load", "names", "version_of"]
+
+
+def version_of(package: str) -> str:
+    """The version that is installed, without importing the package."""
+    root = package.partition(".")[0]
+    for name in importlib.metadata.packages_distributions().get(root, ()):
+        return importlib.metadata.version(name)
+    return ""
+
+
+def _numpy() -> Bridge:
+    return Bridge(
+        "numpy",
+        make=lambda flat, layout, device: layout.of(flat),
+        address=lambda a: a.__array_interface__["data"][0],
+        write=lambda a, index, value: a.__setitem__(index, value),
+        readonly=lambda a: not a.flags.writeable,
+        strides=lambda a: a.strides,
+        dtype=lambda a: a.dtype.name,
+        promises=lambda layout, dtype, device: True,
+    )
+
+
+# ---- torch --------------------------------------------------------------------------------------
+
+
+def _torch() -> Bridge:
+    import torch  # noqa: PLC0415
+
+    def make(flat: Any, layout: Layout, device: str) -> Any:
+        name = flat.dtype.name
+        if layout.negative or layout.readonly or not hasattr(torch, name):
+            return None
+        own = getattr(torch, name)
+        base = torch.from_numpy(flat.view(np.uint8)).to(device).view(own)
+        return base.as_strided(layout.shape, layout.strides, layout.offset)
+
+    def values(t: Any) -> Any:
+        # NumPy has no bfloat16: the bytes say the same.
+        raw = t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return raw.view(f"V{t.element_size()}").reshape(tuple(t.shape))
+
+    @contextmanager
+    def stream(device: str) -> Iterator[int]:
+        side = torch.cuda.Stream(device)
+        with torch.cuda.stream(side):
+            yield side.cuda_stream
+
+    return Bridge(
+        "torch",
+        make=make,
+        address=lambda t: t.data_ptr(),
+        values=values,
+        write=lambda t, index, value: t.__setitem__(index, value),
+        strides=lambda t: tuple(s * t.element_size() for s in t.stride()),
+        dtype=lambda t: str(t.dtype).removeprefix("torch."),
+        promises=lambda layout, dtype, device: not (layout.negative or layout.readonly),
+        stream=stream,
+        devices=("cpu", "cuda") if torch.cuda.is_available() else ("cpu",),
+    )
+
+
+# ---- jax ----------------------------------------------------------------------------------------
+
+
+def _jax() -> Bridge:
+    import jax  # noqa: PLC0415
+
+    platforms = {d.platform for d in jax.devices()}
+
+    def make(flat: Any, layout: Layout, device: str) -> Any:
+        window = layout.of(flat)
+        if layout.readonly or not window.flags.c_contiguous or layout.overlapping:
+            return None
+        with jax.default_device(jax.devices("gpu" if device == "cuda" else "cpu")[0]):
+            if device == "cpu" and layout.size and flat.dtype.name in PLAIN:
+                try:
+                    made = jax.dlpack.from_dlpack(window)
+                except (BufferError, TypeError, ValueError, RuntimeError):
+                    return None
+            else:
+                made = jax.numpy.asarray(window)
+        return made if made.dtype == flat.dtype else None
+
+    def promises(layout: Layout, dtype: str, device: str) -> bool:
+        wide = dtype.endswith("64") and dtype != "complex64"
+        return layout.name in ("C", "F", "permuted", "readonly") and not (
+            wide or dtype == "complex128"
+        )
+
+    return Bridge(
+        "jax",
+        make=make,
+        address=lambda a: a.unsafe_buffer_pointer(),
+        # JAX keeps what it has once shown to NumPy, so each look needs another array.
+        values=lambda a: np.asarray(jax.numpy.array(a, copy=True)),
+        dtype=lambda a: a.dtype.name,
+        promises=promises,
+        devices=("cpu", "cuda") if platforms & {"gpu", "cuda"} else ("cpu",),
+    )
+
+
+def _tvm_ffi() -> Bridge:
+    import tvm_ffi  # noqa: PLC0415
+
+    def make(flat: Any, layout: Layout, device: str) -> Any:
+        if device != "cpu" or layout.readonly or flat.dtype.name not in PLAIN:
+            return None
+        return None if flat.dtype.kind == "c" else tvm_ffi.from_dlpack(layout.of(flat))
+
+    def describe(t: Any) -> Any:
+        kind, index = t.__dlpack_device__()
+        place = ("cuda" if int(kind) == 2 else "cpu", int(index))
+        return t.data_ptr(), tuple(t.shape), tuple(t.strides), str(t.dtype), place
+
+    return described(
+        "tvm_ffi",
+        describe,
+        make=make,
+        promises=lambda layout, dtype, device: not (layout.readonly or dtype.startswith("complex")),
+        devices=("cpu", "cuda"),
+    )
+
+
+def _cuda_core() -> Bridge:
+    from cuda.core.utils import StridedMemoryView  # noqa: PLC0415
+
+    def make(flat: Any, layout: Layout, device: str) -> Any:
+        if device != "cpu" or flat.dtype.name not in PLAIN:
+            return None
+        return StridedMemoryView.from_dlpack(layout.of(flat), stream_ptr=-1)
+
+    def describe(v: Any) -> Any:
+        place = ("cuda", v.device_id) if v.device_id >= 0 else ("cpu", 0)
+        shape = tuple(v.shape)
+        strides = v.strides
+        if strides is None:  # dense
+            strides = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+        return v.ptr, shape, tuple(strides), np.dtype(v.dtype).name, place
+
+    return described(
+        "cuda_core",
+        describe,
+        make=make,
+        readonly=lambda v: bool(v.readonly),
+        promises=lambda layout, dtype, device: dtype in PLAIN,
+        devices=("cpu", "cuda"),
+    )
+
+
+def _array_api() -> Bridge:
+    import array_api_strict as xp  # noqa: PLC0415
+
+    def make(flat: Any, layout: Layout, device: str) -> Any:
+        if layout.readonly or flat.dtype.name not in PLAIN or not hasattr(xp, flat.dtype.name):
+            return None
+        return xp.asarray(layout.of(flat), copy=False)
+
+    return Bridge(
+        "array_api",
+        make=make,
+        address=lambda a: np.from_dlpack(a).__array_interface__["data"][0],
+        values=np.from_dlpack,
+        write=lambda a, index, value: a.__setitem__(index, value),
+        readonly=lambda a: not np.from_dlpack(a).flags.writeable,
+        strides=lambda a: np.from_dlpack(a).strides,
+        dtype=lambda a: np.from_dlpack(a).dtype.name,
+        promises=lambda layout, dtype, device: (
+            dtype in PLAIN and hasattr(xp, dtype) and not layout.readonly
+        ),
+        options={"xp": xp},
+    )
+
+
+_BUILDERS: dict[str, Callable[[], Bridge]] = {
+    "numpy": _numpy,
+    "torch": _torch,
+    "jax": _jax,
+    "tvm_ffi": _tvm_ffi,
+    "cuda_core": _cuda_core,
+    "array_api": _array_api,
+    "cupy": peers_gpu.cupy_bridge,
+    "numba": peers_gpu.numba_bridge,
+    "pycuda": peers_gpu.pycuda_bridge,
+    "warp": peers_gpu.warp_bridge,
+    "tensorflow": peers_gpu.tensorflow_bridge,
+}
+_PACKAGES = {"array_api": "array_api_strict", "numba": "numba_cuda"}
+
+
+def installed(name: str) -> bool:
+    """Whether the library can be tried here; nothing is imported to know."""
+    package = _PACKAGES.get(name) or registry.backend(name).package
+    return registry.Backend(name, package).installed()
+
+
+def names() -> list[str]:
+    """The libraries with a bridge here, and those whose registered converter brings one."""
+    return [*_BUILDERS, *(name for name in registry.names() if name not in _BUILDERS)]
+
+
+def load(name: str) -> Bridge | None:
+    """The bridge of a library, which is imported for it; None when nobody has written one."""
+    builder = _BUILDERS.get(name)
+    row = registry.backend(name)
+    if builder is None:
+        # A converter of another package may bring its own.
+        found = getattr(row.module, "testing_bridge", None)
+        bridge = found() if callable(found) else found
+        return bridge if isinstance(bridge, Bridge) else None
+    return replace(
+        builder(), explain=gi.explain, version=version_of(_PACKAGES.get(name, row.package))
+    )

@@ -1,0 +1,208 @@
+"""The result of a run as data: cells, JSON in and out, and a drawing in letters.
+
+The schema, "gpuinterop.matrix/1", is described in docs/compatibility-suite.md. A later version of it
+gets another number; readers here refuse what they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuinterop.errors import ExchangeError
+
+__all__ = ["SCHEMA", "Cell", "Library", "Matrix"]
+
+SCHEMA = "gpuinterop.matrix/1"
+LETTERS = {"shared": "S", "copied": "C", "refused": "R", "wrong": "W", "none": "-", "": " "}
+# Several cases in one place are drawn as the first of these among them.
+_WORST = ("wrong", "refused", "copied", "shared", "none")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One case and what it came to."""
+
+    library: str
+    direction: str  # "to" the library or "from" it
+    device: str  # "cpu" or "cuda:N"
+    layout: str
+    dtype: str
+    stream: str  # "default", or "side": a slow producer on a side stream
+    outcome: str  # "shared", "copied", "refused", "none" or "wrong"
+    forecast: str = ""  # what explain said; "" when it was not asked
+    reason: str = ""
+    fix: str = ""
+    faults: tuple[dict[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        case = f"{self.direction} {self.library}, {self.layout} {self.dtype} on {self.device}"
+        lines = [f"{case} ({self.stream} stream): {self.outcome}"]
+        lines += [f"  {f['check']}: expected {f['expected']}, got {f['got']}" for f in self.faults]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library of the run. `why` tells why it was not tried, or ""."""
+
+    name: str
+    version: str = ""
+    why: str = ""
+
+
+@dataclass
+class Matrix:
+    """Every case of a run; prints as one screen."""
+
+    cells: list[Cell] = field(default_factory=list)
+    libraries: list[Library] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    about: dict[str, str] = field(default_factory=dict)  # versions and the date
+
+    @property
+    def wrong(self) -> list[Cell]:
+        """The cases in which something was promised and not kept."""
+        return [cell for cell in self.cells if cell.outcome == "wrong"]
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was tried and nothing was wrong."""
+        return bool(self.cells) and not self.wrong
+
+    def select(self, **wanted: str) -> list[Cell]:
+        """The cells with these values: ``matrix.select(library="torch", layout="reversed")``."""
+        return [c for c in self.cells if all(getattr(c, k) == v for k, v in wanted.items())]
+
+    def outcome(self, **wanted: str) -> str:
+        """The outcome of the selected cells: the worst, or "" when there are none."""
+        found = {cell.outcome for cell in self.select(**wanted)}
+        return next((word for word in _WORST if word in found), "")
+
+    # ---- JSON ---------------------------------------------------------------------------------
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The run as JSON."""
+        data = {
+            "schema": SCHEMA,
+            "about": self.about,
+            "devices": self.devices,
+            "libraries": [asdict(library) for library in self.libraries],
+            "cells": [asdict(cell) for cell in self.cells],
+        }
+        return json.dumps(data, indent=indent)
+
+    def save(self, path: str | Path) -> None:
+        """Write the JSON to a file."""
+        Path(path).write_text(self.to_json(indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def from_json(cls, text: str) -> Matrix:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        ExchangeError
+            Not JSON, or JSON of another schema.
+        """
+        try:
+            data: Any = json.loads(text)
+        except ValueError as error:
+            raise _unreadable(f"no JSON: {error}") from None
+        found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+        if found != SCHEMA:
+            raise _unreadable(f"schema {found!r}")
+        try:
+            cells = [Cell(**{**row, "faults": tuple(row["faults"])}) for row in data["cells"]]
+            libraries = [Library(**row) for row in data["libraries"]]
+            return cls(cells, libraries, list(data["devices"]), dict(data["about"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable(f"a part is missing or unknown: {error}") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Matrix:
+        """Read a saved run."""
+        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+
+    # ---- text ---------------------------------------------------------------------------------
+
+    def text(self, device: str | None = None) -> str:
+        """Layouts and dtypes against libraries, a letter a case, for one device or for all."""
+        parts = []
+        for place in self.devices if device is None else [device]:
+            cells = [cell for cell in self.cells if cell.device == place]
+            if not cells:
+                continue
+            parts.append(f"{place}, float32")
+            parts.append(_grid(cells, "layout", dtype="float32"))
+            others = _grid([c for c in cells if c.layout == "C"], "dtype")
+            parts.append(f"\n{place}, C-contiguous\n{others}")
+            side = [cell for cell in cells if cell.stream == "side"]
+            if side:
+                parts.append(
+                    f"\n{place}, a slow producer on a side stream\n{_grid(side, 'layout')}"
+                )
+        counts = {word: sum(c.outcome == word for c in self.cells) for word in reversed(_WORST)}
+        parts.append(
+            "\nS shared, C copied with copyif=True, R refused, W wrong, - no such array there\n"
+            + ", ".join(f"{n} {word}" for word, n in counts.items() if word != "none" or n)
+        )
+        absent = [f"{lib.name} ({lib.why})" for lib in self.libraries if lib.why]
+        if absent:
+            parts.append("not tried: " + ", ".join(absent))
+        parts += [str(cell) for cell in self.wrong[:20]]
+        if len(self.wrong) > 20:
+            parts.append(f"... and {len(self.wrong) - 20} more wrong cases")
+        return "\n".join(parts)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+_SHORT = {"float": "f", "uint": "u", "int": "i", "complex": "c", "bfloat": "bf"}
+
+
+def _short(name: str) -> str:
+    """Column heads: layouts as they are, dtypes as f32, i8, bf16."""
+    for word in ("bfloat", "float", "uint", "int", "complex"):
+        if name.startswith(word) and name[len(word) :][:1].isdigit():
+            return (_SHORT[word] + name[len(word) :]).partition("_")[0] + (
+                "e" + name.partition("_e")[2][0] if "_e" in name else ""
+            )
+    return name
+
+
+def _grid(cells: list[Cell], column: str, **wanted: str) -> str:
+    cells = [c for c in cells if all(getattr(c, k) == v for k, v in wanted.items())]
+    columns = _unique(getattr(c, column) for c in cells)
+    rows = _unique((c.library, c.direction) for c in cells)
+    label = max((len(f"{d:4} {lib}") for lib, d in rows), default=0)
+    heads = [_short(name) for name in columns]
+    lines = [" " * label + "  " + " ".join(heads)]
+    for library, direction in rows:
+        marks = []
+        for name, head in zip(columns, heads, strict=True):
+            key = (library, direction, name)
+            found = {
+                c.outcome for c in cells if (c.library, c.direction, getattr(c, column)) == key
+            }
+            worst = next((word for word in _WORST if word in found), "")
+            marks.append(LETTERS[worst].ljust(len(head)))
+        lines.append((f"{direction:4} {library}".ljust(label) + "  " + " ".join(marks)).rstrip())
+    return "\n".join(lines)
+
+
+def _unique(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def _unreadable(got: str) -> ExchangeError:
+    return ExchangeError(
+        where="gpuinterop.testing.Matrix",
+        expected=f"JSON of the schema {SCHEMA}",
+        got=got,
+        fix="write it with this version: python -m gpuinterop matrix --output FILE",
+    )

@@ -1,0 +1,102 @@
+"""The compatibility suite itself: it passes what is sound and finds each fault."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import toys
+
+import gpuinterop as gi
+from gpuinterop.testing import LAYOUTS, Bridge, matrix
+
+SOME = ["float32", "float64", "int8", "bool", "complex64"]
+
+
+@pytest.fixture(autouse=True)
+def tidy(monkeypatch):
+    # A leak is a leak at once here; patience is for libraries that free on threads of their own.
+    monkeypatch.setattr("gpuinterop.testing.trial._PATIENCE", 0.0)
+    yield
+    toys.forget()
+
+
+def test_a_sound_converter_passes():
+    m = matrix([toys.SOUND], ["cpu"])
+    assert m.ok, str(m)
+    for layout in LAYOUTS:
+        expected = "copied" if LAYOUTS[layout].negative else "shared"
+        assert m.outcome(direction="to", layout=layout, dtype="float32") == expected
+        expected = "none" if LAYOUTS[layout].negative else "shared"
+        assert m.outcome(direction="from", layout=layout, dtype="float32") == expected
+    assert m.outcome(direction="to", dtype="uint64") == "refused"
+
+
+@pytest.mark.parametrize("fault", toys.TO_FAULTS)
+def test_every_fault_of_a_way_out_is_found(fault):
+    function, check = toys.TO_FAULTS[fault]
+    m = matrix([toys.faulty("to", function)], ["cpu"], dtypes=SOME)
+    found = {f["check"] for cell in m.select(direction="to") for f in cell.faults}
+    assert check in found, f"{fault}: {found}\n{m}"
+    assert not m.ok
+    assert not [cell for cell in m.wrong if cell.direction == "from"]
+
+
+@pytest.mark.parametrize("fault", toys.FROM_FAULTS)
+def test_every_fault_of_a_way_back_is_found(fault):
+    function, check = toys.FROM_FAULTS[fault]
+    m = matrix([toys.faulty("from", function)], ["cpu"], dtypes=SOME)
+    found = {f["check"] for cell in m.select(direction="from") for f in cell.faults}
+    assert check in found, f"{fault}: {found}\n{m}"
+    assert not m.ok
+    assert not [cell for cell in m.wrong if cell.direction == "to"]
+
+
+def test_a_wrong_forecast_is_found():
+    def optimist(x, to, copyif=False):
+        return replace(toys.explain(x, to, copyif), outcome="shared")
+
+    m = matrix([replace(toys.SOUND, explain=optimist)], ["cpu"], dtypes=["float32"])
+    assert {f["check"] for cell in m.wrong for f in cell.faults} == {"forecast"}
+    assert {cell.layout for cell in m.wrong} == {"reversed", "mirrored"}
+
+
+def test_a_forecast_that_copies_is_found():
+    def busy(x, to, copyif=False):
+        if isinstance(x, gi.CudaNdarray):
+            x.copy().to_device("cpu")
+            toys.to_toy(x, True)
+        return toys.explain(x, to, copyif)
+
+    m = matrix([replace(toys.SOUND, explain=busy)], ["cpu"], dtypes=["float32"])
+    assert "forecast" in {f["check"] for cell in m.wrong for f in cell.faults}
+
+
+def test_an_array_that_its_library_cannot_read_is_a_fault_of_that_case_only():
+    def values(toy):
+        if 0 in toy.window.strides and toy.window.size:
+            raise RuntimeError("no broadcast arrays here")
+        return toy.window
+
+    m = matrix([replace(toys.SOUND, values=values)], ["cpu"], dtypes=["float32"])
+    assert {cell.layout for cell in m.wrong} == {"broadcast"}
+    assert "no broadcast arrays here" in str(m.wrong[0])
+
+
+def test_a_bridge_of_one_direction_is_tried_in_it():
+    m = matrix([replace(toys.SOUND, make=None)], ["cpu"], dtypes=["float32"])
+    assert m.ok
+    assert {cell.direction for cell in m.cells} == {"to"}
+    back = Bridge("toy", from_=toys.from_toy, make=toys.make, address=toys.SOUND.address,
+                  values=toys.SOUND.values)  # fmt: skip
+    m = matrix([back], ["cpu"], dtypes=["float32"])
+    assert {cell.direction for cell in m.cells} == {"from"}
+    # Without `write` the toy's arrays are taken for immutable, which ours must then be as well.
+    assert {f["check"] for cell in m.wrong for f in cell.faults} == {"readonly"}
+
+
+def test_nothing_of_the_suite_stays_behind():
+    before = gi.memory_stats("cpu")["live_buffers"]
+    for _ in range(3):
+        assert matrix([toys.SOUND], ["cpu"], dtypes=["float32"]).ok
+    assert gi.memory_stats("cpu")["live_buffers"] == before

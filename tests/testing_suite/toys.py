@@ -1,0 +1,264 @@
+"""A small array library, a sound converter for it, and one unsound converter for each fault.
+
+The suite has to pass the first and to find every one of the others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+
+import numpy as np
+
+import gpuinterop as gi
+from gpuinterop import _core
+from gpuinterop.converters import checks
+from gpuinterop.converters.plan import Rules, plan_layout
+from gpuinterop.testing import Bridge
+
+PLAIN = frozenset("bool int8 int16 int32 int64 uint8 float16 float32 float64 complex64".split())
+TO = Rules("toy", "to_toy", PLAIN, frozenset({"cpu"}), negative=False, readonly=True)
+
+
+class Toy:
+    """An array of the toy library: a window on bytes, without negative strides."""
+
+    def __init__(self, window):
+        self.window = window
+
+
+def plan_to(x, copyif=False):
+    return plan_layout(checks.facts_of(x), TO, copyif)
+
+
+def to_toy(x, copyif=False):
+    x = checks.carry_out(x, plan_to(x, copyif))
+    return Toy(gi.converters.to_numpy(x))
+
+
+def from_toy(toy, copyif=False):
+    return gi.converters.from_numpy(toy.window, copyif)
+
+
+def make(flat, layout, device):
+    if layout.negative or flat.dtype.name not in PLAIN:
+        return None
+    return Toy(layout.of(flat))
+
+
+def explain(x, to, copyif=False):
+    return plan_to(x, copyif) if to == "toy" else gi.explain(x.window, to, copyif)
+
+
+SOUND = Bridge(
+    "toy",
+    to=to_toy,
+    from_=from_toy,
+    make=make,
+    address=lambda toy: toy.window.__array_interface__["data"][0],
+    values=lambda toy: toy.window,
+    write=lambda toy, index, value: toy.window.__setitem__(index, value),
+    readonly=lambda toy: not toy.window.flags.writeable,
+    strides=lambda toy: toy.window.strides,
+    dtype=lambda toy: toy.window.dtype.name,
+    promises=lambda layout, dtype, device: not layout.negative and dtype in PLAIN,
+    explain=explain,
+    version="1.0",
+)
+
+
+def at(address, shape, strides, dtype, base=None, readonly=False):
+    """A NumPy window on an address; `base` alone is kept alive."""
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    low = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
+    high = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0) + dtype.itemsize
+    raw = (ctypes.c_char * (high - low)).from_address(address + low)
+    raw.base = base
+    made = np.ndarray(shape, dtype, raw, -low, strides)
+    made.flags.writeable = not readonly
+    return made
+
+
+def same(x, **changes):
+    """The window of one of our arrays, as a toy, with something changed."""
+    parts = {
+        "address": x.ptr, "shape": x.shape, "strides": x.strides, "dtype": x.dtype, "base": x,
+        "readonly": x.readonly,
+    }  # fmt: skip
+    return Toy(at(**{**parts, **changes}))
+
+
+def c_strides(shape, itemsize):
+    return tuple(int(np.prod(shape[axis + 1 :])) * itemsize for axis in range(len(shape)))
+
+
+def ours(toy, base=True, **changes):
+    window = toy.window
+    parts = {
+        "ptr": window.__array_interface__["data"][0], "shape": window.shape,
+        "strides": window.strides, "dtype": window.dtype, "readonly": not window.flags.writeable,
+    }  # fmt: skip
+    parts = {**parts, **changes}
+    if not window.size:
+        return gi.converters.from_numpy(window)
+    cls = checks.class_for(parts["dtype"])
+    return _core.from_pointer(
+        cls, parts["ptr"], parts["shape"], parts["strides"], parts["dtype"], 1, 0,
+        toy if base is True else base, readonly=parts["readonly"],
+    )  # fmt: skip
+
+
+# ---- faults of to_toy ---------------------------------------------------------------------------
+
+_leaked = []
+
+
+def _silent_copy(x, copyif=False):
+    return Toy(np.array(gi.converters.to_numpy(x)))
+
+
+def _ignore_strides(x, copyif=False):
+    return same(x, strides=c_strides(x.shape, x.itemsize))
+
+
+def _drop_readonly(x, copyif=False):
+    to_toy(x, copyif)
+    return same(x, readonly=False)
+
+
+def _free_early(x, copyif=False):
+    to_toy(x, copyif)
+    return same(x, base=None)
+
+
+def _leak(x, copyif=False):
+    made = to_toy(x, copyif)
+    _leaked.append(made)
+    return made
+
+
+def _leak_on_refusal(x, copyif=False):
+    _leaked.append(x)
+    return to_toy(x, copyif)
+
+
+def _wrong_dtype(x, copyif=False):
+    made = to_toy(x, copyif)
+    width = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}[made.window.itemsize]
+    return Toy(made.window.view("uint" + width[3:] if x.dtype.name == width else width))
+
+
+def _narrow(x, copyif=False):
+    if x.dtype.name == "float64":
+        return Toy(gi.converters.to_numpy(x).astype("float32"))
+    return to_toy(x, copyif)
+
+
+def _bare_error(x, copyif=False):
+    if plan_to(x, copyif).refused:
+        raise ValueError("no")
+    return to_toy(x, copyif)
+
+
+def _half_error(x, copyif=False):
+    if plan_to(x, copyif).refused:
+        raise gi.ContiguityError(where="to_toy", expected="other strides", got="these")
+    return to_toy(x, copyif)
+
+
+def _copy_if_asked(x, copyif=False):
+    return Toy(np.array(gi.converters.to_numpy(x))) if copyif else to_toy(x)
+
+
+def _share_negative(x, copyif=False):
+    made = to_toy(x, copyif)
+    return same(x) if plan_to(x).refused else made
+
+
+def _copy_untold(x, copyif=False):
+    if plan_to(x, copyif).copied:
+        return Toy(np.array(gi.converters.to_numpy(x)))
+    return to_toy(x, copyif)
+
+
+def _refuse_all(x, copyif=False):
+    raise gi.ContiguityError(
+        where="to_toy", expected="something else", got="this", fix="try another library"
+    )
+
+
+def _off_by_one(x, copyif=False):
+    made = to_toy(x, copyif)
+    return same(x, address=x.ptr + x.itemsize) if x.size > 1 and x.ptr == _address(made) else made
+
+
+def _address(toy):
+    return toy.window.__array_interface__["data"][0]
+
+
+def _wrong_values_in_copies(x, copyif=False):
+    made = to_toy(x, copyif)
+    if plan_to(x).refused:
+        made.window[...] = 0
+    return made
+
+
+TO_FAULTS = {
+    "copies silently": (_silent_copy, "address"),
+    "ignores strides": (_ignore_strides, "strides"),
+    "drops the read-only mark": (_drop_readonly, "readonly"),
+    "frees too early": (_free_early, "lifetime"),
+    "leaks": (_leak, "released"),
+    "leaks when it refuses": (_leak_on_refusal, "released"),
+    "changes the dtype": (_wrong_dtype, "dtype"),
+    "narrows silently": (_narrow, "dtype"),
+    "raises a bare error": (_bare_error, "error"),
+    "raises an error without a fix": (_half_error, "error"),
+    "copies though it could share": (_copy_if_asked, "copyif"),
+    "shares under the name of a copy": (_share_negative, "address"),
+    "copies and does not say so": (_copy_untold, "counted"),
+    "refuses what it promised": (_refuse_all, "shares"),
+    "starts at the wrong element": (_off_by_one, "address"),
+    "writes beside the array": (_ignore_strides, "bounds"),
+    "copies the wrong values": (_wrong_values_in_copies, "writes"),
+}
+
+
+# ---- faults of from_toy -------------------------------------------------------------------------
+
+
+def _from_leak(toy, copyif=False):
+    x = from_toy(toy)
+    _leaked.append(x)
+    return x
+
+
+def _from_wrong_dtype(toy, copyif=False):
+    window = toy.window
+    width = f"int{8 * window.itemsize}"
+    return ours(toy, dtype=np.dtype("u" + width if window.dtype.name == width else width))
+
+
+FROM_FAULTS = {
+    "copies silently": (lambda t, c=False: gi.converters.from_numpy(np.array(t.window)), "address"),
+    "ignores strides": (
+        lambda t, c=False: ours(t, strides=c_strides(t.window.shape, t.window.itemsize)),
+        "strides",
+    ),
+    "drops the read-only mark": (lambda t, c=False: ours(t, readonly=False), "readonly"),
+    "frees too early": (lambda t, c=False: ours(t, base=None), "lifetime"),
+    "leaks": (_from_leak, "released"),
+    "changes the dtype": (_from_wrong_dtype, "dtype"),
+    "returns something else": (lambda t, c=False: t.window, "type"),
+}
+
+
+def faulty(direction, function):
+    """The sound bridge with one direction replaced."""
+    return replace(SOUND, **{"to" if direction == "to" else "from_": function})
+
+
+def forget():
+    """Drop what the leaking converters hold."""
+    _leaked.clear()
