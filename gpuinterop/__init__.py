@@ -23,7 +23,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.converters.protocols": "from_dlpack",
     "gpuinterop.devices": (
         "Device Event Stream default_device device devices empty_cache mem_info memory_stats "
-        "show_config stream synchronize"
+        "show_config synchronize"
     ),
     "gpuinterop.errors": (
         "ArgumentTypeError ArrayIndexError BoundsError CaptureError CompileError ContextError "
@@ -46,6 +46,8 @@ _MODULES: dict[str, str] = {
         "sinh softplus sqrt square subtract tan tanh true_divide trunc where"
     ),
     "gpuinterop.ops.fuse": "fuse",
+    # Importing it lets devices.stream enter the other libraries' streams too.
+    "gpuinterop.converters.streams": "stream",
     "gpuinterop.sharing": "may_share_memory shares_memory",
     "gpuinterop.copies": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from typing import Any
 
 import numpy
@@ -24,9 +23,6 @@ __all__ = [
 ]
 
 _TO = Rules("gnumpy", "to_gnumpy", frozenset({"float32"}), layout="c")
-
-# One garray of each gnumpy, see `_alias_marker`.
-_markers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def _cpu_mode(module: Any) -> bool:
@@ -101,9 +97,10 @@ def to_gnumpy(
 def _alias_marker(module: Any) -> Any:
     # A dying garray without an alias marker pushes its matrix into gnumpy's reuse cache, which would
     # keep our memory for ever and hand it out as scratch. The marker must be a garray, any garray.
-    marker = _markers.get(module)
+    # It lives in gnumpy's own module, so that it goes when gnumpy does.
+    marker = getattr(module, "_gpuinterop_alias_marker", None)
     if marker is None:
-        marker = _markers[module] = module.garray(numpy.zeros(1, "float32"))
+        marker = module._gpuinterop_alias_marker = module.garray(numpy.zeros(1, "float32"))
     return marker
 
 

@@ -22,16 +22,21 @@ def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
     return plan_layout(checks.facts_of(x), _TO, copyif, allow_readonly)
 
 
+def _stream(tvm_ffi: Any, index: int) -> int:
+    return int(tvm_ffi.get_raw_stream(tvm_ffi.device("cuda", index)) or checks.LEGACY)
+
+
 def to_tvm_ffi(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
     """Return a tvm_ffi.Tensor over the memory of `x`.
 
-    Shares every layout and keeps the memory alive. tvm-ffi's tensors know no read-only mark
-    (``copyif=True`` or ``allow_readonly=True``) and no streams: they are ready on the legacy stream.
+    Shares every layout and keeps the memory alive; ready on the stream that tvm-ffi calls current.
+    Its tensors know no read-only mark: ``copyif=True`` or ``allow_readonly=True``.
     """
     checks.require_array(x, "to_tvm_ffi")
     tvm_ffi = registry.load("tvm_ffi", "to_tvm_ffi")
     x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
-    _core.hand_over(x, checks.LEGACY, "to_tvm_ffi")
+    if x.device.type == "cuda":
+        _core.hand_over(x, _stream(tvm_ffi, x.device.index), "to_tvm_ffi")
     return tvm_ffi.from_dlpack(_core.writable_alias(x) if x.readonly else x)
 
 
@@ -58,8 +63,8 @@ def plan_from(t: Any, copyif: bool = False) -> Plan:
 def from_tvm_ffi(t: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the tvm_ffi.Tensor `t`.
 
-    Shares every layout and keeps the memory alive. tvm-ffi orders no streams, so the first use here
-    waits for the legacy stream.
+    Shares every layout and keeps the memory alive. tvm-ffi orders no streams by itself, so the first
+    use here waits for the one that it calls current.
     """
     row = registry.recognise(t)
     if row is None or row.name != "tvm_ffi":
@@ -70,5 +75,7 @@ def from_tvm_ffi(t: Any, copyif: bool = False) -> Any:
             fix="use gpuinterop.from_any, which takes every known array",
         )
     x = checks.imported(t)
-    _core.after_stream(x, checks.LEGACY, "from_tvm_ffi")
+    if x.device.type == "cuda":
+        tvm_ffi = registry.load("tvm_ffi", "from_tvm_ffi")
+        _core.after_stream(x, _stream(tvm_ffi, x.device.index), "from_tvm_ffi")
     return x

@@ -124,9 +124,9 @@ void register_converters(nb::module_& m) {
   m.attr("ALIGNED64") = int(kAligned64);
   m.attr("IS_FLOAT32") = int(kIsFloat32);
   m.def(
-      "traits", [](nb::handle x) { return traits_of(checked(x, "traits")); }, "x"_a,
+      "traits", [](nb::handle x) { return traits_of(checked(x, "traits")); }, "x"_a.none(),
       "What a converter wants to know of an array, as bits.");
-  m.def("ready_for", &ready_for, "x"_a, "mask"_a, "wanted"_a, "consumer"_a,
+  m.def("ready_for", &ready_for, "x"_a.none(), "mask"_a, "wanted"_a, "consumer"_a,
         "True when the traits under `mask` are `wanted`; `consumer` then waits for the array.");
   m.def("primary_is_current", &primary_is_current, "device"_a,
         "True when the device's primary context is the calling thread's current one.");
@@ -149,7 +149,7 @@ void register_converters(nb::module_& m) {
       "x"_a, "stream"_a, "where"_a,
       "The next use of the array is on this stream, and later ones wait for it.");
   m.def("borrow", &borrow, "cls"_a, "ptr"_a, "shape"_a, "strides"_a, "dtype"_a, "device_type"_a,
-        "device_id"_a, "base"_a, "readonly"_a, "stream"_a, "where"_a,
+        "device_id"_a, "base"_a.none(), "readonly"_a, "stream"_a, "where"_a,
         "An array over foreign memory that `base` keeps alive; strides in bytes.");
   m.def(
       "after_stream",
