@@ -533,9 +533,9 @@ ON_CUDA: int = 16
 EMPTY: int = 32
 ALIGNED64: int = 64
 IS_FLOAT32: int = 128
-def traits(x: object) -> int:
+def traits(x: object | None) -> int:
     """What a converter wants to know of an array, as bits."""
-def ready_for(x: object, mask: int, wanted: int, consumer: int) -> bool:
+def ready_for(x: object | None, mask: int, wanted: int, consumer: int) -> bool:
     """
     True when the traits under `mask` are `wanted`; `consumer` then waits for the array.
     """
@@ -551,7 +551,7 @@ def used_on(x: object, stream: int, where: str) -> None:
     """
     The next use of the array is on this stream, and later ones wait for it.
     """
-def borrow(cls: object, ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, base: object, readonly: bool, stream: int, where: str) -> object:
+def borrow(cls: object, ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, base: object | None, readonly: bool, stream: int, where: str) -> object:
     """
     An array over foreign memory that `base` keeps alive; strides in bytes.
     """

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpuinterop import _core, devices, dtypes, sources
+from gpuinterop.arguments import ArgumentMethods
 from gpuinterop.errors import (
     ArgumentTypeError,
     CopyForbiddenError,
@@ -29,7 +30,7 @@ __all__ = ["CudaNdarray", "GpuArray"]
 Self = TypeVar("Self", bound="ArrayMethods")
 
 
-class ArrayMethods(ViewMethods):
+class ArrayMethods(ArgumentMethods, ViewMethods):
     """What both classes share: values in and out, conversions to Python and NumPy."""
 
     __slots__ = ()

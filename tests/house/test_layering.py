@@ -20,6 +20,7 @@ LAYERS = {
     "copies": 3,
     "jit": 4,
     "views": 4,
+    "arguments": 4,
     "sources": 4,
     "ops": 5,
     "ndarray": 6,

@@ -1,0 +1,52 @@
+"""What makes an array an argument of other libraries' kernels, beside the exchange protocols.
+
+These libraries look for names on the object and launch on a stream of their own choice.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from gpuinterop import _core
+
+__all__ = ["ArgumentMethods"]
+
+_THREADS = 256
+
+
+class ArgumentMethods(_core.Array):
+    """Names that Triton and PyCUDA read when an array is passed to a kernel."""
+
+    __slots__ = ()
+
+    def data_ptr(self) -> int:
+        """Return the address of the first element, for a kernel that torch's current stream will run.
+
+        Triton asks this at every launch. The stream waits for what is queued on the array, and later
+        work here waits for the kernel.
+        """
+        torch = sys.modules.get("torch")
+        # Triton launches on torch's current stream; without a loaded torch nobody launches.
+        if torch is not None and self.device.type == "cuda" and torch.cuda.is_initialized():
+            stream = torch.cuda.current_stream(self.device.index).cuda_stream
+            _core.used_on(self, stream, "data_ptr")
+        return self.ptr
+
+    @property
+    def _block(self) -> tuple[int, int, int]:
+        """The block that PyCUDA's ElementwiseKernel launches with."""
+        return (_THREADS, 1, 1)
+
+    @property
+    def _grid(self) -> tuple[int, int]:
+        """The grid that goes with `_block`; the kernel loops over what it does not cover."""
+        return (max(1, min(-(-self.size // _THREADS), 65535)), 1)
+
+    @property
+    def allocator(self) -> Any:
+        """What PyCUDA's ReductionKernel allocates its result with."""
+        driver = sys.modules.get("pycuda.driver")
+        if driver is None:
+            raise AttributeError("allocator: there is one once PyCUDA is loaded")
+        return driver.mem_alloc
