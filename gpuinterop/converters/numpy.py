@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import copies, errors
+from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
 from gpuinterop.sources import host_view
@@ -14,6 +14,10 @@ from gpuinterop.sources import host_view
 __all__ = ["describe", "from_numpy", "plan_from", "plan_to", "to_numpy"]
 
 _TO = Rules("numpy", "to_numpy", devices=frozenset({"cpu"}), readonly=True)
+
+
+# What numpy.from_dlpack cannot take: GPU memory, and before NumPy 2.1 a read-only mark.
+_SLOW = _core.ON_CUDA | _core.READONLY
 
 
 def plan_to(x: Any, copyif: bool = False) -> Plan:
@@ -49,6 +53,8 @@ def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
     >>> gpuinterop.converters.to_numpy(gpuinterop.converters.from_numpy(a))[::-1].shape
     (3,)
     """
+    if isinstance(x, _core.Array) and not _core.traits(x) & _SLOW and x.dtype.isbuiltin == 1:
+        return numpy.from_dlpack(x)
     checks.require_array(x, "to_numpy")
     plan = plan_to(x, copyif)
     if plan.refused:
@@ -130,6 +136,11 @@ def from_numpy(a: Any, copyif: bool = False) -> Any:
     Shares every layout, and keeps `a` alive; a read-only array stays read-only. Use
     ``.to_device("cuda")`` on the result, or ``CudaNdarray(a)``, to upload.
     """
+    if type(a) is numpy.ndarray:
+        try:
+            return _core.import_any(None, a)
+        except errors.GpuInteropError:
+            pass  # the plan below knows whether a copy mends it, and the words
     if not isinstance(a, (numpy.ndarray, numpy.generic)):
         raise errors.ConversionTypeError(
             where="from_numpy",

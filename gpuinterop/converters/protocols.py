@@ -15,7 +15,12 @@ __all__ = ["from_dlpack", "protocols_of"]
 
 
 def from_dlpack(
-    x: Any, /, *, device: Any = None, copy: bool | None = None, cls: type[CudaNdarray | GpuArray] | None = None
+    x: Any,
+    /,
+    *,
+    device: Any = None,
+    copy: bool | None = None,
+    cls: type[CudaNdarray | GpuArray] | None = None,
 ) -> Any:
     """Return an array that shares the memory of `x`, keeps it alive, and is ready on the current stream.
 

@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -56,18 +57,18 @@ class Backend:
     devices: tuple[str, ...] = ("cpu", "cuda")
     matches: Callable[[Any], bool] | None = field(default=None, compare=False)
 
-    @property
+    @cached_property
     def module(self) -> Any:
         """The converter's module, imported on first use."""
         if isinstance(self.converter, str):
             return importlib.import_module(self.converter or f"{__package__}.{self.name}")
         return self.converter
 
-    @property
+    @cached_property
     def to(self) -> Callable[..., Any]:
         return self._function(f"to_{self.name}", "to")
 
-    @property
+    @cached_property
     def from_(self) -> Callable[..., Any]:
         return self._function(f"from_{self.name}", "from_")
 
@@ -185,7 +186,9 @@ _ROWS = (
 _lock = threading.Lock()
 _rows: dict[str, Backend] = {row.name: row for row in _ROWS}
 _aliases: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.aliases}
-_of_type: weakref.WeakKeyDictionary[type, Backend] = weakref.WeakKeyDictionary()
+# By the class's address, because a WeakKeyDictionary costs more than a conversion. The weak reference
+# takes the entry away with the class.
+_of_type: dict[int, tuple[Backend, weakref.ref[type]]] = {}
 _entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
 
 
@@ -248,14 +251,14 @@ def backend(name: str) -> Backend:
 def recognise(obj: Any) -> Backend | None:
     """The row that `obj` belongs to, or None. Imports nothing; remembered per type."""
     cls = type(obj)
-    try:
-        return _of_type[cls]
-    except KeyError:
-        pass
+    known = _of_type.get(id(cls))
+    if known is not None:
+        return known[0]
     row = _find(obj, cls)
     if row is not None:
         # "Not known" is not remembered: attributes of a later instance, or a plugin, may tell.
-        _of_type[cls] = row
+        number = id(cls)
+        _of_type[number] = row, weakref.ref(cls, lambda _: _of_type.pop(number, None))
     return row
 
 

@@ -74,13 +74,15 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
     ReadOnlyError
         `x` is read-only and neither `copyif` nor `allow_readonly` is true.
     """
-    try:
-        # The table's own checks cover strides, flags and dtype; a refusal costs one exception more.
-        return _core.export_via(x, _tensor_for(x))
-    except errors.GpuInteropError:
-        pass
+    if _cuda or (_tensor is not _NoTensor and not _core.traits(x) & _core.ON_CUDA):
+        try:
+            # The table's own checks cover strides, flags and dtype.
+            return _core.export_via(x, _tensor)
+        except errors.GpuInteropError:
+            pass
     checks.require_array(x, "to_torch")
     torch = registry.load("torch", "to_torch")
+    _learn(torch)
     x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
     if x.readonly:
         x = _core.writable_alias(x)
@@ -91,22 +93,16 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
 
 
 class _NoTensor:
-    """Stands for a torch that is not loaded, or has no CUDA: nothing is exported to it."""
+    """Stands for torch.Tensor before torch is seen."""
 
 
 _tensor: type = _NoTensor
-_cuda = False
+_cuda = False  # a torch without CUDA would make a tensor over GPU memory that nobody can use
 
 
-def _tensor_for(x: Any) -> type:
+def _learn(torch: Any) -> None:
     global _tensor, _cuda
-    if _tensor is _NoTensor:
-        torch = sys.modules.get("torch")
-        if torch is None or not hasattr(torch, "Tensor"):
-            return _NoTensor
-        _tensor, _cuda = torch.Tensor, torch.version.cuda is not None
-    # A torch without CUDA would accept the struct and make a tensor that nobody can use.
-    return _tensor if _cuda or not _core.traits(x) & _core.ON_CUDA else _NoTensor
+    _tensor, _cuda = torch.Tensor, torch.version.cuda is not None
 
 
 def describe(t: Any) -> Facts:
@@ -218,6 +214,12 @@ def from_torch(t: Any, copyif: bool = False) -> Any:
     ExportError
         `t` requires grad (pass ``t.detach()``), or a conjugation or negation is pending.
     """
+    # Tensors and parameters themselves; other classes have their class looked at.
+    if type(t) is _tensor:
+        try:
+            return _core.import_any(None, t)
+        except errors.GpuInteropError:
+            pass
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(t, torch.Tensor):
         raise errors.ConversionTypeError(
@@ -226,14 +228,12 @@ def from_torch(t: Any, copyif: bool = False) -> Any:
             got=f"{type(t).__module__}.{type(t).__qualname__}",
             fix="use gpuinterop.from_any, which takes every known array",
         )
-    try:
-        return _core.import_any(None, t)
-    except errors.GpuInteropError:
-        plan = plan_from(t, copyif)
-        if plan.shared:
-            raise
+    _learn(torch)
+    plan = plan_from(t, copyif)
     if plan.refused:
         raise plan.exception()
+    if plan.shared:
+        return checks.imported(t)
     copies.note("host" if t.device.type == "cpu" else "copy", plan.bytes, "from_torch")
     # resolve_*() copies only where the bit is set; clone() where it was the layout.
     resolved = t.resolve_conj().resolve_neg()

@@ -105,7 +105,10 @@ class DeviceAllocation:
     __index__ = __int__
 
     def free(self):
+        # As PyCUDA does, with a context made current for the call.
+        self.driver.push(self.driver.primary())
         self.driver.free(self.ptr)
+        self.driver.pop()
         type(self).alive -= 1
         self.ptr = None
 

@@ -1,0 +1,260 @@
+"""What does one conversion cost on the host, beside the peers' own routes?
+
+Every pair is timed in one process, the routes of a row in turn, so that the machine's mood falls on
+all of them alike; the figure is the best of the repeats, with the median beside it. Without a GPU
+only the host pairs are timed. ``--json FILE`` writes the numbers, ``--sizes`` shows that a conversion
+does not depend on the size of the array.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+# (marks are for a CUDA array of 64 x 64 float32 on an H200), microseconds
+MARKS = {
+    "CudaNdarray -> torch": 0.6,
+    "torch -> CudaNdarray": 0.25,
+    "CudaNdarray -> cupy": 2.0,
+    "cupy -> CudaNdarray": 0.5,
+    "CudaNdarray -> PyCUDA": None,  # GPUArray's own constructor + 0.4
+    "CudaNdarray -> Numba": 6.0,
+    "__dlpack__()": 0.2,
+}
+
+
+def load(name: str) -> Any:
+    """The module, or None when it is not installed or does not work here."""
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError, RuntimeError):
+        return None
+
+
+def time_row(
+    routes: dict[str, Callable[[], Any]], repeats: int = 15
+) -> dict[str, dict[str, float]]:
+    """Best and median microseconds of one call, the routes taking turns."""
+    calls, found = {}, {name: [] for name in routes}
+    for name, route in routes.items():
+        for _ in range(100):
+            route()
+        start = time.perf_counter()
+        for _ in range(100):
+            route()
+        once = (time.perf_counter() - start) / 100
+        calls[name] = max(50, int(0.01 / once))
+    for _ in range(repeats):
+        for name, route in routes.items():
+            n = calls[name]
+            start = time.perf_counter()
+            for _ in range(n):
+                route()
+            found[name].append((time.perf_counter() - start) / n * 1e6)
+    return {
+        name: {"best": min(times), "median": statistics.median(times)}
+        for name, times in found.items()
+    }
+
+
+def refused(route: Callable[[], Any]) -> Callable[[], None]:
+    def call() -> None:
+        try:
+            route()
+        except gi.GpuInteropError:
+            return
+        raise AssertionError("was not refused")
+
+    return call
+
+
+def host_rows(n: int) -> dict[str, dict[str, Callable[[], Any]]]:
+    a = np.ones((n, n), np.float32)
+    x = converters.from_numpy(a)
+    rows: dict[str, dict[str, Callable[[], Any]]] = {
+        "numpy -> CudaNdarray, host": {
+            "gpuinterop": lambda: converters.from_numpy(a),
+            "numpy.from_dlpack(numpy)": lambda: np.from_dlpack(a),
+        },
+        "CudaNdarray -> numpy, host": {
+            "gpuinterop": lambda: converters.to_numpy(x),
+            "numpy.from_dlpack(ours)": lambda: np.from_dlpack(x),
+        },
+        "explain, host": {"gpuinterop": lambda: gi.explain(x, "numpy")},
+        "shares_memory, interleaved": {"gpuinterop": lambda: gi.shares_memory(x[::2], x[1::2])},
+    }
+    torch = load("torch")
+    if torch is not None:
+        t = torch.from_numpy(a)
+        rows["CudaNdarray -> torch, host"] = {
+            "gpuinterop": lambda: converters.to_torch(x),
+            "torch.from_dlpack(ours)": lambda: torch.from_dlpack(x),
+            "torch.from_numpy(numpy)": lambda: torch.from_numpy(a),
+        }
+        rows["torch -> CudaNdarray, host"] = {
+            "gpuinterop": lambda: converters.from_torch(t),
+            "gpuinterop.from_any": lambda: gi.from_any(t),
+            "numpy.from_dlpack(torch)": lambda: np.from_dlpack(t),
+        }
+        r = x[:, ::-1]
+        rows["refusal: negative strides -> torch"] = {
+            "gpuinterop": refused(lambda: converters.to_torch(r))
+        }
+        tvm_ffi = load("tvm_ffi")
+        if tvm_ffi is not None:
+            rows["torch -> CudaNdarray, host"]["tvm_ffi.from_dlpack(torch)"] = lambda: (
+                tvm_ffi.from_dlpack(t)
+            )
+    jax = load("jax")
+    if jax is not None:
+        j = jax.device_put(a, jax.devices("cpu")[0])
+        rows["CudaNdarray -> jax, host"] = {
+            "gpuinterop": lambda: converters.to_jax(x, copyif=True),
+            "jax.dlpack.from_dlpack(numpy)": lambda: jax.dlpack.from_dlpack(a),
+        }
+        rows["jax -> CudaNdarray, host"] = {
+            "gpuinterop": lambda: converters.from_jax(j),
+            "numpy.from_dlpack(jax)": lambda: np.from_dlpack(j),
+        }
+    return rows
+
+
+def gpu_rows(n: int) -> dict[str, dict[str, Callable[[], Any]]]:
+    a = np.ones((n, n), np.float32)
+    x = gi.array(a, device="cuda")
+    gi.synchronize()
+    rows: dict[str, dict[str, Callable[[], Any]]] = {
+        "__dlpack__()": {"gpuinterop": lambda: x.__dlpack__(stream=1, max_version=(1, 3))},
+        "view x[1:, ::2]": {"gpuinterop": lambda: x[1:, ::2]},
+    }
+    torch, cupy, tvm_ffi = load("torch"), load("cupy"), load("tvm_ffi")
+    core = load("cuda.core.utils")
+    t = torch.ones(n, n, device="cuda") if torch is not None and torch.cuda.is_available() else None
+    c = cupy.ones((n, n), "float32") if cupy is not None else None
+    if t is not None:
+        rows["CudaNdarray -> torch"] = {"gpuinterop": lambda: converters.to_torch(x)}
+        rows["torch -> CudaNdarray"] = {
+            "gpuinterop": lambda: converters.from_torch(t),
+            "gpuinterop.from_any": lambda: gi.from_any(t),
+        }
+        rows["__dlpack__()"]["torch"] = lambda: t.__dlpack__(stream=-1, max_version=(1, 3))
+        reversed_x = x[:, ::-1]
+        rows["refusal: negative strides -> torch"] = {
+            "gpuinterop": refused(lambda: converters.to_torch(reversed_x))
+        }
+        if tvm_ffi is not None:
+            rows["torch -> CudaNdarray"]["tvm_ffi.from_dlpack(torch)"] = lambda: (
+                tvm_ffi.from_dlpack(t)
+            )
+        if core is not None:
+            view = core.StridedMemoryView
+            rows["torch -> CudaNdarray"]["cuda.core view of torch"] = lambda: (
+                view.from_any_interface(t, stream_ptr=-1)
+            )
+    if c is not None:
+        rows["CudaNdarray -> cupy"] = {
+            "gpuinterop": lambda: converters.to_cupy(x),
+            "cupy.from_dlpack(ours)": lambda: cupy.from_dlpack(x),
+        }
+        rows["cupy -> CudaNdarray"] = {"gpuinterop": lambda: converters.from_cupy(c)}
+        rows["__dlpack__()"]["cupy"] = lambda: c.__dlpack__(stream=-1)
+        rows["view x[1:, ::2]"]["cupy"] = lambda: c[1:, ::2]
+        if tvm_ffi is not None:
+            rows["cupy -> CudaNdarray"]["tvm_ffi.from_dlpack(cupy)"] = lambda: tvm_ffi.from_dlpack(
+                c
+            )
+        if t is not None:
+            rows["CudaNdarray -> torch"]["torch.from_dlpack(cupy)"] = lambda: torch.from_dlpack(c)
+            rows["CudaNdarray -> torch"]["torch.as_tensor(cupy)"] = lambda: torch.as_tensor(
+                c, device="cuda"
+            )
+            rows["CudaNdarray -> cupy"]["cupy.from_dlpack(torch)"] = lambda: cupy.from_dlpack(t)
+            rows["CudaNdarray -> cupy"]["cupy.asarray(torch)"] = lambda: cupy.asarray(t)
+            rows["torch -> CudaNdarray"]["cupy.from_dlpack(torch)"] = lambda: cupy.from_dlpack(t)
+    rows.update(_numba_rows(x, c))
+    rows.update(_pycuda_rows(x))
+    return rows
+
+
+def _numba_rows(x: Any, c: Any) -> dict[str, dict[str, Callable[[], Any]]]:
+    cuda = load("numba.cuda")
+    if cuda is None:
+        return {}
+    out = {"gpuinterop": lambda: converters.to_numba(x)}
+    if c is not None:
+        out["numba.cuda.as_cuda_array(cupy)"] = lambda: cuda.as_cuda_array(c)
+    d = cuda.to_device(np.ones((64, 64), np.float32))
+    back: dict[str, Callable[[], Any]] = {"gpuinterop": lambda: converters.from_numba(d)}
+    return {"CudaNdarray -> Numba": out, "Numba -> CudaNdarray": back}
+
+
+def _pycuda_rows(x: Any) -> dict[str, dict[str, Callable[[], Any]]]:
+    if load("pycuda") is None:
+        return {}
+    converters.pycuda.init()
+    gpuarray = importlib.import_module("pycuda.gpuarray")
+    g = gpuarray.to_gpu(np.ones((64, 64), np.float32))
+    shape, dtype, address = x.shape, x.dtype, x.gpudata
+    return {
+        "CudaNdarray -> PyCUDA": {
+            "gpuinterop": lambda: gi.to_gpuarray(x),
+            "GPUArray's constructor": lambda: gpuarray.GPUArray(
+                shape, dtype, base=x, gpudata=address
+            ),
+        },
+        "PyCUDA -> CudaNdarray": {"gpuinterop": lambda: gi.to_cudandarray(g)},
+    }
+
+
+def verdict(name: str, routes: dict[str, dict[str, float]]) -> str:
+    mark = MARKS.get(name)
+    if name == "CudaNdarray -> PyCUDA":
+        mark = routes["GPUArray's constructor"]["best"] + 0.4
+    if mark is None:
+        return ""
+    return f"mark {mark:.2f}: {'reached' if routes['gpuinterop']['best'] <= mark else 'MISSED'}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", help="write the numbers there")
+    parser.add_argument("--sizes", action="store_true", help="repeat with a large array")
+    parser.add_argument("--repeats", type=int, default=15)
+    args = parser.parse_args()
+    gpu = any(d.type == "cuda" for d in gi.devices.devices())
+    results: dict[str, Any] = {}
+    for n in (64, 4096) if args.sizes else (64,):
+        rows = {**host_rows(n), **(gpu_rows(n) if gpu else {})}
+        print(f"{n} x {n} float32, microseconds a call: best (median)")
+        for name, routes in rows.items():
+            times = time_row(routes, args.repeats)
+            results[f"{n}: {name}"] = times
+            print(f"  {name:36} {verdict(name, times) if n == 64 else ''}")
+            for route, t in times.items():
+                print(f"    {route:34} {t['best']:8.2f} ({t['median']:.2f})")
+    if args.json:
+        machine = {
+            "python": platform.python_version(),
+            "processor": platform.processor(),
+            "gpu": gpu,
+        }
+        report = {"machine": machine, "unit": "us", "results": results}
+        Path(args.json).write_text(json.dumps(report, indent=1), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

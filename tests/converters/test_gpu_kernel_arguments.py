@@ -1,0 +1,264 @@
+"""A CudaNdarray goes straight into the kernels of other libraries, on a real GPU."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+from gpu_peers import load, pycuda_ready, spin
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
+
+MULTIPLY = """
+extern "C" __global__ void multiply_them(float *dest, float *a, float *b, int n)
+{
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) dest[i] = a[i] * b[i];
+}
+"""
+
+
+def operands(n=100):
+    rng = np.random.default_rng(3)
+    a, b = (rng.normal(size=n).astype(np.float32) for _ in range(2))
+    return a, b, gi.array(a, device="cuda"), gi.array(b, device="cuda")
+
+
+def result(n=100):
+    return gi.zeros(n, device="cuda")
+
+
+def cubin(source):
+    """`source` compiled by NVRTC: the machine may have no nvcc."""
+    core = load("cuda.core", "cuda.core")
+    core.Device(0).set_current()
+    options = core.ProgramOptions(std="c++17", arch=f"sm_{core.Device(0).arch}")
+    return core.Program(source, "c++", options).compile("cubin")
+
+
+def test_cupy_raw_kernel():
+    cupy = load("cupy")
+    a, b, ga, gb = operands()
+    dest = result()
+    kernel = cupy.RawKernel(MULTIPLY, "multiply_them")
+    kernel((1,), (128,), (dest, ga, gb, np.int32(100)))
+    np.testing.assert_array_equal(dest.get(), a * b)
+
+
+def test_cupy_raw_kernel_with_safe_arguments():
+    cupy = load("cupy")
+    a, b, ga, gb = operands(200)
+    dest = gi.zeros(200, device="cuda")
+    kernel = cupy.RawKernel(MULTIPLY, "multiply_them")
+    strided = converters.pointer_arguments((dest[::2], ga[::2], gb[::2]))
+    with pytest.raises(gi.ContiguityError, match="argument 0"):
+        strided.__enter__()
+    with converters.pointer_arguments((dest[::2], ga[::2], gb[::2]), copyif=True) as args:
+        kernel((1,), (128,), (*args, np.int32(100)))
+    expected = np.zeros(200, np.float32)
+    expected[::2] = (a * b)[::2]
+    np.testing.assert_array_equal(dest.get(), expected)
+
+
+@pytest.mark.parametrize("key", [np.s_[:], np.s_[::2], np.s_[::-1]])
+def test_numba_kernel(key):
+    load("numba", "numba.cuda")
+    cuda = importlib.import_module("numba.cuda")
+
+    @cuda.jit
+    def multiply(dest, a, b):
+        i = cuda.grid(1)
+        if i < dest.size:
+            dest[i] = a[i] * b[i]
+
+    a, b, ga, gb = operands()
+    dest = result()
+    multiply[1, 128](dest[key], ga[key], gb[key])
+    cuda.synchronize()
+    expected = np.zeros(100, np.float32)
+    expected[key] = (a * b)[key]
+    np.testing.assert_array_equal(dest.get(), expected)
+
+
+def test_numba_device_array_of_ours_in_a_kernel():
+    load("numba", "numba.cuda")
+    cuda = importlib.import_module("numba.cuda")
+
+    @cuda.jit
+    def double(x):
+        i, j = cuda.grid(2)
+        if i < x.shape[0] and j < x.shape[1]:
+            x[i, j] *= 2
+
+    x = gi.array(np.arange(24, dtype=np.float32).reshape(4, 6), device="cuda")
+    double[(1, 1), (8, 8)](converters.to_numba(x[::-1, ::2]))
+    cuda.synchronize()
+    expected = np.arange(24, dtype=np.float32).reshape(4, 6)
+    expected[:, ::2] *= 2
+    np.testing.assert_array_equal(x.get(), expected)
+
+
+def test_triton_kernel():
+    triton = load("triton")
+    torch = load("torch")
+    tl = importlib.import_module("triton.language")
+    assert torch.cuda.is_available()
+    namespace = triton_kernels(triton, tl)
+    a, b, ga, gb = operands()
+    dest = result()
+    namespace[(1,)](dest, ga, gb, 100, BLOCK=128)
+    torch.cuda.synchronize()
+    np.testing.assert_array_equal(dest.get(), a * b)
+
+
+def test_triton_waits_for_our_stream():
+    triton = load("triton")
+    load("torch")
+    kernel = triton_kernels(triton, importlib.import_module("triton.language"))
+    a, _, ga, gb = operands()
+    dest = result()
+    kernel[(1,)](dest, ga, gb, 100, BLOCK=128)  # compiled now, so that the next launch is quick
+    s = gi.Stream()
+    gi.synchronize()
+    with gi.devices.stream(s):
+        spin(s.handle)
+        gb.fill(2)
+    kernel[(1,)](dest, ga, gb, 100, BLOCK=128)
+    np.testing.assert_array_equal(dest.get(), a * 2)
+
+
+def triton_kernels(triton, tl):
+    import triton_kernel
+
+    assert triton_kernel.tl is tl
+    return triton_kernel.multiply
+
+
+def test_cuda_core_launch():
+    core = load("cuda.core", "cuda.core")
+    device = core.Device(0)
+    device.set_current()
+    stream = device.create_stream()
+    kernel = cubin(MULTIPLY).get_kernel("multiply_them")
+    a, b, ga, gb = operands()
+    dest = result()
+    for x in (dest, ga, gb):
+        x.sync()
+    core.launch(
+        stream,
+        core.LaunchConfig(grid=1, block=128),
+        kernel,
+        dest.ptr,
+        ga.ptr,
+        gb.ptr,
+        np.int32(100),
+    )
+    stream.sync()
+    np.testing.assert_array_equal(dest.get(), a * b)
+
+
+def test_cuda_core_view_orders_the_stream():
+    core = load("cuda.core", "cuda.core")
+    device = core.Device(0)
+    device.set_current()
+    stream = device.create_stream()
+    kernel = cubin(MULTIPLY).get_kernel("multiply_them")
+    a, _, ga, gb = operands()
+    dest = result()
+    gi.synchronize()
+    s = gi.Stream()
+    with gi.devices.stream(s):
+        spin(s.handle)
+        gb.fill(3)
+    views = [converters.to_cuda_core(x, stream=stream) for x in (dest, ga, gb)]
+    config = core.LaunchConfig(grid=1, block=128)
+    core.launch(stream, config, kernel, *(v.ptr for v in views), np.int32(100))
+    stream.sync()
+    np.testing.assert_array_equal(dest.get(), a * 3)
+
+
+# ---- PyCUDA -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pycuda(monkeypatch):
+    """PyCUDA on the primary context, its compiler replaced by NVRTC."""
+    pycuda_ready()
+    compiler = importlib.import_module("pycuda.compiler")
+
+    def compile_by_nvrtc(
+        source, nvcc="nvcc", options=None, keep=False, no_extern_c=False, *args, **more
+    ):
+        # PyCUDA's helper header wants the toolkit's host headers; float kernels do not need it.
+        text = "\n".join(line for line in source.splitlines() if "#include" not in line)
+        return bytes(cubin(text if no_extern_c else f'extern "C" {{\n{text}\n}}').code)
+
+    monkeypatch.setattr(compiler, "compile", compile_by_nvrtc)
+    return importlib.import_module("pycuda")
+
+
+def test_pycuda_source_module(pycuda):
+    compiler = importlib.import_module("pycuda.compiler")
+    mod = compiler.SourceModule(MULTIPLY.replace('extern "C" ', ""))
+    multiply_them = mod.get_function("multiply_them")
+    a, b, ga, gb = operands()
+    dest = gi.CudaNdarray.zeros(a.shape, device="cuda")
+    multiply_them(dest, ga, gb, np.int32(100), block=(128, 1, 1), grid=(1, 1))
+    np.testing.assert_array_equal(np.asarray(dest), a * b)
+    safe = converters.pycuda.kernel(multiply_them)
+    with pytest.raises(ValueError, match="argument 1"):
+        safe(dest, ga[::-1], gb, np.int32(100), block=(128, 1, 1))
+    copying = converters.pycuda.kernel(multiply_them, copyif=True)
+    copying(dest, ga[::-1], gb, np.int32(100), block=(128, 1, 1))
+    np.testing.assert_array_equal(np.asarray(dest), a[::-1] * b)
+
+
+def test_the_wrapper_waits_for_our_stream(pycuda):
+    compiler = importlib.import_module("pycuda.compiler")
+    mod = compiler.SourceModule(MULTIPLY.replace('extern "C" ', ""))
+    safe = converters.pycuda.kernel(mod.get_function("multiply_them"))
+    a, _, ga, gb = operands()
+    dest = result()
+    gi.synchronize()
+    s = gi.Stream()
+    with gi.devices.stream(s):
+        spin(s.handle)
+        gb.fill(2)
+    safe(dest, ga, gb, np.int32(100), block=(128, 1, 1))
+    np.testing.assert_array_equal(dest.get(), a * 2)
+
+
+def test_pycuda_elementwise_kernel(pycuda):
+    elementwise = importlib.import_module("pycuda.elementwise")
+    kernel = elementwise.ElementwiseKernel(
+        "float *dest, float *a, float *b", "dest[i] = a[i] + 2 * b[i]", "combine"
+    )
+    for n in (1, 100, 100_000):
+        a, b, ga, gb = operands(n)
+        dest = gi.zeros(n, device="cuda")
+        kernel(dest, ga, gb)
+        np.testing.assert_allclose(dest.get(), a + 2 * b, rtol=1e-6)
+    with pytest.raises(RuntimeError, match="non-contiguous"):
+        kernel(dest[::2], ga[::2], gb[::2])
+
+
+def test_pycuda_reduction_kernel(pycuda):
+    reduction = importlib.import_module("pycuda.reduction")
+    kernel = reduction.ReductionKernel(
+        np.float32, neutral="0", reduce_expr="a + b", map_expr="x[i] * y[i]",
+        arguments="float *x, float *y",
+    )  # fmt: skip
+    a, b, ga, gb = operands(10_000)
+    found = float(kernel(ga, gb).get())
+    np.testing.assert_allclose(found, np.dot(a.astype(float), b), rtol=1e-4)
+
+
+def test_mpi4py_takes_the_buffer():
+    mpi = load("mpi4py", "mpi4py.MPI")
+    x = gi.array(np.arange(8, dtype=np.float32), device="cuda")
+    x.sync()
+    assert mpi.memory.frombuffer(x).nbytes == 32
