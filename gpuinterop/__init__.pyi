@@ -35,7 +35,6 @@ from gpuinterop.devices import (
     mem_info as mem_info,
     memory_stats as memory_stats,
     show_config as show_config,
-    stream as stream,
     synchronize as synchronize,
 )
 from gpuinterop.errors import (
@@ -73,6 +72,9 @@ from gpuinterop.ops.functions import (
 )
 from gpuinterop.ops.fuse import (
     fuse as fuse,
+)
+from gpuinterop.converters.streams import (
+    stream as stream,
 )
 from gpuinterop.sharing import (
     may_share_memory as may_share_memory,
