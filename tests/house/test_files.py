@@ -20,3 +20,12 @@ def test_no_file_is_too_long(capsys):
         for path, n in sorted(long.items(), key=lambda row: -row[1]):
             print(f"\n  {n} lines: {path.relative_to(ROOT)}", end="")
     assert not [path for path, n in lengths.items() if n > LIMIT]
+
+
+def test_test_modules_have_names_of_their_own():
+    # pytest imports them by name alone, so two of one name would hide each other.
+    seen: dict[str, Path] = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if path.name not in ("__init__.py", "conftest.py"):
+            assert path.name not in seen, f"{path} and {seen[path.name]}"
+            seen[path.name] = path
