@@ -33,9 +33,9 @@ def syncs():
 def waits():
     return driver.fakecuda_calls(b"cuStreamWaitEvent")
 
-def busy(stream, x, value):
+def busy(stream, x, value, delay_us=20000):
     '''Queue slow work on `stream` that ends with x == value.'''
-    driver.fakecuda_set_delay_us(20000)
+    driver.fakecuda_set_delay_us(delay_us)
     with stream:
         x[...] = value
     driver.fakecuda_set_delay_us(0)
@@ -78,7 +78,7 @@ for handle in (1, 2):
     assert (read(x, handle) == handle).all()
 """,
     "export on -1 orders nothing": """
-busy(mine, x, 5)
+busy(mine, x, 5, delay_us=1000000)  # long enough for a reader on a crowded machine to come first
 before = waits(), syncs()
 x.__dlpack__(stream=-1)
 assert (waits(), syncs()) == before
