@@ -159,6 +159,8 @@ void record(Event& e, nb::object stream) {
 bool query_event(Event& e) {
   if (!e.handle || !e.recorded) return true;
   cuda::DeviceGuard guard(e.device.id);
+  // Harmless for a capture of another stream, which would be spoilt by the question otherwise.
+  cuda::RelaxedCapture relaxed;
   CUresult code = cuda::driver().EventQuery(e.handle);
   if (code == CUDA_ERROR_NOT_READY) return false;
   cuda::check(code, "cuEventQuery", "Event.query");
@@ -171,6 +173,7 @@ void synchronize_event(Event& e) {
   CUresult code;
   {
     cuda::GilDropped dropped;
+    cuda::RelaxedCapture relaxed;
     code = cuda::driver().EventSynchronize(e.handle);
   }
   cuda::check(code, "cuEventSynchronize", "Event.synchronize");
