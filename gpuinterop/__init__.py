@@ -17,7 +17,7 @@ from gpuinterop._version import __version__
 _MODULES: dict[str, str] = {
     "gpuinterop.ndarray": "CudaNdarray GpuArray",
     "gpuinterop.creation": (
-        "arange asarray array dimshuffle empty empty_like from_gpu_pointer full "
+        "arange asarray array dimshuffle empty empty_like eye from_gpu_pointer full "
         "full_like ones ones_like zeros zeros_like"
     ),
     "gpuinterop.converters.protocols": "from_dlpack",
@@ -49,6 +49,14 @@ _MODULES: dict[str, str] = {
     # Importing it lets devices.stream enter the other libraries' streams too.
     "gpuinterop.converters.streams": "stream",
     "gpuinterop.sharing": "may_share_memory shares_memory",
+    "gpuinterop.ops.reducing": (
+        "all amax amin any argmax argmin concatenate dot inner join matmul max mean min prod "
+        "split stack std sum vdot var"
+    ),
+    "gpuinterop.ops.blas": "addmm allow_tf32 gemm gemv ger",
+    "gpuinterop.ops.map_reduce": "MapReduce",
+    "gpuinterop.ops.reductions": "norm reduce_sum",
+    "gpuinterop.ops.capture": "Capture capture",
     "gpuinterop.copies": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",
     "gpuinterop.converters": (

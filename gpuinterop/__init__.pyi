@@ -14,6 +14,7 @@ from gpuinterop.creation import (
     dimshuffle as dimshuffle,
     empty as empty,
     empty_like as empty_like,
+    eye as eye,
     from_gpu_pointer as from_gpu_pointer,
     full as full,
     full_like as full_like,
@@ -80,6 +81,45 @@ from gpuinterop.sharing import (
     may_share_memory as may_share_memory,
     shares_memory as shares_memory,
 )
+from gpuinterop.ops.reducing import (
+    all as all,
+    any as any,
+    argmax as argmax,
+    argmin as argmin,
+    concatenate as concatenate,
+    dot as dot,
+    inner as inner,
+    join as join,
+    matmul as matmul,
+    max as max,
+    mean as mean,
+    min as min,
+    prod as prod,
+    split as split,
+    stack as stack,
+    std as std,
+    sum as sum,
+    var as var,
+    vdot as vdot,
+)
+from gpuinterop.ops.blas import (
+    addmm as addmm,
+    allow_tf32 as allow_tf32,
+    gemm as gemm,
+    gemv as gemv,
+    ger as ger,
+)
+from gpuinterop.ops.map_reduce import (
+    MapReduce as MapReduce,
+)
+from gpuinterop.ops.reductions import (
+    norm as norm,
+    reduce_sum as reduce_sum,
+)
+from gpuinterop.ops.capture import (
+    Capture as Capture,
+    capture as capture,
+)
 from gpuinterop.copies import (
     count_copies as count_copies,
     log_transfers as log_transfers,
@@ -97,6 +137,8 @@ def absolute(x: Any, /, out: Any = None) -> Any: ...
 def acos(x: Any, /, out: Any = None) -> Any: ...
 def acosh(x: Any, /, out: Any = None) -> Any: ...
 def add(x: Any, y: Any, /, out: Any = None) -> Any: ...
+def amax(x: Any, /, axis: Any = None, **options: Any) -> Any: ...
+def amin(x: Any, /, axis: Any = None, **options: Any) -> Any: ...
 def arccos(x: Any, /, out: Any = None) -> Any: ...
 def arccosh(x: Any, /, out: Any = None) -> Any: ...
 def arcsin(x: Any, /, out: Any = None) -> Any: ...

@@ -1,6 +1,7 @@
 """Types of the native core. Written by `make stub` from tools/core_slots.pyi."""
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from gpuinterop.devices import Device
 from typing import Any, Callable, Literal, TypeVar, overload
 from typing_extensions import Self
@@ -318,6 +319,39 @@ class Array:
     __hash__: None  # type: ignore[assignment]
     __dlpack_c_exchange_api__: Any
     __c_dlpack_exchange_api__: Any
+
+    def sum(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+        """Return the sum over `axis`. float32 sums keep their rounding errors apart."""
+
+    def prod(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+        """Return the product over `axis`."""
+
+    def mean(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+        """Return the mean over `axis`."""
+
+    def min(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+        """Return the minimum over `axis`; a NaN wins."""
+
+    def max(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+        """Return the maximum over `axis`; a NaN wins."""
+
+    def argmin(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+        """Return the position of the first minimum along `axis`, or in the flattened array."""
+
+    def argmax(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+        """Return the position of the first maximum along `axis`, or in the flattened array."""
+
+    def any(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+        """Return whether any element over `axis` is not zero."""
+
+    def all(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+        """Return whether all elements over `axis` are not zero."""
+
+    def var(self, axis: Any=None, dtype: Any=None, out: Any=None, ddof: float=0, keepdims: bool=False) -> Any:
+        """Return the variance over `axis`, divided by n - ddof."""
+
+    def std(self, axis: Any=None, dtype: Any=None, out: Any=None, ddof: float=0, keepdims: bool=False) -> Any:
+        """Return the standard deviation over `axis`."""
 def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C') -> A:
     """A fresh array of `cls`; its elements are not set."""
 def from_pointer(cls: type[A], ptr: int, shape: Shape, strides: Sequence[int] | None, dtype: Any, device_type: int, device_id: int, base: Any, nbytes: int=-1, readonly: bool=False, where: str='from_pointer') -> A:
@@ -567,3 +601,72 @@ def pointer_info(ptr: int) -> tuple[str, int, bool, int, int] | None:
     """
     (memory, device, in the primary context, start and bytes of the allocation), or None when the driver does not know the address.
     """
+class PlannedCall:
+    """Kernels of an operation on operands of known layout."""
+
+    def run(self, operands: tuple[Any, ...], outs: object | None=None) -> object:
+        ...
+def make_plan(device: int, launches: Sequence, scratch_bytes: int, outputs: Sequence) -> PlannedCall:
+    """A Plan from parameters with null addresses and where to write them."""
+def load_function(device: int, image: bytes, name: str) -> int:
+    """Handle of a kernel; it stays loaded."""
+class PlanCache:
+    """Plans by the layouts of operands; asks `miss` for new ones."""
+
+    def __init__(self, miss: object) -> None:
+        ...
+
+    def __call__(self, operands: tuple[Any, ...], outs: object | None=None) -> object:
+        ...
+
+    def __len__(self) -> int:
+        ...
+def _set_reductions(fn: object) -> None:
+    ...
+def _clear_reductions() -> None:
+    ...
+class Recorder:
+    """A captured sequence: see gpuinterop.capture."""
+
+    def __init__(self, device_type: int, device_id: int) -> None:
+        ...
+
+    def begin(self) -> None:
+        ...
+
+    def end(self) -> None:
+        ...
+
+    def abandon(self) -> None:
+        ...
+
+    def replay(self) -> None:
+        ...
+
+    def add_call(self, call: object) -> None:
+        ...
+
+    def keep(self, array: object) -> None:
+        ...
+
+    @property
+    def nodes(self) -> int:
+        ...
+
+    @property
+    def ready(self) -> bool:
+        ...
+def _recording() -> object:
+    """The capture of this thread, or None."""
+def _require_values(where: str) -> None:
+    """Refuse while this thread records on the host."""
+def _record_call(call: object) -> bool:
+    ...
+def blas_open(cublas: str, cublas_lt: str) -> None:
+    """Open cuBLAS; once."""
+def blas_is_open() -> bool:
+    ...
+def blas_version(device: int) -> int:
+    ...
+def gemm(out: object, a: object, b: object, c: object, bias: object, alpha: float, beta: float, tf32: bool, where: str) -> None:
+    """out = alpha * a @ b + beta * c, on CUDA."""

@@ -19,6 +19,7 @@ __all__ = [
     "dimshuffle",
     "empty",
     "empty_like",
+    "eye",
     "from_gpu_pointer",
     "full",
     "full_like",
@@ -135,6 +136,17 @@ def zeros_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
 def ones_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return ones with `x`'s shape, dtype and device."""
     return full_like(x, 1, dtype, device=device)
+
+
+def eye(
+    n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None
+) -> Any:
+    """Return a matrix with ones on its `k`-th diagonal and zeros elsewhere."""
+    made = zeros((n, n if m is None else m), dtype, device=device)
+    diagonal = made.diagonal(k)
+    if diagonal.size:
+        diagonal[...] = 1
+    return made
 
 
 def arange(

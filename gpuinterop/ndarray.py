@@ -22,6 +22,7 @@ from gpuinterop.errors import (
     ReadOnlyError,
     ShapeError,
 )
+from gpuinterop.ops.methods_reduce import ReductionMethods
 from gpuinterop.sources import host_view, over
 from gpuinterop.views import ViewMethods
 
@@ -30,7 +31,7 @@ __all__ = ["CudaNdarray", "GpuArray"]
 Self = TypeVar("Self", bound="ArrayMethods")
 
 
-class ArrayMethods(ArgumentMethods, ViewMethods):
+class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     """What both classes share: values in and out, conversions to Python and NumPy."""
 
     __slots__ = ()
@@ -43,6 +44,7 @@ class ArrayMethods(ArgumentMethods, ViewMethods):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return the elements as a NumPy array: downloaded, or shared on device "cpu"."""
         if self.device.type == "cpu":
+            _core._require_values("numpy.asarray")
             return np.array(host_view(self), dtype=dtype, copy=copy)
         if copy is False:
             raise CopyForbiddenError(
@@ -57,6 +59,8 @@ class ArrayMethods(ArgumentMethods, ViewMethods):
 
     def get(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Return a new NumPy array with the elements, or fill `out`."""
+        if self.device.type == "cpu":
+            _core._require_values("get")
         host = np.empty(self.shape, self.dtype) if out is None else out
         if host.dtype != self.dtype:
             raise DTypeError(

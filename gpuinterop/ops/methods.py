@@ -49,13 +49,8 @@ UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {}
 
 
 def _register_neighbours() -> None:
-    # The reductions and BLAS bring rows of their own when they are installed beside this file.
-    for name in ("reductions", "blas", "join"):
-        try:
-            import_module(f"{__package__}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{__package__}.{name}":
-                raise
+    # The reductions, BLAS and joining bring rows of their own.
+    import_module(f"{__package__}.reducing")
 
 
 def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import DTypeError, ShapeError
-from .reduce_text import CUDA_TYPES, Recipe
+from gpuinterop.errors import DTypeError, ShapeError
+from gpuinterop.ops.reduce_text import CUDA_TYPES, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,13 +6,21 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..jit import kernel_text
-from .reduce_plan import BLOCK, Plan
+from gpuinterop.jit import kernel_text
+from gpuinterop.ops.reduce_plan import BLOCK, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CUDA_TYPES", "Recipe", "kernel_names", "pack_params", "pointer_offsets", "render"]
+__all__ = [
+    "CUDA_TYPES",
+    "Recipe",
+    "accumulator_bytes",
+    "kernel_names",
+    "pack_params",
+    "pointer_offsets",
+    "render",
+]
 
 # How a dtype lies in memory, by NumPy's or ml_dtypes' name.
 CUDA_TYPES = {
@@ -180,7 +188,7 @@ def pack_params(
     g = plan.geometry
     pointers = len(recipe.inputs) + len(recipe.outputs) + 1
     numbers = [g.n_out, g.n_red, plan.splits, plan.chunk, plan.tiles, *g.kept, *g.red]
-    for strides in (*g.kept_strides, *g.red_strides, *g.out_strides):
+    for strides in (*g.kept_strides, *g.red_strides, *g.out_strides[: len(recipe.outputs)]):
         numbers += strides
     if recipe.extras:
         numbers += [0] * len(recipe.extras)  # pointers again
@@ -205,3 +213,29 @@ def pointer_offsets(recipe: Recipe, plan: Plan) -> tuple[list[int], list[int], i
         8 * (ins + outs),
         [8 * (before_extras + e) for e in range(extras)],
     )
+
+
+_SIZES = {"char": 1, "short": 2, "int": 4, "float": 4, "long long": 8, "double": 8}
+
+
+def accumulator_bytes(recipe: Recipe, *, wide: bool) -> int:
+    """sizeof(Acc) of the recipe's operation."""
+    name, _, arguments = recipe.op.partition("<")
+    value = (
+        arguments.rstrip(">").split(",")[0].replace("unsigned", "").replace("signed", "").strip()
+    )
+    if name in ("AnyTrue", "AllTrue"):
+        return 4
+    if name == "Variance":
+        return 16
+    if value.startswith("GiComplex"):
+        return 2 * _SIZES[value.partition("<")[2]]
+    size = _SIZES[value]
+    if name == "ComplexSum":
+        return 4 * size
+    if name in ("FloatSum", "FloatMean", "FloatNorm"):
+        return 2 * size
+    if name in ("Extreme", "ArgExtreme"):
+        index = 8 if name == "ArgExtreme" and wide else 4
+        return 2 * max(size, index)
+    return size

@@ -222,6 +222,12 @@ def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[tuple[Any, ...], bool
 
 
 def _host(op: int, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> None:
+    """Compute on the host: now, or at each replay of the capture that this thread records."""
+    if not _core._record_call(lambda: _host_now(op, inputs, results)):
+        _host_now(op, inputs, results)
+
+
+def _host_now(op: int, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> None:
     outs = [host_view(r) for r in results]
     entry = _by_id[op]
     kinds = tuple(_kind(x) for x in inputs)

@@ -7,6 +7,7 @@
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "ops/copy.hpp"
+#include "ops/graph.hpp"
 #include "python/raise.hpp"
 
 namespace gpuinterop {
@@ -290,6 +291,12 @@ void note_copy_slow(const char* kind, int64_t nbytes, const char* where) {
 
 void copy_elements(const Array& dst, const Array& src, const char* where, bool async) {
   if (dst.layout.size() == 0) return;
+  if (!dst.device.is_cuda() && !src.device.is_cuda()) {
+    if (ops::recording_on_host()) return ops::recorder->add_copy(dst, src);
+  } else {
+    ops::note_use(dst.device.is_cuda() ? dst : src);
+    ops::note_use(src.device.is_cuda() ? src : dst);
+  }
   if (dst.device == src.device)
     copy_same_device(dst, src, where);
   else if (!src.device.is_cuda())
@@ -307,9 +314,17 @@ void fill_elements(const Array& dst, const void* item, const char* where) {
     one.dtype = dst.dtype;
     one.data = const_cast<char*>(static_cast<const char*>(item));
     one.layout = Layout().broadcast_to(dst.layout.ndim(), dst.layout.shape(), where);
+    if (ops::recording_on_host()) {
+      // The replays need the item later, so it gets memory of its own.
+      Array kept = make_empty(dst.device, dst.dtype, 0, nullptr, where);
+      std::memcpy(kept.data, item, static_cast<size_t>(dst.itemsize()));
+      kept.layout = one.layout;
+      return ops::recorder->add_copy(dst, kept);
+    }
     copy_host(dst, one);
     return;
   }
+  ops::note_use(dst);
   char* first;
   if (dst.itemsize() > 4 || !is_dense(dst, &first)) {
     ops::fill_strided(dst, item, where);

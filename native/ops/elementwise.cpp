@@ -1,3 +1,4 @@
+#include "ops/graph.hpp"
 #include "ops/elementwise.hpp"
 
 #include <nanobind/nanobind.h>
@@ -255,7 +256,7 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
 }
 
 void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r, const Shape64& shape,
-                   Array* const* out) {
+                   Array* const* out, PyObject* const* given) {
   const char* where = info.name.c_str();
   StoredType types[kMaxOperands];
   const Layout* layouts[kMaxOperands];
@@ -288,12 +289,17 @@ void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r, 
     layouts[i] = &a->layout;
     w.add_array(*a);
     cuda::order(a->buffer.get(), stream, where);
+    note_use(*in[i].array);
   }
   for (int j = 0; j < info.results; ++j) {
     types[info.inputs + j] = out[j]->dtype;
     layouts[info.inputs + j] = &out[j]->layout;
     w.add_array(*out[j]);
     cuda::order(out[j]->buffer.get(), stream, where);
+    if (given && given[j])
+      note_use(*out[j]);
+    else
+      note_fresh(*out[j]);
   }
   lay_out(w, layouts, shape.ndim, shape.extents);
   launch(op, types, w, device, stream, where);
@@ -400,7 +406,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   }
   if (arrays[0]->layout.size() != 0) {
     if (device.is_cuda())
-      run_on_device(op, info, in, r, shape, arrays);
+      run_on_device(op, info, in, r, shape, arrays, outs);
     else
       run_on_host(op, info, in, r, tuple.get());
   }

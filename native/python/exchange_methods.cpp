@@ -4,6 +4,7 @@
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "exchange/export.hpp"
+#include "ops/graph.hpp"
 #include "python/exchange_peers.hpp"
 #include "python/exchange_slots.hpp"
 #include "python/raise.hpp"
@@ -310,6 +311,7 @@ PyObject* array_interface(PyObject* self, void*) {
       no_attribute("__array_interface__",
                    std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
     require_settled(self);
+    ops::require_values("numpy.asarray");
     if (a.buffer && a.buffer->stream) settle_for_host(a, "__array_interface__");
     return interface_of(a, typestr, nullptr);
   });

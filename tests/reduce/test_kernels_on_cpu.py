@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from shim import compile_kernel
+from reduce_shim import compile_kernel
 
 from gpuinterop.ops.reduce_plan import Operand, plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, recipe_for
-from gpuinterop.ops.reduce_text import pack_params, pointer_offsets, render
+from gpuinterop.ops.reduce_text import accumulator_bytes, pack_params, pointer_offsets, render
 
 
 def elements(array: np.ndarray) -> tuple[int, ...]:
@@ -45,6 +45,7 @@ def run(
     library = compile_kernel(render(recipe, plan), plan.mode)
     params = bytearray(pack_params(recipe, plan, count=plan.geometry.n_red, parameter=ddof))
     assert len(params) == library.sizes(1)
+    assert accumulator_bytes(recipe, wide=plan.wide) == library.sizes(0)
     in_at, out_at, scratch_at, _ = pointer_offsets(recipe, plan)
     scratch = np.full(plan.geometry.n_out * plan.splits * library.sizes(0) + 1, 255, np.uint8)
 

@@ -1,0 +1,133 @@
+"""Captured sequences: operations recorded once and replayed with one call.
+
+On CUDA a capture is a CUDA graph. On "cpu" it is the list of the calls, so that a program behaves
+alike on both: nothing is computed while a block is recorded, everything at each replay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpuinterop import _core, devices
+from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+__all__ = ["Capture", "capture"]
+
+
+class Capture:
+    """A recorded sequence of operations; made by `gpuinterop.capture`.
+
+    Attributes
+    ----------
+    inputs : the example arguments, if it was made from a function. Write into them before a replay.
+    outputs : what the function returned. The arrays stay the same; each replay overwrites them.
+    """
+
+    def __init__(self, device: Any = None) -> None:
+        self.device = devices.device(device)
+        self.inputs: tuple[Any, ...] = ()
+        self.outputs: Any = None
+        self._recorder = _core.Recorder(self.device.type_code, self.device.index)
+
+    def __enter__(self) -> Capture:
+        self._recorder.begin()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._recorder.end()
+        else:
+            self._recorder.abandon()
+
+    @property
+    def nodes(self) -> int:
+        """How many kernels, copies and fills a replay runs; on "cpu", how many calls."""
+        return int(self._recorder.nodes)
+
+    def replay(self) -> None:
+        """Run the recorded operations on the current stream, on what their arrays hold now."""
+        self._recorder.replay()
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Replay; arguments other than the captured arrays are copied into those first."""
+        if arguments:
+            self._accept(arguments)
+        self._recorder.replay()
+        return self.outputs
+
+    def _accept(self, arguments: tuple[Any, ...]) -> None:
+        if len(arguments) != len(self.inputs):
+            raise ArgumentTypeError(
+                where="Capture",
+                expected=f"{len(self.inputs)} arguments, as when it was captured, or none",
+                got=str(len(arguments)),
+                fix="pass all of them, or write into capture.inputs",
+            )
+        for own, given in zip(self.inputs, arguments, strict=True):
+            if given is own:
+                continue
+            if not isinstance(own, _core.Array):
+                if own != given:
+                    raise CaptureError(
+                        where="Capture",
+                        expected=f"the number {own!r}, which is fixed in the recorded operations",
+                        got=repr(given),
+                        fix="make it a 0-d array to change it between replays",
+                    )
+                continue
+            if tuple(given.shape) != tuple(own.shape):
+                raise ShapeError(
+                    where="Capture",
+                    expected=f"an argument of shape {own.shape}, as captured",
+                    got=str(tuple(given.shape)),
+                    fix="capture the function again for other shapes",
+                )
+            own[...] = given
+
+    def __repr__(self) -> str:
+        state = f"{self.nodes} nodes" if self._recorder.ready else "not recorded"
+        return f"<Capture on {self.device}: {state}>"
+
+
+def capture(
+    function: Callable[..., Any] | None = None, *arguments: Any, device: Any = None
+) -> Capture:
+    """Record operations into a graph that one call replays.
+
+    ``with capture() as graph:`` records the block; ``f = capture(function, *arguments)`` records
+    one call of the function, and ``f(*arguments)`` replays it, copying arguments other than the
+    captured ones into these. Nothing is computed until the first replay. The graph keeps every
+    array that it uses alive, and memory made inside it belongs to it: results keep their place and
+    each replay overwrites them. A replay gives the same bits as the operations one by one.
+
+    Whatever would wait for the device is illegal inside: `item`, ``numpy.asarray``, printing.
+
+    Examples
+    --------
+    >>> import numpy as np, gpuinterop
+    >>> x = gpuinterop.asarray(np.arange(3, dtype="float32"), device="cpu")
+    >>> double = gpuinterop.capture(lambda a: a + a, x)
+    >>> double().tolist()
+    [0.0, 2.0, 4.0]
+    >>> x[...] = 5
+    >>> double().tolist()
+    [10.0, 10.0, 10.0]
+    """
+    if device is None:
+        device = next((a.device for a in arguments if isinstance(a, _core.Array)), None)
+    graph = Capture(device)
+    if function is None:
+        return graph
+    graph.inputs = arguments
+    with graph:
+        graph.outputs = function(*arguments)
+    return graph

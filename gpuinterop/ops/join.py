@@ -1,0 +1,152 @@
+"""Putting arrays together, taking them apart, and filling new ones."""
+
+from __future__ import annotations
+
+import operator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.ops import results
+from gpuinterop.sources import read_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["alloc", "concatenate", "join", "split", "stack"]
+
+
+def _axis(axis: Any, ndim: int, where: str) -> int:
+    try:
+        index = operator.index(axis)
+    except TypeError:
+        raise ArgumentTypeError(
+            where=where, expected="an int as axis", got=repr(axis), fix="pass an int"
+        ) from None
+    if not -ndim <= index < ndim:
+        raise ShapeError(
+            where=where,
+            expected=f"an axis from {-ndim} to {ndim - 1}",
+            got=str(index),
+            fix="count axes from 0",
+        )
+    return index % ndim
+
+
+def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
+    """Return the arrays one after the other along `axis`; None flattens them first.
+
+    One strided copy per array, nothing in between. Dtypes are promoted by NumPy's rules.
+    """
+    parts = list(arrays)
+    if not parts:
+        raise ShapeError(
+            where="concatenate", expected="at least one array", got="none", fix="pass arrays"
+        )
+    results.require_arrays("concatenate", *parts)
+    if axis is None:
+        parts, axis = [x.ravel() for x in parts], 0
+    first = parts[0]
+    if first.ndim == 0:
+        raise ShapeError(
+            where="concatenate",
+            expected="arrays of one axis or more",
+            got="a 0-d array",
+            fix="use stack",
+        )
+    along = _axis(axis, first.ndim, "concatenate")
+    for x in parts[1:]:
+        same = x.ndim == first.ndim and all(
+            a == b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True)) if i != along
+        )
+        if not same:
+            raise ShapeError(
+                where="concatenate",
+                expected=f"shapes that differ along axis {along} only",
+                got=f"{first.shape} and {x.shape}",
+                fix="reshape or slice one of them",
+            )
+    shape = list(first.shape)
+    shape[along] = sum(x.shape[along] for x in parts)
+    dtype = np.result_type(*[x.dtype for x in parts])
+    like = results.leading(parts)
+    if out is None:
+        out = results.new_like(like, tuple(shape), dtype)
+    else:
+        results.check_out(out, tuple(shape), dtype, like, "concatenate")
+    at = 0
+    for x in parts:
+        n = x.shape[along]
+        place = out[(slice(None),) * along + (slice(at, at + n),)]
+        _core.copy_into(place, x if x.dtype == dtype else x.astype(dtype), where="concatenate")
+        at += n
+    return out
+
+
+def join(axis: int, *arrays: Any) -> Any:
+    """Return the arrays one after the other along `axis` (the documents' order of arguments)."""
+    return concatenate(arrays, axis)
+
+
+def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
+    """Return the arrays along a new axis."""
+    parts = list(arrays)
+    if not parts:
+        raise ShapeError(
+            where="stack", expected="at least one array", got="none", fix="pass arrays"
+        )
+    results.require_arrays("stack", *parts)
+    for x in parts[1:]:
+        if x.shape != parts[0].shape:
+            raise ShapeError(
+                where="stack",
+                expected="equal shapes",
+                got=f"{parts[0].shape} and {x.shape}",
+                fix="reshape one",
+            )
+    along = _axis(axis, parts[0].ndim + 1, "stack")
+    return concatenate([x.expand_dims(along) for x in parts], along, out)
+
+
+def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
+    """Return views of `x` cut along `axis`: into n equal parts, or at the given indices."""
+    results.require_arrays("split", x)
+    along = _axis(axis, x.ndim, "split")
+    n = x.shape[along]
+    if hasattr(sections, "__index__"):
+        count = operator.index(sections)
+        if count < 1 or n % count:
+            raise ShapeError(
+                where="split", expected=f"a number of parts that divides {n}", got=str(count),
+                fix="pass the indices to cut at",
+            )  # fmt: skip
+        cuts = [n // count * i for i in range(1, count)]
+    else:
+        cuts = [operator.index(c) for c in sections]
+    edges = [0, *cuts, n]
+    before = (slice(None),) * along
+    pieces = []
+    for low, high in pairwise(edges):
+        pieces.append(x[(*before, slice(low, high))])
+    return pieces
+
+
+def alloc(value: Any, *shape: Any) -> Any:
+    """Return a new array of `shape` whose elements are those of `value`, broadcast (GpuAlloc)."""
+    results.require_arrays("alloc", value)
+    wanted = read_shape(
+        shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
+    )
+    if value.ndim > len(wanted):
+        raise ShapeError(
+            where="alloc",
+            expected=f"a value of at most {len(wanted)} axes",
+            got=str(value.shape),
+            fix="reshape it",
+        )
+    out = results.new_like(value, tuple(wanted), value.dtype)
+    _core.copy_into(out, value.broadcast_to(tuple(wanted)), where="alloc")
+    return out

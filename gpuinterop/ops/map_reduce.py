@@ -1,0 +1,219 @@
+"""A mapped reduction in one kernel: several operands, an expression, a reduction, results from it.
+
+This is what inner products, matrix times vector and fused training steps are made of. The
+expressions are CUDA C over x0, x1, ... (operands), r (the reduced value) and e0, e1, ... (operands
+of the result's shape); `host` says the same in NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuinterop import _core, dtypes
+from gpuinterop.errors import DTypeError, ShapeError
+from gpuinterop.ops import reductions, results, target
+from gpuinterop.ops.reduce_plan import plan_reduction
+from gpuinterop.ops.reduce_table import REDUCTIONS
+from gpuinterop.ops.reduce_text import CUDA_TYPES, Recipe
+from gpuinterop.sources import host_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["MapReduce"]
+
+
+class MapReduce:
+    """A reusable kernel ``posts(reduce(map(x0, x1, ...)), e0, ...)`` over one or more axes.
+
+    Parameters
+    ----------
+    map : expression of x0, x1, ...
+    host : NumPy function of (operands, extras) that returns the results as a tuple.
+    op : "sum", "prod", "min", "max", "any" or "all".
+    axis : the reduced axes, counted from the end when negative.
+    posts : an expression for each result.
+    locals : declarations that the posts share, "const float z = r + e0;".
+    dtypes : dtype of each result; that of the reduction by default.
+
+    Examples
+    --------
+    >>> import numpy as np, gpuinterop
+    >>> dot = gpuinterop.MapReduce("x0 * x1", lambda x, e: (np.sum(x[0] * x[1], axis=-1),))
+    >>> x = gpuinterop.asarray(np.arange(4, dtype="float32"), device="cpu")
+    >>> float(dot(x, x))
+    14.0
+    """
+
+    def __init__(
+        self,
+        map: str,
+        host: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+        *,
+        op: str = "sum",
+        axis: int | tuple[int, ...] = -1,
+        posts: Sequence[str] = ("r",),
+        locals: str = "",
+        dtypes: Sequence[Any] | None = None,
+        support: str = "",
+    ) -> None:
+        if op not in ("sum", "prod", "min", "max", "any", "all"):
+            raise ShapeError(
+                where="MapReduce",
+                expected="op sum, prod, min, max, any or all",
+                got=repr(op),
+                fix="use the array's method for the others",
+            )
+        self.map, self.host, self.op = map, host, op
+        self.axis, self.posts, self.locals = axis, tuple(posts), locals
+        self.dtypes, self.support = dtypes, support
+        self._caches: dict[tuple[int, int], _core.PlanCache] = {}
+
+    def __call__(self, *operands: Any, extras: Sequence[Any] = (), out: Any = None) -> Any:
+        """Return the result (a tuple when there are several), or fill `out` (a tuple then too).
+
+        Operands broadcast against each other, extras against the result. Queued on the current
+        stream; nothing is copied.
+        """
+        device = results.require_arrays("MapReduce", *operands, *extras)
+        if out is not None and not isinstance(out, tuple):
+            out = (out,)
+        shape = _broadcast([x.shape for x in operands])
+        axes = reductions.normalized_axes(self.axis, len(shape), "MapReduce")
+        kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+        full = [x if x.shape == shape else x.broadcast_to(shape) for x in operands]
+        after = [e if e.shape == kept else e.broadcast_to(kept) for e in extras]
+        if device.type == "cpu":
+            return self._on_host(full, after, kept, out)
+        key = (len(full), len(axes))
+        cache = self._caches.get(key)
+        if cache is None:
+            cache = self._caches[key] = _core.PlanCache(
+                lambda given, outs: self._plan(given[: key[0]], given[key[0] :], outs)
+            )
+        return cache((*full, *after), out)
+
+    def _dtypes(self, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """The dtype of the map's value, and those of the results."""
+        common = np.result_type(*[x.dtype for x in operands])
+        reduced = REDUCTIONS[self.op].result(common)
+        return common, [
+            np.dtype(reduced if self.dtypes is None else self.dtypes[j])
+            for j in range(len(self.posts))
+        ]
+
+    def _on_host(
+        self, operands: Sequence[Any], extras: Sequence[Any], kept: tuple[int, ...], out: Any
+    ) -> Any:
+        _, kinds = self._dtypes(operands)
+        outs = self._outs(operands[0], kept, kinds, out)
+        reads = [host_view(x) for x in operands]
+        reads_after = [host_view(e) for e in extras]
+        writes = [host_view(o) for o in outs]
+
+        def work() -> None:
+            with np.errstate(all="ignore"):
+                values = self.host(reads, reads_after)
+                for sink, value in zip(writes, values, strict=True):
+                    sink[...] = value
+
+        results.record_or_run(work)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _outs(self, like: Any, kept: tuple[int, ...], kinds: Sequence[Any], out: Any) -> list[Any]:
+        if out is None:
+            return [results.new_like(like, kept, kind) for kind in kinds]
+        for given, kind in zip(out, kinds, strict=True):
+            results.check_out(given, kept, kind, like, "MapReduce")
+        return list(out)
+
+    def _plan(self, operands: Sequence[Any], extras: Sequence[Any], outs: Any) -> Any:
+        shape = operands[0].shape
+        axes = reductions.normalized_axes(self.axis, len(shape), "MapReduce")
+        kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+        common, kinds = self._dtypes(operands)
+        if outs is not None:
+            self._outs(operands[0], kept, kinds, outs)
+        for x in (*operands, *extras):
+            if x.dtype.name not in CUDA_TYPES:
+                raise DTypeError(
+                    where="MapReduce",
+                    expected="number types",
+                    got=str(x.dtype),
+                    fix="cast it first",
+                )
+        device = operands[0].device.index
+        value, _, accumulator = REDUCTIONS[self.op].kernel(
+            common.name, REDUCTIONS[self.op].result(common).name
+        )
+        recipe = Recipe(
+            inputs=tuple(x.dtype.name for x in operands),
+            value=value,
+            map=self.map,
+            op=accumulator,
+            outputs=tuple(kind.name for kind in kinds),
+            posts=self.posts,
+            extras=tuple(e.dtype.name for e in extras),
+            locals=self.locals,
+            support=self.support,
+        )
+        fresh = _c_strides(kept)
+        sinks = [fresh if outs is None else tuple(o._strides) for o in outs or kinds]
+        full = [_over(strides, axes, len(shape)) for strides in sinks]
+        after = [_over(e._strides, axes, len(shape)) for e in extras]
+        given = [reductions.operand(x) for x in operands]
+        # Extras ride along as results do: their strides follow the kept dimensions.
+        plan = plan_reduction(
+            shape, axes, given, [*full, *after], multiprocessors=target.multiprocessors(device)
+        )
+        g = plan.geometry
+        n = len(kinds)
+        launches, scratch = reductions.launches_for(
+            device,
+            recipe,
+            plan,
+            [(0, i, g.in_shifts[i] * x.itemsize) for i, x in enumerate(operands)],
+            [(1, j, g.out_shifts[j] * kind.itemsize) for j, kind in enumerate(kinds)],
+            extras=[
+                (0, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
+                for e, x in enumerate(extras)
+            ],
+            extra_strides=g.out_strides[n:],
+        )
+        cls = type(operands[0])
+        return _core.make_plan(
+            device,
+            launches,
+            scratch,
+            [(results.class_for(cls, kind), dtypes.row_of(kind), kept) for kind in kinds],
+        )
+
+
+def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    if all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError as error:
+        raise ShapeError(
+            where="MapReduce",
+            expected="shapes that broadcast",
+            got=str(list(shapes)),
+            fix="reshape one",
+        ) from error
+
+
+def _c_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def _over(strides: Sequence[int], axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Strides of a result over the full shape: 0 along reduced axes."""
+    rest = iter(strides)
+    return tuple(0 if axis in axes else next(rest) for axis in range(ndim))

@@ -1,0 +1,395 @@
+"""Reductions: what the array methods ask for on the first use of a layout, and the functions.
+
+On "cpu" NumPy computes, floats of 16 and 32 bits through float64 so that both devices are accurate
+in the same sense. On CUDA a PlannedCall is made once and kept by the core.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuinterop import _core, dtypes
+from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.jit import compile_source
+from gpuinterop.ops import results, target
+from gpuinterop.ops.reduce_plan import BLOCK, Operand, Plan, plan_reduction
+from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty, recipe_for
+from gpuinterop.ops.reduce_text import (
+    Recipe,
+    accumulator_bytes,
+    kernel_names,
+    pack_params,
+    pointer_offsets,
+    render,
+)
+from gpuinterop.sources import host_view
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["launches_for", "may_overlap", "norm", "reduce_sum"]
+
+INPUT, OUTPUT, SCRATCH = 0, 1, 2  # ops::Slot
+
+_functions: dict[tuple[int, bytes], tuple[int, int]] = {}
+
+
+def functions_for(device: int, recipe: Recipe, plan: Plan) -> tuple[int, int]:
+    """Handles of the first and the second phase, compiled and loaded once."""
+    text = render(recipe, plan)
+    key = (device, hashlib.sha256(text.encode()).digest())
+    found = _functions.get(key)
+    if found is None:
+        first, second = kernel_names(plan)
+        image = compile_source(text, target.capability(device), name=f"{first}.cu")
+        found = (
+            _core.load_function(device, image, first),
+            _core.load_function(device, image, second),
+        )
+        _functions[key] = found
+    return found
+
+
+def operand(x: Any, strides: Sequence[int] | None = None) -> Operand:
+    """`x` as the planner sees it."""
+    address = x.ptr
+    alignment = min(address & -address, 16) if address else 16
+    return Operand(tuple(x._strides if strides is None else strides), x.itemsize, alignment)
+
+
+def launches_for(
+    device: int,
+    recipe: Recipe,
+    plan: Plan,
+    sources: Sequence[tuple[int, int, int]],
+    sinks: Sequence[tuple[int, int, int]],
+    *,
+    parameter: float = 0.0,
+    scratch_at: int = 0,
+    extras: Sequence[tuple[int, int, int]] = (),
+    extra_strides: Sequence[Sequence[int]] = (),
+) -> tuple[list[Any], int]:
+    """Launches of a plan for `_core.make_plan`, and the scratch bytes used from `scratch_at` on.
+
+    `sources`, `sinks` and `extras` are (slot, index, byte shift) of each operand.
+    """
+    if plan.geometry.n_out == 0:
+        return [], 0
+    first, second = functions_for(device, recipe, plan)
+    params = pack_params(
+        recipe, plan, count=plan.geometry.n_red, parameter=parameter, extra_strides=extra_strides
+    )
+    in_at, out_at, scratch_offset, extra_at = pointer_offsets(recipe, plan)
+    patches = [
+        (at, *place)
+        for at, place in zip([*in_at, *out_at, *extra_at], [*sources, *sinks, *extras], strict=True)
+    ]
+    used = 0
+    if plan.splits > 1:
+        patches.append((scratch_offset, SCRATCH, 0, scratch_at))
+        used = accumulator_bytes(recipe, wide=plan.wide) * plan.geometry.n_out * plan.splits
+    launches = [(first, plan.grid, BLOCK, params, patches)]
+    if plan.finish_grid:
+        launches.append((second, (plan.finish_grid, 1), BLOCK, params, patches))
+    return launches, used
+
+
+def _full_strides(x: Any, axes: Sequence[int], out: Any, keepdims: bool) -> tuple[int, ...]:
+    """The result's strides over `x`'s shape: 0 along reduced axes."""
+    if out is not None:
+        own = list(out._strides)
+    else:
+        own, step = [], 1
+        for axis in reversed(range(x.ndim)):
+            if axis in axes:
+                if keepdims:
+                    own.append(0)
+                continue
+            own.append(step)
+            step *= max(x.shape[axis], 1)
+        own.reverse()
+    if keepdims:
+        return tuple(0 if i in axes else s for i, s in enumerate(own))
+    rest = iter(own)
+    return tuple(0 if i in axes else next(rest) for i in range(x.ndim))
+
+
+def _planned(
+    op: str,
+    x: Any,
+    axes: tuple[int, ...],
+    shape: tuple[int, ...],
+    result: Any,
+    out: Any,
+    ddof: float,
+    keepdims: bool,
+) -> Any:
+    device = x.device.index
+    row = REDUCTIONS[op]
+    sms = target.multiprocessors(device)
+    strides_out = _full_strides(x, axes, out, keepdims)
+    launches: list[Any] = []
+    scratch = 0
+    inputs = [operand(x)]
+    shift_dtype = None
+    sources = [(INPUT, 0, 0)]
+    if row.shifted and x.dtype == np.float64:
+        # Float64 has no wider type to hide cancellation in: the mean first, then squares around it.
+        mean = recipe_for("mean", x.dtype, x.dtype)
+        between = _full_strides(x, axes, None, False)
+        plan = plan_reduction(x.shape, axes, inputs, [between], multiprocessors=sms)
+        room = -(-plan.geometry.n_out * 8 // 256) * 256
+        launches, scratch = launches_for(
+            device, mean, plan, _shifted(sources, plan, inputs),
+            [(SCRATCH, 0, plan.geometry.out_shifts[0] * 8)], scratch_at=room,
+        )  # fmt: skip
+        scratch += room
+        inputs.append(Operand(between, 8))
+        sources.append((SCRATCH, 0, 0))
+        shift_dtype = np.dtype(np.float64)
+    elif row.shifted:
+        first = tuple(0 if i in axes else s for i, s in enumerate(x._strides))
+        inputs.append(operand(x, first))
+        sources.append((INPUT, 0, 0))
+        shift_dtype = x.dtype
+    recipe = recipe_for(op, x.dtype, result, shift=shift_dtype)
+    plan = plan_reduction(
+        x.shape, axes, inputs, [strides_out], ordered=recipe.ordered, multiprocessors=sms
+    )
+    more, used = launches_for(
+        device, recipe, plan, _shifted(sources, plan, inputs),
+        [(OUTPUT, 0, plan.geometry.out_shifts[0] * result.itemsize)],
+        parameter=ddof, scratch_at=scratch,
+    )  # fmt: skip
+    cls = results.class_for(type(x), result)
+    return _core.make_plan(
+        device, launches + more, scratch + used, [(cls, dtypes.row_of(result), shape)]
+    )
+
+
+def _shifted(
+    sources: Sequence[tuple[int, int, int]], plan: Plan, inputs: Sequence[Operand]
+) -> list[tuple[int, int, int]]:
+    return [
+        (slot, index, shift + moved * given.itemsize)
+        for (slot, index, shift), moved, given in zip(
+            sources, plan.geometry.in_shifts, inputs, strict=True
+        )
+    ]
+
+
+_NUMPY: dict[str, Any] = {
+    "sum": np.sum, "prod": np.prod, "mean": np.mean, "min": np.min, "max": np.max,
+    "argmin": np.argmin, "argmax": np.argmax, "any": np.any, "all": np.all,
+    "var": np.var, "std": np.std,
+}  # fmt: skip
+_WIDE = {"sum", "prod", "mean", "var", "std"}
+
+
+def _on_host(
+    op: str, x: Any, axes: tuple[int, ...], flat: bool, keepdims: bool, out: Any, ddof: float
+) -> None:
+    source, sink = host_view(x), host_view(out)
+    arguments: dict[str, Any] = {"axis": axes}
+    if REDUCTIONS[op].one_axis:
+        arguments["axis"] = None if flat else axes[0]
+    if op in ("var", "std"):
+        arguments["ddof"] = ddof
+    if op in _WIDE:
+        narrow = out.dtype.kind in "fV" and out.dtype.itemsize <= 4
+        arguments["dtype"] = np.float64 if narrow else out.dtype
+        if out.dtype == np.complex64:
+            arguments["dtype"] = np.complex128
+    if keepdims:
+        sink = sink.reshape([n for i, n in enumerate(sink.shape) if i not in axes])
+
+    def work() -> None:
+        # A GPU has nobody to warn, and both devices are to behave alike.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            sink[...] = _NUMPY[op](source, **arguments)
+
+    results.record_or_run(work)
+
+
+def _reduce(
+    op: str,
+    x: Any,
+    axes: tuple[int, ...],
+    has_axis: bool,
+    dtype: Any,
+    out: Any,
+    keepdims: bool,
+    ddof: float,
+) -> Any:
+    """Called by the core for what it has no plan for; gives a plan, or the result."""
+    row = REDUCTIONS[op]
+    flat = not has_axis
+    if row.one_axis and has_axis and len(axes) != 1 and x.ndim:
+        raise ArgumentTypeError(
+            where=op, expected="one axis, or None for the flattened array", got=str(axes),
+            fix="call it once for each axis",
+        )  # fmt: skip
+    if dtype is not None and np.dtype(dtype) != x.dtype:
+        x = _cast(x, np.dtype(dtype), op)
+    result = np.dtype(row.result(x.dtype) if dtype is None else dtype)
+    kept = [n for i, n in enumerate(x.shape) if i not in axes]
+    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else tuple(kept)
+    reduced = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
+    if int(np.prod(kept, dtype=np.int64)):
+        check_not_empty(op, reduced, x.shape)
+    if row.real_only and x.dtype.kind == "c":
+        recipe_for(op, x.dtype, result)  # says why not
+    if out is not None:
+        results.check_out(out, shape, result, x, op)
+    if x.device.type == "cpu":
+        sink = results.new_like(x, shape, result) if out is None else out
+        if sink.size:
+            _on_host(op, x, axes, flat, keepdims, sink, ddof)
+        return sink
+    overlaps = out is not None and may_overlap(x, out)
+    plan = _planned(op, x, axes, shape, result, None if overlaps else out, ddof, keepdims)
+    if not overlaps and dtype is None:
+        return plan
+    value = plan.run((x,), None if overlaps or out is None else (out,))
+    if overlaps:
+        _core.copy_into(out, value, where=op)
+        return out
+    return value
+
+
+def may_overlap(x: Any, out: Any) -> bool:
+    def span(a: Any) -> tuple[int, int]:
+        low = sum(min(0, (n - 1) * s) for n, s in zip(a.shape, a.strides, strict=True))
+        high = sum(max(0, (n - 1) * s) for n, s in zip(a.shape, a.strides, strict=True))
+        return a.ptr + low, a.ptr + high + a.itemsize
+
+    if x.size == 0 or out.size == 0:
+        return False
+    (a, b), (c, d) = span(x), span(out)
+    return a < d and c < b
+
+
+def _cast(x: Any, dtype: np.dtype[Any], where: str) -> Any:
+    only = getattr(type(x), "_only", None)
+    if only is not None and dtype != only:
+        raise DTypeError(
+            where=where, expected=f"{only}, the only dtype of a {type(x).__name__}", got=f"dtype={dtype}",
+            fix=f'gpuinterop.GpuArray(x, dtype="{dtype}") first',
+        )  # fmt: skip
+    return x.astype(dtype)
+
+
+def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
+    """Return the sum over the axes whose entry in `mask` is true, without those axes.
+
+    The documents' name and argument; a mask of zeros gives a copy.
+    """
+    try:
+        bits = [bool(int(m)) for m in mask]
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            where="reduce_sum",
+            expected="a sequence of ints",
+            got=repr(mask),
+            fix="pass (1, 0) or the like",
+        ) from error
+    if len(bits) != x.ndim:
+        raise ArgumentTypeError(
+            where="reduce_sum",
+            expected=f"one entry for each of {x.ndim} axes",
+            got=f"{len(bits)} entries",
+            fix="pass 1 for the axes to sum, 0 for the others",
+        )
+    axes = tuple(i for i, bit in enumerate(bits) if bit)
+    return x.sum(axis=axes) if axes else x.copy()
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the vector norm over `axis` (all axes by default): ord 2, 1, inf, -inf or 0.
+
+    Squares are summed in float64, so float32 values up to 1e38 do not overflow on the way.
+    Matrix norms other than Frobenius' are not here.
+    """
+    if ord in (None, 2, "fro"):
+        op = "norm2"
+    elif ord == 1:
+        op = "norm1"
+    elif ord in (np.inf, -np.inf):
+        op = "norm_max" if ord > 0 else "norm_min"
+    else:
+        raise ShapeError(
+            where="norm",
+            expected="ord 2, 1, inf or -inf",
+            got=repr(ord),
+            fix="numpy.linalg.norm on the host",
+        )
+    if ord not in (None, "fro") and axis is None and x.ndim == 2:
+        raise ShapeError(
+            where="norm", expected="an axis, because a matrix norm of this order is not here", got=f"ord={ord}",
+            fix="pass axis=(0, 1) for the norm of the elements",
+        )  # fmt: skip
+    return _norm(op, x, axis, keepdims)
+
+
+def _norm(op: str, x: Any, axis: Any, keepdims: bool) -> Any:
+    results.require_arrays("norm", x)
+    axes = normalized_axes(axis, x.ndim, "norm")
+    row = REDUCTIONS[op]
+    result = row.result(x.dtype)
+    kept = [n for i, n in enumerate(x.shape) if i not in axes]
+    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else tuple(kept)
+    check_not_empty(op, int(np.prod([x.shape[i] for i in axes], dtype=np.int64)), x.shape)
+    if x.device.type == "cpu":
+        out = results.new_like(x, shape, result)
+        source, sink = host_view(x), host_view(out).reshape(kept)
+
+        def work() -> None:
+            size = np.abs(source).astype(np.float64)
+            with np.errstate(all="ignore"):
+                if op == "norm2":
+                    sink[...] = np.sqrt(np.sum(size * size, axis=axes))
+                elif op == "norm1":
+                    sink[...] = np.sum(size, axis=axes)
+                else:
+                    sink[...] = (np.max if op == "norm_max" else np.min)(size, axis=axes)
+
+        results.record_or_run(work)
+        return out
+    key = (op, type(x), x.device.index, x.dtype, x.shape, x.strides, x.ptr & 15, axes, keepdims)
+    plan = _norms.get(key)
+    if plan is None:
+        plan = _norms[key] = _planned(op, x, axes, shape, result, None, 0.0, keepdims)
+    return plan.run((x,))
+
+
+_norms: dict[Any, Any] = {}
+
+
+def normalized_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
+    """Axes counted from 0, in order; None means all."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    for a in given:
+        if not -ndim <= a < ndim:
+            raise ShapeError(
+                where=where,
+                expected=f"axes from {-ndim} to {ndim - 1}",
+                got=str(a),
+                fix="count axes from 0",
+            )
+    axes = tuple(sorted({a % ndim for a in given}))
+    if len(axes) != len(given):
+        raise ShapeError(where=where, expected="each axis once", got=str(axis), fix="name it once")
+    return axes
+
+
+_core._set_reductions(_reduce)
+# Plans are Python objects: the core lets go of them while Python can still take them.
+atexit.register(_core._clear_reductions)

@@ -1,0 +1,104 @@
+"""What results are: their class, and whether a given `out` will do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpuinterop import _core
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    DeviceMismatchError,
+    DTypeError,
+    ReadOnlyError,
+    ShapeError,
+)
+from gpuinterop.ops.runtime import general_class
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["check_out", "class_for", "leading", "new_like", "record_or_run", "require_arrays"]
+
+
+def class_for(cls: Any, dtype: Any) -> Any:
+    """Return the class of a result of `dtype` from an operand of class `cls`."""
+    only = getattr(cls, "_only", None)
+    return cls if only is None or dtype == only else general_class()
+
+
+def leading(operands: Sequence[Any]) -> Any:
+    """Return the operand that a result takes its class from: the first CudaNdarray, if any."""
+    return next((x for x in operands if getattr(type(x), "_only", None) is not None), operands[0])
+
+
+def new_like(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return an unset C-ordered array on `x`'s device, of the class that holds `dtype`."""
+    device = x.device
+    return _core.empty(class_for(type(x), dtype), shape, dtype, device.type_code, device.index)
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> None:
+    """Refuse an `out` that does not fit; nothing has been computed yet."""
+    if not isinstance(out, _core.Array):
+        raise ArgumentTypeError(
+            where=where,
+            expected="an array of this library as out",
+            got=f"an object of type {type(out).__name__}",
+            fix="share it first: gpuinterop.asarray(out), or leave out away",
+        )
+    if tuple(out.shape) != tuple(shape):
+        raise ShapeError(
+            where=where,
+            expected=f"out of shape {tuple(shape)}",
+            got=str(out.shape),
+            fix="leave out away",
+        )
+    if out.dtype != dtype:
+        raise DTypeError(
+            where=where,
+            expected=f"out of dtype {dtype}",
+            got=str(out.dtype),
+            fix="leave out away, then cast",
+        )
+    if out.device != like.device:
+        raise DeviceMismatchError(
+            where=where,
+            expected=f"out on {like.device}, where the operands are",
+            got=str(out.device),
+            fix=f'out.to_device("{like.device}")',
+        )
+    if out.readonly:
+        raise ReadOnlyError(
+            where=where,
+            expected="an out that may be written",
+            got="a read-only array",
+            fix="pass a copy",
+        )
+
+
+def require_arrays(where: str, *operands: Any) -> Any:
+    """Refuse what is not an array here, or operands on several devices; return the device."""
+    for x in operands:
+        if not isinstance(x, _core.Array):
+            raise ArgumentTypeError(
+                where=where,
+                expected="arrays of this library",
+                got=f"an object of type {type(x).__module__}.{type(x).__qualname__}",
+                fix="convert it first: gpuinterop.asarray(x)",
+            )
+    device = operands[0].device
+    for x in operands[1:]:
+        if x.device != device:
+            raise DeviceMismatchError(
+                where=where,
+                expected=f"operands on one device ({device} is the first one's)",
+                got=str(x.device),
+                fix=f'move it: x.to_device("{device}")',
+            )
+    return device
+
+
+def record_or_run(work: Any) -> None:
+    """Do host work now, or leave it to the replays of the capture that this thread records."""
+    if not _core._record_call(work):
+        work()

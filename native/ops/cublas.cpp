@@ -1,0 +1,138 @@
+#include "ops/cublas.hpp"
+
+#include <dlfcn.h>
+
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "array/error.hpp"
+
+namespace gpuinterop::blas {
+
+namespace {
+
+std::mutex lock;
+bool opened = false;
+Library functions;
+LtLibrary lt_functions;
+
+void* open_one(const std::string& path) {
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    const char* reason = dlerror();
+    fail(Kind::Library, "gpuinterop.blas", "cuBLAS (CUDA 12 or 13)", reason ? reason : path,
+         "pip install gpuinterop[cu13] (or [cu12]), or put a CUDA toolkit on the library path");
+  }
+  return handle;
+}
+
+template <class F>
+void load(void* from, const char* symbol, F* into) {
+  *into = reinterpret_cast<F>(dlsym(from, symbol));
+  if (!*into)
+    fail(Kind::Library, "gpuinterop.blas", "a cuBLAS of CUDA 12 or 13",
+         std::string("one without ") + symbol, "install a newer nvidia-cublas");
+}
+
+const char* status_name(int status) {
+  switch (status) {
+    case 1: return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case 3: return "CUBLAS_STATUS_ALLOC_FAILED";
+    case 7: return "CUBLAS_STATUS_INVALID_VALUE";
+    case 8: return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case 11: return "CUBLAS_STATUS_MAPPING_ERROR";
+    case 13: return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case 14: return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case 15: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default: return "an unknown status";
+  }
+}
+
+struct PerDevice {
+  Handle handle = nullptr;
+  CUstream stream = nullptr;
+  LtHandle lt = nullptr;
+};
+// Handles outlive their threads: destroying one synchronises the device, and at thread exit the
+// driver may be gone already. Threads that come and go take over what earlier ones left.
+struct Idle {
+  std::mutex lock;
+  std::unordered_map<int, std::vector<PerDevice>> kept;
+};
+Idle& idle() {
+  static auto* i = new Idle;
+  return *i;
+}
+struct Mine {
+  std::unordered_map<int, PerDevice> devices;
+  ~Mine() {
+    std::lock_guard guard(idle().lock);
+    for (auto& [device, p] : devices) idle().kept[device].push_back(p);
+  }
+};
+thread_local Mine mine;
+
+PerDevice& of_device(int device) {
+  auto [it, fresh] = mine.devices.try_emplace(device);
+  if (fresh) {
+    std::lock_guard guard(idle().lock);
+    auto& kept = idle().kept[device];
+    if (!kept.empty()) {
+      it->second = kept.back();
+      kept.pop_back();
+    }
+  }
+  return it->second;
+}
+
+}  // namespace
+
+void open(const std::string& cublas, const std::string& cublas_lt) {
+  std::lock_guard guard(lock);
+  if (opened) return;
+  // cuBLAS needs cublasLt and finds it by name when it is loaded already.
+  void* lt = open_one(cublas_lt);
+  void* main = open_one(cublas);
+#define X(name, symbol, arguments) load(main, #symbol, &functions.name);
+  GPUINTEROP_CUBLAS(X)
+#undef X
+#define X(name, symbol, arguments) load(lt, #symbol, &lt_functions.name);
+  GPUINTEROP_CUBLASLT(X)
+#undef X
+  opened = true;
+}
+
+bool is_open() noexcept { return opened; }
+const Library& library() { return functions; }
+const LtLibrary& lt_library() { return lt_functions; }
+
+void check(int status, const char* call, const char* where) {
+  if (status == 0) return;
+  const Kind kind = status == 3 ? Kind::OutOfMemory : Kind::Cuda;
+  fail(kind, where, std::string("success from ") + call,
+       std::string(status_name(status)) + " (" + std::to_string(status) + ")",
+       status == 3 ? "free memory: gpuinterop.empty_cache()"
+                   : "see gpuinterop.doctor() for the versions in use");
+}
+
+Handle handle(int device, CUstream stream, const char* where) {
+  PerDevice& p = of_device(device);
+  if (!p.handle) {
+    check(functions.Create(&p.handle), "cublasCreate", where);
+    p.stream = nullptr;
+  }
+  if (p.stream != stream) {
+    check(functions.SetStream(p.handle, stream), "cublasSetStream", where);
+    p.stream = stream;
+  }
+  return p.handle;
+}
+
+LtHandle lt_handle(int device, const char* where) {
+  PerDevice& p = of_device(device);
+  if (!p.lt) check(lt_functions.Create(&p.lt), "cublasLtCreate", where);
+  return p.lt;
+}
+
+}  // namespace gpuinterop::blas

@@ -1,0 +1,97 @@
+// cuBLAS and cublasLt as tables of functions, opened when they are first asked for. No header of
+// theirs is used: the few enumerators here have had these values since CUDA 11 and are part of the ABI.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace gpuinterop::blas {
+
+using Handle = struct HandleTag*;
+using LtHandle = struct LtHandleTag*;
+using Object = struct ObjectTag*;  // cublasLt's descriptors, layouts and preferences
+
+enum Operation { kNone = 0, kTranspose = 1 };
+// cudaDataType; a pair is a complex number.
+enum DataType { kReal32 = 0, kReal64 = 1, kReal16 = 2, kPair32 = 4, kPair64 = 5, kBrain16 = 14 };
+enum Compute { kCompute32 = 68, kComputeTf32 = 77, kCompute64 = 70 };
+enum { kDefaultAlgorithm = -1 };
+
+enum LtDescriptor { kLtTransA = 3, kLtTransB = 4, kLtEpilogue = 7, kLtBiasPointer = 8 };
+enum LtLayout { kLtBatchCount = 5, kLtBatchStride = 6 };
+enum LtPreference {
+  kLtMaxWorkspace = 1,
+  kLtAlignA = 5,
+  kLtAlignB = 6,
+  kLtAlignC = 7,
+  kLtAlignD = 8
+};
+enum LtEpilogue { kLtPlain = 1, kLtBias = 4 };
+
+struct LtHeuristic {
+  uint64_t algorithm[8];
+  size_t workspace;
+  int status;
+  float waves;
+  int reserved[4];
+};
+
+#define GPUINTEROP_CUBLAS(X)                                                               \
+  X(Create, cublasCreate_v2, (Handle*))                                                    \
+  X(Destroy, cublasDestroy_v2, (Handle))                                                   \
+  X(GetVersion, cublasGetVersion_v2, (Handle, int*))                                       \
+  X(SetStream, cublasSetStream_v2, (Handle, CUstream))                                     \
+  X(SetWorkspace, cublasSetWorkspace_v2, (Handle, void*, size_t))                          \
+  X(GemmEx, cublasGemmEx,                                                                  \
+    (Handle, Operation, Operation, int, int, int, const void*, const void*, DataType, int, \
+     const void*, DataType, int, const void*, void*, DataType, int, Compute, int))         \
+  X(GemmStridedBatchedEx, cublasGemmStridedBatchedEx,                                      \
+    (Handle, Operation, Operation, int, int, int, const void*, const void*, DataType, int, \
+     long long, const void*, DataType, int, long long, const void*, void*, DataType, int,  \
+     long long, int, Compute, int))
+
+#define GPUINTEROP_CUBLASLT(X)                                                                  \
+  X(Create, cublasLtCreate, (LtHandle*))                                                        \
+  X(DescCreate, cublasLtMatmulDescCreate, (Object*, Compute, DataType))                         \
+  X(DescDestroy, cublasLtMatmulDescDestroy, (Object))                                           \
+  X(DescSet, cublasLtMatmulDescSetAttribute, (Object, LtDescriptor, const void*, size_t))       \
+  X(LayoutCreate, cublasLtMatrixLayoutCreate, (Object*, DataType, uint64_t, uint64_t, int64_t)) \
+  X(LayoutDestroy, cublasLtMatrixLayoutDestroy, (Object))                                       \
+  X(LayoutSet, cublasLtMatrixLayoutSetAttribute, (Object, LtLayout, const void*, size_t))       \
+  X(PreferenceCreate, cublasLtMatmulPreferenceCreate, (Object*))                                \
+  X(PreferenceDestroy, cublasLtMatmulPreferenceDestroy, (Object))                               \
+  X(PreferenceSet, cublasLtMatmulPreferenceSetAttribute,                                        \
+    (Object, LtPreference, const void*, size_t))                                                \
+  X(Heuristic, cublasLtMatmulAlgoGetHeuristic,                                                  \
+    (LtHandle, Object, Object, Object, Object, Object, Object, int, LtHeuristic*, int*))        \
+  X(Matmul, cublasLtMatmul,                                                                     \
+    (LtHandle, Object, const void*, const void*, Object, const void*, Object, const void*,      \
+     const void*, Object, void*, Object, const uint64_t*, void*, size_t, CUstream))
+
+struct Library {
+#define X(name, symbol, arguments) int(*name) arguments = nullptr;
+  GPUINTEROP_CUBLAS(X)
+#undef X
+};
+struct LtLibrary {
+#define X(name, symbol, arguments) int(*name) arguments = nullptr;
+  GPUINTEROP_CUBLASLT(X)
+#undef X
+};
+
+// Opens both libraries at the given paths, once. Kind::Library error with what is missing.
+void open(const std::string& cublas, const std::string& cublas_lt);
+bool is_open() noexcept;
+const Library& library();
+const LtLibrary& lt_library();
+void check(int status, const char* call, const char* where);
+
+// Of the calling thread, for its current device; made at first use. One each per thread and device,
+// because a handle may serve one thread at a time.
+Handle handle(int device, CUstream stream, const char* where);
+LtHandle lt_handle(int device, const char* where);
+
+}  // namespace gpuinterop::blas

@@ -1,0 +1,185 @@
+#include "ops/graph.hpp"
+
+#include <algorithm>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/driver.hpp"
+#include "cuda/stream.hpp"
+
+namespace gpuinterop::ops {
+
+thread_local Recorder* recorder = nullptr;
+
+namespace {
+
+constexpr const char* kWhere = "gpuinterop.capture";
+
+[[noreturn]] void fail_broken(CUresult code) {
+  fail(Kind::Capture, kWhere, "only operations that a graph can hold",
+       code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+           ? "a call inside the capture that CUDA does not allow there; it broke the capture"
+           : "work on another stream that the capture was joined to and not rejoined",
+       "leave out of the block what waits for the device or allocates through the driver: "
+       "synchronize(), item(), numpy.asarray(x), printing, another library's allocations");
+}
+
+}  // namespace
+
+Recorder::Recorder(Device device, bool on_host) : device_(device), on_host_(on_host) {}
+
+Recorder::~Recorder() {
+  abandon();
+  if (exec_) cuda::driver().GraphExecDestroy(exec_);
+  if (graph_) cuda::driver().GraphDestroy(graph_);
+}
+
+void Recorder::begin() {
+  if (active_ || ready_)
+    fail(Kind::Capture, kWhere, "a capture that has not begun", "one that has",
+         "make a new one: gpuinterop.capture()");
+  if (recorder)
+    fail(Kind::Capture, kWhere, "no capture around this one in the same thread",
+         "a capture inside a capture",
+         "replay the inner sequence before, or write its operations in the outer block");
+  if (!on_host_) {
+    cuda::require(kWhere);
+    cuda::DeviceGuard guard(device_.id);
+    outer_stream_ = cuda::current_stream(device_.id);
+    stream_ = cuda::acquire_stream(device_.id, false, 0, kWhere);
+    // Relaxed: loading a kernel or allocating on the way is no part of the graph and does not harm it.
+    CUresult code = cuda::driver().StreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (code != CUDA_SUCCESS) {
+      cuda::recycle_stream(device_.id, stream_, false, 0);
+      stream_ = nullptr;
+      cuda::check(code, "cuStreamBeginCapture", kWhere);
+    }
+    cuda::set_current_stream(device_.id, stream_);
+  }
+  active_ = true;
+  outer_ = recorder;
+  recorder = this;
+}
+
+void Recorder::end() {
+  if (!active_)
+    fail(Kind::Capture, kWhere, "a capture in progress", "none", "use it as a with-block");
+  active_ = false;
+  recorder = outer_;
+  drop_unused();
+  if (!on_host_) {
+    cuda::DeviceGuard guard(device_.id);
+    cuda::set_current_stream(device_.id, outer_stream_);
+    CUresult code = cuda::driver().StreamEndCapture(stream_, &graph_);
+    cuda::recycle_stream(device_.id, stream_, false, 0);
+    stream_ = nullptr;
+    if (code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || code == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+      fail_broken(code);
+    cuda::check(code, "cuStreamEndCapture", kWhere);
+    cuda::check(cuda::driver().GraphInstantiateWithFlags(&exec_, graph_, 0), "cuGraphInstantiate",
+                kWhere);
+  }
+  for (const auto& list : {&used_, &fresh_})
+    for (const Array& a : *list) {
+      const BufferRef& b = a.buffer;
+      auto same = [&](const BufferRef& other) { return other.get() == b.get(); };
+      if (b && std::none_of(buffers_.begin(), buffers_.end(), same)) buffers_.push_back(b);
+    }
+  ready_ = true;
+}
+
+void Recorder::abandon() noexcept {
+  if (!active_) return;
+  active_ = false;
+  recorder = outer_;
+  if (!on_host_ && stream_) {
+    CUgraph broken = nullptr;
+    cuda::set_current_stream(device_.id, outer_stream_);
+    cuda::driver().StreamEndCapture(stream_, &broken);
+    if (broken) cuda::driver().GraphDestroy(broken);
+    cuda::recycle_stream(device_.id, stream_, false, 0);
+    stream_ = nullptr;
+  }
+}
+
+void Recorder::replay() {
+  if (!ready_)
+    fail(Kind::Capture, "replay", "a finished capture",
+         active_ ? "one in progress" : "one without operations", "replay after the with-block");
+  if (on_host_) {
+    for (const Call& call : calls_) {
+      if (!call.callable) {
+        copy_elements(call.dst, call.src, "replay");
+        continue;
+      }
+      PyRef result = PyRef::steal(PyObject_CallNoArgs(call.callable.get()));
+      if (!result) throw PythonError();
+    }
+    return;
+  }
+  cuda::DeviceGuard guard(device_.id);
+  CUstream stream = cuda::current_stream(device_.id);
+  for (const BufferRef& b : buffers_) cuda::order(b.get(), stream, "replay");
+  cuda::check(cuda::driver().GraphLaunch(exec_, stream), "cuGraphLaunch", "replay");
+}
+
+void Recorder::use(const Array& array) {
+  if (on_host_ || !array.buffer) return;  // host calls hold what they need
+  const Buffer* b = array.buffer.get();
+  for (const auto* list : {&fresh_, &used_})
+    for (const Array& known : *list)
+      if (known.buffer.get() == b && known.base.get() == array.base.get()) return;
+  for (const Array& known : fresh_)
+    if (known.buffer.get() == b) return;
+  used_.push_back(array);
+}
+
+void Recorder::fresh(const Array& array) {
+  if (on_host_ || !array.buffer) return;
+  drop_unused();
+  fresh_.push_back(array);
+}
+
+void Recorder::add_call(PyObject* callable) { calls_.push_back({PyRef::borrow(callable), {}, {}}); }
+void Recorder::add_copy(const Array& dst, const Array& src) { calls_.push_back({{}, dst, src}); }
+
+// Memory that nobody but this list holds: later results of the capture may take it.
+void Recorder::drop_unused() {
+  auto unheld = [](const Array& a) { return a.buffer->refs.load() == 1; };
+  fresh_.erase(std::remove_if(fresh_.begin(), fresh_.end(), unheld), fresh_.end());
+}
+
+void require_values(const char* where) {
+  if (recording_on_host())
+    fail(Kind::Capture, where, "no look at values while operations are recorded",
+         "an array whose values exist only after a replay",
+         "do it after the with-block, once replay() has run");
+}
+
+size_t Recorder::nodes() const {
+  if (on_host_) return calls_.size();
+  size_t n = 0;
+  if (graph_)
+    cuda::check(cuda::driver().GraphGetNodes(graph_, nullptr, &n), "cuGraphGetNodes", kWhere);
+  return n;
+}
+
+int Recorder::traverse(visitproc visit, void* arg) {
+  for (const Call& call : calls_) {
+    Py_VISIT(call.callable.get());
+    Py_VISIT(call.dst.base.get());
+    Py_VISIT(call.src.base.get());
+  }
+  for (const auto* list : {&used_, &fresh_})
+    for (const Array& a : *list) Py_VISIT(a.base.get());
+  return 0;
+}
+
+void Recorder::clear() {
+  ready_ = false;
+  used_.clear();
+  fresh_.clear();
+  calls_.clear();
+}
+
+}  // namespace gpuinterop::ops

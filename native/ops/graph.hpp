@@ -1,0 +1,76 @@
+// Captured sequences. On CUDA a capture is a CUDA graph; on the CPU it is a list of calls. Both run
+// nothing while they record: the first results exist after the first replay.
+#pragma once
+
+#include <Python.h>
+#include <cuda.h>
+
+#include <memory>
+#include <vector>
+
+#include "array/array.hpp"
+
+namespace gpuinterop::ops {
+
+class Recorder {
+ public:
+  Recorder(Device device, bool on_host);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+
+  void begin();             // makes this thread record
+  void end();               // and stop; the graph is ready afterwards
+  void abandon() noexcept;  // stop without a graph
+  void replay();
+
+  // An operand that the graph will read or write at every replay. It is kept alive.
+  void use(const Array& array);
+  // A result made inside the capture: its memory belongs to the graph, and may serve a later
+  // result of the same capture once nobody else holds it.
+  void fresh(const Array& array);
+  // Host: what every replay does, in order.
+  void add_call(PyObject* callable);
+  void add_copy(const Array& dst, const Array& src);
+
+  bool on_host() const noexcept { return on_host_; }
+  Device device() const noexcept { return device_; }
+  size_t nodes() const;  // kernels, copies, fills; calls on the host
+  bool ready() const noexcept { return ready_; }
+  int traverse(visitproc visit, void* arg);
+  void clear();
+
+ private:
+  void drop_unused();
+
+  Device device_;
+  bool on_host_;
+  bool active_ = false, ready_ = false;
+  CUstream stream_ = nullptr, outer_stream_ = nullptr;
+  CUgraph graph_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+  Recorder* outer_ = nullptr;
+  struct Call {
+    PyRef callable;  // null: a copy
+    Array dst, src;
+  };
+  std::vector<Call> calls_;
+  std::vector<Array> used_, fresh_;
+  std::vector<BufferRef> buffers_;  // those of used_ and fresh_, each once
+};
+
+extern thread_local Recorder* recorder;  // of the innermost capture of this thread
+inline void note_use(const Array& array) {
+  if (recorder) [[unlikely]]
+    recorder->use(array);
+}
+inline void note_fresh(const Array& array) {
+  if (recorder) [[unlikely]]
+    recorder->fresh(array);
+}
+// True while this thread records on the host: operations then leave the work to the replays.
+inline bool recording_on_host() noexcept { return recorder && recorder->on_host(); }
+
+// Kind::Capture error while this thread records on the host: `where` needs values now.
+void require_values(const char* where);
+
+}  // namespace gpuinterop::ops

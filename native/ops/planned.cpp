@@ -1,0 +1,69 @@
+#include "ops/planned.hpp"
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/driver.hpp"
+#include "ops/graph.hpp"
+
+namespace gpuinterop::ops {
+
+PyObject* PlannedCall::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                           const char* where) const {
+  const size_t n_outs = outputs.size();
+  PyRef results[kMaxPlannedOutputs];
+  for (size_t j = 0; j < n_outs; ++j) {
+    if (outs && outs[j]) {
+      results[j] = PyRef::borrow(outs[j]);
+      continue;
+    }
+    const PlannedOutput& o = outputs[j];
+    PyObject* fresh = wrap(reinterpret_cast<PyTypeObject*>(o.type.get()),
+                           make_empty({DeviceType::Cuda, device}, o.dtype, o.layout, where));
+    if (!fresh) throw PythonError();
+    results[j] = PyRef::steal(fresh);
+  }
+  cuda::DeviceGuard guard(device);
+  CUstream stream = cuda::current_stream(device);
+  BufferRef scratch;
+  if (scratch_bytes > 0) scratch = allocate({DeviceType::Cuda, device}, scratch_bytes, where);
+  for (int i = 0; i < n_ins; ++i) {
+    cuda::order(unwrap(ins[i]).buffer.get(), stream, where);
+    note_use(unwrap(ins[i]));
+  }
+  for (size_t j = 0; j < n_outs; ++j) {
+    cuda::order(unwrap(results[j].get()).buffer.get(), stream, where);
+    if (outs && outs[j]) {
+      note_use(unwrap(results[j].get()));
+    } else {
+      note_fresh(unwrap(results[j].get()));
+    }
+  }
+  if (scratch) cuda::order(scratch.get(), stream, where);
+
+  alignas(16) char params[kMaxPlannedParams];
+  for (const PlannedLaunch& launch : launches) {
+    std::memcpy(params, launch.params.data(), launch.params.size());
+    for (const Patch& p : launch.patches) {
+      char* address = nullptr;
+      switch (p.slot) {
+        case Slot::Input: address = unwrap(ins[p.index]).data; break;
+        case Slot::Output: address = unwrap(results[p.index].get()).data; break;
+        case Slot::Scratch: address = scratch->ptr; break;
+      }
+      address += p.shift;
+      std::memcpy(params + p.offset, &address, sizeof address);
+    }
+    void* arguments[] = {params};
+    cuda::check(cuda::driver().LaunchKernel(launch.function, launch.grid_x, launch.grid_y, 1,
+                                            launch.block, 1, 1, 0, stream, arguments, nullptr),
+                "cuLaunchKernel", where);
+  }
+  if (n_outs == 1) return results[0].release();
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(n_outs));
+  if (!tuple) throw PythonError();
+  for (size_t j = 0; j < n_outs; ++j)
+    PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(j), results[j].release());
+  return tuple;
+}
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,83 @@
+"""Joining, splitting, filling: against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop
+from gpuinterop import CudaNdarray, GpuArray
+from gpuinterop.ops.join import alloc
+
+
+def values(*shape: int) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+def test_concatenate(device: str, axis: int | None) -> None:
+    a, b = values(3, 4), values(3, 4)
+    x, y = CudaNdarray(a, device=device), CudaNdarray(b, device=device)
+    for left, host in [(x, a), (x[::-1, ::-1], a[::-1, ::-1])]:
+        result = gpuinterop.concatenate([left, y], axis)
+        assert type(result) is CudaNdarray
+        np.testing.assert_array_equal(np.asarray(result), np.concatenate([host, b], axis))
+
+
+def test_concatenate_with_empty_and_out(device: str) -> None:
+    a = CudaNdarray(values(0, 2), device=device)
+    b = CudaNdarray(values(3, 2), device=device)
+    out = CudaNdarray(np.zeros((3, 2), np.float32), device=device)
+    assert gpuinterop.concatenate([a, b], out=out) is out
+    np.testing.assert_array_equal(np.asarray(out), values(3, 2))
+    assert gpuinterop.join(0, a, a).shape == (0, 2)
+
+
+def test_concatenate_promotes(device: str) -> None:
+    x, y = GpuArray(np.arange(3), device=device), GpuArray(np.float64([0.5]), device=device)
+    result = gpuinterop.concatenate([x, y])
+    assert result.dtype == np.float64
+    assert result.tolist() == [0, 1, 2, 0.5]
+
+
+def test_refusals(device: str) -> None:
+    x = CudaNdarray(values(2, 3), device=device)
+    for wrong in ([], [x, x[0]], [x, x[:1, :2]], [x.sum()]):
+        with pytest.raises(ValueError, match="concatenate: expected"):
+            gpuinterop.concatenate(wrong)
+    with pytest.raises(ValueError, match="an axis from"):
+        gpuinterop.concatenate([x], 2)
+    with pytest.raises(ValueError, match="divides"):
+        gpuinterop.split(x, 2, axis=1)
+    with pytest.raises(TypeError, match="arrays of this library"):
+        gpuinterop.concatenate([x, values(2, 3)])
+
+
+def test_stack(device: str) -> None:
+    a, b = values(2, 3), values(2, 3)
+    x, y = CudaNdarray(a, device=device), CudaNdarray(b, device=device)
+    for axis in (0, 1, 2, -1):
+        np.testing.assert_array_equal(np.asarray(gpuinterop.stack([x, y], axis)), np.stack([a, b], axis))
+
+
+def test_split_gives_views(device: str) -> None:
+    host = values(6, 4)
+    x = CudaNdarray(host, device=device)
+    for sections, axis in [(3, 0), ([1, 4], 0), ([2, 2, 9], 1), (2, -1)]:
+        parts = gpuinterop.split(x, sections, axis)
+        for part, expected in zip(parts, np.split(host, sections, axis), strict=True):
+            np.testing.assert_array_equal(np.asarray(part), expected)
+            assert part.size == 0 or part.base is x
+
+
+@pytest.mark.parametrize("arguments", [(3,), (3, 5), (3, 5, 1), (3, 5, -2), (2, 2, 7), (0,), (3, 0)])
+def test_eye(device: str, arguments) -> None:
+    np.testing.assert_array_equal(np.asarray(gpuinterop.eye(*arguments, device=device)), np.eye(*arguments))
+
+
+def test_alloc(device: str) -> None:
+    row = CudaNdarray(values(4), device=device)
+    np.testing.assert_array_equal(np.asarray(alloc(row, 3, 4)), np.broadcast_to(values(4), (3, 4)))
+    assert alloc(row[0], 2, 2).shape == (2, 2)
+    with pytest.raises(ValueError, match="at most 0 axes"):
+        alloc(row, ())

@@ -1,0 +1,174 @@
+"""Recording, replaying, keeping alive, and failing with a reason: on every device there is."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import gpuinterop
+from gpuinterop import CudaNdarray
+from gpuinterop.errors import CaptureError
+
+
+def array(values, device: str) -> CudaNdarray:
+    return CudaNdarray(np.asarray(values, np.float32), device=device)
+
+
+def step(x, w):
+    """A few launches with temporaries, a reduction, and an update in place."""
+    y = gpuinterop.exp(x * w) - 1
+    total = (y * y).sum(axis=0)
+    w += 0.5 * total
+    return y, total
+
+
+def test_replay_equals_eager_bit_for_bit(device: str) -> None:
+    rng = np.random.default_rng(3)
+    x, w = rng.standard_normal((40, 30)) * 0.1, rng.standard_normal(30) * 0.1
+    eager_x, eager_w = array(x, device), array(w, device)
+    graph_x, graph_w = array(x, device), array(w, device)
+    graph = gpuinterop.capture(step, graph_x, graph_w)
+    for _ in range(4):
+        y, total = step(eager_x, eager_w)
+        graph_y, graph_total = graph()
+        assert np.asarray(graph_y).tobytes() == np.asarray(y).tobytes()
+        assert np.asarray(graph_total).tobytes() == np.asarray(total).tobytes()
+        assert np.asarray(graph_w).tobytes() == np.asarray(eager_w).tobytes()
+
+
+def test_nothing_runs_while_recording(device: str) -> None:
+    x = array([1, 2, 3], device)
+    with gpuinterop.capture(device=device) as graph:
+        x += 1
+        x[1:] = 7
+    assert x.tolist() == [1, 2, 3]
+    graph.replay()
+    assert x.tolist() == [2, 7, 7]
+    graph.replay()
+    assert x.tolist() == [3, 7, 7]
+    assert graph.nodes >= 2
+
+
+def test_inputs_are_read_at_each_replay(device: str) -> None:
+    x = array([1, 2], device)
+    double = gpuinterop.capture(lambda a: a + a, x)
+    assert double().tolist() == [2, 4]
+    x[...] = 5
+    assert double().tolist() == [10, 10]
+    assert double(array([1, 0], device)).tolist() == [2, 0]
+    assert x.tolist() == [1, 0]  # the captured buffer is the input
+    assert double(np.float32([4, 4])).tolist() == [8, 8]
+
+
+def test_results_keep_their_place(device: str) -> None:
+    x = array([1, 2], device)
+    double = gpuinterop.capture(lambda a: a + a, x)
+    first, second = double(), double()
+    assert first is second
+    assert first.ptr == second.ptr
+
+
+def test_buffers_live_with_the_graph(device: str) -> None:
+    x = array(np.ones(1000), device)
+    with gpuinterop.capture(device=device) as graph:
+        y = x * 3
+        z = y + 1
+    del x, y
+    gc.collect()
+    filler = [array(np.zeros(1000), device) for _ in range(8)]
+    graph.replay()
+    assert float(z[0]) == 4
+    assert all(float(f[0]) == 0 for f in filler)
+    del graph
+    gc.collect()
+    assert float(z[-1]) == 4  # results outlive the graph
+
+
+def test_temporaries_share_memory_inside_a_graph(device: str) -> None:
+    x = array(np.ones(256), device)
+    with gpuinterop.capture(device=device) as graph:
+        y = x
+        for _ in range(20):
+            y = y + 1
+    graph.replay()
+    assert float(y[3]) == 21
+
+
+def test_reading_values_inside_is_refused(device: str) -> None:
+    x = array([1, 2], device)
+    graph = gpuinterop.capture(device=device)
+    with pytest.raises(CaptureError, match="fix: "), graph:
+        y = x + 1
+        float(y.sum())
+    assert (x + 1).tolist() == [2, 3]  # the thread computes again
+
+
+def test_an_error_inside_leaves_nothing_behind(device: str) -> None:
+    x = array([1, 2], device)
+    with pytest.raises(ZeroDivisionError), gpuinterop.capture(device=device):
+        x += 1
+        raise ZeroDivisionError
+    x += 1
+    assert x.tolist() == [2, 3]
+
+
+def test_replay_needs_a_finished_capture(device: str) -> None:
+    graph = gpuinterop.capture(device=device)
+    with pytest.raises(CaptureError, match="finished capture"):
+        graph.replay()
+    with graph:
+        pass
+    graph.replay()
+    with pytest.raises(CaptureError, match="has not begun"), graph:
+        pass
+
+
+def test_captures_do_not_nest(device: str) -> None:
+    with (
+        gpuinterop.capture(device=device),
+        pytest.raises(CaptureError, match="capture inside a capture"),
+        gpuinterop.capture(device=device),
+    ):
+        pass
+
+
+def test_other_threads_are_not_recorded(device: str) -> None:
+    x, other = array([1, 2], device), array([1, 2], device)
+
+    def elsewhere() -> None:
+        nonlocal other
+        other = other + 1
+
+    with gpuinterop.capture(device=device) as graph:
+        x += 1
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+    assert other.tolist() == [2, 3]
+    graph.replay()
+    assert other.tolist() == [2, 3]
+
+
+def test_arguments_that_do_not_fit_are_refused(device: str) -> None:
+    double = gpuinterop.capture(lambda a, n: a * n, array([1, 2], device), 2)
+    with pytest.raises(ValueError, match=r"shape \(2,\)"):
+        double(array([1, 2, 3], device), 2)
+    with pytest.raises(TypeError, match="2 arguments"):
+        double(array([1, 2], device))
+    with pytest.raises(CaptureError, match="fixed"):
+        double(array([1, 2], device), 3)
+
+
+def test_products_and_joins(device: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((5, 6)), rng.standard_normal((6, 3))
+    x, y = array(a, device), array(b, device)
+    with gpuinterop.capture(device=device) as graph:
+        joined = gpuinterop.concatenate([x @ y, gpuinterop.stack([x[:, 0], x[:, 1], x[:, 2]], 1)])
+    graph.replay()
+    np.testing.assert_allclose(
+        np.asarray(joined), np.concatenate([a @ b, a[:, :3]]), rtol=1e-5, atol=1e-5
+    )

@@ -1,0 +1,22 @@
+"""test_reduce_methods.py on the fake driver: plans, launches, scratch memory and kernels of the CUDA path.
+
+Run by test_on_fake_reduce.py in a process of its own. A "cubin" here is the kernel's text compiled by g++.
+"""
+
+from __future__ import annotations
+
+import pytest
+from reduce_shim import fake_image
+from test_reduce_methods import *  # noqa: F403
+
+from gpuinterop.ops import reductions
+
+
+@pytest.fixture
+def device() -> str:
+    return "cuda:0"
+
+
+@pytest.fixture(autouse=True)
+def _kernels_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reductions, "compile_source", fake_image)

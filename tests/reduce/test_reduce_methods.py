@@ -1,0 +1,234 @@
+"""The reducing methods and functions against NumPy, on every device there is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpuinterop
+from gpuinterop import CudaNdarray, GpuArray
+
+NAMES = ["sum", "prod", "mean", "min", "max", "argmin", "argmax", "any", "all", "var", "std"]
+
+
+def values(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
+    rng = np.random.default_rng(sum(shape) + len(shape))
+    return (rng.standard_normal(shape) * 3).astype(dtype)
+
+
+def close(got, expected, tolerance: float = 2e-6) -> None:
+    got = np.asarray(got)
+    assert got.shape == np.shape(expected)
+    np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_follow_numpy(device: str, name: str, axis: int | None, keepdims: bool) -> None:
+    host = values((5, 6, 7))
+    x = CudaNdarray(host, device=device)
+    expected = getattr(np, name)(host.astype(np.float64), axis=axis, keepdims=keepdims)
+    got = getattr(x, name)(axis, keepdims=keepdims)
+    assert str(got.device).startswith(device)
+    close(got, expected)
+
+
+@pytest.mark.parametrize("axis", [(0, 1), (0, 2), (2, 1), (0, 1, 2), ()])
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "var"])
+def test_several_axes(device: str, name: str, axis: tuple[int, ...]) -> None:
+    host = values((4, 5, 6))
+    close(
+        getattr(CudaNdarray(host, device=device), name)(axis=axis),
+        getattr(np, name)(host.astype(np.float64), axis=axis),
+    )
+
+
+def test_result_dtypes_and_classes(device: str) -> None:
+    x = CudaNdarray(values((3, 4)), device=device)
+    for name in ("sum", "prod", "mean", "min", "max", "var", "std"):
+        result = getattr(x, name)(axis=0)
+        assert type(result) is CudaNdarray
+        assert result.dtype == np.float32
+    for name, dtype in [("argmax", np.int64), ("argmin", np.int64), ("any", np.bool_)]:
+        result = getattr(x, name)(axis=0)
+        assert type(result) is GpuArray
+        assert result.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "float64"]
+)
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "min", "max", "any"])
+def test_gpuarray_has_numpys_dtypes(device: str, dtype: str, name: str) -> None:
+    host = np.arange(24).reshape(4, 6).astype(dtype)
+    got = getattr(GpuArray(host, device=device), name)(axis=1)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(host, axis=1)
+        assert got.dtype == expected.dtype
+        close(got, expected, 1e-3 if dtype == "float16" else 1e-12)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "any", "all"])
+def test_empty_axes_give_the_identity(device: str, name: str) -> None:
+    for shape, axis in [((0,), None), ((3, 0), 1), ((0, 3), 0), ((3, 0), 0), ((0, 0), 1)]:
+        x = CudaNdarray(np.zeros(shape, np.float32), device=device)
+        close(getattr(x, name)(axis=axis), getattr(np, name)(np.zeros(shape), axis=axis))
+
+
+@pytest.mark.parametrize("name", ["min", "max", "argmin", "argmax"])
+def test_empty_axes_without_identity_refuse(device: str, name: str) -> None:
+    x = CudaNdarray(np.zeros((3, 0), np.float32), device=device)
+    with pytest.raises(ValueError, match="at least one element"):
+        getattr(x, name)(axis=1)
+    assert getattr(x, name)(axis=0).shape == (0,)
+
+
+def test_mean_of_nothing_is_nan(device: str) -> None:
+    x = CudaNdarray(np.zeros((0, 2), np.float32), device=device)
+    assert np.isnan(np.asarray(x.mean(axis=0))).all()
+    assert np.isnan(np.asarray(x.var(axis=0))).all()
+
+
+def test_0d(device: str) -> None:
+    x = CudaNdarray(np.float32(-3).reshape(()), device=device)
+    assert float(x.sum()) == float(x.max(axis=0)) == float(x.mean(-1)) == -3
+    assert float(x.norm()) == 3
+    with pytest.raises(ValueError, match="no axis"):
+        x.sum(axis=1)
+
+
+def test_out(device: str) -> None:
+    host = values((6, 8))
+    x = CudaNdarray(host, device=device)
+    store = CudaNdarray(np.full((8, 2), 7, np.float32), device=device)
+    out = store[:, 0]
+    assert x.sum(axis=0, out=out) is out
+    close(store, np.stack([host.astype(np.float64).sum(0), np.full(8, 7)], 1))
+    with pytest.raises(ValueError, match=r"out of shape \(8,\)"):
+        x.sum(axis=0, out=store)
+    with pytest.raises(TypeError, match="out of dtype"):
+        x.argmax(axis=0, out=out)
+    forwards = CudaNdarray(np.zeros((1, 8), np.float32), device=device)
+    x.sum(axis=0, out=forwards[:, ::-1], keepdims=True)
+    close(forwards, host.astype(np.float64).sum(0, keepdims=True)[:, ::-1])
+
+
+def test_out_may_overlap_the_operand(device: str) -> None:
+    host = values((6, 6))
+    x = CudaNdarray(host, device=device)
+    x.sum(axis=0, out=x[0])
+    close(x, np.concatenate([host.astype(np.float64).sum(0)[None], host[1:]]))
+
+
+def test_ddof(device: str) -> None:
+    host = values((4, 9))
+    x = CudaNdarray(host, device=device)
+    close(x.var(axis=1, ddof=1), host.astype(np.float64).var(axis=1, ddof=1))
+    close(x.std(ddof=2.5), host.astype(np.float64).std(ddof=2.5))
+
+
+def test_wrong_arguments_name_themselves(device: str) -> None:
+    x = CudaNdarray(values((2, 3)), device=device)
+    with pytest.raises(ValueError, match="axes from -2 to 1"):
+        x.sum(axis=2)
+    with pytest.raises(ValueError, match="each axis once"):
+        x.sum(axis=(0, -2))
+    with pytest.raises(TypeError, match="no argument 'axes'"):
+        x.sum(axes=0)
+    with pytest.raises(TypeError, match="twice"):
+        x.sum(0, axis=0)
+    with pytest.raises(TypeError, match="one axis"):
+        x.argmax(axis=(0, 1))
+    with pytest.raises(TypeError, match="float32, the only dtype"):
+        x.sum(dtype=np.float64)
+
+
+MASKS = [((4,), (1,)), ((4,), (0,)), ((4, 5), (1, 0)), ((4, 5), (0, 1)), ((4, 5), (1, 1)), ((4, 5), (0, 0)),
+         ((2, 3, 4, 5), (1, 0, 1, 0)), ((2, 1, 3, 1, 4, 2), (0, 1, 1, 0, 0, 1)), ((0, 3), (1, 0)),
+         ((0, 3), (0, 1)), ((), ())]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "mask"), MASKS)
+def test_reduce_sum_of_the_documents(
+    device: str, shape: tuple[int, ...], mask: tuple[int, ...]
+) -> None:
+    host = values(shape)
+    x = CudaNdarray(host, device=device)
+    axes = tuple(i for i, m in enumerate(mask) if m)
+    result = x.reduce_sum(mask)
+    assert type(result) is CudaNdarray
+    close(result, host.astype(np.float64).sum(axis=axes) if axes else host)
+    assert result.ptr != x.ptr or x.size == 0
+
+
+def test_reduce_sum_refuses(device: str) -> None:
+    x = CudaNdarray(values((2, 3)), device=device)
+    for mask in [(1,), (1, 0, 1), 1, "ab", None]:
+        with pytest.raises(TypeError):
+            x.reduce_sum(mask)
+
+
+def test_reduce_sum_of_a_broadcast_axis(device: str) -> None:
+    # The ancestor misread a stride of 0 on an axis longer than 1.
+    x = CudaNdarray(values((1, 4)), device=device).broadcast_to((3, 4))
+    close(x.reduce_sum((1, 0)), 3 * values((1, 4))[0])
+
+
+@pytest.mark.parametrize("order", [None, 1, 2, np.inf, -np.inf])
+def test_norms(device: str, order: float | None) -> None:
+    host = values((5, 7))
+    x = CudaNdarray(host, device=device)
+    close(x.norm(order, axis=1), np.linalg.norm(host.astype(np.float64), order, axis=1))
+    big = CudaNdarray(np.full(4, 3e38, np.float32), device=device)
+    assert np.isfinite(float(big[:1].norm(order)))
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_float32_sums_are_better_than_pairwise(device: str, axis: int | None) -> None:
+    # Pairwise summation of n terms loses up to log2(n) ulps of the sum of magnitudes; this does not grow.
+    rng = np.random.default_rng(0)
+    host = rng.standard_normal((512, 700)).astype(np.float32)
+    x = CudaNdarray(host, device=device)
+    exact = host.astype(np.float64).sum(axis=axis)
+    magnitude = np.abs(host.astype(np.float64)).sum(axis=axis)
+    error = np.abs(np.asarray(x.sum(axis=axis)) - exact)
+    assert np.all(error <= 6e-8 * np.abs(exact) + 1.2e-7 * magnitude)
+
+
+def test_same_bits_every_time(device: str) -> None:
+    x = CudaNdarray(values((300, 500)), device=device)
+    for axis in (None, 0, 1):
+        first = np.asarray(x.sum(axis=axis)).tobytes()
+        assert all(np.asarray(x.sum(axis=axis)).tobytes() == first for _ in range(5))
+
+
+@st.composite
+def strided(draw):
+    """(host array, view): the same index applied to NumPy and to us."""
+    shape = tuple(draw(st.lists(st.integers(0, 6), min_size=0, max_size=4)))
+    order = draw(st.permutations(range(len(shape))))
+    steps = tuple(slice(None, None, draw(st.sampled_from([1, 1, 2, -1, -2]))) for _ in shape)
+    axes = draw(st.none() | st.sets(st.integers(0, max(len(shape) - 1, 0)), max_size=len(shape)))
+    return shape, tuple(order), steps, None if axes is None or not shape else tuple(axes)
+
+
+@settings(max_examples=150, deadline=None)
+@given(strided())
+def test_any_view(case) -> None:
+    shape, order, steps, axes = case
+    host = values(shape)
+    x = CudaNdarray(host, device="cpu")[steps].transpose(order)
+    reference = host[steps].transpose(order).astype(np.float64)
+    close(x.sum(axis=axes), reference.sum(axis=axes))
+    if x.size:
+        close(x.max(axis=axes), reference.max(axis=axes))
+        close(x.var(axis=axes), reference.var(axis=axes))
+
+
+def test_functions_take_arrays(device: str) -> None:
+    x = gpuinterop.asarray(values((3, 4)), device=device)
+    close(gpuinterop.sum(x, axis=0), values((3, 4)).astype(np.float64).sum(0))
+    close(gpuinterop.amax(x), values((3, 4)).max())
