@@ -21,6 +21,8 @@ LOADS_BEFORE_SPLIT = 32
 # slow multiprocessor does not keep the others waiting.
 BLOCKS_PER_SM = 32
 MAX_SPLITS = 65535
+_NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
+_FEW_ROWS = 1024  # a thread then walks at most a few dozen of them
 _VECTOR_BYTES = 16
 _MAX_VECTOR = 8
 
@@ -271,12 +273,21 @@ def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int) -> _Threads:
     stripes = -(-width // vector)
     rows = min(8, _power_down(g.n_red // unroll))
     team = min(BLOCK // rows, _power_up(stripes))
+    batches = g.n_out // max(width, 1)
+    # Few rows: narrower blocks rather than parts, whose second kernel costs more than it saves.
+    while (
+        team > _NARROWEST
+        and g.n_red <= _FEW_ROWS
+        and batches * -(-stripes // team) < sms
+        and BLOCK // team < g.n_red
+    ):
+        team //= 2
     rows = BLOCK // team
     tiles = -(-stripes // team)
-    blocks = g.n_out // max(width, 1) * tiles
+    blocks = batches * tiles
     splits, chunk = 1, g.n_red
     wanted = sms * BLOCKS_PER_SM
-    if blocks < wanted // 4 and g.n_red > rows * unroll * 4:
+    if blocks < wanted // 4 and g.n_red > max(rows * unroll * 4, _FEW_ROWS):
         splits = min(-(-wanted // blocks), -(-g.n_red // (rows * unroll * 2)), MAX_SPLITS)
     if splits > 1:
         chunk = -(-g.n_red // splits)

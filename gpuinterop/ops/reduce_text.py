@@ -103,38 +103,41 @@ def _params(recipe: Recipe, plan: Plan) -> str:
 
 
 def _store(recipe: Recipe, plan: Plan) -> str:
-    """gi_store: the offsets of result `o`, the posts, the conversions."""
+    """gi_store: the offsets of a result, the posts, the conversions.
+
+    Its own names begin with gi_, so that the posts may use all others.
+    """
     outs, extras, kept = len(recipe.outputs), len(recipe.extras), len(plan.geometry.kept)
     lines = [
-        "__device__ inline void gi_store(const Params& p, Index o, const Acc& acc) {",
-        f"  Index at[{outs}] = {{}};",
+        "__device__ inline void gi_store(const Params& gi_p, Index gi_o, const Acc& gi_acc) {",
+        f"  Index gi_at[{outs}] = {{}};",
     ]
     if extras:
-        lines.append(f"  Index at_extra[{extras}] = {{}};")
-    lines.append("  Index rest = o;")
+        lines.append(f"  Index gi_at_extra[{extras}] = {{}};")
+    lines.append("  Index gi_rest = gi_o;")
     for d in range(kept - 1, -1, -1):
         if d:
-            lines.append(f"  const Index next{d} = rest / Index(p.kept[{d}]);")
-            lines.append(f"  const Index digit{d} = rest - next{d} * Index(p.kept[{d}]);")
+            lines.append(f"  const Index gi_next{d} = gi_rest / Index(gi_p.kept[{d}]);")
+            lines.append(f"  const Index gi_digit{d} = gi_rest - gi_next{d} * Index(gi_p.kept[{d}]);")
         else:
-            lines.append("  const Index digit0 = rest;")
-        lines += [f"  at[{j}] += digit{d} * Index(p.out_strides[{j}][{d}]);" for j in range(outs)]
+            lines.append("  const Index gi_digit0 = gi_rest;")
+        lines += [f"  gi_at[{j}] += gi_digit{d} * Index(gi_p.out_strides[{j}][{d}]);" for j in range(outs)]
         lines += [
-            f"  at_extra[{e}] += digit{d} * Index(p.extra_strides[{e}][{d}]);"
+            f"  gi_at_extra[{e}] += gi_digit{d} * Index(gi_p.extra_strides[{e}][{d}]);"
             for e in range(extras)
         ]
         if d:
-            lines.append(f"  rest = next{d};")
-    lines.append("  const auto r = Op::finish(acc, p.count, p.parameter);")
+            lines.append(f"  gi_rest = gi_next{d};")
+    lines.append("  const auto r = Op::finish(gi_acc, gi_p.count, gi_p.parameter);")
     for e, dtype in enumerate(recipe.extras):
         kind = CUDA_TYPES[dtype]
-        lines.append(f"  const auto e{e} = gi_value(((const {kind}*)p.extra[{e}])[at_extra[{e}]]);")
+        lines.append(f"  const auto e{e} = gi_value(((const {kind}*)gi_p.extra[{e}])[gi_at_extra[{e}]]);")
     if recipe.locals:
         lines.append("  " + recipe.locals)
     for j, (dtype, post) in enumerate(zip(recipe.outputs, recipe.posts, strict=True)):
         kind = CUDA_TYPES[dtype]
-        lines.append(f"  const auto y{j} = {post};")
-        lines.append(f"  ((({kind}*)p.out[{j}]))[at[{j}]] = gi_into<{kind}>(y{j});")
+        lines.append(f"  const auto gi_y{j} = {post};")
+        lines.append(f"  ((({kind}*)gi_p.out[{j}]))[gi_at[{j}]] = gi_into<{kind}>(gi_y{j});")
     lines.append("}")
     return "\n".join(lines) + "\n"
 
@@ -147,7 +150,7 @@ def render(recipe: Recipe, plan: Plan) -> str:
         for i, (d, step) in enumerate(zip(recipe.inputs, plan.steps, strict=True))
     )
     fetched = "".join(
-        f"  const auto x{i} = gi_value(q.v{i}[k]);\n" for i in range(len(recipe.inputs))
+        f"  const auto x{i} = gi_value(gi_q.v{i}[gi_k]);\n" for i in range(len(recipe.inputs))
     )
     return "".join(
         [
@@ -166,7 +169,7 @@ def render(recipe: Recipe, plan: Plan) -> str:
             recipe.support,
             f"typedef {recipe.value} Value;\ntypedef {recipe.op} Op;\ntypedef Op::Acc Acc;\n",
             f"template <int VEC>\nstruct Packs {{ {members} }};\n",
-            "template <int VEC>\n__device__ inline Value gi_map(const Packs<VEC>& q, int k) {\n",
+            "template <int VEC>\n__device__ inline Value gi_map(const Packs<VEC>& gi_q, int gi_k) {\n",
             fetched,
             f"  return Value({recipe.map});\n}}\n",
             kernel_text("reduce_common.cuh"),

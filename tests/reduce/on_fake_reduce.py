@@ -20,3 +20,10 @@ def device() -> str:
 @pytest.fixture(autouse=True)
 def _kernels_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reductions, "compile_source", fake_image)
+
+
+@pytest.mark.slow  # a minute of fibers on a slow machine
+def test_logistic_regression_as_a_graph_of_three_kernels(device: str) -> None:
+    import test_examples  # beside this file on the path that test_reduce_on_fake.py sets
+
+    test_examples.same_training(test_examples.example("logistic_regression"), 12, device)

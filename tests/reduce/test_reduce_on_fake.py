@@ -34,7 +34,11 @@ def test_reduce_methods_on_the_fake_driver() -> None:
             str(HERE / "on_fake_reduce.py"),
         ],
         cwd=ROOT,
-        env={**os.environ, "GPUINTEROP_LIBCUDA": built.stdout.strip()},
+        env={
+            **os.environ,
+            "GPUINTEROP_LIBCUDA": built.stdout.strip(),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "examples")]),
+        },
         capture_output=True,
         text=True,
     )
