@@ -29,6 +29,8 @@ def test_reduce_methods_on_the_fake_driver() -> None:
             "pytest",
             "-q",
             "-x",
+            "-m",
+            "not slow",
             "-p",
             "no:cacheprovider",
             str(HERE / "on_fake_reduce.py"),
