@@ -3,6 +3,7 @@
 namespace gpuinterop {
 
 // Order is shared with gpuinterop/dtypes.py; a test compares the two.
+// clang-format off
 const DTypeRow kDTypes[] = {
     {"bool", 6, 8, 1, 'b'},           {"int8", 0, 8, 1, 'i'},
     {"int16", 0, 16, 2, 'i'},         {"int32", 0, 32, 4, 'i'},
@@ -20,6 +21,7 @@ const DTypeRow kDTypes[] = {
     {"int4", 0, 4, 1, 'V'},           {"uint4", 1, 4, 1, 'V'},
     {"int2", 0, 2, 1, 'V'},           {"uint2", 1, 2, 1, 'V'},
 };
+// clang-format on
 const int kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);
 
 int dtype_from_dlpack(uint8_t code, uint8_t bits) noexcept {
@@ -30,11 +32,24 @@ int dtype_from_dlpack(uint8_t code, uint8_t bits) noexcept {
 }
 
 std::string dlpack_code_name(uint8_t code) {
-  static const char* const names[] = {
-      "int",           "uint",          "float",           "opaque handle",  "bfloat",
-      "complex",       "bool",          "float8_e3m4",     "float8_e4m3",    "float8_e4m3b11fnuz",
-      "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz", "float8_e8m0fnu",
-      "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"};
+  static const char* const names[] = {"int",
+                                      "uint",
+                                      "float",
+                                      "opaque handle",
+                                      "bfloat",
+                                      "complex",
+                                      "bool",
+                                      "float8_e3m4",
+                                      "float8_e4m3",
+                                      "float8_e4m3b11fnuz",
+                                      "float8_e4m3fn",
+                                      "float8_e4m3fnuz",
+                                      "float8_e5m2",
+                                      "float8_e5m2fnuz",
+                                      "float8_e8m0fnu",
+                                      "float6_e2m3fn",
+                                      "float6_e3m2fn",
+                                      "float4_e2m1fn"};
   if (code < sizeof(names) / sizeof(names[0])) return names[code];
   return "unknown code " + std::to_string(code);
 }

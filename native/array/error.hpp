@@ -38,7 +38,11 @@ struct Error final : std::exception {
   Kind kind;
   std::string where, expected, got, fix;
   Error(Kind k, std::string w, std::string e, std::string g, std::string f)
-      : kind(k), where(std::move(w)), expected(std::move(e)), got(std::move(g)), fix(std::move(f)) {}
+      : kind(k),
+        where(std::move(w)),
+        expected(std::move(e)),
+        got(std::move(g)),
+        fix(std::move(f)) {}
   const char* what() const noexcept override { return expected.c_str(); }
 };
 

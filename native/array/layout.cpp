@@ -182,8 +182,8 @@ std::pair<int64_t, int64_t> Layout::span(const char* where) const {
                            : __builtin_add_overflow(hi, reach, &hi);
     if (overflow)
       fail(Kind::Bounds, where, "strides whose reach fits 63 bits",
-           "shape " + shape_text(ndim_, shape()) + " with strides " +
-               shape_text(ndim_, strides()) + " (elements)",
+           "shape " + shape_text(ndim_, shape()) + " with strides " + shape_text(ndim_, strides()) +
+               " (elements)",
            "pass the strides of real memory");
   }
   return {lo, hi};

@@ -71,8 +71,8 @@ Key key_for(OpId op, const StoredType* types, const Shape& s, int operands, int 
   return k;
 }
 
-const Compiled& build(const Key& key, OpId op, const StoredType* types, const Shape& s, int operands,
-                      int device, const char* where) {
+const Compiled& build(const Key& key, OpId op, const StoredType* types, const Shape& s,
+                      int operands, int device, const char* where) {
   if (!builder()) require_python();
   nb::list rows;
   for (int i = 0; i < operands; ++i) rows.append(static_cast<int>(types[i]));

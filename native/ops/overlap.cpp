@@ -87,7 +87,8 @@ bool may_overlap(const Array& a, const Array& b, const char* where) {
 }
 
 bool is_same_place(const Array& a, const Array& b) noexcept {
-  if (a.data != b.data || a.itemsize() != b.itemsize() || a.layout.ndim() != b.layout.ndim()) return false;
+  if (a.data != b.data || a.itemsize() != b.itemsize() || a.layout.ndim() != b.layout.ndim())
+    return false;
   for (int d = 0; d < a.layout.ndim(); ++d) {
     if (a.layout.shape()[d] != b.layout.shape()[d]) return false;
     if (a.layout.shape()[d] > 1 && a.layout.strides()[d] != b.layout.strides()[d]) return false;

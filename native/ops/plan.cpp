@@ -66,7 +66,8 @@ bool needs_wide(const Walk& w) {
 int widest(const Walk& w, const char* modes) {
   int bytes = 1;
   for (int i = 0; i < w.operands; ++i)
-    if (modes[i] == 'C' || modes[i] == 'R' || modes[i] == 'T') bytes = std::max<int>(bytes, w.itemsize[i]);
+    if (modes[i] == 'C' || modes[i] == 'R' || modes[i] == 'T')
+      bytes = std::max<int>(bytes, w.itemsize[i]);
   return bytes;
 }
 
@@ -85,8 +86,7 @@ int vector_for(const Walk& w, const char* modes, int inner, int turned) {
       const char* first = mode == 'R' ? w.data[i] - (v - 1) * size : w.data[i];
       bool aligned = reinterpret_cast<uintptr_t>(first) % static_cast<uintptr_t>(v * size) == 0;
       const int along = mode == 'T' ? turned : inner;
-      for (int d = 0; d < w.ndim && aligned; ++d)
-        aligned = d == along || w.stride[d][i] % v == 0;
+      for (int d = 0; d < w.ndim && aligned; ++d) aligned = d == along || w.stride[d][i] % v == 0;
       if (aligned) break;
     }
   }
@@ -106,7 +106,8 @@ void set_grid(Plan* p, int64_t blocks, const char* where) {
 void put_operands(Words& words, const Walk& w, int inner) {
   for (int i = 0; i < w.operands; ++i) words.put(reinterpret_cast<uint64_t>(w.data[i]));
   for (int i = 0; i < w.operands; ++i)
-    words.put(w.constant[i] ? w.high[i] : static_cast<uint64_t>(inner < 0 ? 0 : w.stride[inner][i]));
+    words.put(w.constant[i] ? w.high[i]
+                            : static_cast<uint64_t>(inner < 0 ? 0 : w.stride[inner][i]));
 }
 
 void put_outer(Words& words, const Walk& w, const int* dims, int n) {
@@ -140,7 +141,8 @@ void plan_rows(const Walk& w, Plan* p, const char* where) {
   s.vector = static_cast<uint8_t>(vector_for(w, s.modes, inner, -1));
   const int64_t n = w.shape[inner], rows = w.size / n;
   const int64_t lanes = blocks_for(n, s.vector);
-  p->block_x = static_cast<uint32_t>(std::min<int64_t>(kThreads, std::bit_ceil(static_cast<uint64_t>(lanes))));
+  p->block_x = static_cast<uint32_t>(
+      std::min<int64_t>(kThreads, std::bit_ceil(static_cast<uint64_t>(lanes))));
   p->block_y = kThreads / p->block_x;
   int unroll = tuning.rows_unroll;
   if (s.vector * widest(w, s.modes) < 16) unroll *= 2;
@@ -192,7 +194,8 @@ int turned_dimension(const Walk& w) {
         best = d;
     }
     // Less than one sector apart, or no other way is much denser: rows serve as well.
-    if (best >= 0 && along * w.itemsize[i] > 32 && std::abs(w.stride[best][i]) * 4 <= along) return best;
+    if (best >= 0 && along * w.itemsize[i] > 32 && std::abs(w.stride[best][i]) * 4 <= along)
+      return best;
   }
   return -1;
 }

@@ -11,17 +11,17 @@ namespace gpuinterop::ops {
 
 enum class Class : uint8_t { Flat, Rows, General, Tile };
 
-constexpr int kThreads = 256;              // GI_THREADS
+constexpr int kThreads = 256;                 // GI_THREADS
 constexpr int kMaxParameterWords = 4096 / 8;  // the driver's bound
 
 // Everything that a kernel is compiled for, besides the operation and the element types.
 struct Shape {
   Class layout = Class::Flat;
-  uint8_t ndim = 0;     // GI_ND
-  uint8_t vector = 1;   // GI_V
-  uint8_t unroll = 1;   // GI_U
-  uint8_t wide = 0;     // GI_INDEX is 64 bits
-  uint8_t tile = 0;     // GI_TILE
+  uint8_t ndim = 0;    // GI_ND
+  uint8_t vector = 1;  // GI_V
+  uint8_t unroll = 1;  // GI_U
+  uint8_t wide = 0;    // GI_INDEX is 64 bits
+  uint8_t tile = 0;    // GI_TILE
   char modes[kMaxOperands];
 };
 
@@ -34,11 +34,11 @@ struct Plan {
 
 // Knobs that the benchmarks turn; the defaults are what was measured to be best.
 struct Tuning {
-  int flat_bytes = 32;         // bytes of the widest operand a thread has in flight
+  int flat_bytes = 32;  // bytes of the widest operand a thread has in flight
   int rows_unroll = 4;
   int general_unroll = 4;
   int tile_edge = 64;
-  int64_t small = 1 << 19;     // below this many elements more threads beat more work per thread
+  int64_t small = 1 << 19;  // below this many elements more threads beat more work per thread
 };
 extern Tuning tuning;
 

@@ -65,7 +65,8 @@ void lay_out(Walk& w, const Layout* const* layouts, int ndim, const int64_t* sha
     }
   }
   for (int d = 1; d < n; ++d)
-    for (int e = d; e > 0 && w.stride[e - 1][lead] < w.stride[e][lead]; --e) swap_dimensions(w, e - 1, e);
+    for (int e = d; e > 0 && w.stride[e - 1][lead] < w.stride[e][lead]; --e)
+      swap_dimensions(w, e - 1, e);
   int last = 0;
   for (int d = 1; d < n; ++d) {
     bool merges = true;

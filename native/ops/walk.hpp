@@ -18,12 +18,12 @@ struct Constant {
 struct Walk {
   int operands = 0;
   int inputs = 0;
-  int ndim = 0;       // after merging; 0 for a single element
+  int ndim = 0;  // after merging; 0 for a single element
   int64_t size = 0;
   int64_t shape[kMaxDims];
   int64_t stride[kMaxDims][kMaxOperands];
   char* data[kMaxOperands];
-  uint64_t high[kMaxOperands];     // upper half of a constant
+  uint64_t high[kMaxOperands];  // upper half of a constant
   uint8_t itemsize[kMaxOperands];
   bool constant[kMaxOperands];
   bool address[kMaxOperands];  // the kernel gets the element's address, see mode A

@@ -18,8 +18,11 @@ struct Hook {
   const char* name;
   PyObject* callable;  // owned, for the life of the process
 };
-Hook hooks[] = {{"dtype", nullptr}, {"dtype_row", nullptr}, {"device", nullptr},
-                {"source", nullptr}, {"copy", nullptr}};
+Hook hooks[] = {{"dtype", nullptr},
+                {"dtype_row", nullptr},
+                {"device", nullptr},
+                {"source", nullptr},
+                {"copy", nullptr}};
 
 PyObject* dtype_objects[64] = {};
 PyObject* device_objects[2][64] = {};
@@ -100,8 +103,8 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   int64_t extents[kMaxDims];
   const int n = read_ints(shape.ptr(), extents, "empty", "shape");
   const Device device = read_device(device_type, device_id, "empty");
-  Layout layout = order == "F" ? Layout::f_order(n, extents, "empty")
-                               : Layout::c_order(n, extents, "empty");
+  Layout layout =
+      order == "F" ? Layout::f_order(n, extents, "empty") : Layout::c_order(n, extents, "empty");
   return nb::steal(wrap_or_throw(
       type, make_empty(device, read_dtype(dtype, "empty"), std::move(layout), "empty")));
 }
@@ -130,7 +133,8 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
            repr_text(strides.ptr()), "pass one stride for each dimension");
     for (int i = 0; i < n; ++i) {
       if (steps[i] % item)
-        fail(Kind::Bounds, where, "strides that are multiples of the itemsize, " + std::to_string(item),
+        fail(Kind::Bounds, where,
+             "strides that are multiples of the itemsize, " + std::to_string(item),
              shape_text(n, steps) + " (bytes)", "pass byte strides of whole elements");
       steps[i] /= item;
     }
@@ -139,8 +143,9 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
   if (a.layout.size() > 0) {
     const auto [lo, hi] = a.layout.span(where);
     if (ptr == 0)
-      fail(Kind::Bounds, where, "the address of the memory", "a null pointer for shape " +
-           shape_text(n, extents), "pass a valid address; only empty arrays have none");
+      fail(Kind::Bounds, where, "the address of the memory",
+           "a null pointer for shape " + shape_text(n, extents),
+           "pass a valid address; only empty arrays have none");
     if (ptr % static_cast<uint64_t>(std::min<int64_t>(item, 8)))
       fail(Kind::Bounds, where, "an address aligned to the itemsize, " + std::to_string(item),
            std::to_string(ptr), "pass an aligned address");
@@ -216,31 +221,38 @@ void register_array_functions(nb::module_& m) {
       [](const std::string& name, nb::object callable) {
         for (Hook& h : hooks)
           if (name == h.name) {
-            PyObject* old = std::exchange(h.callable, callable.is_none() ? nullptr
-                                                                         : callable.release().ptr());
+            PyObject* old =
+                std::exchange(h.callable, callable.is_none() ? nullptr : callable.release().ptr());
             Py_XDECREF(old);
             return;
           }
         throw nb::value_error(("no hook of the name " + name).c_str());
       },
       "name"_a, "callable"_a.none(), "Register a callable of the Python layers.");
-  m.def("_set_copy_hook", [](nb::object callable) {
-    for (Hook& h : hooks)
-      if (std::string_view(h.name) == "copy") {
-        PyObject* old = std::exchange(h.callable, callable.is_none() ? nullptr
-                                                                     : callable.release().ptr());
-        Py_XDECREF(old);
-      }
-  }, "callable"_a.none(), "Register copies.note.");
-  m.def("_watch", [](int change) { return watching.fetch_add(change) + change; }, "change"_a,
-        "Add to the number of active copy watchers; returns it.");
-  m.def("_dtype_rows", [] {
-    nb::list rows;
-    for (int i = 0; i < kDTypeCount; ++i)
-      rows.append(nb::make_tuple(kDTypes[i].name, kDTypes[i].code, kDTypes[i].bits,
-                                 kDTypes[i].itemsize));
-    return rows;
-  }, "The dtype table: (name, DLPack code, bits, itemsize).");
+  m.def(
+      "_set_copy_hook",
+      [](nb::object callable) {
+        for (Hook& h : hooks)
+          if (std::string_view(h.name) == "copy") {
+            PyObject* old =
+                std::exchange(h.callable, callable.is_none() ? nullptr : callable.release().ptr());
+            Py_XDECREF(old);
+          }
+      },
+      "callable"_a.none(), "Register copies.note.");
+  m.def(
+      "_watch", [](int change) { return watching.fetch_add(change) + change; }, "change"_a,
+      "Add to the number of active copy watchers; returns it.");
+  m.def(
+      "_dtype_rows",
+      [] {
+        nb::list rows;
+        for (int i = 0; i < kDTypeCount; ++i)
+          rows.append(nb::make_tuple(kDTypes[i].name, kDTypes[i].code, kDTypes[i].bits,
+                                     kDTypes[i].itemsize));
+        return rows;
+      },
+      "The dtype table: (name, DLPack code, bits, itemsize).");
   m.attr("MAX_DIMS") = kMaxDims;
 }
 

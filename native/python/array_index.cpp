@@ -120,8 +120,7 @@ class KeyReader {
   }
 
   void keep(int count) {
-    for (int i = 0; i < count; ++i, ++axis_)
-      push(layout_.shape()[axis_], layout_.strides()[axis_]);
+    for (int i = 0; i < count; ++i, ++axis_) push(layout_.shape()[axis_], layout_.strides()[axis_]);
   }
 
   void push(int64_t n, int64_t stride) {
@@ -161,7 +160,8 @@ bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
 
 void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where) {
   if (target.readonly)
-    fail(Kind::ReadOnly, where, "writable memory", "a read-only array", "write to a copy: x.copy()");
+    fail(Kind::ReadOnly, where, "writable memory", "a read-only array",
+         "write to a copy: x.copy()");
   unsigned char item[16];
   if (scalar_bytes(value, target.dtype, item)) {
     fill_elements(target, item, where);
@@ -174,12 +174,13 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
       PyErr_SetString(PyExc_RuntimeError, "gpuinterop._core is used without gpuinterop");
       throw PythonError();
     }
-    converted = PyRef::steal(PyObject_CallFunction(
-        convert, "OiiiO", value, int(target.dtype), int(target.device.type), int(target.device.id),
-        reinterpret_cast<PyObject*>(target_type)));
+    converted = PyRef::steal(PyObject_CallFunction(convert, "OiiiO", value, int(target.dtype),
+                                                   int(target.device.type), int(target.device.id),
+                                                   reinterpret_cast<PyObject*>(target_type)));
     if (!converted) throw PythonError();
     if (!is_array(converted.get()) || unwrap(converted.get()).dtype != target.dtype) {
-      PyErr_SetString(PyExc_RuntimeError, "the source hook did not return an array of the dtype asked");
+      PyErr_SetString(PyExc_RuntimeError,
+                      "the source hook did not return an array of the dtype asked");
       throw PythonError();
     }
     value = converted.get();
@@ -219,7 +220,8 @@ PyObject* array_subscript(PyObject* self, PyObject* key) {
 int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
   return guard(-1, [&] {
     if (!value)
-      fail(Kind::Type, "del x[key]", "an assignment", "a deletion", "arrays do not shrink; make a view");
+      fail(Kind::Type, "del x[key]", "an assignment", "a deletion",
+           "arrays do not shrink; make a view");
     require_settled(self);
     Array target = view_of(self);
     KeyReader(unwrap(self), target).run(key);

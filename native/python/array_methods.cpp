@@ -124,7 +124,8 @@ GI_METHOD(copied) {
     // 'A' and 'K' keep column order where the source has it; anything else becomes C order.
     const std::string_view wish(order, length);
     if (wish != "C" && wish != "F" && wish != "A" && wish != "K")
-      fail(Kind::Shape, "copy", "order 'C', 'F', 'A' or 'K'", repr_text(args[0]), "pass one of these");
+      fail(Kind::Shape, "copy", "order 'C', 'F', 'A' or 'K'", repr_text(args[0]),
+           "pass one of these");
     const bool columns =
         wish == "F" || (wish != "C" && l.is_f_contiguous() && !l.is_c_contiguous());
     Array copy = make_empty(a.device, a.dtype,
@@ -147,7 +148,8 @@ GI_METHOD(set_stride) {
   if (!expect_args(nargs, 2, "_set_stride")) return nullptr;
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     // Numbers first: reading them may run code that changes the array.
-    const int64_t given = as_int64(args[0], "_set_stride"), stride = as_int64(args[1], "_set_stride");
+    const int64_t given = as_int64(args[0], "_set_stride"),
+                  stride = as_int64(args[1], "_set_stride");
     Layout layout = shown_layout(self);
     layout.strides()[check_axis(given, layout.ndim(), "_set_stride")] = stride;
     layout.finish("_set_stride");
@@ -189,7 +191,6 @@ PyObject* set_shape(PyObject* self, PyObject* value) {
     Py_RETURN_NONE;
   });
 }
-
 
 }  // namespace
 
@@ -248,8 +249,8 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
   PyRef fast = PyUnicode_Check(value) ? PyRef() : PyRef::steal(PySequence_Tuple(value));
   if (!fast) {
     PyErr_Clear();
-    fail(Kind::Type, where, std::string(what) + " as an int or a sequence of ints", repr_text(value),
-         "pass a tuple of ints");
+    fail(Kind::Type, where, std::string(what) + " as an int or a sequence of ints",
+         repr_text(value), "pass a tuple of ints");
   }
   const Py_ssize_t n = PyTuple_Size(fast.get());
   if (n > kMaxDims)
