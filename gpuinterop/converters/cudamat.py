@@ -82,8 +82,16 @@ def plan_to(
             "cudamat", _where, errors.ShapeError, "extents that fit CUDAMat's 32-bit sizes",
             f"shape {facts.shape}", "convert the matrix in parts",
         )  # fmt: skip
-    plan = plan_layout(facts, _rules(_where, layout, trans), copyif, allow_readonly)
-    if plan.code == "strides" and plan.refused and layout == "logical" and facts.c_contiguous:
+    on_gpu = facts.device == "cuda"  # npmat has no flag for a transposed matrix
+    rules = _rules(_where, layout, trans and on_gpu)
+    plan = plan_layout(facts, rules, copyif, allow_readonly)
+    if (
+        plan.code == "strides"
+        and plan.refused
+        and on_gpu
+        and layout == "logical"
+        and facts.c_contiguous
+    ):
         return Plan(
             plan.library, plan.outcome, plan.reason, plan.code, plan.axis, plan.bytes,
             "pass trans=True to share it as a transposed matrix, or copyif=True",

@@ -104,9 +104,8 @@ def _has(*attributes: str) -> Callable[[Any], bool]:
 
 
 def _like_cudamat(obj: Any) -> bool:
-    if not _has("mat")(obj):
-        return False
-    return _has("data_device", "on_device", "size", "is_trans")(obj.mat)
+    struct = inspect.getattr_static(obj, "mat", None)
+    return _has("data_device", "on_device", "size", "is_trans")(struct)
 
 
 _like_npmat = _has("numpy_array", "num_elems", "set_trans", "reshape")
@@ -125,7 +124,9 @@ _ROWS = (
     Backend("numpy", "numpy", ("ndarray", "generic"), devices=("cpu",)),
     Backend("torch", "torch", ("Tensor",), install="torch"),
     Backend("cupy", "cupy", ("ndarray",), install="cupy-cuda13x", devices=("cuda",)),
-    Backend("jax", "jax", ("ArrayImpl", "Tracer", "Array"), ("jaxlib",), install="jax"),
+    Backend(
+        "jax", "jax", ("ArrayImpl", "Tracer", "Array", "PRNGKeyArray"), ("jaxlib",), install="jax"
+    ),
     Backend(
         "numba",
         "numba",

@@ -1,0 +1,111 @@
+"""no_copies, count_copies and log_transfers: across converters, per thread."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import _core, converters, copies
+
+
+def reversed_array():
+    return converters.from_numpy(np.arange(6, dtype=np.float32).reshape(2, 3))[:, ::-1]
+
+
+def test_no_copies_refuses_before_anything_is_copied():
+    torch = pytest.importorskip("torch")
+    x = reversed_array()
+    with gi.count_copies() as c, gi.no_copies():
+        with pytest.raises(gi.CopyForbiddenError, match="no_copies") as raised:
+            converters.to_torch(x, copyif=True)
+        assert isinstance(raised.value, ValueError)
+        assert isinstance(raised.value, BufferError)
+        shared = converters.to_torch(x[:, ::-1])
+    assert c.count == 0
+    assert shared.data_ptr() == x[:, ::-1].ptr
+    assert isinstance(converters.to_torch(x, copyif=True), torch.Tensor)
+
+
+def test_no_copies_refuses_what_other_parts_of_the_library_copy():
+    x = reversed_array()
+    with gi.no_copies():
+        for copying in (x.copy, lambda: x.reshape(6), lambda: gi.array(np.ones(3, np.float32))):
+            with pytest.raises(gi.CopyForbiddenError):
+                copying()
+
+
+def test_counts_nest_and_end_out_of_order():
+    x = reversed_array()
+    with gi.count_copies() as outer:
+        converters.to_numpy(x)
+        inner = gi.count_copies()
+        count = inner.__enter__()
+        x.copy()
+        inner.__exit__(None, None, None)
+        x.copy()
+    assert (count.count, count.bytes) == (1, 24)
+    assert (outer.count, outer.bytes) == (2, 48)
+
+
+def test_each_thread_has_its_own():
+    x = reversed_array()
+    results = {}
+
+    def other():
+        with gi.count_copies() as c:
+            x.copy()
+        results["other"] = c.count
+
+    with gi.no_copies(), gi.count_copies() as mine:
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert results == {"other": 1}
+    assert mine.count == 0
+
+
+def test_a_block_ends_also_by_an_exception():
+    with pytest.raises(ZeroDivisionError), gi.no_copies():
+        raise ZeroDivisionError
+    reversed_array().copy()
+
+
+def test_the_core_asks_python_only_while_somebody_looks():
+    asked = []
+    _core._set_copy_hook(lambda *call: asked.append(call))
+    try:
+        reversed_array().copy()
+        assert asked == []
+        with gi.count_copies():
+            reversed_array().copy()
+        assert len(asked) == 1
+    finally:
+        _core._set_copy_hook(copies.note)
+
+
+def test_transfers_name_who_asked():
+    with gi.log_transfers() as t:
+        copies.note("host", 8, "copy")
+        copies.note("host_to_device", 64, "to_device")
+        copies.note("device_to_host", 32, "numpy.asarray")
+    assert [entry.kind for entry in t] == ["host_to_device", "device_to_host"]
+    assert (len(t), t.bytes, t[0].where) == (2, 96, "to_device")
+    assert "test_copies.py:" in t[0].caller
+    assert "host to device: 64 bytes by to_device at" in str(t)
+    with gi.log_transfers() as quiet:
+        reversed_array().copy()
+    assert str(quiet) == "nothing crossed between host and device"
+
+
+def test_copies_in_a_foreign_library_count_too():
+    torch = pytest.importorskip("torch")
+    z = torch.ones(4, dtype=torch.complex64).conj()
+    with gi.count_copies() as c:
+        converters.from_torch(z, copyif=True)
+    assert (c.count, c.bytes) == (1, 32)
+    with gi.count_copies() as c:
+        converters.from_numpy(np.arange(4, dtype=">f4"), copyif=True)
+    assert (c.count, c.bytes) == (1, 16)

@@ -1,0 +1,145 @@
+"""CUDAMat and gnumpy in CPU mode: npmat-style objects share host memory."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+import stand_ins
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+
+def host(*shape, order="C"):
+    return np.asarray(np.arange(np.prod(shape), dtype="float32").reshape(shape), order=order)
+
+
+@pytest.fixture
+def npmat(monkeypatch):
+    module = stand_ins.npmat()
+    stand_ins.installed(monkeypatch, module)
+    return module
+
+
+@pytest.fixture
+def gnumpy(monkeypatch, npmat):
+    module = stand_ins.gnumpy(npmat)
+    stand_ins.installed(monkeypatch, module)
+    return module
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 5), (5, 1), (0, 3)])
+def test_matrices_share_both_ways(npmat, shape):
+    m = npmat.CUDAMatrix(host(*shape, order="F"))
+    x = converters.from_cudamat(m)
+    assert np.array_equal(x.get(), host(*shape))
+    if x.size:
+        x[0, 0] = 9
+        assert m.numpy_array[0, 0] == 9
+    back = converters.to_cudamat(x)
+    assert back.shape == shape
+    if x.size:
+        back.numpy_array[-1, -1] = 8
+        assert x[-1, -1].item() == 8
+
+
+def test_row_major_is_refused_or_copied(npmat):
+    x = converters.from_numpy(host(3, 4))
+    with pytest.raises(ValueError, match="copyif"):
+        converters.to_cudamat(x)
+    m = converters.to_cudamat(x, copyif=True)
+    assert np.array_equal(m.numpy_array, host(3, 4))
+    assert not gi.shares_memory(m, x)
+
+
+def test_the_documents_names_reinterpret(npmat):
+    x = converters.from_numpy(host(3, 4))
+    m = gi.cudandarray_to_cudamat(x)
+    assert m.shape == (3, 4)
+    assert np.array_equal(m.asarray().T.reshape(3, 4), host(3, 4))
+    back = gi.cudamat_to_cudandarray(m)
+    assert back.ptr == x.ptr
+    assert np.array_equal(back.get(), host(3, 4))
+
+
+def test_trans_needs_a_flag_that_npmat_lacks(npmat):
+    x = converters.from_numpy(host(3, 4))
+    with pytest.raises(ValueError, match="copyif") as raised:
+        converters.to_cudamat(x, trans=True)
+    assert "trans" not in raised.value.fix
+    m = converters.to_cudamat(x, copyif=True, trans=True)
+    assert np.array_equal(m.asarray(), host(3, 4))
+
+
+def test_a_matrix_that_exchanges_its_array_leaves_ours_alone(npmat):
+    m = npmat.CUDAMatrix(host(3, 4, order="F"))
+    x = converters.from_cudamat(m)
+    m.set_trans(True)
+    gc.collect()
+    assert np.array_equal(x.get(), host(3, 4))
+
+
+def test_double_precision_npmat_is_not_narrowed(monkeypatch):
+    module = stand_ins.npmat("float64")
+    stand_ins.installed(monkeypatch, module)
+    m = module.CUDAMatrix(np.ones((2, 3), order="F"))
+    assert converters.from_cudamat(m).dtype == np.float64
+    with pytest.raises(ValueError, match="float32"):
+        gi.cudamat_to_cudandarray(m)
+    x = converters.from_numpy(host(2, 3, order="F"))
+    with pytest.raises(ValueError, match="GNUMPY_CPU_PRECISION"):
+        converters.to_cudamat(x)
+
+
+SHAPES = [(7,), (3, 4), (2, 3, 4), (1, 3), (3, 1), (), (0, 3)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_garrays_share_both_ways(gnumpy, shape):
+    x = converters.from_numpy(host(*shape))
+    g = gi.cudandarray_to_garray(x)
+    assert g.shape == shape
+    assert np.array_equal(g.ndarray, host(*shape))
+    back = gi.garray_to_cudandarray(g)
+    assert np.array_equal(back.get(), host(*shape))
+    if x.size:
+        assert back.ptr == x.ptr
+        x[...] = 3
+        assert (g.ndarray == 3).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_garrays_of_their_own(gnumpy, shape):
+    g = gnumpy.garray(host(*shape))
+    x = gi.from_any(g)
+    assert np.array_equal(x.get(), host(*shape))
+    assert gi.explain(g).shared
+
+
+def test_the_reuse_cache_in_cpu_mode(gnumpy):
+    g = gnumpy.garray(host(8))
+    x = gi.from_any(g)
+    del g
+    gc.collect()
+    scratch = gnumpy.empty((8,))
+    scratch._base.numpy_array[...] = -1
+    assert np.array_equal(x.get(), host(8))
+
+
+def test_a_strided_array_is_refused_or_copied(gnumpy):
+    x = converters.from_numpy(host(4, 6))[:, ::2]
+    with pytest.raises(ValueError, match="C-contiguous"):
+        gi.cudandarray_to_garray(x)
+    assert np.array_equal(gi.cudandarray_to_garray(x, copyif=True).ndarray, host(4, 6)[:, ::2])
+
+
+def test_recognised_by_structure_under_other_names():
+    npmat = stand_ins.npmat(name="mymat")
+    gnumpy = stand_ins.gnumpy(npmat, name="mynumpy")
+    assert gi.converters.registry.recognise(npmat.CUDAMatrix(host(2, 2))).name == "cudamat"
+    assert gi.converters.registry.recognise(gnumpy.garray(host(2, 2))).name == "gnumpy"
+    x = converters.from_numpy(host(2, 3))
+    assert converters.to_gnumpy(x, module=gnumpy).shape == (2, 3)
+    assert converters.to_cudamat(x.T, module=npmat).shape == (3, 2)

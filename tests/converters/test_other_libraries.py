@@ -1,0 +1,286 @@
+"""Oddities of NumPy, JAX, tvm-ffi, cuda.core, Warp and TensorFlow on the host."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from cases import aligned
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+
+def ours(*shape, dtype="float32"):
+    return converters.from_numpy(aligned(int(np.prod(shape)), dtype).reshape(shape))
+
+
+# ---- NumPy --------------------------------------------------------------------------------------
+
+
+def test_numpy_shares_and_lives_both_ways():
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x = converters.from_numpy(a)
+    assert x.ptr == a.ctypes.data
+    x[0, 0] = 9
+    assert a[0, 0] == 9
+    del a
+    gc.collect()
+    back = converters.to_numpy(x)
+    del x
+    gc.collect()
+    assert back[0, 0] == 9
+
+
+def test_numpy_arrays_that_need_a_copy():
+    big_endian = np.arange(4, dtype=">f4")
+    raw = np.zeros(17, np.uint8)
+    misaligned = raw[1:].view(np.float32)
+    fields = np.zeros(3, [("a", "f4"), ("b", "i1")])["a"]
+    for a in (big_endian, misaligned, fields):
+        assert gi.explain(a).refused
+        with pytest.raises(gi.GpuInteropError, match="copyif"):
+            converters.from_numpy(a)
+        assert gi.explain(a, copyif=True).copied
+        assert np.array_equal(converters.from_numpy(a, copyif=True).get(), a)
+
+
+def test_numpy_arrays_that_nothing_mends():
+    masked = np.ma.masked_array([1.0, 2.0], [0, 1])
+    for a in (
+        np.array([object()]),
+        np.array(["x"]),
+        np.zeros(2, "i4,f4"),
+        np.zeros(2, "M8[s]"),
+        masked,
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            converters.from_numpy(a, copyif=True)
+        assert gi.explain(a, copyif=True).refused
+
+
+def test_numpy_scalars_are_values():
+    with pytest.raises(gi.ConversionTypeError):
+        converters.from_numpy(np.float32(3))
+    assert converters.from_numpy(np.float32(3), copyif=True).item() == 3
+
+
+# ---- JAX ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def jax():
+    return pytest.importorskip("jax")
+
+
+def test_jax_arrays_are_read_only_here(jax):
+    j = jax.numpy.arange(4, dtype="float32")
+    x = gi.from_any(j)
+    assert x.ptr == j.unsafe_buffer_pointer()
+    assert x.readonly
+    with pytest.raises(gi.ReadOnlyError):
+        x[0] = 1
+    torch = pytest.importorskip("torch")
+    with pytest.raises(gi.ReadOnlyError):
+        converters.to_torch(x)
+    copied = converters.to_torch(x, copyif=True)
+    copied.add_(5)
+    assert isinstance(copied, torch.Tensor)
+    assert j.tolist() == [0, 1, 2, 3]
+    writable = x.copy()
+    writable[0] = 7
+    assert j[0] == 0
+
+
+def test_jax_never_narrows(jax):
+    for dtype in ("float64", "int64", "uint64", "complex128"):
+        x = ours(3, dtype=dtype)
+        for copyif in (False, True):
+            with pytest.raises(gi.DTypeError, match="jax_enable_x64"):
+                converters.to_jax(x, copyif)
+    jax.config.update("jax_enable_x64", True)
+    try:
+        made = converters.to_jax(ours(3, dtype="float64"))
+        assert made.dtype == np.float64
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+def test_jax_shares_only_what_is_aligned(jax):
+    for offset in (4, 16, 32):
+        x = converters.from_numpy(aligned(8, "float32", offset))
+        with pytest.raises(gi.ContiguityError, match="64 bytes") as raised:
+            converters.to_jax(x)
+        assert raised.value.reason == "alignment"
+        assert np.array_equal(np.asarray(converters.to_jax(x, copyif=True)), x.get())
+
+
+def test_jax_objects_without_an_array(jax):
+    def inside(a):
+        with pytest.raises(gi.ConversionTypeError, match="jit"):
+            gi.from_any(a)
+        assert gi.explain(a).refused
+        return a
+
+    jax.jit(inside)(jax.numpy.ones(3))
+    deleted = jax.numpy.ones(3)
+    deleted.delete()
+    with pytest.raises(gi.ExchangeError, match="donated"):
+        gi.from_any(deleted)
+    keys = jax.random.key(0)
+    with pytest.raises(gi.DTypeError):
+        gi.from_any(keys)
+
+
+def test_jax_keeps_our_memory(jax):
+    before = gi.memory_stats("cpu")["live_buffers"]
+    j = converters.to_jax(gi.full((4, 4), 3, device="cpu"))
+    gc.collect()
+    assert float(j.sum()) == 48
+    del j
+    gc.collect()
+    assert gi.memory_stats("cpu")["live_buffers"] == before
+
+
+# ---- tvm-ffi, cuda.core -------------------------------------------------------------------------
+
+
+def test_tvm_ffi_lifetimes_and_read_only():
+    pytest.importorskip("tvm_ffi")
+    t = converters.to_tvm_ffi(gi.full((2, 3), 4, device="cpu"))
+    gc.collect()
+    x = converters.from_tvm_ffi(t)
+    del t
+    gc.collect()
+    assert x.tolist() == [[4, 4, 4], [4, 4, 4]]
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError):
+        converters.to_tvm_ffi(x)
+    assert converters.to_tvm_ffi(x, allow_readonly=True).data_ptr() == x.ptr
+
+
+def test_cuda_core_views_keep_the_mark_and_the_memory():
+    pytest.importorskip("cuda.core.utils")
+    x = gi.full((2, 3), 4, device="cpu")[:, ::-1]
+    x.readonly = True
+    v = converters.to_cuda_core(x)
+    assert v.readonly
+    ptr = x.ptr
+    del x
+    gc.collect()
+    back = converters.from_cuda_core(v)
+    assert back.base is v
+    assert back.readonly
+    assert back.ptr == ptr == v.ptr
+    assert back.tolist() == [[4, 4, 4], [4, 4, 4]]
+
+
+# ---- Warp ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def warp():
+    warp = pytest.importorskip("warp")
+    warp.config.quiet = True
+    warp.init()
+    return warp
+
+
+def test_warp_shares_any_layout_of_one_to_four_dimensions(warp):
+    whole = ours(4, 6)
+    for x in (whole, whole.T, whole[::-1], whole[:, ::-2], whole[:0], whole[1]):
+        assert gi.explain(x, "warp").shared
+        w = converters.to_warp(x)
+        assert (w.shape, w.strides) == (x.shape, tuple(x.strides)) or x.size == 0
+        assert np.array_equal(w.numpy(), x.get())
+        back = gi.from_any(w)
+        assert np.array_equal(back.get(), x.get())
+        if x.size:
+            assert back.ptr == x.ptr == w.ptr
+    for shape in ((), (1, 2, 1, 2, 1)):
+        with pytest.raises(ValueError, match="dimensions"):
+            converters.to_warp(ours(*shape))
+
+
+def test_warp_vectors_lifetimes_and_refusals(warp):
+    v = warp.zeros(3, dtype=warp.vec3)
+    assert gi.from_any(v).shape == (3, 3)
+    w = converters.to_warp(gi.full(5, 2, device="cpu"))
+    gc.collect()
+    assert w.numpy().tolist() == [2] * 5
+    before = gi.memory_stats("cpu")["live_buffers"]
+    del w
+    gc.collect()
+    assert gi.memory_stats("cpu")["live_buffers"] == before - 1
+    indexed = warp.indexedarray(
+        warp.zeros(3, dtype=warp.float32), [warp.array([0, 1], dtype=warp.int32)]
+    )
+    with pytest.raises(gi.ConversionTypeError, match="contiguous"):
+        gi.from_any(indexed)
+
+
+# ---- TensorFlow ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tf():
+    return pytest.importorskip("tensorflow")
+
+
+def test_tensorflow_shares_c_order_and_is_read_only_here(tf):
+    x = ours(4, 6)
+    t = converters.to_tensorflow(x)
+    assert np.array_equal(t.numpy(), x.get())
+    assert gi.shares_memory(t, x)
+    back = gi.from_any(t)
+    assert back.ptr == x.ptr
+    assert back.readonly
+    for view in (x.T, x[::-1], x[:, ::2]):
+        with pytest.raises(gi.ContiguityError):
+            converters.to_tensorflow(view)
+        assert np.array_equal(converters.to_tensorflow(view, copyif=True).numpy(), view.get())
+    misaligned = converters.from_numpy(aligned(8, "float32", 4))
+    with pytest.raises(gi.ContiguityError, match="aligned"):
+        converters.to_tensorflow(misaligned)
+
+
+def test_tensorflow_objects_without_plain_memory(tf):
+    with pytest.raises(gi.ConversionTypeError, match="variable"):
+        gi.from_any(tf.Variable([1.0]))
+    with pytest.raises(gi.DTypeError):
+        gi.from_any(tf.constant(["text"]))
+
+    @tf.function
+    def inside(t):
+        with pytest.raises(gi.ConversionTypeError, match="symbolic"):
+            gi.from_any(t)
+        return t
+
+    inside(tf.constant([1.0]))
+    assert gi.from_any(tf.zeros((0, 3))).shape == (0, 3)
+
+
+# ---- sharing across libraries -------------------------------------------------------------------
+
+
+def test_shares_memory_across_libraries(jax):
+    torch = pytest.importorskip("torch")
+    a = aligned(24, "float32").reshape(4, 6)
+    x = converters.from_numpy(a)
+    t = torch.from_numpy(a)
+    j = converters.to_jax(x)
+    everyone = [a, x, t, j]
+    for one in everyone:
+        for other in everyone:
+            assert gi.shares_memory(one, other)
+    assert not gi.shares_memory(a[::2], t[1::2])
+    assert gi.shares_memory(a[::2], t[:, 3:])
+    assert gi.may_share_memory(a[::2], t[1::2])
+    assert not gi.may_share_memory(a[:2], t[2:])
+    assert not gi.shares_memory(a, a.copy())
+    assert gi.shares_memory(t.requires_grad_(), a)
+    with pytest.raises(gi.ConversionTypeError):
+        gi.shares_memory(a, object())
+    with pytest.raises(gi.GpuInteropError):
+        gi.shares_memory(a, torch.eye(3).to_sparse())

@@ -1,0 +1,167 @@
+"""How objects find their converter, and how other packages add theirs."""
+
+from __future__ import annotations
+
+import gc
+import operator
+import subprocess
+import sys
+import types
+import weakref
+from importlib import metadata
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import converters
+from gpuinterop.converters import registry
+
+
+def test_recognising_imports_nothing():
+    program = """
+import sys, numpy
+import gpuinterop as gi
+from gpuinterop.converters import registry
+class Plain: pass
+registry.recognise(numpy.ones(3)), registry.recognise(Plain()), registry.recognise([1])
+foreign = {"torch", "cupy", "jax", "numba", "pycuda", "tensorflow", "warp", "tvm_ffi", "gnumpy"}
+print(sorted(foreign & set(sys.modules)))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "[]\n"
+
+
+def test_known_classes_and_their_subclasses():
+    class Mine(np.ndarray):
+        pass
+
+    assert registry.recognise(np.ones(2)).name == "numpy"
+    assert registry.recognise(np.ones(2).view(Mine)).name == "numpy"
+    assert registry.recognise(np.float32(3)).name == "numpy"
+    assert registry.recognise(gi.from_any(np.ones(2))) is None
+
+
+def test_a_mock_is_no_array():
+    assert registry.recognise(mock.MagicMock()) is None
+
+
+def test_properties_are_not_run_to_recognise():
+    class Trap:
+        @property
+        def shape(self):
+            raise AssertionError("was run")
+
+        _base = mat = gpudata = numpy_array = shape
+
+    assert registry.recognise(Trap()) is None
+
+
+def test_the_memory_of_types_does_not_keep_them_alive():
+    def once():
+        class Mine(np.ndarray):
+            pass
+
+        registry.recognise(np.ones(2).view(Mine))
+        return weakref.ref(Mine), id(Mine)
+
+    watch, number = once()
+    gc.collect()
+    assert watch() is None
+    assert number not in registry._of_type
+
+
+@pytest.fixture
+def clean():
+    rows, aliases = dict(registry._rows), dict(registry._aliases)
+    yield
+    for table, saved in ((registry._rows, rows), (registry._aliases, aliases)):
+        table.clear()
+        table.update(saved)
+    registry._of_type.clear()
+    registry._entry_points = None
+    for name in ("to_toy", "from_toy"):
+        vars(converters).pop(name, None)
+
+
+class ToyArray:
+    def __init__(self, host):
+        self.host = host
+
+
+def toy_module():
+    module = types.ModuleType("toy_converter")
+    module.matches = lambda obj: isinstance(obj, ToyArray)
+    module.to = lambda x, copyif=False: ToyArray(converters.to_numpy(x))
+    module.from_ = lambda obj, copyif=False: converters.from_numpy(obj.host)
+    return module
+
+
+def test_a_row_makes_a_converter(clean):
+    module = toy_module()
+    converters.register(
+        converters.Backend("toy", "toy", converter=module, matches=module.matches, aliases=("t",))
+    )
+    x = gi.from_any(ToyArray(np.arange(3, dtype=np.float32)))
+    assert x.tolist() == [0, 1, 2]
+    assert np.shares_memory(gi.to(x, "t").host, gi.to(x, "numpy"))
+    assert converters.to_toy(x).host.shape == (3,)
+    assert "to_toy" in dir(converters)
+    assert gi.explain(x, "toy").refused  # it cannot plan, and says so
+
+
+def test_an_entry_point_makes_a_converter(clean, monkeypatch):
+    module = toy_module()
+    loads = []
+
+    class Point:
+        name = "toy"
+
+        @staticmethod
+        def load():
+            loads.append(1)
+            return module
+
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Point] if group else [])
+    registry._entry_points = None
+    assert "toy" in converters.names()
+    toy = ToyArray(np.ones(3, np.float32))
+    with pytest.raises(gi.ConversionTypeError):
+        gi.from_any(toy)
+    assert loads == []  # its library is not loaded, so the object cannot be its own
+    monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
+    assert gi.from_any(toy).tolist() == [1, 1, 1]
+    assert gi.to(gi.from_any(toy), "toy").host.shape == (3,)
+    assert loads == [1]
+
+
+def test_unknown_objects_list_the_protocols():
+    with pytest.raises(gi.ConversionTypeError, match="__cuda_array_interface__"):
+        gi.from_any(object())
+    with pytest.raises(ValueError):
+        gi.from_any("text")
+
+
+def test_every_row_has_its_file():
+    for row in converters.backends():
+        for name in (f"to_{row.name}", f"from_{row.name}", "plan_to", "plan_from", "describe"):
+            assert callable(getattr(row.module, name)), (row.name, name)
+        assert getattr(converters, f"to_{row.name}") is row.to
+        assert getattr(converters, f"from_{row.name}") is row.from_
+
+
+def test_missing_libraries_name_the_package():
+    x = gi.from_any(np.asfortranarray(np.ones((2, 3), np.float32)))
+    with pytest.raises(gi.MissingLibraryError, match="pip install cudamat"):
+        converters.to_cudamat(x)
+    with pytest.raises(ImportError):
+        converters.to_gnumpy(x.T)
+
+
+def test_attributes():
+    assert converters.pycuda.init.__name__ == "init"
+    with pytest.raises(AttributeError, match="to_nothing"):
+        operator.attrgetter("to_nothing")(converters)

@@ -1,0 +1,192 @@
+"""torch's oddities: what its fast road does not look at, and what would end the process."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.torch
+
+
+def test_autograd_is_refused_whatever_is_allowed():
+    t = torch.ones(3, requires_grad=True)
+    parameter = torch.nn.Parameter(torch.ones(3))
+    for tensor in (t, t * 2, parameter):
+        for copyif in (False, True):
+            with pytest.raises(gi.ExportError, match="detach"):
+                gi.from_any(tensor, copyif)
+    x = gi.from_any(parameter.detach())
+    assert x.ptr == parameter.data_ptr()
+    with torch.no_grad():
+        assert (
+            gi.from_any(torch.nn.Parameter(torch.ones(3), requires_grad=False)).tolist() == [1] * 3
+        )
+
+
+@pytest.mark.parametrize(
+    ("make", "call", "values"),
+    [
+        (lambda z: z.conj(), "resolve_conj", [1 - 2j]),
+        (lambda z: z.conj().imag, "resolve_neg", [-2]),
+    ],
+)
+def test_pending_signs_are_refused_or_carried_out(make, call, values):
+    t = make(torch.tensor([1 + 2j], dtype=torch.complex64))
+    plan = gi.explain(t)
+    assert plan.refused
+    assert plan.code == "lazy"
+    with pytest.raises(gi.ExportError, match=call):
+        gi.from_any(t)
+    assert gi.explain(t, copyif=True).copied
+    assert gi.from_any(t, copyif=True).tolist() == values
+
+
+# torch warns of its own quantized and half complex tensors.
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_tensors_without_memory_of_their_own():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.ones(3)
+    sparse = torch.eye(3).to_sparse()
+    meta = torch.ones(3, device="meta")
+    quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+    released = torch.ones(3)
+    released.untyped_storage().resize_(0)
+    for tensor in (fake, sparse, meta, quantized, released):
+        plan = gi.explain(tensor, copyif=True)
+        assert plan.refused, tensor
+        with pytest.raises(gi.GpuInteropError) as raised:
+            gi.from_any(tensor, copyif=True)
+        assert type(raised.value) is plan.error
+        assert raised.value.fix
+
+
+def test_inside_vmap():
+    def inside(t):
+        with pytest.raises(gi.ConversionTypeError, match="transform"):
+            gi.from_any(t)
+        return t
+
+    torch.vmap(inside)(torch.ones(2, 3))
+
+
+def test_wrapper_subclasses():
+    class Wrapper(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError("was called")
+
+    class Plain(torch.Tensor):
+        pass
+
+    wrapped = torch.Tensor._make_subclass(Wrapper, torch.ones(3))
+    with pytest.raises(gi.ConversionTypeError, match="Wrapper"):
+        gi.from_any(wrapped)
+    plain = torch.ones(3).as_subclass(Plain)
+    assert gi.from_any(plain).ptr == plain.data_ptr()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_dtypes_that_have_no_name_here():
+    for dtype in (torch.complex32, torch.bits8):
+        t = torch.empty(3, dtype=dtype)
+        plan = gi.explain(t, copyif=True)
+        assert plan.refused
+        assert plan.error is gi.DTypeError
+        with pytest.raises(gi.DTypeError):
+            gi.from_any(t, copyif=True)
+
+
+@pytest.mark.parametrize("key", [np.s_[::-1], np.s_[:, ::-1], np.s_[::-2, ::-1]])
+def test_negative_strides_never_reach_torch(key):
+    host = np.arange(12, dtype=np.float32).reshape(3, 4)
+    x = converters.from_numpy(host)[key]
+    with pytest.raises(gi.ContiguityError) as raised:
+        converters.to_torch(x)
+    assert raised.value.axis == next(i for i, s in enumerate(x.strides) if s < 0)
+    assert np.array_equal(converters.to_torch(x, copyif=True).numpy(), host[key])
+    # An axis of one element has no direction.
+    assert converters.to_torch(x[:1, :1]).shape == (1, 1)
+
+
+def test_read_only_memory_is_not_laundered():
+    host = np.ones(3, np.float32)
+    host.flags.writeable = False
+    x = converters.from_numpy(host)
+    with pytest.raises(gi.ReadOnlyError, match="allow_readonly"):
+        converters.to_torch(x)
+    t = converters.to_torch(x, copyif=True)
+    t.fill_(5)
+    assert host.tolist() == [1, 1, 1]
+    assert converters.to_torch(x, allow_readonly=True).data_ptr() == x.ptr
+    assert x.readonly
+
+
+def test_every_view_of_torch_comes_in():
+    t = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    for view in (t.T, t[::2], t[:, 1::3], t[2:2], t[1, 1], t[None].expand(3, 4, 6), t.diagonal()):
+        x = gi.from_any(view)
+        assert x.shape == tuple(view.shape)
+        assert np.array_equal(x.get(), view.numpy())
+        if view.numel():
+            assert x.ptr == view.data_ptr()
+
+
+def test_lifetimes_both_ways():
+    t = torch.ones(1000)
+    watch = weakref.ref(t.untyped_storage())
+    x = gi.from_any(t)[::2]
+    del t
+    gc.collect()
+    assert x.get().sum() == 500
+    del x, watch
+    before = gi.memory_stats("cpu")["live_buffers"]
+    x = gi.zeros(1000, device="cpu")
+    tensor = converters.to_torch(x)
+    tensor.fill_(3)
+    assert x[0].item() == 3
+    del x
+    gc.collect()
+    assert tensor.sum().item() == 3000
+    del tensor
+    gc.collect()
+    assert gi.memory_stats("cpu")["live_buffers"] == before
+
+
+def test_ten_thousand_conversions_leave_nothing():
+    x = gi.zeros((8, 8), device="cpu")
+    t = torch.ones(8, 8)
+    counts = sys.getrefcount(x), sys.getrefcount(t)
+    before = gi.memory_stats("cpu")["live_buffers"]
+    for _ in range(10_000):
+        converters.to_torch(x)
+        converters.from_torch(t)
+    gc.collect()
+    assert (sys.getrefcount(x), sys.getrefcount(t)) == counts
+    assert gi.memory_stats("cpu")["live_buffers"] == before
+
+
+def test_only_tensors():
+    for wrong in (np.ones(3), [1.0], None):
+        with pytest.raises(gi.ConversionTypeError, match=r"torch\.Tensor"):
+            converters.from_torch(wrong)
+    for wrong in (np.ones(3), torch.ones(3), None):
+        with pytest.raises(ValueError, match="CudaNdarray"):
+            converters.to_torch(wrong)
+
+
+def test_documents_names_take_tensors_too():
+    t = torch.ones(3)
+    assert gi.to_cudandarray(t).ptr == t.data_ptr()
+    with pytest.raises(ValueError, match="float32"):
+        gi.to_cudandarray(t.double())
