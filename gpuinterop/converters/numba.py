@@ -129,6 +129,6 @@ def from_numba(a: Any, copyif: bool = False) -> Any:
     if plan.refused:
         raise plan.exception()
     stream = getattr(a, "stream", 0)
-    number = int(getattr(stream, "handle", stream) or 0) if stream else 0
+    number = int(stream) if stream else 0
     cuda = sys.modules.get("numba.cuda")
     return checks.borrowed(describe(a), a, "from_numba", stream=number or _default_stream(cuda))

@@ -1,0 +1,195 @@
+"""CuPy's and Numba's converters without their GPU: CuPy's own arrays, and Numba's documented shape."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import weakref
+
+import numpy as np
+import pytest
+import stand_ins
+from stand_ins import values
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+
+def host(*shape, dtype="float32"):
+    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
+
+
+VIEWS = [
+    np.s_[:], np.s_[::2], np.s_[::-1], np.s_[:, ::-2], np.s_[1, 1], np.s_[:0], np.s_[1], np.s_[:, :1]
+]  # fmt: skip
+
+
+# ---- CuPy ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """The real CuPy, which makes arrays over memory without a driver; only its stream needs one."""
+    cupy = pytest.importorskip("cupy")
+    stream = types.SimpleNamespace(ptr=0)
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda device=-1: stream)
+    return cupy
+
+
+@pytest.mark.parametrize("key", VIEWS)
+def test_to_cupy_shares_every_layout(cupy, gpu, key):
+    x = gpu(host(4, 6))[key]
+    a = converters.to_cupy(x)
+    assert type(a) is cupy.ndarray
+    assert (a.shape, a.strides, a.dtype) == (x.shape, tuple(x.strides), np.float32) or not x.size
+    assert gi.explain(x, "cupy").shared
+    if x.size:
+        assert a.data.ptr == x.ptr
+        assert gi.shares_memory(a, x)
+        # The memory object covers what the strides reach, so that views stay inside.
+        low, size = a.data.mem.ptr, a.data.mem.size
+        assert low <= x.ptr < low + size
+
+
+def test_cupy_keeps_our_memory(cupy, gpu):
+    gc.collect()
+    before = gi.memory_stats("cuda")["live_buffers"]
+    a = converters.to_cupy(gpu(host(4)))
+    gc.collect()
+    assert gi.memory_stats("cuda")["live_buffers"] == before + 1
+    view = a[::2]
+    del a
+    gc.collect()
+    assert gi.memory_stats("cuda")["live_buffers"] == before + 1
+    del view
+    gc.collect()
+    assert gi.memory_stats("cuda")["live_buffers"] == before
+
+
+def test_cupy_dtypes_and_read_only(cupy):
+    for dtype in ("int8", "complex128", "float16", "bool"):
+        x = gi.array(host(3).astype(dtype), device="cuda")
+        assert converters.to_cupy(x).dtype == dtype
+    x = gi.array(host(3), device="cuda")
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError):
+        converters.to_cupy(x)
+    assert converters.to_cupy(x, allow_readonly=True).data.ptr == x.ptr
+    with pytest.raises(gi.DeviceMismatchError):
+        converters.to_cupy(converters.from_numpy(host(3)))
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    with pytest.raises(gi.DTypeError, match="bfloat16"):
+        converters.to_cupy(gi.array(host(3).astype(ml_dtypes.bfloat16), device="cuda"))
+
+
+def test_cupy_is_on_the_stream_that_it_calls_current(cupy, gpu, monkeypatch):
+    x = gpu(host(4))
+    asked = []
+    monkeypatch.setattr(
+        cupy.cuda, "get_current_stream",
+        lambda device=-1: (asked.append(device), types.SimpleNamespace(ptr=0))[1],
+    )  # fmt: skip
+    converters.to_cupy(x)
+    assert asked == [0]
+
+
+# ---- Numba --------------------------------------------------------------------------------------
+
+
+class DeviceNDArray:
+    """The attributes that Numba documents for its device arrays."""
+
+    __module__ = "numba.cuda.cudadrv.devicearray"
+
+    def __init__(self, shape, strides, dtype, stream=0, gpu_data=None):
+        self.shape, self.strides, self.dtype = tuple(shape), tuple(strides), np.dtype(dtype)
+        self.size = int(np.prod(self.shape))
+        self.stream, self.gpu_data = stream, gpu_data
+
+    @property
+    def device_ctypes_pointer(self):
+        return types.SimpleNamespace(value=self.gpu_data.device_pointer or None)
+
+
+class MemoryPointer:
+    def __init__(self, context, pointer, size, owner=None):
+        self.context, self.device_pointer, self.size, self.owner = context, pointer, size, owner
+
+
+@pytest.fixture
+def numba(monkeypatch):
+    package, cuda = types.ModuleType("numba"), types.ModuleType("numba.cuda")
+    context = types.SimpleNamespace(device=types.SimpleNamespace(id=0))
+    cuda.current_context = lambda: context
+    cuda.cudadrv = types.SimpleNamespace(
+        devicearray=types.SimpleNamespace(DeviceNDArray=DeviceNDArray),
+        driver=types.SimpleNamespace(
+            MemoryPointer=MemoryPointer, binding=types.SimpleNamespace(CUdeviceptr=int)
+        ),
+    )
+    package.cuda = cuda
+    stand_ins.installed(monkeypatch, package, cuda)
+    yield cuda
+    converters.numba._builders.clear()
+
+
+@pytest.mark.parametrize("key", VIEWS)
+def test_numba_there_and_back(numba, gpu, key):
+    x = gpu(host(4, 6))[key]
+    a = converters.to_numba(x)
+    assert (a.shape, a.dtype, a.stream) == (x.shape, np.float32, 0)
+    back = gi.from_any(a)
+    assert back.shape == x.shape
+    if x.size:
+        assert (a.strides, back.ptr) == (tuple(x.strides), x.ptr)
+        assert np.array_equal(values(back), host(4, 6)[key])
+        assert a.gpu_data.owner is x
+    assert gi.explain(x, "numba").shared
+    assert gi.explain(a).shared
+
+
+def test_numba_without_the_inner_classes(numba, gpu):
+    made = []
+    del numba.cudadrv
+    numba.as_cuda_array = lambda obj, sync: made.append((obj.__cuda_array_interface__, sync))
+    x = gpu(host(4, 6))[::2]
+    converters.to_numba(x)
+    interface, sync = made[0]
+    assert interface["data"] == (x.ptr, False)
+    assert interface["strides"] == tuple(x.strides)
+    assert interface["stream"] is None  # ordered by an event already: the host must not wait
+    assert not sync
+
+
+def test_numba_lifetimes_and_refusals(numba, gpu):
+    a = converters.to_numba(gpu(host(4)))
+    gc.collect()
+    watch = weakref.ref(a)
+    x = gi.from_any(a)
+    assert x.base is a
+    del a
+    gc.collect()
+    assert watch() is not None
+    assert values(x).tolist() == [0, 1, 2, 3]
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError):
+        converters.to_numba(x)
+    records = DeviceNDArray(
+        (2,), (8,), [("a", "f4"), ("b", "f4")], gpu_data=MemoryPointer(None, 0, 0)
+    )
+    with pytest.raises(gi.DTypeError, match="field"):
+        gi.from_any(records)
+
+
+def test_numbas_bound_stream_is_waited_for(numba, gpu):
+    s = gi.Stream()
+    a = converters.to_numba(gpu(host(4)))
+
+    class Stream:
+        def __int__(self):
+            return s.handle
+
+    a.stream = Stream()
+    assert gi.from_any(a)._stream == s.handle
+    assert "numba.cuda" in sys.modules
