@@ -606,7 +606,7 @@ class PlannedCall:
 
     def run(self, operands: tuple[Any, ...], outs: object | None=None) -> object:
         ...
-def make_plan(device: int, launches: Sequence, scratch_bytes: int, outputs: Sequence) -> PlannedCall:
+def make_plan(device: int, launches: Sequence[Any], scratch_bytes: int, outputs: Sequence[Any]) -> PlannedCall:
     """A Plan from parameters with null addresses and where to write them."""
 def load_function(device: int, image: bytes, name: str) -> int:
     """Handle of a kernel; it stays loaded."""

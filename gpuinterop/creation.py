@@ -138,9 +138,7 @@ def ones_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     return full_like(x, 1, dtype, device=device)
 
 
-def eye(
-    n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None
-) -> Any:
+def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a matrix with ones on its `k`-th diagonal and zeros elsewhere."""
     made = zeros((n, n if m is None else m), dtype, device=device)
     diagonal = made.diagonal(k)

@@ -92,7 +92,12 @@ def merged_function(written: ast.FunctionDef, bound: ast.FunctionDef) -> ast.Fun
 class Generics(ast.NodeTransformer):
     """nanobind says `dict` for what the C++ type leaves open; strict type checkers want arguments."""
 
-    OPEN = {"dict": "dict[str, Any]", "list": "list[Any]", "tuple": "tuple[Any, ...]"}  # noqa: RUF012
+    OPEN = {  # noqa: RUF012
+        "dict": "dict[str, Any]",
+        "list": "list[Any]",
+        "tuple": "tuple[Any, ...]",
+        "Sequence": "Sequence[Any]",
+    }
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.Subscript:
         if not isinstance(node.value, ast.Name):

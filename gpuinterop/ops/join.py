@@ -130,7 +130,8 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     before = (slice(None),) * along
     pieces = []
     for low, high in pairwise(edges):
-        pieces.append(x[(*before, slice(low, high))])
+        key = (*before, slice(low, high))
+        pieces.append(x[key])
     return pieces
 
 

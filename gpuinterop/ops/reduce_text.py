@@ -118,10 +118,14 @@ def _store(recipe: Recipe, plan: Plan) -> str:
     for d in range(kept - 1, -1, -1):
         if d:
             lines.append(f"  const Index gi_next{d} = gi_rest / Index(gi_p.kept[{d}]);")
-            lines.append(f"  const Index gi_digit{d} = gi_rest - gi_next{d} * Index(gi_p.kept[{d}]);")
+            lines.append(
+                f"  const Index gi_digit{d} = gi_rest - gi_next{d} * Index(gi_p.kept[{d}]);"
+            )
         else:
             lines.append("  const Index gi_digit0 = gi_rest;")
-        lines += [f"  gi_at[{j}] += gi_digit{d} * Index(gi_p.out_strides[{j}][{d}]);" for j in range(outs)]
+        lines += [
+            f"  gi_at[{j}] += gi_digit{d} * Index(gi_p.out_strides[{j}][{d}]);" for j in range(outs)
+        ]
         lines += [
             f"  gi_at_extra[{e}] += gi_digit{d} * Index(gi_p.extra_strides[{e}][{d}]);"
             for e in range(extras)
@@ -131,7 +135,9 @@ def _store(recipe: Recipe, plan: Plan) -> str:
     lines.append("  const auto r = Op::finish(gi_acc, gi_p.count, gi_p.parameter);")
     for e, dtype in enumerate(recipe.extras):
         kind = CUDA_TYPES[dtype]
-        lines.append(f"  const auto e{e} = gi_value(((const {kind}*)gi_p.extra[{e}])[gi_at_extra[{e}]]);")
+        lines.append(
+            f"  const auto e{e} = gi_value(((const {kind}*)gi_p.extra[{e}])[gi_at_extra[{e}]]);"
+        )
     if recipe.locals:
         lines.append("  " + recipe.locals)
     for j, (dtype, post) in enumerate(zip(recipe.outputs, recipe.posts, strict=True)):

@@ -57,7 +57,9 @@ def test_stack(device: str) -> None:
     a, b = values(2, 3), values(2, 3)
     x, y = CudaNdarray(a, device=device), CudaNdarray(b, device=device)
     for axis in (0, 1, 2, -1):
-        np.testing.assert_array_equal(np.asarray(gpuinterop.stack([x, y], axis)), np.stack([a, b], axis))
+        np.testing.assert_array_equal(
+            np.asarray(gpuinterop.stack([x, y], axis)), np.stack([a, b], axis)
+        )
 
 
 def test_split_gives_views(device: str) -> None:
@@ -70,9 +72,13 @@ def test_split_gives_views(device: str) -> None:
             assert part.size == 0 or part.base is x
 
 
-@pytest.mark.parametrize("arguments", [(3,), (3, 5), (3, 5, 1), (3, 5, -2), (2, 2, 7), (0,), (3, 0)])
+@pytest.mark.parametrize(
+    "arguments", [(3,), (3, 5), (3, 5, 1), (3, 5, -2), (2, 2, 7), (0,), (3, 0)]
+)
 def test_eye(device: str, arguments) -> None:
-    np.testing.assert_array_equal(np.asarray(gpuinterop.eye(*arguments, device=device)), np.eye(*arguments))
+    np.testing.assert_array_equal(
+        np.asarray(gpuinterop.eye(*arguments, device=device)), np.eye(*arguments)
+    )
 
 
 def test_alloc(device: str) -> None:

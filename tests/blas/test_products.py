@@ -51,7 +51,9 @@ def test_matrices_as_they_lie(device: str, left: str, right: str) -> None:
 def test_out_of_any_order(device: str, out_layout: str) -> None:
     a, b = values(5, 7), values(7, 4)
     store = laid_out(np.zeros((5, 4), np.float32), out_layout, device)
-    result = gpuinterop.matmul(laid_out(a, "rows", device), laid_out(b, "columns", device), out=store)
+    result = gpuinterop.matmul(
+        laid_out(a, "rows", device), laid_out(b, "columns", device), out=store
+    )
     assert result is store
     base = store if out_layout == "rows" else store.base
     whole = np.asarray(base)
@@ -68,7 +70,9 @@ def test_extents_of_one(device: str, shapes) -> None:
             close(laid_out(a, left, device) @ laid_out(b, right, device), a.astype(float) @ b)
 
 
-@pytest.mark.parametrize("shapes", [((0, 3), (3, 2)), ((2, 0), (0, 3)), ((2, 3), (3, 0)), ((0, 0), (0, 0))])
+@pytest.mark.parametrize(
+    "shapes", [((0, 3), (3, 2)), ((2, 0), (0, 3)), ((2, 3), (3, 0)), ((0, 0), (0, 0))]
+)
 def test_empty_extents(device: str, shapes) -> None:
     a, b = np.zeros(shapes[0], np.float32), np.zeros(shapes[1], np.float32)
     close(CudaNdarray(a, device=device) @ CudaNdarray(b, device=device), a @ b)
@@ -89,7 +93,8 @@ def test_addition_rides_along(device: str) -> None:
 def test_a_vector_is_added_to_every_row(device: str) -> None:
     m, x, b = values(6, 5), values(5, 4), values(4)
     close(
-        gpuinterop.gemm(*(CudaNdarray(v, device=device) for v in (m, x, b))), m.astype(float) @ x + b
+        gpuinterop.gemm(*(CudaNdarray(v, device=device) for v in (m, x, b))),
+        m.astype(float) @ x + b,
     )
 
 
@@ -127,7 +132,10 @@ def test_gemv_in_place_with_the_tutorials_numbers(device: str) -> None:
 
 def test_dot_of_many_axes(device: str) -> None:
     a, b = values(2, 3, 4), values(5, 4, 6)
-    close(gpuinterop.dot(CudaNdarray(a, device=device), CudaNdarray(b, device=device)), np.dot(a.astype(float), b))
+    close(
+        gpuinterop.dot(CudaNdarray(a, device=device), CudaNdarray(b, device=device)),
+        np.dot(a.astype(float), b),
+    )
 
 
 def test_ger(device: str) -> None:
