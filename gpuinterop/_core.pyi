@@ -668,5 +668,5 @@ def blas_is_open() -> bool:
     ...
 def blas_version(device: int) -> int:
     ...
-def gemm(out: object, a: object, b: object, c: object, bias: object, alpha: float, beta: float, tf32: bool, where: str) -> None:
+def gemm(out: object, a: object, b: object, c: object | None, bias: object | None, alpha: float, beta: float, tf32: bool, where: str) -> None:
     """out = alpha * a @ b + beta * c, on CUDA."""

@@ -41,8 +41,8 @@ void register_blas(nb::module_& m) {
                   c.is_none() ? nullptr : &unwrap(c.ptr()),
                   bias.is_none() ? nullptr : &unwrap(bias.ptr()), alpha, beta, tf32, where.c_str());
       },
-      nb::arg("out"), nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("bias"), nb::arg("alpha"),
-      nb::arg("beta"), nb::arg("tf32"), nb::arg("where"),
+      nb::arg("out"), nb::arg("a"), nb::arg("b"), nb::arg("c").none(), nb::arg("bias").none(),
+      nb::arg("alpha"), nb::arg("beta"), nb::arg("tf32"), nb::arg("where"),
       "out = alpha * a @ b + beta * c, on CUDA.");
 }
 
