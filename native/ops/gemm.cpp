@@ -233,7 +233,7 @@ bool run_lt(const Product& p, const Types& t, double alpha, double beta, int dev
   // The heuristic costs far more than the launch, so its answers are kept. They depend on sizes,
   // strides and alignments; the bias pointer is set anew each time.
   struct Key {
-    int64_t v[22];
+    int64_t v[23];
     bool operator==(const Key& o) const { return std::memcmp(v, o.v, sizeof v) == 0; }
   };
   struct KeyHash {
@@ -265,7 +265,7 @@ bool run_lt(const Product& p, const Types& t, double alpha, double beta, int dev
                     alignment_of(p.a.data),
                     alignment_of(p.b.data),
                     alignment_of(p.c.data),
-                    alignment_of(p.d.data)}};
+                    alignment_of(p.d.data), p.bias ? alignment_of(p.bias) : 0}};
   auto it = plans.find(key);
   if (it == plans.end()) {
     if (plans.size() > 4096) {
