@@ -38,7 +38,7 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
         cupy is None
         or not isinstance(x, _core.Array)
         or _core.traits(x) & _MASK != _core.ON_CUDA
-        or x.dtype.name not in _DTYPES
+        or x.dtype.isbuiltin != 1
     ):
         checks.require_array(x, "to_cupy")
         cupy = registry.load("cupy", "to_cupy")

@@ -91,7 +91,7 @@ def to_gpuarray(
     """
     if not strided and _core.ready_for(x, _MASK, _PLAIN, checks.LEGACY):
         gpuarray = sys.modules.get("pycuda.gpuarray")
-        if gpuarray is not None and x.dtype.kind in "fiucb":
+        if gpuarray is not None and x.dtype.isbuiltin == 1:
             return gpuarray.GPUArray(x.shape, x.dtype, base=x, gpudata=x.gpudata)
     checks.require_array(x, "to_gpuarray")
     gpuarray = registry.load("pycuda", "to_gpuarray", "pycuda.gpuarray")
