@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def peers() -> dict[str, object]:
-    """torch and CuPy where they are installed and see a GPU."""
+    """Return torch and CuPy where they are installed and see a GPU."""
     found = {}
     if importlib.util.find_spec("torch"):
         import torch

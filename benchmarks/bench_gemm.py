@@ -3,6 +3,7 @@
 python benchmarks/bench_gemm.py [out.json]
 """
 
+# ruff: noqa: B023  (every body is timed before the loop goes on)
 from __future__ import annotations
 
 import sys

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reduce"))
 from reduce_shim import fake_image
 from test_products import (  # noqa: F401
     close,
-    test_addition_rides_along,
     test_a_vector_is_added_to_every_row,
+    test_addition_rides_along,
     test_extents_of_one,
     test_gemv_in_place_with_the_tutorials_numbers,
     test_matrices_as_they_lie,
