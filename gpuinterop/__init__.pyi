@@ -77,6 +77,11 @@ from gpuinterop.ops.fuse import (
 from gpuinterop.converters.streams import (
     stream as stream,
 )
+from gpuinterop.ops.kernel import (
+    ElementwiseKernel as ElementwiseKernel,
+    RawKernel as RawKernel,
+    strided as strided,
+)
 from gpuinterop.sharing import (
     may_share_memory as may_share_memory,
     shares_memory as shares_memory,

@@ -543,6 +543,22 @@ def protocols_of(obj: Any, /) -> tuple[str, ...]:
     """Names of the exchange protocols that `obj` has."""
 def _set_result_types(float32_class: type[Array], other_class: type[Array], /) -> None:
     """Classes of the objects that consumers of the C exchange API get back."""
+class LoadedKernel:
+    """A kernel in a device's memory."""
+
+    def launch(self, grid: object, block: object, shared: int, arguments: object, used: object) -> None:
+        """
+        Queue it on the current stream: arguments as bytes, and the arrays it touches.
+        """
+
+    def attribute(self, what: int) -> int:
+        """
+        A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.
+        """
+def _load_kernel(device: int, code: bytes, name: str) -> LoadedKernel:
+    """Load a cubin or zero-terminated PTX; the kernel called `name`."""
+def _compute_capability(device: int) -> int:
+    """Times ten: 90 for 9.0."""
 def _add_op(name: str, inputs: int, results: int, compares: bool=False) -> int:
     """Add an elementwise operation; its id."""
 def _op_function(op: int, name: str, doc: str) -> object:

@@ -113,14 +113,29 @@ _LOCATION = re.compile(
 )
 
 
+def _line_at(source: str, name: str, file: str, line: int) -> int | None:
+    """Where in `source` a line of a file is that a #line directive names; None when nowhere."""
+    current, number, found = name, 0, None
+    for index, text in enumerate(source.splitlines()):
+        number += 1
+        directive = re.match(r'#line (\d+) "([^"]*)"', text)
+        if directive:
+            current, number = directive[2], int(directive[1]) - 1
+        elif current == file and number == line:
+            found = index  # the last one: what stands before a directive may be called alike
+    return found
+
+
 def _compile_error(source: str, name: str, command: str, log: str) -> CompileError:
     shown = "no line is named in the log"
     match = _LOCATION.search(log)
-    lines = source.splitlines()
-    if match and 0 < int(match["line"]) <= len(lines) and match["file"] == name:
-        at = int(match["line"])
-        window = range(max(1, at - 2), min(len(lines), at + 1) + 1)
-        shown = "\n".join(f"{'>' if n == at else ' '} {n:4d} | {lines[n - 1]}" for n in window)
+    at = _line_at(source, name, match["file"], int(match["line"])) if match else None
+    if at is not None and match:
+        lines, named = source.splitlines(), int(match["line"])
+        window = range(max(0, at - 2), min(len(lines), at + 2))
+        shown = "\n".join(
+            f"{'>' if n == at else ' '} {named + n - at:4d} | {lines[n]}" for n in window
+        )
     first = log.strip().splitlines()[0] if log.strip() else "no log"
     error = CompileError(
         where=f"compiling {name}",

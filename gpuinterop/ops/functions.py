@@ -58,7 +58,8 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     if decimals == 0:
         return FUNCTIONS["rint"](x, out=out)
     # NumPy's order of operations, so that the last bit agrees with it.
-    factor = 10.0 ** abs(decimals)
+    # abs is the array function in this module.
+    factor = 10.0 ** (decimals if decimals > 0 else -decimals)
     up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     scaled = FUNCTIONS["rint"](FUNCTIONS[up](x, factor))
     result = FUNCTIONS[down](scaled, factor, out=out)

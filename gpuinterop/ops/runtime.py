@@ -221,32 +221,25 @@ def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[tuple[Any, ...], bool
     return types, widened
 
 
-def _host(op: int, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> None:
+def _host(
+    op: int, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...]
+) -> None:
     """Compute on the host: now, or at each replay of the capture that this thread records."""
-    if not _core._record_call(lambda: _host_now(op, inputs, results)):
-        _host_now(op, inputs, results)
+    if not _core._record_call(lambda: _host_now(op, kinds, inputs, results)):
+        _host_now(op, kinds, inputs, results)
 
 
-def _host_now(op: int, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> None:
+def _host_now(
+    op: int, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...]
+) -> None:
     outs = [host_view(r) for r in results]
     entry = _by_id[op]
-    kinds = tuple(_kind(x) for x in inputs)
     if isinstance(entry, Traced):
         entry.host([host_view(x) if isinstance(x, _core.Array) else x for x in inputs], outs, kinds)
         return
     types, _ = numpy_types(entry, kinds)
     arrays = [(host_view(x) if isinstance(x, _core.Array) else np.asarray(x)) for x in inputs]
     run_row(entry, arrays, outs, types)
-
-
-def _kind(x: Any) -> int:
-    if isinstance(x, _core.Array):
-        return row_of(x.dtype)
-    if isinstance(x, bool):
-        return 64
-    if isinstance(x, int):
-        return -1
-    return -2 if isinstance(x, float) else -3
 
 
 # ---- calls with further keywords, and wrong calls -----------------------------------------------------

@@ -211,6 +211,25 @@ Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
   return Constant{nb::cast<uint64_t>(low), nb::cast<uint64_t>(high)};
 }
 
+// x < 300 is true for every int8: a Python integer beyond the other operand's type is compared as one
+// of a wider type.
+void widen_compared(Input& number, const Input& other) {
+  if (number.kind != kWeakInt || !other.array) return;
+  const DTypeRow& r = kDTypes[other.array->dtype];
+  if (r.code > 1 || r.bits < 8) return;
+  int overflow = 0;
+  const int64_t v = PyLong_AsLongLongAndOverflow(number.object, &overflow);
+  const bool is_signed = r.code == 0;
+  const int64_t top = r.bits == 64 ? INT64_MAX : (int64_t{1} << (r.bits - is_signed)) - 1;
+  if (!overflow && v <= top && v >= (is_signed ? -top - 1 : 0)) return;
+  number.kind = kStrongNumber + (overflow ? kFloat64 : kInt64);
+  if (overflow > 0 && r.bits == 64 && !is_signed) {
+    (void)PyLong_AsUnsignedLongLong(number.object);
+    if (PyErr_Occurred()) PyErr_Clear();
+    else number.kind = kWeakInt;
+  }
+}
+
 [[noreturn]] void mixed_devices(const OpInfo& info, const Device& a, const Device& b) {
   auto text = [](const Device& d) { return d.is_cuda() ? "cuda:" + std::to_string(d.id) : std::string("cpu"); };
   fail(Kind::DeviceMismatch, info.name, "operands on one device", text(a) + " and " + text(b),
@@ -246,13 +265,14 @@ void broadcast(Shape64& s, const Layout& l, const char* where) {
 }
 
 void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r, PyObject* results) {
-  nb::list inputs;
+  nb::list inputs, kinds;
   for (int i = 0; i < info.inputs; ++i) {
     // Range errors are the same on both devices.
     if (!in[i].array && in[i].kind == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
     inputs.append(nb::handle(in[i].object));
+    kinds.append(in[i].kind);
   }
-  call_hook(hooks().host, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(inputs), nb::handle(results))));
+  call_hook(hooks().host, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(kinds), nb::tuple(inputs), nb::handle(results))));
 }
 
 void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r, const Shape64& shape,
@@ -365,6 +385,8 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     in[0].array = &unwrap(like);
     in[0].kind = in[0].array->dtype;
   }
+  if (info.compares)
+    for (int i = 0; i < 2; ++i) widen_compared(in[i], in[1 - i]);
   const Device device = unwrap(like).device;
   Shape64 shape;
   for (int i = 0; i < info.inputs; ++i) {

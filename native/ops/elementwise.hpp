@@ -29,7 +29,7 @@ struct Hooks {
   PyRef resolve;  // (op, kinds, classes, outs) -> (input rows, result rows, result classes)
   PyRef operand;  // (object, like or None, name) -> array, number, (number, row) or NotImplemented
   PyRef encode;   // (number, row) -> bytes as an int
-  PyRef host;     // (op, inputs, results) -> None: run on host memory
+  PyRef host;     // (op, kinds, inputs, results) -> None: run on host memory
   PyRef unknown;  // (op, args) -> result, or raises: an operand nobody knows
 };
 Hooks& hooks();

@@ -7,6 +7,7 @@
 #include "ops/copy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/overlap.hpp"
+#include "python/kernel_bindings.hpp"
 #include "python/ops_slots.hpp"
 #include "python/raise.hpp"
 #include "python/register.hpp"
@@ -88,6 +89,7 @@ PyObject* make_function(int op, const char* name, const char* doc) {
 }  // namespace
 
 void register_ops(nb::module_& m) {
+  register_kernels(m);
   m.def(
       "_add_op",
       [](const std::string& name, int inputs, int results, bool compares) {

@@ -41,11 +41,13 @@ PyObject* binary(PyObject* a, PyObject* b) {
     return ops::call(named[W].get(), args, nullptr, true);
   });
 }
+// Refuses unknown operands itself: the interpreter takes a NotImplemented from a subclass's += for the
+// result (it reaches the slot a second time, as a sequence's concatenation).
 template <Which W>
 PyObject* in_place(PyObject* a, PyObject* b) {
   return guard((PyObject*)nullptr, [&] {
     PyObject* args[] = {a, b};
-    return ops::call(named[W].get(), args, &a, true);
+    return ops::call(named[W].get(), args, &a, false);
   });
 }
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {

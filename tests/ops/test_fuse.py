@@ -1,0 +1,134 @@
+"""Fused functions equal their parts, bit for bit."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from conftest import FAKE
+
+import gpuinterop as gi
+
+UNARY = (
+    "negative",
+    "absolute",
+    "square",
+    "sqrt",
+    "exp",
+    "log1p",
+    "sin",
+    "tanh",
+    "sigmoid",
+    "floor",
+)
+BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "arctan2")
+
+
+def random_function(seed: int, depth: int = 8):
+    """A function of two arrays that applies some operations to earlier values."""
+    choose = random.Random(seed)
+    steps = []
+    for _ in range(depth):
+        name = choose.choice(UNARY + BINARY + ("where",))
+        arity = 1 if name in UNARY else 3 if name == "where" else 2
+        steps.append(
+            (name, [choose.randrange(1 << 16) for _ in range(arity)], choose.choice([None, 0.5, 3]))
+        )
+
+    def function(x, y):
+        values = [x, y]
+        for name, picks, number in steps:
+            operands = [values[p % len(values)] for p in picks]
+            if number is not None and len(operands) == 2:
+                operands[1] = number
+            if name == "where":
+                operands[0] = operands[0] > 0.25
+            values.append(getattr(gi, name)(*operands))
+        return tuple(values[-3:])
+
+    return function
+
+
+def same(a, b) -> bool:
+    return a.dtype == b.dtype and a.get().tobytes() == b.get().tobytes()
+
+
+@pytest.mark.parametrize("seed", range(12 if FAKE else 60))
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_random_graphs(device, seed, dtype):
+    host = np.random.default_rng(seed).uniform(-3, 3, (2, 37)).astype(dtype)
+    x, y = gi.GpuArray(host[0], device=device), gi.GpuArray(host[1], device=device)
+    function = random_function(seed)
+    for fused, single in zip(gi.fuse(function)(x, y), function(x, y), strict=True):
+        # NaNs may differ in payload only, which neither side promises
+        a, b = fused.get(), single.get()
+        assert fused.dtype == single.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000))
+def test_a_thousand_graphs_on_the_gpu(seed):
+    test_random_graphs("cuda:0", seed, "float32")
+
+
+def test_the_documents_exercise(device):
+    @gi.fuse
+    def both(x, y):
+        return x + y, x - y
+
+    x = gi.CudaNdarray(np.arange(200, dtype=np.float32).reshape(20, 10), device=device)
+    total, difference = both(x, x[::-1])
+    assert same(total, x + x[::-1])
+    assert same(difference, x - x[::-1])
+    outs = (gi.CudaNdarray.zeros((20, 10), device=device), None)
+    assert both(x, x.T.copy().T, out=outs)[0] is outs[0]
+
+
+def test_numbers_captured_arrays_and_casts(device):
+    host = np.linspace(0, 1, 11, dtype=np.float32)
+    x = gi.CudaNdarray(host, device=device)
+    weights = gi.CudaNdarray(host[::-1].copy(), device=device)
+
+    @gi.fuse
+    def f(x, scale, mode="up"):
+        y = np.exp(x) * scale + weights
+        return y.astype("float64") if mode == "up" else [y]
+
+    assert same(f(x, 2), (gi.exp(x) * 2 + weights).astype("float64"))
+    assert isinstance(f(x, 2, "same"), list)
+    assert same(f(x, 2, mode="same")[0], gi.exp(x) * 2 + weights)
+
+
+def test_what_cannot_be_fused(device):
+    x = gi.CudaNdarray(np.ones(3, np.float32), device=device)
+    with pytest.raises(TypeError, match=r"gpuinterop\.where"):
+        gi.fuse(lambda x: x if x > 0 else -x)(x)
+    with pytest.raises(TypeError, match=r"x\.reshape"):
+        gi.fuse(lambda x: x.reshape(3, 1))(x)
+    with pytest.raises(TypeError, match="returns arrays"):
+        gi.fuse(lambda x: 3)(x)
+    with pytest.raises(ValueError, match="broadcast"):
+        gi.fuse(lambda x, y: x + y)(x, gi.CudaNdarray(np.ones(2, np.float32), device=device))
+
+
+def test_elementwise_kernel(device):
+    axpy = gi.ElementwiseKernel(
+        "float32 a, T x, T y", "T z, bool big", "z = a * x + y; big = z > 3", "axpy",
+        host=lambda a, x, y: (a * x + y, a * x + y > 3),
+    )  # fmt: skip
+    x = gi.GpuArray(np.arange(12, dtype=np.float32).reshape(3, 4), device=device)
+    z, big = axpy(2.0, x[:, ::-1], x[:, :1])
+    expected = 2 * x.get()[:, ::-1] + x.get()[:, :1]
+    np.testing.assert_array_equal(z.get(), expected)
+    np.testing.assert_array_equal(big.get(), expected > 3)
+    with pytest.raises(TypeError, match="one dtype for all parameters of type T"):
+        axpy(2.0, x, x.astype("float64"))
+    with pytest.raises(TypeError, match="parameters such as"):
+        gi.ElementwiseKernel("floaty x", "T y", "y = x")
+    only = gi.ElementwiseKernel("T x", "T y", "y = x", "only")
+    if device == "cpu":
+        with pytest.raises(ValueError, match="CUDA text"):
+            only(x)

@@ -1,0 +1,184 @@
+"""Dtypes, classes, devices and errors of the operations."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+
+import numpy as np
+import pytest
+from conftest import FAKE
+
+import gpuinterop as gi
+from gpuinterop.errors import (
+    ContiguityError,
+    ConversionTypeError,
+    DTypeError,
+    GpuInteropError,
+    ReadOnlyError,
+    ShapeError,
+)
+
+NUMERIC = ("bool", "int8", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64")
+OPERATORS = (operator.add, operator.mul, operator.truediv, operator.lt, operator.eq)
+
+
+def one(dtype, device):
+    return gi.GpuArray(np.ones(2, dtype), device=device)
+
+
+@pytest.mark.parametrize("first", NUMERIC)
+def test_promotion_is_numpys(device, first):
+    for second, apply in itertools.product(NUMERIC, OPERATORS[: 1 if FAKE else None]):
+        expected = apply(np.ones(2, first), np.ones(2, second))
+        result = apply(one(first, device), one(second, device))
+        assert result.dtype == expected.dtype, (first, second, apply)
+        np.testing.assert_array_equal(result.get(), expected)
+
+
+@pytest.mark.parametrize("dtype", NUMERIC)
+@pytest.mark.parametrize(
+    "scalar", [True, 2, 2.5, 1 + 2j, np.float32(2), np.int64(3), np.array(2.0)]
+)
+def test_numbers_take_part_as_in_numpy(device, dtype, scalar):
+    host = np.ones(2, dtype)
+    for swap in (False, True):
+        pair = (scalar, one(dtype, device)) if swap else (one(dtype, device), scalar)
+        expected = operator.add(*((scalar, host) if swap else (host, scalar)))
+        result = operator.add(*pair)
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result.get(), expected)
+
+
+def test_integers_out_of_range(device):
+    x = one("int8", device)
+    with pytest.raises(OverflowError, match="add: Python integer 300 is out of bounds for int8"):
+        x + 300
+    with pytest.raises(OverflowError):
+        one("uint8", device) + -1
+    np.testing.assert_array_equal((x < 300).get(), [True, True])
+    np.testing.assert_array_equal((one("uint8", device) > -1).get(), [True, True])
+    np.testing.assert_array_equal((x == 2**70).get(), [False, False])
+
+
+def test_cuda_ndarray_stays_float32(device):
+    x = gi.CudaNdarray(np.array([0.5, 2.0], np.float32), device=device)
+    for result in (x + x, x * 2, 2 / x, x + np.float64(1), x // 1, x**2, -x, abs(x), x + True,
+                   x + gi.GpuArray(np.ones(2, np.int16), device=device), gi.exp(x)):  # fmt: skip
+        assert type(result) is gi.CudaNdarray
+        assert result.dtype == np.float32
+    mask = x > 1
+    assert type(mask) is gi.GpuArray
+    assert mask.dtype == bool
+    assert type(x * mask) is gi.CudaNdarray
+    for other in ("int32", "int64", "float64", "complex64"):
+        with pytest.raises(TypeError, match="holds exactly"):
+            x + gi.GpuArray(np.ones(2, other), device=device)
+    with pytest.raises(DTypeError):
+        x + np.ones(2)
+    with pytest.raises(TypeError):
+        operator.add(x, [1, 2])
+    with pytest.raises(TypeError):
+        x += "text"
+    with pytest.raises(ValueError, match="broadcast"):
+        x + gi.CudaNdarray(np.ones(3, np.float32), device=device)
+
+
+def test_subclasses_stay_in_their_class(device):
+    class Mine(gi.CudaNdarray):
+        pass
+
+    x = Mine(np.ones(2, np.float32), device=device)
+    assert type(x + 1) is Mine
+    assert type(x > 1) is gi.GpuArray
+
+
+def test_numpy_arrays_take_part_from_either_side(device):
+    x = gi.CudaNdarray(np.array([1.0, 2.0], np.float32), device=device)
+    host = np.array([10.0, 20.0], np.float32)
+    for result in (x + host, host + x, np.add(host, x)):
+        assert isinstance(result, gi.CudaNdarray)
+        np.testing.assert_array_equal(result.get(), [11, 22])
+    host = np.array([10.0, 20.0], np.float32)
+    with pytest.raises(TypeError):
+        host += x  # an array of ours cannot be written into NumPy's memory silently
+
+
+def test_unknown_objects(device):
+    x = one("float32", device)
+    assert (x == None) is False  # noqa: E711  (that the comparison is quiet is what is tested)
+    assert (x != "text") is True
+    with pytest.raises(ConversionTypeError, match="exp: expected an array or a number"):
+        gi.exp("text")
+    with pytest.raises(TypeError):
+        hash(x)
+    with pytest.raises(TypeError, match="2 operands"):
+        gi.add(x)
+    with pytest.raises(TypeError, match="keywords"):
+        gi.exp(x, where=[True, False])
+
+
+def test_outs(device):
+    x = one("float32", device)
+    out = gi.GpuArray(np.zeros((3, 2), np.float64), device=device)
+    assert gi.add(x, 1, out) is out
+    np.testing.assert_array_equal(out.get(), np.full((3, 2), 2.0))
+    with pytest.raises(ShapeError, match="out"):
+        gi.add(out, 1, out=x.astype("float64"))
+    with pytest.raises(DTypeError, match="casts to"):
+        gi.add(x, 0.5, out=one("int32", device))
+    with pytest.raises(ReadOnlyError):
+        gi.add(x, 1, out=x.broadcast_to(3, 2))
+    with pytest.raises(ContiguityError):
+        gi.add(x, 1, out=x._restrided((3, 2), (0, 1), 0))
+    with pytest.raises(GpuInteropError, match="array of this library"):
+        gi.add(x, 1, out=np.zeros(2))
+    first, second = divmod(gi.GpuArray(np.array([7, -7]), device=device), 3)
+    np.testing.assert_array_equal(first.get(), [2, -3])
+    np.testing.assert_array_equal(second.get(), [1, 2])
+
+
+def test_numpy_functions_come_here(device):
+    host = np.array([[1.0, -2.0], [3.0, 4.0]], np.float32)
+    x = gi.CudaNdarray(host, device=device)
+    for ours, theirs in [
+        (np.exp(x), np.exp(host)), (np.maximum(x, 0), np.maximum(host, 0)),
+        (np.where(x > 0, x, 0), np.where(host > 0, host, 0)), (np.clip(x, 0, 2), np.clip(host, 0, 2)),
+        (np.round(x, 1), np.round(host, 1)), (np.abs(x), np.abs(host)),
+    ]:  # fmt: skip
+        assert isinstance(ours, gi.CudaNdarray)
+        np.testing.assert_allclose(ours.get(), theirs, rtol=1e-6)
+    out = gi.CudaNdarray.zeros((2, 2), device=device)
+    assert np.add(x, x, out=out) is out
+    with pytest.raises(TypeError):
+        np.exp(x, out=np.zeros((2, 2), np.float32))
+    with pytest.raises(TypeError):
+        np.linalg.inv(x)
+
+
+def test_extended_floats(device):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    small = gi.GpuArray(np.array([1.5, 2.0], ml_dtypes.bfloat16), device=device)
+    assert (small + 1.5).dtype == ml_dtypes.bfloat16
+    assert (small + small).dtype == ml_dtypes.bfloat16
+    assert gi.exp(small).dtype == ml_dtypes.bfloat16
+    assert (small > 1).dtype == bool
+    assert (small + gi.GpuArray(np.ones(2, np.float32), device=device)).dtype == np.float32
+    assert (small + gi.GpuArray(np.ones(2, np.float16), device=device)).dtype == np.float32
+    np.testing.assert_array_equal((small * 2).get().astype(float), [3, 4])
+
+
+def test_pure_numbers():
+    assert gi.exp(0.0).item() == 1.0
+    assert gi.add(1, 2).item() == 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+def test_astype(device, dtype):
+    x = gi.CudaNdarray(np.array([[0.0, 1.75], [2.5, -3.0]], np.float32), device=device)
+    result = x.T.astype(dtype)
+    assert result.dtype == dtype
+    assert type(result) is (gi.CudaNdarray if dtype == "float32" else gi.GpuArray)
+    np.testing.assert_array_equal(result.get(), x.get().T.astype(dtype))
+    assert x.astype("float32", copy=False) is x
+    assert x.T.astype("float64", order="A").is_f_contiguous()
