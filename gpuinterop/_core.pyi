@@ -551,6 +551,9 @@ class LoadedKernel:
         Queue it on the current stream: arguments as bytes, and the arrays it touches.
         """
 
+    def repeat(self, times: int) -> None:
+        """Launch one thread many times: what a launch costs."""
+
     def attribute(self, what: int) -> int:
         """
         A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.

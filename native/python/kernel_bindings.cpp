@@ -71,6 +71,16 @@ void register_kernels(nb::module_& m) {
   nb::class_<LoadedKernel>(m, "LoadedKernel", "A kernel in a device's memory.")
       .def("launch", launch, "grid"_a, "block"_a, "shared"_a, "arguments"_a, "used"_a,
            "Queue it on the current stream: arguments as bytes, and the arrays it touches.")
+      .def("repeat", [](const LoadedKernel& k, int times) {
+        // Launches with zeros for arguments: the bare cost of the driver's call, for benchmarks of
+        // kernels that read none of them.
+        const uint64_t zeros[16] = {};
+        void* pointers[16];
+        for (auto& p : pointers) p = const_cast<uint64_t*>(zeros);
+        cuda::DeviceGuard guard(k.kernel.device);
+        CUstream stream = cuda::current_stream(k.kernel.device);
+        for (int i = 0; i < times; ++i) cuda::launch_here(k.kernel, {}, stream, pointers, k.kernel.name.c_str());
+      }, "times"_a, "Launch one thread many times: what a launch costs.")
       .def("attribute", [](const LoadedKernel& k, int what) {
         return cuda::function_attribute(k.kernel, static_cast<CUfunction_attribute>(what), k.kernel.name.c_str());
       }, "what"_a, "A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.");

@@ -1,0 +1,272 @@
+"""How much of the memory's bandwidth do elementwise operations reach, whatever the layout?
+
+GB/s of the bytes that must move (each operand once, counted without repeats), float32, for this
+library, torch, CuPy, JAX and a floor: a kernel written by hand for the case, or the driver's copy.
+Contenders take turns; medians and bests of device times. ``--tune`` sweeps the launch geometry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpuinterop as gi
+from gpuinterop import _core
+
+FLOOR = """
+extern "C" __global__ void exp4(const float4* x, float4* y, long long n) {
+  long long i = (long long)blockIdx.x * 512 + threadIdx.x;
+  float4 a, b;
+  bool first = i < n, second = i + 256 < n;
+  if (first) a = x[i];
+  if (second) b = x[i + 256];
+  if (first) y[i] = make_float4(expf(a.x), expf(a.y), expf(a.z), expf(a.w));
+  if (second) y[i + 256] = make_float4(expf(b.x), expf(b.y), expf(b.z), expf(b.w));
+}
+extern "C" __global__ void add4(const float4* x, const float4* y, float4* z, long long n) {
+  long long i = (long long)blockIdx.x * 512 + threadIdx.x;
+  float4 a, b, c, d;
+  bool first = i < n, second = i + 256 < n;
+  if (first) { a = x[i]; c = y[i]; }
+  if (second) { b = x[i + 256]; d = y[i + 256]; }
+  if (first) z[i] = make_float4(a.x + c.x, a.y + c.y, a.z + c.z, a.w + c.w);
+  if (second) z[i + 256] = make_float4(b.x + d.x, b.y + d.y, b.z + d.z, b.w + d.w);
+}
+"""
+
+
+def library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+class Device:
+    """The benchmark's arrays, and its clock: events on the legacy stream, which all but JAX use."""
+
+    def __init__(self, n: int) -> None:
+        self.side = 1 << ((n.bit_length() - 1) // 2)
+        self.n = self.side * self.side
+        random = np.random.default_rng(0)
+        host = random.standard_normal(1 << 20, np.float32)
+        self.x = gi.empty(self.n, "float32", device="cuda:0")
+        self.x.reshape(-1, min(self.n, 1 << 20))[...] = gi.asarray(host[: self.n], device="cuda:0")
+        self.y = self.x + 1
+        self.out = gi.empty(self.n, "float32", device="cuda:0")
+
+    def milliseconds(self, call: Callable[[], Any], repeat: int) -> list[float]:
+        found = []
+        for _ in range(repeat):
+            start, end = gi.Event(timing=True), gi.Event(timing=True)
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+            found.append(start.elapsed_time(end))
+        return found
+
+
+def cases(d: Device) -> dict[str, tuple[float, dict[str, Callable[[], Any]]]]:
+    """By name: the bytes that must move, and the contenders' calls."""
+    x, y, out, n, m = d.x, d.y, d.out, d.n, d.side
+    matrix, other, result = x.reshape(m, m), y.reshape(m, m), out.reshape(m, m)
+    row, column = y[:m], y[:m].reshape(m, 1)
+    half = out[: n // 2]
+    four = 4.0 * n
+    found: dict[str, tuple[float, dict[str, Callable[[], Any]]]] = {
+        "exp(x)": (2 * four, {"gi": lambda: gi.exp(x, out=out)}),
+        "x + y": (3 * four, {"gi": lambda: gi.add(x, y, out=out)}),
+        "X + Y.T": (3 * four, {"gi": lambda: gi.add(matrix, other.T, out=result)}),
+        "copy of X.T": (2 * four, {"gi": lambda: result.__setitem__(..., matrix.T)}),
+        "X + row": (2 * four, {"gi": lambda: gi.add(matrix, row, out=result)}),
+        "X + column": (2 * four, {"gi": lambda: gi.add(matrix, column, out=result)}),
+        "exp(x[::-1])": (2 * four, {"gi": lambda: gi.exp(x[::-1], out=out)}),
+        "exp(x[::2])": (four, {"gi": lambda: gi.exp(x[::2], out=half)}),
+        "x[1:] + y[:-1]": (3 * four, {"gi": lambda: gi.add(x[1:], y[:-1], out=out[:-1])}),
+        "X[:, 1:-1] * 2": (2 * four, {
+            "gi": lambda: gi.multiply(matrix[:, 1:-1], 2, out=result[:, 1:-1])}),
+        "short rows + 1": (2 * four * 7 / 8, {
+            "gi": lambda: gi.add(x.reshape(-1, 8)[:, :7], 1, out=out.reshape(-1, 8)[:, :7])}),
+        "astype(float16)": (1.5 * four, {"gi": lambda: x.astype("float16")}),
+        "x > y": (2.25 * four, {"gi": lambda: x > y}),
+        "x * 2 (fresh)": (2 * four, {"gi": lambda: x * 2}),
+        "fill": (four, {"gi": lambda: out.fill(1.5)}),
+    }  # fmt: skip
+    exp4, add4 = gi.RawKernel(FLOOR, "exp4"), gi.RawKernel(FLOOR, "add4")
+    blocks, quarter = (-(-n // 2048),), np.int64(n // 4)
+    found["exp(x)"][1]["floor"] = lambda: exp4(blocks, (256,), x, out, quarter)
+    found["x + y"][1]["floor"] = lambda: add4(blocks, (256,), x, y, out, quarter)
+    found["copy of X.T"][1]["floor"] = lambda: result.__setitem__(..., matrix)
+    add_torch(found, d)
+    add_cupy(found, d)
+    add_jax(found, d)
+    return found
+
+
+def add_torch(found: Any, d: Device) -> None:
+    torch = library("torch")
+    if torch is None or not torch.cuda.is_available():
+        return
+    n, m = d.n, d.side
+    x, y, out = (torch.from_dlpack(a) for a in (d.x, d.y, d.out))
+    matrix, other, result = (a.reshape(m, m) for a in (x, y, out))
+    row, column = y[:m], y[:m].reshape(m, 1)
+    calls = {
+        "exp(x)": lambda: torch.exp(x, out=out),
+        "x + y": lambda: torch.add(x, y, out=out),
+        "X + Y.T": lambda: torch.add(matrix, other.T, out=result),
+        "copy of X.T": lambda: result.copy_(matrix.T),
+        "X + row": lambda: torch.add(matrix, row, out=result),
+        "X + column": lambda: torch.add(matrix, column, out=result),
+        "exp(x[::2])": lambda: torch.exp(x[::2], out=out[: n // 2]),
+        "x[1:] + y[:-1]": lambda: torch.add(x[1:], y[:-1], out=out[:-1]),
+        "X[:, 1:-1] * 2": lambda: torch.mul(matrix[:, 1:-1], 2, out=result[:, 1:-1]),
+        "short rows + 1": lambda: torch.add(
+            x.reshape(-1, 8)[:, :7], 1, out=out.reshape(-1, 8)[:, :7]
+        ),
+        "astype(float16)": lambda: x.half(),
+        "x > y": lambda: x > y,
+        "x * 2 (fresh)": lambda: x * 2,
+        "fill": lambda: out.fill_(1.5),
+    }
+    for name, call in calls.items():
+        found[name][1]["torch"] = call
+
+
+def add_cupy(found: Any, d: Device) -> None:
+    cupy = library("cupy")
+    if cupy is None or not cupy.is_available():
+        return
+    n, m = d.n, d.side
+    x, y, out = (cupy.from_dlpack(a) for a in (d.x, d.y, d.out))
+    matrix, other, result = (a.reshape(m, m) for a in (x, y, out))
+    row, column = y[:m], y[:m].reshape(m, 1)
+    calls = {
+        "exp(x)": lambda: cupy.exp(x, out=out),
+        "x + y": lambda: cupy.add(x, y, out=out),
+        "X + Y.T": lambda: cupy.add(matrix, other.T, out=result),
+        "copy of X.T": lambda: result.__setitem__(..., matrix.T),
+        "X + row": lambda: cupy.add(matrix, row, out=result),
+        "X + column": lambda: cupy.add(matrix, column, out=result),
+        "exp(x[::-1])": lambda: cupy.exp(x[::-1], out=out),
+        "exp(x[::2])": lambda: cupy.exp(x[::2], out=out[: n // 2]),
+        "x[1:] + y[:-1]": lambda: cupy.add(x[1:], y[:-1], out=out[:-1]),
+        "X[:, 1:-1] * 2": lambda: cupy.multiply(matrix[:, 1:-1], 2, out=result[:, 1:-1]),
+        "short rows + 1": lambda: cupy.add(
+            x.reshape(-1, 8)[:, :7], 1, out=out.reshape(-1, 8)[:, :7]
+        ),
+        "astype(float16)": lambda: x.astype("float16"),
+        "x > y": lambda: x > y,
+        "x * 2 (fresh)": lambda: x * 2,
+        "fill": lambda: out.fill(1.5),
+    }
+    for name, call in calls.items():
+        found[name][1]["cupy"] = call
+
+
+def add_jax(found: Any, d: Device) -> None:
+    jax = library("jax")
+    if jax is None or jax.default_backend() != "gpu":
+        return
+    jnp, m = jax.numpy, d.side
+    x, y = jnp.asarray(d.x.get()), jnp.asarray(d.y.get())
+    functions = {
+        "exp(x)": jax.jit(lambda x, y: jnp.exp(x)),
+        "x + y": jax.jit(lambda x, y: x + y),
+        "X + Y.T": jax.jit(lambda x, y: x.reshape(m, m) + y.reshape(m, m).T),
+        "X + row": jax.jit(lambda x, y: x.reshape(m, m) + y[:m]),
+        "exp(x[::-1])": jax.jit(lambda x, y: jnp.exp(x[::-1])),
+        "exp(x[::2])": jax.jit(lambda x, y: jnp.exp(x[::2])),
+    }
+    for name, function in functions.items():
+        found[name][1]["jax"] = lambda function=function: function(x, y).block_until_ready()
+
+
+def measure(d: Device, repeat: int, only: str) -> dict[str, dict[str, dict[str, float]]]:
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for name, (moved, calls) in cases(d).items():
+        if only not in name:
+            continue
+        times: dict[str, list[float]] = {who: [] for who in calls}
+        for call in calls.values():
+            call()
+        gi.synchronize()
+        for _ in range(repeat):
+            for who, call in calls.items():
+                if who == "jax":  # a stream of its own: the host's clock around a wait
+                    start = time.perf_counter()
+                    call()
+                    times[who].append(1e3 * (time.perf_counter() - start))
+                else:
+                    times[who] += d.milliseconds(call, 1)
+        table[name] = {
+            who: {"median": moved / statistics.median(t) / 1e6, "best": moved / min(t) / 1e6}
+            for who, t in times.items()
+        }
+    return table
+
+
+def show(table: dict[str, dict[str, dict[str, float]]]) -> None:
+    who = ("gi", "floor", "torch", "cupy", "jax")
+    print(f"{'GB/s, median (best)':18}" + "".join(f"{w:>16}" for w in who))
+    for name, found in table.items():
+        cells = (
+            f"{found[w]['median']:8.0f} ({found[w]['best']:5.0f})" if w in found else "-"
+            for w in who
+        )
+        print(f"{name:18}" + "".join(f"{cell:>16}" for cell in cells))
+
+
+KNOBS = {"flat_bytes": (16, 32, 64, 128), "rows_unroll": (1, 2, 4, 8), "general_unroll": (1, 2, 4, 8),
+         "tile_edge": (32, 64)}  # fmt: skip
+
+
+def tune(d: Device, repeat: int) -> dict[str, dict[int, dict[str, float]]]:
+    """Ours alone, one knob at a time."""
+    defaults = {"flat_bytes": 32, "rows_unroll": 4, "general_unroll": 4, "tile_edge": 64}
+    result: dict[str, dict[int, dict[str, float]]] = {}
+    for knob, values in KNOBS.items():
+        result[knob] = {}
+        for value in values:
+            _core._tune(knob, value)
+            row = {}
+            for name, (moved, calls) in cases(d).items():
+                calls["gi"]()
+                row[name] = moved / statistics.median(d.milliseconds(calls["gi"], repeat)) / 1e6
+            result[knob][value] = row
+        _core._tune(knob, defaults[knob])
+        print(knob)
+        for name in next(iter(result[knob].values())):
+            print(f"  {name:18}" + "".join(f"{v:>6}: {result[knob][v][name]:6.0f}" for v in values))
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--log2", type=int, default=28, help="elements, as a power of two")
+    parser.add_argument("--repeat", type=int, default=20)
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--json", type=Path, help="where to write all numbers")
+    arguments = parser.parse_args()
+    d = Device(1 << arguments.log2)
+    table = measure(d, arguments.repeat, arguments.only)
+    show(table)
+    report: dict[str, Any] = {"elements": d.n, "bandwidth": table}
+    if arguments.tune:
+        report["tuning"] = tune(d, max(3, arguments.repeat // 4))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
