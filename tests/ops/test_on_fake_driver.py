@@ -22,7 +22,7 @@ def fake_driver() -> str:
     return str(module.library())
 
 
-def run(*options: str, **environment: str) -> None:
+def run(*options: str, launcher: tuple[str, ...] = (), **environment: str) -> None:
     environment = {
         **os.environ,
         "GPUINTEROP_LIBCUDA": fake_driver(),
@@ -30,7 +30,7 @@ def run(*options: str, **environment: str) -> None:
         **environment,
     }
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", str(HERE), "-q", "-x", "-p", "no:cacheprovider",
+        [*launcher, sys.executable, "-m", "pytest", str(HERE), "-q", "-x", "-p", "no:cacheprovider",
          f"--ignore={__file__}", *options],
         env=environment, cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -41,3 +41,12 @@ def run(*options: str, **environment: str) -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_kernels_on_the_host():
     run("-m", "not slow and not gpu")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+def test_kernels_under_the_address_sanitizer():
+    run(
+        "-m", "not slow and not gpu", "-k", "test_layouts",
+        launcher=("sh", str(ROOT / "tools/with-asan")), GPUINTEROP_TEST_ASAN="1",
+    )  # fmt: skip
