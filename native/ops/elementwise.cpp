@@ -1,5 +1,5 @@
-#include "ops/graph.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/graph.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -41,7 +41,8 @@ struct Resolution {
 };
 
 std::vector<OpInfo>& table() {
-  static auto* ops = new std::vector<OpInfo>{{"copy", 1, 1, false}, {"fill", 1, 1, false}, {"take", 3, 1, false}};
+  static auto* ops =
+      new std::vector<OpInfo>{{"copy", 1, 1, false}, {"fill", 1, 1, false}, {"take", 3, 1, false}};
   return *ops;
 }
 std::unordered_map<std::string, OpId>& names() {
@@ -91,8 +92,9 @@ bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
   }
   if (set_number(in, o)) return true;
   if (!hooks().operand) require_python();
-  nb::object found = call_hook(
-      hooks().operand, nb::cast<nb::args>(nb::make_tuple(nb::handle(o), nb::handle(like ? like : Py_None), info.name)));
+  nb::object found =
+      call_hook(hooks().operand, nb::cast<nb::args>(nb::make_tuple(
+                                     nb::handle(o), nb::handle(like ? like : Py_None), info.name)));
   if (found.ptr() == Py_NotImplemented) return false;
   in.keep = PyRef::steal(found.release().ptr());
   PyObject* kept = in.keep.get();
@@ -147,8 +149,9 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, PyObject
   }
   for (int j = 0; j < info.results; ++j)
     given.append(outs && outs[j] ? static_cast<int>(unwrap(outs[j]).dtype) : -1);
-  nb::object answer = call_hook(hooks().resolve, nb::cast<nb::args>(nb::make_tuple(
-      static_cast<int>(op), nb::tuple(kinds), nb::tuple(classes), nb::tuple(given))));
+  nb::object answer = call_hook(
+      hooks().resolve, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(kinds),
+                                                         nb::tuple(classes), nb::tuple(given))));
   for (nb::handle row : answer[0]) made->inputs.push_back(nb::cast<DTypeId>(row));
   for (nb::handle row : answer[1]) made->results.push_back(nb::cast<DTypeId>(row));
   for (nb::handle type : answer[2]) {
@@ -167,8 +170,8 @@ Constant bits_of(T value) {
 }
 
 [[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
-  PyErr_Format(PyExc_OverflowError, "%s: Python integer %R is out of bounds for %s", info.name.c_str(),
-               number, kDTypes[row].name);
+  PyErr_Format(PyExc_OverflowError, "%s: Python integer %R is out of bounds for %s",
+               info.name.c_str(), number, kDTypes[row].name);
   throw PythonError();
 }
 
@@ -196,7 +199,8 @@ Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
     if (truth < 0) throw PythonError();
     return bits_of(static_cast<uint8_t>(truth));
   }
-  if (row == kFloat32 || row == kFloat64 || ((row == kComplex64 || row == kComplex128) && !PyComplex_Check(number))) {
+  if (row == kFloat32 || row == kFloat64 ||
+      ((row == kComplex64 || row == kComplex128) && !PyComplex_Check(number))) {
     const double v = PyFloat_AsDouble(number);
     if (v == -1.0 && PyErr_Occurred()) throw PythonError();
     if (row == kFloat32) return bits_of(static_cast<float>(v));
@@ -206,7 +210,9 @@ Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
     }
     return Constant{bits_of(v).low, 0};
   }
-  nb::object bits = call_hook(hooks().encode, nb::cast<nb::args>(nb::make_tuple(nb::handle(number), static_cast<int>(row))));
+  nb::object bits =
+      call_hook(hooks().encode,
+                nb::cast<nb::args>(nb::make_tuple(nb::handle(number), static_cast<int>(row))));
   nb::object low = bits[0], high = bits[1];
   return Constant{nb::cast<uint64_t>(low), nb::cast<uint64_t>(high)};
 }
@@ -225,13 +231,17 @@ void widen_compared(Input& number, const Input& other) {
   number.kind = kStrongNumber + (overflow ? kFloat64 : kInt64);
   if (overflow > 0 && r.bits == 64 && !is_signed) {
     (void)PyLong_AsUnsignedLongLong(number.object);
-    if (PyErr_Occurred()) PyErr_Clear();
-    else number.kind = kWeakInt;
+    if (PyErr_Occurred())
+      PyErr_Clear();
+    else
+      number.kind = kWeakInt;
   }
 }
 
 [[noreturn]] void mixed_devices(const OpInfo& info, const Device& a, const Device& b) {
-  auto text = [](const Device& d) { return d.is_cuda() ? "cuda:" + std::to_string(d.id) : std::string("cpu"); };
+  auto text = [](const Device& d) {
+    return d.is_cuda() ? "cuda:" + std::to_string(d.id) : std::string("cpu");
+  };
   fail(Kind::DeviceMismatch, info.name, "operands on one device", text(a) + " and " + text(b),
        "move one of them: x.to_device('" + text(a) + "')");
 }
@@ -243,7 +253,8 @@ void check_out(PyObject* out, const OpInfo& info) {
   require_settled(out);
   const Array& a = unwrap(out);
   if (a.readonly)
-    fail(Kind::ReadOnly, info.name, "an out that may be written", "a read-only array", "pass a copy: x.copy()");
+    fail(Kind::ReadOnly, info.name, "an out that may be written", "a read-only array",
+         "pass a copy: x.copy()");
   if (a.layout.has_zero_stride() && a.layout.size() > 0)
     fail(Kind::Contiguity, info.name, "an out whose elements all have a place of their own",
          "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
@@ -258,13 +269,16 @@ struct Shape64 {
 
 void broadcast(Shape64& s, const Layout& l, const char* where) {
   const int n = l.ndim();
-  if (n == s.ndim && std::memcmp(s.extents, l.shape(), sizeof(int64_t) * static_cast<size_t>(n)) == 0) return;
+  if (n == s.ndim &&
+      std::memcmp(s.extents, l.shape(), sizeof(int64_t) * static_cast<size_t>(n)) == 0)
+    return;
   int64_t out[kMaxDims];
   s.ndim = broadcast_shapes(s.ndim, s.extents, n, l.shape(), out, where);
   std::memcpy(s.extents, out, sizeof(int64_t) * static_cast<size_t>(s.ndim));
 }
 
-void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r, PyObject* results) {
+void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
+                 PyObject* results) {
   nb::list inputs, kinds;
   for (int i = 0; i < info.inputs; ++i) {
     // Range errors are the same on both devices.
@@ -272,11 +286,13 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
     inputs.append(nb::handle(in[i].object));
     kinds.append(in[i].kind);
   }
-  call_hook(hooks().host, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(kinds), nb::tuple(inputs), nb::handle(results))));
+  call_hook(hooks().host,
+            nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(kinds),
+                                              nb::tuple(inputs), nb::handle(results))));
 }
 
-void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r, const Shape64& shape,
-                   Array* const* out, PyObject* const* given) {
+void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r,
+                   const Shape64& shape, Array* const* out, PyObject* const* given) {
   const char* where = info.name.c_str();
   StoredType types[kMaxOperands];
   const Layout* layouts[kMaxOperands];
@@ -295,8 +311,8 @@ void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r, 
     }
     const Array* a = in[i].array;
     for (int j = 0; j < info.results; ++j) {
-      if (a->buffer.get() != out[j]->buffer.get() && a->buffer && out[j]->buffer && a->buffer->owned &&
-          out[j]->buffer->owned)
+      if (a->buffer.get() != out[j]->buffer.get() && a->buffer && out[j]->buffer &&
+          a->buffer->owned && out[j]->buffer->owned)
         continue;
       if (is_same_place(*a, *out[j]) || !may_overlap(*a, *out[j], where)) continue;
       temporaries.push_back(std::make_unique<Array>(
@@ -371,12 +387,16 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     if (reflect) Py_RETURN_NOTIMPLEMENTED;
     nb::list all;
     for (int k = 0; k < info.inputs; ++k) all.append(nb::handle(args[k]));
-    return call_hook(hooks().unknown, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(all)))).release().ptr();
+    return call_hook(hooks().unknown,
+                     nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(all))))
+        .release()
+        .ptr();
   }
   if (!like) {
     // Numbers only: a 0-d result on the default device, by the hook's choice of array.
-    nb::object made = call_hook(hooks().operand ? hooks().operand : (require_python(), hooks().operand),
-                                nb::cast<nb::args>(nb::make_tuple(nb::handle(args[0]), nb::none(), "")));
+    nb::object made =
+        call_hook(hooks().operand ? hooks().operand : (require_python(), hooks().operand),
+                  nb::cast<nb::args>(nb::make_tuple(nb::handle(args[0]), nb::none(), "")));
     in[0].keep = PyRef::steal(made.release().ptr());
     if (!is_array(in[0].keep.get()))
       fail(Kind::ConversionType, where, "an array among the operands", type_text(args[0]),
@@ -407,24 +427,30 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
       Array& a = unwrap(out);
       if (a.device != device) mixed_devices(info, device, a.device);
       if (a.layout.ndim() != shape.ndim ||
-          std::memcmp(a.layout.shape(), shape.extents, sizeof(int64_t) * static_cast<size_t>(shape.ndim)) != 0)
+          std::memcmp(a.layout.shape(), shape.extents,
+                      sizeof(int64_t) * static_cast<size_t>(shape.ndim)) != 0)
         fail(Kind::Shape, where, "an out of shape " + shape_text(shape.ndim, shape.extents),
-             shape_text(a.layout.ndim(), a.layout.shape()), "pass an out of the broadcast shape, or none");
+             shape_text(a.layout.ndim(), a.layout.shape()),
+             "pass an out of the broadcast shape, or none");
       results[j] = PyRef::borrow(out);
     } else {
-      results[j] = PyRef::steal(wrap(r.result_types[static_cast<size_t>(j)], make_empty(device, r.results[static_cast<size_t>(j)], shape.ndim, shape.extents, where)));
+      results[j] = PyRef::steal(wrap(
+          r.result_types[static_cast<size_t>(j)],
+          make_empty(device, r.results[static_cast<size_t>(j)], shape.ndim, shape.extents, where)));
       if (!results[j]) throw PythonError();
     }
     arrays[j] = &unwrap(results[j].get());
     for (int k = 0; k < j; ++k)
       if (may_overlap(*arrays[j], *arrays[k], where))
-        fail(Kind::Bounds, where, "results that do not overlap each other", "two that share memory", "pass copies");
+        fail(Kind::Bounds, where, "results that do not overlap each other", "two that share memory",
+             "pass copies");
   }
   PyRef tuple;
   if (info.results > 1 || !device.is_cuda()) {
     tuple = PyRef::steal(PyTuple_New(info.results));
     if (!tuple) throw PythonError();
-    for (int j = 0; j < info.results; ++j) PyTuple_SetItem(tuple.get(), j, PyRef(results[j]).release());
+    for (int j = 0; j < info.results; ++j)
+      PyTuple_SetItem(tuple.get(), j, PyRef(results[j]).release());
   }
   if (arrays[0]->layout.size() != 0) {
     if (device.is_cuda())

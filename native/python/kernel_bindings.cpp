@@ -24,19 +24,20 @@ struct LoadedKernel {
 void read_triple(nb::handle sizes, unsigned* out, const char* what) {
   const size_t n = nb::len(sizes);
   if (n < 1 || n > 3)
-    fail(Kind::Shape, "kernel", std::string(what) + " of one to three extents", std::to_string(n), "pass (x, y, z)");
+    fail(Kind::Shape, "kernel", std::string(what) + " of one to three extents", std::to_string(n),
+         "pass (x, y, z)");
   for (size_t i = 0; i < n; ++i) {
     const int64_t v = nb::cast<int64_t>(sizes[i]);
     if (v < 1 || v > 0x7fffffff)
-      fail(Kind::Shape, "kernel", std::string(what) + " of extents from 1 to 2^31 - 1", std::to_string(v),
-           "launch nothing for an empty array");
+      fail(Kind::Shape, "kernel", std::string(what) + " of extents from 1 to 2^31 - 1",
+           std::to_string(v), "launch nothing for an empty array");
     out[i] = static_cast<unsigned>(v);
   }
 }
 
 // Every argument as the bytes the kernel takes; arrays that it uses join `used`.
-void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t shared, nb::handle arguments,
-            nb::handle used) {
+void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t shared,
+            nb::handle arguments, nb::handle used) {
   const char* where = self.kernel.name.c_str();
   cuda::Launch how;
   read_triple(grid, how.grid, "a grid");
@@ -57,8 +58,8 @@ void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t
     nb::object item = used[i];
     const Array& a = unwrap(item.ptr());
     if (a.device != Device{DeviceType::Cuda, device})
-      fail(Kind::DeviceMismatch, where, "arrays on cuda:" + std::to_string(device), "an array elsewhere",
-           "move it: x.to_device('cuda:" + std::to_string(device) + "')");
+      fail(Kind::DeviceMismatch, where, "arrays on cuda:" + std::to_string(device),
+           "an array elsewhere", "move it: x.to_device('cuda:" + std::to_string(device) + "')");
     cuda::order(a.buffer.get(), stream, where);
   }
   if (shared > 48 * 1024) cuda::allow_shared_memory(self.kernel, static_cast<int>(shared), where);
@@ -71,19 +72,27 @@ void register_kernels(nb::module_& m) {
   nb::class_<LoadedKernel>(m, "LoadedKernel", "A kernel in a device's memory.")
       .def("launch", launch, "grid"_a, "block"_a, "shared"_a, "arguments"_a, "used"_a,
            "Queue it on the current stream: arguments as bytes, and the arrays it touches.")
-      .def("repeat", [](const LoadedKernel& k, int times) {
-        // Launches with zeros for arguments: the bare cost of the driver's call, for benchmarks of
-        // kernels that read none of them.
-        const uint64_t zeros[16] = {};
-        void* pointers[16];
-        for (auto& p : pointers) p = const_cast<uint64_t*>(zeros);
-        cuda::DeviceGuard guard(k.kernel.device);
-        CUstream stream = cuda::current_stream(k.kernel.device);
-        for (int i = 0; i < times; ++i) cuda::launch_here(k.kernel, {}, stream, pointers, k.kernel.name.c_str());
-      }, "times"_a, "Launch one thread many times: what a launch costs.")
-      .def("attribute", [](const LoadedKernel& k, int what) {
-        return cuda::function_attribute(k.kernel, static_cast<CUfunction_attribute>(what), k.kernel.name.c_str());
-      }, "what"_a, "A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.");
+      .def(
+          "repeat",
+          [](const LoadedKernel& k, int times) {
+            // Launches with zeros for arguments: the bare cost of the driver's call, for benchmarks of
+            // kernels that read none of them.
+            const uint64_t zeros[16] = {};
+            void* pointers[16];
+            for (auto& p : pointers) p = const_cast<uint64_t*>(zeros);
+            cuda::DeviceGuard guard(k.kernel.device);
+            CUstream stream = cuda::current_stream(k.kernel.device);
+            for (int i = 0; i < times; ++i)
+              cuda::launch_here(k.kernel, {}, stream, pointers, k.kernel.name.c_str());
+          },
+          "times"_a, "Launch one thread many times: what a launch costs.")
+      .def(
+          "attribute",
+          [](const LoadedKernel& k, int what) {
+            return cuda::function_attribute(k.kernel, static_cast<CUfunction_attribute>(what),
+                                            k.kernel.name.c_str());
+          },
+          "what"_a, "A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.");
   m.def(
       "_load_kernel",
       [](int device, nb::bytes code, const std::string& name) {
@@ -92,11 +101,14 @@ void register_kernels(nb::module_& m) {
         k.kernel = k.module->kernel(name.c_str(), name.c_str());
         return k;
       },
-      "device"_a, "code"_a, "name"_a, "Load a cubin or zero-terminated PTX; the kernel called `name`.");
+      "device"_a, "code"_a, "name"_a,
+      "Load a cubin or zero-terminated PTX; the kernel called `name`.");
   m.def(
       "_compute_capability",
-      [](int device) { return cuda::device_limits(device, "compute_capability").compute_capability; }, "device"_a,
-      "Times ten: 90 for 9.0.");
+      [](int device) {
+        return cuda::device_limits(device, "compute_capability").compute_capability;
+      },
+      "device"_a, "Times ten: 90 for 9.0.");
 }
 
 }  // namespace gpuinterop

@@ -25,7 +25,8 @@ PyRef& slow_call() {
 }
 
 // add(x, y), add(x, y, out), add(x, y, out=z), frexp(x, out=(a, b)). `self` is the operation's id.
-PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                         PyObject* kwnames) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     const ops::OpId op = static_cast<ops::OpId>(PyLong_AsLong(self));
     const ops::OpInfo& info = ops::op_info(op);
@@ -42,10 +43,13 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
       nb::list positional;
       nb::dict named;
       for (Py_ssize_t i = 0; i < nargs; ++i) positional.append(nb::handle(args[i]));
-      for (Py_ssize_t k = 0; k < keywords; ++k) named[nb::handle(PyTuple_GetItem(kwnames, k))] = nb::handle(args[nargs + k]);
+      for (Py_ssize_t k = 0; k < keywords; ++k)
+        named[nb::handle(PyTuple_GetItem(kwnames, k))] = nb::handle(args[nargs + k]);
       if (!slow_call()) ops::require_python();
       try {
-        return nb::handle(slow_call().get())(static_cast<int>(op), nb::tuple(positional), named).release().ptr();
+        return nb::handle(slow_call().get())(static_cast<int>(op), nb::tuple(positional), named)
+            .release()
+            .ptr();
       } catch (nb::python_error& e) {
         e.restore();
         throw PythonError();
@@ -65,8 +69,8 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
       for (int j = 0; j < results; ++j) set_out(j, PyTuple_GetItem(out, j));
     } else if (out) {
       if (results > 1 && out != Py_None)
-        fail(Kind::Type, info.name, "a tuple of " + std::to_string(results) + " outs", type_text(out),
-             "pass out=(a, b)");
+        fail(Kind::Type, info.name, "a tuple of " + std::to_string(results) + " outs",
+             type_text(out), "pass out=(a, b)");
       set_out(0, out);
     }
     return ops::call(op, args, given ? outs : nullptr, false);
@@ -75,9 +79,9 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
 
 PyObject* make_function(int op, const char* name, const char* doc) {
   // Lives as long as the process, like the operation itself.
-  auto* def = new PyMethodDef{strdup(name),
-                              reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)),
-                              METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
+  auto* def = new PyMethodDef{
+      strdup(name), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)),
+      METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
   PyObject* id = PyLong_FromLong(op);
   PyObject* module = PyUnicode_FromString("gpuinterop");
   PyObject* function = PyCFunction_NewEx(def, id, module);
@@ -93,22 +97,27 @@ void register_ops(nb::module_& m) {
   m.def(
       "_add_op",
       [](const std::string& name, int inputs, int results, bool compares) {
-        if (inputs < 1 || results < 1 || results > ops::kMaxResults || inputs + results > ops::kMaxOperands)
-          fail(Kind::Shape, name, "at most " + std::to_string(ops::kMaxOperands) + " operands, " +
+        if (inputs < 1 || results < 1 || results > ops::kMaxResults ||
+            inputs + results > ops::kMaxOperands)
+          fail(Kind::Shape, name,
+               "at most " + std::to_string(ops::kMaxOperands) + " operands, " +
                    std::to_string(ops::kMaxResults) + " of them results",
                std::to_string(inputs) + " inputs and " + std::to_string(results) + " results",
                "split the computation");
         return static_cast<int>(ops::add_op({name, inputs, results, compares}));
       },
-      "name"_a, "inputs"_a, "results"_a, "compares"_a = false, "Add an elementwise operation; its id.");
+      "name"_a, "inputs"_a, "results"_a, "compares"_a = false,
+      "Add an elementwise operation; its id.");
   m.def(
       "_op_function",
-      [](int op, const char* name, const char* doc) { return nb::steal(make_function(op, name, doc)); },
+      [](int op, const char* name, const char* doc) {
+        return nb::steal(make_function(op, name, doc));
+      },
       "op"_a, "name"_a, "doc"_a, "The operation as a function.");
   m.def(
       "_set_ops_hooks",
-      [](nb::object build, nb::object resolve, nb::object operand, nb::object encode, nb::object host,
-         nb::object slow, nb::object unknown) {
+      [](nb::object build, nb::object resolve, nb::object operand, nb::object encode,
+         nb::object host, nb::object slow, nb::object unknown) {
         ops::set_kernel_builder(PyRef::borrow(build.ptr()));
         ops::hooks().resolve = PyRef::borrow(resolve.ptr());
         ops::hooks().operand = PyRef::borrow(operand.ptr());
@@ -125,12 +134,18 @@ void register_ops(nb::module_& m) {
       "_tune",
       [](const std::string& knob, int64_t value) {
         ops::Tuning& t = ops::tuning;
-        if (knob == "flat_bytes") t.flat_bytes = static_cast<int>(value);
-        else if (knob == "rows_unroll") t.rows_unroll = static_cast<int>(value);
-        else if (knob == "general_unroll") t.general_unroll = static_cast<int>(value);
-        else if (knob == "tile_edge") t.tile_edge = static_cast<int>(value);
-        else if (knob == "small") t.small = value;
-        else throw nb::value_error("unknown knob");
+        if (knob == "flat_bytes")
+          t.flat_bytes = static_cast<int>(value);
+        else if (knob == "rows_unroll")
+          t.rows_unroll = static_cast<int>(value);
+        else if (knob == "general_unroll")
+          t.general_unroll = static_cast<int>(value);
+        else if (knob == "tile_edge")
+          t.tile_edge = static_cast<int>(value);
+        else if (knob == "small")
+          t.small = value;
+        else
+          throw nb::value_error("unknown knob");
       },
       "knob"_a, "value"_a, "Turn a knob of the launch geometry: for benchmarks.");
   m.def(

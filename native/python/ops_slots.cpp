@@ -19,15 +19,37 @@ struct Named {
 };
 
 enum Which {
-  kAdd, kSubtract, kMultiply, kTrueDivide, kFloorDivide, kRemainder, kPower, kDivmod, kAnd, kOr, kXor,
-  kLeftShift, kRightShift, kNegative, kPositive, kAbsolute, kInvert, kLess, kLessEqual, kEqual,
-  kNotEqual, kGreater, kGreaterEqual, kCount
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kTrueDivide,
+  kFloorDivide,
+  kRemainder,
+  kPower,
+  kDivmod,
+  kAnd,
+  kOr,
+  kXor,
+  kLeftShift,
+  kRightShift,
+  kNegative,
+  kPositive,
+  kAbsolute,
+  kInvert,
+  kLess,
+  kLessEqual,
+  kEqual,
+  kNotEqual,
+  kGreater,
+  kGreaterEqual,
+  kCount
 };
 Named named[kCount] = {
-    {"add"}, {"subtract"}, {"multiply"}, {"divide"}, {"floor_divide"}, {"remainder"}, {"power"},
-    {"divmod"}, {"bitwise_and"}, {"bitwise_or"}, {"bitwise_xor"}, {"left_shift"}, {"right_shift"},
-    {"negative"}, {"positive"}, {"absolute"}, {"invert"}, {"less"}, {"less_equal"}, {"equal"},
-    {"not_equal"}, {"greater"}, {"greater_equal"},
+    {"add"},         {"subtract"},   {"multiply"},      {"divide"},      {"floor_divide"},
+    {"remainder"},   {"power"},      {"divmod"},        {"bitwise_and"}, {"bitwise_or"},
+    {"bitwise_xor"}, {"left_shift"}, {"right_shift"},   {"negative"},    {"positive"},
+    {"absolute"},    {"invert"},     {"less"},          {"less_equal"},  {"equal"},
+    {"not_equal"},   {"greater"},    {"greater_equal"},
 };
 
 template <Which W>
@@ -68,7 +90,8 @@ PyObject* compare(PyObject* a, PyObject* b, int how) {
 }
 
 // Calls module.name(self, *args, **kwargs): the method's home is a Python function.
-PyObject* forward(const char* module, const char* name, PyObject* self, PyObject* args, PyObject* kwargs) {
+PyObject* forward(const char* module, const char* name, PyObject* self, PyObject* args,
+                  PyObject* kwargs) {
   PyObject* home = PyImport_ImportModule(module);
   PyObject* function = home ? PyObject_GetAttrString(home, name) : nullptr;
   Py_XDECREF(home);
@@ -101,19 +124,19 @@ PyObject* matmul(PyObject* a, PyObject* b) {
   return result;
 }
 
-#define GI_METHODS(X)                                                                              \
-  X(__array_ufunc__, "How numpy.exp(x) and numpy.add(x, y, out=z) come here.")                     \
-  X(__array_function__, "How numpy.where(x, y, z), numpy.sum(x) and their like come here.")        \
-  X(astype, "A copy in another dtype; the array itself when copy=False and nothing changes.")      \
-  X(exp, "The exponential of every element, a new C-ordered array.")                               \
-  X(clip, "Every element cut to the range from min to max.")                                       \
-  X(round, "Every element rounded to the given number of decimals.")                               \
-  X(conj, "The complex conjugate of every element.")                                               \
+#define GI_METHODS(X)                                                                         \
+  X(__array_ufunc__, "How numpy.exp(x) and numpy.add(x, y, out=z) come here.")                \
+  X(__array_function__, "How numpy.where(x, y, z), numpy.sum(x) and their like come here.")   \
+  X(astype, "A copy in another dtype; the array itself when copy=False and nothing changes.") \
+  X(exp, "The exponential of every element, a new C-ordered array.")                          \
+  X(clip, "Every element cut to the range from min to max.")                                  \
+  X(round, "Every element rounded to the given number of decimals.")                          \
+  X(conj, "The complex conjugate of every element.")                                          \
   X(take, "Elements gathered along an axis, as numpy.take.")
 
-#define X(name, doc)                                                                  \
-  PyObject* method_##name(PyObject* self, PyObject* args, PyObject* kwargs) {         \
-    return forward("gpuinterop.ops.methods", #name, self, args, kwargs);              \
+#define X(name, doc)                                                          \
+  PyObject* method_##name(PyObject* self, PyObject* args, PyObject* kwargs) { \
+    return forward("gpuinterop.ops.methods", #name, self, args, kwargs);      \
   }
 GI_METHODS(X)
 #undef X
@@ -126,11 +149,12 @@ void* slot(F f) {
 }  // namespace
 
 PyMethodDef ops_methods[] = {
-#define X(name, doc) \
-  {#name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(method_##name)), METH_VARARGS | METH_KEYWORDS, doc},
+#define X(name, doc)                                                             \
+  {#name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(method_##name)), \
+   METH_VARARGS | METH_KEYWORDS, doc},
     GI_METHODS(X)
 #undef X
-    {nullptr, nullptr, 0, nullptr},
+        {nullptr, nullptr, 0, nullptr},
 };
 
 PyType_Slot ops_slots[] = {
