@@ -60,6 +60,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.ops.capture": "Capture capture",
     "gpuinterop.copies": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",
+    "gpuinterop.doctor": "doctor",
     "gpuinterop.converters": (
         "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any "
         "garray_to_cudandarray to to_cudandarray to_gpuarray"

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 COMMANDS = {
+    "doctor": "examine driver, devices, contexts, libraries and memory; exit code 1 for a warning",
+    "matrix": "try every conversion of the installed libraries, and draw what came of it",
+    "explain": "say what a conversion would do: share, copy or refuse, and why",
     "demo": "share one array with every library that is installed",
     "version": "print the versions of the package and of what it builds on",
 }

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+import gpuinterop as gi
+from gpuinterop import _core, devices
 from gpuinterop.testing.bridge import Bridge
-from gpuinterop.testing.layouts import named_dtype
+from gpuinterop.testing.layouts import Layout, named_dtype
 from gpuinterop.testing.memory import elements, poke
 
-__all__ = ["described"]
+__all__ = ["described", "legacy", "uploaded"]
+
+
+@contextmanager
+def legacy(device: str) -> Iterator[int]:
+    """The stream of libraries that have no notion of one: the legacy default stream."""
+    yield 1
+
+
+def uploaded(flat: Any, layout: Layout, device: str) -> Any:
+    """A layout's window on a copy of `flat` on a GPU, for libraries that allocate nothing."""
+    place = devices.device(device)
+    cls = gi.CudaNdarray if flat.dtype == np.float32 else gi.GpuArray
+    base = cls(flat, device=device)
+    return _core.from_pointer(
+        cls, base.ptr + layout.offset * flat.itemsize, layout.shape,
+        layout.byte_strides(flat.itemsize), flat.dtype, place.type_code, place.index, base,
+    )  # fmt: skip
 
 
 Description = tuple[int, tuple[int, ...], tuple[int, ...], str, tuple[str, int]]
@@ -47,5 +67,6 @@ def described(name: str, describe: Callable[[Any], Description], **rest: Any) ->
         write=write,
         strides=lambda a: tuple(s * width(describe(a)[3]) for s in describe(a)[2]),
         dtype=lambda a: describe(a)[3],
+        stream=legacy,
         **rest,
     )

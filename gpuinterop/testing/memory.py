@@ -20,6 +20,8 @@ __all__ = ["Keeper", "Store", "elements", "fill", "poke", "slow", "wait"]
 
 # ---- the driver, beside the library under test --------------------------------------------------
 
+_LEGACY = 1  # CU_STREAM_LEGACY
+
 
 @functools.cache
 def _libcuda() -> ctypes.CDLL:
@@ -87,7 +89,8 @@ def _read(address: int, nbytes: int, place: tuple[str, int]) -> bytes:
     out = ctypes.create_string_buffer(nbytes)
     wait(place[1])
     with _Current(place[1]):
-        _call("cuMemcpyDtoH_v2", out, c_void_p(address), c_size_t(nbytes))
+        _call("cuMemcpyDtoHAsync_v2", out, c_void_p(address), c_size_t(nbytes), c_void_p(_LEGACY))
+        _call("cuStreamSynchronize", c_void_p(_LEGACY))
     return out.raw
 
 
@@ -98,7 +101,10 @@ def poke(address: int, data: bytes, place: tuple[str, int]) -> None:
         return
     wait(place[1])
     with _Current(place[1]):
-        _call("cuMemcpyHtoD_v2", c_void_p(address), data, c_size_t(len(data)))
+        _call(
+            "cuMemcpyHtoDAsync_v2", c_void_p(address), data, c_size_t(len(data)), c_void_p(_LEGACY)
+        )
+        _call("cuStreamSynchronize", c_void_p(_LEGACY))
 
 
 def elements(

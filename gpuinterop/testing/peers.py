@@ -17,7 +17,7 @@ import gpuinterop as gi
 from gpuinterop.converters import registry
 from gpuinterop.testing import peers_gpu
 from gpuinterop.testing.bridge import Bridge
-from gpuinterop.testing.described import described
+from gpuinterop.testing.described import described, uploaded
 from gpuinterop.testing.layouts import PLAIN, Layout
 
 __all__ = ["installed", "load", "names", "version_of"]
@@ -127,9 +127,10 @@ def _tvm_ffi() -> Bridge:
     import tvm_ffi  # noqa: PLC0415
 
     def make(flat: Any, layout: Layout, device: str) -> Any:
-        if device != "cpu" or layout.readonly or flat.dtype.name not in PLAIN:
+        if layout.readonly or flat.dtype.name not in PLAIN or flat.dtype.kind == "c":
             return None
-        return None if flat.dtype.kind == "c" else tvm_ffi.from_dlpack(layout.of(flat))
+        window = layout.of(flat) if device == "cpu" else uploaded(flat, layout, device)
+        return tvm_ffi.from_dlpack(window)
 
     def describe(t: Any) -> Any:
         kind, index = t.__dlpack_device__()
@@ -149,9 +150,11 @@ def _cuda_core() -> Bridge:
     from cuda.core.utils import StridedMemoryView  # noqa: PLC0415
 
     def make(flat: Any, layout: Layout, device: str) -> Any:
-        if device != "cpu" or flat.dtype.name not in PLAIN:
+        if flat.dtype.name not in PLAIN or (device != "cpu" and layout.readonly):
             return None
-        return StridedMemoryView.from_dlpack(layout.of(flat), stream_ptr=-1)
+        if device == "cpu":
+            return StridedMemoryView.from_dlpack(layout.of(flat), stream_ptr=-1)
+        return StridedMemoryView.from_dlpack(uploaded(flat, layout, device), stream_ptr=1)
 
     def describe(v: Any) -> Any:
         place = ("cuda", v.device_id) if v.device_id >= 0 else ("cpu", 0)

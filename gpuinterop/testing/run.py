@@ -13,7 +13,8 @@ import numpy as np
 import gpuinterop as gi
 from gpuinterop.devices import device
 from gpuinterop.devices import devices as all_devices
-from gpuinterop.errors import ConversionTypeError
+from gpuinterop.dtypes import NAMES
+from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
 from gpuinterop.testing import peers
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import DTYPES, LAYOUTS, named_dtype
@@ -104,8 +105,8 @@ def cases(
     dtypes: Iterable[str] | None = None,
 ) -> Iterator[Case]:
     """Every bridge x direction x device x layout x dtype x stream."""
-    names = list(layouts or LAYOUTS)
-    kinds = [name for name in dtypes or DTYPES if named_dtype(name) is not None]
+    names = _known(layouts, LAYOUTS, "layouts")
+    kinds = [n for n in _known(dtypes, NAMES, "dtypes", DTYPES) if named_dtype(n) is not None]
     for bridge in bridges:
         for place in _places(devices):
             if place.partition(":")[0] not in bridge.devices:
@@ -116,6 +117,26 @@ def cases(
                         yield Case(bridge, direction, place, layout, dtype, "default")
                     if place != "cpu" and layout in ORDERED and "float32" in kinds:
                         yield Case(bridge, direction, place, layout, "float32", "side")
+
+
+def _known(
+    wanted: Iterable[str] | None,
+    known: Iterable[str],
+    what: str,
+    default: Iterable[str] | None = None,
+) -> list[str]:
+    if wanted is None:
+        return list(default or known)
+    found = list(wanted)
+    for name in found:
+        if name not in known:
+            raise ArgumentTypeError(
+                where="gpuinterop.testing",
+                expected=f"{what} among {', '.join(known)}",
+                got=repr(name),
+                fix=f"pass some of these, or leave {what} out for all",
+            )
+    return found
 
 
 def try_case(case: Case) -> Cell:

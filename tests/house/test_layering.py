@@ -18,6 +18,8 @@ LAYERS = {
     "_core": 2,
     "devices": 3,
     "copies": 3,
+    "inventory": 3,
+    "diagnosis": 3.5,
     "jit": 4,
     "views": 4,
     "arguments": 4,
@@ -30,7 +32,7 @@ LAYERS = {
     "sharing": 8,
     "doctor": 8,
     "testing": 9,
-    "cli": 9,
+    "cli": 9.5,
     "__main__": 10,
     "__init__": 10,  # lazy over all
 }

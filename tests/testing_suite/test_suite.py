@@ -10,7 +10,9 @@ import toys
 import gpuinterop as gi
 from gpuinterop.testing import LAYOUTS, Bridge, matrix
 
-SOME = ["float32", "float64", "int8", "bool", "complex64"]
+
+def dtypes_for(check):
+    return ["float32", "float64", "int8"] if check == "dtype" else ["float32"]
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +37,7 @@ def test_a_sound_converter_passes():
 @pytest.mark.parametrize("fault", toys.TO_FAULTS)
 def test_every_fault_of_a_way_out_is_found(fault):
     function, check = toys.TO_FAULTS[fault]
-    m = matrix([toys.faulty("to", function)], ["cpu"], dtypes=SOME)
+    m = matrix([toys.faulty("to", function)], ["cpu"], dtypes=dtypes_for(check))
     found = {f["check"] for cell in m.select(direction="to") for f in cell.faults}
     assert check in found, f"{fault}: {found}\n{m}"
     assert not m.ok
@@ -45,7 +47,7 @@ def test_every_fault_of_a_way_out_is_found(fault):
 @pytest.mark.parametrize("fault", toys.FROM_FAULTS)
 def test_every_fault_of_a_way_back_is_found(fault):
     function, check = toys.FROM_FAULTS[fault]
-    m = matrix([toys.faulty("from", function)], ["cpu"], dtypes=SOME)
+    m = matrix([toys.faulty("from", function)], ["cpu"], dtypes=dtypes_for(check))
     found = {f["check"] for cell in m.select(direction="from") for f in cell.faults}
     assert check in found, f"{fault}: {found}\n{m}"
     assert not m.ok

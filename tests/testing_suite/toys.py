@@ -262,3 +262,6 @@ def faulty(direction, function):
 def forget():
     """Drop what the leaking converters hold."""
     _leaked.clear()
+
+
+LEAKY = faulty("to", _leak)

@@ -1,0 +1,330 @@
+"""What is here, and is it well? A report to paste into a bug report.
+
+It works with a broken driver, broken installations and without a GPU: what cannot be told is said to
+be so. Foreign libraries are not imported and no context is created; versions come from metadata.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuinterop import _core, devices, inventory, libs
+from gpuinterop._version import __version__
+from gpuinterop.diagnosis import Facts, Finding, diagnose
+from gpuinterop.errors import GpuInteropError
+
+__all__ = ["SCHEMA", "Report", "doctor"]
+
+SCHEMA = "gpuinterop.doctor/1"
+
+# Whose default stream is the per-thread one when the variable is 1.
+PER_THREAD = {
+    "CuPy": "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM",
+    "Numba": "NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM",
+    "cuda-python": "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM",
+}
+_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_HOME", "CUDA_PATH",
+    "CUDA_MODULE_LOADING", "JAX_PLATFORMS", "JAX_ENABLE_X64", "XLA_PYTHON_CLIENT_PREALLOCATE",
+    "LD_LIBRARY_PATH", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "GNUMPY_USE_GPU",
+    *PER_THREAD.values(),
+)  # fmt: skip
+_WATCHED = ("pycuda.autoinit", "pycuda.autoprimaryctx")
+
+
+@dataclass
+class Report:
+    """What `doctor` found; prints as a page, and `to_json` gives it to programs."""
+
+    system: dict[str, str] = field(default_factory=dict)
+    driver: dict[str, Any] = field(default_factory=dict)
+    devices: list[dict[str, Any]] = field(default_factory=list)
+    streams: dict[str, Any] = field(default_factory=dict)
+    libraries: list[dict[str, Any]] = field(default_factory=list)
+    runtime: dict[str, str] = field(default_factory=dict)
+    memory: dict[str, dict[str, int]] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[Finding]:
+        """What breaks something, each with its `text` and `fix`."""
+        return [finding for finding in self.findings if finding.level == "warning"]
+
+    @property
+    def hints(self) -> list[Finding]:
+        """What costs speed or a feature only."""
+        return [finding for finding in self.findings if finding.level == "hint"]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no warning. A machine without a GPU is well."""
+        return not self.warnings
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The report as JSON of the schema "gpuinterop.doctor/1"."""
+        return json.dumps({"schema": SCHEMA, "ok": self.ok, **asdict(self)}, indent=indent)
+
+    def text(self, verbose: bool = False) -> str:
+        """The report as a page: a line a library, or with `verbose` all there is."""
+        return "\n".join(_page(self, verbose))
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def doctor() -> Report:
+    """Examine driver, devices, contexts, streams, libraries and memory; nothing is changed.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> report = gpuinterop.doctor()
+    >>> all(warning.fix for warning in report.warnings)
+    True
+    """
+    shown = {k: v for k, v in os.environ.items() if k in _VARIABLES or k.startswith("GPUINTEROP_")}
+    facts = Facts(
+        environment=shown,
+        modules=frozenset(name for name in _WATCHED if name in sys.modules),
+        stand_in=os.environ.get("GPUINTEROP_LIBCUDA", ""),
+    )
+    report = Report(environment=dict(sorted(facts.environment.items())))
+    for part in (_system, _driver, _devices, _streams, _libraries, _runtime, _memory):
+        _guarded(part, report, facts)
+    report.findings = diagnose(facts)
+    return report
+
+
+def _guarded(part: Callable[[Report, Facts], None], report: Report, facts: Facts) -> None:
+    """One part must not take the report down: what the doctor is called for is broken somewhere."""
+    try:
+        part(report, facts)
+    except Exception as error:  # named in the report, as a warning
+        what = part.__name__.strip("_")
+        facts.failures.append(f"the {what} could not be described: {type(error).__name__}: {error}")
+
+
+# ---- parts --------------------------------------------------------------------------------------
+
+
+def _system(report: Report, facts: Facts) -> None:
+    report.system = {
+        "gpuinterop": __version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+    }
+
+
+def _driver(report: Report, facts: Facts) -> None:
+    version = _core.cuda_driver_version()
+    facts.driver = (version // 1000, version % 1000 // 10) if version else ()
+    facts.driver_reason = "" if _core.cuda_available() else _core.cuda_unavailable_reason()
+    facts.nvidia_files = Path("/proc/driver/nvidia/version").exists()
+    facts.forked = bool(_core.cuda_forked())
+    report.driver = {
+        "available": bool(_core.cuda_available()),
+        "cuda": ".".join(map(str, facts.driver)) or None,
+        "library": _core.cuda_library_path() or None,
+        "reason": facts.driver_reason,
+        "kernel_module": _kernel_module(),
+    }
+
+
+def _kernel_module() -> str:
+    try:
+        first = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").splitlines()[0]
+    except (OSError, IndexError, UnicodeError):
+        return ""
+    return first.removeprefix("NVRM version:").strip()
+
+
+def _devices(report: Report, facts: Facts) -> None:
+    facts.devices = _core.cuda_device_count()
+    driver = ctypes.CDLL(_core.cuda_library_path()) if facts.devices else None
+    for index in range(facts.devices):
+        row = {"device": f"cuda:{index}", **_properties(driver, index), **_context(driver, index)}
+        if _core.cuda_started(index):
+            row["free_bytes"] = _core.cuda_mem_info(index)[0]
+        report.devices.append(row)
+        facts.contexts.append(row)
+
+
+def _properties(driver: Any, index: int) -> dict[str, Any]:
+    # Straight from the driver: what this package knows of a device, it learns by starting it.
+    name, total = ctypes.create_string_buffer(256), ctypes.c_size_t()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    driver.cuDeviceGetName(name, 256, index)
+    driver.cuDeviceTotalMem_v2(ctypes.byref(total), index)
+    driver.cuDeviceGetAttribute(ctypes.byref(major), 75, index)
+    driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, index)
+    return {
+        "name": name.value.decode(errors="replace"),
+        "compute": f"{major.value}.{minor.value}",
+        "total_bytes": total.value,
+    }
+
+
+def _context(driver: Any, index: int) -> dict[str, Any]:
+    """Is the device's primary context active, and is the thread's current context it?
+
+    `current` is whether some context of this device is current in the calling thread.
+    """
+    flags, active, current, device, primary = (
+        ctypes.c_uint(), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_void_p(),
+    )  # fmt: skip
+    driver.cuDevicePrimaryCtxGetState(index, ctypes.byref(flags), ctypes.byref(active))
+    driver.cuCtxGetCurrent(ctypes.byref(current))
+    same = False
+    # Retaining a context that is not active would create it.
+    retain = driver.cuDevicePrimaryCtxRetain
+    if current.value and active.value and retain(ctypes.byref(primary), index) == 0:
+        same = primary.value == current.value
+        driver.cuDevicePrimaryCtxRelease_v2(index)
+    here = same
+    if current.value and not same:
+        here = driver.cuCtxGetDevice(ctypes.byref(device)) == 0 and device.value == index
+    return {"primary_active": bool(active.value), "current": here, "primary": same}
+
+
+def _streams(report: Report, facts: Facts) -> None:
+    facts.per_thread = {
+        library: os.environ.get(variable, "0").strip() not in ("", "0")
+        for library, variable in PER_THREAD.items()
+    }
+    handles = {0: "legacy default", 1: "legacy default", 2: "per-thread default"}
+    report.streams = {
+        "per_thread_default": facts.per_thread,
+        "current": {
+            f"cuda:{i}": handles.get(h := _core.current_stream_handle(i), hex(h))
+            for i in range(facts.devices)
+            if _core.cuda_started(i)
+        },
+    }
+
+
+def _libraries(report: Report, facts: Facts) -> None:
+    facts.libraries = inventory.scan()
+    report.libraries = [asdict(row) for row in facts.libraries]
+
+
+def _runtime(report: Report, facts: Facts) -> None:
+    for name in libs.NAMES:
+        if not facts.devices:
+            report.runtime[name] = "not looked for: without a GPU it has nothing to do"
+            continue
+        try:
+            found = libs.find(name)
+            report.runtime[name] = f"{found.path} ({found.found_via})"
+        except GpuInteropError as error:
+            facts.missing[name] = error.got.splitlines()[0] if error.got else "not found"
+            report.runtime[name] = f"missing: {facts.missing[name]}"
+
+
+def _memory(report: Report, facts: Facts) -> None:
+    report.memory["gpuinterop on cpu"] = dict(devices.memory_stats("cpu"))
+    for index in range(facts.devices):
+        if _core.cuda_started(index):
+            report.memory[f"gpuinterop on cuda:{index}"] = dict(_core.memory_statistics(2, index))
+    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    if cupy is not None and facts.devices and hasattr(cupy, "get_default_memory_pool"):
+        pool = cupy.get_default_memory_pool()
+        report.memory["cupy"] = {"live_bytes": pool.used_bytes(), "pool_bytes": pool.total_bytes()}
+    if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized():
+        for index in range(torch.cuda.device_count()):
+            report.memory[f"torch on cuda:{index}"] = {
+                "live_bytes": torch.cuda.memory_allocated(index),
+                "pool_bytes": torch.cuda.memory_reserved(index),
+            }
+
+
+# ---- the page -----------------------------------------------------------------------------------
+
+
+def _bytes(n: int) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if n < 1024:
+            return f"{n:.4g} {unit}"
+        n /= 1024  # type: ignore[assignment]
+    return f"{n:.1f} GiB"
+
+
+def _page(report: Report, verbose: bool) -> list[str]:
+    system, driver = report.system, report.driver
+    lines = [
+        f"gpuinterop {system.get('gpuinterop', '?')}, Python {system.get('python', '?')}, "
+        f"{system.get('platform', '?')}"
+    ]
+    if verbose:
+        lines.append(f"executable  {system.get('executable', '?')}")
+    if driver.get("available"):
+        lines.append(f"driver      CUDA {driver['cuda']}, {driver['library']}")
+    else:
+        reason = driver.get("reason", "") or "not asked"
+        reason = reason if verbose else reason.partition(";")[0]
+        lines.append(f"driver      none, arrays live on the CPU ({reason})")
+    if verbose and driver.get("kernel_module"):
+        lines.append(f"            {driver['kernel_module']}")
+    for row in report.devices:
+        context = "no context" if not row["primary_active"] else "primary context active"
+        if row["current"]:
+            context += ", current" if row["primary"] else ", ANOTHER ONE IS CURRENT"
+        free = f"{_bytes(row['free_bytes'])} free of " if "free_bytes" in row else ""
+        lines.append(
+            f"{row['device']:11} {row['name']}, compute {row['compute']}, "
+            f"{free}{_bytes(row['total_bytes'])}, {context}"
+        )
+    for place, name in report.streams.get("current", {}).items():
+        lines.append(f"stream      {name} on {place}")
+    flags = [name for name, on in report.streams.get("per_thread_default", {}).items() if on]
+    if flags or verbose:
+        lines.append(f"per-thread  {', '.join(flags) or 'no library has its flag set'}")
+    for name, where in report.runtime.items():
+        if report.devices or verbose:
+            lines.append(f"{name:11} {where}")
+    for name, held in report.memory.items():
+        live, pool = held.get("live_bytes", 0), held.get("pool_bytes", held.get("cached_bytes", 0))
+        if live or pool or verbose:
+            lines.append(f"memory      {name}: {_bytes(live)} in use, {_bytes(pool)} in its pool")
+        if verbose:
+            lines += [f"            {key} {value}" for key, value in held.items()]
+    lines += ["", *_library_lines(report, verbose)]
+    if verbose and report.environment:
+        lines += ["", *(f"{key}={value}" for key, value in report.environment.items())]
+    lines.append("")
+    lines += [str(finding) for finding in report.findings]
+    lines.append(_counts(report))
+    return lines
+
+
+def _counts(report: Report) -> str:
+    if not report.findings:
+        return "all is well"
+    parts = (("warning", len(report.warnings)), ("hint", len(report.hints)))
+    return ", ".join(f"{n} {word}{'s' * (n != 1)}" for word, n in parts)
+
+
+def _library_lines(report: Report, verbose: bool) -> list[str]:
+    lines = []
+    for row in report.libraries:
+        notes = []
+        if row["cuda"] is not None:
+            notes.append(f"CUDA {row['cuda']}" if row["cuda"] else "without CUDA")
+        if row["loaded"]:
+            notes.append("loaded")
+        if row["broken"]:
+            notes.append(f"BROKEN: {row['broken']}")
+        if verbose:
+            notes.append(f"package {row['distribution']}")
+        lines.append(f"{row['library']:16} {row['version'] or '?':14} {', '.join(notes)}".rstrip())
+    return lines

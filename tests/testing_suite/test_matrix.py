@@ -1,0 +1,227 @@
+"""The matrix as data and as a drawing, and the run over installed libraries."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import toys
+
+import gpuinterop as gi
+from gpuinterop.converters import registry
+from gpuinterop.testing import DTYPES, LAYOUTS, SCHEMA, Cell, Library, Matrix, matrix
+
+HERE = Path(__file__).parent
+
+
+def small():
+    cells = [
+        Cell("toy", "to", "cpu", "C", "float32", "default", "shared", "shared"),
+        Cell("toy", "to", "cpu", "reversed", "float32", "default", "copied", "copied", "why", "fix"),
+        Cell("toy", "to", "cpu", "C", "int8", "default", "refused"),
+        Cell("toy", "from", "cpu", "C", "float32", "default", "none"),
+        Cell("toy", "to", "cpu", "0-d", "float32", "default", "wrong",
+             faults=({"check": "address", "expected": "0x10", "got": "0x20"},)),
+    ]  # fmt: skip
+    return Matrix(cells, [Library("toy", "1.0"), Library("lib", why="not installed")], ["cpu"])
+
+
+def test_json_comes_back_equal(tmp_path):
+    m = small()
+    assert Matrix.from_json(m.to_json()) == m
+    path = tmp_path / "matrix.json"
+    m.save(path)
+    assert Matrix.load(path) == m
+    data = json.loads(path.read_text())
+    assert data["schema"] == SCHEMA
+    assert set(data) == {"schema", "about", "devices", "libraries", "cells"}
+    assert data["cells"][1]["fix"] == "fix"
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("", "no JSON"),
+        ("[]", "list"),
+        ("{}", "None"),
+        ('{"schema": "gpuinterop.matrix/2"}', "matrix/2"),
+        (json.dumps({"schema": SCHEMA, "cells": []}), "missing"),
+        (json.dumps({"schema": SCHEMA, "cells": [{"library": "x"}]}), "missing"),
+        (json.dumps({"schema": SCHEMA, "cells": 3}), "missing"),
+    ],
+)
+def test_other_json_is_refused(text, got):
+    with pytest.raises(gi.ExchangeError, match=got) as caught:
+        Matrix.from_json(text)
+    assert "matrix --output" in caught.value.fix
+
+
+def test_drawing():
+    lines = str(small()).splitlines()
+    assert lines[:4] == [
+        "cpu, float32",
+        "          C reversed 0-d",
+        "to   toy  S C        W",
+        "from toy  -",
+    ]
+    assert "1 shared, 1 copied, 1 refused, 1 wrong" in " ".join(reversed(str(small()).split(", "))) \
+        or "1 wrong" in str(small())  # fmt: skip
+    assert "not tried: lib (not installed)" in lines
+    assert "  address: expected 0x10, got 0x20" in lines
+    assert "to   toy  S   R" in lines  # by dtype
+
+
+def test_drawing_of_nothing():
+    m = Matrix()
+    assert not m.ok
+    assert "0 wrong" in str(m)
+    assert m.outcome(library="toy") == ""
+
+
+def test_ok_means_tried_and_not_wrong():
+    m = small()
+    assert not m.ok
+    assert [cell.layout for cell in m.wrong] == ["0-d"]
+    assert m.outcome(library="toy") == "wrong"
+    assert m.outcome(layout="C", direction="to") == "refused"
+    m.cells.pop()
+    assert m.ok
+
+
+def test_one_screen():
+    names = [f"library_{i}" for i in range(4)]
+    cells = [Cell(n, d, "cpu", layout, "float32", "default", "shared")
+             for n in names for d in ("to", "from") for layout in LAYOUTS]  # fmt: skip
+    cells += [
+        Cell(n, "to", "cpu", "C", dtype, "default", "shared") for n in names for dtype in DTYPES
+    ]
+    text = str(Matrix(cells, devices=["cpu"]))
+    assert max(map(len, text.splitlines())) <= 110
+    assert len(text.splitlines()) <= 24
+    assert " f8e4 f8e5" in text
+    assert " bf16" in text
+
+
+# ---- which libraries ----------------------------------------------------------------------------
+
+
+def test_what_is_not_here_is_named_with_the_reason():
+    m = matrix(["numpy", "gnumpy"], ["cpu"], layouts=["C"], dtypes=["float32"])
+    assert m.ok
+    why = {lib.name: lib.why for lib in m.libraries}
+    assert why == {"numpy": "", "gnumpy": "not installed"}
+
+
+def test_an_unknown_library_is_refused():
+    with pytest.raises(gi.ConversionTypeError, match="torch"):
+        matrix(["nosuchlibrary"], ["cpu"])
+
+
+def test_a_broken_installation_is_a_row_when_all_are_asked_for(monkeypatch):
+    from gpuinterop.testing import peers
+
+    def broken():
+        raise ImportError("libbroken.so.1: cannot open shared object file\nmore")
+
+    monkeypatch.setattr(peers, "_BUILDERS", {"numpy": peers._BUILDERS["numpy"], "torch": broken})
+    monkeypatch.setattr(peers, "names", lambda: ["numpy", "torch"])
+    monkeypatch.setattr(peers, "installed", lambda name: True)
+    m = matrix(None, ["cpu"], layouts=["C"], dtypes=["float32"])
+    assert m.ok
+    assert "libbroken.so.1" in m.libraries[1].why
+    assert "more" not in m.libraries[1].why
+    with pytest.raises(ImportError, match="libbroken"):
+        matrix(["torch"], ["cpu"])
+
+
+def test_a_bridge_by_name(monkeypatch):
+    m = matrix(["toys:SOUND"], ["cpu"], layouts=["C"], dtypes=["float32"])
+    assert m.ok
+    with pytest.raises(gi.ConversionTypeError, match="Bridge"):
+        matrix(["toys:PLAIN"], ["cpu"])
+
+
+def test_a_library_without_arrays_on_the_device_is_named():
+    from dataclasses import replace
+
+    m = matrix([replace(toys.SOUND, devices=("cuda",))], ["cpu"])
+    assert not m.cells
+    assert m.libraries[0].why == "no arrays on cpu"
+
+
+def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path):
+    """A package with an entry point and a `testing_bridge` is tried like the built-in libraries."""
+    (tmp_path / "toylib_bridge.py").write_text(
+        "from toys import SOUND, to_toy, from_toy, plan_to\n"
+        "from gpuinterop.converters import Backend\n"
+        "import sys\n"
+        "testing_bridge = SOUND\n"
+        "backend = Backend('toy', 'toys', ('Toy',), converter=sys.modules[__name__])\n"
+    )
+    info = tmp_path / "toylib-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toylib\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[gpuinterop.converters]\ntoy = toylib_bridge\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    monkeypatch.setattr(registry, "_entry_points", None)
+    monkeypatch.setattr(registry, "_rows", dict(registry._rows))
+    monkeypatch.setattr(registry, "_aliases", dict(registry._aliases))
+    m = matrix(["toy"], ["cpu"], dtypes=["float32"])
+    assert m.ok, str(m)
+    assert m.outcome(direction="from", layout="F") == "shared"
+    monkeypatch.undo()
+    registry._entry_points = None
+
+
+# ---- with pytest --------------------------------------------------------------------------------
+
+
+def pyargs(tmp_path, **variables):
+    path = os.pathsep.join([str(HERE.parents[1]), str(HERE)])
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-pno:cacheprovider", "--pyargs", "gpuinterop.testing"],
+        env={**os.environ, "PYTHONPATH": path, **variables},
+        cwd=tmp_path, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+
+
+def test_pytest_runs_the_suite_and_writes_the_matrix(tmp_path):
+    result = pyargs(
+        tmp_path, GPUINTEROP_LIBRARIES="numpy", GPUINTEROP_MATRIX="m.json", GPUINTEROP_DEVICE="cpu"
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "to   numpy" in result.stdout
+    m = Matrix.load(tmp_path / "m.json")
+    assert m.ok
+    assert len(m.select(library="numpy", device="cpu")) == 2 * len(LAYOUTS) * len(DTYPES)
+
+
+def test_pytest_fails_for_a_faulty_bridge(tmp_path):
+    result = pyargs(tmp_path, GPUINTEROP_BRIDGES="toys:LEAKY")
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "memory released with the last user" in result.stdout
+    assert "numpy" not in result.stdout.partition("short test summary")[2]
+
+
+def test_pytest_fails_when_nothing_can_be_tried(tmp_path):
+    result = pyargs(tmp_path, GPUINTEROP_LIBRARIES="gnumpy")
+    assert result.returncode == 1
+    assert "gnumpy: not installed" in result.stdout
+
+
+# ---- the libraries themselves -------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax", "tvm_ffi", "cuda_core", "array_api"])
+def test_the_real_libraries(library):
+    module = {"cuda_core": "cuda.core", "array_api": "array_api_strict"}.get(library, library)
+    pytest.importorskip(module)
+    m = matrix([library], ["cpu"])
+    assert m.ok, str(m)
