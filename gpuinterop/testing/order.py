@@ -14,7 +14,7 @@ import gpuinterop as gi
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import fill, slow, wait
-from gpuinterop.testing.trial import Verdict, refused_parts
+from gpuinterop.testing.verdict import Verdict, refused_parts
 
 __all__ = ["run_order"]
 

@@ -20,7 +20,8 @@ from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import DTYPES, LAYOUTS, named_dtype
 from gpuinterop.testing.order import run_order
 from gpuinterop.testing.table import Cell, Library, Matrix
-from gpuinterop.testing.trial import Verdict, run
+from gpuinterop.testing.trial import run
+from gpuinterop.testing.verdict import Verdict
 
 __all__ = ["Case", "about", "bridge_at", "cases", "gather", "matrix", "try_case"]
 
@@ -42,8 +43,9 @@ class Case(NamedTuple):
 def bridge_at(spec: str) -> Bridge:
     """The bridge at "package.module:name", or what a function of that name returns."""
     module, _, name = spec.partition(":")
-    found = getattr(import_module(module), name or "bridge")
-    found = found() if callable(found) else found
+    found = getattr(import_module(module), name or "bridge", None)
+    if callable(found) and not isinstance(found, type):
+        found = found()
     if not isinstance(found, Bridge):
         raise ConversionTypeError(
             where="gpuinterop.testing",

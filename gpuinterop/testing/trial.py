@@ -7,10 +7,8 @@ is checked against memory itself. The outcome is "shared", "copied" (refused, an
 
 from __future__ import annotations
 
-import gc
-import time
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,41 +18,9 @@ from gpuinterop import _core
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import Store, elements, poke
+from gpuinterop.testing.verdict import Verdict, alike, another, buffers, refused_parts, settled
 
-__all__ = ["Fault", "Verdict", "refused_parts", "run"]
-
-_PATIENCE = 2.0  # seconds that a library may take to let go: some do it on a thread of theirs
-_waited: dict[str, float] = {}  # for each bridge, in vain
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What is wrong: the check, what it expected, what it got."""
-
-    check: str
-    expected: str
-    got: str
-
-    def __str__(self) -> str:
-        return f"{self.check}: expected {self.expected}, got {self.got}"
-
-
-@dataclass
-class Verdict:
-    """What a case came to, and why."""
-
-    outcome: str = "none"
-    forecast: str = ""
-    reason: str = ""
-    fix: str = ""
-    faults: list[Fault] = field(default_factory=list)
-
-    def fault(self, check: str, expected: object, got: object) -> None:
-        self.faults.append(Fault(check, str(expected), str(got)))
-
-    def expect(self, holds: bool, check: str, expected: object, got: object) -> None:
-        if not holds:
-            self.fault(check, expected, got)
+__all__ = ["run"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +61,7 @@ def run(
     """Try one case. What goes wrong is in the verdict; nothing is raised for it."""
     verdict = Verdict()
     scene = _Scene(bridge, layout, dtype, place, verdict)
-    held = _held(place)
+    held = buffers(place)
     store = Store(layout.count, dtype, place)
     try:
         (_try_to if direction == "to" else _try_from)(scene, store)
@@ -104,8 +70,8 @@ def run(
         error.__traceback__ = None
     finally:
         store.keeper = None
-        if not _settled(lambda: _held(place) == held, bridge.name):
-            verdict.fault("leaks", "no memory of ours left", f"{_held(place) - held} buffers")
+        if not settled(lambda: buffers(place) == held, bridge.name):
+            verdict.fault("leaks", "no memory of ours left", f"{buffers(place) - held} buffers")
         verdict.expect(store.intact(), "bounds", "no write beside the array", "one")
         store.close()
     if verdict.forecast and verdict.outcome != "none" and verdict.forecast != verdict.outcome:
@@ -113,27 +79,6 @@ def run(
     if verdict.faults:
         verdict.outcome = "wrong"
     return verdict
-
-
-def _held(place: tuple[str, int]) -> int:
-    return int(_core.memory_statistics(1 if place[0] == "cpu" else 2, place[1])["live_buffers"])
-
-
-def _settled(condition: Any, bridge: str) -> bool:
-    """Whether it comes true, at once, after a collection, or after a little patience."""
-    if condition():
-        return True
-    # One bridge that leaks everywhere must not cost the patience of each case.
-    begin = time.monotonic()
-    deadline = begin + _PATIENCE - _waited.get(bridge, 0.0)
-    while True:
-        gc.collect()
-        if condition():
-            return True
-        if time.monotonic() >= deadline:
-            _waited[bridge] = _waited.get(bridge, 0.0) + time.monotonic() - begin
-            return False
-        time.sleep(0.01)
 
 
 # ---- attempts -----------------------------------------------------------------------------------
@@ -152,15 +97,6 @@ def _attempt(scene: _Scene, function: Any, argument: Any, copyif: bool) -> Any:
         verdict.fault("error", "an error of gpuinterop's, or none", _named(error))
         error.__traceback__ = error.__context__ = error.__cause__ = None
     return None
-
-
-def refused_parts(verdict: Verdict, error: gi.GpuInteropError) -> None:
-    """Note what a refusal says, and that it says all of it."""
-    for part in ("where", "expected", "got", "fix"):
-        verdict.expect(
-            bool(getattr(error, part)), "error", f"a message with its {part}", repr(str(error))
-        )
-    verdict.reason, verdict.fix = error.expected, error.fix
 
 
 def _named(error: BaseException) -> str:
@@ -242,11 +178,11 @@ def _try_to(scene: _Scene, store: Store) -> None:
         verdict.expect(
             alive() is not None, "lifetime", "memory kept while the result lives", "freed early"
         )
-        same = _same(bridge.values(result), scene.at(start))
+        same = alike(bridge.values(result), scene.at(start))
         verdict.expect(same, "lifetime", "values as before when only the result is left", "others")
     del result
     verdict.expect(
-        _settled(lambda: alive() is None, bridge.name),
+        settled(lambda: alive() is None, bridge.name),
         "released",
         "memory released with the last user",
         "kept",
@@ -266,20 +202,20 @@ def _check_theirs(scene: _Scene, result: Any, start: int, before: Any) -> None:
         verdict.expect(address != start, "address", "another one, for a copy", hex(address))
     _check_readonly(scene, result, shared)
     index, distance = scene.last()
-    value = _another(before[index])
+    value = another(before[index])
     poke(start + distance, value.tobytes(), scene.place)
     expected = scene.at(start) if shared else before
     seen = "our write seen there" if shared else "a copy apart from our writes"
-    verdict.expect(_same(bridge.values(result), expected), "writes", seen, "other values")
+    verdict.expect(alike(bridge.values(result), expected), "writes", seen, "other values")
     if bridge.write is None or (bridge.readonly is not None and bridge.readonly(result)):
         return
-    value = _another(value)
+    value = another(value)
     bridge.write(result, index, value.item())
     found = scene.at(start)[index]
     if shared:
-        verdict.expect(_same(found, value), "writes", "their write seen here", found)
+        verdict.expect(alike(found, value), "writes", "their write seen here", found)
     else:
-        verdict.expect(not _same(found, value), "writes", "a copy apart from us", "a shared write")
+        verdict.expect(not alike(found, value), "writes", "a copy apart from us", "a shared write")
 
 
 def _check_description(scene: _Scene, result: Any, shared: bool) -> None:
@@ -321,7 +257,7 @@ def _try_from(scene: _Scene, store: Store) -> None:
     start = bridge.address(theirs) if size else 0
     borrows = start == host.address + layout.offset * scene.dtype.itemsize
     before = layout.of(host.flat()).copy()
-    if not _same(bridge.values(theirs), before):
+    if not alike(bridge.values(theirs), before):
         verdict.fault("made", "an array of the layout's values from make()", "other values")
         return
     verdict.forecast = _forecast(scene, theirs, "gpuinterop")
@@ -340,11 +276,11 @@ def _try_from(scene: _Scene, store: Store) -> None:
             verdict.expect(
                 alive() is not None, "lifetime", "memory kept while the array lives", "freed early"
             )
-        same = _same(_read(scene, x), owned)
+        same = alike(_read(scene, x), owned)
         verdict.expect(same, "lifetime", "values as before when only ours is left", "others")
     del x, later
     verdict.expect(
-        _settled(lambda: alive() is None, bridge.name),
+        settled(lambda: alive() is None, bridge.name),
         "released",
         "memory released with the last user",
         "kept",
@@ -389,35 +325,13 @@ def _check_ours(scene: _Scene, x: Any, theirs: Any, start: int, before: Any) -> 
     if shared and marked:
         verdict.expect(x.readonly, "readonly", "ours read-only, as theirs is", "writable memory")
     index, distance = scene.last()
-    value = _another(before[index])
+    value = another(before[index])
     poke(start + distance, value.tobytes(), scene.place)
     expected = scene.at(start) if shared else before
     seen = "their write seen here" if shared else "a copy apart from their writes"
-    verdict.expect(_same(_read(scene, x), expected), "writes", seen, "other values")
+    verdict.expect(alike(_read(scene, x), expected), "writes", seen, "other values")
     if shared and not x.readonly:
-        value = _another(value)
+        value = another(value)
         _write(scene, x, index, value)
-        same = _same(np.asarray(bridge.values(theirs))[index], value)
+        same = alike(np.asarray(bridge.values(theirs))[index], value)
         verdict.expect(same, "writes", "our write seen there", "the old value")
-
-
-# ---- values -------------------------------------------------------------------------------------
-
-
-def _same(a: Any, b: Any) -> bool:
-    """The same bytes in C order; dtypes that NumPy cannot compare included."""
-    return _bytes(a) == _bytes(b)
-
-
-def _bytes(a: Any) -> bytes:
-    return np.ascontiguousarray(a).tobytes()
-
-
-def _another(old: Any) -> Any:
-    """A value of the same type, small enough for all of them, that differs."""
-    old = np.asarray(old)
-    for value in (1, 0, 5):
-        new = np.asarray(value).astype(old.dtype)
-        if not _same(new, old):
-            return new
-    raise AssertionError("three values cannot all equal one")

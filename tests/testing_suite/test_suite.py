@@ -18,7 +18,7 @@ def dtypes_for(check):
 @pytest.fixture(autouse=True)
 def tidy(monkeypatch):
     # A leak is a leak at once here; patience is for libraries that free on threads of their own.
-    monkeypatch.setattr("gpuinterop.testing.trial._PATIENCE", 0.0)
+    monkeypatch.setattr("gpuinterop.testing.verdict._PATIENCE", 0.0)
     yield
     toys.forget()
 

@@ -1,0 +1,204 @@
+"""doctor, matrix and explain on the command line: output, JSON and exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import gpuinterop as gi
+from gpuinterop.cli import COMMANDS, explain, main
+from gpuinterop.testing import Cell, Matrix
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu():
+    with gi.device("cpu"):
+        yield
+
+
+def run(capsys, *words):
+    code = main(list(words))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_every_command_has_help(capsys):
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as caught:
+            main([name, "--help"])
+        assert caught.value.code == 0
+        assert name in capsys.readouterr().out
+
+
+# ---- doctor -------------------------------------------------------------------------------------
+
+
+def test_doctor(capsys):
+    code, out, _ = run(capsys, "doctor")
+    assert code == int(not gi.doctor().ok)
+    assert f"gpuinterop {gi.__version__}" in out
+    code, verbose, _ = run(capsys, "doctor", "--verbose")
+    assert len(verbose) > len(out)
+    code, out, _ = run(capsys, "doctor", "--json")
+    assert json.loads(out)["ok"] == (code == 0)
+
+
+def test_doctor_fails_for_a_warning(capsys, monkeypatch):
+    from gpuinterop.diagnosis import Finding
+    from gpuinterop.doctor import Report
+
+    sick = Report(findings=[Finding("x", "it hurts", "rest")])
+    monkeypatch.setattr("gpuinterop.cli.doctor.doctor", lambda: sick)
+    code, out, _ = run(capsys, "doctor")
+    assert code == 1
+    assert "warning: it hurts\n  fix: rest" in out
+    sick.findings = [Finding("x", "it itches", "rest", "hint")]
+    assert run(capsys, "doctor")[0] == 0
+
+
+# ---- matrix -------------------------------------------------------------------------------------
+
+
+def test_matrix_tries_draws_and_saves(capsys, tmp_path):
+    path = tmp_path / "m.json"
+    words = ["--only", "numpy", "--device", "cpu", "--layouts", "C,reversed", "--dtypes", "float32"]
+    code, out, _ = run(capsys, "matrix", *words, "--output", str(path))
+    assert code == 0
+    assert "to   numpy  S S" in out
+    assert Matrix.load(path).ok
+    code, again, _ = run(capsys, "matrix", str(path))
+    assert (code, again) == (0, out)
+    code, out, _ = run(capsys, "matrix", str(path), "--json")
+    assert code == 0
+    assert Matrix.from_json(out) == Matrix.load(path)
+
+
+def test_matrix_fails_for_a_wrong_cell(capsys, tmp_path):
+    path = tmp_path / "m.json"
+    Matrix([Cell("toy", "to", "cpu", "C", "float32", "default", "wrong")], devices=["cpu"]).save(
+        path
+    )
+    code, out, _ = run(capsys, "matrix", str(path))
+    assert code == 1
+    assert "1 wrong" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["/nonexistent/file.json"], "No such file"),
+        (["--only", "nosuch"], "torch"),
+        (["--only", "numpy", "--layouts", "spiral"], "'spiral'"),
+        (["--only", "numpy", "--dtypes", "float31"], "'float31'"),
+        (["--only", "numpy", "--device", "tpu"], "tpu"),
+        (["--bridge", "nosuchmodule:x"], "nosuchmodule"),
+        (["--bridge", "json:dumps_"], "dumps_"),
+        (["--bridge", "json:JSONDecoder"], "JSONDecoder"),
+    ],
+)
+def test_matrix_says_what_is_wrong_with_its_arguments(capsys, words, message):
+    code, out, err = run(capsys, "matrix", *words)
+    assert code == 2
+    assert message in err
+    assert not out
+
+
+def test_other_json_is_refused(capsys, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("{}")
+    code, _, err = run(capsys, "matrix", str(path))
+    assert code == 2
+    assert "gpuinterop.matrix/1" in err
+
+
+# ---- explain ------------------------------------------------------------------------------------
+
+
+def test_explain_shares_refuses_and_copies(capsys):
+    pytest.importorskip("torch")
+    code, out, _ = run(capsys, "explain", "--layout", "F", "--to", "torch")
+    assert (code, out) == (0, "to_torch: shared\n")
+    code, out, _ = run(capsys, "explain", "--shape", "3,4", "--layout", "reversed", "--to", "torch")
+    assert code == 1
+    assert "axis 0" in out
+    assert "fix:" in out
+    code, out, _ = run(capsys, "explain", "--layout", "reversed", "--to", "torch", "--copyif")
+    assert code == 0
+    assert "copied (48 bytes)" in out
+
+
+def test_explain_json(capsys):
+    code, out, _ = run(capsys, "explain", "--layout", "readonly", "--to", "numpy", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert (data["outcome"], data["library"]) == ("shared", "numpy")
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "dtype", "strides"),
+    [
+        ("3,4", "C", "float32", (16, 4)),
+        ("3,4", "F", "float32", (4, 12)),
+        ("3,4", "sliced", "int8", (16, 2)),
+        ("3,4", "reversed", "float64", (-32, 8)),
+        ("3,4", "mirrored", "float32", (16, -4)),
+        ("3,4", "broadcast", "float32", (0, 4)),
+        ("3,4", "offset", "float32", (16, 4)),
+        ("3,4", "-16,4", "float32", (-16, 4)),
+        ("2,3", "4,-8", "int16", (4, -8)),
+        ("0,4", "reversed", "float32", (-16, 4)),
+        ("", "C", "float32", ()),
+        ("", "reversed", "float32", ()),
+        ("1,5", "mirrored", "float32", (20, -4)),
+    ],
+)
+def test_the_array_is_as_described(shape, layout, dtype, strides):
+    x = explain.array_of(shape, layout, dtype, "cpu")
+    assert x.shape == tuple(int(n) for n in shape.split(",") if n)
+    assert x.dtype == dtype
+    meant = [s for n, s in zip(x.shape, strides, strict=True) if n > 1]
+    if x.size:
+        assert [s for n, s in zip(x.shape, x.strides, strict=True) if n > 1] == meant
+        # Every element is inside the memory that was made for it.
+        assert gi.converters.to_numpy(x).copy().shape == x.shape
+    assert not x.readonly
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--to", "nolib"], "'nolib'"),
+        (["--to", "numpy", "--shape", "3,x"], "3,x"),
+        (["--to", "numpy", "--shape=-1"], "extents of 0 or more"),
+        (["--to", "numpy", "--layout", "zigzag"], "zigzag"),
+        (["--to", "numpy", "--layout", "4,4,4"], "4,4,4"),
+        (["--to", "numpy", "--layout=3,1"], "whole elements"),
+        (["--to", "numpy", "--dtype", "text"], "'text'"),
+        (["--to", "numpy", "--device", "tpu"], "tpu"),
+        (["--to", "numpy", "--shape", "99999999999999,99999999999"], "63 bits"),
+    ],
+)
+def test_explain_says_what_is_wrong_with_its_arguments(capsys, words, message):
+    code, out, err = run(capsys, "explain", *words)
+    assert code == 2, out
+    assert message in err
+    assert not out
+
+
+def test_to_is_required(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["explain"])
+    assert caught.value.code == 2
+    assert "--to" in capsys.readouterr().err
+
+
+def test_as_a_module():
+    result = subprocess.run(
+        [sys.executable, "-m", "gpuinterop", "explain", "--to", "numpy", "--device", "cpu"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "to_numpy: shared\n"

@@ -1,0 +1,146 @@
+"""Every mix that is known to break, one at a time: the finding, and what its fix names."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuinterop.diagnosis import Facts, diagnose
+from gpuinterop.inventory import Installed
+
+WELL = [
+    Installed("numpy", "numpy", "2.4.6"),
+    Installed("ml_dtypes", "ml_dtypes", "0.6.0"),
+]
+
+
+def lib(library, version, cuda=None, distribution="", broken=""):
+    return Installed(library, distribution or library, version, cuda, False, broken)
+
+
+def found(*libraries, **facts):
+    facts.setdefault("driver", (13, 0))
+    facts.setdefault("devices", 1)
+    return diagnose(Facts(libraries=[*WELL, *libraries], **facts))
+
+
+def only(findings):
+    assert len(findings) == 1, "\n".join(map(str, findings))
+    assert findings[0].fix
+    assert findings[0].fix in str(findings[0])
+    return findings[0]
+
+
+def test_a_good_set_is_well():
+    assert not found(
+        lib("torch", "2.11.0", 13), lib("cupy", "14.2.0", 13, "cupy-cuda13x"),
+        lib("jax", "0.11"), lib("jax plugin", "0.11", 13, "jax-cuda13-plugin"),
+        lib("cuda.core", "1.2"), lib("cuda.bindings", "13.5", 13),
+    )  # fmt: skip
+
+
+def test_a_machine_without_a_gpu_is_well():
+    assert not found(lib("torch", "2.13.0+cpu", 0), driver=(), devices=0)
+
+
+def test_torch_2_11_beside_cupy_for_cuda_12():
+    finding = only(found(lib("torch", "2.11.0", 13), lib("cupy", "13.6", 12, "cupy-cuda12x")))
+    assert finding.code == "cuda-majors"
+    assert finding.level == "warning"
+    assert "pip uninstall cupy-cuda12x; pip install cupy-cuda13x" in finding.fix
+    # A torch built for CUDA 12 beside it is a good set.
+    assert not found(lib("torch", "2.11.0+cu126", 12), lib("cupy", "13.6", 12, "cupy-cuda12x"))
+
+
+def test_two_majors_follow_torch():
+    finding = only(
+        found(lib("torch", "2.10.0+cu128", 12), lib("jax plugin", "0.10", 13, "jax-cuda13-plugin"))
+    )
+    assert "jax-cuda13-plugin 0.10 (CUDA 13)" in finding.text
+    assert "jax[cuda12]" in finding.fix
+    finding = only(found(lib("cupy", "14", 13, "cupy-cuda13x"), lib("cuda.bindings", "12.9", 12)))
+    assert "cuda-bindings==13" in finding.fix
+
+
+def test_a_driver_that_is_too_old():
+    finding = only(found(lib("cupy", "14", 13, "cupy-cuda13x"), driver=(12, 8)))
+    assert finding.code == "driver-old"
+    assert "CUDA 12" in finding.fix
+
+
+def test_cupy_twice():
+    findings = found(lib("cupy", "13", None, "cupy"), lib("cupy", "13", 12, "cupy-cuda12x"))
+    assert "pip uninstall cupy cupy-cuda12x" in only(findings).fix
+
+
+def test_pycuda_autoinit():
+    finding = only(found(modules=frozenset({"pycuda.autoinit"})))
+    assert finding.code == "context"
+    assert "pycuda.autoprimaryctx" in finding.fix
+    assert not found(modules=frozenset({"pycuda.autoprimaryctx"}))
+
+
+@pytest.mark.parametrize(
+    ("row", "wrong"),
+    [
+        ({"current": True, "primary": False}, True),
+        ({"current": True, "primary": True}, False),
+        ({"current": False, "primary": False}, False),
+    ],
+)
+def test_contexts(row, wrong):
+    assert bool(found(contexts=[{"device": "cuda:0", **row}])) == wrong
+
+
+def test_missing_runtime_libraries_come_with_the_pip_line():
+    finding = only(found(missing={"nvrtc": "no file"}))
+    assert finding.fix == "pip install 'gpuinterop[cu13]'"
+    finding = only(found(missing={"cublas": "no file"}, driver=(12, 4)))
+    assert finding.fix == "pip install 'gpuinterop[cu12]'"
+
+
+def test_old_torch_and_torch_without_cuda_are_hints():
+    finding = only(found(lib("torch", "2.9.1", 13)))
+    assert (finding.code, finding.level) == ("torch-old", "hint")
+    finding = only(found(lib("torch", "2.13.0+cpu", 0)))
+    assert (finding.code, finding.level) == ("torch-cpu", "hint")
+    assert "cu130" in finding.fix
+
+
+def test_jax_without_its_plugin():
+    assert "jax[cuda13]" in only(found(lib("jax", "0.11"))).fix
+
+
+def test_missing_numpy_and_ml_dtypes():
+    findings = diagnose(Facts())
+    assert [(f.code, f.level) for f in findings] == [("numpy", "warning"), ("ml_dtypes", "hint")]
+
+
+def test_broken_installations():
+    finding = only(found(lib("warp", "1.0", None, "warp-lang", broken="its module is gone")))
+    assert "--force-reinstall warp-lang" in finding.fix
+    assert "cuda-bindings" in only(found(lib("cuda.core", "1.2"))).fix
+
+
+def test_the_driver_that_does_not_answer():
+    finding = only(found(driver=(), devices=0, nvidia_files=True, driver_reason="no libcuda"))
+    assert "no libcuda" in finding.text
+    assert finding.code == "driver"
+    finding = only(found(driver=(), devices=0, environment={"GPUINTEROP_DEVICE": "cuda"}))
+    assert "unset GPUINTEROP_DEVICE" in finding.fix
+    assert "spawn" in only(found(forked=True)).fix
+    assert only(found(stand_in="/x.so")).level == "hint"
+
+
+def test_streams():
+    flags = {"CuPy": True, "Numba": False}
+    assert not found(per_thread=flags)  # nobody else is there
+    finding = only(found(lib("numba-cuda", "0.30"), per_thread=flags))
+    assert "CuPy works on the per-thread" in finding.text
+    assert not found(lib("numba-cuda", "0.30"), per_thread={"CuPy": False, "Numba": False})
+    assert only(found(environment={"CUDA_LAUNCH_BLOCKING": "1"})).code == "blocking"
+    assert not found(environment={"CUDA_LAUNCH_BLOCKING": "0"})
+
+
+def test_warnings_come_first():
+    findings = found(lib("torch", "2.9.1", 13), missing={"nvrtc": "x"})
+    assert [f.level for f in findings] == ["warning", "hint"]

@@ -1,0 +1,138 @@
+"""The report: here, with everything broken, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+import gpuinterop as gi
+import gpuinterop.doctor as module
+from gpuinterop import _core, inventory
+
+
+def python(code, **environment):
+    result = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_it_imports_nothing_foreign():
+    python(
+        "import sys, gpuinterop\n"
+        "r = gpuinterop.doctor(); str(r); r.text(verbose=True); r.to_json()\n"
+        "heavy = {'torch', 'jax', 'cupy', 'numba', 'tvm_ffi', 'pycuda'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+
+
+def test_json_and_text_say_the_same():
+    report = gi.doctor()
+    data = json.loads(report.to_json())
+    assert data["schema"] == module.SCHEMA
+    assert data["ok"] == report.ok
+    assert {"system", "driver", "devices", "streams", "libraries", "runtime", "memory",
+            "environment", "findings"} < set(data)  # fmt: skip
+    text = str(report)
+    for row in data["libraries"]:
+        assert any(line.split()[:2] == [row["library"].split()[0], row["version"]]
+                   or line.startswith(row["library"]) for line in text.splitlines())  # fmt: skip
+    assert len(report.text(verbose=True)) > len(text)
+    assert f"gpuinterop {gi.__version__}" in text
+
+
+def test_one_line_a_library():
+    report = gi.doctor()
+    lines = module._library_lines(report, False)
+    assert len(lines) == len(report.libraries)
+    assert max(map(len, lines)) < 100
+
+
+def test_every_finding_has_a_fix():
+    assert all(f.fix and f.text and f.code for f in gi.doctor().findings)
+
+
+def test_a_library_that_is_loaded_is_marked():
+    rows = {row["library"]: row for row in gi.doctor().libraries}
+    assert rows["numpy"]["loaded"]
+
+
+def test_no_driver():
+    out = python(
+        "import gpuinterop\nr = gpuinterop.doctor()\nprint(r)\n"
+        "assert not r.driver['available'] and not r.devices",
+        GPUINTEROP_LIBCUDA="/nonexistent/libcuda.so",
+    )
+    assert "driver      none, arrays live on the CPU" in out
+
+
+def test_every_part_may_fail(monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("out of order")
+
+    for name in ("cuda_driver_version", "cuda_device_count", "memory_statistics"):
+        monkeypatch.setattr(_core, name, broken)
+    monkeypatch.setattr(inventory, "scan", broken)
+    monkeypatch.setattr(module.platform, "platform", broken)
+    report = gi.doctor()
+    texts = [w.text for w in report.warnings if w.code == "report"]
+    assert len(texts) >= 4
+    assert all("out of order" in text for text in texts)
+    assert not report.ok
+    assert str(report)
+    assert json.loads(report.to_json())["ok"] is False
+
+
+def test_pools_of_loaded_libraries(monkeypatch):
+    pool = types.SimpleNamespace(used_bytes=lambda: 3 << 20, total_bytes=lambda: 1 << 30)
+    cupy = types.SimpleNamespace(get_default_memory_pool=lambda: pool)
+    cuda = types.SimpleNamespace(
+        is_initialized=lambda: True, device_count=lambda: 1,
+        memory_allocated=lambda i: 5, memory_reserved=lambda i: 2048,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    report, facts = module.Report(), module.Facts(devices=1)
+    monkeypatch.setattr(_core, "cuda_started", lambda index: False)
+    module._memory(report, facts)
+    assert report.memory["cupy"] == {"live_bytes": 3 << 20, "pool_bytes": 1 << 30}
+    assert report.memory["torch on cuda:0"] == {"live_bytes": 5, "pool_bytes": 2048}
+    text = str(report)
+    assert "cupy: 3 MiB in use, 1.0 GiB in its pool" in text
+    assert "torch on cuda:0: 5 bytes in use, 2 KiB in its pool" in text
+
+
+def test_autoinit_is_noticed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pycuda.autoinit", types.ModuleType("pycuda.autoinit"))
+    assert "context" in [w.code for w in gi.doctor().warnings]
+
+
+@pytest.mark.parametrize(("value", "on"), [("1", True), ("0", False), ("", False)])
+def test_per_thread_flags(monkeypatch, value, on):
+    monkeypatch.setenv("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM", value)
+    report = gi.doctor()
+    assert report.streams["per_thread_default"]["CuPy"] is on
+    assert ("per-thread  CuPy" in str(report)) is on
+
+
+def test_counting():
+    report = module.Report()
+    assert module._counts(report) == "all is well"
+    report.findings = [module.Finding("a", "b", "c"), module.Finding("a", "b", "c", "hint"),
+                       module.Finding("a", "b", "c", "hint")]  # fmt: skip
+    assert module._counts(report) == "1 warning, 2 hints"
+    assert not report.ok
+
+
+@pytest.mark.gpu
+def test_on_a_gpu():
+    report = gi.doctor()
+    assert report.driver["available"]
+    assert report.devices[0]["total_bytes"] > 1 << 30

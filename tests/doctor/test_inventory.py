@@ -1,0 +1,112 @@
+"""Versions and CUDA majors from metadata, broken metadata included."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gpuinterop.inventory import canonical, numbers, scan
+
+
+class Distribution:
+    """As importlib.metadata gives it, as far as the inventory looks."""
+
+    def __init__(self, name, version, text=None, requires=None):
+        self.metadata = {"Name": name, "Version": version}
+        self.text, self.requires = text, requires
+
+    def read_text(self, path):
+        return self.text
+
+
+class Damaged:
+    @property
+    def metadata(self):
+        raise OSError("Input/output error")
+
+
+class Nameless:
+    metadata = None
+
+
+def rows(*distributions):
+    return {row.distribution: row for row in scan(distributions)}
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "text", "requires", "cuda"),
+    [
+        ("cupy-cuda12x", "13.6.0", None, None, 12),
+        ("cupy_cuda13x", "14.2.0", None, None, 13),
+        ("cupy", "14.2.0", None, None, None),
+        ("torch", "2.11.0+cu130", None, None, 13),
+        ("torch", "2.9.1+cu126", None, None, 12),
+        ("torch", "2.13.0+cpu", None, None, 0),
+        ("torch", "2.11.0", "cuda: Optional[str] = '13.0'\n", None, 13),
+        ("torch", "2.11.0", "__version__ = 'x'\ncuda: Optional[str] = None\n", None, 0),
+        ("torch", "2.8.0", None, ["nvidia-cuda-runtime-cu12==12.8.90; x"], 12),
+        ("torch", "2.12.0", None, ["numpy", "nvidia-cuda-runtime==13.0.96"], 13),
+        ("torch", "2.12.0", None, ["cuda-bindings<14,>=13.0.3"], 14),
+        ("torch", "2.12.0", None, ["numpy"], None),
+        ("jax-cuda12-plugin", "0.10.0", None, None, 12),
+        ("cuda-bindings", "13.5.0", None, None, 13),
+        ("nvidia-cuda-nvrtc-cu12", "12.9.86", None, None, 12),
+        ("nvidia-cublas", "13.1.0", None, None, 13),
+        ("numpy", "2.4.6", None, None, None),
+    ],
+)
+def test_cuda_major(name, version, text, requires, cuda):
+    found = rows(Distribution(name, version, text, requires))
+    assert found[name].cuda == cuda
+    assert found[name].version == version
+
+
+def test_unknown_packages_are_left_out():
+    assert rows(Distribution("requests", "2"), Distribution("numpy-stl", "1")) == {}
+
+
+def test_damaged_metadata_does_not_stop_the_scan():
+    found = rows(Damaged(), Nameless(), Distribution("numpy", ""), Distribution("", "1"))
+    assert list(found) == ["numpy"]
+    assert "no version" in found["numpy"].broken
+
+
+def test_a_package_without_its_module_is_broken(monkeypatch):
+    monkeypatch.setitem(sys.modules, "warp", None)
+    found = rows(Distribution("gnumpy", "0.2"))
+    assert "gnumpy is not" in found["gnumpy"].broken
+
+
+def test_the_first_of_two_on_the_path_counts():
+    found = scan([Distribution("numpy", "2.0"), Distribution("NumPy", "1.0")])
+    assert [row.version for row in found] == ["2.0"]
+
+
+def test_two_names_of_one_library_are_both_listed():
+    assert set(rows(Distribution("cupy", "1"), Distribution("cupy-cuda12x", "2"))) == {
+        "cupy", "cupy-cuda12x",
+    }  # fmt: skip
+
+
+def test_names_and_numbers():
+    assert canonical("CuPy_cuda12.x") == "cupy-cuda12-x"
+    assert numbers("2.11.0+cu130") == (2, 11, 0)
+    assert numbers("2.11rc1") == (2, 11)
+    assert numbers("dev") == ()
+
+
+def test_the_real_machine_is_scanned_without_imports():
+    code = (
+        "import sys\n"
+        "from gpuinterop.inventory import scan\n"
+        "found = {row.library for row in scan()}\n"
+        "assert 'numpy' in found, found\n"
+        "heavy = {'torch', 'jax', 'cupy', 'numba', 'tensorflow', 'tvm_ffi'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stderr
