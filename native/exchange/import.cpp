@@ -315,16 +315,14 @@ Buffer* adopt_borrowed(const Checked& c, void* stream) {
 }
 
 Array make_array(Checked&& c, Buffer* stolen, PyRef base) {
-  Array a;
-  a.layout = std::move(c.layout);
-  a.data = c.data;
-  a.buffer = BufferRef(stolen);
-  a.base = std::move(base);
-  a.device = c.device;
-  a.dtype = c.dtype;
-  a.readonly = c.readonly;
-  a.is_copied = c.copied;
-  return a;
+  return Array{.layout = std::move(c.layout),
+               .data = c.data,
+               .base = std::move(base),
+               .buffer = BufferRef(stolen),
+               .device = c.device,
+               .dtype = c.dtype,
+               .readonly = c.readonly,
+               .is_copied = c.copied};
 }
 
 }  // namespace gpuinterop::exchange

@@ -46,7 +46,8 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
   std::string message = "unknown C++ exception";
   try {
     if (!prototype || !out)
-      fail(Kind::Exchange, kWhere, "a prototype and a place for the result", "a null pointer", "");
+      fail(Kind::Exchange, kWhere, "a prototype and a place for the result", "a null pointer",
+           "report it to the caller");
     // The extents are checked as if they came with memory; the prototype's pointer means nothing.
     Layout layout = checked_layout(prototype->ndim, prototype->shape, nullptr, kWhere);
     const DLDataType& t = prototype->dtype;
@@ -56,10 +57,10 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
       fail(Kind::Exchange, kWhere, "one of this library's dtypes",
            dlpack_code_name(t.code) + ", " + std::to_string(t.bits) + " bits, " +
                std::to_string(t.lanes) + " lanes",
-           "");
+           "ask for one of the dtypes in gpuinterop.dtypes");
     if (device != kDLCPU && device != kDLCUDA)
       fail(Kind::Exchange, kWhere, "\"cpu\" or \"cuda\"",
-           device_text(device, prototype->device.device_id), "");
+           device_text(device, prototype->device.device_id), "ask for one of gpuinterop.devices()");
     const Device place{static_cast<DeviceType>(device),
                        device == kDLCPU ? 0 : prototype->device.device_id};
     Array a = make_empty(place, static_cast<DTypeId>(dtype), std::move(layout), kWhere);
@@ -94,7 +95,7 @@ int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
       fail(Kind::Exchange, kWhere, "a managed tensor", "a null pointer", "report it to the caller");
     if (tensor->version.major != kMajor)
       fail(Kind::Exchange, kWhere, "DLPack version 1",
-           "version " + std::to_string(tensor->version.major), "");
+           "version " + std::to_string(tensor->version.major), "upgrade gpuinterop");
     // On failure nothing is touched: the caller still owns the tensor.
     Checked c = check({tensor->dl_tensor, tensor->flags, true}, Trust::Never, false, kWhere);
     PyTypeObject* type = exchange_result_type(c.dtype);
@@ -114,16 +115,16 @@ int borrow_py_object(void* object, DLTensor* out) {
   return guard(-1, [&] {
     const Array& a = array_argument(object);
     order_for_consumer(a, false);
-    // The layout lives inside the Python object, exactly as long as the loan.
-    auto& layout = const_cast<Layout&>(a.layout);
-    *out = {
-        a.data, to_dl(a.device), layout.ndim(), to_dl(a.dtype), layout.shape(), layout.strides(),
-        0};
     if (a.readonly || is_subbyte(a.dtype))
       fail(a.readonly ? Kind::ReadOnly : Kind::Export, kWhere,
            "an array that a struct without flags can describe",
            a.readonly ? "a read-only array" : kDTypes[a.dtype].name,
            "use managed_tensor_from_py_object_no_sync");
+    // The layout lives inside the Python object, exactly as long as the loan.
+    auto& layout = const_cast<Layout&>(a.layout);
+    *out = {
+        a.data, to_dl(a.device), layout.ndim(), to_dl(a.dtype), layout.shape(), layout.strides(),
+        0};
     return 0;
   });
 }
@@ -162,7 +163,8 @@ int call_foreign(F&& f) {
 
 void set_class(PyTypeObject** slot, PyObject* cls) {
   if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), array_type))
-    fail(Kind::Type, "_set_result_types", "a subclass of _core.Array", repr_text(cls), "");
+    fail(Kind::Type, "_set_result_types", "a subclass of _core.Array", repr_text(cls),
+         "pass CudaNdarray and GpuArray");
   Py_INCREF(cls);
   PyTypeObject* old = std::exchange(*slot, reinterpret_cast<PyTypeObject*>(cls));
   Py_XDECREF(reinterpret_cast<PyObject*>(old));
@@ -177,7 +179,9 @@ PyTypeObject* exchange_result_type(DTypeId dtype) noexcept {
 
 PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    if (nargs != 2) fail(Kind::Type, "_set_result_types", "two classes", std::to_string(nargs), "");
+    if (nargs != 2)
+      fail(Kind::Type, "_set_result_types", "two classes", std::to_string(nargs),
+           "pass CudaNdarray and GpuArray");
     set_class(&result_types[0], args[0]);
     set_class(&result_types[1], args[1]);
     Py_RETURN_NONE;
@@ -190,7 +194,7 @@ PyObject* exchange_export_via(PyObject*, PyObject* const* args, Py_ssize_t nargs
     const char* where = "export_via";
     if (nargs < 2 || nargs > 3 || !PyType_Check(args[1]))
       fail(Kind::Type, where, "an array, a type and perhaps allow_readonly",
-           std::to_string(nargs) + " arguments", "");
+           std::to_string(nargs) + " arguments", "export_via(x, type, allow_readonly=False)");
     if (!is_array(args[0]))
       fail(Kind::ConversionType, where, "a gpuinterop array",
            "an object of type " + type_text(args[0]), "convert it first: gpuinterop.asarray(x)");
