@@ -48,6 +48,7 @@ DeviceState& start_device(int ordinal, const char* where) {
   auto* d = new DeviceState;  // for good: streams, events and memory refer to it until the very end
   d->ordinal = ordinal;
   size_t total = 0;
+  RelaxedCapture relaxed;  // a context is a lot of memory, none of it the graph's
   try {
     check(cu.DeviceGet(&d->device, ordinal), "cuDeviceGet", where);
     check(cu.DevicePrimaryCtxRetain(&d->primary, d->device), "cuDevicePrimaryCtxRetain", where);

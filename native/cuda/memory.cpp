@@ -49,13 +49,9 @@ void defer(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
 
 CUresult driver_allocate(DeviceState& d, void** ptr, int64_t bytes, CUstream stream) noexcept {
   CUdeviceptr address = 0;
-  CUresult code;
-  if (d.pool) {
-    code = driver().MemAllocAsync(&address, size_t(bytes), stream);
-  } else {
-    RelaxedCapture relaxed;  // fresh memory concerns no capture
-    code = driver().MemAlloc(&address, size_t(bytes));
-  }
+  RelaxedCapture relaxed;  // fresh memory concerns no capture
+  CUresult code = d.pool ? driver().MemAllocAsync(&address, size_t(bytes), stream)
+                         : driver().MemAlloc(&address, size_t(bytes));
   *ptr = reinterpret_cast<void*>(address);
   return code;
 }
@@ -68,6 +64,7 @@ void driver_free(DeviceState& d, const Block& block) noexcept {
     CUstream stream = living(d, block.stream, block.thread);
     // On a captured stream this would become a node of the graph, and no capture survives MemFree.
     if (capture_id(stream) || (!d.pool && any_capture())) return defer(d, block, 0);
+    RelaxedCapture relaxed;
     if (d.pool) {
       cu.MemFreeAsync(address, stream);
     } else {
@@ -103,6 +100,7 @@ void keep_or_free(DeviceState& d, const Block& block) noexcept {
 bool wait_for_context(DeviceState& d, const Block& block) {
   const Driver& cu = driver();
   if (any_capture()) return false;
+  RelaxedCapture relaxed;  // for a capture that nobody here has seen
   CUstream stream = living(d, block.stream, block.thread);
   if (cu.CtxRecordEvent && d.driver_records_context != 0) {
     EventLease lease(d);
@@ -178,6 +176,7 @@ void give_back(DeviceState& d, bool synchronize) noexcept {
     drain_deferred();
     flush(d);
     if (any_capture()) return;
+    RelaxedCapture relaxed;
     if (synchronize) {
       // The pool returns only what streams have passed.
       GilDropped dropped;
@@ -207,7 +206,10 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
   if (code != CUDA_ERROR_OUT_OF_MEMORY)
     check(code, d.pool ? "cuMemAllocAsync" : "cuMemAlloc", where);
   size_t free_bytes = 0, total = 0;
-  driver().MemGetInfo(&free_bytes, &total);
+  {
+    RelaxedCapture relaxed;
+    driver().MemGetInfo(&free_bytes, &total);
+  }
   int64_t live = statistics({DeviceType::Cuda, device}).live_bytes.load(std::memory_order_relaxed);
   fail(Kind::OutOfMemory, where,
        std::to_string(nbytes) + " bytes on cuda:" + std::to_string(device),

@@ -42,6 +42,7 @@ Module::~Module() {
   if (driver_is_gone() || any_capture()) return;
   try {
     DeviceGuard guard(device_);
+    RelaxedCapture relaxed;
     driver().ModuleUnload(handle_);
   } catch (...) {  // no context to unload from
   }
@@ -49,6 +50,7 @@ Module::~Module() {
 
 Kernel Module::kernel(const char* name, const char* where) const {
   DeviceGuard guard(device_);
+  RelaxedCapture relaxed;  // a module that is loaded lazily is loaded here
   Kernel out{nullptr, device_, name};
   CUresult code = driver().ModuleGetFunction(&out.function, handle_, name);
   if (code == CUDA_ERROR_NOT_FOUND)
@@ -60,6 +62,7 @@ Kernel Module::kernel(const char* name, const char* where) const {
 
 void* Module::global(const char* name, int64_t* nbytes, const char* where) const {
   DeviceGuard guard(device_);
+  RelaxedCapture relaxed;
   CUdeviceptr address = 0;
   size_t size = 0;
   check(driver().ModuleGetGlobal(&address, &size, handle_, name), "cuModuleGetGlobal", where);
@@ -69,6 +72,7 @@ void* Module::global(const char* name, int64_t* nbytes, const char* where) const
 
 void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where) {
   DeviceGuard guard(kernel.device);
+  RelaxedCapture relaxed;
   check(driver().FuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                   nbytes),
         "cuFuncSetAttribute", where);
@@ -76,6 +80,7 @@ void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where) {
 
 int function_attribute(const Kernel& kernel, CUfunction_attribute what, const char* where) {
   DeviceGuard guard(kernel.device);
+  RelaxedCapture relaxed;
   int value = 0;
   check(driver().FuncGetAttribute(&value, what, kernel.function), "cuFuncGetAttribute", where);
   return value;
@@ -84,6 +89,7 @@ int function_attribute(const Kernel& kernel, CUfunction_attribute what, const ch
 int blocks_per_multiprocessor(const Kernel& kernel, int threads, int shared_bytes,
                               const char* where) {
   DeviceGuard guard(kernel.device);
+  RelaxedCapture relaxed;
   int blocks = 0;
   check(driver().OccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, threads,
                                                            size_t(shared_bytes)),

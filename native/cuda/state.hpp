@@ -63,8 +63,10 @@ class GilDropped {
 };
 
 // ---- capture ----------------------------------------------------------------------------------
-// Lets this thread make calls that a capture in global mode would forbid, though they do not touch
-// the captured stream: an allocation, a query of another stream.
+// Lets this thread make calls that a capture of another stream, in global or thread-local mode, would
+// forbid: an allocation, a query, a wait. The driver answers those with an error and spoils the
+// capture as well, though they do not touch it. What does touch it stays forbidden in every mode, so
+// whoever takes this has asked before whether the stream at hand is captured.
 class RelaxedCapture {
  public:
   RelaxedCapture() noexcept { driver().ThreadExchangeStreamCaptureMode(&mode_); }

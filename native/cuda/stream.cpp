@@ -153,6 +153,7 @@ EventLease::EventLease(DeviceState& d) : device(d) {
       return;
     }
   }
+  RelaxedCapture relaxed;
   code = driver().EventCreate(&event, CU_EVENT_DISABLE_TIMING);
 }
 
@@ -234,6 +235,7 @@ void synchronize_stream(int device, CUstream stream, const char* where) {
   CUresult code;
   {
     GilDropped dropped;
+    RelaxedCapture relaxed;
     code = driver().StreamSynchronize(stream);
   }
   check(code, "cuStreamSynchronize", where);
@@ -246,6 +248,7 @@ CUstream make_once(DeviceState& d, CUstream& slot, const char* where) {
   std::lock_guard lock(d.stream_lock);
   if (!slot) {
     DeviceGuard guard(d.ordinal);
+    RelaxedCapture relaxed;
     check(driver().StreamCreateWithPriority(&slot, CU_STREAM_NON_BLOCKING, 0),
           "cuStreamCreateWithPriority", where);
   }
@@ -272,6 +275,7 @@ CUstream acquire_stream(int device, bool blocking, int priority, const char* whe
   }
   CUstream stream;
   unsigned flags = blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
+  RelaxedCapture relaxed;
   check(driver().StreamCreateWithPriority(&stream, flags, priority), "cuStreamCreateWithPriority",
         where);
   return stream;
@@ -280,7 +284,12 @@ CUstream acquire_stream(int device, bool blocking, int priority, const char* whe
 void recycle_stream(int device, CUstream stream, bool blocking, int priority) noexcept {
   DeviceState* d = started_device(device);
   // Blocking streams and those with a priority are rare and simply stay.
-  if (!d || blocking || priority != 0 || driver_is_gone() || capture_id(stream)) return;
+  if (!d || blocking || priority != 0 || driver_is_gone()) return;
+  // So does one whose capture, broken or not, was never ended: the next owner could not use it.
+  CUstreamCaptureStatus status;
+  if (driver().StreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+      status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return;
   std::lock_guard lock(d->stream_lock);
   try {
     d->idle_streams.push_back(stream);

@@ -166,14 +166,12 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
   CUresult code;
   {
     GilDropped dropped;
+    RelaxedCapture relaxed;  // pageable memory makes these calls wait, pinned memory us
     code = up ? cu.MemcpyHtoDAsync(address(dst), src, n, stream)
               : cu.MemcpyDtoHAsync(dst, address(src), n, stream);
     // The driver has read pageable memory when it returns; pinned memory it reads and writes later.
     bool wait = !async && (!up || pinned || d.host_page_tables);
-    if (code == CUDA_SUCCESS && wait) {
-      RelaxedCapture relaxed;
-      code = cu.StreamSynchronize(stream);
-    }
+    if (code == CUDA_SUCCESS && wait) code = cu.StreamSynchronize(stream);
   }
   check(code, call, where);
 }
@@ -200,6 +198,7 @@ void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_
   CUresult code;
   {
     GilDropped dropped;
+    RelaxedCapture relaxed;
     code = driver().Memcpy2DAsync(&how, stream);
     if (code == CUDA_SUCCESS && !inside && !async) code = driver().StreamSynchronize(stream);
   }

@@ -7,6 +7,7 @@
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
+#include "cuda/state.hpp"
 #include "ops/cublas.hpp"
 
 namespace gpuinterop::ops {
@@ -344,6 +345,8 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, c
 
   const int device = out.device.id;
   cuda::DeviceGuard guard(device);
+  // cuBLAS allocates for a new handle and loads its kernels when they are first used.
+  cuda::RelaxedCapture relaxed;
   CUstream stream = cuda::current_stream(device);
   for (const Array* x : {&a, &b, &c, &d})
     if (x->buffer) cuda::order(x->buffer.get(), stream, where);

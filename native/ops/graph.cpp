@@ -5,6 +5,7 @@
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/driver.hpp"
+#include "cuda/state.hpp"
 #include "cuda/stream.hpp"
 
 namespace gpuinterop::ops {
@@ -30,6 +31,8 @@ Recorder::Recorder(Device device, bool on_host) : device_(device), on_host_(on_h
 
 Recorder::~Recorder() {
   abandon();
+  if (cuda::driver_is_gone() || !(exec_ || graph_)) return;
+  cuda::RelaxedCapture relaxed;
   if (exec_) cuda::driver().GraphExecDestroy(exec_);
   if (graph_) cuda::driver().GraphDestroy(graph_);
 }
@@ -76,6 +79,7 @@ void Recorder::end() {
     if (code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || code == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
       fail_broken(code);
     cuda::check(code, "cuStreamEndCapture", kWhere);
+    cuda::RelaxedCapture relaxed;
     cuda::check(cuda::driver().GraphInstantiateWithFlags(&exec_, graph_, 0), "cuGraphInstantiate",
                 kWhere);
   }
@@ -120,6 +124,7 @@ void Recorder::replay() {
   cuda::DeviceGuard guard(device_.id);
   CUstream stream = cuda::current_stream(device_.id);
   for (const BufferRef& b : buffers_) cuda::order(b.get(), stream, "replay");
+  cuda::RelaxedCapture relaxed;  // the first launch of a graph may allocate
   cuda::check(cuda::driver().GraphLaunch(exec_, stream), "cuGraphLaunch", "replay");
 }
 

@@ -75,6 +75,7 @@ nb::dict device_properties(int ordinal) {
 nb::tuple mem_info(int ordinal) {
   cuda::DeviceGuard guard(ordinal);
   size_t free_bytes = 0, total = 0;
+  cuda::RelaxedCapture relaxed;
   cuda::check(cuda::driver().MemGetInfo(&free_bytes, &total), "cuMemGetInfo", "mem_info");
   return nb::make_tuple(free_bytes, total);
 }
@@ -156,6 +157,7 @@ void register_cuda(nb::module_& m) {
         CUresult code;
         {
           cuda::GilDropped dropped;
+          cuda::RelaxedCapture relaxed;
           code = cuda::driver().CtxSynchronize();
         }
         cuda::check(code, "cuCtxSynchronize", "synchronize");

@@ -140,6 +140,7 @@ bool query_stream(Stream& s) {
     fail(Kind::Capture, "Stream.query", "a stream that is not being captured", stream_repr(s),
          "ask before the capture begins or after it ends");
   cuda::DeviceGuard guard(s.device.id);
+  cuda::RelaxedCapture relaxed;
   CUresult code = cuda::driver().StreamQuery(s.handle);
   if (code == CUDA_ERROR_NOT_READY) return false;
   cuda::check(code, "cuStreamQuery", "Stream.query");
@@ -193,6 +194,7 @@ double elapsed(Event& start, Event& end) {
   synchronize_event(end);
   float ms = 0;
   cuda::DeviceGuard guard(start.device.id);
+  cuda::RelaxedCapture relaxed;
   cuda::check(cuda::driver().EventElapsedTime(&ms, start.handle, end.handle), "cuEventElapsedTime",
               "Event.elapsed_time");
   return double(ms);

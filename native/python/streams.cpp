@@ -42,12 +42,15 @@ Event::Event(Device d, bool t, bool blocking) : device(d), timing(t) {
   cuda::DeviceGuard guard(d.id);
   unsigned flags = (t ? 0u : unsigned(CU_EVENT_DISABLE_TIMING)) |
                    (blocking ? unsigned(CU_EVENT_BLOCKING_SYNC) : 0u);
+  cuda::RelaxedCapture relaxed;
   cuda::check(cuda::driver().EventCreate(&handle, flags), "cuEventCreate", "Event");
 }
 
 Event::~Event() {
   // The driver keeps an event for as long as some stream waits for it.
-  if (handle && !cuda::driver_is_gone()) cuda::driver().EventDestroy(handle);
+  if (!handle || cuda::driver_is_gone()) return;
+  cuda::RelaxedCapture relaxed;
+  cuda::driver().EventDestroy(handle);
 }
 
 }  // namespace gpuinterop

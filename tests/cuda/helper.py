@@ -130,11 +130,16 @@ class Capture:
 
     @classmethod
     def end_all(cls) -> None:
-        """After a test that failed inside a capture, so that the next ones can run."""
+        """After a test that failed inside a capture, so that the next ones can run.
+
+        Whatever the driver answers, for the capture may be broken, or its stream gone.
+        """
         while cls.open:
             capture = cls.open.pop()
             with Current():
                 libcuda().cuStreamEndCapture(c_void_p(capture.stream), byref(capture.graph))
+            if capture.graph:
+                capture.destroy()
 
     def end(self) -> int:
         self.open.remove(self)

@@ -109,7 +109,9 @@ bool implicit(Stream* s, bool harmless = false) {
   return false;
 }
 
-// Calls that might synchronise are forbidden to this thread by captures in a strict mode.
+// Calls that might synchronise or allocate are forbidden to this thread by captures in a strict mode,
+// and spoil them, whatever stream they name. The real driver's list is not published: this one is
+// what was seen of it (queries, pool allocations) and all that is of their kind.
 bool unsafe() {
   if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
   bool found = false;
@@ -303,6 +305,7 @@ CUresult cuCtxSynchronize() {
       spoil(context);
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   wait_for(lock, context);
   return CUDA_SUCCESS;
 }

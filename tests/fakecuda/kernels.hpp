@@ -64,6 +64,7 @@ CUresult cuModuleUnload(CUmodule m) {
 CUresult cuModuleGetFunction(CUfunction* out, CUmodule m, const char* name) {
   ENTER(cuModuleGetFunction);
   LOCKED();
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   auto* module = reinterpret_cast<FakeModule*>(m);
   FakeKernel kernel{name, nullptr, {}, {}};
   auto it = registered->find(name);

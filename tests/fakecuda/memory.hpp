@@ -19,6 +19,7 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
   ENTER(cuMemGetInfo);
   NEED_CONTEXT();
   LOCKED();
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *total = size_t(context->device->total);
   *free_bytes = size_t(std::max<int64_t>(0, context->device->total - context->device->reserved));
   return CUDA_SUCCESS;
@@ -34,6 +35,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned) {
   ENTER(cuMemAllocManaged);
   NEED_CONTEXT();
   LOCKED();
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   char* p = add_memory(bytes, fake::Kind::Managed, context->device, context);
   *out = reinterpret_cast<CUdeviceptr>(p);
   return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -62,6 +64,7 @@ CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned) {
 CUresult cuMemFreeHost(void* p) {
   ENTER(cuMemFreeHost);
   LOCKED();
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   drop_memory(static_cast<char*>(p));
   return CUDA_SUCCESS;
 }
@@ -95,6 +98,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool, const CUmemAccessDesc*, size_t) {
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
   ENTER(cuMemPoolTrimTo);
   LOCKED();
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   auto* d = reinterpret_cast<Device*>(pool);
   d->reserved = std::max<int64_t>(d->used, std::min<int64_t>(d->reserved, int64_t(keep)));
   return CUDA_SUCCESS;
@@ -105,6 +109,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream handle) {
   LOCKED();
   STREAM(s, handle);
   if (s->capture) machine().fault("cuMemAllocAsync on a captured stream makes a graph node");
+  else if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return allocate(out, bytes, fake::Kind::Pool, s->context);
 }
 CUresult cuMemFreeAsync(CUdeviceptr p, CUstream handle) {
@@ -122,6 +127,7 @@ CUresult cuMemFreeAsync(CUdeviceptr p, CUstream handle) {
     s->capture->invalid = true;
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   it->second.freed = true;
   enqueue(s, [base = host(p)] {
     LOCKED();
@@ -142,6 +148,7 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void* src, size_t n, CUstre
   LOCKED();
   STREAM(s, handle);
   if (!covers(host(dst), n)) return outside("cuMemcpyHtoDAsync");
+  if (!pinned(src) && !s->capture && unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (pinned(src) || s->capture) {
     enqueue(s, [=] { std::memcpy(host(dst), src, n); });
   } else {
@@ -157,6 +164,7 @@ CUresult cuMemcpyDtoHAsync_v2(void* dst, CUdeviceptr src, size_t n, CUstream han
   LOCKED();
   STREAM(s, handle);
   if (!covers(host(src), n)) return outside("cuMemcpyDtoHAsync");
+  if (!pinned(dst) && !s->capture && unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   enqueue(s, [=] { std::memcpy(dst, host(src), n); });
   if (!pinned(dst) && !s->capture) wait_for(lock, s);
   return CUDA_SUCCESS;

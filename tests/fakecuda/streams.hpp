@@ -4,6 +4,7 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int) {
   ENTER(cuStreamCreateWithPriority);
   NEED_CONTEXT();
   LOCKED();
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *out = reinterpret_cast<CUstream>(new_stream(context, !(flags & CU_STREAM_NON_BLOCKING)));
   return CUDA_SUCCESS;
 }
@@ -33,6 +34,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
     s->capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   wait_for(lock, s);
   if (s == s->context->legacy)
     for (size_t i = 0; i < context->streams.size(); ++i)
@@ -48,6 +50,7 @@ CUresult cuStreamQuery(CUstream handle) {
     s->capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (s == context->legacy)
     for (Stream* other : context->streams)
       if (other->blocking && other->done < other->queued) return CUDA_ERROR_NOT_READY;
@@ -135,6 +138,7 @@ CUresult cuEventQuery(CUevent e) {
   LOCKED();
   auto* event = reinterpret_cast<Event*>(e);
   if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return event->stream && event->stream->done < event->count ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 CUresult cuEventSynchronize(CUevent e) {
@@ -142,6 +146,7 @@ CUresult cuEventSynchronize(CUevent e) {
   LOCKED();
   auto* event = reinterpret_cast<Event*>(e);
   if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!event->stream) return CUDA_SUCCESS;
   Stream* s = event->stream;
   uint64_t count = event->count;
@@ -152,6 +157,7 @@ CUresult cuEventSynchronize(CUevent e) {
 CUresult cuEventElapsedTime(float* out, CUevent a, CUevent b) {
   ENTER(cuEventElapsedTime);
   LOCKED();
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   auto *start = reinterpret_cast<Event*>(a), *end = reinterpret_cast<Event*>(b);
   if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
   for (Event* event : {start, end}) {
@@ -238,6 +244,8 @@ CUresult cuGraphGetNodes(CUgraph g, CUgraphNode*, size_t* n) {
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph g, unsigned long long) {
   ENTER(cuGraphInstantiateWithFlags);
+  LOCKED();
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *out = reinterpret_cast<CUgraphExec>(new GraphExec{reinterpret_cast<Graph*>(g)->body});
   return CUDA_SUCCESS;
 }

@@ -39,6 +39,7 @@ def stream():
     s.synchronize()
     with s:
         yield s
+        helper.Capture.end_all()  # a test may have failed inside one, and `s` is handed out again
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -232,4 +233,57 @@ def test_streams_outside_go_on_working(stream):
         assert np.asarray(y).max() == 7.0
         del x, y
     capture.end()
+    capture.destroy()
+
+
+def test_a_failed_capture_leaves_its_stream_behind(stream):
+    """Its stream is not handed out again, and the next capture finds everything in order."""
+    broken = gi.Stream()
+    capture = helper.Capture(broken.handle)
+    handle = broken.handle
+    del broken
+    others = [gi.Stream() for _ in range(8)]
+    assert handle not in [s.handle for s in others]
+    assert not any(s.is_capturing for s in others)
+    helper.Capture.end_all()
+    assert helper.Capture.open == []
+    capture = helper.Capture(stream.handle)
+    empty(1000).fill(1.0)
+    assert capture.end() == 1
+    capture.destroy()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_calls_that_concern_no_captured_stream_spoil_nothing(stream, mode):
+    side, host = gi.Stream(), np.arange(1000, dtype=np.float32)
+    with side:
+        x = filled(1000, 1.0)
+    start = side.record(gi.Event(timing=True))
+    side.synchronize()
+    capture = helper.Capture(stream.handle, mode)
+    empty(1000).fill(1.0)
+    with side:
+        for n in (1000, 700_000):  # through the driver's staging and through ours
+            y = gi.asarray(np.resize(host, n), device=CUDA)
+            assert np.asarray(y)[:1000].tolist() == host.tolist()
+        assert np.asarray(gi.asarray(host[::2], device=CUDA)).tolist() == host[::2].tolist()
+        z = gi.empty((50_000_000,), device=CUDA)  # too large for any cache
+        z.fill(0.0)
+        del y, z
+    assert side.query() in (True, False)
+    side.synchronize()
+    end = side.record(gi.Event(timing=True))
+    end.synchronize()
+    assert end.query()
+    assert start.elapsed_time(end) >= 0.0
+    assert _core.cuda_mem_info(0)[0] > 0
+    assert _core.inspect_pointer(x.ptr)["known"]
+    assert gi.memory_stats(CUDA)["live_bytes"] > 0
+    gi.Stream(blocking=True)
+    gi.Stream(priority=-1)
+    del start, end
+    gi.empty_cache()
+    with side:
+        assert np.asarray(gi.from_dlpack(x)).max() == 1.0
+    assert capture.end() == 1
     capture.destroy()
