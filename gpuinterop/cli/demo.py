@@ -1,7 +1,8 @@
 """``gpuinterop demo``: one array shared with every library that is installed, on the default device.
 
 Ends with a table of what was shared, copied and refused. The exit code is 0 when everything that the
-table calls shared was seen to be shared, by writing on one side and reading on the other.
+table calls shared was seen to be shared, by writing on one side and reading on the other, and no
+library failed. A library that fails is a line of the table with its error; the others go on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import argparse
 import importlib
 import importlib.metadata
 import importlib.util
+import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +47,7 @@ class Library:
     options: Callable[[], dict[str, Any]] = dict
     cells: dict[str, str] = field(default_factory=dict)  # a word for each of VIEWS
     refusal: tuple[str, gi.GpuInteropError] | None = None  # the first view refused, and why
+    failure: str = ""  # the first error that was no refusal
 
     def convert(self, x: Any, copyif: bool = False) -> Any:
         return gi.to(x, self.converter or self.name, copyif, **self.options())
@@ -60,6 +64,11 @@ class Library:
         if self.refusal is None and view != PLAIN:
             self.refusal = view, error
 
+    def fail(self, view: str, error: Exception) -> None:
+        self.cells[view] = "FAILED"
+        words = str(error).strip().partition("\n")[0]
+        self.failure = self.failure or f"{type(error).__name__}: {words}"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which device, which libraries."""
@@ -69,6 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show it; the exit code counts what was promised but not seen."""
+    # JAX would take three quarters of the GPU's memory at its first use and starve the others.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    # Libraries warn that arrays of twelve elements do not fill a GPU.
+    warnings.simplefilter("ignore")
     device = gi.device(arguments.device) if arguments.device else gi.default_device()
     only = arguments.only.split(",") if arguments.only else None
     here, absent = libraries(device, only)
@@ -88,7 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(table(here))
     if absent:
         print(f"   not installed: {', '.join(library.install for library in absent)}")
-    return int(any(word in ("BROKEN", "WRONG") for lib in here for word in lib.cells.values()))
+    bad = ("BROKEN", "WRONG", "FAILED")
+    return int(any(word in bad for lib in here for word in lib.cells.values()))
 
 
 def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], list[Library]]:
@@ -121,26 +135,56 @@ def share(library: Library, device: Any) -> str:
     x = fresh(device)
     try:
         other = library.convert(x)
+        seen = observe(library, x, other)
     except gi.GpuInteropError as error:
         library.refuse(PLAIN, error)
         return f"refused: {error.expected}"
-    seen = []
-    if library.name not in DESCRIBE_ONLY:
-        x[1, 2] = 100.0
-        gi.synchronize()
-        seen.append(("our write seen there", float(other[1, 2]) == 100.0))
-    if library.name not in (*DESCRIBE_ONLY, *IMMUTABLE):
-        other[1, 2] = 200.0
-        gi.synchronize()
-        seen.append(("its write seen here", x[1, 2].item() == 200.0))
-    back = gi.from_any(other)
-    seen.append(("same address on the way back", back.ptr == x.ptr))
+    except Exception as error:  # whatever a foreign library may raise
+        library.fail(PLAIN, error)
+        return f"FAILED: {library.failure}"
     library.cells[PLAIN] = "shared" if all(ok for _, ok in seen) else "BROKEN"
     return ", ".join(words if ok else f"NOT: {words}" for words, ok in seen)
 
 
+def observe(library: Library, x: Any, other: Any) -> list[tuple[str, bool]]:
+    """What is seen of one side's writes on the other side."""
+    seen = []
+    if library.name not in DESCRIBE_ONLY:
+        x[1, 2] = 100.0
+        gi.synchronize()
+        seen.append(("our write seen there", read(other) == 100.0))
+    if library.name not in (*DESCRIBE_ONLY, *IMMUTABLE):
+        write(other, 200.0)
+        gi.synchronize()
+        seen.append(("its write seen here", x[1, 2].item() == 200.0))
+    back = gi.from_any(other)
+    seen.append(("same address on the way back", back.ptr == x.ptr))
+    return seen
+
+
+def read(other: Any) -> float:
+    """The element [1, 2] by the library's own means."""
+    element = other[1, 2]
+    # PyCUDA's element is an array without dimensions, which is no number.
+    return float(element.get() if hasattr(element, "get") else element)
+
+
+def write(other: Any, value: float) -> None:
+    """Set the element [1, 2] by the library's own means."""
+    # PyCUDA assigns arrays only.
+    pycuda = type(other).__module__.partition(".")[0] == "pycuda"
+    other[1, 2] = np.array(value, np.float32) if pycuda else value
+
+
 def offer(library: Library, view: str, device: Any) -> None:
     """Share the view, or take the refusal and then the copy; compare the values either way."""
+    try:
+        compare(library, view, device)
+    except Exception as error:  # whatever a foreign library may raise
+        library.fail(view, error)
+
+
+def compare(library: Library, view: str, device: Any) -> None:
     x = VIEWS[view](fresh(device))
     try:
         other = library.convert(x)
@@ -195,4 +239,5 @@ def table(here: list[Library]) -> str:
     words = [word for lib in here for cell in lib.cells.values() for word in cell.split(", ")]
     totals = ", ".join(f"{words.count(word)} {word}" for word in ("shared", "refused", "copied"))
     rows = ["  ".join(map(str.ljust, line, widths)) for line in lines]
-    return "\n".join(f"   {row}".rstrip() for row in [*rows, "", totals])
+    failures = [f"{lib.name} failed: {lib.failure}" for lib in here if lib.failure]
+    return "\n".join(f"   {row}".rstrip() for row in [*rows, "", totals, *failures])

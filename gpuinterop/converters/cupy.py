@@ -1,16 +1,24 @@
-"""CuPy: every layout is shared, negative strides included."""
+"""CuPy: every layout is shared, negative strides included; and its raw kernels.
+
+CuPy's ElementwiseKernel and ReductionKernel take any array by the CUDA Array Interface. RawKernel
+asks an argument for nothing: it takes cupy.ndarray, CuPy's pointers and NumPy's scalars, by class.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
+from gpuinterop.converters.kernel_args import pointer_arguments
 from gpuinterop.converters.overlap import extent
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout
 
-__all__ = ["describe", "from_cupy", "plan_from", "plan_to", "to_cupy"]
+__all__ = ["describe", "from_cupy", "kernel", "plan_from", "plan_to", "to_cupy"]
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
@@ -95,3 +103,37 @@ def from_cupy(a: Any, copyif: bool = False) -> Any:
         if plan.refused:
             raise plan.exception() from None
     return checks.imported(a.copy())
+
+
+def kernel(
+    function: Callable[..., Any], copyif: bool = False, *, allow_readonly: bool = False
+) -> Callable[..., Any]:
+    """Return `function`, a cupy.RawKernel, made to take every array that is known.
+
+    RawKernel refuses classes it does not know, and passes a strided cupy.ndarray on as an address
+    without its strides. The wrapper gives the kernel addresses: arrays whose strides that would
+    lose are refused, or with ``copyif=True`` handed over as compact copies and written back. The
+    launch, on CuPy's current stream, waits for what is queued on each array.
+
+    Examples
+    --------
+    >>> multiply = gpuinterop.converters.cupy.kernel(cupy.RawKernel(code, "multiply"))  # doctest: +SKIP
+    >>> multiply((1,), (100,), (dest, a, b))  # doctest: +SKIP
+    """
+
+    def launch(grid: Any, block: Any, args: Sequence[Any] = (), **options: Any) -> Any:
+        cupy = registry.load("cupy", "cupy.kernel")
+        device = int(cupy.cuda.runtime.getDevice())
+        with pointer_arguments(
+            args,
+            copyif=copyif,
+            allow_readonly=allow_readonly,
+            stream=_stream(cupy, device),
+            where="cupy.kernel",
+            wrap=numpy.uintp,
+            device=device,
+        ) as prepared:
+            return function(grid, block, tuple(prepared), **options)
+
+    launch.__wrapped__ = function  # type: ignore[attr-defined]
+    return launch

@@ -21,14 +21,16 @@ def pointer_arguments(
     stream: int = checks.LEGACY,
     where: str = "pointer_arguments",
     wrap: Callable[[int], Any] | None = None,
+    device: int | None = None,
 ) -> Iterator[list[Any]]:
     """Give a kernel that takes raw addresses only what it will read correctly.
 
     CuPy's RawKernel, PyCUDA and ctypes pass an array's address and drop its strides. Inside the
     block, `args` hold C-contiguous arrays on the GPU; a strided one raises, or is replaced by a
     compact copy that is written back at the end of the block (``copyif=True``). The kernel must be
-    launched on `stream`, which waits for what is queued on each array. With `wrap`, our arrays are
-    replaced by ``wrap(address)``.
+    launched on `stream`, which waits for what is queued on each array. With `wrap`, arrays are
+    replaced by ``wrap(address)``; with `device`, they must lie on that GPU. `pycuda.kernel` and
+    `cupy.kernel` do all this for a kernel of theirs.
     """
     prepared: list[Any] = []
     keep: list[Any] = []
@@ -45,6 +47,13 @@ def pointer_arguments(
                 expected="an array on the GPU, where the kernel runs",
                 got=f"an array on {array.device}",
                 fix="move it first: x.to_device('cuda')",
+            )
+        if device is not None and array.size and array.device.index != device:
+            raise errors.DeviceMismatchError(
+                where=spot,
+                expected=f"an array on cuda:{device}, where the kernel runs",
+                got=f"an array on {array.device}",
+                fix=f"move it first: x.to_device('cuda:{device}')",
             )
         usable = array
         if not array.is_c_contiguous():

@@ -35,6 +35,9 @@ def _cupy(cupy: Any, handle: int, index: int) -> AbstractContextManager[Any]:
         s = cupy.cuda.Stream.null
     elif handle == PER_THREAD:
         s = cupy.cuda.Stream.ptds
+    elif hasattr(cupy.cuda.Stream, "from_external"):
+        # CuPy 14 on; the other way warns there.
+        s = cupy.cuda.Stream.from_external(_Named(handle))
     else:
         s = cupy.cuda.ExternalStream(handle, index)
     stack = ExitStack()
@@ -42,6 +45,16 @@ def _cupy(cupy: Any, handle: int, index: int) -> AbstractContextManager[Any]:
     stack.enter_context(cupy.cuda.Device(index))
     stack.enter_context(s)
     return stack
+
+
+class _Named:
+    """A stream by its handle, in the form that CuPy asks for."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
 
 
 def _tvm_ffi(tvm_ffi: Any, handle: int, index: int) -> AbstractContextManager[Any]:

@@ -265,6 +265,7 @@ def _reduce(
 
 def may_overlap(x: Any, out: Any) -> bool:
     """Whether the address ranges of two arrays meet."""
+
     def span(a: Any) -> tuple[int, int]:
         low = sum(min(0, (n - 1) * s) for n, s in zip(a.shape, a.strides, strict=True))
         high = sum(max(0, (n - 1) * s) for n, s in zip(a.shape, a.strides, strict=True))

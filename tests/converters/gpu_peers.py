@@ -217,5 +217,5 @@ def spin(handle, cycles=SLOW_CYCLES):
         "{ long long t = clock64(); while (clock64() - t < n) {} }"
     )
     kernel = cupy.RawKernel(source, "spin")
-    with cupy.cuda.ExternalStream(handle):
+    with gi.devices.as_stream(handle) as s, cupy.cuda.Stream.from_external(s):
         kernel((1,), (1,), (np.int64(cycles),))

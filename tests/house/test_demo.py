@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from gpuinterop.cli import demo
@@ -52,6 +53,33 @@ def test_a_library_that_drops_strides_is_caught():
     liar.convert = lambda x, copyif=False: demo.np.zeros(x.shape, "float32")  # type: ignore[method-assign]
     demo.offer(liar, "x[:, ::-1]", demo.gi.device("cpu"))
     assert liar.cells["x[:, ::-1]"] == "WRONG"
+
+
+def test_a_library_that_fails_is_a_line_of_the_table():
+    broken = demo.Library("numpy", "numpy", "numpy")
+
+    def convert(x, copyif=False):
+        raise MemoryError("no room\nand a long trace")
+
+    broken.convert = convert  # type: ignore[method-assign]
+    place = demo.gi.device("cpu")
+    assert demo.share(broken, place) == "FAILED: MemoryError: no room"
+    demo.offer(broken, "x.T", place)
+    assert broken.cells == {"x": "FAILED", "x.T": "FAILED"}
+    assert demo.table([broken]).splitlines()[-1].strip() == "numpy failed: MemoryError: no room"
+
+
+def test_an_element_without_a_number_of_its_own():
+    class Element:
+        def get(self):
+            return np.array(3, np.float32)
+
+    class Table:
+        def __getitem__(self, key):
+            assert key == (1, 2)
+            return Element()
+
+    assert demo.read(Table()) == 3.0
 
 
 def test_a_closed_pipe_is_no_traceback():

@@ -94,6 +94,51 @@ def test_cupy_is_on_the_stream_that_it_calls_current(cupy, gpu, monkeypatch):
     assert asked == [0]
 
 
+class RawKernel:
+    """Takes what CuPy's own takes, and shows what it was given."""
+
+    def __call__(self, grid, block, args, **options):
+        cupy = sys.modules["cupy"]
+        for arg in args:
+            if not isinstance(arg, cupy.ndarray | np.generic | int | float | None):
+                raise TypeError(f"Unsupported type {type(arg)}")
+        self.args, self.options = args, options
+
+
+@pytest.fixture
+def raw(cupy, monkeypatch):
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
+    return RawKernel()
+
+
+def test_cupy_kernels_get_addresses(cupy, gpu, raw):
+    x, y = gpu(host(4)), gpu(host(4) + 1)
+    kernel = converters.cupy.kernel(raw)
+    assert kernel.__wrapped__ is raw
+    kernel((1,), (4,), (x, y, np.int32(4), None), shared_mem=8)
+    assert raw.args[:2] == (x.ptr, y.ptr) and type(raw.args[0]) is np.uintp
+    assert raw.args[2:] == (4, None) and raw.options == {"shared_mem": 8}
+    with pytest.raises(TypeError, match="Unsupported type .*CudaNdarray"):
+        raw((1,), (4,), (x,))
+
+
+def test_cupy_kernels_never_get_the_wrong_elements(cupy, gpu, raw):
+    x = gpu(host(8))
+    for strided in (x[::2], x[::-1]):
+        with pytest.raises(gi.ContiguityError, match=r"cupy.kernel, argument 1"):
+            converters.cupy.kernel(raw)((1,), (4,), (x, strided))
+    with pytest.raises(gi.DeviceMismatchError, match="argument 0"):
+        converters.cupy.kernel(raw)((1,), (4,), (converters.from_numpy(host(4)),))
+    other = gi.array(host(4), device="cuda:1")
+    with pytest.raises(gi.DeviceMismatchError, match=r"cuda:0, where the kernel runs"):
+        converters.cupy.kernel(raw)((1,), (4,), (other,))
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError):
+        converters.cupy.kernel(raw)((1,), (4,), (x,))
+    converters.cupy.kernel(raw, allow_readonly=True)((1,), (4,), (x,))
+    assert raw.args == (x.ptr,)
+
+
 # ---- Numba --------------------------------------------------------------------------------------
 
 
