@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "array/error.hpp"
+#include "cuda/state.hpp"
 #include "python/array_type.hpp"
 #include "python/raise.hpp"
 
@@ -155,7 +156,13 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
     b->memory = a.device.is_cuda() ? Memory::Device : Memory::Host;
     b->needs_base = true;
     b->readonly = readonly;
-    b->stream = a.device.is_cuda() ? reinterpret_cast<void*>(uintptr_t{1}) : nullptr;
+    if (a.device.is_cuda()) {
+      // Nobody says where the memory was written; what this thread's current stream comes after is
+      // the caller's own order.
+      CUstream stream = cuda::current_stream(a.device.id);
+      b->stream = stream;
+      b->stream_thread = stream == CU_STREAM_PER_THREAD ? cuda::thread_token() : 0;
+    }
     b->release = release_foreign;
     a.data = reinterpret_cast<char*>(static_cast<uintptr_t>(ptr));
     if (nbytes >= 0) {
