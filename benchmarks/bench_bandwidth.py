@@ -8,15 +8,14 @@ Contenders take turns; medians and bests of device times. ``--tune`` sweeps the 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_common import gpu_name, optional, parser, peers, plot
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -43,29 +42,34 @@ extern "C" __global__ void add4(const float4* x, const float4* y, float4* z, lon
 """
 
 
-def library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
+MARKS: dict[str, float] = {"exp(x)": 4100, "x + y": 4300, "X + Y.T": 4200, "copy of X.T": 4000, "X + row": 4000,
+         "X + column": 4000, "exp(x[::-1])": 4000, "exp(x[::2])": 2800}  # fmt: skip
 
 
 class Device:
     """The benchmark's arrays, and its clock: events on the legacy stream, which all but JAX use."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, options: argparse.Namespace) -> None:
+        n, device = 1 << options.log2, options.device
+        self.on_host = device == "cpu"
+        self.libraries = peers(options)
         self.side = 1 << ((n.bit_length() - 1) // 2)
         self.n = self.side * self.side
         random = np.random.default_rng(0)
         host = random.standard_normal(1 << 20, np.float32)
-        self.x = gi.empty(self.n, "float32", device="cuda:0")
-        self.x.reshape(-1, min(self.n, 1 << 20))[...] = gi.asarray(host[: self.n], device="cuda:0")
+        self.x = gi.empty(self.n, "float32", device=device)
+        self.x.reshape(-1, min(self.n, 1 << 20))[...] = gi.asarray(host[: self.n], device=device)
         self.y = self.x + 1
-        self.out = gi.empty(self.n, "float32", device="cuda:0")
+        self.out = gi.empty(self.n, "float32", device=device)
 
     def milliseconds(self, call: Callable[[], Any], repeat: int) -> list[float]:
         found = []
         for _ in range(repeat):
+            if self.on_host:
+                begin = time.perf_counter()
+                call()
+                found.append(1e3 * (time.perf_counter() - begin))
+                continue
             start, end = gi.Event(timing=True), gi.Event(timing=True)
             start.record()
             call()
@@ -101,21 +105,19 @@ def cases(d: Device) -> dict[str, tuple[float, dict[str, Callable[[], Any]]]]:
         "x * 2 (fresh)": (2 * four, {"gi": lambda: x * 2}),
         "fill": (four, {"gi": lambda: out.fill(1.5)}),
     }  # fmt: skip
-    exp4, add4 = gi.RawKernel(FLOOR, "exp4"), gi.RawKernel(FLOOR, "add4")
-    blocks, quarter = (-(-n // 2048),), np.int64(n // 4)
-    found["exp(x)"][1]["floor"] = lambda: exp4(blocks, (256,), x, out, quarter)
-    found["x + y"][1]["floor"] = lambda: add4(blocks, (256,), x, y, out, quarter)
+    if not d.on_host:
+        exp4, add4 = gi.RawKernel(FLOOR, "exp4"), gi.RawKernel(FLOOR, "add4")
+        blocks, quarter = (-(-n // 2048),), np.int64(n // 4)
+        found["exp(x)"][1]["floor"] = lambda: exp4(blocks, (256,), x, out, quarter)
+        found["x + y"][1]["floor"] = lambda: add4(blocks, (256,), x, y, out, quarter)
     found["copy of X.T"][1]["floor"] = lambda: result.__setitem__(..., matrix)
-    add_torch(found, d)
-    add_cupy(found, d)
-    add_jax(found, d)
+    for name, add in (("torch", add_torch), ("cupy", add_cupy), ("jax", add_jax)):
+        with optional(d.libraries, name, "bandwidth") as library:
+            add(found, d, library)
     return found
 
 
-def add_torch(found: Any, d: Device) -> None:
-    torch = library("torch")
-    if torch is None or not torch.cuda.is_available():
-        return
+def add_torch(found: Any, d: Device, torch: Any) -> None:
     n, m = d.n, d.side
     x, y, out = (torch.from_dlpack(a) for a in (d.x, d.y, d.out))
     matrix, other, result = (a.reshape(m, m) for a in (x, y, out))
@@ -142,10 +144,7 @@ def add_torch(found: Any, d: Device) -> None:
         found[name][1]["torch"] = call
 
 
-def add_cupy(found: Any, d: Device) -> None:
-    cupy = library("cupy")
-    if cupy is None or not cupy.is_available():
-        return
+def add_cupy(found: Any, d: Device, cupy: Any) -> None:
     n, m = d.n, d.side
     x, y, out = (cupy.from_dlpack(a) for a in (d.x, d.y, d.out))
     matrix, other, result = (a.reshape(m, m) for a in (x, y, out))
@@ -173,10 +172,7 @@ def add_cupy(found: Any, d: Device) -> None:
         found[name][1]["cupy"] = call
 
 
-def add_jax(found: Any, d: Device) -> None:
-    jax = library("jax")
-    if jax is None or jax.default_backend() != "gpu":
-        return
+def add_jax(found: Any, d: Device, jax: Any) -> None:
     jnp, m = jax.numpy, d.side
     x, y = jnp.asarray(d.x.get()), jnp.asarray(d.y.get())
     functions = {
@@ -197,8 +193,11 @@ def measure(d: Device, repeat: int, only: str) -> dict[str, dict[str, dict[str, 
         if only not in name:
             continue
         times: dict[str, list[float]] = {who: [] for who in calls}
-        for call in calls.values():
-            call()
+        for who, call in list(calls.items()):
+            with optional({who: call}, who, name):
+                call()
+                continue
+            del calls[who], times[who]
         gi.synchronize()
         for _ in range(repeat):
             for who, call in calls.items():
@@ -215,7 +214,7 @@ def measure(d: Device, repeat: int, only: str) -> dict[str, dict[str, dict[str, 
     return table
 
 
-def show(table: dict[str, dict[str, dict[str, float]]]) -> None:
+def show(table: dict[str, dict[str, dict[str, float]]], marks: dict[str, float]) -> None:
     who = ("gi", "floor", "torch", "cupy", "jax")
     print(f"{'GB/s, median (best)':18}" + "".join(f"{w:>16}" for w in who))
     for name, found in table.items():
@@ -223,7 +222,9 @@ def show(table: dict[str, dict[str, dict[str, float]]]) -> None:
             f"{found[w]['median']:8.0f} ({found[w]['best']:5.0f})" if w in found else "-"
             for w in who
         )
-        print(f"{name:18}" + "".join(f"{cell:>16}" for cell in cells))
+        mark, ours = marks.get(name), found["gi"]["median"]
+        told = f"   mark {mark}: {'reached' if ours >= mark else 'MISSED'}" if mark else ""
+        print(f"{name:18}" + "".join(f"{cell:>16}" for cell in cells) + told)
 
 
 KNOBS = {"flat_bytes": (16, 32, 64, 128), "rows_unroll": (1, 2, 4, 8), "general_unroll": (1, 2, 4, 8),
@@ -251,21 +252,30 @@ def tune(d: Device, repeat: int) -> dict[str, dict[int, dict[str, float]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--log2", type=int, default=28, help="elements, as a power of two")
-    parser.add_argument("--repeat", type=int, default=20)
-    parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--tune", action="store_true")
-    parser.add_argument("--json", type=Path, help="where to write all numbers")
-    arguments = parser.parse_args()
-    d = Device(1 << arguments.log2)
-    table = measure(d, arguments.repeat, arguments.only)
-    show(table)
-    report: dict[str, Any] = {"elements": d.n, "bandwidth": table}
-    if arguments.tune:
-        report["tuning"] = tune(d, max(3, arguments.repeat // 4))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=1))
+    options = parser(__doc__)
+    options.add_argument("--log2", type=int, default=28, help="elements, as a power of two")
+    options.add_argument("--repeat", type=int, default=20)
+    options.add_argument("--only", default="", help="cases whose name contains this")
+    options.add_argument("--tune", action="store_true")
+    chosen = options.parse_args()
+    if chosen.quick:
+        chosen.log2, chosen.repeat = min(chosen.log2, 14), 2
+    d = Device(chosen)
+    table = measure(d, chosen.repeat, chosen.only)
+    report: dict[str, Any] = {"gpu": gpu_name(), "elements": d.n, "bandwidth": table}
+    if chosen.tune:
+        report["tuning"] = tune(d, max(3, chosen.repeat // 4))
+    # The marks are for arrays of this size, on a GPU.
+    marks = MARKS if chosen.log2 == 28 and not d.on_host else {}
+    show(table, marks)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(report, indent=1) + "\n")
+    if chosen.plot:
+        rows = {
+            name: {who: found["median"] for who, found in row.items()}
+            for name, row in table.items()
+        }
+        plot(chosen.plot, "bandwidth (GB/s)", rows, marks)
 
 
 if __name__ == "__main__":

@@ -1,91 +1,237 @@
-"""The documents' programs: microseconds a step, beside torch, CuPy and NumPy.
+"""The documents' programs: microseconds a step, beside NumPy, torch, CuPy and JAX.
 
-python benchmarks/bench_documents.py [out.json]
+The tutorial's exp loop, the blog's y = m.x + b, and logistic regression on 400 x 784, every library
+in one run, taking turns. ``--compile`` adds torch.compile, which takes a while to start.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from bench_common import loop_seconds, peers, report
+from bench_common import OURS, Benchmark, Call, jax_call, optional, parser, peers, waiting
 
-import gpuinterop
+import gpuinterop as gi
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+EMPTY = 'extern "C" __global__ void nothing(const float* x) {}'
+MANY = 100  # operations in one graph, to see a node without its launch
 
 
-def example(name: str):
+def example(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def main(out: str | None = None) -> None:
-    libraries = peers()
-    torch, cupy = libraries.get("torch"), libraries.get("cupy")
-    wait = lambda: gpuinterop.synchronize("cuda")  # noqa: E731
-    rows: dict[str, dict[str, float]] = {}
+def torch_graph(torch: Any, body: Callable[[], Any]) -> Any:
+    """A captured torch graph of `body`, warmed up on a side stream as torch asks."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            body()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        body()
+    return graph
 
-    def row(name: str, calls: int = 1000, **bodies) -> None:
-        rows[name] = {
-            library: loop_seconds(body, wait, calls) * 1e6 for library, body in bodies.items()
-        }
 
-    host = np.random.RandomState(22).rand(230400).astype(np.float32)
-    x = gpuinterop.CudaNdarray(host, device="cuda")
-    y = gpuinterop.empty_like(x)
-    graph = gpuinterop.capture(lambda: gpuinterop.exp(x, out=y), device="cuda")
-    fresh, given, captured = {}, {}, {}
-    if torch:
-        tx, ty = gpuinterop.to(x, "torch"), gpuinterop.to(y, "torch")
-        fresh["torch"], given["torch"] = (lambda: torch.exp(tx)), (lambda: torch.exp(tx, out=ty))
-        tgraph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(tgraph):
-            torch.exp(tx, out=ty)
-        captured["torch"] = tgraph.replay
-    if cupy:
-        cx, cy = gpuinterop.to(x, "cupy"), gpuinterop.to(y, "cupy")
-        fresh["cupy"], given["cupy"] = (lambda: cupy.exp(cx)), (lambda: cupy.exp(cx, out=cy))
-    row("exp, out given", gpuinterop=lambda: gpuinterop.exp(x, out=y), **given)
-    row("exp, fresh result", gpuinterop=lambda: gpuinterop.exp(x), **fresh)
-    row("exp, captured graph", gpuinterop=graph.replay, **captured)
-    row("exp, result on the host", 200, gpuinterop=lambda: np.asarray(gpuinterop.exp(x)))
+def exp_loop(bench: Benchmark, libraries: dict[str, Any]) -> None:
+    device, wait = bench.options.device, waiting(libraries, bench.options.device)
+    host = np.random.RandomState(22).rand(230_400).astype(np.float32)
+    host_out = np.empty_like(host)
+    x = gi.CudaNdarray(host, device=device)
+    y = gi.empty_like(x)
+    ours = lambda body: {OURS: Call(body, wait[OURS])}  # noqa: E731
+    given, fresh = ours(lambda: gi.exp(x, out=y)), ours(lambda: gi.exp(x))
+    graph = gi.capture(lambda: gi.exp(x, out=y), device=device)
+    captured = ours(graph.replay)
 
-    m, v, b = (
-        gpuinterop.CudaNdarray(
-            np.random.RandomState(i).randn(1000, 1000).astype(np.float32), device="cuda"
-        )
-        for i in range(3)
-    )
-    z = gpuinterop.empty_like(b)
-    extra = {}
-    if torch:
-        tm, tv, tb, tz = (gpuinterop.to(q, "torch") for q in (m, v, b, z))
-        extra["torch"] = lambda: torch.addmm(tb, tm, tv, out=tz)
-    if cupy:
-        cm, cv, cb = (gpuinterop.to(q, "cupy") for q in (m, v, b))
-        extra["cupy"] = lambda: cm @ cv + cb
-    row("y = m.x + b", 200, gpuinterop=lambda: gpuinterop.gemm(m, v, b, out=z), **extra)
-    row(
-        "y = m.x + y (beta 1, the floor)",
-        200,
-        gpuinterop=lambda: gpuinterop.gemm(m, v, z, beta=1e-3, out=z),
-    )
+    def repeated() -> None:
+        for _ in range(MANY):
+            gi.exp(x, out=y)
 
-    logistic = example("logistic_regression")
-    logistic.train(10, "cuda")
-    result = logistic.train(10_000, "cuda")
-    exact = logistic.oracle(10_000)
-    assert np.allclose(result["w"], exact["w"], rtol=1e-3, atol=1e-4)
-    rows["logistic regression, a step"] = {"gpuinterop": result["seconds"] / 10_000 * 1e6}
-    print("nodes in the graph of a training step:", result["nodes"])
-    report("documents", "us", rows, out)
+    many = gi.capture(repeated, device=device)
+    given["numpy"] = Call(lambda: np.exp(host, out=host_out), lambda: None, events=False)
+    fresh["numpy"] = Call(lambda: np.exp(host), lambda: None, events=False)
+    with optional(libraries, "torch", "exp") as torch:
+        tx, ty = torch.from_dlpack(x), torch.from_dlpack(y)
+        given["torch"] = Call(lambda: torch.exp(tx, out=ty), wait["torch"])
+        fresh["torch"] = Call(lambda: torch.exp(tx), wait["torch"])
+        if not bench.on_host:
+            replay = torch_graph(torch, lambda: torch.exp(tx, out=ty)).replay
+            captured["torch"] = Call(replay, wait["torch"])
+    with optional(libraries, "cupy", "exp") as cupy:
+        cx, cy = cupy.from_dlpack(x), cupy.from_dlpack(y)
+        given["cupy"] = Call(lambda: cupy.exp(cx, out=cy), wait["cupy"])
+        fresh["cupy"] = Call(lambda: cupy.exp(cx), wait["cupy"])
+    with optional(libraries, "jax", "exp") as jax:
+        fresh["jax"] = jax_call(jax, jax.jit(jax.numpy.exp), jax.numpy.asarray(host))
+    if not bench.on_host:
+        kernel = gi.RawKernel(EMPTY, "nothing")
+        kernel((1,), (1,), x)
+        loaded = kernel._loaded[gi.devices.device(device).index]
+        thousand = Call(lambda: loaded.repeat(1000), wait[OURS])
+        bench.loop("an empty kernel, from C++", {"floor": thousand}, count=3, per=1000)
+    bench.loop("exp, out given", given, mark=3.1)
+    bench.loop("exp, fresh result", fresh, mark=3.8)
+    bench.loop("exp, captured graph", captured, mark=2.3)
+    # What a node costs when no launch comes between: the floor of a captured call.
+    bench.loop("exp, captured graph", {"floor": Call(many.replay, wait[OURS])}, count=20, per=MANY)
+    bench.loop("exp, result on the host", ours(lambda: np.asarray(gi.exp(x))), count=200)
+
+
+def line(bench: Benchmark, libraries: dict[str, Any], n: int) -> None:
+    device, wait = bench.options.device, waiting(libraries, bench.options.device)
+    hosts = [np.random.RandomState(i).randn(n, n).astype(np.float32) for i in range(3)]
+    m, v, b = (gi.CudaNdarray(h, device=device) for h in hosts)
+    z, w = gi.empty_like(b), gi.empty_like(b)
+    w.fill(0)
+    calls = {OURS: Call(lambda: gi.gemm(m, v, b, out=z), wait[OURS])}
+    with optional(libraries, "torch", "y = m.x + b") as torch:
+        tm, tv, tb = (torch.from_dlpack(a) for a in (m, v, b))
+        tz = torch.empty_like(tb)
+        calls["torch"] = Call(lambda: torch.addmm(tb, tm, tv, out=tz), wait["torch"])
+    with optional(libraries, "cupy", "y = m.x + b") as cupy:
+        cm, cv, cb = (cupy.from_dlpack(a) for a in (m, v, b))
+        calls["cupy"] = Call(lambda: cm @ cv + cb, wait["cupy"])
+    with optional(libraries, "jax", "y = m.x + b") as jax:
+        inputs = [jax.numpy.asarray(h) for h in hosts]
+        highest = jax.jit(lambda m, x, b: jax.numpy.dot(m, x, precision="highest") + b)
+        calls["jax"] = jax_call(jax, highest, *inputs)
+    # beta = 1 into the addend itself: what cuBLAS does when nothing else is asked of it.
+    calls["floor"] = Call(lambda: gi.gemm(m, v, w, beta=1e-3, out=w), wait[OURS])
+    bench.loop(f"y = m.x + b, {n} x {n}", calls, count=300, mark=54)
+    numpy_call = Call(lambda: hosts[0] @ hosts[1] + hosts[2], lambda: None, events=False)
+    bench.loop(f"y = m.x + b, {n} x {n}", {"numpy": numpy_call}, count=10)
+
+
+class Regression:
+    """The tutorial's training step in the other libraries, each as its users write it."""
+
+    def __init__(self, example: Any) -> None:
+        self.rate, self.decay, self.n = example.RATE, example.DECAY, example.N
+        self.x, self.y, self.w = example.data()
+
+    def numpy(self) -> Callable[[], Any]:
+        x, y, w = self.x, self.y, self.w.copy()
+        state = {"w": w, "b": np.float32(0)}
+        rate, decay, n = np.float32(self.rate), np.float32(self.decay), np.float32(self.n)
+
+        def step() -> Any:
+            w, b = state["w"], state["b"]
+            z = x @ w + b
+            p = 1 / (1 + np.exp(-z))
+            xent = np.maximum(z, 0) - y * z + np.log1p(np.exp(-np.abs(z)))
+            error = (p - y) / n
+            state["w"] = w - rate * (x.T @ error + decay * w)
+            state["b"] = b - rate * error.sum()
+            return p > 0.5, xent
+
+        self.numpy_state = state
+        return step
+
+    def torch(self, torch: Any, device: str) -> Callable[[], Any]:
+        x, y, w = (torch.tensor(a, device=device) for a in (self.x, self.y, self.w))
+        b = torch.zeros((), device=device)
+        rate, decay, n = self.rate, self.decay, self.n
+        self.torch_state = {"w": w, "b": b}
+
+        def step() -> Any:
+            z = x @ w + b
+            p = torch.sigmoid(z)
+            xent = torch.clamp(z, min=0) - y * z + torch.log1p(torch.exp(-torch.abs(z)))
+            error = (p - y) / n
+            w.sub_(rate * (x.T @ error + decay * w))
+            b.sub_(rate * error.sum())
+            return p > 0.5, xent
+
+        return step
+
+    def cupy(self, cupy: Any) -> Callable[[], Any]:
+        x, y, w = (cupy.asarray(a) for a in (self.x, self.y, self.w))
+        b = cupy.zeros((), dtype="float32")
+        rate, decay, n = self.rate, self.decay, self.n
+
+        def step() -> Any:
+            z = x @ w + b
+            p = 1 / (1 + cupy.exp(-z))
+            xent = cupy.maximum(z, 0) - y * z + cupy.log1p(cupy.exp(-cupy.abs(z)))
+            error = (p - y) / n
+            w[...] -= rate * (x.T @ error + decay * w)
+            b[...] -= rate * error.sum()
+            return p > 0.5, xent
+
+        return step
+
+    def jax(self, jax: Any) -> Call:
+        jnp = jax.numpy
+        rate, decay, n = self.rate, self.decay, self.n
+        x, y = jnp.asarray(self.x), jnp.asarray(self.y)
+
+        def compute(w: Any, b: Any, x: Any, y: Any) -> Any:
+            z = jnp.dot(x, w, precision="highest") + b
+            p = jax.nn.sigmoid(z)
+            xent = jnp.maximum(z, 0) - y * z + jnp.log1p(jnp.exp(-jnp.abs(z)))
+            error = (p - y) / n
+            new = w - rate * (jnp.dot(x.T, error, precision="highest") + decay * w)
+            return new, b - rate * error.sum(), p > 0.5, xent
+
+        function = jax.jit(compute)
+        state = [jnp.asarray(self.w), jnp.zeros((), "float32"), None, None]
+
+        def body() -> None:
+            state[:] = function(state[0], state[1], x, y)
+
+        return Call(body, lambda: jax.block_until_ready(state[0]), events=False)
+
+
+def regression(bench: Benchmark, libraries: dict[str, Any]) -> None:
+    device, wait = bench.options.device, waiting(libraries, bench.options.device)
+    module = example("logistic_regression")
+    steps = 2 if bench.options.quick else module.STEPS
+    row = "logistic regression, a step"
+    turns = 1 if bench.options.quick else 4  # the first one compiles
+    best = min((module.train(steps, device) for _ in range(turns)), key=lambda r: r["seconds"])
+    exact = module.oracle(steps)
+    np.testing.assert_allclose(best["w"], exact["w"], rtol=1e-3, atol=1e-4)
+    print(f"{row}: {best['nodes']} nodes, {steps} steps as accurate as float64 asks")
+    bench.rows[row] = {OURS: best["seconds"] / steps * 1e6}
+    bench.marks[row] = 12
+    others = Regression(module)
+    calls = {"numpy": Call(others.numpy(), lambda: None, events=False)}
+    with optional(libraries, "torch", "logistic regression") as torch:
+        step = others.torch(torch, device)
+        calls["torch"] = Call(step, wait["torch"])
+        if not bench.on_host:
+            calls["torch graph"] = Call(torch_graph(torch, step).replay, wait["torch"])
+        if bench.options.compile:
+            calls["torch.compile"] = Call(torch.compile(step), wait["torch"])
+    with optional(libraries, "cupy", row) as cupy:
+        calls["cupy"] = Call(others.cupy(cupy), wait["cupy"])
+    with optional(libraries, "jax", row) as jax:
+        calls["jax"] = others.jax(jax)
+    bench.loop(row, calls, count=500)
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--compile", action="store_true", help="torch.compile as well")
+    chosen = options.parse_args()
+    bench = Benchmark("the documents' programs", "us", chosen)
+    libraries = peers(chosen)
+    exp_loop(bench, libraries)
+    line(bench, libraries, 64 if chosen.quick else 1000)
+    regression(bench, libraries)
+    bench.finish()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main()

@@ -1,17 +1,16 @@
 """Are products as fast as cuBLAS itself, whatever the operands' order, and is the addend free?
 
-python benchmarks/bench_gemm.py [out.json]
+Microseconds on the device, float32 without TF32 unless the row says so; torch and CuPy beside us.
 """
 
-# ruff: noqa: B023  (every body is timed before the loop goes on)
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import numpy as np
-from bench_common import device_seconds, peers, report
+from bench_common import OURS, Benchmark, Call, optional, parser, peers, waiting
 
-import gpuinterop
+import gpuinterop as gi
 
 SIZES = [
     (1000, 1000, 1000),
@@ -22,58 +21,90 @@ SIZES = [
 ]
 
 
-def main(out: str | None = None) -> None:
-    libraries = peers()
-    rows: dict[str, dict[str, float]] = {}
+class Run:
+    """The device, the libraries beside us, and one method for each kind of row."""
 
-    def row(name: str, **bodies) -> None:
-        rows[name] = {
-            library: device_seconds(body, inner=10) * 1e6 for library, body in bodies.items()
-        }
+    def __init__(self, bench: Benchmark) -> None:
+        self.bench, self.device = bench, bench.options.device
+        self.libraries = peers(bench.options, ("torch", "cupy"))
+        self.wait = waiting(self.libraries, self.device)
 
-    def random(*shape: int):
-        return gpuinterop.CudaNdarray(
-            np.random.default_rng(1).standard_normal(shape, dtype=np.float32), device="cuda"
-        )
+    def random(self, *shape: int) -> gi.CudaNdarray:
+        host = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+        return gi.CudaNdarray(host, device=self.device)
 
-    torch = libraries.get("torch")
-    for m, n, k in SIZES:
-        a, b, c = random(m, k), random(k, n), random(m, n)
-        y = gpuinterop.empty_like(c)
-        at, bt = random(k, m).T, random(n, k).T
-        extra = {}
-        if torch:
-            ta, tb, tc, ty = (gpuinterop.to(v, "torch") for v in (a, b, c, y))
-            tat, tbt = gpuinterop.to(at, "torch"), gpuinterop.to(bt, "torch")
+    def row(self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any) -> None:
+        """`torch` and `cupy` take the library and its views of the arrays; they return a call."""
+        calls = {OURS: Call(ours, self.wait[OURS])}
+        for who, made in (("torch", torch), ("cupy", cupy)):
+            if made is None:
+                continue
+            with optional(self.libraries, who, name) as library:
+                views = [library.from_dlpack(a) for a in arrays]
+                calls[who] = Call(made(library, *views), self.wait[who])
+        self.bench.device(name, calls, budget=0.2)
+
+    def products(self, m: int, n: int, k: int) -> None:
+        a, b, c, y = self.random(m, k), self.random(k, n), self.random(m, n), self.random(m, n)
         name = f"{m}x{k} @ {k}x{n}"
-        if torch:
-            extra = {"torch": lambda: torch.matmul(ta, tb, out=ty)}
-        row(f"{name}", gpuinterop=lambda: gpuinterop.matmul(a, b, out=y), **extra)
-        if torch:
-            extra = {"torch": lambda: torch.matmul(tat, tbt, out=ty)}
-        row(f"{name} transposed", gpuinterop=lambda: gpuinterop.matmul(at, bt, out=y), **extra)
-        if torch:
-            extra = {"torch": lambda: torch.addmm(tc, ta, tb, out=ty)}
-        row(f"{name} + C", gpuinterop=lambda: gpuinterop.gemm(a, b, c, out=y), **extra)
-        # The floor: the same product with beta = 1 into C itself, which reads no other addend.
-        row(f"{name} += (beta 1)", gpuinterop=lambda: gpuinterop.gemm(a, b, y, out=y))
-        bias = random(n)
-        row(f"{name} + row", gpuinterop=lambda: gpuinterop.gemm(a, b, bias, out=y))
-        row(f"{name} TF32", gpuinterop=lambda: gpuinterop.gemm(a, b, out=y, tf32=True))
-    for m, k in [(400, 784), (8192, 8192)]:
-        a, x = random(m, k), random(k)
-        extra = {}
-        if torch:
-            ta, tx = gpuinterop.to(a, "torch"), gpuinterop.to(x, "torch")
-            extra = {"torch": lambda: torch.mv(ta, tx)}
-        row(f"{m}x{k} @ vector", gpuinterop=lambda: a @ x, **extra)
-        w = random(m)
-        if torch:
-            tw = gpuinterop.to(w, "torch")
-            extra = {"torch": lambda: torch.mv(ta.T, tw)}
-        row(f"({m}x{k}).T @ vector", gpuinterop=lambda: a.T @ w, **extra)
-    report("products", "us", rows, out)
+        torch_product = lambda t, a, b, y: lambda: t.matmul(a, b, out=y)  # noqa: E731
+        cupy_product = lambda c, a, b, y: lambda: c.matmul(a, b, out=y)  # noqa: E731
+        product = lambda p, q: lambda: gi.matmul(p, q, out=y)  # noqa: E731
+        self.row(name, product(a, b), (a, b, y), torch_product, cupy_product)
+        at, bt = self.random(k, m).T, self.random(n, k).T
+        self.row(f"{name}, transposed", product(at, bt), (at, bt, y), torch_product, cupy_product)
+        wide = self.random(m, 2 * k)[:, :k]
+        self.row(
+            f"{name}, part of rows", product(wide, b), (wide, b, y), torch_product, cupy_product
+        )
+        self.row(
+            f"{name} + C", lambda: gi.gemm(a, b, c, out=y), (a, b, c, y),
+            lambda t, a, b, c, y: lambda: t.addmm(c, a, b, out=y),
+            lambda p, a, b, c, y: lambda: a @ b + c,
+        )  # fmt: skip
+        # The floor of the row before: beta = 1 into C itself, which reads no other addend.
+        self.row(f"{name} += in place", lambda: gi.gemm(a, b, y, out=y), (), None, None)
+        bias = self.random(n)
+        self.row(
+            f"{name} + row", lambda: gi.gemm(a, b, bias, out=y), (a, b, bias, y),
+            lambda t, a, b, r, y: lambda: t.addmm(r, a, b, out=y),
+            lambda p, a, b, r, y: lambda: a @ b + r,
+        )  # fmt: skip
+        self.row(f"{name}, TF32", lambda: gi.gemm(a, b, out=y, tf32=True), (), None, None)
+
+    def strided(self, n: int) -> None:
+        """No unit stride anywhere: the one case in which an operand is copied."""
+        a, b = self.random(2 * n, 2 * n)[::2, ::2], self.random(n, n)
+        multiply = lambda p, a, b: lambda: p.matmul(a, b)  # noqa: E731
+        self.row(f"{n}x{n} @ {n}x{n}, x[::2, ::2]", lambda: a @ b, (a, b), multiply, multiply)
+
+    def batches(self, count: int, n: int) -> None:
+        a, b = self.random(count, n, n), self.random(count, n, n)
+        multiply = lambda p, a, b: lambda: p.matmul(a, b)  # noqa: E731
+        self.row(f"{count} of {n}x{n} @ {n}x{n}", lambda: a @ b, (a, b), multiply, multiply)
+
+    def vectors(self, m: int, k: int) -> None:
+        a, x, w = self.random(m, k), self.random(k), self.random(m)
+        multiply = lambda p, a, x: lambda: p.matmul(a, x)  # noqa: E731
+        self.row(f"{m}x{k} @ vector", lambda: a @ x, (a, x), multiply, multiply)
+        self.row(
+            f"({m}x{k}).T @ vector", lambda: a.T @ w, (a, w),
+            lambda p, a, w: lambda: p.matmul(a.T, w), lambda p, a, w: lambda: p.matmul(a.T, w),
+        )  # fmt: skip
+
+
+def main() -> None:
+    options = parser(__doc__).parse_args()
+    bench = Benchmark("products", "us", options)
+    run = Run(bench)
+    for m, n, k in [(8, 4, 16)] if options.quick else SIZES:
+        run.products(m, n, k)
+    run.strided(8 if options.quick else 2048)
+    run.batches(*(3, 4) if options.quick else (256, 128))
+    for m, k in [(8, 4)] if options.quick else [(400, 784), (8192, 8192)]:
+        run.vectors(m, k)
+    bench.finish()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main()

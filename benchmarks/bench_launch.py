@@ -1,22 +1,18 @@
-"""What does one call cost, from 2^10 elements on, and how much of it is the host's?
+"""What does one call cost, from 2^10 to 2^28 elements, and how much of it is the host's?
 
-Time of a call in a long loop, in microseconds, for exp with out given, exp with a fresh result and
-x + y; beside us torch, CuPy, a jitted JAX function, and raw launches of one kernel from C++. Below
-the size where the kernel itself is longer, this is the cost of launching.
+Microseconds of a call in a long loop, for exp with out given, exp with a fresh result and x + y;
+beside us torch, CuPy, a jitted JAX function, and launches of an empty kernel from C++. Below the size
+where the kernel itself is longer, this is the cost of launching.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import json
 import statistics
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_common import OURS, Benchmark, Call, jax_call, optional, parser, peers, waiting
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -24,115 +20,87 @@ from gpuinterop import _core
 EMPTY = 'extern "C" __global__ void nothing(const float* x, float* y, long long n) {}'
 
 
-def library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
+def label(n: int) -> str:
+    return f"2^{n.bit_length() - 1}" if n & (n - 1) == 0 else str(n)
 
 
-def per_call(call: Callable[[], Any], wait: Callable[[], Any], loops: int) -> float:
-    """Microseconds of one call in a loop that is waited for at its end."""
-    call()
-    wait()
-    start = time.perf_counter()
-    for _ in range(loops):
-        call()
-    wait()
-    return 1e6 * (time.perf_counter() - start) / loops
-
-
-def contenders(n: int) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
-    host = np.random.default_rng(0).standard_normal(n, np.float32)
-    x, y = gi.asarray(host, device="cuda:0"), gi.asarray(host, device="cuda:0")
-    out = gi.empty(n, "float32", device="cuda:0")
-    wait = gi.synchronize
-    found: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-        "gi exp out": (lambda: gi.exp(x, out=out), wait),
-        "gi exp": (lambda: gi.exp(x), wait),
-        "gi x + y": (lambda: x + y, wait),
+def measure(bench: Benchmark, libraries: dict[str, Any], n: int) -> None:
+    device, wait = bench.options.device, waiting(libraries, bench.options.device)
+    block = np.random.default_rng(0).standard_normal(min(n, 1 << 20), np.float32)
+    x = gi.empty(n, "float32", device=device)
+    x.reshape(-1, len(block))[...] = gi.asarray(block, device=device)
+    y, out = x.copy(), gi.empty_like(x)
+    bodies = {
+        f"exp, out given, {label(n)}": {OURS: Call(lambda: gi.exp(x, out=out), wait[OURS])},
+        f"exp, fresh, {label(n)}": {OURS: Call(lambda: gi.exp(x), wait[OURS])},
+        f"x + y, {label(n)}": {OURS: Call(lambda: x + y, wait[OURS])},
     }
-    torch = library("torch")
-    if torch is not None and torch.cuda.is_available():
+    given, fresh, add = bodies.values()
+    with optional(libraries, "torch", label(n)) as torch:
         tx, ty, tout = (torch.from_dlpack(a) for a in (x, y, out))
-        sync = torch.cuda.synchronize
-        found["torch exp out"] = (lambda: torch.exp(tx, out=tout), sync)
-        found["torch exp"] = (lambda: torch.exp(tx), sync)
-        found["torch x + y"] = (lambda: tx + ty, sync)
-    cupy = library("cupy")
-    if cupy is not None and cupy.is_available():
+        given["torch"] = Call(lambda: torch.exp(tx, out=tout), wait["torch"])
+        fresh["torch"] = Call(lambda: torch.exp(tx), wait["torch"])
+        add["torch"] = Call(lambda: tx + ty, wait["torch"])
+    with optional(libraries, "cupy", label(n)) as cupy:
         cx, cy, cout = (cupy.from_dlpack(a) for a in (x, y, out))
-        stream = cupy.cuda.get_current_stream()
-        found["cupy exp out"] = (lambda: cupy.exp(cx, out=cout), stream.synchronize)
-        found["cupy exp"] = (lambda: cupy.exp(cx), stream.synchronize)
-        found["cupy x + y"] = (lambda: cx + cy, stream.synchronize)
-    jax = library("jax")
-    if jax is not None and jax.default_backend() == "gpu":
-        jx = jax.numpy.asarray(host)
-        function = jax.jit(jax.numpy.exp)
-        found["jax exp"] = (lambda: function(jx), lambda: function(jx).block_until_ready())
-    return found
+        given["cupy"] = Call(lambda: cupy.exp(cx, out=cout), wait["cupy"])
+        fresh["cupy"] = Call(lambda: cupy.exp(cx), wait["cupy"])
+        add["cupy"] = Call(lambda: cx + cy, wait["cupy"])
+    with optional(libraries, "jax", label(n)) as jax:
+        jx = jax.numpy.tile(jax.numpy.asarray(block), n // len(block))
+        fresh["jax"] = jax_call(jax, jax.jit(jax.numpy.exp), jx)
+        add["jax"] = jax_call(jax, jax.jit(lambda a, b: a + b), jx, jx)
+    for name, calls in bodies.items():
+        bench.loop(name, calls, count=max(20, min(bench.options.loops, (1 << 33) // n)))
 
 
-def raw_launch(loops: int) -> float:
-    """Microseconds of one cuLaunchKernel, called in a loop in C++."""
-    x = gi.empty(1024, "float32", device="cuda:0")
+def raw_launch(bench: Benchmark) -> None:
+    """One cuLaunchKernel after the other, called in a loop in C++."""
+    device = bench.options.device
+    x = gi.empty(1024, "float32", device=device)
     kernel = gi.RawKernel(EMPTY, "nothing")
     kernel((1,), (32,), x, x, np.int64(0))
-    loaded = kernel._loaded[0]
-    gi.synchronize()
-    start = time.perf_counter()
-    loaded.repeat(loops)
-    gi.synchronize()
-    return 1e6 * (time.perf_counter() - start) / loops
+    loaded = kernel._loaded[gi.devices.device(device).index]
+    call = Call(lambda: loaded.repeat(1000), lambda: gi.synchronize(device))
+    bench.loop("empty kernel", {"floor": call}, count=10, per=1000)
 
 
-def first_call() -> dict[str, float]:
-    """Milliseconds of a first kernel: compiled, and found on disk."""
+def first_call(device: str) -> dict[str, float]:
+    """Milliseconds of a first kernel: compiled, and found on disk. Medians of three."""
     from gpuinterop import jit  # noqa: PLC0415
 
-    x = gi.asarray(np.ones(64, np.float32), device="cuda:0")
-    found = {}
-    for name, forget in (("compiled", True), ("from the disk cache", False)):
-        _core._forget_kernels()
-        jit.clear_cache(disk=forget)
-        start = time.perf_counter()
-        gi.arctan(x)
-        gi.synchronize()
-        found[name] = 1e3 * (time.perf_counter() - start)
-    return found
+    x = gi.asarray(np.ones(64, np.float32), device=device)
+    times: dict[str, list[float]] = {"compiled": [], "from the disk cache": []}
+    for _ in range(3):
+        for name, found in times.items():
+            _core._forget_kernels()
+            jit.clear_cache(disk=name == "compiled")
+            start = time.perf_counter()
+            gi.arctan(x)
+            gi.synchronize(device)
+            found.append(1e3 * (time.perf_counter() - start))
+    return {name: statistics.median(found) for name, found in times.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--first", type=int, default=10)
-    parser.add_argument("--last", type=int, default=24)
-    parser.add_argument("--step", type=int, default=2)
-    parser.add_argument("--loops", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    sizes = [1 << k for k in range(arguments.first, arguments.last + 1, arguments.step)] + [230_400]
-    raw = statistics.median(raw_launch(10_000) for _ in range(arguments.rounds))
-    report: dict[str, Any] = {
-        "raw launch, us": raw,
-        "first kernel, ms": first_call(),
-        "us per call": {},
-    }
-    print(f"raw launch {raw:.2f} us; first kernel {report['first kernel, ms']}")
-    for n in sorted(sizes):
-        calls = contenders(n)
-        times: dict[str, list[float]] = {who: [] for who in calls}
-        for _ in range(arguments.rounds):
-            for who, (call, wait) in calls.items():
-                times[who].append(
-                    per_call(call, wait, max(50, min(arguments.loops, (1 << 34) // n)))
-                )
-        row = {who: statistics.median(t) for who, t in times.items()}
-        report["us per call"][n] = row
-        print(f"{n:>10}  " + "  ".join(f"{who} {t:.2f}" for who, t in row.items()), flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=1))
+    options = parser(__doc__)
+    options.add_argument("--first", type=int, default=10)
+    options.add_argument("--last", type=int, default=28)
+    options.add_argument("--step", type=int, default=3)
+    options.add_argument("--loops", type=int, default=2000)
+    chosen = options.parse_args()
+    if chosen.quick:
+        chosen.last = min(chosen.last, 13)
+    bench = Benchmark("launch", "us", chosen)
+    libraries = peers(chosen)
+    if not bench.on_host:
+        found = first_call(chosen.device)
+        print("first kernel: " + ", ".join(f"{t:.1f} ms {name}" for name, t in found.items()))
+        raw_launch(bench)
+    sizes = {1 << k for k in range(chosen.first, chosen.last + 1, chosen.step)}
+    for n in sorted(sizes | {1 << chosen.last, 230_400 if not chosen.quick else 1 << 12}):
+        measure(bench, libraries, n)
+    bench.finish()
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def main(device=None, n: int = 1000, iterations: int = 50) -> dict[str, np.ndarr
         # Looking at the resident result, to check it, is not part of the stage.
         if name == "all resident":
             crossing = []
-        moved = sum(t.nbytes for t in crossing)
+        moved = sum(t.bytes for t in crossing)
         print(f"  {name:18} {each * 1e6:10.1f} {len(crossing):10} {moved:12}")
     return results
 

@@ -1,0 +1,60 @@
+"""Every benchmark of the operations runs to its table: on the host, and on the fake driver.
+
+What they measure here means nothing. A benchmark that fails for a misspelt name wastes a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("bandwidth", "documents", "gemm", "launch", "reductions")
+
+
+def run(*command: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command], env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def checked(file: Path) -> None:
+    record = json.loads(file.read_text())
+    rows = record.get("bandwidth") or record["rows"]
+    assert rows
+    assert all(row for row in rows.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_on_the_host(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "numbers.json"
+    run(f"benchmarks/bench_{name}.py", "--device", "cpu", "--quick", "--alone", "--json", str(file))
+    checked(file)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize("name", NAMES)
+def test_on_the_fake_driver(name: str, tmp_path: Path) -> None:
+    library = tmp_path / "libfakecublas.so"
+    subprocess.run(
+        ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", str(ROOT / "tests/blas/fakecublas.cpp"),
+         "-o", str(library), "-ldl"], check=True,
+    )  # fmt: skip
+    driver = run("tests/fakecuda/build.py").strip()
+    file = tmp_path / "numbers.json"
+    run(
+        str(Path(__file__).with_name("on_fake_benchmark.py")), name, "--quick", "--alone", "--json",
+        str(file), GPUINTEROP_LIBCUDA=driver, GPUINTEROP_LIBCUBLAS=str(library),
+        GPUINTEROP_LIBCUBLASLT=str(library),
+    )  # fmt: skip
+    checked(file)
