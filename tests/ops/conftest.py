@@ -6,7 +6,6 @@ kernels are compiled by g++: see hostkernels.py and test_on_fake_driver.py.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -14,7 +13,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-FAKE = os.environ.get("GPUINTEROP_TEST_FAKE") == "1"
+from ops_place import FAKE
+
 if FAKE:
     import hostkernels
 

@@ -7,7 +7,7 @@ import operator
 
 import numpy as np
 import pytest
-from conftest import FAKE
+from ops_place import FAKE
 
 import gpuinterop as gi
 from gpuinterop.errors import (
