@@ -245,9 +245,7 @@ class Array:
     def take(self, indices: Any, axis: int | None=None, out: Any=None, mode: str='raise') -> Any:
         """Elements gathered along an axis, as numpy.take."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents, a tuple of int."""
+    shape: tuple[int, ...]
     strides: tuple[int, ...]
     _strides: tuple[int, ...]
 

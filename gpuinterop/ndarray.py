@@ -245,19 +245,10 @@ class CudaNdarray(ArrayMethods):
     __slots__ = ()
 
     _only = np.dtype(np.float32)
+    _keeps_shape = True  # the core refuses assignments to `shape`
 
     def __new__(cls, value: Any, device: Any = None) -> CudaNdarray:
         return sources.construct(cls, value, None, device)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return _core.Array.shape.__get__(self)  # type: ignore[no-any-return]
-
-    @shape.setter
-    def shape(self, value: Any) -> None:
-        raise NotImplementedError(
-            "shape: a CudaNdarray keeps its shape\n  fix: use x.reshape(shape), a view where possible"
-        )
 
     @classmethod
     def zeros(cls, shape: Any, device: Any = None) -> CudaNdarray:
@@ -295,15 +286,6 @@ class GpuArray(ArrayMethods):
 
     def __new__(cls, value: Any, dtype: Any = None, device: Any = None) -> GpuArray:
         return sources.construct(cls, value, dtype, device)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents; assigning reshapes in place where strides allow it."""
-        return _core.Array.shape.__get__(self)  # type: ignore[no-any-return]
-
-    @shape.setter
-    def shape(self, value: Any) -> None:
-        self._set_shape(value)
 
     @classmethod
     def zeros(cls, shape: Any, dtype: Any = np.float32, device: Any = None) -> GpuArray:

@@ -173,21 +173,10 @@ GI_METHOD(set_shape_i) {
   });
 }
 
-// _set_shape(shape): in place; ContiguityError when strides forbid it.
+// _set_shape(shape): in place, whatever the class says of assigning to shape.
 PyObject* set_shape(PyObject* self, PyObject* value) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    require_settled(self);
-    int64_t shape[kMaxDims];
-    const int n = read_ints(value, shape, "shape", "shape");
-    Array& a = unwrap(self);
-    resolve_minus_one(n, shape, a.layout.size(), "shape");
-    Layout layout;
-    if (!a.layout.reshaped(n, shape, &layout, "shape"))
-      fail(Kind::Contiguity, "shape", "strides that allow another shape without a copy",
-           "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
-               shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
-           "use x.reshape(shape), which copies when it must");
-    a.layout = std::move(layout);
+    reshape_in_place(self, value);
     Py_RETURN_NONE;
   });
 }
@@ -212,6 +201,21 @@ PyMethodDef array_methods[] = {
     {"_set_shape", set_shape, METH_O, "Set the shape in place where strides allow it."},
     {nullptr, nullptr, 0, nullptr},
 };
+
+void reshape_in_place(PyObject* self, PyObject* value) {
+  require_settled(self);
+  int64_t shape[kMaxDims];
+  const int n = read_ints(value, shape, "shape", "shape");
+  Array& a = unwrap(self);
+  resolve_minus_one(n, shape, a.layout.size(), "shape");
+  Layout layout;
+  if (!a.layout.reshaped(n, shape, &layout, "shape"))
+    fail(Kind::Contiguity, "shape", "strides that allow another shape without a copy",
+         "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
+             shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
+         "use x.reshape(shape), which copies when it must");
+  a.layout = std::move(layout);
+}
 
 PyObject* wrap_or_throw(PyTypeObject* type, Array&& a) {
   PyObject* o = wrap(type, std::move(a));

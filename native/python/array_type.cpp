@@ -122,6 +122,23 @@ PyObject* get_shape(PyObject* o, void*) {
   const Layout& l = shown_layout(o);
   return int_tuple(l.ndim(), l.shape(), 1);
 }
+// In place, unless the class keeps the documents' rule that an array keeps its shape.
+int set_shape(PyObject* o, PyObject* value, void*) {
+  return guard(-1, [&] {
+    if (!value) fail(Kind::Type, "shape", "a tuple of ints", "a deletion", "assign a shape");
+    PyRef fixed = PyRef::steal(
+        PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "_keeps_shape"));
+    if (!fixed) PyErr_Clear();
+    if (fixed && PyObject_IsTrue(fixed.get()) == 1) {
+      PyErr_SetString(PyExc_NotImplementedError,
+                      "shape: a CudaNdarray keeps its shape\n  fix: use x.reshape(shape), a view "
+                      "where possible");
+      throw PythonError();
+    }
+    reshape_in_place(o, value);
+    return 0;
+  });
+}
 PyObject* get_strides(PyObject* o, void*) {
   const Layout& l = shown_layout(o);
   return int_tuple(l.ndim(), l.strides(), cast(o)->value.itemsize());
@@ -251,7 +268,9 @@ PyObject* get_transposed(PyObject* o, void*) {
 }
 
 PyGetSetDef array_getset[] = {
-    {"shape", get_shape, nullptr, "Extents, a tuple of int.", nullptr},
+    {"shape", get_shape, set_shape,
+     "Extents, a tuple of int; assigning reshapes in place where class and strides allow it.",
+     nullptr},
     {"strides", get_strides, set_strides_bytes, "Steps in bytes, as NumPy counts them.", nullptr},
     {"_strides", get_element_strides, set_strides_elements,
      "Steps in elements; 0 for extents of 1, as the documents count them.", nullptr},

@@ -29,6 +29,9 @@ const char* shown_data(PyObject* o) noexcept;
 // back inside, and require_settled() refuses until then.
 void change_geometry(PyObject* o, const Layout& layout, char* data, const char* where);
 
+// Another shape in place; ContiguityError when the strides forbid it.
+void reshape_in_place(PyObject* self, PyObject* value);
+
 PyObject* wrap_or_throw(PyTypeObject* type, Array&& a);
 // A view of `self` as an object of `type`.
 PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* data);
