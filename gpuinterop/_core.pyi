@@ -244,7 +244,6 @@ class Array:
 
     def take(self, indices: Any, axis: int | None=None, out: Any=None, mode: str='raise') -> Any:
         """Elements gathered along an axis, as numpy.take."""
-
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     _strides: tuple[int, ...]
@@ -584,6 +583,7 @@ ON_CUDA: int = 16
 EMPTY: int = 32
 ALIGNED64: int = 64
 IS_FLOAT32: int = 128
+NUMPY_DTYPE: int = 256
 def traits(x: object | None) -> int:
     """What a converter wants to know of an array, as bits."""
 def ready_for(x: object | None, mask: int, wanted: int, consumer: int) -> bool:
@@ -602,9 +602,17 @@ def used_on(x: object, stream: int, where: str) -> None:
     """
     The next use of the array is on this stream, and later ones wait for it.
     """
-def borrow(cls: object, ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, base: object | None, readonly: bool, stream: int, where: str) -> object:
+def borrow(cls: object | None, ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, base: object | None, readonly: bool, stream: int, where: str) -> object:
     """
-    An array over foreign memory that `base` keeps alive; strides in bytes.
+    An array over foreign memory that `base` keeps alive; strides in bytes. cls None: by dtype; device_id -1: where the driver says.
+    """
+def know_cupy(ndarray: object, c_function: object | None, function: object) -> None:
+    """
+    Tells share_cupy CuPy's class and how to ask for a device's current stream.
+    """
+def share_cupy(a):
+    """
+    An array over an ordinary cupy.ndarray; None when it needs a closer look.
     """
 def after_stream(x: object, producer: int, where: str) -> None:
     """

@@ -25,6 +25,8 @@ __all__ = [
 
 _TYPE_CODES = {"cpu": 1, "cuda": 2}  # DLPack's numbers, which the core uses
 _DTYPES = frozenset(NAMES)
+CUDA = _TYPE_CODES["cuda"]
+ANY_DEVICE = -1  # the driver knows where an address lies
 LEGACY = 1  # CU_STREAM_LEGACY: where libraries without a notion of streams work
 
 

@@ -6,6 +6,7 @@ asks an argument for nothing: it takes cupy.ndarray, CuPy's pointers and NumPy's
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,7 +27,8 @@ _DTYPES = frozenset(
 )
 _TO = Rules("cupy", "to_cupy", _DTYPES, frozenset({"cuda"}))
 
-_MASK = _core.READONLY | _core.ON_CUDA
+_MASK = _core.READONLY | _core.ON_CUDA | _core.NUMPY_DTYPE
+_PLAIN = _core.ON_CUDA | _core.NUMPY_DTYPE
 
 
 def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
@@ -45,8 +47,7 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
     if (
         cupy is None
         or not isinstance(x, _core.Array)
-        or _core.traits(x) & _MASK != _core.ON_CUDA
-        or x.dtype.isbuiltin != 1
+        or _core.traits(x) & _MASK != _PLAIN
     ):
         checks.require_array(x, "to_cupy")
         cupy = registry.load("cupy", "to_cupy")
@@ -65,6 +66,20 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
 
 def _stream(cupy: Any, index: int) -> int:
     return int(cupy.cuda.get_current_stream(index).ptr)
+
+
+_known: list[Any] = []  # CuPy, once the core knows how to read its arrays
+
+
+def _introduce(cupy: Any) -> None:
+    """Tell the core what it needs to read CuPy's arrays by itself from the next one on."""
+    try:
+        backend = importlib.import_module("cupy_backends.cuda.stream")
+        c_function = backend.__pyx_capi__["get_stream_ptr"]
+    except (ImportError, AttributeError, KeyError):
+        c_function = None  # a CuPy that keeps it elsewhere: asked by its Python function
+    _core.know_cupy(cupy.ndarray, c_function, lambda index: _stream(cupy, index))
+    _known.append(cupy)
 
 
 def describe(a: Any) -> Facts:
@@ -86,6 +101,9 @@ def from_cupy(a: Any, copyif: bool = False) -> Any:
     Shares every layout and keeps the memory alive; what CuPy's current stream has queued is visible
     here, and CuPy's pool hands the memory out again only after our work on it is done.
     """
+    found = _core.share_cupy(a)
+    if found is not None:
+        return found
     row = registry.recognise(a)
     if row is None or row.name != "cupy":
         raise errors.ConversionTypeError(
@@ -94,6 +112,8 @@ def from_cupy(a: Any, copyif: bool = False) -> Any:
             got=f"{type(a).__module__}.{type(a).__qualname__}",
             fix="use gpuinterop.from_any, which takes every known array",
         )
+    if not _known:
+        _introduce(sys.modules["cupy"])
     try:
         return checks.imported(a)
     except errors.GpuInteropError:

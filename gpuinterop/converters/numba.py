@@ -33,17 +33,40 @@ def to_numba(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
     its kernels take them. Numba cannot mark arrays read-only: ``copyif=True`` or
     ``allow_readonly=True``.
     """
-    checks.require_array(x, "to_numba")
-    cuda = registry.load("numba", "to_numba", "numba.cuda")
-    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
-    _core.hand_over(x, _default_stream(cuda), "to_numba")
+    cuda = sys.modules.get("numba.cuda")
+    # True too when the primary context is current: Numba need not be asked for it again.
+    if cuda is None or not _core.ready_for(x, _MASK, _PLAIN, _default_stream(cuda)):
+        checks.require_array(x, "to_numba")
+        cuda = registry.load("numba", "to_numba", "numba.cuda")
+        x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
+        _core.hand_over(x, _default_stream(cuda), "to_numba")
+        return _build(cuda)(x, None)
+    return _build(cuda)(x, _context(cuda, x.device.index))
+
+
+_MASK = _core.READONLY | _core.ON_CUDA | _core.NUMPY_DTYPE
+_PLAIN = _core.ON_CUDA | _core.NUMPY_DTYPE
+
+_builders: dict[Any, Any] = {}
+_contexts: dict[tuple[Any, int], Any] = {}
+
+
+def _build(cuda: Any) -> Any:
     build = _builders.get(cuda)
     if build is None:
         build = _builders[cuda] = _builder(cuda)
-    return build(x)
+    return build
 
 
-_builders: dict[Any, Any] = {}
+def _context(cuda: Any, index: int) -> Any:
+    """Numba's object for a device's primary context, which is current already.
+
+    Numba's own question for the current one takes longer than all the rest.
+    """
+    ask = _contexts.get((cuda, index))
+    if ask is None:
+        ask = _contexts[cuda, index] = cuda.gpus[index].get_primary_context
+    return ask()
 
 
 def _default_stream(cuda: Any) -> int:
@@ -63,10 +86,10 @@ def _builder(cuda: Any) -> Any:
             devicearray.DeviceNDArray,
         )
     except AttributeError:
-        return lambda x: cuda.as_cuda_array(_Interface(x), sync=False)
+        return lambda x, context: cuda.as_cuda_array(_Interface(x), sync=False)
 
-    def build(x: Any) -> Any:
-        memory = pointer(context_of(), pointer_of(x.ptr), x.nbytes, x)
+    def build(x: Any, context: Any) -> Any:
+        memory = pointer(context or context_of(), pointer_of(x.ptr), x.nbytes, x)
         return array(x.shape, x.strides, x.dtype, 0, memory)
 
     return build
@@ -125,10 +148,16 @@ def from_numba(a: Any, copyif: bool = False) -> Any:
             got=f"{type(a).__module__}.{type(a).__qualname__}",
             fix="use gpuinterop.from_any, which takes every known array",
         )
-    plan = plan_from(a, False)
+    bound = getattr(a, "stream", 0)
+    stream = (int(bound) if bound else 0) or _default_stream(sys.modules.get("numba.cuda"))
+    try:
+        # The core checks all of this; the long way below finds the words for what is wrong.
+        return _core.borrow(
+            None, int(a.gpu_data.device_pointer), a.shape, a.strides, a.dtype, checks.CUDA,
+            checks.ANY_DEVICE, a, False, stream, "from_numba",
+        )  # fmt: skip
+    except (errors.GpuInteropError, AttributeError, TypeError):
+        plan = plan_from(a, False)
     if plan.refused:
         raise plan.exception()
-    stream = getattr(a, "stream", 0)
-    number = int(stream) if stream else 0
-    cuda = sys.modules.get("numba.cuda")
-    return checks.borrowed(describe(a), a, "from_numba", stream=number or _default_stream(cuda))
+    return checks.borrowed(describe(a), a, "from_numba", stream=stream)

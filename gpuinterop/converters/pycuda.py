@@ -37,8 +37,8 @@ _DTYPES = frozenset(
 _TO = Rules("pycuda", "to_gpuarray", _DTYPES, frozenset({"cuda"}), "c")
 _TO_STRIDED = Rules("pycuda", "to_gpuarray", _DTYPES, frozenset({"cuda"}))
 
-_MASK = _core.C_CONTIGUOUS | _core.READONLY | _core.ON_CUDA
-_PLAIN = _core.C_CONTIGUOUS | _core.ON_CUDA
+_MASK = _core.C_CONTIGUOUS | _core.READONLY | _core.ON_CUDA | _core.NUMPY_DTYPE
+_PLAIN = _core.C_CONTIGUOUS | _core.ON_CUDA | _core.NUMPY_DTYPE
 
 
 def context_fault(index: int, where: str) -> Plan | None:
@@ -91,7 +91,7 @@ def to_gpuarray(
     """
     if not strided and _core.ready_for(x, _MASK, _PLAIN, checks.LEGACY):
         gpuarray = sys.modules.get("pycuda.gpuarray")
-        if gpuarray is not None and x.dtype.isbuiltin == 1:
+        if gpuarray is not None:
             return gpuarray.GPUArray(x.shape, x.dtype, base=x, gpudata=x.gpudata)
     checks.require_array(x, "to_gpuarray")
     gpuarray = registry.load("pycuda", "to_gpuarray", "pycuda.gpuarray")
@@ -190,7 +190,14 @@ def from_pycuda(g: Any, copyif: bool = False, *, _where: str = "from_pycuda") ->
             got=f"{type(g).__module__}.{type(g).__qualname__}",
             fix="use gpuinterop.from_any, which takes every known array",
         )
-    plan, facts = _plan_from(g, copyif, _where)
+    try:
+        # The core checks all of this; the long way below finds the words for what is wrong.
+        return _core.borrow(
+            None, int(g.gpudata), g.shape, g.strides, g.dtype, checks.CUDA, checks.ANY_DEVICE, g,
+            False, checks.LEGACY, _where,
+        )  # fmt: skip
+    except (errors.GpuInteropError, TypeError):
+        plan, facts = _plan_from(g, copyif, _where)
     if plan.refused:
         raise plan.exception()
     return checks.borrowed(facts, g, _where)
@@ -210,11 +217,15 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
         return x
     row = registry.recognise(x)
     if row is not None and row.name == "pycuda":
-        _float32_only(describe(x).dtype)
+        if x.dtype != _FLOAT32:
+            _float32_only(numpy.dtype(x.dtype).name)
         return from_pycuda(x, copyif, _where="to_cudandarray")
     found = from_any(x, copyif)
     _float32_only(found.dtype.name)
     return found if isinstance(found, CudaNdarray) else _core.adopt(CudaNdarray, found)
+
+
+_FLOAT32 = numpy.dtype(numpy.float32)
 
 
 def _float32_only(dtype: str) -> None:

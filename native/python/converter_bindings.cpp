@@ -10,8 +10,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/state.hpp"
 #include "exchange/export.hpp"
-#include "exchange/import.hpp"
-#include "python/array_type.hpp"
+#include "python/converter_borrow.hpp"
 #include "python/raise.hpp"
 #include "python/register.hpp"
 
@@ -22,15 +21,17 @@ namespace gpuinterop {
 namespace {
 
 constexpr uint32_t kCContiguous = 1, kFContiguous = 2, kNegative = 4, kReadOnly = 8, kOnCuda = 16,
-                   kEmpty = 32, kAligned64 = 64, kIsFloat32 = 128;
+                   kEmpty = 32, kAligned64 = 64, kIsFloat32 = 128, kNumpyDType = 256;
 
 uint32_t traits_of(const Array& a) noexcept {
   const Layout& l = a.layout;
   return (l.is_c_contiguous() ? kCContiguous : 0u) | (l.is_f_contiguous() ? kFContiguous : 0u) |
-         (l.size() != 0 && l.has_negative_stride() ? kNegative : 0u) | (a.readonly ? kReadOnly : 0u) |
-         (a.device.is_cuda() ? kOnCuda : 0u) | (l.size() == 0 ? kEmpty : 0u) |
+         (l.size() != 0 && l.has_negative_stride() ? kNegative : 0u) |
+         (a.readonly ? kReadOnly : 0u) | (a.device.is_cuda() ? kOnCuda : 0u) |
+         (l.size() == 0 ? kEmpty : 0u) |
          (reinterpret_cast<uintptr_t>(a.data) % 64 == 0 ? kAligned64 : 0u) |
-         (a.dtype == kFloat32 ? kIsFloat32 : 0u);
+         (a.dtype == kFloat32 ? kIsFloat32 : 0u) |
+         (kDTypes[a.dtype].kind != 'V' ? kNumpyDType : 0u);
 }
 
 const Array& checked(nb::handle x, const char* where) {
@@ -66,41 +67,6 @@ bool ready_for(nb::handle x, uint32_t mask, uint32_t wanted, uint64_t consumer) 
   return true;
 }
 
-// Foreign memory that `base` keeps alive, of a library without an exchange protocol of its own. The
-// address is asked of the driver: device, context and the extent of the allocation must agree. The
-// library is taken to work on `stream`: our first use waits for it, and it waits for our last.
-nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle strides, nb::handle dtype,
-                  int device_type, int device_id, nb::handle base, bool readonly, uint64_t stream,
-                  const std::string& where_text) {
-  const char* where = where_text.c_str();
-  int64_t extents[kMaxDims], steps[kMaxDims];
-  const int n = read_ints(shape.ptr(), extents, where, "shape");
-  if (read_ints(strides.ptr(), steps, where, "strides") != n)
-    fail(Kind::Shape, where, "as many strides as extents, " + std::to_string(n),
-         repr_text(strides.ptr()), "pass one stride for each dimension");
-  exchange::Checked c;
-  c.dtype = static_cast<DTypeId>(nb::cast<int>(nb::handle(hook("dtype_row"))(dtype)));
-  const int64_t item = itemsize_of(c.dtype);
-  for (int i = 0; i < n; ++i) {
-    if (steps[i] % item && extents[i] > 1)
-      fail(Kind::Contiguity, where, "strides of whole elements, " + std::to_string(item) + " bytes each",
-           shape_text(n, steps) + " (bytes)", "copy the array in its own library first");
-    steps[i] /= item;
-  }
-  c.layout = exchange::checked_layout(n, extents, steps, where);
-  c.data = c.layout.size() ? reinterpret_cast<char*>(static_cast<uintptr_t>(ptr)) : nullptr;
-  c.device = {static_cast<DeviceType>(device_type), device_id};
-  c.memory = c.device.is_cuda() ? Memory::Device : Memory::Host;
-  c.readonly = readonly;
-  exchange::check_memory(&c, exchange::Trust::Never, false, where);
-  Buffer* b = c.layout.size() ? exchange::adopt_borrowed(c, handle(stream)) : nullptr;
-  if (b && c.device.is_cuda()) b->stream = handle(stream);
-  Array a = exchange::make_array(std::move(c), b, PyRef::borrow(base.ptr()));
-  PyObject* o = wrap(reinterpret_cast<PyTypeObject*>(cls.ptr()), std::move(a));
-  if (!o) throw PythonError();
-  return nb::steal(o);
-}
-
 const char* memory_name(Memory m) {
   switch (m) {
     case Memory::Host: return "host";
@@ -123,6 +89,7 @@ void register_converters(nb::module_& m) {
   m.attr("EMPTY") = int(kEmpty);
   m.attr("ALIGNED64") = int(kAligned64);
   m.attr("IS_FLOAT32") = int(kIsFloat32);
+  m.attr("NUMPY_DTYPE") = int(kNumpyDType);
   m.def(
       "traits", [](nb::handle x) { return traits_of(checked(x, "traits")); }, "x"_a.none(),
       "What a converter wants to know of an array, as bits.");
@@ -148,9 +115,7 @@ void register_converters(nb::module_& m) {
       },
       "x"_a, "stream"_a, "where"_a,
       "The next use of the array is on this stream, and later ones wait for it.");
-  m.def("borrow", &borrow, "cls"_a, "ptr"_a, "shape"_a, "strides"_a, "dtype"_a, "device_type"_a,
-        "device_id"_a, "base"_a.none(), "readonly"_a, "stream"_a, "where"_a,
-        "An array over foreign memory that `base` keeps alive; strides in bytes.");
+  register_borrowing(m);
   m.def(
       "after_stream",
       [](nb::handle x, uint64_t producer, const std::string& where) {
@@ -173,7 +138,8 @@ void register_converters(nb::module_& m) {
   m.def(
       "pointer_info",
       [](uint64_t ptr) -> nb::object {
-        const cuda::PointerInfo i = cuda::inspect(reinterpret_cast<void*>(static_cast<uintptr_t>(ptr)));
+        const cuda::PointerInfo i =
+            cuda::inspect(reinterpret_cast<void*>(static_cast<uintptr_t>(ptr)));
         if (!i.known) return nb::none();
         return nb::make_tuple(memory_name(i.memory), i.device, i.same_context,
                               reinterpret_cast<uintptr_t>(i.range_start), i.range_bytes);

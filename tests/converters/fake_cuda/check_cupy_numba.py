@@ -13,7 +13,7 @@ import stand_ins
 from stand_ins import values
 
 import gpuinterop as gi
-from gpuinterop import converters
+from gpuinterop import _core, converters
 
 
 def host(*shape, dtype="float32"):
@@ -34,6 +34,9 @@ def cupy(monkeypatch):
     cupy = pytest.importorskip("cupy")
     stream = types.SimpleNamespace(ptr=0)
     monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda device=-1: stream)
+    # By its Python function, not by the C function that asks the runtime library for devices.
+    _core.know_cupy(cupy.ndarray, None, lambda index: stream.ptr)
+    monkeypatch.setattr(converters.cupy, "_known", [cupy])
     return cupy
 
 
@@ -50,6 +53,51 @@ def test_to_cupy_shares_every_layout(cupy, gpu, key):
         # The memory object covers what the strides reach, so that views stay inside.
         low, size = a.data.mem.ptr, a.data.mem.size
         assert low <= x.ptr < low + size
+
+
+@pytest.mark.parametrize("key", VIEWS)
+def test_from_cupy_shares_every_layout(cupy, gpu, key):
+    a = converters.to_cupy(gpu(host(4, 6)))[key]
+    x = converters.from_cupy(a)
+    assert type(x) is gi.CudaNdarray and x.base is a
+    assert x.shape == a.shape and x.device == "cuda:0" and x.memory == "device"
+    if x.size:
+        assert (x.ptr, x.strides) == (a.data.ptr, a.strides)
+        assert np.array_equal(values(x), host(4, 6)[key])
+
+
+def test_from_cupy_keeps_the_array_and_lets_it_go(cupy, gpu):
+    gc.collect()
+    before = gi.memory_stats("cuda")["live_buffers"]
+    x = converters.from_cupy(converters.to_cupy(gpu(host(4))))
+    gc.collect()
+    assert values(x).tolist() == [0, 1, 2, 3]
+    del x
+    gc.collect()
+    assert gi.memory_stats("cuda")["live_buffers"] == before
+
+
+def test_from_cupy_dtypes(cupy):
+    for dtype in ("int8", "complex128", "float16", "bool"):
+        a = converters.to_cupy(gi.array(host(3).astype(dtype), device="cuda"))
+        x = converters.from_cupy(a)
+        assert type(x) is gi.GpuArray and x.dtype == dtype
+
+
+def test_from_cupy_believes_no_address(cupy, gpu):
+    # CuPy wraps any address; the driver does not know this one, and no page near it was seen.
+    memory = cupy.cuda.UnownedMemory(1 << 40, 64, None, 0)
+    a = cupy.ndarray((4,), "float32", cupy.cuda.MemoryPointer(memory, 0))
+    assert _core.share_cupy(a) is None
+    assert _core.share_cupy(host(3)) is None
+
+
+def test_from_cupy_on_a_stream_of_its_own_goes_the_long_way(cupy, gpu, monkeypatch):
+    a = converters.to_cupy(gpu(host(3)))
+    _core.know_cupy(cupy.ndarray, None, lambda index: 0x1234)
+    assert _core.share_cupy(a) is None
+    _core.know_cupy(cupy.ndarray, None, lambda index: 1 / 0)
+    assert _core.share_cupy(a) is None
 
 
 def test_cupy_keeps_our_memory(cupy, gpu):
@@ -115,7 +163,7 @@ def test_cupy_kernels_get_addresses(cupy, gpu, raw):
     x, y = gpu(host(4)), gpu(host(4) + 1)
     kernel = converters.cupy.kernel(raw)
     assert kernel.__wrapped__ is raw
-    kernel((1,), (4,), (x, y, np.int32(4), None), shared_mem=8)
+    kernel((1,), (4,), (x, converters.to_cupy(y), np.int32(4), None), shared_mem=8)
     assert raw.args[:2] == (x.ptr, y.ptr) and type(raw.args[0]) is np.uintp
     assert raw.args[2:] == (4, None) and raw.options == {"shared_mem": 8}
     with pytest.raises(TypeError, match="Unsupported type .*CudaNdarray"):
@@ -124,7 +172,7 @@ def test_cupy_kernels_get_addresses(cupy, gpu, raw):
 
 def test_cupy_kernels_never_get_the_wrong_elements(cupy, gpu, raw):
     x = gpu(host(8))
-    for strided in (x[::2], x[::-1]):
+    for strided in (x[::2], x[::-1], converters.to_cupy(x)[::2]):
         with pytest.raises(gi.ContiguityError, match=r"cupy.kernel, argument 1"):
             converters.cupy.kernel(raw)((1,), (4,), (x, strided))
     with pytest.raises(gi.DeviceMismatchError, match="argument 0"):
@@ -167,6 +215,7 @@ def numba(monkeypatch):
     package, cuda = types.ModuleType("numba"), types.ModuleType("numba.cuda")
     context = types.SimpleNamespace(device=types.SimpleNamespace(id=0))
     cuda.current_context = lambda: context
+    cuda.gpus = [types.SimpleNamespace(get_primary_context=lambda: context)] * 2
     cuda.cudadrv = types.SimpleNamespace(
         devicearray=types.SimpleNamespace(DeviceNDArray=DeviceNDArray),
         driver=types.SimpleNamespace(
@@ -177,6 +226,7 @@ def numba(monkeypatch):
     stand_ins.installed(monkeypatch, package, cuda)
     yield cuda
     converters.numba._builders.clear()
+    converters.numba._contexts.clear()
 
 
 @pytest.mark.parametrize("key", VIEWS)
