@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..errors import CompileError, CudaError, DeviceError, LibraryNotFoundError
+from gpuinterop import libs
+
+from ..errors import CompileError, CudaError, DeviceError
 
 __all__ = ["Target", "nvrtc_identity", "nvrtc_compile", "select_target"]
-
-_lock = threading.Lock()
 
 
 class Target(NamedTuple):
@@ -31,37 +30,8 @@ class Target(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    with _lock:
-        try:
-            from cuda.pathfinder import load_nvidia_dynamic_lib  # noqa: PLC0415  (30 ms)
-        except ImportError:
-            names: tuple[str, ...] = (
-                "libnvrtc.so.13",
-                "libnvrtc.so.12",
-                "nvrtc64_130_0.dll",
-                "nvrtc64_120_0.dll",
-            )
-        else:
-            try:
-                names = (load_nvidia_dynamic_lib("nvrtc").abs_path or "libnvrtc.so.13",)
-            except RuntimeError as error:
-                raise _missing(str(error)) from error
-        tried = []
-        for name in names:
-            try:
-                return ctypes.CDLL(name)
-            except OSError as error:
-                tried.append(str(error))
-        raise _missing("; ".join(tried))
-
-
-def _missing(details: str) -> LibraryNotFoundError:
-    return LibraryNotFoundError(
-        where="gpuinterop.jit",
-        expected="NVIDIA's run-time compiler (libnvrtc, CUDA 12 or 13)",
-        got=f"nothing that loads ({details})",
-        fix="pip install gpuinterop[cu13] (or [cu12]), or put a CUDA toolkit on the library path",
-    )
+    found = libs.find("nvrtc")
+    return ctypes.CDLL(found.path, handle=found.handle)
 
 
 def _check(code: int, call: str) -> None:

@@ -20,6 +20,9 @@ def run_row(row: Row, arrays: list[Any], outs: list[Any], types: tuple[Any, ...]
             outs[0][...] = np.where(*read)
         elif row.name == "clip":
             outs[0][...] = np.minimum(np.maximum(read[0], read[1]), read[2])
+        elif row.name == "reciprocal" and types[0].kind in "iu":
+            # NumPy gives what the processor makes of 1 / 0; here it is 0, as on CUDA.
+            outs[0][...] = np.where(read[0] == 0, types[0].type(0), np.reciprocal(read[0]))
         elif row.name == "cast":
             outs[0][...] = arrays[0].astype(outs[0].dtype)
         elif row.compares:

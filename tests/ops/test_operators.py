@@ -74,6 +74,8 @@ def oracle(row, hosts: list[np.ndarray]) -> list[np.ndarray]:
                 h if h.dtype.kind == "b" and row.name == "where" else h.astype(wide) for h in hosts
             ]
         found = row.numpy(*hosts)
+        if row.name == "reciprocal" and found.dtype.kind in "iu":
+            found = np.where(hosts[0] == 0, 0, found)  # NumPy leaves 1 / 0 to the processor
     return list(found) if row.results > 1 else [found]
 
 
@@ -104,7 +106,7 @@ def check(got: np.ndarray, expected: np.ndarray, name: str) -> None:
 
 def quick(index: int, dtype: str) -> bool:
     """On the fake driver each kernel costs a compilation: float32, and two other types in turn."""
-    return not FAKE or dtype == "float32" or DTYPES.index(dtype) % 4 == index % 4
+    return not FAKE or dtype in ("float32", "int8") or DTYPES.index(dtype) % 4 == index % 4
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -47,15 +47,20 @@ GI_FN T gi_ipow(T a, T b) {
   }
   return (T)result;
 }
-template <class T>
-GI_FN T gi_gcd(T x, T y) {
-  T a = gi_abs(x), b = gi_abs(y);
+// Magnitudes are unsigned: that of the smallest number has no signed form.
+template <class U, class T>
+GI_FN T gi_gcd_as(T x, T y) {
+  U a = x < 0 ? 0 - (U)x : (U)x, b = y < 0 ? 0 - (U)y : (U)y;
   while (b) {
-    const T r = a % b;
+    const U r = a % b;
     a = b;
     b = r;
   }
-  return a;
+  return (T)a;
+}
+template <class T>
+GI_FN T gi_gcd(T x, T y) {
+  return sizeof(T) < 8 ? gi_gcd_as<u32>(x, y) : gi_gcd_as<u64>(x, y);
 }
 
 // Comparison by value between signed and unsigned integers.
