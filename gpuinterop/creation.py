@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuinterop import _core, devices
 from gpuinterop.dtypes import known
-from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError
+from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, ShapeError
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 from gpuinterop.sources import as_source, borrowed, home, new_array, new_full, read_shape
 
@@ -154,7 +154,12 @@ def arange(
     wanted = known(np.float32 if dtype is None else dtype)
     if stop is None:
         start, stop = 0, start
-    values = np.arange(start, stop, step)
+    try:
+        values = np.arange(start, stop, step)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
+                         got=f"arange({start!r}, {stop!r}, {step!r}): {error}",
+                         fix="pass numbers that give a finite count") from error  # fmt: skip
     return array(values.astype(wanted), device=device)
 
 

@@ -220,6 +220,11 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
             got=error.got,
             fix="set GPUINTEROP_UNPICKLE_DEVICE=cpu to load it into host memory",
         ) from error
+    if not isinstance(host, np.ndarray):
+        raise ArgumentTypeError(where="unpickle", expected="the elements as a NumPy array",
+                                got=f"an object of type {type(host).__name__}",
+                                fix="pickle the array itself")  # fmt: skip
+    sources.check_cast(cls, host.dtype, "unpickle")
     array: ArrayMethods = _core.empty(cls, host.shape, host.dtype, target.type_code, target.index)
     _core.copy_into(array, over(host), where="unpickle")
     return array

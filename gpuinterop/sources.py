@@ -11,9 +11,11 @@ from gpuinterop import _core, devices
 from gpuinterop.dtypes import known
 from gpuinterop.errors import (
     ArgumentTypeError,
+    BoundsError,
     ConversionTypeError,
     DTypeError,
     ShapeError,
+    UnsupportedError,
 )
 
 __all__ = [
@@ -125,7 +127,7 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
     if isinstance(value, _core.Array):
         found = value
     elif isinstance(value, (np.ndarray, np.generic)):
-        found = _from_numpy(value)
+        found = _from_numpy(value, where)
     elif isinstance(value, (bool, int, float, complex, list, tuple)):
         return over(_from_numbers(value, np.float32 if dtype is None else dtype, where))
     else:
@@ -144,8 +146,16 @@ def _import(value: Any, where: str) -> _core.Array:
     return _core.import_any(_core.Array, value, where=where)
 
 
-def _from_numpy(value: Any) -> _core.Array:
+def _from_numpy(value: Any, where: str) -> _core.Array:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise UnsupportedError(
+            where=where,
+            expected="data without a mask",
+            got=f"a masked array with {np.ma.count_masked(value)} masked elements",
+            fix="fill it: x.filled(value)",
+        )
     host = np.asarray(value)
+    known(host.dtype.newbyteorder("="))  # first of all: what follows divides by the itemsize
     if not host.dtype.isnative:
         host = host.astype(host.dtype.newbyteorder("="))
     size = host.dtype.itemsize
@@ -243,6 +253,17 @@ def borrowed(
         raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as address",
                                 got=repr(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
     address = operator.index(ptr)
+    if not 0 <= address < 1 << 64:
+        raise BoundsError(where="from_gpu_pointer", expected="an address from 0 to 2**64 - 1",
+                          got=str(address), fix="pass x.ptr, unsigned")  # fmt: skip
+    try:
+        limit = operator.index(nbytes)
+    except TypeError:
+        raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as nbytes",
+                                got=repr(nbytes), fix="pass the number of bytes") from None  # fmt: skip
+    if not -1 <= limit < 1 << 63:
+        raise BoundsError(where="from_gpu_pointer", expected="nbytes of at least 0, below 2**63",
+                          got=str(limit), fix="leave it out when it is not known")  # fmt: skip
     extents = read_shape(shape)
     steps = None if strides is None else tuple(4 * s for s in read_shape(strides))
     target = devices.device(device) if device is not None else _locate(address)
@@ -255,8 +276,8 @@ def borrowed(
         target.type_code,
         target.index,
         base,
-        nbytes=nbytes,
-        readonly=readonly,
+        nbytes=limit,
+        readonly=bool(readonly),
         where="from_gpu_pointer",
     )
 

@@ -52,7 +52,7 @@ struct Array {
   bool is_copied = false;  // DLPack's flag: we are the only owner of a copy made for us
 
   int64_t itemsize() const noexcept { return itemsize_of(dtype); }
-  int64_t nbytes() const noexcept { return layout.size() * itemsize(); }
+  int64_t nbytes() const noexcept { return layout.size() * itemsize(); }  // wrap(): it fits
 };
 
 // ---- python/array_type.cpp -------------------------------------------------------------------

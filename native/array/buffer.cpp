@@ -4,6 +4,7 @@
 #include <string>
 
 #include "array/error.hpp"
+#include "array/unwind.hpp"
 #include "cuda/memory.hpp"
 
 namespace gpuinterop {
@@ -54,6 +55,16 @@ void allocate_host(Buffer* b, const char* where) {
   b->release = release_host;
 }
 
+void free_now(Buffer* b) noexcept {
+  if (b->owned) {
+    Statistics& s = statistics(b->device);
+    s.live_bytes.fetch_sub(b->nbytes, std::memory_order_relaxed);
+    s.live_buffers.fetch_sub(1, std::memory_order_relaxed);
+  }
+  if (b->release) b->release(b);
+  delete b;
+}
+
 }  // namespace
 
 Statistics& statistics(Device device) noexcept {
@@ -62,13 +73,7 @@ Statistics& statistics(Device device) noexcept {
 }
 
 void BufferRef::destroy(Buffer* b) noexcept {
-  if (b->owned) {
-    Statistics& s = statistics(b->device);
-    s.live_bytes.fetch_sub(b->nbytes, std::memory_order_relaxed);
-    s.live_buffers.fetch_sub(1, std::memory_order_relaxed);
-  }
-  if (b->release) b->release(b);
-  delete b;
+  unwind<free_now, [](Buffer* dead) -> Buffer*& { return dead->next_dead; }>(b);
 }
 
 BufferRef allocate(Device device, int64_t nbytes, const char* where) {

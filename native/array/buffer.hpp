@@ -42,6 +42,7 @@ struct Buffer {
   // Frees memory and whatever keeps it alive. Called once, possibly without the GIL; must not throw.
   void (*release)(Buffer*) noexcept = nullptr;
   void* context = nullptr;  // the release function's own
+  Buffer* next_dead = nullptr;  // see unwind.hpp
 };
 
 class BufferRef {

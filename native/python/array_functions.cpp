@@ -143,6 +143,16 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
   }
   if (a.layout.size() > 0) {
     const auto [lo, hi] = a.layout.span(where);
+    const __int128 first = static_cast<__int128>(ptr) + static_cast<__int128>(lo) * item;
+    const __int128 end = static_cast<__int128>(ptr) + (static_cast<__int128>(hi) + 1) * item;
+    if (first < 0 || end > static_cast<__int128>(UINT64_MAX) || end - first > INT64_MAX)
+      fail(Kind::Bounds, where, "elements at addresses that fit 64 bits",
+           "shape " + shape_text(n, extents) + " with strides " +
+               shape_text(n, a.layout.strides()) + " (elements) at address " + std::to_string(ptr),
+           "pass the shape and strides of real memory");
+    if (nbytes < -1)
+      fail(Kind::Bounds, where, "a number of bytes, or -1 when it is not known",
+           std::to_string(nbytes), "pass the bytes that may be touched from ptr on");
     if (ptr == 0)
       fail(Kind::Bounds, where, "the address of the memory",
            "a null pointer for shape " + shape_text(n, extents),

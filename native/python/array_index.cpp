@@ -185,6 +185,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
     }
     value = converted.get();
   }
+  require_settled(value);
   Array source = unwrap(value);
   // Extents of 1 in front carry nothing, however many there are.
   int skip = 0;
@@ -199,13 +200,13 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
 }
 
 Py_ssize_t array_length(PyObject* self) {
-  const Array& a = unwrap(self);
-  if (a.layout.ndim() == 0)
+  const Layout& l = shown_layout(self);
+  if (l.ndim() == 0)
     return guard(Py_ssize_t{-1}, []() -> Py_ssize_t {
       fail(Kind::Type, "len", "an array of at least one dimension", "a 0-d array",
            "read the value with x.item()");
     });
-  return static_cast<Py_ssize_t>(a.layout.shape()[0]);
+  return static_cast<Py_ssize_t>(l.shape()[0]);
 }
 
 PyObject* array_subscript(PyObject* self, PyObject* key) {

@@ -23,10 +23,10 @@ bool expect_args(Py_ssize_t nargs, Py_ssize_t wanted, const char* name) {
 }
 
 PyObject* is_c_contiguous(PyObject* self, PyObject*) {
-  return PyBool_FromLong(unwrap(self).layout.is_c_contiguous());
+  return PyBool_FromLong(shown_layout(self).is_c_contiguous());
 }
 PyObject* is_f_contiguous(PyObject* self, PyObject*) {
-  return PyBool_FromLong(unwrap(self).layout.is_f_contiguous());
+  return PyBool_FromLong(shown_layout(self).is_f_contiguous());
 }
 
 PyObject* view(PyObject* self, PyObject*) {
@@ -264,6 +264,8 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
     PyObject* item = PyTuple_GetItem(fast.get(), i);
     PyRef number = PyBool_Check(item) ? PyRef() : PyRef::steal(PyNumber_Index(item));
     if (!number) {
+      // What the object's own __index__ raises is the caller's to see: an interrupt, for one.
+      if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
       PyErr_Clear();
       fail(Kind::DType, where, std::string(what) + " of ints", repr_text(value), "pass ints");
     }
@@ -276,12 +278,13 @@ bool within_memory(const Array& a, const Layout& layout, const char* data, const
   if (layout.size() == 0) return true;
   const Buffer* b = a.buffer.get();
   if (!b) return false;
-  if (b->nbytes < 0) return true;  // raw foreign pointer: the caller vouches for it
   const auto [lo, hi] = layout.span(where);
   // In 128 bits: a wild offset must not wrap round into the memory.
   const __int128 item = a.itemsize();
+  if (layout.size() * item > INT64_MAX) return false;  // zero strides reach far in small memory
   const __int128 start = static_cast<__int128>(reinterpret_cast<uintptr_t>(data)) -
                          static_cast<__int128>(reinterpret_cast<uintptr_t>(b->ptr));
+  if (b->nbytes < 0) return true;  // raw foreign pointer: the caller vouches for it
   return start + lo * item >= 0 && start + (hi + 1) * item <= b->nbytes;
 }
 

@@ -8,6 +8,7 @@
 #include <new>
 #include <vector>
 
+#include "array/unwind.hpp"
 #include "python/exchange_slots.hpp"
 #include "python/ops_slots.hpp"
 #include "python/raise.hpp"
@@ -27,7 +28,7 @@ struct Geometry {
 };
 
 struct ArrayObject {
-  PyObject_HEAD PyObject* weakrefs;
+  PyObject_HEAD PyObject* weakrefs;  // in a dying array: see unwind.hpp
   Geometry* pending;  // owned; null but between two steps of the documents' low-level setters
   Array value;
 };
@@ -58,10 +59,8 @@ PyObject* array_new(PyTypeObject* type, PyObject*, PyObject*) {
 // Construction is done by __new__ of the Python classes.
 int array_init(PyObject*, PyObject*, PyObject*) { return 0; }
 
-void array_dealloc(PyObject* o) {
-  PyObject_GC_UnTrack(o);
+void free_array(PyObject* o) {
   ArrayObject* self = cast(o);
-  if (self->weakrefs) PyObject_ClearWeakRefs(o);
   statistics(self->value.device).live_arrays.fetch_sub(1, std::memory_order_relaxed);
   {
     // Releasing foreign memory may run Python code; an exception on its way must survive that.
@@ -72,6 +71,12 @@ void array_dealloc(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
   PyObject_GC_Del(o);
   Py_DECREF(type);
+}
+
+void array_dealloc(PyObject* o) {
+  PyObject_GC_UnTrack(o);
+  if (cast(o)->weakrefs) PyObject_ClearWeakRefs(o);
+  unwind<free_array, [](PyObject* dead) -> PyObject*& { return cast(dead)->weakrefs; }>(o);
 }
 
 int array_traverse(PyObject* o, visitproc visit, void* arg) {
@@ -99,11 +104,19 @@ PyObject* attribute(PyObject* self, F&& f) noexcept {
   return guard((PyObject*)nullptr, [&]() -> PyObject* { return f(cast(self)->value); });
 }
 
+// a * b as a Python int, also where it does not fit 63 bits: geometry in the making may be anything.
+PyObject* product(int64_t a, int64_t b) {
+  int64_t small;
+  if (!__builtin_mul_overflow(a, b, &small)) return PyLong_FromLongLong(small);
+  const PyRef x = PyRef::steal(PyLong_FromLongLong(a)), y = PyRef::steal(PyLong_FromLongLong(b));
+  return x && y ? PyNumber_Multiply(x.get(), y.get()) : nullptr;
+}
+
 PyObject* int_tuple(int n, const int64_t* values, int64_t scale) {
   PyObject* tuple = PyTuple_New(n);
   if (!tuple) return nullptr;
   for (int i = 0; i < n; ++i) {
-    PyObject* item = PyLong_FromLongLong(values[i] * scale);
+    PyObject* item = product(values[i], scale);
     if (!item) {
       Py_DECREF(tuple);
       return nullptr;
@@ -153,7 +166,8 @@ PyObject* get_element_strides(PyObject* o, void*) {
   for (int i = l.ndim() - 1; i >= 0; --i) {
     const int64_t n = l.shape()[i];
     out[i] = n == 1 ? 0 : (l.size() == 0 ? step : l.strides()[i]);
-    step *= n;
+    if (__builtin_mul_overflow(step, n, &step))
+      step = 0;  // only in sizes that no stride is read for
   }
   return int_tuple(l.ndim(), out, 1);
 }
@@ -164,8 +178,9 @@ int set_strides_scaled(PyObject* o, PyObject* value, int64_t unit, const char* w
     Array& a = cast(o)->value;
     int64_t given[kMaxDims];
     const int n = read_ints(value, given, where, "strides");
-    if (n != a.layout.ndim())
-      fail(Kind::Shape, where, std::to_string(a.layout.ndim()) + " strides, one for each dimension",
+    const Layout& shown = shown_layout(o);
+    if (n != shown.ndim())
+      fail(Kind::Shape, where, std::to_string(shown.ndim()) + " strides, one for each dimension",
            std::to_string(n), "pass one stride for each dimension");
     for (int i = 0; i < n; ++i) {
       if (given[i] % unit)
@@ -174,9 +189,10 @@ int set_strides_scaled(PyObject* o, PyObject* value, int64_t unit, const char* w
              shape_text(n, given), "strides count bytes, _strides counts elements");
       given[i] /= unit;
     }
-    const Layout layout(n, a.layout.shape(), given);
-    check_reach(a, layout, a.data, where);
-    a.layout = layout;
+    const Layout layout(n, shown.shape(), given);
+    char* data = const_cast<char*>(shown_data(o));
+    check_reach(a, layout, data, where);
+    change_geometry(o, layout, data, where);
     return 0;
   });
 }
@@ -187,9 +203,11 @@ int set_strides_elements(PyObject* o, PyObject* value, void*) {
   return set_strides_scaled(o, value, 1, "_strides");
 }
 
-PyObject* get_ndim(PyObject* o, void*) { return PyLong_FromLong(cast(o)->value.layout.ndim()); }
-PyObject* get_size(PyObject* o, void*) { return PyLong_FromLongLong(cast(o)->value.layout.size()); }
-PyObject* get_nbytes(PyObject* o, void*) { return PyLong_FromLongLong(cast(o)->value.nbytes()); }
+PyObject* get_ndim(PyObject* o, void*) { return PyLong_FromLong(shown_layout(o).ndim()); }
+PyObject* get_size(PyObject* o, void*) { return PyLong_FromLongLong(shown_layout(o).size()); }
+PyObject* get_nbytes(PyObject* o, void*) {
+  return product(shown_layout(o).size(), cast(o)->value.itemsize());
+}
 PyObject* get_itemsize(PyObject* o, void*) {
   return PyLong_FromLongLong(cast(o)->value.itemsize());
 }
@@ -199,8 +217,15 @@ PyObject* get_ptr(PyObject* o, void*) {
 int set_ptr(PyObject* o, PyObject* value, void*) {
   return guard(-1, [&] {
     if (!value) fail(Kind::Type, "_dev_data", "an address", "a deletion", "assign an int");
+    if (!PyLong_Check(value))
+      fail(Kind::Type, "_dev_data", "an address", "an object of type " + type_text(value),
+           "assign an int");
     const unsigned long long address = PyLong_AsUnsignedLongLong(value);
-    if (PyErr_Occurred()) throw PythonError();
+    if (PyErr_Occurred()) {
+      PyErr_Clear();
+      fail(Kind::Bounds, "_dev_data", "an address from 0 to 2**64 - 1", repr_text(value),
+           "assign an address inside the array's memory");
+    }
     change_geometry(o, shown_layout(o), reinterpret_cast<char*>(static_cast<uintptr_t>(address)),
                     "_dev_data");
     return 0;
@@ -224,11 +249,9 @@ PyObject* get_readonly(PyObject* o, void*) {
 int set_readonly(PyObject* o, PyObject* value, void*) {
   return guard(-1, [&] {
     Array& a = cast(o)->value;
-    const int truth = value ? PyObject_IsTrue(value) : -1;
-    if (truth < 0) {
-      if (!PyErr_Occurred()) PyErr_SetString(PyExc_AttributeError, "readonly cannot be deleted");
-      throw PythonError();
-    }
+    if (!value) fail(Kind::Type, "readonly", "True or False", "a deletion", "assign True");
+    const int truth = PyObject_IsTrue(value);
+    if (truth < 0) throw PythonError();
     if (!truth && a.readonly)
       fail(Kind::ReadOnly, "readonly", "an array that is not read-only already",
            "a read-only array", "write to a copy: x.copy()");
@@ -335,6 +358,13 @@ void require_settled(PyObject* o) {
 }
 
 PyObject* wrap(PyTypeObject* type, Array&& a) {
+  // Every array there is comes through here, so nbytes() never overflows; NumPy draws the same line.
+  int64_t nbytes;
+  if (__builtin_mul_overflow(a.layout.size(), a.itemsize(), &nbytes))
+    return guard((PyObject*)nullptr, [&]() -> PyObject* {
+      fail(Kind::Shape, "array", "a shape whose bytes fit 63 bits",
+           "shape " + shape_text(a.layout.ndim(), a.layout.shape()), "use smaller extents");
+    });
   auto* self = reinterpret_cast<ArrayObject*>(PyType_GenericAlloc(type, 0));
   if (!self) return nullptr;
   self->weakrefs = nullptr;

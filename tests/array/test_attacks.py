@@ -1,0 +1,210 @@
+"""Attacks on the array itself: long chains of owners, geometry in the making, sizes at the edges."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import _core
+
+CHAINS = {
+    "arrays": "x = _core.from_pointer(_core.Array, first.ptr, (4,), None, first.dtype, 1, 0, x)",
+    "subclass": "x = gi.from_gpu_pointer(first.ptr, (4,), base=x, device='cpu')",
+    "numpy": "x = gi.from_dlpack(np.from_dlpack(x))",
+    "capsules": "x = gi.from_dlpack(x.__dlpack__(max_version=(1, 0)))",
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_long_chain_of_owners_is_released_without_deep_recursion(chain):
+    code = f"""
+import gc, threading
+import numpy as np, gpuinterop as gi
+from gpuinterop import _core
+from gpuinterop.devices import memory_stats
+before = memory_stats("cpu")
+first = x = _core.view(_core.Array, gi.ones(4, device="cpu"))
+for _ in range(100_000):
+    {CHAINS[chain]}
+del first, x
+gc.collect()
+after = memory_stats("cpu")
+assert after["live_arrays"] == before["live_arrays"], (before, after)
+assert after["live_bytes"] == before["live_bytes"], (before, after)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def making(device: str) -> gi.CudaNdarray:
+    x = gi.CudaNdarray(np.arange(12, dtype="float32"), device=device)
+    x._set_stride(0, 2)  # reaches 22 elements far in 12
+    return x
+
+
+def test_geometry_in_the_making_is_no_source_of_an_assignment(device):
+    target = gi.zeros(12, device=device)
+    with pytest.raises(gi.BoundsError, match="stay inside"):
+        target[...] = making(device)
+    assert not target.get().any()
+
+
+def test_assigning_strides_ends_geometry_in_the_making(device):
+    x = making(device)
+    x._set_shape_i(0, 8)  # 14 elements: still too far
+    assert (x.shape, x.size, x.ndim, x.nbytes, len(x)) == ((8,), 8, 1, 32, 8)
+    assert not x.is_c_contiguous()
+    with pytest.raises(gi.BoundsError):
+        x.strides = (8,)
+    x.strides = (4,)
+    assert x.tolist() == list(range(8))
+
+
+def test_geometry_in_the_making_shows_strides_beyond_63_bits():
+    x = gi.zeros(2, device="cpu")
+    x._set_stride(0, 2**62)
+    assert x.strides == (2**64,)
+    x._set_stride(0, 1)
+    assert x.strides == (4,)
+
+
+def test_a_shape_whose_bytes_do_not_fit_is_refused_however_it_is_made(device):
+    one = gi.ones(1, device=device)
+    with pytest.raises(gi.ShapeError, match="63 bits"):
+        one.broadcast_to((2**62,))
+    assert one.broadcast_to((2**60,)).nbytes == 2**62
+    with pytest.raises(gi.BoundsError):
+        one._restrided((2**62,), (0,), 0)
+    with pytest.raises(gi.GpuInteropError):
+        gi.from_gpu_pointer(one.ptr, (2**62,), (0,), base=one, device=device)
+
+
+@pytest.mark.parametrize(
+    ("ptr", "shape", "strides", "nbytes"),
+    [
+        (2**64 - 4, (2,), None, -1),
+        (64, (2,), (2**61 - 1,), -1),
+        (64, (2,), (-(2**40),), -1),
+        (-4, (1,), None, -1),
+        (2**64, (1,), None, -1),
+        (64, (1,), None, -5),
+        (64, (1,), None, 2**63),
+    ],
+)
+def test_pointers_outside_any_memory(ptr, shape, strides, nbytes):
+    with pytest.raises(gi.BoundsError) as caught:
+        gi.from_gpu_pointer(ptr, shape, strides, device="cpu", nbytes=nbytes)
+    assert caught.value.where == "from_gpu_pointer"
+
+
+def test_a_pointer_with_a_fractional_limit():
+    with pytest.raises(TypeError, match="nbytes"):
+        gi.from_gpu_pointer(64, (1,), device="cpu", nbytes=2.5)
+
+
+@pytest.mark.parametrize("address", [2**64, -1, "here", 1.5])
+def test_assigning_what_is_no_address(address):
+    x = gi.zeros(2, device="cpu")
+    with pytest.raises(gi.GpuInteropError, match="_dev_data"):
+        x._dev_data = address
+    assert x.tolist() == [0, 0]
+
+
+def test_attributes_that_cannot_be_deleted():
+    x = gi.zeros(2, device="cpu")
+    for name in ("readonly", "_dev_data", "strides", "_strides"):
+        with pytest.raises(gi.GpuInteropError):
+            delattr(x, name)
+
+
+@pytest.mark.parametrize("args", [(2**70,), (0, 1, 0), (float("nan"),), (float("inf"),), ("a",)])
+def test_ranges_without_a_count(args):
+    with pytest.raises(gi.ShapeError, match="arange"):
+        gi.arange(*args, device="cpu")
+
+
+def test_what_an_index_raises_is_passed_on():
+    class Interrupted:
+        def __index__(self):
+            raise KeyboardInterrupt
+
+    x = gi.zeros((2, 2), device="cpu")
+    for call in (
+        lambda: x[Interrupted()],
+        lambda: x.reshape((Interrupted(),)),
+        lambda: x._permuted((Interrupted(), 0)),
+        lambda: setattr(x, "strides", (Interrupted(), 4)),
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+
+
+def test_reading_while_another_thread_reshapes():
+    x = gi.GpuArray(np.arange(64, dtype="float32").reshape((2,) * 6), device="cpu")
+    stop = threading.Event()
+    surprises = []
+
+    def reshape():
+        while not stop.is_set():
+            x.shape = (64,)
+            x.shape = (2,) * 6
+            x.shape = (8, 8)
+
+    def read():
+        for _ in range(2000):
+            view, copied = x.view(), x.copy()
+            if view.size != 64 or copied.get().sum() != 2016 or x[...].get().sum() != 2016:
+                surprises.append((view, copied))
+            _core.view(gi.GpuArray, x).__dlpack__()
+
+    writers = [threading.Thread(target=reshape) for _ in range(2)]
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in writers + readers:
+            thread.start()
+        for thread in readers:
+            thread.join()
+    finally:
+        stop.set()
+        sys.setswitchinterval(switch)
+        for thread in writers:
+            thread.join()
+    assert not surprises
+
+
+def test_a_masked_array_never_loses_its_mask():
+    values = np.ma.array([1.0, 2.0], mask=[False, True], dtype="float32")
+    x = gi.zeros(2, device="cpu")
+    for call in (gi.asarray, gi.CudaNdarray, lambda v: x.__setitem__(..., v)):
+        with pytest.raises(NotImplementedError, match="mask"):
+            call(values)
+    assert x.tolist() == [0, 0]
+    assert gi.asarray(np.ma.array([1.0, 2.0]), device="cpu").tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("dtype", ["V0", "S0", "V3", "O", "U2", ">M8[s]"])
+def test_elements_that_are_no_numbers(dtype):
+    with pytest.raises(gi.DTypeError):
+        gi.asarray(np.zeros(3, dtype), device="cpu")
+
+
+def test_pickles_made_by_hand():
+    def load(*args):
+        return gi.zeros(1, device="cpu").__reduce_ex__(5)[0](*args)
+
+    floats = np.arange(4, dtype="float32")
+    assert load(gi.CudaNdarray, floats, "cpu").tolist() == [0, 1, 2, 3]
+    with pytest.raises(gi.DTypeError, match="float32"):
+        load(gi.CudaNdarray, floats.astype("float64"), "cpu")
+    for cls, host in ((int, floats), (gi.CudaNdarray, None), (gi.CudaNdarray, [1, 2])):
+        with pytest.raises(gi.GpuInteropError):
+            load(cls, host, "cpu")
