@@ -21,7 +21,6 @@ from gpuinterop.errors import (
 )
 from gpuinterop.ops import results
 from gpuinterop.ops.map_reduce import MapReduce
-from gpuinterop.ops.reductions import may_overlap
 from gpuinterop.ops.runtime import _operand as operand
 from gpuinterop.sources import host_view
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["addmm", "allow_tf32", "dot", "dot22", "gemm", "gemv", "ger", "inner", "matmul", "vdot"]
 
 _FLOATS = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
+_cublas_takes: dict[Any, bool] = {}  # by dtype, whose name is slow to make
 
 
 class _Precision(threading.local):
@@ -73,21 +73,22 @@ def _host_sum_of_products(x: Sequence[Any], axis: int) -> Any:
     return total.astype(common)
 
 
-_products: dict[Any, MapReduce] = {}  # by dtype
+_products: dict[tuple[Any, Any], MapReduce] = {}  # by the operands' dtypes
 
 
 def _inner(a: Any, b: Any, out: Any = None) -> Any:
     """Sum of a * b over the last axis; both broadcast. One kernel, any strides, any number type."""
-    common = np.result_type(a.dtype, b.dtype)
-    kernel = _products.get(common)
+    kernel = _products.get((a.dtype, b.dtype))
     if kernel is None:
+        common = np.result_type(a.dtype, b.dtype)
         op = "any" if common == np.bool_ else "sum"
-        kernel = _products[common] = MapReduce(
+        kernel = _products[a.dtype, b.dtype] = MapReduce(
             "x0 && x1" if op == "any" else "x0 * x1",
             lambda x, e: (_host_sum_of_products(x, -1),),
             op=op,
             axis=-1,
             dtypes=(common,),
+            where="matmul",
         )
     return kernel(a, b, out=out)
 
@@ -106,7 +107,9 @@ def _require_inner(a: Any, b: Any, n: int, m: int, where: str) -> None:
 
 
 def _common(where: str, *operands: Any) -> np.dtype[Any]:
-    common = np.result_type(*[x.dtype for x in operands])
+    common: np.dtype[Any] = operands[0].dtype
+    if any(x.dtype is not common for x in operands):
+        common = np.result_type(*[x.dtype for x in operands])
     if common.kind not in "biufcV":
         raise DTypeError(where=where, expected="numbers", got=str(common), fix="cast them first")
     return common
@@ -161,7 +164,10 @@ def gemm(
     if a.device.type == "cpu":
         _gemm_on_host(result, a, b, c, alpha, beta)
         return result
-    if common.name not in _FLOATS:
+    taken = _cublas_takes.get(common)
+    if taken is None:
+        taken = _cublas_takes[common] = common.name in _FLOATS
+    if not taken:
         return _gemm_of_integers(result, a, b, c, alpha, beta, common)
     a, b = _as(a, common), _as(b, common)
     c = c if c is None else _as(c, common)
@@ -169,7 +175,7 @@ def gemm(
         return result
     if a.shape[-1] == 0 or alpha == 0:
         return _scaled_into(result, c, beta)
-    if out is not None and (may_overlap(a, out) or may_overlap(b, out)):
+    if out is not None and (_core._may_overlap(a, out) or _core._may_overlap(b, out)):
         result = gemm(a, b, c, alpha=alpha, beta=beta, tf32=tf32)
         _core.copy_into(out, result, where="gemm")
         return out
@@ -185,7 +191,7 @@ def gemm(
         c is not None
         and c is not out
         and out is not None
-        and may_overlap(c, out)
+        and _core._may_overlap(c, out)
         and not _same(c, out)
     ):
         c = c.copy()
@@ -201,6 +207,8 @@ def _same(x: Any, y: Any) -> bool:
 
 
 def _batches(a: Any, b: Any) -> tuple[int, ...]:
+    if a.ndim == b.ndim == 2:
+        return ()
     try:
         return np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError as error:

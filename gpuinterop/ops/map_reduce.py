@@ -37,6 +37,7 @@ class MapReduce:
     posts : an expression for each result.
     locals : declarations that the posts share, "const float z = r + e0;".
     dtypes : dtype of each result; that of the reduction by default.
+    where : what an error names as its place.
 
     Examples
     --------
@@ -58,6 +59,7 @@ class MapReduce:
         locals: str = "",
         dtypes: Sequence[Any] | None = None,
         support: str = "",
+        where: str = "MapReduce",
     ) -> None:
         if op not in ("sum", "prod", "min", "max", "any", "all"):
             raise ShapeError(
@@ -69,7 +71,8 @@ class MapReduce:
         self.map, self.host, self.op = map, host, op
         self.axis, self.posts, self.locals = axis, tuple(posts), locals
         self.dtypes, self.support = dtypes, support
-        self._caches: dict[tuple[int, int], _core.PlanCache] = {}
+        self._where = where
+        self._caches: dict[int, _core.PlanCache] = {}  # by the number of operands
 
     def __call__(self, *operands: Any, extras: Sequence[Any] = (), out: Any = None) -> Any:
         """Return the result (a tuple when there are several), or fill `out` (a tuple then too).
@@ -77,23 +80,28 @@ class MapReduce:
         Operands broadcast against each other, extras against the result. Queued on the current
         stream; nothing is copied.
         """
-        device = results.require_arrays("MapReduce", *operands, *extras)
+        # A layout that was planned has been checked: the core finds it by the operands as given.
+        n = len(operands)
+        cache = self._caches.get(n)
+        if cache is None:
+            cache = self._caches[n] = _core.PlanCache(
+                lambda given, outs: self._resolved(given[:n], given[n:], outs)
+            )
         if out is not None and not isinstance(out, tuple):
             out = (out,)
+        return cache((*operands, *extras) if extras else operands, out)
+
+    def _resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
+        """The plan for operands on a GPU, the result of those in host memory."""
+        device = results.require_arrays(self._where, *operands, *extras)
         shape = _broadcast([x.shape for x in operands])
-        axes = reductions.normalized_axes(self.axis, len(shape), "MapReduce")
+        axes = reductions.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         full = [x if x.shape == shape else x.broadcast_to(shape) for x in operands]
         after = [e if e.shape == kept else e.broadcast_to(kept) for e in extras]
         if device.type == "cpu":
             return self._on_host(full, after, kept, out)
-        key = (len(full), len(axes))
-        cache = self._caches.get(key)
-        if cache is None:
-            cache = self._caches[key] = _core.PlanCache(
-                lambda given, outs: self._plan(given[: key[0]], given[key[0] :], outs)
-            )
-        return cache((*full, *after), out)
+        return self._plan(full, after, out)
 
     def _dtypes(self, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
         """The dtype of the map's value, and those of the results."""
@@ -126,12 +134,12 @@ class MapReduce:
         if out is None:
             return [results.new_like(like, kept, kind) for kind in kinds]
         for given, kind in zip(out, kinds, strict=True):
-            results.check_out(given, kept, kind, like, "MapReduce")
+            results.check_out(given, kept, kind, like, self._where)
         return list(out)
 
     def _plan(self, operands: Sequence[Any], extras: Sequence[Any], outs: Any) -> Any:
         shape = operands[0].shape
-        axes = reductions.normalized_axes(self.axis, len(shape), "MapReduce")
+        axes = reductions.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         common, kinds = self._dtypes(operands)
         if outs is not None:

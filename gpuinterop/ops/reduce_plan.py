@@ -67,6 +67,7 @@ class Plan:
     tiles: int  # columns: blocks side by side
     grid: tuple[int, int]
     finish_grid: int  # blocks of the second phase, 0 without one
+    finish_team: int  # columns: results that a block of the second phase shares
     wide: bool  # 64-bit indices
 
 
@@ -77,8 +78,28 @@ class _Dim:
     outs: list[int]
 
     def nearness(self, sizes: Sequence[int]) -> int:
-        """Bytes between neighbours in the densest input; broadcast dimensions count as far."""
-        return min((abs(s) * b for s, b in zip(self.ins, sizes, strict=True) if s), default=1 << 62)
+        """Bytes between neighbours in the densest input that counts; sizes of 0 do not count.
+
+        Broadcast dimensions are far.
+        """
+        steps = zip(self.ins, sizes, strict=True)
+        return min((abs(s) * b for s, b in steps if s and b), default=1 << 62)
+
+
+def _counted(shape: Sequence[int], inputs: Sequence[Operand]) -> list[int]:
+    """Itemsizes of the inputs that most of the bytes come from, 0 for the others.
+
+    In a matrix times a vector the matrix alone says how memory is walked: the vector stays in the
+    cache whatever the order.
+    """
+    weights = []
+    for operand in inputs:
+        weight = operand.itemsize
+        for extent, stride in zip(shape, operand.strides, strict=True):
+            weight *= extent if stride else 1
+        weights.append(weight)
+    most = max(weights)
+    return [o.itemsize if w * 4 >= most else 0 for o, w in zip(inputs, weights, strict=True)]
 
 
 def _merge(dims: list[_Dim]) -> list[_Dim]:
@@ -110,7 +131,7 @@ def simplify(
     reduced elements in C order (positions are asked for).
     """
     reduced = set(axes)
-    sizes = [operand.itemsize for operand in inputs]
+    sizes = _counted(shape, inputs)
     in_shifts = [0] * len(inputs)
     out_shifts = [0] * len(outputs)
     kept: list[_Dim] = []
@@ -231,7 +252,8 @@ def plan_reduction(
     margin = BLOCK * _MAX_VECTOR * 8 * 2
     wide = max(reach, g.n_out, g.n_red) + margin >= 1 << 31
     chooser = _plan_rows if along_rows else _plan_columns
-    team, splits, chunk, tiles, grid, finish = chooser(g, vector, unroll, multiprocessors)
+    team, splits, chunk, tiles, grid = chooser(g, vector, unroll, multiprocessors)
+    finish_team = 1 if along_rows else _finish_team(g.n_out, splits, multiprocessors)
     return Plan(
         geometry=g,
         mode="rows" if along_rows else "columns",
@@ -243,12 +265,23 @@ def plan_reduction(
         chunk=chunk,
         tiles=tiles,
         grid=grid,
-        finish_grid=finish,
+        finish_grid=-(-g.n_out // finish_team) if splits > 1 else 0,
+        finish_team=finish_team,
         wide=wide,
     )
 
 
-_Threads = tuple[int, int, int, int, tuple[int, int], int]
+_Threads = tuple[int, int, int, int, tuple[int, int]]
+
+
+def _finish_team(n_out: int, splits: int, sms: int) -> int:
+    """Results per block of the second phase: fewer side by side when there are many parts of each,
+    which one thread would otherwise fetch one after another.
+    """
+    team = 32
+    while team > 1 and splits > BLOCK // team * 8 and -(-n_out // team) < sms:
+        team //= 2
+    return team
 
 
 def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int) -> _Threads:
@@ -265,7 +298,7 @@ def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int) -> _Threads:
         chunk = -(-g.n_red // splits)
         chunk += -chunk % (vector * 32)  # whole vectors, whole cache lines
         splits = -(-g.n_red // chunk)
-    return team, splits, chunk, 1, (blocks, splits), g.n_out if splits > 1 else 0
+    return team, splits, chunk, 1, (blocks, splits)
 
 
 def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int) -> _Threads:
@@ -293,4 +326,4 @@ def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int) -> _Threads:
         chunk = -(-g.n_red // splits)
         chunk += -chunk % (rows * unroll)
         splits = -(-g.n_red // chunk)
-    return team, splits, chunk, tiles, (blocks, splits), -(-g.n_out // 32) if splits > 1 else 0
+    return team, splits, chunk, tiles, (blocks, splits)

@@ -166,6 +166,7 @@ def render(recipe: Recipe, plan: Plan) -> str:
             f"#define GI_RED {len(plan.geometry.red)}\n",
             f"#define GI_BLOCK {BLOCK}\n",
             f"#define GI_TEAM {plan.team}\n",
+            f"#define GI_FINISH_TEAM {plan.finish_team}\n",
             f"#define GI_VEC {plan.vector}\n",
             f"#define GI_UNROLL {plan.unroll}\n",
             f"#define GI_INPUTS(X) {listed}\n",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from reduce_shim import compile_kernel
 
+from gpuinterop.ops import reduce_plan
 from gpuinterop.ops.reduce_plan import Operand, plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, recipe_for
 from gpuinterop.ops.reduce_text import accumulator_bytes, pack_params, pointer_offsets, render
@@ -131,6 +132,41 @@ def test_parts_are_joined(mode: str) -> None:
     np.testing.assert_allclose(
         run("var", x, axes, ddof=1), x.astype(np.float64).var(axis=0, ddof=1), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("team", [1, 4, 16])
+def test_parts_are_joined_by_any_number_of_threads(
+    team: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(3).standard_normal((10_000, 7)).astype(np.float32)
+    monkeypatch.setattr(reduce_plan, "_finish_team", lambda *sizes: team)
+    np.testing.assert_allclose(
+        run("sum", x, (0,), sms=4), x.astype(np.float64).sum(axis=0), rtol=1e-6, atol=1e-4
+    )
+    np.testing.assert_array_equal(run("argmin", x, (0,), sms=4), np.argmin(x, axis=0))
+
+
+def test_many_parts_of_few_columns_are_joined_by_many_threads() -> None:
+    tall = plan_reduction((1 << 22, 64), (0,), [Operand((64, 1), 4)], [(0, 1)])
+    assert tall.mode == "columns"
+    assert tall.splits > 1000
+    assert (tall.finish_team, tall.finish_grid) == (1, 64)
+    square = plan_reduction((1 << 14, 1 << 14), (0,), [Operand((1 << 14, 1), 4)], [(0, 1)])
+    assert (square.finish_team, square.finish_grid) == (32, 512)
+
+
+@pytest.mark.parametrize(
+    ("strides", "mode", "vector"),
+    [((1, 8192), "columns", 4), ((8192, 1), "rows", 4), ((-1, 8192), "columns", 1)],
+)
+def test_the_matrix_says_how_it_is_walked_not_the_vector(
+    strides: tuple[int, int], mode: str, vector: int
+) -> None:
+    inputs = [Operand(strides, 4), Operand((0, 1), 4)]
+    for order in (inputs, inputs[::-1]):
+        plan = plan_reduction((8192, 8192), (1,), order, [(1, 0)])
+        assert (plan.mode, plan.vector) == (mode, vector)
+        assert plan.grid[0] * plan.grid[1] >= 132 * 8  # every multiprocessor is busy
 
 
 def test_a_sum_of_floats_does_not_lose_small_terms() -> None:

@@ -103,22 +103,31 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
   }
 }
 
-// Second phase: 32 columns a block, its other threads share the parts.
+// Second phase: GI_FINISH_TEAM columns a block, its threads share the parts of each. Four parts are
+// asked for at a time: they come from the cache, whose latency is all there is to wait for.
 extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_finish_columns(const Params p) {
   __shared__ Acc shared[GI_BLOCK];
-  const int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
-  const Index o = Index(blockIdx.x) * 32 + tx;
+  const int rows = GI_BLOCK / GI_FINISH_TEAM;
+  const int tx = threadIdx.x % GI_FINISH_TEAM, ty = threadIdx.x / GI_FINISH_TEAM;
+  const Index o = Index(blockIdx.x) * GI_FINISH_TEAM + tx;
   Acc acc = Op::init();
   if (o < Index(p.n_out)) {
-    for (Index s = ty; s < Index(p.splits); s += GI_BLOCK / 32) {
-      Op::merge(acc, ((const Acc*)p.scratch)[s * Index(p.n_out) + o]);
+    const Acc* parts = (const Acc*)p.scratch + o;
+    Index s = ty;
+    for (; s + 3 * rows < Index(p.splits); s += 4 * rows) {
+      Acc next[4];
+#pragma unroll
+      for (int u = 0; u < 4; ++u) next[u] = parts[(s + u * rows) * Index(p.n_out)];
+#pragma unroll
+      for (int u = 0; u < 4; ++u) Op::merge(acc, next[u]);
     }
+    for (; s < Index(p.splits); s += rows) Op::merge(acc, parts[s * Index(p.n_out)]);
   }
 #pragma unroll
-  for (int half = GI_BLOCK / 64; half > 0; half /= 2) {
+  for (int half = rows / 2; half > 0; half /= 2) {
     if (ty >= half && ty < 2 * half) shared[threadIdx.x] = acc;
     __syncthreads();
-    if (ty < half) Op::merge(acc, shared[threadIdx.x + half * 32]);
+    if (ty < half) Op::merge(acc, shared[threadIdx.x + half * GI_FINISH_TEAM]);
     __syncthreads();
   }
   if (ty == 0 && o < Index(p.n_out)) gi_store(p, o, acc);
