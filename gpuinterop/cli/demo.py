@@ -185,6 +185,7 @@ def offer(library: Library, view: str, device: Any) -> None:
 
 
 def compare(library: Library, view: str, device: Any) -> None:
+    """What `offer` does, without the care for errors that are no refusals."""
     x = VIEWS[view](fresh(device))
     try:
         other = library.convert(x)

@@ -44,11 +44,7 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
     ``copyif=True`` or ``allow_readonly=True``.
     """
     cupy = sys.modules.get("cupy")
-    if (
-        cupy is None
-        or not isinstance(x, _core.Array)
-        or _core.traits(x) & _MASK != _PLAIN
-    ):
+    if cupy is None or not isinstance(x, _core.Array) or _core.traits(x) & _MASK != _PLAIN:
         checks.require_array(x, "to_cupy")
         cupy = registry.load("cupy", "to_cupy")
         x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
@@ -68,6 +64,7 @@ def _stream(cupy: Any, index: int) -> int:
     return int(cupy.cuda.get_current_stream(index).ptr)
 
 
+_share = _core.share_cupy
 _known: list[Any] = []  # CuPy, once the core knows how to read its arrays
 
 
@@ -101,7 +98,7 @@ def from_cupy(a: Any, copyif: bool = False) -> Any:
     Shares every layout and keeps the memory alive; what CuPy's current stream has queued is visible
     here, and CuPy's pool hands the memory out again only after our work on it is done.
     """
-    found = _core.share_cupy(a)
+    found = _share(a)
     if found is not None:
         return found
     row = registry.recognise(a)

@@ -20,6 +20,9 @@ from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layou
 
 __all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax"]
 
+_MASK = _core.C_CONTIGUOUS | _core.ON_CUDA | _core.EMPTY | _core.IS_FLOAT32
+_PLAIN = _core.C_CONTIGUOUS | _core.IS_FLOAT32
+
 _WIDE = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 _DTYPES = frozenset(
     "bool int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32 complex64 float8_e3m4 "
@@ -102,6 +105,12 @@ def to_jax(x: Any, copyif: bool = False) -> Any:
     ContiguityError
         Strides or alignment forbid sharing and `copyif` is false.
     """
+    jax = sys.modules.get("jax")
+    bits = _core.traits(x) if jax is not None and isinstance(x, _core.Array) else 0
+    if jax is not None and bits & _MASK == _PLAIN and (bits & _core.ALIGNED64 or copyif):
+        # What most arrays are, decided without a plan.
+        x = x if bits & _core.ALIGNED64 else checks.copied(x, "to_jax")
+        return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
     checks.require_array(x, "to_jax")
     plan = plan_to(x, copyif)
     if plan.refused:

@@ -17,6 +17,7 @@ from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.kernel_args import pointer_arguments
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.ndarray import CudaNdarray
 
 __all__ = [
     "describe",
@@ -170,7 +171,7 @@ def plan_from(g: Any, copyif: bool = False) -> Plan:
     return _plan_from(g, copyif, "from_pycuda")[0]
 
 
-def from_pycuda(g: Any, copyif: bool = False, *, _where: str = "from_pycuda") -> Any:
+def from_pycuda(g: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the GPUArray `g`.
 
     Shares every layout by the array's own strides: slices, F order, negative strides, 0-d and empty
@@ -185,22 +186,26 @@ def from_pycuda(g: Any, copyif: bool = False, *, _where: str = "from_pycuda") ->
     row = registry.recognise(g)
     if row is None or row.name != "pycuda":
         raise errors.ConversionTypeError(
-            where=_where,
+            where="from_pycuda",
             expected="a pycuda.gpuarray.GPUArray",
             got=f"{type(g).__module__}.{type(g).__qualname__}",
             fix="use gpuinterop.from_any, which takes every known array",
         )
+    return _shared(g, copyif, "from_pycuda")
+
+
+def _shared(g: Any, copyif: bool, where: str) -> Any:
     try:
         # The core checks all of this; the long way below finds the words for what is wrong.
         return _core.borrow(
             None, int(g.gpudata), g.shape, g.strides, g.dtype, checks.CUDA, checks.ANY_DEVICE, g,
-            False, checks.LEGACY, _where,
+            False, checks.LEGACY, where,
         )  # fmt: skip
     except (errors.GpuInteropError, TypeError):
-        plan, facts = _plan_from(g, copyif, _where)
+        plan, facts = _plan_from(g, copyif, where)
     if plan.refused:
         raise plan.exception()
-    return checks.borrowed(facts, g, _where)
+    return checks.borrowed(facts, g, where)
 
 
 def to_cudandarray(x: Any, copyif: bool = False) -> Any:
@@ -210,16 +215,15 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     nothing is cast: other dtypes raise ValueError. With ``copyif=True`` what cannot be shared, such
     as a tensor with a pending conjugation, is copied.
     """
-    from gpuinterop.converters import from_any
-    from gpuinterop.ndarray import CudaNdarray
-
     if isinstance(x, CudaNdarray):
         return x
     row = registry.recognise(x)
     if row is not None and row.name == "pycuda":
         if x.dtype != _FLOAT32:
             _float32_only(numpy.dtype(x.dtype).name)
-        return from_pycuda(x, copyif, _where="to_cudandarray")
+        return _shared(x, copyif, "to_cudandarray")
+    from gpuinterop.converters import from_any  # the package imports this module
+
     found = from_any(x, copyif)
     _float32_only(found.dtype.name)
     return found if isinstance(found, CudaNdarray) else _core.adopt(CudaNdarray, found)

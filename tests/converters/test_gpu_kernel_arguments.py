@@ -45,7 +45,7 @@ def test_cupy_raw_kernel_itself_takes_no_foreign_array():
     cupy = load("cupy")
     _, _, ga, gb = operands()
     kernel = cupy.RawKernel(MULTIPLY, "multiply_them")
-    with pytest.raises(TypeError, match="Unsupported type .*CudaNdarray"):
+    with pytest.raises(TypeError, match=r"Unsupported type .*CudaNdarray"):
         kernel((1,), (128,), (result(), ga, gb, np.int32(100)))
 
 

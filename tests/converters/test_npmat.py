@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import matrix_stand_ins
 import numpy as np
 import pytest
 import stand_ins
@@ -18,14 +19,14 @@ def host(*shape, order="C"):
 
 @pytest.fixture
 def npmat(monkeypatch):
-    module = stand_ins.npmat()
+    module = matrix_stand_ins.npmat()
     stand_ins.installed(monkeypatch, module)
     return module
 
 
 @pytest.fixture
 def gnumpy(monkeypatch, npmat):
-    module = stand_ins.gnumpy(npmat)
+    module = matrix_stand_ins.gnumpy(npmat)
     stand_ins.installed(monkeypatch, module)
     return module
 
@@ -82,7 +83,7 @@ def test_a_matrix_that_exchanges_its_array_leaves_ours_alone(npmat):
 
 
 def test_double_precision_npmat_is_not_narrowed(monkeypatch):
-    module = stand_ins.npmat("float64")
+    module = matrix_stand_ins.npmat("float64")
     stand_ins.installed(monkeypatch, module)
     m = module.CUDAMatrix(np.ones((2, 3), order="F"))
     assert converters.from_cudamat(m).dtype == np.float64
@@ -136,8 +137,8 @@ def test_a_strided_array_is_refused_or_copied(gnumpy):
 
 
 def test_recognised_by_structure_under_other_names():
-    npmat = stand_ins.npmat(name="mymat")
-    gnumpy = stand_ins.gnumpy(npmat, name="mynumpy")
+    npmat = matrix_stand_ins.npmat(name="mymat")
+    gnumpy = matrix_stand_ins.gnumpy(npmat, name="mynumpy")
     assert gi.converters.registry.recognise(npmat.CUDAMatrix(host(2, 2))).name == "cudamat"
     assert gi.converters.registry.recognise(gnumpy.garray(host(2, 2))).name == "gnumpy"
     x = converters.from_numpy(host(2, 3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import matrix_stand_ins
 import numpy as np
 import pytest
 from stand_ins import values
@@ -181,9 +182,7 @@ def test_size_1_axes_have_stride_0_inside(cudamat):
 
 
 def test_recognised_by_structure(driver, primary):
-    import stand_ins
-
-    other = stand_ins.cudamat(driver, name="my_cudamat")
+    other = matrix_stand_ins.cudamat(driver, name="my_cudamat")
     m = other.CUDAMatrix(host(3, 4))
     assert np.array_equal(values(gi.from_any(m)), host(3, 4))
     x = gi.array(host(4, 3), device="cuda").T

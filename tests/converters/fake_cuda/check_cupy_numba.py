@@ -59,8 +59,9 @@ def test_to_cupy_shares_every_layout(cupy, gpu, key):
 def test_from_cupy_shares_every_layout(cupy, gpu, key):
     a = converters.to_cupy(gpu(host(4, 6)))[key]
     x = converters.from_cupy(a)
-    assert type(x) is gi.CudaNdarray and x.base is a
-    assert x.shape == a.shape and x.device == "cuda:0" and x.memory == "device"
+    assert type(x) is gi.CudaNdarray
+    assert x.base is a
+    assert (x.shape, str(x.device), x.memory) == (a.shape, "cuda:0", "device")
     if x.size:
         assert (x.ptr, x.strides) == (a.data.ptr, a.strides)
         assert np.array_equal(values(x), host(4, 6)[key])
@@ -81,7 +82,7 @@ def test_from_cupy_dtypes(cupy):
     for dtype in ("int8", "complex128", "float16", "bool"):
         a = converters.to_cupy(gi.array(host(3).astype(dtype), device="cuda"))
         x = converters.from_cupy(a)
-        assert type(x) is gi.GpuArray and x.dtype == dtype
+        assert (type(x), x.dtype) == (gi.GpuArray, dtype)
 
 
 def test_from_cupy_believes_no_address(cupy, gpu):
@@ -164,9 +165,10 @@ def test_cupy_kernels_get_addresses(cupy, gpu, raw):
     kernel = converters.cupy.kernel(raw)
     assert kernel.__wrapped__ is raw
     kernel((1,), (4,), (x, converters.to_cupy(y), np.int32(4), None), shared_mem=8)
-    assert raw.args[:2] == (x.ptr, y.ptr) and type(raw.args[0]) is np.uintp
-    assert raw.args[2:] == (4, None) and raw.options == {"shared_mem": 8}
-    with pytest.raises(TypeError, match="Unsupported type .*CudaNdarray"):
+    assert raw.args == (x.ptr, y.ptr, 4, None)
+    assert type(raw.args[0]) is np.uintp
+    assert raw.options == {"shared_mem": 8}
+    with pytest.raises(TypeError, match=r"Unsupported type .*CudaNdarray"):
         raw((1,), (4,), (x,))
 
 

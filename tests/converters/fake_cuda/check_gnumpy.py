@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import matrix_stand_ins
 import numpy as np
 import pytest
 import stand_ins
@@ -19,7 +20,7 @@ def host(*shape):
 
 @pytest.fixture
 def gnumpy(monkeypatch, cudamat):
-    module = stand_ins.gnumpy(cudamat)
+    module = matrix_stand_ins.gnumpy(cudamat)
     stand_ins.installed(monkeypatch, module)
     yield module
     vars(module).pop("_gpuinterop_alias_marker", None)
@@ -107,7 +108,7 @@ def test_wrong_objects(gnumpy, gpu):
 
 
 def test_recognised_by_structure(driver, cudamat):
-    other = stand_ins.gnumpy(cudamat, name="my_gnumpy")
+    other = matrix_stand_ins.gnumpy(cudamat, name="my_gnumpy")
     g = other.garray(host(3, 4))
     assert np.array_equal(values(gi.from_any(g)), host(3, 4))
     assert gi.explain(g, "cudandarray").shared

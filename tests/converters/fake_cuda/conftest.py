@@ -7,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import matrix_stand_ins
 import stand_ins
 
 import gpuinterop as gi
@@ -34,7 +35,7 @@ def pycuda(monkeypatch, driver, primary):
 
 @pytest.fixture
 def cudamat(monkeypatch, driver, primary):
-    module = stand_ins.cudamat(driver)
+    module = matrix_stand_ins.cudamat(driver)
     stand_ins.installed(monkeypatch, module)
     return module
 
