@@ -54,7 +54,9 @@ class _HostView:
     __slots__ = ("__array_interface__", "array")
 
     def __init__(self, array: _core.Array) -> None:
-        array = array.view()  # refuses geometry in the making (_set_stride and friends)
+        # As the core's own class: a subclass may override any attribute, and NumPy would follow it
+        # out of the memory. This also refuses geometry in the making (_set_stride and friends).
+        array = _core.view(_core.Array, array)
         self.array = array
         # Types from ml_dtypes have no typestr of their own: plain bytes, viewed afterwards.
         own = array.dtype.isbuiltin == 1
@@ -69,7 +71,8 @@ class _HostView:
 
 def host_view(array: _core.Array) -> np.ndarray[Any, Any]:
     """Return a NumPy array that shares a host array's memory and keeps it alive."""
-    return np.asarray(_HostView(array)).view(array.dtype)
+    view = _HostView(array)
+    return np.asarray(view).view(view.array.dtype)
 
 
 def over(host: np.ndarray[Any, Any]) -> _core.Array:

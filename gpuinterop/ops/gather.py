@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, ShapeError
+from gpuinterop.ops import results
 from gpuinterop.sources import host_view, over
 
 __all__ = ["take"]
@@ -25,6 +26,13 @@ def _indices(indices: Any) -> np.ndarray[Any, Any]:
             expected="integer indices",
             got=f"dtype {host.dtype}",
             fix="cast them: indices.astype('int64')",
+        )
+    if host.dtype == np.uint64 and host.size and host.max() > np.iinfo(np.int64).max:
+        raise ArrayIndexError(  # as int64 they would count from the end
+            where="take",
+            expected="indices that fit 63 bits",
+            got=str(host.max()),
+            fix="mend the indices",
         )
     return host.astype(np.int64)
 
@@ -74,13 +82,7 @@ def take(
         result = _core.empty(type(x), shape, x.dtype, device.type_code, device.index)
     else:
         result = out
-        if not isinstance(out, _core.Array) or out.shape != shape or out.dtype != x.dtype:
-            raise ShapeError(
-                where="take",
-                expected=f"an out of shape {shape} and dtype {x.dtype}",
-                got=f"shape {getattr(out, 'shape', None)} and dtype {getattr(out, 'dtype', None)}",
-                fix="pass such an array, or none",
-            )
+        results.check_out(out, shape, x.dtype, x, "take")
     if result.size == 0:
         return result
     if x.device.type == "cpu":

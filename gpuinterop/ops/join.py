@@ -11,6 +11,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import results
+from gpuinterop.ops.reductions import may_overlap
 from gpuinterop.sources import read_shape
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
         out = results.new_like(like, tuple(shape), dtype)
     else:
         results.check_out(out, tuple(shape), dtype, like, "concatenate")
+        # Writing one part must not change those still to be read.
+        parts = [x.copy() if may_overlap(x, out) else x for x in parts]
     at = 0
     for x in parts:
         n = x.shape[along]

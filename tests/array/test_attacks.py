@@ -208,3 +208,41 @@ def test_pickles_made_by_hand():
     for cls, host in ((int, floats), (gi.CudaNdarray, None), (gi.CudaNdarray, [1, 2])):
         with pytest.raises(gi.GpuInteropError):
             load(cls, host, "cpu")
+
+
+def test_a_subclass_that_lies_about_its_memory():
+    class Liar(gi.GpuArray):
+        shape = property(lambda self: (2**40,))
+        strides = property(lambda self: (2**20,))
+        dtype = property(lambda self: np.dtype("float64"))
+
+        def view(self):
+            return self
+
+    x = gi.GpuArray(np.arange(4, dtype="float32"), device="cpu")
+    liar = _core.view(Liar, x)
+    assert np.asarray(liar).tolist() == [0, 1, 2, 3]
+    assert (x + liar).tolist() == [0, 2, 4, 6]
+    x[...] = liar[::-1]
+    assert x.tolist() == [3, 2, 1, 0]
+
+
+def test_taking_into_an_out_that_does_not_fit(device):
+    x = gi.GpuArray(np.arange(4, dtype="float32"), device=device)
+    locked = gi.zeros(2, device=device)
+    locked.readonly = True
+    for out in (locked, np.zeros(2, "float32"), gi.zeros(3, device=device)):
+        with pytest.raises(gi.GpuInteropError, match="take"):
+            x.take([0, 1], out=out)
+    assert not locked.get().any()
+    if x.device.type == "cuda":
+        with pytest.raises(gi.DeviceMismatchError):
+            x.take([0, 1], out=gi.zeros(2, device="cpu"))
+        with pytest.raises(gi.DeviceMismatchError):
+            x.cpu().take([0, 1], out=gi.zeros(2, device=device))
+
+
+def test_unsigned_indices_do_not_wrap_round(device):
+    x = gi.GpuArray(np.arange(4, dtype="float32"), device=device)
+    with pytest.raises(IndexError, match="63 bits"):
+        x.take(np.array([2**64 - 1], "uint64"))

@@ -87,3 +87,12 @@ def test_alloc(device: str) -> None:
     assert alloc(row[0], 2, 2).shape == (2, 2)
     with pytest.raises(ValueError, match="at most 0 axes"):
         alloc(row, ())
+
+
+def test_parts_that_share_memory_with_out(device: str) -> None:
+    rows = np.arange(12, dtype="float32").reshape(4, 3)
+    x = GpuArray(rows, device=device)
+    gpuinterop.concatenate([x[1:], x[:1]], out=x)
+    np.testing.assert_array_equal(x.get(), np.roll(rows, -1, axis=0))
+    gpuinterop.stack([x[3], x[2], x[1], x[0]], out=x)
+    np.testing.assert_array_equal(x.get(), np.roll(rows, -1, axis=0)[::-1])
