@@ -13,10 +13,11 @@ from gpuinterop.dtypes import NAMES, dtype_of
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.jit.spec import Body
 
+from .fuse_reduce import FusedReduction
 from .host import run_row
 from .rules import is_extended
 from .runtime import Traced, add_traced, numpy_types
-from .trace import Graph, Node, Tracer
+from .trace import Graph, Node, Reduced, Tracer
 
 __all__ = ["Fused", "fuse"]
 
@@ -112,7 +113,7 @@ class Fused:
         several = isinstance(returned, (tuple, list))
         results = list(returned) if several else [returned]
         for value in results:
-            if not isinstance(value, Tracer):
+            if not isinstance(value, (Tracer, Reduced)):
                 raise ArgumentTypeError(
                     where=getattr(self, "__name__", "fuse"),
                     expected="a function that returns arrays computed from its arguments",
@@ -122,8 +123,6 @@ class Fused:
         if not graph.inputs:
             raise ArgumentTypeError(where="fuse", expected="at least one array argument",
                                     got="none", fix="pass an array")  # fmt: skip
-        graph.results = [value.node for value in results]
-        _, operation = add_traced(_FusedOperation(getattr(self, "__name__", "function"), graph))
         kind = type(returned)
 
         def rebuild(x: Any) -> Any:
@@ -131,9 +130,52 @@ class Fused:
                 return x
             return kind((x,)) if len(results) == 1 else kind(x)
 
-        found = (operation, graph.captured, rebuild)
+        found = (self._operation(graph, results), graph.captured, rebuild)
         self._traces[key] = found
         return found
+
+    def _operation(self, graph: Graph, results: list[Any]) -> Any:
+        def elementwise(part: Graph) -> Any:
+            return add_traced(_FusedOperation(getattr(self, "__name__", "function"), part))[1]
+
+        plain = [r.node for r in results if isinstance(r, Tracer)]
+        if len(plain) == len(results):
+            graph.results = plain
+            return elementwise(graph)
+        parts: list[Any] = [
+            FusedReduction(graph, r, elementwise) if isinstance(r, Reduced) else None
+            for r in results
+        ]
+        several = elementwise(Graph(graph.inputs, graph.captured, plain)) if plain else None
+        return _Ending(parts, several)
+
+
+class _Ending:
+    """A fused function with reduced results: a kernel for the others together, one for each of these."""
+
+    def __init__(self, parts: list[Any], elementwise: Any) -> None:
+        self.parts, self.elementwise = parts, elementwise
+
+    def __call__(self, *operands: Any, out: Any = None) -> Any:
+        outs = [None] * len(self.parts) if out is None else out if isinstance(out, tuple) else [out]
+        if len(outs) != len(self.parts):
+            raise ArgumentTypeError(where="fuse", expected=f"{len(self.parts)} outs", got=str(len(outs)),
+                                    fix="pass a tuple with one array for each result")  # fmt: skip
+        # Reductions first: an out of the others may be one of the operands.
+        found = [
+            None if part is None else part(operands, sink)
+            for part, sink in zip(self.parts, outs, strict=True)
+        ]
+        if self.elementwise is not None:
+            own = [sink for part, sink in zip(self.parts, outs, strict=True) if part is None]
+            given = None if all(o is None for o in own) else tuple(own)
+            values = self.elementwise(*operands, out=given)
+            rest = iter(values if isinstance(values, tuple) else (values,))
+            found = [
+                next(rest) if part is None else value
+                for part, value in zip(self.parts, found, strict=True)
+            ]
+        return found[0] if len(found) == 1 else tuple(found)
 
 
 def fuse(function: Callable[..., Any]) -> Fused:
@@ -144,6 +186,11 @@ def fuse(function: Callable[..., Any]) -> Fused:
     have the shape that the operands broadcast to. They are the same, bit for bit, as without
     `fuse`. Python numbers among the arguments become part of the kernel.
 
+    A result may be reduced at the end: ``(x * y).sum()``, likewise prod, mean, min, max, any and all,
+    over all axes or ``axis=``. Each reduced result is one kernel that reads the operands once and
+    stores nothing but the result. Sums of floats are as accurate as those of `CudaNdarray.sum`, but
+    may be joined in another order and so differ in the last bit on CUDA.
+
     Examples
     --------
     >>> import gpuinterop
@@ -153,5 +200,7 @@ def fuse(function: Callable[..., Any]) -> Fused:
     >>> x = gpuinterop.asarray([1.0, 2.0], device="cpu")
     >>> [r.tolist() for r in both(x, x)]
     [[2.0, 4.0], [0.0, 0.0]]
+    >>> float(gpuinterop.fuse(lambda x, y: (x * y).sum())(x, x))
+    5.0
     """
     return Fused(function)

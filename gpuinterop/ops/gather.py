@@ -12,6 +12,8 @@ from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, ShapeError
 from gpuinterop.ops import results
 from gpuinterop.sources import host_view, over
 
+from .results import record_or_run
+
 __all__ = ["take"]
 
 
@@ -86,8 +88,12 @@ def take(
     if result.size == 0:
         return result
     if x.device.type == "cpu":
-        target = host_view(result)
-        target[...] = np.take(host_view(source), host, axis=ax)
+        target, read = host_view(result), host_view(source)
+
+        def work() -> None:
+            target[...] = np.take(read, host, axis=ax)
+
+        record_or_run(work)
         return result
     where_to = _core.empty(_core.Array, host.shape, np.int64, x.device.type_code, x.device.index)
     _core.copy_into(where_to, over(np.ascontiguousarray(host)), where="take")

@@ -32,7 +32,7 @@ class MapReduce:
     ----------
     map : expression of x0, x1, ...
     host : NumPy function of (operands, extras) that returns the results as a tuple.
-    op : "sum", "prod", "min", "max", "any" or "all".
+    op : "sum", "prod", "mean", "min", "max", "any" or "all".
     axis : the reduced axes, counted from the end when negative.
     posts : an expression for each result.
     locals : declarations that the posts share, "const float z = r + e0;".
@@ -61,10 +61,10 @@ class MapReduce:
         support: str = "",
         where: str = "MapReduce",
     ) -> None:
-        if op not in ("sum", "prod", "min", "max", "any", "all"):
+        if op not in ("sum", "prod", "mean", "min", "max", "any", "all"):
             raise ShapeError(
                 where="MapReduce",
-                expected="op sum, prod, min, max, any or all",
+                expected="op sum, prod, mean, min, max, any or all",
                 got=repr(op),
                 fix="use the array's method for the others",
             )
@@ -111,6 +111,10 @@ class MapReduce:
             np.dtype(reduced if self.dtypes is None else self.dtypes[j])
             for j in range(len(self.posts))
         ]
+
+    def _support(self, operands: Sequence[Any]) -> str:
+        """Device functions that the expressions call."""
+        return self.support
 
     def _on_host(
         self, operands: Sequence[Any], extras: Sequence[Any], kept: tuple[int, ...], out: Any
@@ -165,7 +169,7 @@ class MapReduce:
             posts=self.posts,
             extras=tuple(e.dtype.name for e in extras),
             locals=self.locals,
-            support=self.support,
+            support=self._support(operands),
         )
         fresh = _c_strides(kept)
         sinks = [fresh if outs is None else tuple(o._strides) for o in outs or kinds]

@@ -18,7 +18,7 @@ from .bodies import body_for, substitute
 from .catalog import ALIASES, TABLE, Row
 from .rules import kind_of, loop_for
 
-__all__ = ["Graph", "Tracer", "record"]
+__all__ = ["Graph", "Reduced", "Tracer", "record"]
 
 
 @dataclass(eq=False)
@@ -221,6 +221,13 @@ class Tracer:
         low = self if min is None else record(TABLE["maximum"], (self, min))
         return low if max is None else record(TABLE["minimum"], (low, max))
 
+    def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: Any, out: Any) -> Reduced:
+        if dtype is not None or out is not None:
+            raise ArgumentTypeError(where="fuse", expected=f"{op} with axis and keepdims only",
+                                    got="dtype or out inside of a fused function",
+                                    fix="x.astype(dtype) first; pass out to the fused function")  # fmt: skip
+        return Reduced(self.graph, self.node, op, axis, bool(keepdims))
+
     def __bool__(self) -> bool:
         raise ArgumentTypeError(
             where="fuse",
@@ -240,6 +247,32 @@ class Tracer:
         )
 
 
+class Reduced:
+    """Stands for a reduced value: it may be returned, and nothing else."""
+
+    __array_ufunc__ = None
+    __slots__ = ("axis", "graph", "keepdims", "node", "op")
+
+    def __init__(self, graph: Graph, node: Node, op: str, axis: Any, keepdims: bool) -> None:
+        self.graph, self.node, self.op = graph, node, op
+        self.axis = tuple(axis) if isinstance(axis, list) else axis
+        self.keepdims = keepdims
+
+    @staticmethod
+    def __gpuinterop_trace__(row: Row, operands: Sequence[Any]) -> Any:
+        raise ArgumentTypeError(
+            where="fuse",
+            expected="reductions at the end of the function only",
+            got=f"{row.name} of a reduced value",
+            fix="return the reduced value and go on outside of the fused function",
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.__gpuinterop_trace__(TABLE.get(name, TABLE["positive"]), ())
+
+
 def record(row: Row, operands: Sequence[Any]) -> Any:
     """A tracer (or several) for `row` applied to tracers, numbers and arrays."""
     graph = next(o.graph for o in operands if isinstance(o, Tracer))
@@ -249,6 +282,8 @@ def record(row: Row, operands: Sequence[Any]) -> Any:
 
 
 def _node(graph: Graph, operand: Any, name: str) -> Node:
+    if isinstance(operand, Reduced):
+        operand.__gpuinterop_trace__(TABLE[name], ())
     if isinstance(operand, Tracer):
         if operand.graph is not graph:
             raise ArgumentTypeError(where="fuse", expected="arguments of one function",
@@ -291,3 +326,36 @@ for _python, _name in {
     "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
 }.items():  # fmt: skip
     setattr(Tracer, f"__{_python}__", lambda self, _row=TABLE[_name]: record(_row, (self,)))
+
+# The arithmetic of a reduced value is refused in the words above, not in Python's.
+for _python in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "pow",
+    "radd",
+    "rsub",
+    "rmul",
+    "rtruediv",
+    "rpow",
+    "neg",
+):
+    setattr(
+        Reduced,
+        f"__{_python}__",
+        lambda self, *_others, _row=TABLE["add"]: self.__gpuinterop_trace__(_row, ()),
+    )
+
+
+def _reduction(op: str) -> Callable[..., Reduced]:
+    def method(
+        self: Tracer, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
+    ) -> Reduced:
+        return self._reduced(op, axis, keepdims, dtype, out)
+
+    return method
+
+
+for _name in ("sum", "prod", "mean", "min", "max", "any", "all"):
+    setattr(Tracer, _name, _reduction(_name))

@@ -172,3 +172,11 @@ def test_products_and_joins(device: str) -> None:
     np.testing.assert_allclose(
         np.asarray(joined), np.concatenate([a @ b, a[:, :3]]), rtol=1e-5, atol=1e-5
     )
+
+
+def test_take_reads_at_each_replay() -> None:
+    x = gpuinterop.asarray(np.arange(5, dtype="float32"), device="cpu")
+    graph = gpuinterop.capture(lambda a: a.take([1, 3]), x)
+    x[...] = 7
+    assert graph.nodes == 1
+    assert graph().tolist() == [7.0, 7.0]

@@ -5,11 +5,26 @@ Run by test_on_fake_reduce.py in a process of its own. A "cubin" here is the ker
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
+
+import hostkernels
 from reduce_shim import fake_image
+from test_fused_reductions import *  # noqa: F403
 from test_reduce_methods import *  # noqa: F403
 
 from gpuinterop.ops import reductions
+
+hostkernels.install()
+
+
+# A compilation for each case: a minute and more.
+for _many in ("test_a_reduced_result", "test_dtypes_are_those_of_the_steps"):
+    globals()[_many] = pytest.mark.slow(globals()[_many])
 
 
 @pytest.fixture

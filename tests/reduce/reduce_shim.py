@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuinterop.jit import kernel_text
+
 PREFIX = r"""
 #include <cmath>
 #include <cstdint>
@@ -68,6 +70,27 @@ static unsigned __shfl_down_sync(unsigned, unsigned v, int distance, int width) 
   yield_thread();
   return got;
 }
+"""
+
+ELEMENTWISE = r"""
+using std::abs; using std::acosh; using std::asinh; using std::atan2; using std::atanh; using std::cbrt;
+using std::ceil; using std::copysign; using std::cos; using std::cosh; using std::exp; using std::exp2;
+using std::expm1; using std::fabs; using std::floor; using std::fmod; using std::hypot; using std::isfinite;
+using std::isinf; using std::log; using std::log10; using std::log1p; using std::log2; using std::pow;
+using std::rint; using std::signbit; using std::sin; using std::sinh; using std::sqrt; using std::tan;
+using std::tanh; using std::trunc;
+#define __forceinline__ inline
+static inline long long __double_as_longlong(double x) { long long b; memcpy(&b, &x, 8); return b; }
+static inline double __longlong_as_double(long long b) { double x; memcpy(&x, &b, 8); return x; }
+static inline float __double2float_rz(double x) {
+  float f = (float)x;
+  if (fabs((double)f) > fabs(x)) f = __uint_as_float(__float_as_uint(f) - 1);
+  return f;
+}
+template <class T> static inline void gi_pin(T&) {}
+static inline float gi_half_to_float(unsigned short h) { return half_to_float(h); }
+static inline unsigned short gi_float_to_half(float f) { return float_to_half(f); }
+static inline unsigned short gi_double_to_half(double d) { return float_to_half((float)d); }
 """
 
 RUNNER = r"""
@@ -140,6 +163,8 @@ def build(text: str, mode: str) -> Path:
         'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(float(x)));',
         "h.bits = float_to_half(float(x));",
     )
+    # Fused functions bring the elementwise kernels' helpers, and these their own device file.
+    text = text.replace(kernel_text("device.cuh"), ELEMENTWISE)
     source = (
         PREFIX
         + text.replace('extern "C" __global__', "static")

@@ -1,0 +1,104 @@
+"""Reductions at the end of a fused function: the function's value is reduced as it is computed.
+
+On CUDA each reduction is one kernel that reads the operands once and writes its result. Where such a
+kernel has no types (complex numbers, floats below 16 bits) and on "cpu", the value is computed first
+and then reduced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.dtypes import NAMES, dtype_of, row_of
+from gpuinterop.jit import kernel_text
+from gpuinterop.jit.codegen import WORKING
+
+from . import results
+from .map_reduce import MapReduce
+from .reduce_table import REDUCTIONS, check_not_empty
+from .reduce_text import CUDA_TYPES
+from .reductions import normalized_axes
+from .trace import Graph, Reduced
+
+__all__ = ["FusedReduction"]
+
+
+class _Kernel(MapReduce):
+    """A map-reduce whose map is a traced graph of one result."""
+
+    def __init__(self, graph: Graph, op: str, axis: Any) -> None:
+        names = ", ".join(f"x{i}" for i in range(len(graph.inputs)))
+        super().__init__(f"gi_fused({names})", _no_host, op=op, axis=axis)
+        self.graph = graph
+
+    def mapped(self, operands: Sequence[Any]) -> np.dtype[Any]:
+        return dtype_of(self.graph.result_rows(_rows(operands))[0])
+
+    def _dtypes(self, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
+        value = self.mapped(operands)
+        return value, [np.dtype(REDUCTIONS[self.op].result(value))]
+
+    def _support(self, operands: Sequence[Any]) -> str:
+        rows = _rows(operands)
+        result = WORKING[NAMES[self.graph.result_rows(rows)[0]]]
+        taken = ", ".join(f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(rows))
+        return (
+            "".join(kernel_text(f"{name}.cuh") for name in ("device", "prelude", "math"))
+            + f"GI_FN {result} gi_fused({taken}) {{\n  {result} o0;\n  "
+            + f"{self.graph.statements(rows)}\n  return o0;\n}}\n"
+        )
+
+
+def _no_host(operands: Sequence[Any], extras: Sequence[Any]) -> Sequence[Any]:
+    raise AssertionError("the host reduces what the elementwise function gives")
+
+
+def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(row_of(x.dtype) for x in operands)
+
+
+class FusedReduction:
+    """One reduced result of a fused function."""
+
+    def __init__(
+        self, graph: Graph, reduced: Reduced, elementwise: Callable[[Graph], Callable[..., Any]]
+    ) -> None:
+        part = Graph(graph.inputs, graph.captured, [reduced.node])
+        self.op, self.axis, self.keepdims = reduced.op, reduced.axis, reduced.keepdims
+        self.kernel = _Kernel(part, self.op, self.axis)
+        self.value = elementwise(part)
+
+    def __call__(self, operands: Sequence[Any], out: Any) -> Any:
+        """The result for operands that the elementwise function takes."""
+        if not self._one_kernel(operands):
+            value = self.value(*operands)
+            return getattr(value, self.op)(self.axis, keepdims=self.keepdims, out=out)
+        shape = np.broadcast_shapes(*(x.shape for x in operands))
+        axes = normalized_axes(self.axis, len(shape), self.op)
+        check_not_empty(self.op, int(np.prod([shape[i] for i in axes], dtype=np.int64)), shape)
+        if not self.keepdims:
+            return self.kernel(*operands, out=out)
+        full = tuple(1 if i in axes else n for i, n in enumerate(shape))
+        if out is None:
+            return self.kernel(*operands).reshape(full)
+        results.check_out(out, full, self.kernel._dtypes(operands)[1][0], operands[0], self.op)
+        kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+        self.kernel(*operands, out=out.reshape(kept))
+        return out
+
+    def _one_kernel(self, operands: Sequence[Any]) -> bool:
+        if not all(isinstance(x, _core.Array) and x.device.type == "cuda" for x in operands):
+            return False
+        if any(x.device != operands[0].device or x.dtype.name not in CUDA_TYPES for x in operands):
+            return False
+        # A CudaNdarray's class and its rules hold for the result only beside its own kind.
+        if len({type(x) for x in operands}) > 1:
+            return False
+        dtype = self.kernel.mapped(operands)
+        if dtype.name not in CUDA_TYPES or dtype.kind == "c":
+            return False
+        return not any(x.dtype.kind == "c" for x in operands)
