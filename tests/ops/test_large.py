@@ -10,6 +10,14 @@ import gpuinterop as gi
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 
+@pytest.fixture(autouse=True)
+def _memory_given_back():
+    """Gigabytes in the pool would be missing to whatever runs next beside it."""
+    yield
+    gi.synchronize("cuda:0")
+    gi.empty_cache("cuda:0")
+
+
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31, 2**31 + 17])
 def test_flat(size):
     x = gi.empty(size, "int8", device="cuda:0")
