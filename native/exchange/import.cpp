@@ -129,7 +129,9 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
                     " bytes",
                 std::to_string(c->nbytes) + " bytes from " + at);
   }
-  if (trust == Trust::ByPage) page_slot(c->low).store(tag, std::memory_order_relaxed);
+  // Other kinds of memory are asked for every time, because only the driver tells them apart.
+  if (trust == Trust::ByPage && c->memory == Memory::Device)
+    page_slot(c->low).store(tag, std::memory_order_relaxed);
 }
 
 // ---- release of imported memory ---------------------------------------------------------------

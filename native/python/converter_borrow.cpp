@@ -70,7 +70,10 @@ nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle str
   read_strides(strides.ptr(), n, extents, itemsize_of(c.dtype), steps, where);
   c.layout = exchange::checked_layout(n, extents, steps, where);
   c.data = c.layout.size() ? reinterpret_cast<char*>(static_cast<uintptr_t>(ptr)) : nullptr;
-  if (device_id < 0) device_id = c.data ? cuda::inspect(c.data).device : 0;
+  if (device_id < 0 && !c.data)
+    fail(Kind::Exchange, where, "memory, whose address tells the device", "an empty array",
+         "pass the device's number");
+  if (device_id < 0) device_id = cuda::inspect(c.data).device;
   c.device = {static_cast<DeviceType>(device_type), device_id};
   c.memory = c.device.is_cuda() ? Memory::Device : Memory::Host;
   c.readonly = readonly;

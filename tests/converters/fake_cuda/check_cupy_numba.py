@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import types
@@ -91,6 +92,17 @@ def test_from_cupy_believes_no_address(cupy, gpu):
     a = cupy.ndarray((4,), "float32", cupy.cuda.MemoryPointer(memory, 0))
     assert _core.share_cupy(a) is None
     assert _core.share_cupy(host(3)) is None
+
+
+def test_from_cupy_tells_managed_memory_every_time(cupy, driver, primary):
+    pointer = ctypes.c_void_p()
+    page = 1 << 21  # a whole one, as on a GPU, where no other kind of memory shares it
+    driver.check("cuMemAllocManaged", ctypes.byref(pointer), ctypes.c_size_t(2 * page), 1)
+    inside = -(-pointer.value // page) * page
+    memory = cupy.cuda.UnownedMemory(inside, 64, None, 0)
+    a = cupy.ndarray((4,), "float32", cupy.cuda.MemoryPointer(memory, 0))
+    assert [converters.from_cupy(a).memory for _ in range(3)] == ["managed"] * 3
+    driver.free(pointer.value)
 
 
 def test_from_cupy_on_a_stream_of_its_own_goes_the_long_way(cupy, gpu, monkeypatch):
