@@ -153,8 +153,9 @@ void watch_forks() noexcept {
 bool exiting() noexcept { return exiting_flag.load(std::memory_order_relaxed); }
 void set_exiting() noexcept { exiting_flag.store(true); }
 
+bool holds_gil() noexcept { return Py_IsInitialized() && PyGILState_Check(); }
 GilDropped::GilDropped() {
-  if (Py_IsInitialized() && PyGILState_Check()) saved_ = PyEval_SaveThread();
+  if (holds_gil()) saved_ = PyEval_SaveThread();
 }
 GilDropped::~GilDropped() {
   if (saved_) PyEval_RestoreThread(static_cast<PyThreadState*>(saved_));

@@ -9,6 +9,7 @@
 #include "cuda/cache.hpp"
 #include "cuda/graph_memory.hpp"
 #include "cuda/memory.hpp"
+#include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
 #include "cuda/stream.hpp"
 
@@ -151,6 +152,7 @@ void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint
 }
 
 void drain_deferred() noexcept {
+  finish_done();
   if (deferred_count.load(std::memory_order_relaxed) == 0 && !dead_graphs()) return;
   if (driver_is_gone() || any_capture()) return;
   std::vector<Deferred> list;
@@ -182,6 +184,7 @@ void give_back(DeviceState& d, bool synchronize) noexcept {
       GilDropped dropped;
       driver().CtxSynchronize();
     }
+    finish_done();
     if (d.pool) driver().MemPoolTrimTo(d.pool, 0);
   } catch (...) {  // called to make room; when that fails the allocation reports it
   }
@@ -191,6 +194,8 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
   DeviceState& d = device_state(device, where);
   int64_t bytes = BlockCache::rounded(nbytes);
   uint32_t thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
+  if (anything_pending()) [[unlikely]]
+    finish_done();
   if (void* ptr = cache_of(d).take(bytes, stream, thread)) [[likely]]
     return ptr;
   DeviceGuard guard(device);

@@ -50,6 +50,7 @@ void set_exiting() noexcept;
 inline bool driver_is_gone() noexcept { return exiting() || forked(); }
 
 // ---- the GIL ----------------------------------------------------------------------------------
+bool holds_gil() noexcept;
 // Drops the GIL for a blocking driver call when this thread holds it: a host callback that the
 // driver must run first may be waiting for it.
 class GilDropped {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
 #include "cuda/stream.hpp"
 
@@ -239,6 +240,7 @@ void synchronize_stream(int device, CUstream stream, const char* where) {
     code = driver().StreamSynchronize(stream);
   }
   check(code, "cuStreamSynchronize", where);
+  finish_done();
 }
 
 // ---- streams of this library ------------------------------------------------------------------

@@ -6,8 +6,6 @@
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
-#include "cuda/state.hpp"
-#include "cuda/stream.hpp"
 
 namespace gpuinterop::exchange {
 
@@ -134,87 +132,6 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
     page_slot(c->low).store(tag, std::memory_order_relaxed);
 }
 
-// ---- release of imported memory ---------------------------------------------------------------
-
-// Imported CUDA memory remembers whom to tell before it goes.
-struct Origin {
-  void* managed;
-  void* stream;
-};
-
-// The producer reuses its memory in the order of its own stream, so that stream first waits for our
-// last use. Nothing blocks.
-void order_back(Buffer* b, void* producer) noexcept {
-  if (!b->stream || b->stream == producer || cuda::driver_is_gone()) return;
-  try {
-    cuda::DeviceState& d = cuda::device_state(b->device.id, "release");
-    const CUstream last = cuda::living(d, static_cast<CUstream>(b->stream), b->stream_thread);
-    cuda::wait(b->device.id, static_cast<CUstream>(producer), last, "release");
-  } catch (...) {
-    // A capture in progress: the order cannot be had, and keeping the memory for ever would be no
-    // better.
-  }
-}
-
-// Whom to tell. When nobody knows, or the name means another stream in every thread, the legacy
-// stream, with which all but non-blocking streams keep order.
-void* origin_stream(void* stream) noexcept {
-  return stream && stream != CU_STREAM_PER_THREAD ? stream : CU_STREAM_LEGACY;
-}
-
-template <class Managed>
-void call_deleter(void* managed) noexcept {
-  auto* m = static_cast<Managed*>(managed);
-  try {
-    if (m->deleter) m->deleter(m);
-  } catch (...) {
-    // Whatever a foreign deleter throws, the struct is its own to lose.
-  }
-}
-
-template <class Managed>
-void release_host(Buffer* b) noexcept {
-  call_deleter<Managed>(b->context);
-}
-
-template <class Managed>
-void release_cuda(Buffer* b) noexcept {
-  auto* origin = static_cast<Origin*>(b->context);
-  order_back(b, origin->stream);
-  call_deleter<Managed>(origin->managed);
-  delete origin;
-}
-
-void release_borrowed(Buffer* b) noexcept { order_back(b, b->context); }
-
-Buffer* describe(const Checked& c) {
-  auto* b = new Buffer;
-  b->ptr = c.low;
-  b->nbytes = c.nbytes;
-  b->device = c.device;
-  b->memory = c.memory;
-  b->readonly = c.readonly;
-  return b;
-}
-
-template <class Managed>
-Buffer* adopt_managed(const Checked& c, Managed* owned, void* stream) {
-  Buffer* b = describe(c);
-  if (!c.device.is_cuda()) {
-    b->context = owned;
-    b->release = release_host<Managed>;
-    return b;
-  }
-  try {
-    b->context = new Origin{owned, origin_stream(stream)};
-  } catch (...) {
-    delete b;
-    throw;
-  }
-  b->release = release_cuda<Managed>;
-  return b;
-}
-
 }  // namespace
 
 Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides,
@@ -300,23 +217,8 @@ Checked check(const Incoming& in, Trust trust, bool may_copy, const char* where)
   return c;
 }
 
-Buffer* adopt(const Checked& c, DLManagedTensorVersioned* owned, void* stream) {
-  return adopt_managed(c, owned, stream);
-}
-Buffer* adopt(const Checked& c, DLManagedTensor* owned, void* stream) {
-  return adopt_managed(c, owned, stream);
-}
-Buffer* adopt_borrowed(const Checked& c, void* stream) {
-  Buffer* b = describe(c);
-  b->needs_base = true;
-  if (c.device.is_cuda()) {
-    b->context = origin_stream(stream);
-    b->release = release_borrowed;
-  }
-  return b;
-}
-
 Array make_array(Checked&& c, Buffer* stolen, PyRef base) {
+  if (stolen) remember_base(stolen, base.get());
   return Array{.layout = std::move(c.layout),
                .data = c.data,
                .base = std::move(base),

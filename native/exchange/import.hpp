@@ -43,11 +43,24 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where);
 Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides,
                       const char* where);
 
-// Makes the buffer of imported memory. `stream` is the producer's stream if it is known to live as
-// long as the memory (null: unknown); on release it is made to wait for our own uses.
-Buffer* adopt(const Checked& c, DLManagedTensorVersioned* owned, void* stream);
-Buffer* adopt(const Checked& c, DLManagedTensor* owned, void* stream);
-Buffer* adopt_borrowed(const Checked& c, void* stream);  // kept alive by Array::base
+// Where the producer will use the memory next, once we have let go of it.
+struct Producer {
+  // Known to live as long as the memory: on release it is made to wait for our own uses. Null: not
+  // known, and taken for one that keeps order with the legacy stream, as most do.
+  void* stream = nullptr;
+  // True: it is not known and known not to keep such order.
+  bool elsewhere = false;
+};
+
+// ---- exchange/release.cpp ----
+// Makes the buffer of imported memory.
+Buffer* adopt(const Checked& c, DLManagedTensorVersioned* owned, Producer producer);
+Buffer* adopt(const Checked& c, DLManagedTensor* owned, Producer producer);
+Buffer* adopt_borrowed(const Checked& c, Producer producer);  // kept alive by Array::base
+// For a buffer of adopt() on CUDA: see Producer::elsewhere.
+void set_elsewhere(Buffer* b) noexcept;
+// Tells a buffer of adopt_borrowed() who keeps it alive; not counted.
+void remember_base(Buffer* b, PyObject* base) noexcept;
 
 // The array over an adopted buffer; `base` may be null.
 Array make_array(Checked&& c, Buffer* stolen, PyRef base);

@@ -182,6 +182,7 @@ int Recorder::traverse(visitproc visit, void* arg) {
 
 void Recorder::clear() {
   ready_ = false;
+  buffers_.clear();  // before the arrays, which hold the owners of borrowed memory
   used_.clear();
   fresh_.clear();
   calls_.clear();

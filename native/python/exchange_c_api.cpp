@@ -100,7 +100,7 @@ int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
     Checked c = check({tensor->dl_tensor, tensor->flags, true}, Trust::Never, false, kWhere);
     PyTypeObject* type = exchange_result_type(c.dtype);
     Buffer* buffer =
-        adopt(c, tensor, c.device.is_cuda() ? cuda::current_stream(c.device.id) : nullptr);
+        adopt(c, tensor, {c.device.is_cuda() ? cuda::current_stream(c.device.id) : nullptr});
     if (c.device.is_cuda()) cuda::order(buffer, cuda::current_stream(c.device.id), kWhere);
     auto release = std::exchange(buffer->release, nullptr);  // until the object exists
     PyObject* made = wrap(type, make_array(std::move(c), buffer, PyRef()));

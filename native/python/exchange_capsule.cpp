@@ -9,14 +9,6 @@
 
 namespace gpuinterop::exchange {
 
-void order_import(Buffer* b, void* producer, const Options& o) {
-  if (!b->device.is_cuda()) return;
-  CUstream stream = cuda::current_stream(b->device.id);
-  if (o.order && producer)
-    cuda::wait(b->device.id, stream, static_cast<CUstream>(producer), o.where);
-  cuda::order(b, stream, o.where);  // the first use: nothing more to wait for
-}
-
 namespace {
 
 // Owns a managed tensor until an array does.
@@ -76,7 +68,7 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
       PyErr_Clear();
     if (!producer) producer = CU_STREAM_LEGACY;
   }
-  Buffer* buffer = adopt(c, owned.m, producer);
+  Buffer* buffer = adopt(c, owned.m, {producer});
   owned.m = nullptr;
   *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
   if (producer) order_import(buffer, producer, o);
@@ -122,7 +114,7 @@ Array consume(PyObject* capsule, Managed* m, const Incoming& in, const char* use
   Checked c = check(in, Trust::Never, o.may_copy(), o.where);
   c.readonly |= readonly;
   // Nothing of the producer's was touched until here.
-  Buffer* buffer = adopt(c, m, nullptr);
+  Buffer* buffer = adopt(c, m, {});
   Array a = make_array(std::move(c), buffer, PyRef::borrow(owner));
   auto release = std::exchange(buffer->release, nullptr);
   take_capsule(capsule, used_name);
@@ -390,6 +382,7 @@ bool import_dlpack(Peer& p, PyObject* obj, const Options& o, Array* out, Attempt
                          p.family == Family::Jax, o);
   if (on_cuda && out->buffer) {
     // A producer that took the stream has made it wait; one that did not may work on the legacy one.
+    if (works_elsewhere(p)) set_elsewhere(out->buffer.get());
     const bool ordered = passed & kStream;
     order_import(out->buffer.get(), ordered ? nullptr : CU_STREAM_LEGACY, o);
   }

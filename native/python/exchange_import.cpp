@@ -12,6 +12,14 @@
 
 namespace gpuinterop {
 
+void exchange::order_import(Buffer* b, void* producer, const Options& o) {
+  if (!b->device.is_cuda()) return;
+  CUstream stream = cuda::current_stream(b->device.id);
+  if (o.order && producer)
+    cuda::wait(b->device.id, stream, static_cast<CUstream>(producer), o.where);
+  cuda::order(b, stream, o.where);  // the first use: nothing more to wait for
+}
+
 using namespace exchange;
 
 namespace {

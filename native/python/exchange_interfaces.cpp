@@ -249,7 +249,7 @@ bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array
   }
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
   if (producer) check_stream(c.device, producer, o.where);
-  Buffer* buffer = adopt_borrowed(c, producer);
+  Buffer* buffer = adopt_borrowed(c, {producer});
   *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
   order_import(buffer, producer, o);
   return true;
@@ -279,7 +279,7 @@ bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Arra
   c.readonly = pointer.readonly || p.family == Family::Jax;
   if (c.layout.size()) c.data = reinterpret_cast<char*>(pointer.address);
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
-  Buffer* buffer = adopt_borrowed(c, nullptr);
+  Buffer* buffer = adopt_borrowed(c, {});
   *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
   return true;
 }
@@ -358,7 +358,7 @@ bool import_buffer(const Peer&, PyObject* obj, const Options& o, Array* out, Att
   c.layout = checked_layout(v.ndim, shape, v.strides ? strides : nullptr, o.where);
   if (c.layout.size()) c.data = static_cast<char*>(v.buf);
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
-  Buffer* buffer = adopt_borrowed(c, nullptr);
+  Buffer* buffer = adopt_borrowed(c, {});
   buffer->needs_base = false;  // the view holds the object, and its lock on resizing
   buffer->context = std::exchange(view.v, nullptr);
   buffer->release = release_view;

@@ -121,6 +121,10 @@ void describe(Peer* p) {
       p->family = Family::Jax;
       return;
     }
+    if (in_package(module, "cupy")) {
+      p->family = Family::Cupy;
+      return;
+    }
     if (in_package(module, "numpy.ma")) {
       p->family = Family::Masked;
       return;
@@ -280,6 +284,31 @@ void explain_jax(PyObject* x, const char* where) {
 }
 
 }  // namespace
+
+bool works_elsewhere(const Peer& p) noexcept {
+  if (p.family != Family::Cupy) return false;
+  // The function that CuPy's own modules call, under the C signature it is published with.
+  using CurrentStream = intptr_t (*)();
+  static const CurrentStream current = [] {
+    PyRef module = PyRef::steal(PyImport_ImportModule("cupy_backends.cuda.stream"));
+    PyRef table = module ? optional_attribute(module.get(), "__pyx_capi__") : PyRef();
+    PyObject* entry = table && PyDict_Check(table.get())
+                          ? PyDict_GetItemString(table.get(), "get_current_stream_ptr")
+                          : nullptr;
+    void* f = entry && PyCapsule_IsValid(entry, "intptr_t (void)")
+                  ? PyCapsule_GetPointer(entry, "intptr_t (void)")
+                  : nullptr;
+    PyErr_Clear();
+    return reinterpret_cast<CurrentStream>(f);
+  }();
+  if (!current) return true;  // nobody tells: be careful
+  const intptr_t stream = current();
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    return true;
+  }
+  return stream != 0 && stream != 1 && stream != 2;  // a blocking one cannot be told apart
+}
 
 void explain_failure(const Peer& p, PyObject* obj, const char* where) {
   if (p.family != Family::Torch && p.family != Family::Jax) return;

@@ -26,6 +26,7 @@ enum class Family : uint8_t {
   TorchWrapper,  // subclasses that stand for other tensors or none (FakeTensor, DTensor)
   Jax,           // immutable, though its capsules cannot say so
   Masked,        // numpy.ma: no protocol carries the mask
+  Cupy,          // whose memory is used again in the order of the stream it was current on
 };
 
 // Keywords of __dlpack__, as bits.
@@ -59,6 +60,10 @@ void refuse_torch_bits(const Peer& p, PyObject* tensor, DTypeId dtype, const cha
 // After a producer has failed with a Python error set: throws with the reason in our words when the
 // object's own attributes tell it, else returns with the error still set.
 void explain_failure(const Peer& p, PyObject* obj, const char* where);
+
+// Whether the producer's current stream, on which it will use the memory again, keeps no order with
+// the legacy one. Only CuPy tells.
+bool works_elsewhere(const Peer& p) noexcept;
 
 // Takes the pending Python error as "TypeError: text".
 std::string take_error_text();

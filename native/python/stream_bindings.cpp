@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cuda/module.hpp"
+#include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
 #include "cuda/stream.hpp"
 #include "python/raise.hpp"
@@ -178,6 +179,7 @@ void synchronize_event(Event& e) {
     code = cuda::driver().EventSynchronize(e.handle);
   }
   cuda::check(code, "cuEventSynchronize", "Event.synchronize");
+  cuda::finish_done();
 }
 
 double elapsed(Event& start, Event& end) {

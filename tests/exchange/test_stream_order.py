@@ -206,9 +206,11 @@ y = gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,)))
 busy(mine, y, 7)
 before = syncs()
 del y
-assert freed() == 1
+assert freed() == 0  # nobody knows where it goes on, so it comes late: test_late_release.py
 assert syncs() == before
 assert (read(x, 1) == 7).all()
+gi.synchronize()
+assert freed() == 1
 """,
     "memory that a consumer may still read is not handed out": """
 # The consumer's work is still queued when its deleter runs, and the block is taken again at once.

@@ -1,0 +1,26 @@
+// What has to happen to foreign memory once the device is through with it, when the order of streams
+// cannot be relied on to bring that about: nobody knows the stream its owner will use it on next.
+#pragma once
+
+#include "cuda/cuda.hpp"
+
+namespace gpuinterop::cuda {
+
+struct DeviceState;
+
+using Finish = void (*)(void*) noexcept;
+
+// Calls finish(what) once: now, if the last use of `b` has passed, else in a later finish_done().
+// With `consumers` everything that the device's context has queued counts as the last use. May wait
+// for the device when too much is pending; holds on to nothing of `b` itself.
+void when_done(DeviceState& d, const Buffer& b, bool consumers, Finish finish, void* what) noexcept;
+
+// Whether the last use of `b` has passed. False when nobody can tell.
+bool is_done(DeviceState& d, const Buffer& b) noexcept;
+
+bool anything_pending() noexcept;
+// Finishes what has passed. Finishing may run Python code, so nothing happens in a thread that does
+// not hold the GIL: taking it there could close a circle of locks.
+void finish_done() noexcept;
+
+}  // namespace gpuinterop::cuda

@@ -1,0 +1,171 @@
+// Letting go of imported memory: the producer may use it again at once, so it has to come after our
+// own uses and after those of whoever we handed it on to.
+#include <new>
+
+#include "cuda/cuda.hpp"
+#include "cuda/postpone.hpp"
+#include "cuda/state.hpp"
+#include "cuda/stream.hpp"
+#include "exchange/export.hpp"
+#include "exchange/import.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop::exchange {
+
+namespace {
+
+template <class Managed>
+void call_deleter(void* managed) noexcept {
+  auto* m = static_cast<Managed*>(managed);
+  try {
+    if (m->deleter) m->deleter(m);
+  } catch (...) {
+    // Whatever a foreign deleter throws, the struct is its own to lose.
+  }
+}
+
+// The same at a time of our own choosing, between two operations of somebody's Python code.
+template <class Managed>
+void call_deleter_later(void* managed) noexcept {
+  ErrorSaver saver;
+  call_deleter<Managed>(managed);
+}
+
+void drop_object(void* object) noexcept {
+  ErrorSaver saver;
+  Py_DECREF(static_cast<PyObject*>(object));
+}
+
+// Imported CUDA memory remembers whom to tell before it goes.
+struct Origin {
+  void* managed;
+  Producer producer;
+  PyObject* base = nullptr;  // of borrowed memory; whoever holds the buffer holds it
+};
+
+// Handle 2 names another stream in every thread; the legacy one keeps order with all of them.
+Producer settled(Producer p) noexcept {
+  if (p.stream == CU_STREAM_PER_THREAD) p.stream = CU_STREAM_LEGACY;
+  return p;
+}
+
+// `producer` waits for all that we and our consumers have queued. False when a capture forbids it.
+bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32_t consumers) {
+  const CUstream last = cuda::living(d, static_cast<CUstream>(b.stream), b.stream_thread);
+  try {
+    cuda::wait(d.ordinal, producer, last, "release");
+    if (consumers & kUsedOnLegacy) cuda::wait(d.ordinal, producer, CU_STREAM_LEGACY, "release");
+  } catch (...) {
+    return false;
+  }
+  return !(consumers & kUsedElsewhere);
+}
+
+// Calls finish(what), or later(what) when the producer cannot be told to wait.
+void let_go(Buffer* b, Producer producer, cuda::Finish finish, cuda::Finish later,
+            void* what) noexcept {
+  cuda::DeviceState* d = cuda::started_device(b->device.id);
+  const uint32_t consumers = b->foreign_use.load(std::memory_order_relaxed);
+  if (!d || cuda::driver_is_gone() || (!b->stream && !consumers)) return finish(what);
+  if (!b->stream) b->stream = CU_STREAM_LEGACY;  // handed on without a use of our own
+  auto target = static_cast<CUstream>(producer.stream ? producer.stream : CU_STREAM_LEGACY);
+  if (b->stream == target && b->stream != CU_STREAM_PER_THREAD && !producer.elsewhere &&
+      !(consumers & (target == CU_STREAM_LEGACY ? kUsedElsewhere : ~0u))) [[likely]]
+    return finish(what);
+  const bool known = producer.stream && !producer.elsewhere;
+  // On the legacy stream as well as on another: everything, to be sure.
+  const bool everything =
+      consumers & kUsedElsewhere || (consumers && b->stream != CU_STREAM_LEGACY);
+  // Asked first, for the order below is work on that stream as well.
+  if (!known && !everything && cuda::is_done(*d, *b)) return finish(what);
+  bool ordered = false;
+  try {
+    ordered = order_back(*d, *b, target, consumers);
+  } catch (...) {  // no stream to wait with
+  }
+  if (ordered && (known || (b->stream == CU_STREAM_LEGACY && !producer.elsewhere)))
+    return finish(what);
+  cuda::when_done(*d, *b, everything, later, what);
+}
+
+template <class Managed>
+void release_host(Buffer* b) noexcept {
+  call_deleter<Managed>(b->context);
+}
+
+template <class Managed>
+void release_cuda(Buffer* b) noexcept {
+  auto* origin = static_cast<Origin*>(b->context);
+  let_go(b, origin->producer, call_deleter<Managed>, call_deleter_later<Managed>, origin->managed);
+  delete origin;
+}
+
+void nothing(void*) noexcept {}
+
+void release_borrowed(Buffer* b) noexcept {
+  auto* origin = static_cast<Origin*>(b->context);
+  // The owner goes right after the buffer, unless it is held here for a while.
+  PyObject* base = cuda::holds_gil() ? origin->base : nullptr;
+  Py_XINCREF(base);
+  if (base)
+    let_go(b, origin->producer, drop_object, drop_object, base);
+  else
+    let_go(b, origin->producer, nothing, nothing, nullptr);
+  delete origin;
+}
+
+Buffer* describe(const Checked& c) {
+  auto* b = new Buffer;
+  b->ptr = c.low;
+  b->nbytes = c.nbytes;
+  b->device = c.device;
+  b->memory = c.memory;
+  b->readonly = c.readonly;
+  return b;
+}
+
+Buffer* with_origin(const Checked& c, void* managed, Producer producer,
+                    void (*release)(Buffer*) noexcept) {
+  cuda::finish_done();
+  Buffer* b = describe(c);
+  try {
+    b->context = new Origin{managed, settled(producer)};
+  } catch (...) {
+    delete b;
+    throw;
+  }
+  b->release = release;
+  return b;
+}
+
+template <class Managed>
+Buffer* adopt_managed(const Checked& c, Managed* owned, Producer producer) {
+  if (c.device.is_cuda()) return with_origin(c, owned, producer, release_cuda<Managed>);
+  Buffer* b = describe(c);
+  b->context = owned;
+  b->release = release_host<Managed>;
+  return b;
+}
+
+}  // namespace
+
+Buffer* adopt(const Checked& c, DLManagedTensorVersioned* owned, Producer producer) {
+  return adopt_managed(c, owned, producer);
+}
+Buffer* adopt(const Checked& c, DLManagedTensor* owned, Producer producer) {
+  return adopt_managed(c, owned, producer);
+}
+Buffer* adopt_borrowed(const Checked& c, Producer producer) {
+  Buffer* b =
+      c.device.is_cuda() ? with_origin(c, nullptr, producer, release_borrowed) : describe(c);
+  b->needs_base = true;
+  return b;
+}
+void set_elsewhere(Buffer* b) noexcept {
+  if (b->device.is_cuda()) static_cast<Origin*>(b->context)->producer.elsewhere = true;
+}
+void remember_base(Buffer* b, PyObject* base) noexcept {
+  if (b->release == release_borrowed) static_cast<Origin*>(b->context)->base = base;
+}
+
+}  // namespace gpuinterop::exchange

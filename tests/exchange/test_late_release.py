@@ -1,0 +1,273 @@
+"""Imported CUDA memory goes back to its producer when the device is through with it, and not before.
+
+On the fake driver, whose streams are slow threads. A producer that reuses its memory on a stream of
+its own cannot be told to wait, so its deleter has to come late: that is what these programs look at.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from peers import has_compiler, library
+from test_hostile import environment, fake_driver
+from test_stream_order import PRELUDE
+
+pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
+
+SETUP = """
+import gc, time, types, weakref
+from peers import forever
+start_counting()
+
+def taken(**more):
+    '''The memory of x from a producer that does not say where it works.'''
+    return gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,), **more))
+
+def work(stream, y, value=7, ms=60):
+    '''Queue a slow use of y, and be back before it has run.'''
+    before = syncs()
+    usleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
+    driver.cuCtxPushCurrent_v2(context)
+    pause = ctypes.c_void_p(stream.handle), usleep, ctypes.c_void_p(1000 * ms)
+    assert driver.cuLaunchHostFunc(*pause) == 0
+    driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+    with stream:
+        y[...] = value
+    assert syncs() == before
+
+def soon(condition):
+    for _ in range(500):
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+context = ctypes.c_void_p()
+driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+legacy = gi.devices.legacy_stream("cuda:0")
+"""
+
+PROGRAMS = {
+    "later than the last use, and without waiting for it": """
+y = taken()
+work(mine, y)
+before = syncs()
+del y
+assert freed() == 0
+assert syncs() == before
+mine.synchronize()
+assert freed() == 1
+""",
+    "found at the next import": """
+y = taken()
+work(mine, y)
+del y
+assert freed() == 0
+def look():
+    gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,), deleter=False))
+    return freed() == 1
+assert soon(look)
+""",
+    "found at the next allocation": """
+y = taken()
+work(mine, y)
+del y
+assert soon(lambda: gi.empty((64,), device="cuda:0") is not None and freed() == 1)
+""",
+    "found by the whole device's synchronisation and by empty_cache": """
+for wait in (gi.synchronize, gi.empty_cache):
+    start_counting()
+    y = taken()
+    work(mine, y)
+    del y
+    assert freed() == 0
+    wait()
+    assert freed() == 1, wait
+""",
+    "at once when the last use has passed": """
+y = taken()
+work(mine, y, ms=0)
+mine.synchronize()
+before = driver.fakecuda_calls(b"cuEventQuery")
+del y
+assert freed() == 1
+assert driver.fakecuda_calls(b"cuEventQuery") == before
+""",
+    "at once on the legacy stream, which other streams keep order with": """
+y = taken()
+work(legacy, y)
+before = driver.fakecuda_calls(b"cuStreamQuery"), waits()
+del y
+assert freed() == 1
+assert (driver.fakecuda_calls(b"cuStreamQuery"), waits()) == before
+""",
+    "memory handed on is kept until that consumer is through": """
+for ending in (lambda held: peer().peer_delete_later(held, 0), peer().peer_delete_on_thread):
+    start_counting()
+    y = taken()
+    held = consume(y.__dlpack__(stream=theirs.handle, max_version=(1, 3)))
+    work(theirs, gi.zeros((64,), device="cuda:0"))  # the consumer's own use, unknown to y
+    theirs_done = theirs.record()
+    del y
+    ending(held)
+    assert soon(lambda: theirs_done.query() or freed() == 0)
+    assert theirs_done.query() or freed() == 0
+    assert soon(lambda: (gi.synchronize(), freed() == 1)[1])
+    assert theirs_done.query()
+""",
+    "memory handed on to the legacy stream goes back after it": """
+owner = interface(shape=(64,), data=(x.ptr, False), stream=theirs.handle)
+y = gi.from_dlpack(owner)
+held = consume(y.__dlpack__(max_version=(1, 3)))
+work(legacy, x, 9)  # stands for the consumer's work, for it does not touch y
+del y
+before = syncs()
+peer().peer_delete_later(held, 0)
+del owner
+assert soon(lambda: (read(x, theirs.handle) == 9).all())
+""",
+    "borrowed memory keeps its owner": """
+class Owner:
+    __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (x.ptr, False),
+                                "version": 3, "stream": None}
+owner = Owner()
+alive = weakref.ref(owner)
+y = gi.from_dlpack(owner)
+view = y[:32]
+work(mine, view)
+del owner, y
+assert alive() is not None
+del view
+gc.collect()
+assert alive() is not None
+mine.synchronize()
+assert alive() is None
+""",
+    "borrowed memory in a cycle with its owner": """
+class Owner:
+    __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (x.ptr, False),
+                                "version": 3, "stream": None}
+owner = Owner()
+alive = weakref.ref(owner)
+owner.array = gi.from_dlpack(owner)
+work(mine, owner.array)
+del owner
+gc.collect()
+mine.synchronize()
+gc.collect()
+assert alive() is None
+""",
+    "not too many and not too much": """
+for i in range(100):
+    y = taken()
+    work(mine, y, ms=5)
+    del y
+assert freed() >= 36 - 1, freed()  # 64 may be pending
+mine.synchronize()
+gi.synchronize()
+for _ in range(40):  # each look takes what has passed
+    gi.empty_cache()
+assert freed() == 100, freed()
+""",
+    "a last use inside a capture": """
+driver.cuCtxPushCurrent_v2(context)
+for mode in (0, 1, 2):
+    start_counting()
+    y = taken()
+    handle, graph = ctypes.c_void_p(mine.handle), ctypes.c_void_p()
+    assert driver.cuStreamBeginCapture_v2(handle, mode) == 0
+    with mine:
+        y[...] = 3
+    del y
+    assert freed() == 0
+    gi.zeros((64,), device="cuda:0")
+    assert freed() == 0
+    assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0, mode
+    # The first look can only now mark the place, a later one finds it passed.
+    assert soon(lambda: (gi.synchronize(), freed() == 1)[1])
+""",
+    "a capture elsewhere is not disturbed": """
+driver.cuCtxPushCurrent_v2(context)
+for mode in (0, 1, 2):
+    start_counting()
+    handle, graph = ctypes.c_void_p(theirs.handle), ctypes.c_void_p()
+    y = taken()
+    work(mine, y)
+    z = taken()
+    held = consume(z.__dlpack__(stream=mine.handle, max_version=(1, 3)))
+    assert driver.cuStreamBeginCapture_v2(handle, mode) == 0
+    assert theirs.is_capturing
+    del y, z
+    peer().peer_delete_on_thread(held)
+    mine.synchronize()
+    assert freed() == 1, (mode, freed())  # the other was handed on, and the capture forbids to wait for everyone
+    assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0, mode
+    assert soon(lambda: (gi.synchronize(), freed() == 2)[1])
+""",
+    "an exception on its way survives": """
+class Owner:
+    __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (x.ptr, False),
+                                "version": 3, "stream": None}
+    def __del__(self):
+        raise ValueError("of the owner")
+sys_hook = []
+import sys
+sys.unraisablehook = sys_hook.append
+y = gi.from_dlpack(Owner())
+work(mine, y, ms=0)
+del y
+try:
+    mine.synchronize()
+    raise KeyError(1)
+except KeyError:
+    pass
+gi.synchronize()
+assert len(sys_hook) == 1
+""",
+    "dropped without a word when the process ends first": """
+y = taken()
+work(mine, y, ms=1000)
+del y
+assert freed() == 0
+""",
+    "a producer that says its stream is of no order with ours": """
+call = ctypes.CFUNCTYPE(ctypes.c_ssize_t)
+answer = forever([0])
+function = forever(call(lambda: answer[0]))
+entry = api.PyCapsule_New(ctypes.cast(function, ctypes.c_void_p).value, forever(b"intptr_t (void)"), None)
+import sys
+for name in ("cupy_backends", "cupy_backends.cuda", "cupy_backends.cuda.stream"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["cupy_backends.cuda.stream"].__pyx_capi__ = {"get_current_stream_ptr": entry}
+class ndarray(Producer):
+    __module__ = "cupy"
+def one():
+    return gi.from_dlpack(ndarray(device=CUDA, data=x.ptr, shape=(64,), strides=(1,)))
+for handle, late in ((0, False), (1, False), (2, False), (theirs.handle, True)):
+    start_counting()
+    answer[0] = handle
+    y = one()
+    work(legacy, y)
+    del y
+    assert freed() == (0 if late else 1), handle
+    legacy.synchronize()
+    assert freed() == 1
+""",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_late_release(name):
+    library()
+    run = subprocess.run(
+        [sys.executable, "-c", PRELUDE + SETUP + PROGRAMS[name]],
+        env=environment(GPUINTEROP_LIBCUDA=os.fspath(fake_driver())),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stderr == ""

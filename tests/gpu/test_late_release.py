@@ -1,0 +1,117 @@
+"""Memory that came from other libraries goes back to them when the GPU is through with it."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+pytestmark = pytest.mark.gpu
+
+N = 1 << 16
+SLEEP = 20_000_000  # clock cycles, some 10 ms
+ROUNDS = 20
+
+
+def sleep_on(torch, handle: int) -> None:
+    with torch.cuda.stream(torch.cuda.ExternalStream(handle)):
+        torch.cuda._sleep(SLEEP)
+
+
+@pytest.fixture
+def torch():
+    torch = pytest.importorskip("torch")
+    torch.cuda._sleep(1)  # loads its kernel
+    return torch
+
+
+@pytest.fixture
+def cupy():
+    return pytest.importorskip("cupy")
+
+
+@pytest.mark.parametrize("ours", ["side", "legacy"])
+def test_cupy_memory_of_a_non_blocking_stream(torch, cupy, ours):
+    """Our slow copy reads it; CuPy would otherwise give it to its next array of that size at once."""
+    theirs = cupy.cuda.Stream(non_blocking=True)
+    stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
+    handle = stream.handle if ours == "side" else 0
+    seen = []
+    for value in range(1, ROUNDS + 1):
+        with theirs, stream:
+            source = cupy.full(N, value, dtype="float32")
+            x = gi.from_dlpack(source)
+            sleep_on(torch, handle)
+            seen.append(x.copy())
+            del source, x
+            cupy.full(N, -1, dtype="float32")  # takes the memory if it is free
+    for value, copy in enumerate(seen, 1):
+        got = np.asarray(copy)
+        assert (got.min(), got.max()) == (value, value)
+
+
+def test_cupy_gets_its_memory_back(torch, cupy):
+    theirs = cupy.cuda.Stream(non_blocking=True)
+    pool = cupy.cuda.MemoryPool()
+    with cupy.cuda.using_allocator(pool.malloc), theirs, gi.Stream("cuda") as stream:
+        x = gi.from_dlpack(cupy.ones(N, dtype="float32"))
+        assert pool.used_bytes() == 4 * N
+        sleep_on(torch, stream.handle)
+        x += 1
+        del x
+        assert pool.used_bytes() == 4 * N
+        stream.synchronize()
+        assert pool.used_bytes() == 0
+
+
+def test_nothing_is_held_in_the_ordinary_case(cupy):
+    pool = cupy.cuda.MemoryPool()
+    with cupy.cuda.using_allocator(pool.malloc):
+        x = gi.from_dlpack(cupy.ones(N, dtype="float32"))
+        x += 1
+        del x
+        assert pool.used_bytes() == 0
+
+
+@pytest.mark.parametrize("name", ["torch", "cupy"])
+def test_memory_handed_on_to_a_third_library(torch, cupy, name):
+    """From one library, through us, to a slow reader of the other on a stream of its own."""
+    side = torch.cuda.Stream()
+    outer = cupy.cuda.Stream(non_blocking=True)
+    seen = []
+    for value in range(1, ROUNDS + 1):
+        if name == "torch":
+            source = torch.full((N,), float(value), device="cuda")
+            x = gi.from_dlpack(source)
+            with outer:
+                sleep_on(torch, outer.ptr)
+                seen.append(cupy.from_dlpack(x).copy())
+            del source, x
+            torch.full((N,), -1.0, device="cuda")
+        else:
+            with outer:
+                source = cupy.full(N, value, dtype="float32")
+                x = gi.from_dlpack(source)
+            with torch.cuda.stream(side):
+                torch.cuda._sleep(SLEEP)
+                seen.append(torch.from_dlpack(x).clone())
+            with outer:
+                del source, x
+                cupy.full(N, -1, dtype="float32")
+        gc.collect()
+    gi.synchronize()
+    for value, copy in enumerate(seen, 1):
+        assert (float(copy.min()), float(copy.max())) == (value, value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "uint8"])
+def test_negative_strides_from_cupy(cupy, dtype):
+    base = np.arange(48).reshape(6, 8).astype(dtype)
+    there = cupy.asarray(base)
+    for index in (np.s_[::-1], np.s_[:, ::-1], np.s_[::-2, ::-3], np.s_[4:1:-1, 1:]):
+        x = gi.from_dlpack(there[index])
+        assert x.ptr == there[index].data.ptr
+        np.testing.assert_array_equal(np.asarray(x), base[index])
