@@ -43,6 +43,10 @@ struct Buffer {
   void (*release)(Buffer*) noexcept = nullptr;
   void* context = nullptr;  // the release function's own
   Buffer* next_dead = nullptr;  // see unwind.hpp
+  // Imported CUDA memory: where its owner goes on using it (exchange::Producer). Here and not behind
+  // `context`, so that an import allocates one block and not two.
+  void* producer = nullptr;
+  bool producer_elsewhere = false;
 };
 
 class BufferRef {

@@ -36,13 +36,6 @@ void drop_object(void* object) noexcept {
   Py_DECREF(static_cast<PyObject*>(object));
 }
 
-// Imported CUDA memory remembers whom to tell before it goes.
-struct Origin {
-  void* managed;
-  Producer producer;
-  PyObject* base = nullptr;  // of borrowed memory; whoever holds the buffer holds it
-};
-
 // Handle 2 names another stream in every thread; the legacy one keeps order with all of them.
 Producer settled(Producer p) noexcept {
   if (p.stream == CU_STREAM_PER_THREAD) p.stream = CU_STREAM_LEGACY;
@@ -62,8 +55,8 @@ bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32
 }
 
 // Calls finish(what), or later(what) when the producer cannot be told to wait.
-void let_go(Buffer* b, Producer producer, cuda::Finish finish, cuda::Finish later,
-            void* what) noexcept {
+void let_go(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noexcept {
+  const Producer producer{b->producer, b->producer_elsewhere};
   cuda::DeviceState* d = cuda::started_device(b->device.id);
   const uint32_t consumers = b->foreign_use.load(std::memory_order_relaxed);
   if (!d || cuda::driver_is_gone() || (!b->stream && !consumers)) return finish(what);
@@ -95,23 +88,18 @@ void release_host(Buffer* b) noexcept {
 
 template <class Managed>
 void release_cuda(Buffer* b) noexcept {
-  auto* origin = static_cast<Origin*>(b->context);
-  let_go(b, origin->producer, call_deleter<Managed>, call_deleter_later<Managed>, origin->managed);
-  delete origin;
+  let_go(b, call_deleter<Managed>, call_deleter_later<Managed>, b->context);
 }
 
 void nothing(void*) noexcept {}
 
+// The context is the owner's Python object, not counted: whoever holds the buffer holds it, and lets
+// go of it right after the buffer. Here it is held a while longer when there is a reason.
 void release_borrowed(Buffer* b) noexcept {
-  auto* origin = static_cast<Origin*>(b->context);
-  // The owner goes right after the buffer, unless it is held here for a while.
-  PyObject* base = cuda::holds_gil() ? origin->base : nullptr;
-  Py_XINCREF(base);
-  if (base)
-    let_go(b, origin->producer, drop_object, drop_object, base);
-  else
-    let_go(b, origin->producer, nothing, nothing, nullptr);
-  delete origin;
+  auto* base = static_cast<PyObject*>(cuda::holds_gil() ? b->context : nullptr);
+  if (!base) return let_go(b, nothing, nothing, nullptr);
+  Py_INCREF(base);
+  let_go(b, drop_object, drop_object, base);
 }
 
 Buffer* describe(const Checked& c) {
@@ -124,23 +112,21 @@ Buffer* describe(const Checked& c) {
   return b;
 }
 
-Buffer* with_origin(const Checked& c, void* managed, Producer producer,
-                    void (*release)(Buffer*) noexcept) {
+Buffer* with_producer(const Checked& c, void* context, Producer producer,
+                      void (*release)(Buffer*) noexcept) {
   cuda::finish_done();
   Buffer* b = describe(c);
-  try {
-    b->context = new Origin{managed, settled(producer)};
-  } catch (...) {
-    delete b;
-    throw;
-  }
+  b->context = context;
+  producer = settled(producer);
+  b->producer = producer.stream;
+  b->producer_elsewhere = producer.elsewhere;
   b->release = release;
   return b;
 }
 
 template <class Managed>
 Buffer* adopt_managed(const Checked& c, Managed* owned, Producer producer) {
-  if (c.device.is_cuda()) return with_origin(c, owned, producer, release_cuda<Managed>);
+  if (c.device.is_cuda()) return with_producer(c, owned, producer, release_cuda<Managed>);
   Buffer* b = describe(c);
   b->context = owned;
   b->release = release_host<Managed>;
@@ -157,15 +143,13 @@ Buffer* adopt(const Checked& c, DLManagedTensor* owned, Producer producer) {
 }
 Buffer* adopt_borrowed(const Checked& c, Producer producer) {
   Buffer* b =
-      c.device.is_cuda() ? with_origin(c, nullptr, producer, release_borrowed) : describe(c);
+      c.device.is_cuda() ? with_producer(c, nullptr, producer, release_borrowed) : describe(c);
   b->needs_base = true;
   return b;
 }
-void set_elsewhere(Buffer* b) noexcept {
-  if (b->device.is_cuda()) static_cast<Origin*>(b->context)->producer.elsewhere = true;
-}
+void set_elsewhere(Buffer* b) noexcept { b->producer_elsewhere = true; }
 void remember_base(Buffer* b, PyObject* base) noexcept {
-  if (b->release == release_borrowed) static_cast<Origin*>(b->context)->base = base;
+  if (b->release == release_borrowed) b->context = base;
 }
 
 }  // namespace gpuinterop::exchange

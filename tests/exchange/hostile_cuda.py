@@ -266,6 +266,61 @@ def _():
     assert freed() == before + 1
 
 
+def wrapped(stride: int, itemsize: int) -> int:
+    """A negative stride in elements as unsigned arithmetic makes it from bytes."""
+    return (2**64 + stride * itemsize) // itemsize
+
+
+def values(x) -> np.ndarray:
+    """Element by element, which asks for no kernel."""
+    out = [x[at].item() for at in np.ndindex(*x.shape)]
+    return np.array(out).reshape(x.shape)
+
+
+@case("36 negative strides that were divided as unsigned numbers")
+def _():
+    whole = gi.asarray(np.arange(48, dtype=np.float32).reshape(6, 8), device="cuda:0")
+    expected = np.arange(48, dtype=np.float32).reshape(6, 8)
+    rows = {"data": whole.ptr + 5 * 32, "shape": (6, 8), "strides": (wrapped(-8, 4), 1)}
+    x = gi.from_dlpack(capsule(device=CUDA, **rows))
+    assert x._strides == (-8, 1)
+    assert (values(x) == expected[::-1]).all()
+    both = {
+        "data": whole.ptr + 47 * 4,
+        "shape": (6, 8),
+        "strides": (wrapped(-8, 4), wrapped(-1, 4)),
+    }
+    assert (values(gi.from_dlpack(capsule(device=CUDA, **both))) == expected[::-1, ::-1]).all()
+    old = gi.from_dlpack(capsule(device=CUDA, legacy=True, **rows))
+    assert (values(old) == expected[::-1]).all()
+
+
+@case("36 such strides in doubles and complex numbers")
+def _():
+    for dtype, code in ((np.float64, (2, 64, 1)), (np.complex128, (5, 128, 1))):
+        numbers = np.arange(12).astype(dtype)
+        whole = gi.asarray(numbers, device="cuda:0")
+        last = whole.ptr + 11 * numbers.itemsize
+        stride = wrapped(-1, numbers.itemsize)
+        x = gi.from_dlpack(capsule(device=CUDA, data=last, dtype=code, shape=(12,), strides=(stride,)))
+        assert (values(x) == numbers[::-1]).all()
+
+
+SMALL = gi.zeros((48,), device="cuda:0")
+for where, data in (("before", SMALL.ptr + 4 * 32), ("behind", SMALL.ptr + 8 * 32)):
+    case(f"36 such strides that lead out of the allocation, {where} it", BufferError, "")(
+        lambda data=data: take(
+            capsule(device=CUDA, data=data, shape=(6, 8), strides=(wrapped(-8, 4) - 2**20, 1))
+        )
+    )
+case("36 such strides on the host", BufferError, "reach fits")(
+    lambda: take(capsule(data=ADDRESS + 160, shape=(6, 8), strides=(wrapped(-8, 4), 1)))
+)
+case("36 other strides that do not fit", BufferError, "address space")(
+    lambda: take(capsule(device=CUDA, data=THERE[0], shape=(2, 3), strides=(2**61, 1)))
+)
+
+
 case("39 read-only memory", BOTH, "read-only")(
     lambda: take(capsule(device=CUDA, data=THERE[0], flags=1)).__setitem__(..., 0)
 )
