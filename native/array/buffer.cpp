@@ -73,6 +73,8 @@ Statistics& statistics(Device device) noexcept {
 }
 
 void BufferRef::destroy(Buffer* b) noexcept {
+  // Borrowed memory goes before its owner does, and ends no other buffer.
+  if (b->needs_base) return free_now(b);
   unwind<free_now, [](Buffer* dead) -> Buffer*& { return dead->next_dead; }>(b);
 }
 
