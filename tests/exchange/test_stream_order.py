@@ -35,10 +35,16 @@ def waits():
 
 def busy(stream, x, value, delay_us=20000):
     '''Queue slow work on `stream` that ends with x == value.'''
-    driver.fakecuda_set_delay_us(delay_us)
+    # A pause of its own: the delay of all operations is read when they run, perhaps too late.
+    context = ctypes.c_void_p()
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    driver.cuCtxPushCurrent_v2(context)
+    usleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
+    handle = ctypes.c_void_p(stream.handle)
+    assert driver.cuLaunchHostFunc(handle, usleep, ctypes.c_void_p(delay_us)) == 0
+    driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
     with stream:
         x[...] = value
-    driver.fakecuda_set_delay_us(0)
 
 def read(x, stream):
     '''x as work queued on `stream`, a handle, finds it.'''
