@@ -30,7 +30,7 @@ _MODULES: dict[str, str] = {
         "ContiguityError ConversionTypeError CopyForbiddenError CudaError DTypeError DeviceError "
         "DeviceMismatchError ExchangeError ExportError GpuInteropError IndexKindError "
         "LibraryNotFoundError MissingLibraryError OutOfMemoryError ProtocolError ReadOnlyError "
-        "ScalarIndexError ShapeError StreamError"
+        "ScalarIndexError ShapeError StreamError UnsupportedError"
     ),
     "gpuinterop.ops.functions": (
         "abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 "
@@ -110,4 +110,6 @@ sys.modules[__name__].__class__ = _Face
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # What a user may want to complete; the imports of this file are not among it.
+    own = {name for name in globals() if name.startswith("__")}
+    return sorted({*own, *__all__, *_PACKAGES})

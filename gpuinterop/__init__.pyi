@@ -64,6 +64,7 @@ from gpuinterop.errors import (
     ScalarIndexError as ScalarIndexError,
     ShapeError as ShapeError,
     StreamError as StreamError,
+    UnsupportedError as UnsupportedError,
 )
 from gpuinterop.ops.functions import (
     astype as astype,

@@ -131,10 +131,14 @@ def _caller() -> str:
 def no_copies() -> Iterator[None]:
     """Refuse every copy that this thread would make in the block, by any converter.
 
+    `CopyForbiddenError` is raised before memory is touched. Copies asked for in words are refused as
+    well: ``x.copy()``, ``CudaNdarray(obj)``. Results of arithmetic are no copies. What another library
+    copies by itself, as ``numpy.array(x)`` does, is not seen here.
+
     Examples
     --------
     >>> import numpy, gpuinterop
-    >>> x = gpuinterop.from_numpy(numpy.zeros((4, 4), "float32"))
+    >>> x = gpuinterop.from_any(numpy.zeros((4, 4), "float32"))
     >>> with gpuinterop.no_copies():
     ...     y = gpuinterop.converters.to_numpy(x)  # shares, hence allowed
     """
@@ -149,7 +153,17 @@ def no_copies() -> Iterator[None]:
 
 @contextmanager
 def count_copies() -> Iterator[CopyCount]:
-    """Count the copies that this thread makes in the block: ``.count`` and ``.bytes``."""
+    """Count the copies that this thread makes in the block: ``.count`` and ``.bytes``.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> x = gpuinterop.zeros((2, 3), device="cpu")
+    >>> with gpuinterop.count_copies() as copies:
+    ...     y = x.copy()
+    >>> copies
+    CopyCount(count=1, bytes=24)
+    """
     count = CopyCount()
     _core._watch(+1)
     _state.counts.append(count)
@@ -162,7 +176,19 @@ def count_copies() -> Iterator[CopyCount]:
 
 @contextmanager
 def log_transfers() -> Iterator[TransferLog]:
-    """List what this thread moves between host and device (or devices) in the block, and who asked."""
+    """List what this thread moves between host and device (or devices) in the block, and who asked.
+
+    The list has `Transfer` objects with ``kind``, ``bytes``, ``where`` (the function that copied) and
+    ``caller`` (the line outside this package). Copies that stay in one memory are not listed.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> with gpuinterop.log_transfers() as log:
+    ...     y = gpuinterop.zeros(3, device="cpu").tolist()
+    >>> print(log)
+    nothing crossed between host and device
+    """
     log = TransferLog()
     _core._watch(+1)
     _state.logs.append(log)

@@ -43,7 +43,7 @@ def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
     """Return `obj` as an array here: sharing its memory where possible.
 
-    Float32 gives a `CudaNdarray`, any other dtype a `GpuArray`; nothing is narrowed unless
+    What is shared is kept alive by the result, and is ready on the current stream. Float32 gives a `CudaNdarray`, any other dtype a `GpuArray`; nothing is narrowed unless
     `dtype` says so. Python numbers and lists become float32. Host data shares memory on device
     "cpu" and is uploaded when the (default) device is a GPU. ``copy=False`` raises where a copy
     would be needed, ``copy=True`` always copies.
@@ -92,7 +92,14 @@ def _class_for(dtype: Any) -> Any:
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C") -> Any:
-    """Return an array whose elements are not set."""
+    """Return an array whose elements are not set; float32 unless `dtype` says otherwise.
+
+    A `CudaNdarray` for float32, a `GpuArray` for any other dtype, on `default_device()` unless
+    `device` names one. `order` is "C" or "F".
+    """
+    if order not in ("C", "F"):
+        raise ArgumentTypeError(where="empty", expected="order 'C' or 'F'", got=repr(order),
+                                fix="pass one of these")  # fmt: skip
     wanted = known(np.float32 if dtype is None else dtype)
     target = devices.device(device)
     return _core.empty(
@@ -101,41 +108,60 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
 
 
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return an array of one value; float32 unless `dtype` says otherwise."""
+    """Return a C-ordered array of one value; float32 unless `dtype` says otherwise."""
     wanted = known(np.float32 if dtype is None else dtype)
     return new_full(_class_for(wanted), shape, value, wanted, device)
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return an array of zeros."""
+    """Return a C-ordered array of zeros; float32 unless `dtype` says otherwise."""
     return full(shape, 0, dtype, device=device)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return an array of ones."""
+    """Return a C-ordered array of ones; float32 unless `dtype` says otherwise."""
     return full(shape, 1, dtype, device=device)
 
 
 def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return an unset C-ordered array of `x`'s shape, dtype and device."""
-    return empty(x.shape, x.dtype if dtype is None else dtype, device=device or x.device)
+    """Return an unset C-ordered array of `x`'s shape, dtype and device.
+
+    `x` may be an array of any library; nothing of it is read.
+    """
+    return _empty_like(x, dtype, device, "empty_like")
 
 
 def full_like(x: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return an array of one value with `x`'s shape, dtype and device."""
-    made = empty_like(x, dtype, device=device)
+    """Return a C-ordered array of one value with `x`'s shape, dtype and device."""
+    made = _empty_like(x, dtype, device, "full_like")
     made[...] = value
     return made
 
 
 def zeros_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return zeros with `x`'s shape, dtype and device."""
-    return full_like(x, 0, dtype, device=device)
+    """Return C-ordered zeros with `x`'s shape, dtype and device."""
+    made = _empty_like(x, dtype, device, "zeros_like")
+    made[...] = 0
+    return made
 
 
 def ones_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return ones with `x`'s shape, dtype and device."""
-    return full_like(x, 1, dtype, device=device)
+    """Return C-ordered ones with `x`'s shape, dtype and device."""
+    made = _empty_like(x, dtype, device, "ones_like")
+    made[...] = 1
+    return made
+
+
+def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
+    if not isinstance(x, _core.Array):
+        if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+            raise ArgumentTypeError(where=where, expected="an array to take shape and dtype from",
+                                    got=f"an object of type {type(x).__name__}",
+                                    fix="name them: empty, zeros, ones or full(shape, ...)")  # fmt: skip
+        # Only described, not kept: foreign dtypes have names that NumPy does not know.
+        x = as_source(x, None, where)
+    return empty(x.shape, x.dtype if dtype is None else dtype,
+                 device=x.device if device is None else device)  # fmt: skip
 
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
@@ -151,6 +177,14 @@ def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None
 ) -> Any:
     """Return evenly spaced values, as numpy.arange computes them; float32 by default."""
+    for number in (start, stop, step):
+        if number is not None and not isinstance(number, (int, float, np.number)):
+            raise ArgumentTypeError(where="arange", expected="numbers as start, stop and step",
+                                    got=f"{number!r} of type {type(number).__name__}",
+                                    fix="call arange(start, stop, step)")  # fmt: skip
+    if step == 0:
+        raise ShapeError(where="arange", expected="a step that is not 0", got=repr(step),
+                         fix="pass a step, or full(n, start) for n equal values")  # fmt: skip
     wanted = known(np.float32 if dtype is None else dtype)
     if stop is None:
         start, stop = 0, start

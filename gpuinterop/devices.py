@@ -257,7 +257,7 @@ def _unknown(spec: Any) -> DeviceError:
         where="device",
         expected=_ACCEPTED,
         got=f"{spec!r} of type {type(spec).__module__}.{type(spec).__qualname__}",
-        fix='pass its number as "cuda:N"',
+        fix='write "cpu" or "cuda:N"; gpuinterop.devices() lists what there is',
     )
 
 

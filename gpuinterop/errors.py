@@ -185,7 +185,7 @@ class ProtocolError(GpuInteropError, TypeError):
 
 
 class UnsupportedError(GpuInteropError, NotImplementedError):
-    """A part of an exchange protocol that these arrays cannot hold (masks)."""
+    """Something these arrays cannot hold or do: a protocol's mask, assignment to ``shape``."""
 
     reason = "protocol"
 

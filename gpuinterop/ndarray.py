@@ -58,10 +58,17 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return host if dtype is None else host.astype(dtype, copy=False)
 
     def get(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """Return a new NumPy array with the elements, or fill `out`."""
+        """Return a new NumPy array with the elements, or fill `out`; never shares memory.
+
+        Waits until what is queued on the array is done.
+        """
         if self.device.type == "cpu":
             _core._require_values("get")
         host = np.empty(self.shape, self.dtype) if out is None else out
+        if not isinstance(host, np.ndarray):
+            raise ArgumentTypeError(where="get", expected="a NumPy array to fill",
+                                    got=f"an object of type {type(out).__name__}",
+                                    fix="pass numpy.empty(x.shape, x.dtype), or nothing")  # fmt: skip
         if host.dtype != self.dtype:
             raise DTypeError(
                 where="get",

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuinterop.converters.describing import describe
 from gpuinterop.converters.overlap import extent, meet
+from gpuinterop.errors import ConversionTypeError
 
 __all__ = ["may_share_memory", "shares_memory"]
 
@@ -29,16 +30,26 @@ def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
     >>> gpuinterop.shares_memory(x[::2], x[1::2]), gpuinterop.shares_memory(x[::2], x[::3])
     (False, True)
     """
-    return meet(_reach(a), _reach(b), budget)
+    return meet(_reach(a, "shares_memory"), _reach(b, "shares_memory"), budget)
 
 
 def may_share_memory(a: Any, b: Any) -> bool:
-    """True when the address ranges of `a` and `b` overlap: quick, and sometimes True without need."""
-    a_low, a_high = extent(*_reach(a))
-    b_low, b_high = extent(*_reach(b))
+    """True when the address ranges of `a` and `b` overlap: quick, and sometimes True without need.
+
+    Never False for arrays that do share memory; `shares_memory` is exact.
+    """
+    a_low, a_high = extent(*_reach(a, "may_share_memory"))
+    b_low, b_high = extent(*_reach(b, "may_share_memory"))
     return a_low < b_high and b_low < a_high and a_low != a_high and b_low != b_high
 
 
-def _reach(x: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
+def _reach(x: Any, where: str) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
+    if isinstance(x, (str, int, float, complex, list, tuple, dict, type(None))):
+        raise ConversionTypeError(
+            where=where,
+            expected="two arrays, of any library",
+            got=f"an object of type {type(x).__name__}",
+            fix="pass arrays: a list or a number has no memory of its own to share",
+        )
     facts = describe(x)
     return facts.ptr, facts.shape, facts.strides, facts.itemsize

@@ -99,5 +99,5 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
         return obj
     row = registry.recognise(obj)
     if row is None:
-        return _core.import_any(None, obj)
+        return _core.import_any(None, obj, where="from_any")
     return row.from_(obj, copyif, **options)

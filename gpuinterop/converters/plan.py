@@ -299,7 +299,9 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.ContiguityError,
             reason,
             got,
-            "pass copyif=True, or make x.copy() once and reuse it",
+            "pass copyif=True, or make "
+            + ("x.copy('F')" if rules.layout == "f" else "x.copy()")
+            + " once and reuse it",
             axis=axis,
         )
     if facts.readonly and not rules.readonly and not allow_readonly:

@@ -122,7 +122,7 @@ def _like_gnumpy(obj: Any) -> bool:
 
 _ROWS = (
     Backend("numpy", "numpy", ("ndarray", "generic"), devices=("cpu",)),
-    Backend("torch", "torch", ("Tensor",), install="torch"),
+    Backend("torch", "torch", ("Tensor",), install="torch", aliases=("pytorch",)),
     Backend("cupy", "cupy", ("ndarray",), install="cupy-cuda13x", devices=("cuda",)),
     Backend(
         "jax", "jax", ("ArrayImpl", "Tracer", "Array", "PRNGKeyArray"), ("jaxlib",), install="jax"

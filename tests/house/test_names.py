@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 import gpuinterop as gi
+from gpuinterop import errors
 
 PROMISED = {
     "CudaNdarray", "GpuArray", "asarray", "from_dlpack", "from_gpu_pointer", "zeros", "ones", "empty",
@@ -26,6 +27,15 @@ def test_name_resolves(name):
     value = getattr(gi, name)
     assert name == "__version__" or callable(value)
     assert name in dir(gi)
+
+
+def test_dir_shows_nothing_else():
+    extra = {n for n in dir(gi) if not n.startswith("__")} - set(gi.__all__)
+    assert extra == {"converters", "testing"}
+
+
+def test_every_error_class_is_at_the_top_level():
+    assert set(errors.__all__) <= set(gi.__all__)
 
 
 def test_unknown_name_is_an_attribute_error():
