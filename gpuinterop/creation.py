@@ -43,10 +43,11 @@ def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
     """Return `obj` as an array here: sharing its memory where possible.
 
-    What is shared is kept alive by the result, and is ready on the current stream. Float32 gives a `CudaNdarray`, any other dtype a `GpuArray`; nothing is narrowed unless
-    `dtype` says so. Python numbers and lists become float32. Host data shares memory on device
-    "cpu" and is uploaded when the (default) device is a GPU. ``copy=False`` raises where a copy
-    would be needed, ``copy=True`` always copies.
+    What is shared is kept alive by the result, and is ready on the current stream. Float32 gives a
+    `CudaNdarray`, any other dtype a `GpuArray`; nothing is narrowed unless `dtype` says so. Python
+    numbers and lists become float32. Host data shares memory on device "cpu" and is uploaded when
+    the (default) device is a GPU. ``copy=False`` raises where a copy would be needed, ``copy=True``
+    always copies.
 
     Raises
     ------
