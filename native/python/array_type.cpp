@@ -143,10 +143,8 @@ int set_shape(PyObject* o, PyObject* value, void*) {
         PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "_keeps_shape"));
     if (!fixed) PyErr_Clear();
     if (fixed && PyObject_IsTrue(fixed.get()) == 1) {
-      PyErr_SetString(PyExc_NotImplementedError,
-                      "shape: a CudaNdarray keeps its shape\n  fix: use x.reshape(shape), a view "
-                      "where possible");
-      throw PythonError();
+      fail(Kind::Unsupported, "shape", "no assignment: a CudaNdarray keeps its shape",
+           "an assignment to shape", "use x.reshape(shape), a view where possible");
     }
     reshape_in_place(o, value);
     return 0;
