@@ -178,14 +178,6 @@ def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None
 ) -> Any:
     """Return evenly spaced values, as numpy.arange computes them; float32 by default."""
-    for number in (start, stop, step):
-        if number is not None and not isinstance(number, (int, float, np.number)):
-            raise ArgumentTypeError(where="arange", expected="numbers as start, stop and step",
-                                    got=f"{number!r} of type {type(number).__name__}",
-                                    fix="call arange(start, stop, step)")  # fmt: skip
-    if step == 0:
-        raise ShapeError(where="arange", expected="a step that is not 0", got=repr(step),
-                         fix="pass a step, or full(n, start) for n equal values")  # fmt: skip
     wanted = known(np.float32 if dtype is None else dtype)
     if stop is None:
         start, stop = 0, start

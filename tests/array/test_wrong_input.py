@@ -14,7 +14,7 @@ SLIPS = {
     "like a number": (lambda: gi.zeros_like(3), gi.ArgumentTypeError),
     "like a list": (lambda: gi.full_like([1, 2], 0), gi.ArgumentTypeError),
     "step 0": (lambda: gi.arange(0, 3, 0), gi.ShapeError),
-    "range of text": (lambda: gi.arange("a"), gi.ArgumentTypeError),
+    "range of text": (lambda: gi.arange("a"), gi.ShapeError),
     "get into a number": (lambda: gi.zeros(3).get(3), gi.ArgumentTypeError),
     "shape set": (lambda: setattr(gi.zeros(3), "shape", (3, 1)), gi.UnsupportedError),
     "masked, copied": (lambda: gi.CudaNdarray(MASKED), gi.UnsupportedError),
