@@ -22,7 +22,9 @@ std::string ordinals() {
   return n == 1 ? "0" : "0 to " + std::to_string(n - 1);
 }
 
-// The default pool gives memory back to the system at every synchronisation unless told to keep it.
+// The default pool gives everything back to the system at every synchronisation unless told to keep
+// some. An eighth of the GPU keeps arrays of ordinary sizes cheap and leaves other libraries, whose
+// cudaMalloc cannot reach into the pool, the rest.
 void adopt_pool(DeviceState& d) {
   const Driver& cu = driver();
   int supported = 0;
@@ -32,7 +34,7 @@ void adopt_pool(DeviceState& d) {
   cu.DeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, d.device);
   CUmemoryPool pool = nullptr;
   if (!supported || cu.DeviceGetDefaultMemPool(&pool, d.device) != CUDA_SUCCESS) return;
-  cuuint64_t keep = UINT64_MAX;
+  cuuint64_t keep = cuuint64_t(d.total_bytes / 8);
   if (cu.MemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep) == CUDA_SUCCESS)
     d.pool = pool;
 }
