@@ -610,7 +610,7 @@ def know_cupy(ndarray: object, c_function: object | None, function: object) -> N
     """
     Tells share_cupy CuPy's class and how to ask for a device's current stream.
     """
-def share_cupy(a):
+def share_cupy(a: Any, /) -> Array | None:
     """
     An array over an ordinary cupy.ndarray; None when it needs a closer look.
     """

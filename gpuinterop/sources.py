@@ -154,7 +154,7 @@ def _from_numpy(value: Any, where: str) -> _core.Array:
         raise UnsupportedError(
             where=where,
             expected="data without a mask",
-            got=f"a masked array with {np.ma.count_masked(value)} masked elements",
+            got=f"a masked array with {int(np.sum(np.ma.getmaskarray(value)))} masked elements",
             fix="fill it: x.filled(value)",
         )
     host = np.asarray(value)

@@ -1,5 +1,19 @@
 """Kernels: text from the operator table, NVRTC, and the caches in front of it."""
 
-from .compiler import clear_cache, compile_source, compiler_version, kernel_text, supported_archs
+from .compiler import (
+    EXACT,
+    clear_cache,
+    compile_source,
+    compiler_version,
+    kernel_text,
+    supported_archs,
+)
 
-__all__ = ["clear_cache", "compile_source", "compiler_version", "kernel_text", "supported_archs"]
+__all__ = [
+    "EXACT",
+    "clear_cache",
+    "compile_source",
+    "compiler_version",
+    "kernel_text",
+    "supported_archs",
+]

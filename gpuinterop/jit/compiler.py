@@ -18,6 +18,11 @@ __all__ = ["clear_cache", "compile_source", "compiler_version", "kernel_text", "
 # 177: the prelude declares more than one kernel uses.
 _OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--diag-suppress=177")
 
+# For kernels of our own: a product and a sum stay two roundings, as in NumPy and as in the same
+# operations one by one. Without it ptxas contracts them wherever they meet. Costs nothing where
+# memory is the limit.
+EXACT = ("--fmad=false",)
+
 _memory = MemoryCache()
 _disk: DiskCache | None = None
 _lock = threading.Lock()

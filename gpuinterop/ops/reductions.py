@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
-from gpuinterop.jit import compile_source
+from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.ops import results, target
 from gpuinterop.ops.reduce_plan import BLOCK, Operand, Plan, plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty, recipe_for
@@ -46,7 +46,7 @@ def functions_for(device: int, recipe: Recipe, plan: Plan) -> tuple[int, int]:
     found = _functions.get(key)
     if found is None:
         first, second = kernel_names(plan)
-        image = compile_source(text, target.capability(device), name=f"{first}.cu")
+        image = compile_source(text, target.capability(device), options=EXACT, name=f"{first}.cu")
         found = (
             _core.load_function(device, image, first),
             _core.load_function(device, image, second),

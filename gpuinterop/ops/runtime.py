@@ -14,7 +14,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
-from gpuinterop.jit import compile_source
+from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import Body, KernelSpec
 from gpuinterop.sources import as_source, home, host_view
@@ -204,7 +204,7 @@ def _spec(
 def _build(*request: Any) -> tuple[bytes, str]:
     *rest, capability = request
     spec = _spec(*rest)
-    code = compile_source(render(spec), capability, name=f"{spec.body.name}.cu")
+    code = compile_source(render(spec), capability, options=EXACT, name=f"{spec.body.name}.cu")
     # PTX is read as a string by the driver.
     return (code if code.startswith(b"\x7fELF") else code + b"\0"), spec.symbol
 

@@ -41,7 +41,7 @@ struct Buffer {
   std::atomic<uint32_t> foreign_use{0};
   // Frees memory and whatever keeps it alive. Called once, possibly without the GIL; must not throw.
   void (*release)(Buffer*) noexcept = nullptr;
-  void* context = nullptr;  // the release function's own
+  void* context = nullptr;      // the release function's own
   Buffer* next_dead = nullptr;  // see unwind.hpp
   // Imported CUDA memory: where its owner goes on using it (exchange::Producer). Here and not behind
   // `context`, so that an import allocates one block and not two.

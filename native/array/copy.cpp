@@ -53,9 +53,8 @@ bool is_dense(const Array& a, char** first) {
     if (l.strides()[i] < 0) lowest += (l.shape()[i] - 1) * l.strides()[i];
     order[n++] = i;
   }
-  std::sort(order, order + n, [&](int x, int y) {
-    return std::llabs(l.strides()[x]) < std::llabs(l.strides()[y]);
-  });
+  std::sort(order, order + n,
+            [&](int x, int y) { return std::llabs(l.strides()[x]) < std::llabs(l.strides()[y]); });
   int64_t step = 1;
   for (int k = 0; k < n; ++k) {
     if (std::llabs(l.strides()[order[k]]) != step) return false;
@@ -184,8 +183,8 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
   CUstream stream = cuda::current_stream(dst.device.id);
   cuda::order(dst.buffer.get(), stream, where);
   cuda::order(src.buffer.get(), stream, where);
-  cuda::copy_bytes(dst.device.id, d0, s0, dst.nbytes(), cuda::Direction::DeviceToDevice, stream, true,
-                   where);
+  cuda::copy_bytes(dst.device.id, d0, s0, dst.nbytes(), cuda::Direction::DeviceToDevice, stream,
+                   true, where);
 }
 
 // Source with its broadcast dimensions reduced to extent 1: what really has to travel.

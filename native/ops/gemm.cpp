@@ -266,7 +266,8 @@ bool run_lt(const Product& p, const Types& t, double alpha, double beta, int dev
                     alignment_of(p.a.data),
                     alignment_of(p.b.data),
                     alignment_of(p.c.data),
-                    alignment_of(p.d.data), p.bias ? alignment_of(p.bias) : 0}};
+                    alignment_of(p.d.data),
+                    p.bias ? alignment_of(p.bias) : 0}};
   auto it = plans.find(key);
   if (it == plans.end()) {
     if (plans.size() > 4096) {

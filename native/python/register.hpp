@@ -5,12 +5,12 @@
 
 namespace gpuinterop {
 
-void register_array(nanobind::module_& m);     // python/array_type.cpp
-void register_cuda(nanobind::module_& m);      // python/cuda_bindings.cpp
-void register_exchange(nanobind::module_& m);  // python/exchange_bindings.cpp
-void register_ops(nanobind::module_& m);       // python/ops_bindings.cpp
+void register_array(nanobind::module_& m);       // python/array_type.cpp
+void register_cuda(nanobind::module_& m);        // python/cuda_bindings.cpp
+void register_exchange(nanobind::module_& m);    // python/exchange_bindings.cpp
+void register_ops(nanobind::module_& m);         // python/ops_bindings.cpp
 void register_converters(nanobind::module_& m);  // python/converter_bindings.cpp
-void register_plans(nanobind::module_& m);     // python/planned_bindings.cpp
-void register_blas(nanobind::module_& m);      // python/blas_bindings.cpp
+void register_plans(nanobind::module_& m);       // python/planned_bindings.cpp
+void register_blas(nanobind::module_& m);        // python/blas_bindings.cpp
 
 }  // namespace gpuinterop

@@ -302,7 +302,9 @@ def _():
         whole = gi.asarray(numbers, device="cuda:0")
         last = whole.ptr + 11 * numbers.itemsize
         stride = wrapped(-1, numbers.itemsize)
-        x = gi.from_dlpack(capsule(device=CUDA, data=last, dtype=code, shape=(12,), strides=(stride,)))
+        x = gi.from_dlpack(
+            capsule(device=CUDA, data=last, dtype=code, shape=(12,), strides=(stride,))
+        )
         assert (values(x) == numbers[::-1]).all()
 
 
