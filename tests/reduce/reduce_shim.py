@@ -145,7 +145,7 @@ def compile_kernel(text: str, mode: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(build(text, mode)))
 
 
-def fake_image(text: str, arch: int, name: str = "") -> bytes:
+def fake_image(text: str, arch: int, name: str = "", **_: object) -> bytes:
     """What stands for a cubin where tests/fakecuda stands for the driver."""
     mode = "rows" if "gi_reduce_rows" in text else "columns"
     return b"FAKECUDA:" + str(build(text, mode)).encode() + b"\0"
