@@ -93,10 +93,12 @@ nb::dict memory_statistics(int type, int id) {
     cached = cuda::cached_bytes(id);
     cuda::DeviceState* d = cuda::started_device(id);
     cuuint64_t held = 0;
-    if (d && d->pool && cuda::driver().MemPoolGetAttribute &&
-        cuda::driver().MemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) ==
-            CUDA_SUCCESS)
-      reserved = int64_t(held);
+    if (d && d->pool && cuda::driver().MemPoolGetAttribute) {
+      cuda::RelaxedCapture relaxed;  // asking the pool would spoil a capture of any stream
+      if (cuda::driver().MemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                             &held) == CUDA_SUCCESS)
+        reserved = int64_t(held);
+    }
   }
   out["cached_bytes"] = cached;
   out["pool_bytes"] = reserved;
