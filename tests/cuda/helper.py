@@ -183,7 +183,14 @@ def fake_library() -> Path:
 def run(code: str, libcuda="", **environment: str) -> str:
     """Run code in a fresh interpreter; return its output. It must end well and in silence."""
     result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        # From 3.12 on Python warns of a fork beside threads; the stand-in driver has some.
+        [
+            sys.executable,
+            "-W",
+            "ignore:This process:DeprecationWarning",
+            "-c",
+            textwrap.dedent(code),
+        ],
         env={**os.environ, "GPUINTEROP_LIBCUDA": str(libcuda), **environment},
         cwd=ROOT,
         capture_output=True,
