@@ -71,6 +71,9 @@ class _HostView:
 
 def host_view(array: _core.Array) -> np.ndarray[Any, Any]:
     """Return a NumPy array that shares a host array's memory and keeps it alive."""
+    if array.size == 0:
+        # Older NumPy takes no null pointer, and there is nothing to share.
+        return np.empty(array.shape, array.dtype)
     view = _HostView(array)
     return np.asarray(view).view(view.array.dtype)
 
