@@ -39,7 +39,7 @@ soak: $(VENV)/.installed ## property tests with a million examples (SOAK=10: ten
 	GPUINTEROP_SOAK=$(SOAK) $(bin)/python -m pytest -n $(JOBS) --timeout 0 -m "hypothesis and not bench" $(PYTEST_FLAGS)
 
 bench: $(VENV)/.installed ## every benchmark that runs on this machine
-	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(bin)/python "$$file" || exit 1; done
+	@for file in $(filter-out %/bench_common.py,$(wildcard benchmarks/bench_*.py)); do echo "== $$file"; $(bin)/python "$$file" || exit 1; done
 
 lint: $(VENV)/.installed $(VENV)/.lint ## ruff, mypy --strict, clang-format, layering, light import
 	$(bin)/ruff check .

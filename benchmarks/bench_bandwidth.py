@@ -8,14 +8,13 @@ Contenders take turns; medians and bests of device times. ``--tune`` sweeps the 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from bench_common import gpu_name, optional, parser, peers, plot
+from bench_common import OURS, Benchmark, optional, parser, peers
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -87,23 +86,23 @@ def cases(d: Device) -> dict[str, tuple[float, dict[str, Callable[[], Any]]]]:
     half = out[: n // 2]
     four = 4.0 * n
     found: dict[str, tuple[float, dict[str, Callable[[], Any]]]] = {
-        "exp(x)": (2 * four, {"gi": lambda: gi.exp(x, out=out)}),
-        "x + y": (3 * four, {"gi": lambda: gi.add(x, y, out=out)}),
-        "X + Y.T": (3 * four, {"gi": lambda: gi.add(matrix, other.T, out=result)}),
-        "copy of X.T": (2 * four, {"gi": lambda: result.__setitem__(..., matrix.T)}),
-        "X + row": (2 * four, {"gi": lambda: gi.add(matrix, row, out=result)}),
-        "X + column": (2 * four, {"gi": lambda: gi.add(matrix, column, out=result)}),
-        "exp(x[::-1])": (2 * four, {"gi": lambda: gi.exp(x[::-1], out=out)}),
-        "exp(x[::2])": (four, {"gi": lambda: gi.exp(x[::2], out=half)}),
-        "x[1:] + y[:-1]": (3 * four, {"gi": lambda: gi.add(x[1:], y[:-1], out=out[:-1])}),
+        "exp(x)": (2 * four, {OURS: lambda: gi.exp(x, out=out)}),
+        "x + y": (3 * four, {OURS: lambda: gi.add(x, y, out=out)}),
+        "X + Y.T": (3 * four, {OURS: lambda: gi.add(matrix, other.T, out=result)}),
+        "copy of X.T": (2 * four, {OURS: lambda: result.__setitem__(..., matrix.T)}),
+        "X + row": (2 * four, {OURS: lambda: gi.add(matrix, row, out=result)}),
+        "X + column": (2 * four, {OURS: lambda: gi.add(matrix, column, out=result)}),
+        "exp(x[::-1])": (2 * four, {OURS: lambda: gi.exp(x[::-1], out=out)}),
+        "exp(x[::2])": (four, {OURS: lambda: gi.exp(x[::2], out=half)}),
+        "x[1:] + y[:-1]": (3 * four, {OURS: lambda: gi.add(x[1:], y[:-1], out=out[:-1])}),
         "X[:, 1:-1] * 2": (2 * four, {
-            "gi": lambda: gi.multiply(matrix[:, 1:-1], 2, out=result[:, 1:-1])}),
+            OURS: lambda: gi.multiply(matrix[:, 1:-1], 2, out=result[:, 1:-1])}),
         "short rows + 1": (2 * four * 7 / 8, {
-            "gi": lambda: gi.add(x.reshape(-1, 8)[:, :7], 1, out=out.reshape(-1, 8)[:, :7])}),
-        "astype(float16)": (1.5 * four, {"gi": lambda: x.astype("float16")}),
-        "x > y": (2.25 * four, {"gi": lambda: x > y}),
-        "x * 2 (fresh)": (2 * four, {"gi": lambda: x * 2}),
-        "fill": (four, {"gi": lambda: out.fill(1.5)}),
+            OURS: lambda: gi.add(x.reshape(-1, 8)[:, :7], 1, out=out.reshape(-1, 8)[:, :7])}),
+        "astype(float16)": (1.5 * four, {OURS: lambda: x.astype("float16")}),
+        "x > y": (2.25 * four, {OURS: lambda: x > y}),
+        "x * 2 (fresh)": (2 * four, {OURS: lambda: x * 2}),
+        "fill": (four, {OURS: lambda: out.fill(1.5)}),
     }  # fmt: skip
     if not d.on_host:
         exp4, add4 = gi.RawKernel(FLOOR, "exp4"), gi.RawKernel(FLOOR, "add4")
@@ -187,8 +186,9 @@ def add_jax(found: Any, d: Device, jax: Any) -> None:
         found[name][1]["jax"] = lambda function=function: function(x, y).block_until_ready()
 
 
-def measure(d: Device, repeat: int, only: str) -> dict[str, dict[str, dict[str, float]]]:
-    table: dict[str, dict[str, dict[str, float]]] = {}
+def measure(bench: Benchmark, d: Device, repeat: int, only: str) -> None:
+    # The marks are for arrays of this size, on a GPU.
+    marks = MARKS if d.n == 1 << 28 and not d.on_host else {}
     for name, (moved, calls) in cases(d).items():
         if only not in name:
             continue
@@ -197,6 +197,7 @@ def measure(d: Device, repeat: int, only: str) -> dict[str, dict[str, dict[str, 
             with optional({who: call}, who, name):
                 call()
                 continue
+            bench.failed |= who == OURS
             del calls[who], times[who]
         gi.synchronize()
         for _ in range(repeat):
@@ -207,32 +208,16 @@ def measure(d: Device, repeat: int, only: str) -> dict[str, dict[str, dict[str, 
                     times[who].append(1e3 * (time.perf_counter() - start))
                 else:
                     times[who] += d.milliseconds(call, 1)
-        table[name] = {
-            who: {"median": moved / statistics.median(t) / 1e6, "best": moved / min(t) / 1e6}
-            for who, t in times.items()
-        }
-    return table
-
-
-def show(table: dict[str, dict[str, dict[str, float]]], marks: dict[str, float]) -> None:
-    who = ("gi", "floor", "torch", "cupy", "jax")
-    print(f"{'GB/s, median (best)':18}" + "".join(f"{w:>16}" for w in who))
-    for name, found in table.items():
-        cells = (
-            f"{found[w]['median']:8.0f} ({found[w]['best']:5.0f})" if w in found else "-"
-            for w in who
-        )
-        mark, ours = marks.get(name), found["gi"]["median"]
-        told = f"   mark {mark}: {'reached' if ours >= mark else 'MISSED'}" if mark else ""
-        print(f"{name:18}" + "".join(f"{cell:>16}" for cell in cells) + told)
+        rates = {who: [moved / t / 1e6 for t in found] for who, found in times.items()}
+        bench.keep(name, rates, marks.get(name))
 
 
 KNOBS = {"flat_bytes": (16, 32, 64, 128), "rows_unroll": (1, 2, 4, 8), "general_unroll": (1, 2, 4, 8),
          "tile_edge": (32, 64)}  # fmt: skip
 
 
-def tune(d: Device, repeat: int) -> dict[str, dict[int, dict[str, float]]]:
-    """Ours alone, one knob at a time."""
+def tune(d: Device, repeat: int) -> None:
+    """Ours alone, one knob at a time, printed only."""
     defaults = {"flat_bytes": 32, "rows_unroll": 4, "general_unroll": 4, "tile_edge": 64}
     result: dict[str, dict[int, dict[str, float]]] = {}
     for knob, values in KNOBS.items():
@@ -241,14 +226,13 @@ def tune(d: Device, repeat: int) -> dict[str, dict[int, dict[str, float]]]:
             _core._tune(knob, value)
             row = {}
             for name, (moved, calls) in cases(d).items():
-                calls["gi"]()
-                row[name] = moved / statistics.median(d.milliseconds(calls["gi"], repeat)) / 1e6
+                calls[OURS]()
+                row[name] = moved / statistics.median(d.milliseconds(calls[OURS], repeat)) / 1e6
             result[knob][value] = row
         _core._tune(knob, defaults[knob])
         print(knob)
         for name in next(iter(result[knob].values())):
             print(f"  {name:18}" + "".join(f"{v:>6}: {result[knob][v][name]:6.0f}" for v in values))
-    return result
 
 
 def main() -> None:
@@ -260,22 +244,12 @@ def main() -> None:
     chosen = options.parse_args()
     if chosen.quick:
         chosen.log2, chosen.repeat = min(chosen.log2, 14), 2
+    bench = Benchmark("bandwidth", "GB/s", chosen)
     d = Device(chosen)
-    table = measure(d, chosen.repeat, chosen.only)
-    report: dict[str, Any] = {"gpu": gpu_name(), "elements": d.n, "bandwidth": table}
+    measure(bench, d, chosen.repeat, chosen.only)
     if chosen.tune:
-        report["tuning"] = tune(d, max(3, chosen.repeat // 4))
-    # The marks are for arrays of this size, on a GPU.
-    marks = MARKS if chosen.log2 == 28 and not d.on_host else {}
-    show(table, marks)
-    if chosen.json:
-        chosen.json.write_text(json.dumps(report, indent=1) + "\n")
-    if chosen.plot:
-        rows = {
-            name: {who: found["median"] for who, found in row.items()}
-            for name, row in table.items()
-        }
-        plot(chosen.plot, "bandwidth (GB/s)", rows, marks)
+        tune(d, max(3, chosen.repeat // 4))
+    bench.finish()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """What the benchmarks share: options, contenders that take turns, a table, JSON and a picture.
 
+Every benchmark takes ``--json FILE`` (``--json`` alone: to stdout), ``--plot PNG``, ``--quick`` and
+``--device``, and writes one shape of JSON, which ``Benchmark.record`` describes.
+
 A contender that is not installed, or fails when it is first called, costs a line and its column, never
-the run. On device "cpu" everything runs on the host with the host's clock: no measurement, but a way
-to see that a benchmark still works.
+the run. On device "cpu" everything runs on the host with the host's clock and small sizes: no
+measurement, but a way to see that a benchmark still works.
 """
 
 from __future__ import annotations
@@ -18,8 +21,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pictures
 
 import gpuinterop as gi
 
@@ -27,17 +33,36 @@ import gpuinterop as gi
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 OURS = "gpuinterop"
+SCHEMA = "gpuinterop.benchmark/1"
 
 
-def parser(doc: str) -> argparse.ArgumentParser:
-    """The options of every benchmark."""
-    made = argparse.ArgumentParser(description=doc.strip().splitlines()[0])
-    made.add_argument("--device", default="cuda:0", help='"cpu" only shows that it runs')
-    made.add_argument("--json", type=Path, metavar="FILE", help="where to write all numbers")
-    made.add_argument("--plot", type=Path, metavar="PNG", help="draw a picture (needs [viz])")
-    made.add_argument("--quick", action="store_true", help="small sizes, few repeats")
-    made.add_argument("--alone", action="store_true", help="without the other libraries")
-    return made
+class Options(argparse.ArgumentParser):
+    """The options of every benchmark. `on_host`: whether "cpu" is a measurement, too."""
+
+    def __init__(self, doc: str, *, on_host: bool = False) -> None:
+        super().__init__(description=doc.strip().splitlines()[0])
+        self.on_host = on_host
+        told = "where arrays live" if on_host else 'where to run; "cpu" only shows that it runs'
+        self.add_argument("--device", default=None, help=f"{told} (default: a GPU if there is one)")
+        self.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write all numbers")
+        self.add_argument("--plot", type=Path, metavar="PNG", help="draw a picture (needs [viz])")
+        self.add_argument("--quick", action="store_true", help="small sizes, few repeats")
+        self.add_argument("--alone", action="store_true", help="without the other libraries")
+
+    def parse_args(self, *given: Any, **more: Any) -> Any:
+        """The options; with the numbers on stdout, everything else goes to stderr."""
+        chosen = super().parse_args(*given, **more)
+        chosen.stdout = sys.stdout
+        if chosen.json == "-":
+            sys.stdout = sys.stderr
+        chosen.device = str(
+            gi.default_device() if chosen.device is None else gi.device(chosen.device)
+        )
+        chosen.quick |= chosen.device == "cpu" and not self.on_host
+        return chosen
+
+
+parser = Options
 
 
 class Call(NamedTuple):
@@ -46,6 +71,7 @@ class Call(NamedTuple):
     body: Callable[[], Any]
     wait: Callable[[], Any]
     events: bool = True  # whether our stream's events enclose its work
+    per: int = 1  # how many steps one call does
 
 
 def _torch(device: str) -> Any:
@@ -118,12 +144,21 @@ def _line(error: BaseException) -> str:
 
 
 class Benchmark:
-    """Rows of contenders, printed as one table when `finish` is called."""
+    """Rows of contenders, printed as one table when `finish` is called.
 
-    def __init__(self, name: str, unit: str, options: argparse.Namespace) -> None:
+    `figure` says what stands in the rows, "median" or "best" of the turns; `picture` how
+    ``pictures`` draws them.
+    """
+
+    def __init__(
+        self, name: str, unit: str, options: argparse.Namespace, *, figure: str = "median",
+        picture: str = "points",
+    ) -> None:  # fmt: skip
         self.name, self.unit, self.options = name, unit, options
-        self.on_host = gi.devices.device(options.device).type == "cpu"
+        self.figure, self.picture = figure, picture
+        self.on_host = options.device == "cpu"
         self.rows: dict[str, dict[str, float]] = {}
+        self.best: dict[str, dict[str, float]] = {}
         self.marks: dict[str, float] = {}
         self.failed = False
         self.began = time.perf_counter()
@@ -150,25 +185,24 @@ class Benchmark:
         return found
 
     def loop(
-        self, row: str, calls: dict[str, Call], *, count: int = 1000, per: float = 1.0,
-        mark: float | None = None,
+        self, row: str, calls: dict[str, Call], *, count: int = 1000, mark: float | None = None,
     ) -> None:  # fmt: skip
-        """Microseconds of a call in a loop that is waited for at its end, best of all turns.
-
-        `per` is how many steps one call does.
-        """
+        """Microseconds of a step in loops of `count` steps that are waited for at their end."""
         count, turns = (3, 1) if self.options.quick else (count, 7)
         calls = self.usable(row, calls)
         times: dict[str, list[float]] = {who: [] for who in calls}
-        for _ in range(turns):
+        # A turn that is thrown away wakes the processor's clock and fills its caches for all alike.
+        for turn in range(turns + 1):
             for who, call in calls.items():
+                repeats = max(1, round(count / call.per))
                 call.wait()
                 begin = time.perf_counter()
-                for _ in range(count):
+                for _ in range(repeats):
                     call.body()
                 call.wait()
-                times[who].append((time.perf_counter() - begin) / count / per)
-        self._keep(row, {who: 1e6 * statistics.median(t) for who, t in times.items()}, mark)
+                if turn:
+                    times[who].append((time.perf_counter() - begin) / (repeats * call.per))
+        self.keep(row, {who: [1e6 * t for t in found] for who, found in times.items()}, mark)
 
     def device(
         self, row: str, calls: dict[str, Call], *, moved: float | None = None, budget: float = 0.3,
@@ -185,10 +219,8 @@ class Benchmark:
         for _ in range(turns):
             for who, call in calls.items():
                 times[who].append(self._timed(call, counts[who]))
-        middle = {who: statistics.median(t) for who, t in times.items()}
-        self._keep(
-            row, {w: 1e6 * t if moved is None else moved / t / 1e9 for w, t in middle.items()}, mark
-        )
+        told = lambda t: 1e6 * t if moved is None else moved / t / 1e9  # noqa: E731
+        self.keep(row, {who: [told(t) for t in found] for who, found in times.items()}, mark)
 
     def _timed(self, call: Call, count: int) -> float:
         if self.on_host or not call.events:
@@ -206,7 +238,12 @@ class Benchmark:
         end.synchronize()
         return max(float(start.elapsed_time(end)), 1e-6) / 1e3 / count
 
-    def _keep(self, row: str, values: dict[str, float], mark: float | None) -> None:
+    def keep(self, row: str, turns: dict[str, list[float]], mark: float | None = None) -> None:
+        """Enter the figures of all turns, in the benchmark's unit."""
+        best = min if self.lower_is_better else max
+        self.best.setdefault(row, {}).update({who: best(found) for who, found in turns.items()})
+        chosen = {"median": statistics.median, "best": best}[self.figure]
+        values = {who: chosen(found) for who, found in turns.items()}
         self.rows.setdefault(row, {}).update(values)
         if mark is not None:
             self.marks[row] = mark
@@ -215,41 +252,96 @@ class Benchmark:
     # ---- telling ------------------------------------------------------------------------------------
 
     def verdict(self, row: str) -> str:
-        """How we stand beside the mark."""
-        mark, ours = self.marks.get(row), self.rows[row].get(OURS)
-        if mark is None or ours is None or self.on_host or self.options.quick:
+        """How we stand beside the mark: the first contender that is ours counts."""
+        mark = self.marks.get(row)
+        ours = next((v for who, v in self.rows[row].items() if who.startswith(OURS)), None)
+        if mark is None or ours is None or self.options.quick:
             return ""
         reached = ours <= mark if self.lower_is_better else ours >= mark
-        return f"{mark:g} {'reached' if reached else 'MISSED'}"
+        return f"{mark:.3g} {'reached' if reached else 'MISSED'}"
 
     def finish(self) -> None:
         """Print the table, write the files asked for, and fail if one of our own calls did."""
-        columns = list(dict.fromkeys(who for row in self.rows.values() for who in row))
-        width = max([len(row) for row in self.rows] + [len(self.name) + len(self.unit) + 3])
         seconds = time.perf_counter() - self.began
-        print(f"\n{self.name} on {self.options.device}, {seconds:.0f} s")
+        print(f"\n{self.name} on {self.options.device}, {self.figure}, {seconds:.0f} s")
+        columns = list(dict.fromkeys(who for row in self.rows.values() for who in row))
+        (self._listing if self.picture == "routes" else self._table)(columns)
+        record = self.record(seconds)
+        text = json.dumps(record, indent=1) + "\n"
+        if self.options.json == "-":
+            self.options.stdout.write(text)
+        elif self.options.json:
+            Path(self.options.json).write_text(text, encoding="utf-8")
+        if self.options.plot:
+            pictures.draw(record, self.options.plot)
+        if self.failed:
+            sys.exit("a call of gpuinterop failed: see above")
+
+    def _table(self, columns: list[str]) -> None:
+        width = max([len(row) for row in self.rows] + [len(self.unit) + 3])
         print(f"{self.unit:{width}}" + "".join(f"{c:>14}" for c in columns) + "   mark")
         for name, row in self.rows.items():
             cells = "".join(f"{row[c]:14.2f}" if c in row else f"{'-':>14}" for c in columns)
             print(f"{name:{width}}{cells}   {self.verdict(name)}".rstrip())
-        if self.options.json:
-            self.options.json.write_text(json.dumps(self.record(seconds), indent=1) + "\n")
-        if self.options.plot:
-            plot(self.options.plot, f"{self.name} ({self.unit})", self.rows, self.marks)
-        if self.failed:
-            sys.exit("a call of gpuinterop failed: see above")
+
+    def _listing(self, columns: list[str]) -> None:
+        """Contenders below each other: for rows that have little in common."""
+        width = max(len(c) for c in columns) + 2
+        for name, row in self.rows.items():
+            verdict = self.verdict(name)
+            print(f"{name}" + (f"   mark {verdict}" if verdict else ""))
+            for who, value in row.items():
+                print(f"  {who:{width}}{value:10.3f} {self.unit}")
 
     def record(self, seconds: float) -> dict[str, Any]:
-        """Everything measured, and on what."""
+        """Everything measured, and on what.
+
+        `rows` has the figures by row and contender, `best` the best of all turns, `marks` what is
+        aimed at for our own figure of a row.
+        """
         return {
+            "schema": SCHEMA,
             "name": self.name,
             "unit": self.unit,
-            "gpu": gpu_name(),
-            "python": platform.python_version(),
+            "figure": self.figure,
+            "picture": self.picture,
+            "quick": self.options.quick,
+            "device": self.options.device,
+            "gpu": "" if self.on_host else gpu_name(),
+            "processor": processor(),
+            "versions": versions(),
+            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
             "seconds": round(seconds, 1),
             "rows": self.rows,
+            "best": self.best,
             "marks": self.marks,
         }
+
+
+def processor() -> str:
+    """The processor's own name, or its architecture."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Of Python, ourselves, and the libraries that took part."""
+    found = {"python": platform.python_version(), "gpuinterop": gi.__version__}
+    for name in ("numpy", "torch", "cupy", "jax", "numba", "pycuda", "tvm_ffi", "cuda.core"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if name == "pycuda" and name in sys.modules:
+            version = importlib.import_module("pycuda").VERSION_TEXT
+        if version:
+            found[name] = str(version)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.version.cuda:
+        found["CUDA of torch"] = torch.version.cuda
+    return found
 
 
 def gpu_name() -> str:
@@ -261,41 +353,3 @@ def gpu_name() -> str:
         ).stdout.strip()  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""
-
-
-def plot(
-    path: Path, title: str, rows: dict[str, dict[str, float]], marks: dict[str, float]
-) -> None:
-    """A group of bars for each row, each row on a scale of its own: its best bar is full."""
-    try:
-        import matplotlib  # noqa: PLC0415
-    except ImportError:
-        print('no picture: matplotlib is missing (pip install "gpuinterop[viz]")')
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot  # noqa: PLC0415
-
-    columns = list(dict.fromkeys(who for row in rows.values() for who in row))
-    figure, axes = pyplot.subplots(figsize=(9, 1 + 0.22 * len(rows) * (len(columns) + 1)))
-    height = 0.85 / len(columns)
-    for j, who in enumerate(columns):
-        for i, (name, row) in enumerate(rows.items()):
-            if who not in row:
-                continue
-            full = max([*row.values(), marks.get(name, 0.0)])
-            axes.barh(i + j * height, row[who] / full, height, color=f"C{j}",
-                      label=who if name == next(r for r in rows if who in rows[r]) else None)  # fmt: skip
-            axes.text(row[who] / full, i + j * height, f" {row[who]:.4g}", va="center", fontsize=7)
-    for i, name in enumerate(rows):
-        if name in marks:
-            at = marks[name] / max([*rows[name].values(), marks[name]])
-            axes.plot([at, at], [i - height / 2, i + 0.85 - height / 2], "k:", linewidth=1)
-    axes.set_yticks([i + 0.4 for i in range(len(rows))], list(rows))
-    axes.set_xticks([])
-    axes.set_xlim(0, 1.12)
-    axes.set_ylim(len(rows), -0.3)
-    axes.set_title(title + ("; dotted: the mark" if marks else ""))
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.01), ncols=4, frameon=False)
-    figure.savefig(path, dpi=130, bbox_inches="tight")
-    pyplot.close(figure)
-    print(f"drawn: {path}")

@@ -1,25 +1,19 @@
 """What does one conversion cost on the host, beside the peers' own routes?
 
 Every pair is timed in one process, the routes of a row in turn, so that the machine's mood falls on
-all of them alike; the figure is the best of the repeats, with the median beside it. Without a GPU
-only the host pairs are timed. ``--json FILE`` writes the numbers, ``--sizes`` shows that a conversion
-does not depend on the size of the array.
+all of them alike; the figure is the best of the repeats. Without a GPU only the host pairs are timed.
+``--sizes`` shows that a conversion does not depend on the size of the array.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
-import platform
-import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_common import Benchmark, parser
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -30,7 +24,6 @@ MARKS = {
     "torch -> CudaNdarray": 0.25,
     "CudaNdarray -> cupy": 2.0,
     "cupy -> CudaNdarray": 0.5,
-    "CudaNdarray -> PyCUDA": None,  # GPUArray's own constructor + 0.4
     "CudaNdarray -> Numba": 6.0,
     "__dlpack__()": 0.2,
 }
@@ -44,19 +37,18 @@ def load(name: str) -> Any:
         return None
 
 
-def time_row(
-    routes: dict[str, Callable[[], Any]], repeats: int = 15
-) -> dict[str, dict[str, float]]:
-    """Best and median microseconds of one call, the routes taking turns."""
+def time_row(routes: dict[str, Callable[[], Any]], quick: bool) -> dict[str, list[float]]:
+    """Microseconds of one call in every repeat, the routes taking turns."""
     calls, found = {}, {name: [] for name in routes}
+    repeats, warm, budget = (2, 3, 1e-4) if quick else (15, 100, 0.01)
     for name, route in routes.items():
-        for _ in range(100):
+        for _ in range(warm):
             route()
         start = time.perf_counter()
-        for _ in range(100):
+        for _ in range(warm):
             route()
-        once = (time.perf_counter() - start) / 100
-        calls[name] = max(50, int(0.01 / once))
+        once = (time.perf_counter() - start) / warm
+        calls[name] = max(5, int(budget / once))
     for _ in range(repeats):
         for name, route in routes.items():
             n = calls[name]
@@ -64,10 +56,7 @@ def time_row(
             for _ in range(n):
                 route()
             found[name].append((time.perf_counter() - start) / n * 1e6)
-    return {
-        name: {"best": min(times), "median": statistics.median(times)}
-        for name, times in found.items()
-    }
+    return found
 
 
 def refused(route: Callable[[], Any]) -> Callable[[], None]:
@@ -219,42 +208,31 @@ def _pycuda_rows(x: Any) -> dict[str, dict[str, Callable[[], Any]]]:
     }
 
 
-def verdict(name: str, routes: dict[str, dict[str, float]]) -> str:
-    mark = MARKS.get(name)
+def mark(name: str, times: dict[str, list[float]]) -> float | None:
+    """What is aimed at; for PyCUDA beside the constructor that every converter must call."""
     if name == "CudaNdarray -> PyCUDA":
-        mark = routes["GPUArray's constructor"]["best"] + 0.4
-    if mark is None:
-        return ""
-    return f"mark {mark:.2f}: {'reached' if routes['gpuinterop']['best'] <= mark else 'MISSED'}"
+        return min(times["GPUArray's constructor"]) + 0.4
+    return MARKS.get(name)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", metavar="FILE", help="write the numbers there")
-    parser.add_argument("--sizes", action="store_true", help="repeat with a large array")
-    parser.add_argument("--repeats", type=int, default=15)
-    args = parser.parse_args()
-    gpu = any(d.type == "cuda" for d in gi.devices.devices())
-    results: dict[str, Any] = {}
-    for n in (64, 4096) if args.sizes else (64,):
-        rows = {**host_rows(n), **(gpu_rows(n) if gpu else {})}
-        print(f"{n} x {n} float32, microseconds a call: best (median)")
+def main() -> None:
+    options = parser(__doc__, on_host=True)
+    options.add_argument("--sizes", action="store_true", help="repeat with a large array")
+    chosen = options.parse_args()
+    if chosen.alone:
+        print("conversions are to and from other libraries: --alone leaves NumPy")
+        globals()["load"] = lambda name: None
+    bench = Benchmark("converters", "us", chosen, figure="best", picture="routes")
+    for n in (64, 4096) if chosen.sizes else (64,):
+        rows = {**host_rows(n), **(gpu_rows(n) if chosen.device != "cpu" else {})}
         for name, routes in rows.items():
-            times = time_row(routes, args.repeats)
-            results[f"{n}: {name}"] = times
-            print(f"  {name:36} {verdict(name, times) if n == 64 else ''}")
-            for route, t in times.items():
-                print(f"    {route:34} {t['best']:8.2f} ({t['median']:.2f})")
-    if args.json:
-        machine = {
-            "python": platform.python_version(),
-            "processor": platform.processor(),
-            "gpu": gpu,
-        }
-        report = {"machine": machine, "unit": "us", "results": results}
-        Path(args.json).write_text(json.dumps(report, indent=1), encoding="utf-8")
-    return 0
+            times = time_row(routes, chosen.quick)
+            if n == 64:
+                bench.keep(name, times, mark(name, times))
+            else:
+                bench.keep(f"{name}, {n} x {n}", times)
+    bench.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

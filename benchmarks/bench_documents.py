@@ -78,13 +78,13 @@ def exp_loop(bench: Benchmark, libraries: dict[str, Any]) -> None:
         kernel = gi.RawKernel(EMPTY, "nothing")
         kernel((1,), (1,), x)
         loaded = kernel._loaded[gi.devices.device(device).index]
-        thousand = Call(lambda: loaded.repeat(1000), wait[OURS])
-        bench.loop("an empty kernel, from C++", {"floor": thousand}, count=3, per=1000)
+        # Launches of an empty kernel from C++ are what no caller from Python can go below.
+        given["floor"] = Call(lambda: loaded.repeat(1000), wait[OURS], per=1000)
     bench.loop("exp, out given", given, mark=3.1)
     bench.loop("exp, fresh result", fresh, mark=3.8)
-    bench.loop("exp, captured graph", captured, mark=2.3)
     # What a node costs when no launch comes between: the floor of a captured call.
-    bench.loop("exp, captured graph", {"floor": Call(many.replay, wait[OURS])}, count=20, per=MANY)
+    captured["floor"] = Call(many.replay, wait[OURS], per=MANY)
+    bench.loop("exp, captured graph", captured, mark=2.3)
     bench.loop("exp, result on the host", ours(lambda: np.asarray(gi.exp(x))), count=200)
 
 
@@ -199,12 +199,13 @@ def regression(bench: Benchmark, libraries: dict[str, Any]) -> None:
     steps = 2 if bench.options.quick else module.STEPS
     row = "logistic regression, a step"
     turns = 1 if bench.options.quick else 4  # the first one compiles
-    best = min((module.train(steps, device) for _ in range(turns)), key=lambda r: r["seconds"])
+    runs = [module.train(steps, device) for _ in range(turns)]
     exact = module.oracle(steps)
-    np.testing.assert_allclose(best["w"], exact["w"], rtol=1e-3, atol=1e-4)
-    print(f"{row}: {best['nodes']} nodes, {steps} steps as accurate as float64 asks")
-    bench.rows[row] = {OURS: best["seconds"] / steps * 1e6}
-    bench.marks[row] = 12
+    for run in runs:
+        np.testing.assert_allclose(run["w"], exact["w"], rtol=1e-3, atol=1e-4)
+    print(f"{row}: {runs[0]['nodes']} nodes, {steps} steps as accurate as float64 asks")
+    warm = [run["seconds"] / steps * 1e6 for run in runs[1:] or runs]
+    bench.keep(row, {OURS: warm}, mark=12)
     others = Regression(module)
     calls = {"numpy": Call(others.numpy(), lambda: None, events=False)}
     with optional(libraries, "torch", "logistic regression") as torch:

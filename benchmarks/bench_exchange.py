@@ -1,20 +1,19 @@
 """What does one conversion cost on the host, in microseconds, beside the peers in the same run?
 
 A 64x64 float32 array; nothing is copied, so the time must not depend on the size. All rows take turns
-many times over and the best turn counts, because a shared machine only ever adds time. ``--json`` for
-programs, ``--device cuda`` for device arrays (the default where there is a GPU: both).
+many times over and the best turn counts, because a shared machine only ever adds time. Where there is a
+GPU arrays of both kinds are tried, with ``--device cpu`` those in host memory only.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import timeit
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from bench_common import OURS, Benchmark, parser
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -56,15 +55,16 @@ ROWS: list[tuple[str, str, float | None]] = [
 ]
 
 
-def module(name: str) -> Any:
+def installed(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
         return None
 
 
-def names_for(device: str) -> dict[str, Any]:
+def names_for(device: str, alone: bool = False) -> dict[str, Any]:
     """What the statements use on this device. Peers that are not installed have no name."""
+    module = (lambda name: None) if alone else installed
     on_gpu = device == "cuda"
     host = np.zeros((64, 64), "float32")
     names: dict[str, Any] = {
@@ -105,48 +105,32 @@ def runnable(names: dict[str, Any]) -> list[tuple[str, str, float | None, Callab
     return rows
 
 
-def measure(device: str, turns: int) -> list[dict[str, Any]]:
-    rows = runnable(names_for(device))
-    best = [float("inf")] * len(rows)
-    number = 2000
+def label(statement: str, mark: float | None) -> str:
+    """The statement, told to be ours where the work is done here."""
+    ours = mark is not None or statement.startswith(("x", "gi.", "import_any", "export_via"))
+    return f"{OURS}: {statement}" if ours else statement
+
+
+def measure(bench: Benchmark, device: str, turns: int, number: int) -> None:
+    rows = runnable(names_for(device, bench.options.alone))
+    times: list[list[float]] = [[] for _ in rows]
     for _ in range(turns):
-        for i, (_, _, _, timer) in enumerate(rows):
-            best[i] = min(best[i], timer.timeit(number) / number * 1e6)
-    return [
-        {"device": device, "group": group, "statement": statement, "us": us, "mark_us": mark}
-        for (group, statement, mark, _), us in zip(rows, best, strict=True)
-    ]
+        for found, (_, _, _, timer) in zip(times, rows, strict=True):
+            found.append(timer.timeit(number) / number * 1e6)
+    for (group, statement, mark, _), found in zip(rows, times, strict=True):
+        bench.keep(f"{group}, {device}", {label(statement, mark): found}, mark)
 
 
-def show(figures: list[dict[str, Any]]) -> None:
-    group = ""
-    for row in figures:
-        if (row["device"], row["group"]) != group:
-            group = (row["device"], row["group"])
-            print(f"\n{row['group']}, {row['device']}")
-        mark = row["mark_us"]
-        verdict = (
-            "" if mark is None else f"  mark {mark:.2f}{'' if row['us'] <= mark else '  MISSED'}"
-        )
-        print(f"  {row['statement']:38} {row['us']:7.3f} us{verdict}")
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=["cpu", "cuda"], action="append")
-    parser.add_argument("--turns", type=int, default=40)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-
-    gpu = any(d.type == "cuda" for d in gi.devices())
-    devices = arguments.device or ["cpu", *(["cuda"] if gpu else [])]
-    figures = [row for device in devices for row in measure(device, arguments.turns)]
-    if arguments.json:
-        print(json.dumps(figures, indent=1))
-    else:
-        show(figures)
-    return 0
+def main() -> None:
+    options = parser(__doc__, on_host=True)
+    options.add_argument("--turns", type=int, default=40)
+    chosen = options.parse_args()
+    turns, number = (2, 50) if chosen.quick else (chosen.turns, 2000)
+    bench = Benchmark("exchange", "us", chosen, figure="best", picture="routes")
+    for device in ("cpu",) if chosen.device == "cpu" else ("cpu", "cuda"):
+        measure(bench, device, turns, number)
+    bench.finish()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -95,7 +95,7 @@ class Run:
 
 def main() -> None:
     options = parser(__doc__).parse_args()
-    bench = Benchmark("products", "us", options)
+    bench = Benchmark("products", "us", options, picture="ratio")
     run = Run(bench)
     for m, n, k in [(8, 4, 16)] if options.quick else SIZES:
         run.products(m, n, k)

@@ -1,15 +1,18 @@
 """What does `import gpuinterop` cost beyond NumPy's own import? The mark is 60 ms.
 
-Fresh interpreters, the two kinds taking turns, so that a drifting machine hits both; medians.
-``bench_import.py --names`` also times the first use of each top-level name.
+Fresh interpreters, the two kinds taking turns, so that a drifting machine hits both. ``--names`` also
+times the first use of each top-level name.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
+
+from bench_common import OURS, Benchmark, parser
+
+import gpuinterop as gi
 
 MARK_MS = 60.0
 
@@ -42,33 +45,30 @@ def heaviest(count: int) -> list[str]:
     return [f"{name} {own / 1e3:.1f} ms" for own, name in sorted(rows, reverse=True)[:count]]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeat", type=int, default=15)
-    parser.add_argument("--names", action="store_true")
-    arguments = parser.parse_args()
+def main() -> None:
+    options = parser(__doc__, on_host=True)
+    options.add_argument("--repeat", type=int, default=15)
+    options.add_argument("--names", action="store_true", help="first use of every name as well")
+    chosen = options.parse_args()
+    repeat = 2 if chosen.quick else chosen.repeat
+    bench = Benchmark("import", "ms", chosen, picture="routes")
 
     numpy, both = [], []
-    for _ in range(arguments.repeat):
+    for _ in range(repeat):
         numpy.append(milliseconds("import numpy"))
         both.append(milliseconds("import numpy, gpuinterop"))
-    beyond = statistics.median(both) - statistics.median(numpy)
-    print(f"import numpy               {statistics.median(numpy):7.1f} ms")
-    print(f"import numpy, gpuinterop   {statistics.median(both):7.1f} ms")
-    print(f"beyond NumPy               {beyond:7.1f} ms   mark {MARK_MS:.0f} ms")
+    usual = statistics.median(numpy)
+    bench.keep("import numpy", {"numpy": numpy})
+    bench.keep("import gpuinterop, beyond NumPy", {OURS: [t - usual for t in both]}, MARK_MS)
     print("heaviest:", ", ".join(heaviest(5)))
 
-    if arguments.names:
-        import gpuinterop
-
-        for name in gpuinterop.__all__:
-            samples = [
-                milliseconds(f"import gpuinterop; gpuinterop.{name}") - statistics.median(both)
-                for _ in range(3)
-            ]
-            print(f"  first use of {name:20} {statistics.median(samples):7.1f} ms more")
-    return 0 if beyond <= MARK_MS else 1
+    if chosen.names:
+        usual = statistics.median(both)
+        for name in gi.__all__:
+            code = f"import gpuinterop; gpuinterop.{name}"
+            bench.keep(f"first use of {name}", {OURS: [milliseconds(code) - usual for _ in "123"]})
+    bench.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -62,8 +62,8 @@ def raw_launch(bench: Benchmark) -> None:
     kernel = gi.RawKernel(EMPTY, "nothing")
     kernel((1,), (32,), x, x, np.int64(0))
     loaded = kernel._loaded[gi.devices.device(device).index]
-    call = Call(lambda: loaded.repeat(1000), lambda: gi.synchronize(device))
-    bench.loop("empty kernel", {"floor": call}, count=10, per=1000)
+    call = Call(lambda: loaded.repeat(1000), lambda: gi.synchronize(device), per=1000)
+    bench.loop("empty kernel", {"floor": call}, count=10_000)
 
 
 def first_call(device: str) -> dict[str, float]:
@@ -92,7 +92,7 @@ def main() -> None:
     chosen = options.parse_args()
     if chosen.quick:
         chosen.last = min(chosen.last, 13)
-    bench = Benchmark("launch", "us", chosen)
+    bench = Benchmark("launch", "us", chosen, picture="lines")
     libraries = peers(chosen)
     if not bench.on_host:
         found = first_call(chosen.device)

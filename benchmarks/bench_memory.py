@@ -1,87 +1,84 @@
-"""What do memory and streams cost the host, and how fast is pageable memory moved?
+"""What do memory and streams cost the host, and how long do blocking transfers of pageable memory take?
 
-Prints nanoseconds for a warm allocation (with its release), a wait between streams and an event, then
-GB/s of blocking transfers from and to NumPy, beside torch where it has CUDA. Medians of seven runs.
+Microseconds of a warm allocation with its release, of a wait between streams, of an event, and of
+transfers from and to NumPy; torch beside us. There is nothing to see on "cpu" but host allocations.
 """
 
 from __future__ import annotations
 
-import statistics
 import timeit
-from importlib.util import find_spec
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from bench_common import OURS, Benchmark, parser, peers
 
 import gpuinterop as gi
 from gpuinterop import _core
 
 
-def nanoseconds(call, number=20_000):
+def turns(bench: Benchmark, call: Callable[[], Any], number: int) -> list[float]:
+    """Microseconds of a call in each of seven turns."""
     call()
-    return statistics.median(timeit.repeat(call, number=number, repeat=7)) / number * 1e9
+    number, repeat = (2, 2) if bench.options.quick else (number, 7)
+    return [t / number * 1e6 for t in timeit.repeat(call, number=number, repeat=repeat)]
 
 
-def bandwidth(call, nbytes):
-    call()
-    return nbytes / statistics.median(timeit.repeat(call, number=1, repeat=7)) / 1e9
-
-
-def row(name, ours, theirs, unit):
-    theirs = "" if theirs is None else f"{theirs:12.1f}"
-    print(f"{name:40}{ours:12.1f}{theirs}  {unit}")
-
-
-def cuda_torch():
-    if find_spec("torch") is None:
-        return None
-    import torch
-
-    return torch if torch.cuda.is_available() else None
-
-
-def main():
-    place = gi.default_device()
-    if place.type == "cpu":
-        print("no CUDA device:", gi.show_config("dicts").get("no CUDA because"))
-        return
-    torch = cuda_torch()
-    print(f"{place} {place.name}{'':20}{'gpuinterop':>12}{'torch' if torch else '':>12}")
+def allocations(bench: Benchmark, place: gi.Device, torch: Any) -> None:
     shape, float32, home = (230_400,), np.dtype(np.float32), (place.type_code, place.index)
 
-    def empty(shape=shape):
+    def empty(shape: tuple[int, ...] = shape) -> Any:
         return _core.empty(gi.CudaNdarray, shape, float32, *home)
 
-    ours = nanoseconds(empty)
-    theirs = nanoseconds(lambda: torch.empty(shape, device="cuda")) if torch else None
-    row("empty(230400), allocated and freed", ours, theirs, "ns")
-    bare = nanoseconds(lambda: empty((0,)))
-    row("  of it, beyond an empty array", ours - bare, None, "ns")
-    with gi.Stream():
-        row("  on a stream of its own", nanoseconds(empty), None, "ns")
+    times = {OURS: turns(bench, empty, 20_000)}
+    if torch:
+        times["torch"] = turns(bench, lambda: torch.empty(shape, device=str(place)), 20_000)
+    bench.keep("empty(230400), allocated and freed", times)
+    bench.keep(
+        "the same without memory, empty(0)", {OURS: turns(bench, lambda: empty((0,)), 20_000)}
+    )
+
+
+def streams(bench: Benchmark, torch: Any) -> None:
     a, b = gi.Stream(), gi.Stream()
-    theirs = None
+    times = {OURS: turns(bench, lambda: a.wait(b), 20_000)}
     if torch:
         s, t = torch.cuda.Stream(), torch.cuda.Stream()
-        theirs = nanoseconds(lambda: s.wait_stream(t))
-    row("a stream waits for another", nanoseconds(lambda: a.wait(b)), theirs, "ns")
+        times["torch"] = turns(bench, lambda: s.wait_stream(t), 20_000)
+    bench.keep("a stream waits for another", times)
     event = gi.Event()
-    row("record an event", nanoseconds(lambda: event.record(a)), None, "ns")
+    bench.keep("record an event", {OURS: turns(bench, lambda: event.record(a), 20_000)})
     gi.synchronize()
-    for mib in (0.25, 1, 4, 64, 1024):
+
+
+def transfers(bench: Benchmark, place: gi.Device, torch: Any) -> None:
+    for mib in (0.25,) if bench.options.quick else (0.25, 1, 4, 64, 1024):
         if mib * 2**20 > gi.mem_info(place)[0] / 4:
             break
         host = np.ones(int(mib * 2**18), np.float32)
         there = gi.asarray(host, device=place)
-        tensor = torch.from_numpy(host) if torch else None
-        up = bandwidth(lambda h=host: (gi.asarray(h, device=place), gi.synchronize()), host.nbytes)
-        down = bandwidth(lambda x=there: np.asarray(x), host.nbytes)
-        their_up = their_down = None
+        up = {OURS: turns(bench, lambda h=host: (gi.asarray(h, device=place), gi.synchronize()), 1)}
+        down = {OURS: turns(bench, lambda x=there: np.asarray(x), 1)}
         if torch:
-            their_up = bandwidth(lambda x=tensor: (x.cuda(), torch.cuda.synchronize()), host.nbytes)
+            tensor = torch.from_numpy(host)
             on_gpu = tensor.cuda()
-            their_down = bandwidth(lambda x=on_gpu: x.cpu(), host.nbytes)
-        row(f"upload of {mib:g} MiB", up, their_up, "GB/s")
-        row(f"download of {mib:g} MiB", down, their_down, "GB/s")
+            sent = lambda x=tensor: (x.cuda(), torch.cuda.synchronize())  # noqa: E731
+            up["torch"] = turns(bench, sent, 1)
+            down["torch"] = turns(bench, lambda x=on_gpu: x.cpu(), 1)
+        bench.keep(f"upload of {mib:g} MiB", up)
+        bench.keep(f"download of {mib:g} MiB", down)
+
+
+def main() -> None:
+    chosen = parser(__doc__, on_host=True).parse_args()
+    place = gi.device(chosen.device)
+    torch = peers(chosen, ("torch",)).get("torch")
+    bench = Benchmark("memory", "us", chosen)
+    allocations(bench, place, torch)
+    if not bench.on_host:
+        streams(bench, torch)
+        transfers(bench, place, torch)
+    bench.finish()
 
 
 if __name__ == "__main__":

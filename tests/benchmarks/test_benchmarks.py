@@ -1,4 +1,4 @@
-"""Every benchmark of the operations runs to its table: on the host, and on the fake driver.
+"""Every benchmark runs to its table: on the host, and on the fake driver.
 
 What they measure here means nothing. A benchmark that fails for a misspelt name wastes a GPU.
 """
@@ -15,7 +15,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("bandwidth", "documents", "gemm", "launch", "reductions")
+NAMES = sorted(
+    file.stem.removeprefix("bench_")
+    for file in (ROOT / "benchmarks").glob("bench_*.py")
+    if file.stem != "bench_common"
+)
 
 
 def run(*command: str, **environment: str) -> str:
@@ -27,18 +31,32 @@ def run(*command: str, **environment: str) -> str:
     return done.stdout
 
 
-def checked(file: Path) -> None:
-    record = json.loads(file.read_text())
-    rows = record.get("bandwidth") or record["rows"]
-    assert rows
-    assert all(row for row in rows.values())
+def checked(text: str) -> None:
+    record = json.loads(text)
+    assert record["schema"] == "gpuinterop.benchmark/1"
+    assert record["rows"]
+    assert all(row for row in record["rows"].values())
+    assert set(record["marks"]) <= set(record["rows"]) == set(record["best"])
+    assert {"name", "unit", "figure", "picture", "device", "versions", "date"} <= set(record)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_on_the_host(name: str, tmp_path: Path) -> None:
     file = tmp_path / "numbers.json"
     run(f"benchmarks/bench_{name}.py", "--device", "cpu", "--quick", "--alone", "--json", str(file))
-    checked(file)
+    checked(file.read_text())
+
+
+def test_numbers_alone_on_stdout() -> None:
+    checked(run("benchmarks/bench_exchange.py", "--device", "cpu", "--quick", "--alone", "--json"))
+
+
+@pytest.mark.parametrize("name", ["documents", "exchange", "gemm", "launch"])
+def test_picture(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "picture.png"
+    run(f"benchmarks/bench_{name}.py", "--device", "cpu", "--quick", "--plot", str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
@@ -57,4 +75,4 @@ def test_on_the_fake_driver(name: str, tmp_path: Path) -> None:
         str(file), GPUINTEROP_LIBCUDA=driver, GPUINTEROP_LIBCUBLAS=str(library),
         GPUINTEROP_LIBCUBLASLT=str(library),
     )  # fmt: skip
-    checked(file)
+    checked(file.read_text())

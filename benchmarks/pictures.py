@@ -1,0 +1,233 @@
+"""Pictures of benchmark records: ``pictures.py RECORD.json PICTURE.png`` draws one anew.
+
+Colours are Okabe and Ito's, told apart by colour-blind readers too, and every contender has a marker
+of its own, so that nothing depends on colour.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+OURS = "gpuinterop"
+STYLES = {
+    OURS: ("#0072B2", "o"),
+    "torch": ("#D55E00", "s"),
+    "cupy": ("#009E73", "^"),
+    "jax": ("#CC79A7", "D"),
+    "numpy": ("#E69F00", "v"),
+    "torch graph": ("#56B4E9", "P"),
+    "torch.compile": ("#8C6D1F", "X"),
+    "floor": ("#555555", "|"),
+}
+OTHER = ("#999999", "*")
+DIGEST = "gpuinterop-record"  # the PNG text field that says which numbers were drawn
+
+
+def digest(record: dict[str, Any]) -> str:
+    """Names the numbers of a record, to see whether a picture is drawn from them."""
+    text = json.dumps([record[k] for k in ("name", "unit", "picture", "rows", "marks")])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def draw(record: dict[str, Any], path: Path) -> bool:
+    """Draw a record the way it asks for; a line where matplotlib is missing."""
+    try:
+        import matplotlib  # noqa: PLC0415
+    except ImportError:
+        print('no picture: matplotlib is missing (pip install "gpuinterop[viz]")')
+        return False
+    matplotlib.use("Agg")
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    with pyplot.style.context(["default", style]):
+        figure = {"points": points, "ratio": ratio, "lines": lines, "routes": routes}[
+            record["picture"]
+        ](pyplot, record)
+        figure.savefig(path, dpi=110, bbox_inches="tight", metadata={DIGEST: digest(record)})
+        pyplot.close(figure)
+    print(f"drawn: {path}")
+    return True
+
+
+def contenders(record: dict[str, Any]) -> list[str]:
+    """In the order of STYLES, then as they come."""
+    found = list(dict.fromkeys(who for row in record["rows"].values() for who in row))
+    return sorted(found, key=lambda who: list(STYLES).index(who) if who in STYLES else 99)
+
+
+def _title(record: dict[str, Any]) -> str:
+    gpu = record["gpu"].partition(",")[0] or record["device"]
+    return f"{record['name']}, {gpu}, {record['date']}"
+
+
+def _scatter(axes: Any, who: str, x: list[float], y: list[float]) -> None:
+    colour, marker = STYLES.get(who, OTHER)
+    size = {OURS: 62, "floor": 110}.get(who, 34)
+    edge = {"linewidths": 2} if marker == "|" else {"linewidths": 0.5, "edgecolors": "white"}
+    axes.scatter(x, y, s=size, c=colour, marker=marker, label=who, zorder=3, **edge)
+
+
+def _dots(axes: Any, record: dict[str, Any], value: Any) -> None:
+    """A band for each row, in it a line for each contender, so that equal figures stay apart."""
+    names, who = list(record["rows"]), contenders(record)
+    step = 0.74 / max(1, len(who) - 1)
+    for j, library in enumerate(who):
+        x, y = [], []
+        for i, name in enumerate(names):
+            if library in record["rows"][name]:
+                x.append(value(name, record["rows"][name][library]))
+                y.append(i - 0.37 + j * step if len(who) > 1 else i)
+        _scatter(axes, library, x, y)
+    for i in range(0, len(names), 2):
+        axes.axhspan(i - 0.5, i + 0.5, color="#F1F3F5", zorder=0)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#D0D5DA", linewidth=0.6, zorder=1)
+    axes.set_axisbelow(True)
+
+
+def _legend(axes: Any, below: float) -> None:
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, below), ncols=7, frameon=False,
+                handletextpad=0.2, columnspacing=1.4)  # fmt: skip
+
+
+def _height(record: dict[str, Any]) -> float:
+    return 1.3 + len(record["rows"]) * (0.12 + 0.085 * len(contenders(record)))
+
+
+def _marks(axes: Any, record: dict[str, Any], value: Any) -> None:
+    label = "mark"
+    for i, name in enumerate(record["rows"]):
+        if name in record["marks"]:
+            at = value(name, record["marks"][name])
+            axes.plot([at, at], [i - 0.5, i + 0.5], color="black", linestyle=":", linewidth=1.4,
+                      label=label, zorder=2)  # fmt: skip
+            label = "_"
+
+
+def points(pyplot: Any, record: dict[str, Any]) -> Any:
+    """The figures themselves: rates from zero, times on a logarithmic axis."""
+    height = _height(record)
+    figure, axes = pyplot.subplots(figsize=(8, height))
+    same = lambda name, value: value  # noqa: E731
+    _dots(axes, record, same)
+    _marks(axes, record, same)
+    rate = "/s" in record["unit"]
+    if rate:
+        axes.set_xlim(left=0)
+    else:
+        _log(axes, [v for row in record["rows"].values() for v in row.values()])
+    axes.set_xlabel(f"{_spelt(record['unit'])}, {'more' if rate else 'less'} is better")
+    axes.set_title(_title(record), loc="left")
+    _legend(axes, -0.5 / (height - 0.6))
+    return figure
+
+
+def ratio(pyplot: Any, record: dict[str, Any]) -> Any:
+    """Times as multiples of ours: right of the line we are ahead."""
+    height = _height(record)
+    figure, axes = pyplot.subplots(figsize=(8, height))
+    rows = {n: row for n, row in record["rows"].items() if OURS in row and len(row) > 1}
+    shown = {**record, "rows": rows, "marks": {}}
+    _dots(axes, shown, lambda name, value: value / rows[name][OURS])
+    _log(axes, [v / row[OURS] for row in rows.values() for v in row.values()])
+    axes.axvline(1, color=STYLES[OURS][0], linewidth=1, zorder=1)
+    axes.set_xlabel("time as a multiple of gpuinterop's: right of 1 is slower than gpuinterop")
+    axes.set_title(_title(record), loc="left")
+    _legend(axes, -0.5 / (height - 0.6))
+    return figure
+
+
+def lines(pyplot: Any, record: dict[str, Any]) -> Any:
+    """A panel for each operation whose rows are called "operation, 2^k": time against size."""
+    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for name, row in record["rows"].items():
+        found = re.fullmatch(r"(.*), (?:2\^(\d+)|(\d+))", name)
+        if found:
+            size = 2.0 ** int(found[2]) if found[2] else float(found[3])
+            for who, value in row.items():
+                panels.setdefault(found[1], {}).setdefault(who, []).append((size, value))
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(3.1 * len(panels), 3.4), sharey=True)
+    handles: dict[str, Any] = {}
+    for ax, (name, found) in zip(axes, panels.items(), strict=True):
+        for who in sorted(found, key=list(STYLES).index):
+            colour, marker = STYLES[who]
+            x, y = zip(*sorted(found[who]), strict=True)
+            handles[who] = ax.plot(x, y, color=colour, marker=marker, markersize=4, linewidth=1.3,
+                                   zorder=4 if who == OURS else 3)[0]  # fmt: skip
+        floor = record["rows"].get("empty kernel", {}).get("floor")
+        if floor:
+            handles["an empty kernel"] = ax.axhline(floor, color="#555555", linestyle=":")
+        ax.set_xscale("log", base=2)
+        _log(ax, [v for row in record["rows"].values() for v in row.values()], "y")
+        ax.set_title(name, fontsize=9)
+        ax.grid(color="#D0D5DA", linewidth=0.6)
+        ax.set_xlabel("elements")
+    axes[0].set_ylabel(f"{_spelt(record['unit'])} a call")
+    figure.suptitle(_title(record), x=0.06, y=1.0, ha="left", fontsize=10)
+    figure.legend(handles.values(), handles.keys(), loc="upper center", bbox_to_anchor=(0.5, 0.0),
+                  ncols=len(handles), frameon=False)  # fmt: skip
+    return figure
+
+
+def routes(pyplot: Any, record: dict[str, Any]) -> Any:
+    """Bars below each other under a heading for each row, every bar with its own name and figure."""
+    entries: list[tuple[str, str, float | None, float | None]] = []
+    for name, row in record["rows"].items():
+        entries.append((name, "", None, record["marks"].get(name)))
+        entries += [(name, who, value, None) for who, value in row.items()]
+    figure, axes = pyplot.subplots(figsize=(8, 0.7 + 0.17 * len(entries)))
+    every = [value for _, _, value, _ in entries if value is not None]
+    low = 10.0 ** math.floor(math.log10(min(every) * 0.6))
+    for y, (name, who, value, _) in enumerate(entries):
+        if value is None:
+            axes.text(-0.012, y, name, transform=axes.get_yaxis_transform(), ha="right",
+                      va="center", fontsize=8, fontweight="bold")  # fmt: skip
+            continue
+        colour = STYLES[OURS][0] if who.startswith(OURS) else "#B4BCC4"
+        axes.barh(y, value - low, left=low, height=0.74, color=colour, zorder=3)
+        axes.text(value * 1.04, y, f"{value:.3g}", va="center", fontsize=7, zorder=4)
+        axes.text(-0.012, y, who, transform=axes.get_yaxis_transform(), ha="right", va="center",
+                  fontsize=7.5)  # fmt: skip
+        mark = record["marks"].get(name)
+        if who == OURS and mark:
+            axes.plot([mark, mark], [y - 0.55, y + 0.55], color="black", linewidth=1.6, zorder=5)
+    axes.set_yticks([])
+    axes.set_ylim(len(entries) - 0.3, -0.7)
+    _log(axes, every)
+    axes.set_xlim(left=low)
+    axes.grid(axis="x", color="#D0D5DA", linewidth=0.6)
+    axes.set_axisbelow(True)
+    note = "; black line: the mark" if record["marks"] else ""
+    axes.set_xlabel(f"{_spelt(record['unit'])}, less is better{note}")
+    axes.set_title(_title(record), loc="left")
+    return figure
+
+
+def _log(axes: Any, values: list[float], which: str = "x") -> None:
+    """A logarithmic axis with plain numbers on it."""
+    from matplotlib import ticker  # noqa: PLC0415
+
+    getattr(axes, f"set_{which}scale")("log")
+    axis = getattr(axes, f"{which}axis")
+    narrow = max(values) / max(min(values), 1e-12) < 30
+    axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if narrow else (1,)))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def _spelt(unit: str) -> str:
+    return {"us": "microseconds", "ms": "milliseconds"}.get(unit, unit)
+
+
+if __name__ == "__main__":
+    made = draw(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2]))
+    sys.exit(not made)
