@@ -2,22 +2,23 @@
 
 GB/s of the bytes that must move (each operand once, counted without repeats), float32, for this
 library, torch, CuPy, JAX and a floor: a kernel written by hand for the case, or the driver's copy.
-Contenders take turns; medians and bests of device times. ``--tune`` sweeps the launch geometry.
+Contenders take turns, each with a burst of calls between two events, so that the cost of queueing one
+call is not part of the figure. ``--tune`` sweeps the launch geometry instead, ``--ratios`` compares times
+of a call with the best peer's, from 2^10 elements upwards.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from bandwidth_tables import ratios, tune
 from bench_common import OURS, Benchmark, optional, parser, peers
 
 import gpuinterop as gi
-from gpuinterop import _core
 
 FLOOR = """
 extern "C" __global__ void exp4(const float4* x, float4* y, long long n) {
@@ -48,8 +49,8 @@ MARKS: dict[str, float] = {"exp(x)": 4100, "x + y": 4300, "X + Y.T": 4200, "copy
 class Device:
     """The benchmark's arrays, and its clock: events on the legacy stream, which all but JAX use."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        n, device = 1 << options.log2, options.device
+    def __init__(self, options: argparse.Namespace, log2: int | None = None) -> None:
+        n, device = 1 << (log2 or options.log2), options.device
         self.on_host = device == "cpu"
         self.libraries = peers(options)
         self.side = 1 << ((n.bit_length() - 1) // 2)
@@ -61,21 +62,30 @@ class Device:
         self.y = self.x + 1
         self.out = gi.empty(self.n, "float32", device=device)
 
-    def milliseconds(self, call: Callable[[], Any], repeat: int) -> list[float]:
-        found = []
-        for _ in range(repeat):
-            if self.on_host:
-                begin = time.perf_counter()
+    def milliseconds(self, call: Callable[[], Any], count: int, *, events: bool = True) -> float:
+        """Of one call, from a burst of `count`; without events the last call's own wait ends it."""
+        if self.on_host or not events:
+            begin = time.perf_counter()
+            for _ in range(count):
                 call()
-                found.append(1e3 * (time.perf_counter() - begin))
-                continue
-            start, end = gi.Event(timing=True), gi.Event(timing=True)
-            start.record()
+            return 1e3 * (time.perf_counter() - begin) / count
+        start, end = gi.Event(timing=True), gi.Event(timing=True)
+        start.record()
+        for _ in range(count):
             call()
-            end.record()
-            end.synchronize()
-            found.append(start.elapsed_time(end))
-        return found
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / count
+
+    def burst(self, call: Callable[[], Any], *, events: bool = True) -> int:
+        """How many calls last about four milliseconds."""
+        once = max(self.milliseconds(call, 1, events=events), 1e-4)
+        return max(1, min(200, round(4 / once)))
+
+    def wait(self) -> None:
+        """For all that is queued: the contenders share one stream."""
+        if not self.on_host:
+            gi.synchronize()
 
 
 def cases(d: Device) -> dict[str, tuple[float, dict[str, Callable[[], Any]]]]:
@@ -186,53 +196,26 @@ def add_jax(found: Any, d: Device, jax: Any) -> None:
         found[name][1]["jax"] = lambda function=function: function(x, y).block_until_ready()
 
 
-def measure(bench: Benchmark, d: Device, repeat: int, only: str) -> None:
-    # The marks are for arrays of this size, on a GPU.
-    marks = MARKS if d.n == 1 << 28 and not d.on_host else {}
+def measure(bench: Benchmark, d: Device, repeat: int, only: str, marks: dict[str, float]) -> None:
     for name, (moved, calls) in cases(d).items():
         if only not in name:
             continue
-        times: dict[str, list[float]] = {who: [] for who in calls}
+        counts: dict[str, int] = {}
         for who, call in list(calls.items()):
             with optional({who: call}, who, name):
                 call()
+                # JAX has a stream of its own: the host's clock around a wait.
+                counts[who] = d.burst(call, events=who != "jax")
                 continue
             bench.failed |= who == OURS
-            del calls[who], times[who]
-        gi.synchronize()
+            del calls[who]
+        d.wait()
+        times: dict[str, list[float]] = {who: [] for who in calls}
         for _ in range(repeat):
             for who, call in calls.items():
-                if who == "jax":  # a stream of its own: the host's clock around a wait
-                    start = time.perf_counter()
-                    call()
-                    times[who].append(1e3 * (time.perf_counter() - start))
-                else:
-                    times[who] += d.milliseconds(call, 1)
+                times[who].append(d.milliseconds(call, counts[who], events=who != "jax"))
         rates = {who: [moved / t / 1e6 for t in found] for who, found in times.items()}
         bench.keep(name, rates, marks.get(name))
-
-
-KNOBS = {"flat_bytes": (16, 32, 64, 128), "rows_unroll": (1, 2, 4, 8), "general_unroll": (1, 2, 4, 8),
-         "tile_edge": (32, 64)}  # fmt: skip
-
-
-def tune(d: Device, repeat: int) -> None:
-    """Ours alone, one knob at a time, printed only."""
-    defaults = {"flat_bytes": 32, "rows_unroll": 4, "general_unroll": 4, "tile_edge": 64}
-    result: dict[str, dict[int, dict[str, float]]] = {}
-    for knob, values in KNOBS.items():
-        result[knob] = {}
-        for value in values:
-            _core._tune(knob, value)
-            row = {}
-            for name, (moved, calls) in cases(d).items():
-                calls[OURS]()
-                row[name] = moved / statistics.median(d.milliseconds(calls[OURS], repeat)) / 1e6
-            result[knob][value] = row
-        _core._tune(knob, defaults[knob])
-        print(knob)
-        for name in next(iter(result[knob].values())):
-            print(f"  {name:18}" + "".join(f"{v:>6}: {result[knob][v][name]:6.0f}" for v in values))
 
 
 def main() -> None:
@@ -240,15 +223,26 @@ def main() -> None:
     options.add_argument("--log2", type=int, default=28, help="elements, as a power of two")
     options.add_argument("--repeat", type=int, default=20)
     options.add_argument("--only", default="", help="cases whose name contains this")
-    options.add_argument("--tune", action="store_true")
+    options.add_argument("--tune", action="store_true", help="sweep the launch geometry")
+    options.add_argument(
+        "--ratios", action="store_true", help="times over the best peer's, by size and layout"
+    )
     chosen = options.parse_args()
     if chosen.quick:
         chosen.log2, chosen.repeat = min(chosen.log2, 14), 2
-    bench = Benchmark("bandwidth", "GB/s", chosen)
+    # The marks are for arrays of this size, on a GPU.
+    marks = MARKS if chosen.log2 == 28 and chosen.device != "cpu" else {}
+    if chosen.ratios:
+        sizes = range(10, chosen.log2 + 1, 2)
+        bench = Benchmark("ratios", "us", chosen)
+        ratios(bench, lambda log2: Device(chosen, log2), cases, sizes, chosen.only)
+        return
     d = Device(chosen)
-    measure(bench, d, chosen.repeat, chosen.only)
     if chosen.tune:
-        tune(d, max(3, chosen.repeat // 4))
+        tune(d, cases(d), marks, max(3, chosen.repeat // 3))
+        return
+    bench = Benchmark("bandwidth", "GB/s", chosen)
+    measure(bench, d, chosen.repeat, chosen.only, marks)
     bench.finish()
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from .compiler import kernel_text
 from .spec import ADDRESS, Body, KernelSpec
 
-__all__ = ["STORAGE", "THREADS", "WORKING", "render", "render_many"]
-
-THREADS = 256
+__all__ = ["STORAGE", "WORKING", "render", "render_many"]
 
 # dtype name -> the type in memory (kernels/prelude.cuh).
 STORAGE = {
@@ -28,7 +26,7 @@ WORKING = {
     for name, stored in STORAGE.items()
 } | {"bool": "bool"}
 
-_DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "TILE",
+_DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "LOOP", "TILE",
                 "LOADS(DO)", "STORES(DO)", "TILED(DO)", "CALL(e, k)", "CALL_TILED(e, k)")  # fmt: skip
 
 
@@ -81,7 +79,8 @@ def _define(spec: KernelSpec, symbol: str) -> str:
         "INDEX": "i64" if spec.wide else "i32",
         "V": spec.vector,
         "U": spec.unroll,
-        "THREADS": THREADS,
+        "THREADS": spec.threads,
+        "LOOP": int(spec.loop),
         "TILE": spec.tile,
         "LOADS(DO)": entries(direct),
         "STORES(DO)": entries(results),

@@ -46,6 +46,8 @@ class KernelSpec:
     unroll : accesses (flat), rows (rows) or elements (general) per thread.
     wide : 64-bit index arithmetic.
     tile : edge of the tile, 0 elsewhere.
+    threads : of a block.
+    loop : a block goes on behind the end of the grid (flat).
     """
 
     body: Body
@@ -57,6 +59,8 @@ class KernelSpec:
     unroll: int
     wide: bool
     tile: int = 0
+    threads: int = 256
+    loop: bool = False
 
     @property
     def symbol(self) -> str:
@@ -65,4 +69,5 @@ class KernelSpec:
         return (
             f"{self.body.name}__{types}__{self.modes}_{self.layout}{self.ndim}"
             f"_v{self.vector}u{self.unroll}{'_i64' if self.wide else ''}"
+            f"{f'_t{self.threads}' if self.threads != 256 else ''}{'_loop' if self.loop else ''}"
         )

@@ -183,7 +183,7 @@ def _encode(number: Any, row: int) -> tuple[int, int]:
 
 def _spec(
     op: int, types: tuple[int, ...], modes: str, layout: str, ndim: int, vector: int, unroll: int,
-    wide: bool, tile: int,
+    wide: bool, tile: int, threads: int, loop: bool,
 ) -> KernelSpec:  # fmt: skip
     if op == _TAKE:
         size = 1 << (types[1] - _RAW)
@@ -198,7 +198,7 @@ def _spec(
         inputs = types[: entry.inputs]
         body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
         stored = tuple(NAMES[t] for t in types)
-    return KernelSpec(body, stored, modes, layout, ndim, vector, unroll, wide, tile)
+    return KernelSpec(body, stored, modes, layout, ndim, vector, unroll, wide, tile, threads, loop)
 
 
 def _build(*request: Any) -> tuple[bytes, str]:

@@ -142,7 +142,7 @@ class Graph:
         value = f"gi_to<{WORKING[out]}>({substitute(expression, bound)})"
         if WORKING[out] != STORAGE[out]:
             value = f"gi_read(gi_to<{STORAGE[out]}>({value}))"
-        return f"{declared} {WORKING[out]} {name} = {value}; gi_pin({name});"
+        return f"{declared} {WORKING[out]} {name} = {value};"
 
 
 def _number_kind(number: Any) -> int:

@@ -18,7 +18,7 @@ namespace {
 
 struct Key {
   uint8_t length = 0;
-  uint8_t bytes[8 + 2 * kMaxOperands] = {};
+  uint8_t bytes[9 + 2 * kMaxOperands] = {};
 
   void put(uint8_t b) { bytes[length++] = b; }
   bool operator==(const Key& o) const noexcept {
@@ -66,6 +66,7 @@ Key key_for(OpId op, const StoredType* types, const Shape& s, int operands, int 
                              std::countr_zero(s.vector) << 4));
   k.put(s.unroll);
   k.put(s.ndim);
+  k.put(static_cast<uint8_t>(s.warps << 1 | s.loop));
   for (int i = 0; i < operands; ++i) k.put(types[i]);
   for (int i = 0; i < operands; ++i) k.put(static_cast<uint8_t>(s.modes[i]));
   return k;
@@ -80,8 +81,8 @@ const Compiled& build(const Key& key, OpId op, const StoredType* types, const Sh
     nb::object answer = nb::handle(builder().get())(
         static_cast<int>(op), nb::tuple(rows), nb::str(s.modes, static_cast<size_t>(operands)),
         class_name(s.layout), static_cast<int>(s.ndim), static_cast<int>(s.vector),
-        static_cast<int>(s.unroll), s.wide != 0, static_cast<int>(s.tile),
-        cuda::device_limits(device, where).compute_capability);
+        static_cast<int>(s.unroll), s.wide != 0, static_cast<int>(s.tile), 32 * s.warps,
+        s.loop != 0, cuda::device_limits(device, where).compute_capability);
     nb::bytes code = nb::cast<nb::bytes>(answer[0]);
     const std::string symbol = nb::cast<std::string>(answer[1]);
     Compiled c;

@@ -21,8 +21,8 @@ StoredType raw_type(int64_t itemsize) noexcept;
 void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstream stream,
             const char* where);
 
-// The Python side: build(op, types, modes, layout, ndim, vector, unroll, wide, tile, capability)
-// -> (code, symbol).
+// The Python side: build(op, types, modes, layout, ndim, vector, unroll, wide, tile, threads, loop,
+// capability)// -> (code, symbol).
 void set_kernel_builder(PyRef builder) noexcept;
 // Imports gpuinterop.ops, which registers itself. Throws PythonError.
 void require_python();

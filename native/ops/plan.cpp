@@ -52,6 +52,19 @@ char mode_of(const Walk& w, int operand, int64_t stride) {
   }
 }
 
+// Operands that are walked once and are larger than any cache: they should not push others out.
+void mark_streams(const Walk& w, char* modes) {
+  if (tuning.stream == 0) return;
+  for (int i = 0; i < w.operands; ++i) {
+    if (modes[i] != 'C' && modes[i] != 'R') continue;
+    if (!(tuning.stream & (i < w.inputs ? 1 : 2)) || w.size * w.itemsize[i] < tuning.stream_bytes)
+      continue;
+    bool repeats = false;
+    for (int d = 0; d < w.ndim; ++d) repeats = repeats || w.stride[d][i] == 0;
+    if (!repeats) modes[i] = modes[i] == 'C' ? 'c' : 'r';
+  }
+}
+
 bool needs_wide(const Walk& w) {
   if (w.size > kInt32Room) return true;
   for (int i = 0; i < w.operands; ++i) {
@@ -126,11 +139,18 @@ void plan_flat(const Walk& w, Plan* p, const char* where) {
   if (w.operands > 4) unroll /= 2;
   if (w.size <= tuning.small) unroll = 1;
   s.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
+  s.warps = static_cast<uint8_t>(tuning.threads / 32);
+  int64_t blocks = blocks_for(w.size, int64_t{tuning.threads} * s.vector * s.unroll);
+  if (tuning.blocks > 0 && blocks > tuning.blocks) {
+    blocks = tuning.blocks;
+    s.loop = 1;
+  }
+  mark_streams(w, s.modes);
   Words words(p, where);
   put_operands(words, w, inner);
   words.put(w.size);
-  p->block_x = kThreads;
-  set_grid(p, blocks_for(w.size, int64_t{kThreads} * s.vector * s.unroll), where);
+  p->block_x = static_cast<uint32_t>(tuning.threads);
+  set_grid(p, blocks, where);
 }
 
 void plan_rows(const Walk& w, Plan* p, const char* where) {
@@ -142,8 +162,9 @@ void plan_rows(const Walk& w, Plan* p, const char* where) {
   const int64_t n = w.shape[inner], rows = w.size / n;
   const int64_t lanes = blocks_for(n, s.vector);
   p->block_x = static_cast<uint32_t>(
-      std::min<int64_t>(kThreads, std::bit_ceil(static_cast<uint64_t>(lanes))));
-  p->block_y = kThreads / p->block_x;
+      std::min<int64_t>(tuning.threads, std::bit_ceil(static_cast<uint64_t>(lanes))));
+  p->block_y = static_cast<uint32_t>(tuning.threads) / p->block_x;
+  s.warps = static_cast<uint8_t>(tuning.threads / 32);
   int unroll = tuning.rows_unroll;
   if (s.vector * widest(w, s.modes) < 16) unroll *= 2;
   if (w.operands > 4) unroll /= 2;
@@ -151,6 +172,7 @@ void plan_rows(const Walk& w, Plan* p, const char* where) {
   while (unroll > 1 && int64_t{p->block_y} * unroll / 2 >= rows) unroll /= 2;
   s.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
   const int64_t chunks = blocks_for(n, int64_t{p->block_x} * s.vector);
+  mark_streams(w, s.modes);
   int dims[kMaxDims];
   for (int k = 0; k < inner; ++k) dims[k] = inner - 1 - k;
   Words words(p, where);

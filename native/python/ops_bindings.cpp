@@ -144,8 +144,16 @@ void register_ops(nb::module_& m) {
           t.tile_edge = static_cast<int>(value);
         else if (knob == "small")
           t.small = value;
+        else if (knob == "threads" && value >= 32 && value <= 1024 && (value & (value - 1)) == 0)
+          t.threads = static_cast<int>(value);
+        else if (knob == "blocks")
+          t.blocks = value;
+        else if (knob == "stream")
+          t.stream = static_cast<int>(value);
+        else if (knob == "stream_bytes")
+          t.stream_bytes = value;
         else
-          throw nb::value_error("unknown knob");
+          throw nb::value_error("unknown knob, or a value that it cannot take");
       },
       "knob"_a, "value"_a, "Turn a knob of the launch geometry: for benchmarks.");
   m.def(

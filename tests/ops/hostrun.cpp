@@ -8,12 +8,13 @@ struct HostIndex {
   unsigned x, y, z;
 };
 thread_local HostIndex threadIdx;
-HostIndex blockIdx, blockDim;
+HostIndex blockIdx, blockDim, gridDim;
 static std::barrier<>* barrier_now = nullptr;
 extern "C" void host_barrier() { barrier_now->arrive_and_wait(); }
 
 extern "C" void host_run(const unsigned* grid, const unsigned* block, void (*kernel)(void*), void* parameters, int barrier) {
   blockDim = {block[0], block[1], block[2]};
+  gridDim = {grid[0], grid[1], grid[2]};
   const unsigned threads = block[0] * block[1];
   auto one = [&](unsigned t) {
     threadIdx = {t % block[0], t / block[0], 0};

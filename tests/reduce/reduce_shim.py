@@ -87,7 +87,6 @@ static inline float __double2float_rz(double x) {
   if (fabs((double)f) > fabs(x)) f = __uint_as_float(__float_as_uint(f) - 1);
   return f;
 }
-template <class T> static inline void gi_pin(T&) {}
 static inline float gi_half_to_float(unsigned short h) { return half_to_float(h); }
 static inline unsigned short gi_float_to_half(float f) { return float_to_half(f); }
 static inline unsigned short gi_double_to_half(double d) { return float_to_half((float)d); }

@@ -9,11 +9,43 @@ static __device__ __forceinline__ unsigned short gi_float_to_half(float f) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
   return h;
 }
-// Keeps a product and a later sum apart: the compiler may not contract across it.
-static __device__ __forceinline__ void gi_pin(float& x) { asm("" : "+f"(x)); }
-static __device__ __forceinline__ void gi_pin(double& x) { asm("" : "+d"(x)); }
-template <class T>
-static __device__ __forceinline__ void gi_pin(T&) {}
+// Reads and writes, in words of up to 16 bytes, that leave the caches to others.
+template <int N>
+struct GiWord {
+  typedef uint4 type;
+};
+template <>
+struct GiWord<1> {
+  typedef unsigned char type;
+};
+template <>
+struct GiWord<2> {
+  typedef unsigned short type;
+};
+template <>
+struct GiWord<4> {
+  typedef unsigned type;
+};
+template <>
+struct GiWord<8> {
+  typedef uint2 type;
+};
+template <class P>
+static __device__ __forceinline__ P gi_load_once(const P* p) {
+  typedef typename GiWord<sizeof(P)>::type Word;
+  P value;
+#pragma unroll
+  for (int i = 0; i < sizeof(P) / sizeof(Word); ++i)
+    reinterpret_cast<Word*>(&value)[i] = __ldcs(reinterpret_cast<const Word*>(p) + i);
+  return value;
+}
+template <class P>
+static __device__ __forceinline__ void gi_store_once(P* p, const P& value) {
+  typedef typename GiWord<sizeof(P)>::type Word;
+#pragma unroll
+  for (int i = 0; i < sizeof(P) / sizeof(Word); ++i)
+    __stcs(reinterpret_cast<Word*>(p) + i, reinterpret_cast<const Word*>(&value)[i]);
+}
 static __device__ __forceinline__ unsigned short gi_double_to_half(double d) {
   unsigned short h;
   asm("cvt.rn.f16.f64 %0, %1;" : "=h"(h) : "d"(d));
