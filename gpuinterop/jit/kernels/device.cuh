@@ -11,28 +11,28 @@ static __device__ __forceinline__ unsigned short gi_float_to_half(float f) {
 }
 // Reads and writes, in words of up to 16 bytes, that leave the caches to others.
 template <int N>
-struct GiWord {
+struct GiOnce {
   typedef uint4 type;
 };
 template <>
-struct GiWord<1> {
+struct GiOnce<1> {
   typedef unsigned char type;
 };
 template <>
-struct GiWord<2> {
+struct GiOnce<2> {
   typedef unsigned short type;
 };
 template <>
-struct GiWord<4> {
+struct GiOnce<4> {
   typedef unsigned type;
 };
 template <>
-struct GiWord<8> {
+struct GiOnce<8> {
   typedef uint2 type;
 };
 template <class P>
 static __device__ __forceinline__ P gi_load_once(const P* p) {
-  typedef typename GiWord<sizeof(P)>::type Word;
+  typedef typename GiOnce<sizeof(P)>::type Word;
   P value;
 #pragma unroll
   for (int i = 0; i < sizeof(P) / sizeof(Word); ++i)
@@ -41,7 +41,7 @@ static __device__ __forceinline__ P gi_load_once(const P* p) {
 }
 template <class P>
 static __device__ __forceinline__ void gi_store_once(P* p, const P& value) {
-  typedef typename GiWord<sizeof(P)>::type Word;
+  typedef typename GiOnce<sizeof(P)>::type Word;
 #pragma unroll
   for (int i = 0; i < sizeof(P) / sizeof(Word); ++i)
     __stcs(reinterpret_cast<Word*>(p) + i, reinterpret_cast<const Word*>(&value)[i]);
