@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 __all__ = ["CPU", "CUDA", "as_int", "device_pair", "stream_device", "stream_handle"]
 
 CPU, CUDA = 1, 2
@@ -14,7 +16,7 @@ NAMES = {"cpu": CPU, "host": CPU, "cuda": CUDA, "gpu": CUDA}
 
 def as_int(value: Any) -> int | None:
     """Return the int of an int-like value that is no bool (DLPack's enums included), else None."""
-    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+    if isinstance(value, (bool, np.bool)) or not hasattr(type(value), "__index__"):
         return None
     try:
         return int(value.__index__())

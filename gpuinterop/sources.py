@@ -58,12 +58,13 @@ class _HostView:
         # out of the memory. This also refuses geometry in the making (_set_stride and friends).
         array = _core.view(_core.Array, array)
         self.array = array
-        # Types from ml_dtypes have no typestr of their own: plain bytes, viewed afterwards.
+        # Types from ml_dtypes have no typestr of their own: integers, viewed afterwards. Not "V2":
+        # NumPy 2.1.0 crashes on it.
         own = array.dtype.isbuiltin == 1
         self.__array_interface__ = {
             "version": 3,
             "shape": array.shape,
-            "typestr": array.dtype.str if own else f"|V{array.itemsize}",
+            "typestr": array.dtype.str if own else f"{'|' if array.itemsize == 1 else '<'}u{array.itemsize}",
             "data": (array.ptr, array.readonly),
             "strides": array.strides,
         }

@@ -16,8 +16,8 @@ __all__ = ["describe", "from_numpy", "plan_from", "plan_to", "to_numpy"]
 _TO = Rules("numpy", "to_numpy", devices=frozenset({"cpu"}), readonly=True)
 
 
-# What numpy.from_dlpack cannot take: GPU memory, and before NumPy 2.1 a read-only mark.
-_SLOW = _core.ON_CUDA | _core.READONLY
+# Before NumPy 2.2.5 the results of numpy.from_dlpack are read-only, whatever the array is.
+_QUICK = numpy.lib.NumpyVersion(numpy.__version__) >= "2.2.5"
 
 
 def plan_to(x: Any, copyif: bool = False) -> Plan:
@@ -53,7 +53,12 @@ def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
     >>> gpuinterop.converters.to_numpy(gpuinterop.converters.from_numpy(a))[::-1].shape
     (3,)
     """
-    if isinstance(x, _core.Array) and not _core.traits(x) & _SLOW and x.dtype.isbuiltin == 1:
+    if (
+        _QUICK
+        and isinstance(x, _core.Array)
+        and not _core.traits(x) & _core.ON_CUDA
+        and x.dtype.isbuiltin == 1
+    ):
         return numpy.from_dlpack(x)
     checks.require_array(x, "to_numpy")
     plan = plan_to(x, copyif)

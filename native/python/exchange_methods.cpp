@@ -267,7 +267,10 @@ PyObject* interface_of(const Array& a, const std::string& typestr, PyObject* str
   PyRef strides = a.layout.is_c_contiguous()
                       ? PyRef::borrow(Py_None)
                       : int_tuple(a.layout.ndim(), a.layout.strides(), a.itemsize());
-  const auto address = reinterpret_cast<uintptr_t>(a.data);
+  // NumPy before 2.3 takes no null pointer, not even for empty arrays; CUDA's interface asks for it.
+  alignas(64) static char nothing[64];
+  const bool dummy = !a.data && !stream;
+  const auto address = reinterpret_cast<uintptr_t>(dummy ? nothing : a.data);
   PyObject* ro = a.readonly ? Py_True : Py_False;
   if (!stream)
     return Py_BuildValue("{s:O,s:s,s:(KO),s:O,s:i}", "shape", shape.get(), "typestr",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -197,11 +198,12 @@ extern "C" long sizes(int which) {{ return which ? sizeof(Params) : sizeof(Acc);
     library = folder / "kernel.so"
     if not library.exists():
         folder.mkdir(exist_ok=True)
-        (folder / "kernel.cpp").write_text(source)
+        # Names of its own: another process may build the same at this moment.
+        text, built = folder / f"{os.getpid()}.cpp", folder / f"{os.getpid()}.so"
+        text.write_text(source)
         command = [compiler, "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC"]
-        built = folder / f"kernel-{id(source)}.so"
         done = subprocess.run(
-            [*command, "-o", str(built), str(folder / "kernel.cpp")], capture_output=True, text=True
+            [*command, "-o", str(built), str(text)], capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr[:4000]
         built.replace(library)
