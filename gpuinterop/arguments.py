@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop.geometry import real
 
 __all__ = ["ArgumentMethods"]
 
@@ -28,10 +29,11 @@ class ArgumentMethods(_core.Array):
         """
         torch = sys.modules.get("torch")
         # Triton launches on torch's current stream; without a loaded torch nobody launches.
-        if torch is not None and self.device.type == "cuda" and torch.cuda.is_initialized():
-            stream = torch.cuda.current_stream(self.device.index).cuda_stream
+        place = real(self).device
+        if torch is not None and place.type == "cuda" and torch.cuda.is_initialized():
+            stream = torch.cuda.current_stream(place.index).cuda_stream
             _core.used_on(self, stream, "data_ptr")
-        return self.ptr
+        return real(self).ptr
 
     @property
     def _block(self) -> tuple[int, int, int]:
@@ -41,7 +43,7 @@ class ArgumentMethods(_core.Array):
     @property
     def _grid(self) -> tuple[int, int]:
         """The grid that goes with `_block`; the kernel loops over what it does not cover."""
-        return (max(1, min(-(-self.size // _THREADS), 65535)), 1)
+        return (max(1, min(-(-real(self).size // _THREADS), 65535)), 1)
 
     @property
     def allocator(self) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from gpuinterop import _core, devices
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, ShapeError
+from gpuinterop.geometry import real
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 from gpuinterop.sources import as_source, borrowed, home, new_array, new_full, read_shape
 
@@ -161,6 +162,7 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
                                     fix="name them: empty, zeros, ones or full(shape, ...)")  # fmt: skip
         # Only described, not kept: foreign dtypes have names that NumPy does not know.
         x = as_source(x, None, where)
+    x = real(x)
     return empty(x.shape, x.dtype if dtype is None else dtype,
                  device=x.device if device is None else device)  # fmt: skip
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, from_any, registry
-from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse
+from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
+from gpuinterop.ndarray import CudaNdarray
 
 __all__ = ["explain"]
 
@@ -31,15 +32,19 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     True
     """
     if to in _OURS:
-        return _into_ours(x, copyif, _OURS[to])[0]
+        if isinstance(x, CudaNdarray if _OURS[to] else _core.Array):
+            # It comes back as it is, whatever state its geometry is in.
+            registry.check_options(None, options, f"explain(x, {to!r})")
+            return Plan("gpuinterop", "shared", where="to_cudandarray" if _OURS[to] else "from_any")
+        return _into_ours(x, copyif, to, options)[0]
     row = registry.backend(to)
-    first, facts = _into_ours(x, copyif, None)
+    plan_to = getattr(row.module, "plan_to", None)
+    if options:
+        registry.check_options(row.to, options, f"explain(x, {to!r})")
+        options = registry.taken_by(plan_to, options)
+    first, facts = _into_ours(x, copyif, "any", {})
     if first.refused or facts is None:
         return first
-    absent = _absent(row, facts, options)
-    if absent is not None:
-        return absent
-    plan_to = getattr(row.module, "plan_to", None)
     if plan_to is None:
         return refuse(
             row.name, f"to_{row.name}", errors.ConversionTypeError,
@@ -51,6 +56,10 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
         # Its plan asks the namespace, which wants an array; sharing one leaves nothing behind.
         described = from_any(x, copyif)
     second: Plan = plan_to(described, copyif, **options)
+    if options.get("module") is None:
+        package_for = getattr(row.module, "package_for", None)
+        package = package_for(facts.device) if package_for is not None else ""
+        second = checks.with_need(second, row.name, package)
     if second.shared and first.copied:
         return replace(first, library=second.library)
     if second.copied and first.copied:
@@ -58,42 +67,18 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     return second
 
 
-def _absent(row: registry.Backend, facts: Facts, options: dict[str, Any]) -> Plan | None:
-    if options.get("module") is not None or options.get("xp") is not None:
-        return None
-    package = row.package
-    if row.name == "cudamat" and facts.device == "cpu":
-        package = "npmat"
-    if not package or replace(row, package=package).installed():
-        return None
-    return refuse(
-        row.name, f"to_{row.name}", errors.MissingLibraryError,
-        f"the package {package}", "it is not installed", f"pip install {row.install or package}",
-    )  # fmt: skip
-
-
-def _into_ours(x: Any, copyif: bool, dtype: str | None) -> tuple[Plan, Facts | None]:
+def _into_ours(x: Any, copyif: bool, to: str, options: dict[str, Any]) -> tuple[Plan, Facts | None]:
     """The plan to make `x` an array of ours, and the description of that array."""
+    dtype = _OURS[to]
     where = "to_cudandarray" if dtype else "from_any"
-    if isinstance(x, _core.Array):
-        plan, facts = Plan("gpuinterop", "shared", where=where), checks.facts_of(x)
-    else:
-        row = registry.recognise(x)
-        plan_from = getattr(row.module, "plan_from", None) if row is not None else None
-        if row is not None and plan_from is not None:
-            plan = plan_from(x, copyif)
-            if plan.refused:
-                return plan, None
-            facts = row.module.describe(x)
-        else:
-            # Protocols only: sharing is the one way to know, and leaves nothing behind.
-            try:
-                facts = checks.facts_of(_core.import_any(None, x))
-            except errors.GpuInteropError as e:
-                return refuse(
-                    "gpuinterop", where, type(e), e.expected, e.got, e.fix, code=e.reason
-                ), None
-            plan = Plan("gpuinterop", "shared", where=where)
+    try:
+        plan, facts = _read(x, copyif, where, to, options)
+    except errors.ArgumentTypeError:
+        raise
+    except errors.GpuInteropError as e:
+        return refused_by(e, "gpuinterop", where), None
+    if plan.refused:
+        return plan, None
     if dtype is not None and facts.dtype != dtype:
         return refuse(
             "gpuinterop", where, errors.DTypeError, f"{dtype}, the only dtype of CudaNdarray",
@@ -102,6 +87,27 @@ def _into_ours(x: Any, copyif: bool, dtype: str | None) -> tuple[Plan, Facts | N
     if plan.copied:
         facts = compact(facts)
     return plan, facts
+
+
+def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) -> tuple[Plan, Facts]:
+    if isinstance(x, _core.Array):
+        registry.check_options(None, options, f"explain(x, {to!r})")
+        return Plan("gpuinterop", "shared", where=where), checks.facts_of(x)
+    row = registry.recognise(x)
+    plan_from = getattr(row.module, "plan_from", None) if row is not None else None
+    if row is None or plan_from is None:
+        registry.check_options(row.from_ if row else None, options, f"explain(x, {to!r})")
+        # Protocols only: sharing is the one way to know, and leaves nothing behind.
+        return Plan("gpuinterop", "shared", where=where), checks.facts_of(_core.import_any(None, x))
+    registry.check_options(row.from_, options, f"explain(x, {to!r})")
+    plan = plan_from(x, copyif, **registry.taken_by(plan_from, options))
+    if plan.refused:
+        return plan, NOTHING
+    read = row.module.describe
+    return plan, read(x, **registry.taken_by(read, options))
+
+
+NOTHING = Facts((), (), "", 0, "cpu")  # stands for an array that will not be
 
 
 def compact(facts: Facts) -> Facts:

@@ -22,6 +22,7 @@ from gpuinterop.errors import (
     ReadOnlyError,
     ShapeError,
 )
+from gpuinterop.geometry import real
 from gpuinterop.ops.methods_reduce import ReductionMethods
 from gpuinterop.sources import host_view, over
 from gpuinterop.views import ViewMethods
@@ -43,17 +44,18 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return the elements as a NumPy array: downloaded, or shared on device "cpu"."""
-        if self.device.type == "cpu":
+        seen = real(self)
+        if seen.device.type == "cpu":
             _core._require_values("numpy.asarray")
             return np.array(host_view(self), dtype=dtype, copy=copy)
         if copy is False:
             raise CopyForbiddenError(
                 where="numpy.asarray",
                 expected="host memory, which NumPy can share",
-                got=f"an array on {self.device}",
+                got=f"an array on {seen.device}",
                 fix="allow the download: numpy.asarray(x)",
             )
-        host = np.empty(self.shape, self.dtype)
+        host = np.empty(seen.shape, seen.dtype)
         _core.copy_into(over(host), self, where="numpy.asarray")
         return host if dtype is None else host.astype(dtype, copy=False)
 
@@ -62,17 +64,18 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
         Waits until what is queued on the array is done.
         """
-        if self.device.type == "cpu":
+        seen = real(self)
+        if seen.device.type == "cpu":
             _core._require_values("get")
-        host = np.empty(self.shape, self.dtype) if out is None else out
+        host = np.empty(seen.shape, seen.dtype) if out is None else out
         if not isinstance(host, np.ndarray):
             raise ArgumentTypeError(where="get", expected="a NumPy array to fill",
                                     got=f"an object of type {type(out).__name__}",
                                     fix="pass numpy.empty(x.shape, x.dtype), or nothing")  # fmt: skip
-        if host.dtype != self.dtype:
+        if host.dtype != seen.dtype:
             raise DTypeError(
                 where="get",
-                expected=f"an array of dtype {self.dtype}",
+                expected=f"an array of dtype {seen.dtype}",
                 got=str(host.dtype),
                 fix="get() first, then cast with astype",
             )
@@ -80,25 +83,25 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             raise ReadOnlyError(where="get", expected="a writable array", got="a read-only one",
                                 fix="pass a writable array")  # fmt: skip
         target = over(host)
-        if target.shape != self.shape:
-            raise ShapeError(where="get", expected=f"shape {self.shape}", got=str(host.shape),
+        if target.shape != seen.shape:
+            raise ShapeError(where="get", expected=f"shape {seen.shape}", got=str(host.shape),
                              fix="pass an array of the same shape")  # fmt: skip
         _core.copy_into(target, self, where="get")
         return host
 
     def item(self, *index: Any) -> Any:
         """Return one element as a Python number; the only one when no index is given."""
-        one: Any = self
+        one: Any = _core.view(GpuArray, self)
         if len(index) == 1 and isinstance(index[0], tuple):
             index = index[0]
-        if len(index) == 1 and self.ndim != 1:
+        if len(index) == 1 and one.ndim != 1:
             flat = operator.index(index[0])
-            if not -self.size <= flat < self.size:
-                one = self[(flat,) * max(self.ndim, 1)] if self.size == 0 else self.ravel()[flat]
+            if not -one.size <= flat < one.size:
+                one = one[(flat,) * max(one.ndim, 1)] if one.size == 0 else one.ravel()[flat]
             else:
-                one = self[tuple(int(i) for i in np.unravel_index(flat % self.size, self.shape))]
+                one = one[tuple(int(i) for i in np.unravel_index(flat % one.size, one.shape))]
         elif index:
-            one = self[index]
+            one = one[index]
         if one.size != 1:
             raise ShapeError(
                 where="item",
@@ -126,21 +129,23 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return complex(self.item())
 
     def __index__(self) -> int:
-        if self.dtype.kind not in "iu" or self.ndim:
+        seen = real(self)
+        if seen.dtype.kind not in "iu" or seen.ndim:
             raise ArgumentTypeError(
                 where="index",
                 expected="a 0-d array of integers",
-                got=f"dtype {self.dtype}, shape {self.shape}",
+                got=f"dtype {seen.dtype}, shape {seen.shape}",
                 fix="convert it: int(x)",
             )
         return int(self.item())
 
     def __bool__(self) -> bool:
-        if self.size != 1:
+        seen = real(self)
+        if seen.size != 1:
             raise ShapeError(
                 where="bool",
                 expected="one element",
-                got=f"{self.size} elements of shape {self.shape}",
+                got=f"{seen.size} elements of shape {seen.shape}",
                 fix="say what is meant: x.size > 0, x.any() or x.all()",
             )
         return bool(self.item())
@@ -148,13 +153,14 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     def __repr__(self) -> str:
         name = type(self).__name__
         body = np.array2string(np.asarray(self), separator=", ", prefix=name + "(")
-        notes = [f"shape={self.shape}"] if self.size == 0 else []
-        if self.dtype != np.float32 or not isinstance(self, CudaNdarray):
-            notes.append(f"dtype={self.dtype}")
-        notes.append(f"device='{self.device}'")
-        if not self.is_c_contiguous():
-            notes.append(f"strides={self.strides}")
-        if self.readonly:
+        seen = real(self)
+        notes = [f"shape={seen.shape}"] if seen.size == 0 else []
+        if seen.dtype != np.float32 or not isinstance(self, CudaNdarray):
+            notes.append(f"dtype={seen.dtype}")
+        notes.append(f"device='{seen.device}'")
+        if not seen.is_c_contiguous():
+            notes.append(f"strides={seen.strides}")
+        if seen.readonly:
             notes.append("readonly")
         base = self.base
         if base is not None and not isinstance(base, _core.Array):
@@ -182,15 +188,16 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     def to_device(self: Self, device: Any, /, *, stream: Any = None, copy: bool = False) -> Self:
         """Return the array on another device: itself if it is there already, else a copy."""
         target = devices.device(device)
-        if target == self.device and not copy:
+        seen = real(self)
+        if target == seen.device and not copy:
             return self
         moved: Self = _core.empty(
-            type(self), self.shape, self.dtype, target.type_code, target.index
+            type(self), seen.shape, seen.dtype, target.type_code, target.index
         )
         if stream is None:
             _core.copy_into(moved, self, where="to_device")
         else:
-            with devices.as_stream(stream, target if target.type == "cuda" else self.device):
+            with devices.as_stream(stream, target if target.type == "cuda" else seen.device):
                 _core.copy_into(moved, self, where="to_device")
         return moved
 
@@ -213,7 +220,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         extra = getattr(self, "__dict__", None) or None
-        return (_unpickle, (type(self), self.get(), str(self.device)), extra)
+        return (_unpickle, (type(self), self.get(), str(real(self).device)), extra)
 
 
 def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -> ArrayMethods:

@@ -17,6 +17,7 @@ from gpuinterop.errors import (
     ShapeError,
     UnsupportedError,
 )
+from gpuinterop.geometry import real
 
 __all__ = [
     "as_source",
@@ -56,7 +57,7 @@ class _HostView:
     def __init__(self, array: _core.Array) -> None:
         # As the core's own class: a subclass may override any attribute, and NumPy would follow it
         # out of the memory. This also refuses geometry in the making (_set_stride and friends).
-        array = _core.view(_core.Array, array)
+        array = real(array)
         self.array = array
         # Types from ml_dtypes have no typestr of their own: integers, viewed afterwards. Not "V2":
         # NumPy 2.1.0 crashes on it.
@@ -72,9 +73,10 @@ class _HostView:
 
 def host_view(array: _core.Array) -> np.ndarray[Any, Any]:
     """Return a NumPy array that shares a host array's memory and keeps it alive."""
-    if array.size == 0:
+    seen = real(array)
+    if seen.size == 0:
         # Older NumPy takes no null pointer, and there is nothing to share.
-        return np.empty(array.shape, array.dtype)
+        return np.empty(seen.shape, seen.dtype)
     view = _HostView(array)
     return np.asarray(view).view(view.array.dtype)
 
@@ -96,6 +98,7 @@ def over(host: np.ndarray[Any, Any]) -> _core.Array:
 
 def new_array(cls: type[A], source: _core.Array, device: Any, where: str) -> A:
     """Return a C-ordered copy of `source` as a `cls` on `device`."""
+    source = real(source)
     check_cast(cls, source.dtype, where)
     target = devices.device(device)
     made = _core.empty(cls, source.shape, source.dtype, target.type_code, target.index)
@@ -132,7 +135,7 @@ def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any) -> A
 def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
     """Return `value` as an array to read from, cast when `dtype` asks for it."""
     if isinstance(value, _core.Array):
-        found = value
+        found = real(value)
     elif isinstance(value, (np.ndarray, np.generic)):
         found = _from_numpy(value, where)
     elif isinstance(value, (bool, int, float, complex, list, tuple)):
@@ -143,7 +146,7 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
         return found
     if found.device.type == "cpu":
         return over(host_view(found).astype(dtype))
-    cast: _core.Array = found.astype(dtype)
+    cast: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
     return cast
 
 

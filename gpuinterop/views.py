@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, ShapeError
+from gpuinterop.geometry import real
 
 __all__ = ["Flags", "ViewMethods"]
 
@@ -44,6 +45,7 @@ class Flags:
     __slots__ = ("aligned", "c_contiguous", "f_contiguous", "owndata", "writeable")
 
     def __init__(self, array: _core.Array) -> None:
+        array = real(array)
         self.c_contiguous = array.is_c_contiguous()
         self.f_contiguous = array.is_f_contiguous()
         self.owndata = array._owns
@@ -148,10 +150,11 @@ class ViewMethods(_core.Array):
         view: Self | None = None if copy else self._reshaped(wanted)
         if view is None:
             if copy is False:
+                seen = real(self)
                 raise CopyForbiddenError(
                     where="reshape",
                     expected="strides that allow the new shape without a copy",
-                    got=f"shape {self.shape} with strides {self.strides} (bytes)",
+                    got=f"shape {seen.shape} with strides {seen.strides} (bytes)",
                     fix="pass copy=None, or x.copy().reshape(...) once",
                 )
             view = self.copy()._reshaped(wanted)
@@ -169,43 +172,45 @@ class ViewMethods(_core.Array):
     def transpose(self: Self, *axes: Any) -> Self:
         """Return a view with the axes reversed, or in the order given."""
         wanted = _spread(axes)
-        if axes and wanted is not None and (wanted or self.ndim):
-            view: Self = self._permuted(wanted)
-        else:
-            view = self.T
+        ndim = real(self).ndim
+        if not axes or wanted is None or (not wanted and not ndim):
+            wanted = range(ndim)[::-1]
+        view: Self = self._permuted(wanted)
         return view
 
     def swapaxes(self: Self, axis1: int, axis2: int) -> Self:
         """Return a view with two axes exchanged."""
-        order = list(range(self.ndim))
-        a, b = _axis(axis1, self.ndim, "swapaxes"), _axis(axis2, self.ndim, "swapaxes")
+        ndim = real(self).ndim
+        order = list(range(ndim))
+        a, b = _axis(axis1, ndim, "swapaxes"), _axis(axis2, ndim, "swapaxes")
         order[a], order[b] = order[b], order[a]
         view: Self = self._permuted(order)
         return view
 
     def squeeze(self: Self, axis: Any = None) -> Self:
         """Return a view without the axes of extent 1 (all of them, or those given)."""
+        shape = real(self).shape
         if axis is None:
-            drop = {i for i, n in enumerate(self.shape) if n == 1}
+            drop = {i for i, n in enumerate(shape) if n == 1}
         else:
             given = axis if isinstance(axis, (tuple, list)) else (axis,)
-            drop = {_axis(i, self.ndim, "squeeze") for i in given}
+            drop = {_axis(i, len(shape), "squeeze") for i in given}
             for i in drop:
-                if self.shape[i] != 1:
+                if shape[i] != 1:
                     raise ShapeError(
                         where="squeeze",
                         expected="axes of extent 1",
-                        got=f"axis {i} of shape {self.shape}",
+                        got=f"axis {i} of shape {shape}",
                         fix="index the axis instead: x[0] along it",
                         axis=i,
                     )
-        view: Self = self[tuple(0 if i in drop else slice(None) for i in range(self.ndim))]
+        view: Self = self[tuple(0 if i in drop else slice(None) for i in range(len(shape)))]
         return view
 
     def expand_dims(self: Self, axis: Any) -> Self:
         """Return a view with new axes of extent 1 at the positions given."""
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
-        ndim = self.ndim + len(given)
+        ndim = real(self).ndim + len(given)
         new = [_axis(i, ndim, "expand_dims") for i in given]
         if len(set(new)) != len(new):
             raise ShapeError(
@@ -221,22 +226,24 @@ class ViewMethods(_core.Array):
 
     def diagonal(self: Self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """Return a view of a diagonal; its axis comes last."""
-        if self.ndim < 2:
+        seen = real(self)
+        ndim, size = seen.ndim, seen.itemsize
+        if ndim < 2:
             raise ShapeError(where="diagonal", expected="at least two dimensions",
-                             got=f"shape {self.shape}", fix="reshape to a matrix")  # fmt: skip
-        a, b = _axis(axis1, self.ndim, "diagonal"), _axis(axis2, self.ndim, "diagonal")
+                             got=f"shape {seen.shape}", fix="reshape to a matrix")  # fmt: skip
+        a, b = _axis(axis1, ndim, "diagonal"), _axis(axis2, ndim, "diagonal")
         if a == b:
             raise ShapeError(where="diagonal", expected="two different axes",
                              got=f"{axis1} and {axis2}", fix="pass different axes")  # fmt: skip
         rows, columns = max(-offset, 0), max(offset, 0)
-        corner: list[Any] = [slice(None)] * self.ndim
+        corner: list[Any] = [slice(None)] * ndim
         corner[a], corner[b] = slice(rows, None), slice(columns, None)
         view = self[tuple(corner)]
-        length = min(view.shape[a], view.shape[b])
-        size = self.itemsize
-        steps = [s // size for s in view.strides]
-        rest = [i for i in range(self.ndim) if i not in (a, b)]
-        shape = [*(view.shape[i] for i in rest), length]
+        seen = real(view)
+        length = min(seen.shape[a], seen.shape[b])
+        steps = [s // size for s in seen.strides]
+        rest = [i for i in range(ndim) if i not in (a, b)]
+        shape = [*(seen.shape[i] for i in rest), length]
         strides = [*(steps[i] for i in rest), steps[a] + steps[b]]
         result: Self = view._restrided(shape, strides, 0)
         return result
@@ -264,20 +271,22 @@ class ViewMethods(_core.Array):
                     fix="write for example dimshuffle(1, 'x', 0)",
                 )
         kept = [i for i in entries if i >= 0]
-        if len(set(kept)) != len(kept) or any(i >= self.ndim for i in kept):
+        extents = real(self).shape
+        ndim = len(extents)
+        if len(set(kept)) != len(kept) or any(i >= ndim for i in kept):
             raise ShapeError(
                 where="dimshuffle",
-                expected=f"each axis below {self.ndim} at most once",
+                expected=f"each axis below {ndim} at most once",
                 got=repr(tuple(wanted)),
                 fix="name each axis once",
             )
-        dropped = [i for i in range(self.ndim) if i not in kept]
+        dropped = [i for i in range(ndim) if i not in kept]
         for i in dropped:
-            if self.shape[i] != 1:
+            if extents[i] != 1:
                 raise ShapeError(
                     where="dimshuffle",
                     expected="extent 1 on every axis that is left out",
-                    got=f"extent {self.shape[i]} on axis {i} of shape {self.shape}",
+                    got=f"extent {extents[i]} on axis {i} of shape {extents}",
                     fix="keep the axis, or index it first",
                     axis=i,
                 )

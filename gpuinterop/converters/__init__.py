@@ -79,6 +79,8 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     (2, 3)
     """
     row = registry.backend(library)
+    if options:
+        registry.check_options(row.to, options, f"to(x, {library!r})")
     if not isinstance(x, _core.Array):
         x = from_any(x, copyif)
     return row.to(x, copyif, **options)
@@ -96,8 +98,11 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
         `obj` is no array: the message lists the protocols that were tried.
     """
     if isinstance(obj, _core.Array):
+        registry.check_options(None, options, "from_any")
         return obj
     row = registry.recognise(obj)
+    if options:
+        registry.check_options(row.from_ if row else None, options, "from_any")
     if row is None:
         return _core.import_any(None, obj, where="from_any")
     return row.from_(obj, copyif, **options)

@@ -6,9 +6,12 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, refuse, share
+from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, refuse, refused_by, share
+from gpuinterop.geometry import real
 
 __all__ = ["describe", "from_array_api", "plan_from", "plan_to", "to_array_api"]
+
+_COMPACT = "make x.copy() once and reuse it"
 
 # What a namespace says when it cannot take an array: the standard names BufferError, libraries differ.
 _REFUSALS = (BufferError, TypeError, ValueError, RuntimeError, AttributeError)
@@ -33,7 +36,11 @@ def _attempt(x: Any, copyif: bool, xp: Any) -> tuple[Plan, Any]:
             "xp=None",
             "pass it: to_array_api(x, xp=array_api_strict)",
         ), None
-    facts = checks.facts_of(x)
+    try:
+        facts = checks.facts_of(x)
+    except errors.GpuInteropError as e:
+        return refused_by(e, "array_api", where), None
+    x = real(x)
     try:
         return share("array_api", where), xp.from_dlpack(x)
     except _REFUSALS as e:
@@ -49,9 +56,8 @@ def _attempt(x: Any, copyif: bool, xp: Any) -> tuple[Plan, Any]:
     if not mends:
         fix = "convert the dtype, or move the array, to what the library has"
         return refuse("array_api", where, errors.ExportError, reason, got, fix), None
-    fix = "pass copyif=True for a compact, writable copy"
     rules = Rules("array_api", where)
-    return mend_by_copy(rules, facts, copyif, errors.ExportError, reason, got, fix), None
+    return mend_by_copy(rules, facts, copyif, errors.ExportError, reason, got, _COMPACT), None
 
 
 def to_array_api(x: Any, copyif: bool = False, *, xp: Any = None) -> Any:
@@ -77,9 +83,7 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
     try:
         return checks.plan_own(describe(a), "from_array_api", copyif)
     except errors.GpuInteropError as e:
-        return refuse(
-            "gpuinterop", "from_array_api", type(e), e.expected, e.got, e.fix, code=e.reason
-        )
+        return refused_by(e, "gpuinterop", "from_array_api")
 
 
 def from_array_api(a: Any, copyif: bool = False) -> Any:

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout
-from gpuinterop.dtypes import NAMES
+from gpuinterop.converters import registry
+from gpuinterop.converters.plan import (
+    Facts,
+    Plan,
+    Rules,
+    c_strides,
+    mend_by_copy,
+    plan_layout,
+    refused_by,
+)
+from gpuinterop.dtypes import NAMES, known
+from gpuinterop.geometry import real
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 
 __all__ = [
     "Hold",
     "borrowed",
+    "carry_in",
     "carry_out",
     "class_for",
     "copied",
     "facts_of",
+    "float32_only",
     "imported",
+    "library_for",
     "plan_own",
+    "not_one_of_theirs",
     "require_array",
+    "require_float32",
+    "require_foreign",
+    "with_need",
 ]
 
 _TYPE_CODES = {"cpu": 1, "cuda": 2}  # DLPack's numbers, which the core uses
@@ -42,10 +60,67 @@ def require_array(x: Any, where: str) -> Any:
     )
 
 
+def require_foreign(obj: Any, name: str, where: str, expected: str) -> None:
+    """Refuse what is no array of the library `name`."""
+    row = registry.recognise(obj)
+    if row is None or row.name != name:
+        raise not_one_of_theirs(obj, where, expected)
+
+
+def not_one_of_theirs(obj: Any, where: str, expected: str) -> errors.ConversionTypeError:
+    """The error of ``from_<library>`` for the wrong kind of object."""
+    return errors.ConversionTypeError(
+        where=where,
+        expected=expected,
+        got=f"{type(obj).__module__}.{type(obj).__qualname__}",
+        fix="use gpuinterop.from_any, which takes every known array",
+    )
+
+
+def float32_only(found: Any, where: str, fix: str) -> Any:
+    """`found` when a CudaNdarray can be had of it; the documents' ValueError otherwise."""
+    require_float32(real(found).dtype, where, fix)
+    return found
+
+
+def require_float32(dtype: Any, where: str, fix: str) -> None:
+    """Refuse every other dtype, in the documents' name."""
+    if dtype != numpy.float32:
+        raise errors.DTypeError(
+            where=where,
+            expected="float32, the only dtype of CudaNdarray",
+            got=f"dtype {dtype}",
+            fix=fix,
+        )
+
+
+# ---- a library that is not there ----------------------------------------------------------------
+
+
+def with_need(plan: Plan, name: str, package: str = "") -> Plan:
+    """`plan`, or what becomes of it when the library is not installed: both needs are named."""
+    row = registry.backend(name)
+    if not row.package or registry.installed(package or row.package):
+        return plan
+    absent = registry.missing(row, plan.where, package=package)
+    if plan.refused:
+        fix = f"{plan.fix}; and {package or row.package} is not installed: {absent.fix}"
+        return replace(plan, fix=fix)
+    return refused_by(absent, plan.library, plan.where)
+
+
+def library_for(plan: Plan, name: str, module: str = "", package: str = "") -> Any:
+    """The library that a plan is for, imported; raises what the plan refuses, or says what to install."""
+    if plan.refused:
+        raise with_need(plan, name, package).exception()
+    return registry.load(name, plan.where, module)
+
+
 def facts_of(x: Any) -> Facts:
     """One of our arrays, described. A description is returned as it is."""
     if isinstance(x, Facts):
         return x
+    x = real(x)
     device = x.device
     dtype = x.dtype
     return Facts(
@@ -82,17 +157,16 @@ def plan_own(facts: Facts, where: str, copyif: bool) -> Plan:
     if fault is None:
         return plan
     where_axis, got = fault
-    return Plan(
-        "gpuinterop",
-        "copied" if copyif else "refused",
-        f"strides and address in whole elements of {facts.itemsize} bytes",
-        "alignment",
-        where_axis,
-        facts.nbytes if copyif else 0,
-        "pass copyif=True for an aligned copy",
-        where,
-        got,
+    return mend_by_copy(
+        Rules("gpuinterop", where),
+        facts,
+        copyif,
         errors.ContiguityError,
+        f"strides and address in whole elements of {facts.itemsize} bytes",
+        got,
+        "",
+        code="alignment",
+        axis=where_axis,
     )
 
 
@@ -113,8 +187,9 @@ def carry_out(x: Any, plan: Plan) -> Any:
 
 def copied(x: Any, where: str, order: str = "C") -> Any:
     """A compact copy on the same device. The core tells the watchers, in the name of `where`."""
-    device = x.device
-    fresh = _core.empty(type(x), x.shape, x.dtype, device.type_code, device.index or 0, order)
+    seen = real(x)
+    place = seen.device
+    fresh = _core.empty(type(x), seen.shape, seen.dtype, place.type_code, place.index or 0, order)
     _core.copy_into(fresh, x, where=where)
     return fresh
 
@@ -127,7 +202,7 @@ def borrowed(
     The library is taken to work on `stream`: what it has queued there is visible to us, and it waits
     for our last use before the memory goes back to it.
     """
-    dtype = numpy.dtype(facts.dtype if dtype is None else dtype)
+    dtype = known(facts.dtype if dtype is None else dtype)
     return _core.borrow(
         class_for(dtype),
         facts.ptr,
@@ -141,6 +216,33 @@ def borrowed(
         stream,
         where,
     )
+
+
+def carry_in(
+    plan: Plan, facts: Facts, base: Any, *, dtype: Any = None, stream: int = LEGACY
+) -> Any:
+    """The array over foreign memory that a plan promises, or the copy, or the refusal."""
+    if plan.refused:
+        raise plan.exception()
+    if plan.shared:
+        return borrowed(facts, base, plan.where, dtype=dtype, stream=stream)
+    # Strides or an address between elements: as bytes, with an axis for the bytes of an element.
+    dtype = known(facts.dtype if dtype is None else dtype)
+    code, shape = _TYPE_CODES[facts.device], (*facts.shape, facts.itemsize)
+    source: Any = _core.borrow(
+        GpuArray, facts.ptr, shape, (*facts.strides, 1), _BYTE, code, facts.index, base, True,
+        stream, plan.where,
+    )  # fmt: skip
+    fresh: Any = _core.empty(GpuArray, shape, _BYTE, code, facts.index)
+    _core.copy_into(fresh, source, where=plan.where)
+    strides = c_strides(facts.shape, facts.itemsize)
+    return _core.borrow(
+        class_for(dtype), fresh.ptr, facts.shape, strides, dtype, code, facts.index, fresh, False,
+        fresh._stream or LEGACY, plan.where,
+    )  # fmt: skip
+
+
+_BYTE = numpy.dtype(numpy.uint8)
 
 
 def imported(obj: Any) -> Any:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy
 
 from gpuinterop import errors
-from gpuinterop.converters import checks, registry
+from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.geometry import real
 
 __all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core"]
 
@@ -33,9 +34,10 @@ def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     That stream waits for what is queued on `x`.
     """
     checks.require_array(x, "to_cuda_core")
-    utils = registry.load("cuda_core", "to_cuda_core", "cuda.core.utils")
-    x = checks.carry_out(x, plan_to(x, copyif))
-    if x.device.type == "cpu":
+    plan = plan_to(x, copyif)
+    utils = checks.library_for(plan, "cuda_core", "cuda.core.utils")
+    x = checks.carry_out(x, plan)
+    if real(x).device.type == "cpu":
         handle = -1  # the class's word for "no stream"
     else:
         handle = checks.LEGACY if stream is None else int(getattr(stream, "handle", stream))
@@ -76,16 +78,11 @@ def from_cuda_core(v: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     Shares every layout and keeps the read-only mark; ``result.base`` is `v`. The work queued on
     `stream` (the legacy stream when not given) is visible here.
     """
-    row = registry.recognise(v)
-    if row is None or row.name != "cuda_core":
-        raise errors.ConversionTypeError(
-            where="from_cuda_core",
-            expected="a cuda.core StridedMemoryView or Buffer",
-            got=f"{type(v).__module__}.{type(v).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
-    plan = plan_from(v, False)
+    checks.require_foreign(
+        v, "cuda_core", "from_cuda_core", "a cuda.core StridedMemoryView or Buffer"
+    )
+    plan = plan_from(v, copyif)
     if plan.refused:
         raise plan.exception()
     handle = checks.LEGACY if stream is None else int(getattr(stream, "handle", stream))
-    return checks.borrowed(describe(v), v, "from_cuda_core", stream=handle)
+    return checks.carry_in(plan, describe(v), v, stream=handle)

@@ -16,13 +16,15 @@ import ctypes
 import sys
 import threading
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, registry
+from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.geometry import real
 from gpuinterop.sources import host_view
 
 __all__ = [
@@ -85,19 +87,15 @@ def plan_to(
     on_gpu = facts.device == "cuda"  # npmat has no flag for a transposed matrix
     rules = _rules(_where, layout, trans and on_gpu)
     plan = plan_layout(facts, rules, copyif, allow_readonly)
-    if (
-        plan.code == "strides"
-        and plan.refused
-        and on_gpu
-        and layout == "logical"
-        and facts.c_contiguous
-    ):
-        return Plan(
-            plan.library, plan.outcome, plan.reason, plan.code, plan.axis, plan.bytes,
-            "pass trans=True to share it as a transposed matrix, or copyif=True",
-            plan.where, plan.got, plan.error,
-        )  # fmt: skip
+    if plan.code == "strides" and on_gpu and layout == "logical" and facts.c_contiguous:
+        fix = "pass trans=True to share it as a transposed matrix"
+        return replace(plan, fix=fix if plan.copied else fix + ", or copyif=True")
     return plan
+
+
+def package_for(device: str) -> str:
+    """The package that has the matrices of a device."""
+    return "npmat" if device == "cpu" else "cudamat"
 
 
 def to_cudamat(
@@ -126,21 +124,22 @@ def to_cudamat(
     """
     checks.require_array(x, _where)
     plan = plan_to(x, copyif, allow_readonly, layout, trans, _where)
-    if plan.refused:
-        raise plan.exception()
-    host = x.device.type == "cpu"
     if module is None:
-        module = registry.load("cudamat", _where, "npmat" if host else "cudamat")
+        package = package_for(real(x).device.type)
+        module = checks.library_for(plan, "cudamat", package, package)
+    elif plan.refused:
+        raise plan.exception()
     if plan.copied:
         x = checks.copied(x, _where, "C" if layout == "memory" else "F")
-    rows, columns = x.shape
-    transposed = layout == "logical" and not x.is_f_contiguous()
+    seen = real(x)
+    rows, columns = seen.shape
+    transposed = layout == "logical" and not seen.is_f_contiguous()
     if not hasattr(module, "cudamat"):
-        return _npmat_over(x, module, layout)
+        return _npmat_over(x, module, layout, _where)
     _core.hand_over(x, checks.LEGACY, _where)
     if transposed:
         rows, columns = columns, rows
-    return wrap(module, x.ptr, rows, columns, x, is_trans=transposed)
+    return wrap(module, seen.ptr, rows, columns, x, is_trans=transposed)
 
 
 def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: bool = False) -> Any:
@@ -160,21 +159,35 @@ def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: b
     return made
 
 
-def _npmat_over(x: Any, module: Any, layout: str) -> Any:
+def _npmat_over(x: Any, module: Any, layout: str, where: str) -> Any:
     host = host_view(x)
     if layout == "memory":
-        host = host.reshape(-1).reshape(x.shape, order="F")
+        host = host.reshape(-1).reshape(host.shape, order="F")
+    return npmat_matrix(module, host, x, where)
+
+
+def npmat_matrix(module: Any, host: Any, owner: Any, where: str) -> Any:
+    """An npmat matrix of `module` over a host matrix, holding `owner`."""
     made = module.CUDAMatrix(host)
-    if not numpy.shares_memory(made.numpy_array, host) and host.size:
+    if host.size and not numpy.shares_memory(made.numpy_array, host):
         # npmat keeps its own dtype (GNUMPY_CPU_PRECISION) and order.
         raise errors.DTypeError(
-            where="to_cudamat",
+            where=where,
             expected="an npmat of float32, which shares our memory",
             got=f"npmat made an array of dtype {made.numpy_array.dtype}",
-            fix="set GNUMPY_CPU_PRECISION=32 before gnumpy is imported",
+            fix=_SINGLE,
         )
-    made._base = x
+    made._base = owner
     return made
+
+
+_SINGLE = "set GNUMPY_CPU_PRECISION=32 before gnumpy is imported"
+
+
+def documents_array(found: Any, where: str, other: str) -> Any:
+    """What the documents' converters return: a CudaNdarray, or the reason why there is none."""
+    fix = f"set GNUMPY_CPU_PRECISION=32, or take a GpuArray with {other}"
+    return checks.float32_only(found, where, fix)
 
 
 # ---- from CUDAMat -------------------------------------------------------------------------------
@@ -285,21 +298,12 @@ def from_cudamat(
     memory cannot go away under it. ``cudamat.shutdown()`` ends every allocation of the process on
     that device; nothing can be kept alive across it.
     """
-    row = registry.recognise(m)
-    if row is None or row.name != "cudamat":
-        raise errors.ConversionTypeError(
-            where=_where,
-            expected="a cudamat.CUDAMatrix",
-            got=f"{type(m).__module__}.{type(m).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
+    checks.require_foreign(m, "cudamat", _where, "a cudamat.CUDAMatrix")
     plan = plan_from(m, copyif, layout, _where)
     if plan.refused:
         raise plan.exception()
-    facts = describe(m, layout)
-    if is_npmat(m):
-        return checks.borrowed(facts, checks.Hold(m, m.numpy_array), _where)
-    return checks.borrowed(facts, _Pin(m), _where)
+    owner = checks.Hold(m, m.numpy_array) if is_npmat(m) else _Pin(m)
+    return checks.carry_in(plan, describe(m, layout), owner)
 
 
 _pins: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -363,12 +367,6 @@ def cudamat_to_cudandarray(x: Any, copyif: bool = False, *, layout: str = "memor
     The inverse of `cudandarray_to_cudamat`, with the same reading of rows and columns;
     ``layout="logical"`` keeps the meaning, as `from_cudamat` does.
     """
-    found = from_cudamat(x, copyif, layout=layout, _where="cudamat_to_cudandarray")
-    if found.dtype != numpy.float32:
-        raise errors.DTypeError(
-            where="cudamat_to_cudandarray",
-            expected="float32, the only dtype of CudaNdarray",
-            got=f"dtype {found.dtype}",
-            fix="set GNUMPY_CPU_PRECISION=32, or take a GpuArray with from_cudamat",
-        )
-    return found
+    where = "cudamat_to_cudandarray"
+    found = from_cudamat(x, copyif, layout=layout, _where=where)
+    return documents_array(found, where, "from_cudamat")

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import _core, errors
+from gpuinterop import _core
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.kernel_args import pointer_arguments
 from gpuinterop.converters.overlap import extent
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout
+from gpuinterop.geometry import real
+from gpuinterop.ndarray import CudaNdarray
 
 __all__ = ["describe", "from_cupy", "kernel", "plan_from", "plan_to", "to_cupy"]
 
@@ -46,18 +48,20 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
     cupy = sys.modules.get("cupy")
     if cupy is None or not isinstance(x, _core.Array) or _core.traits(x) & _MASK != _PLAIN:
         checks.require_array(x, "to_cupy")
-        cupy = registry.load("cupy", "to_cupy")
-        x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
-    index = x.device.index
+        plan = plan_to(x, copyif, allow_readonly)
+        cupy = checks.library_for(plan, "cupy")
+        x = checks.carry_out(x, plan)
+    seen = x if type(x) is CudaNdarray else real(x)
+    index = seen.device.index
     _core.hand_over(x, _stream(cupy, index), "to_cupy")
-    shape, strides, ptr = x.shape, x.strides, x.ptr
+    shape, strides, ptr = seen.shape, seen.strides, seen.ptr
     memory = cupy.cuda
-    if x.is_c_contiguous():
-        pointer = memory.MemoryPointer(memory.UnownedMemory(ptr, x.nbytes, x, index), 0)
+    if seen.is_c_contiguous():
+        pointer = memory.MemoryPointer(memory.UnownedMemory(ptr, seen.nbytes, x, index), 0)
     else:
-        low, high = extent(ptr, shape, strides, x.itemsize)
+        low, high = extent(ptr, shape, strides, seen.itemsize)
         pointer = memory.MemoryPointer(memory.UnownedMemory(low, high - low, x, index), ptr - low)
-    return cupy.ndarray(shape, x.dtype, pointer, strides)
+    return cupy.ndarray(shape, seen.dtype, pointer, strides)
 
 
 def _stream(cupy: Any, index: int) -> int:
@@ -101,25 +105,14 @@ def from_cupy(a: Any, copyif: bool = False) -> Any:
     found = _share(a)
     if found is not None:
         return found
-    row = registry.recognise(a)
-    if row is None or row.name != "cupy":
-        raise errors.ConversionTypeError(
-            where="from_cupy",
-            expected="a cupy.ndarray",
-            got=f"{type(a).__module__}.{type(a).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
+    checks.require_foreign(a, "cupy", "from_cupy", "a cupy.ndarray")
     if not _known:
         _introduce(sys.modules["cupy"])
-    try:
+    plan = plan_from(a, copyif)
+    if plan.shared:
         return checks.imported(a)
-    except errors.GpuInteropError:
-        plan = plan_from(a, copyif)
-        if plan.shared:
-            raise
-        if plan.refused:
-            raise plan.exception() from None
-    return checks.imported(a.copy())
+    facts = describe(a)
+    return checks.carry_in(plan, facts, a, stream=_stream(sys.modules["cupy"], facts.index))
 
 
 def kernel(

@@ -10,6 +10,7 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, cudamat, registry
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.geometry import real
 from gpuinterop.sources import host_view
 
 __all__ = [
@@ -70,28 +71,23 @@ def to_gnumpy(
     """
     checks.require_array(x, _where)
     if module is None:
-        module = registry.load("gnumpy", _where)
+        # Which memory gnumpy takes shows once it is loaded; other refusals come before that.
+        early = plan_to(x, copyif, allow_readonly, None, _where)
+        module = checks.library_for(early, "gnumpy")
     x = checks.carry_out(x, plan_to(x, copyif, allow_readonly, module, _where))
+    seen = real(x)
     backend = _backend(module)
     marker = _alias_marker(module)
     if _cpu_mode(module):
         column = host_view(x).reshape(-1, 1, order="A")
-        made = backend.CUDAMatrix(column)
-        if x.size and not numpy.shares_memory(made.numpy_array, column):
-            raise errors.DTypeError(
-                where=_where,
-                expected="a gnumpy that computes in float32, which shares our memory",
-                got=f"npmat made an array of dtype {made.numpy_array.dtype}",
-                fix="set GNUMPY_CPU_PRECISION=32 before gnumpy is imported",
-            )
-        made._base = x
-    elif x.size:
+        made = cudamat.npmat_matrix(backend, column, x, _where)
+    elif seen.size:
         _core.hand_over(x, checks.LEGACY, _where)
-        made = cudamat.wrap(backend, x.ptr, x.size, 1, x)
+        made = cudamat.wrap(backend, seen.ptr, seen.size, 1, x)
     else:
         # Gnumpy's own empty arrays sit on a dummy element too.
         made = module.garray(numpy.zeros(1, "float32"))._base
-    return module.garray(made, x.shape, marker)
+    return module.garray(made, seen.shape, marker)
 
 
 def _alias_marker(module: Any) -> Any:
@@ -153,21 +149,14 @@ def from_gnumpy(g: Any, copyif: bool = False, *, _where: str = "from_gnumpy") ->
     Shares, exactly, in any number of dimensions. The garray itself is held: gnumpy puts the memory
     of a dead garray into its reuse cache and hands it to the next one.
     """
-    row = registry.recognise(g)
-    if row is None or row.name != "gnumpy":
-        raise errors.ConversionTypeError(
-            where=_where,
-            expected="a gnumpy.garray",
-            got=f"{type(g).__module__}.{type(g).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
+    checks.require_foreign(g, "gnumpy", _where, "a gnumpy.garray")
     plan = plan_from(g, copyif, _where)
     if plan.refused:
         raise plan.exception()
     base = g._base
     # In CPU mode the matrix may exchange its ndarray later, so that is held as well.
     owner = checks.Hold(g, base.numpy_array) if cudamat.is_npmat(base) else g
-    return checks.borrowed(describe(g), owner, _where)
+    return checks.carry_in(plan, describe(g), owner)
 
 
 # ---- the documents' names -----------------------------------------------------------------------
@@ -180,12 +169,5 @@ def cudandarray_to_garray(x: Any, copyif: bool = False, *, module: Any = None) -
 
 def garray_to_cudandarray(x: Any, copyif: bool = False) -> Any:
     """The documents' converter: a CudaNdarray over the memory of a garray."""
-    found = from_gnumpy(x, copyif, _where="garray_to_cudandarray")
-    if found.dtype != numpy.float32:
-        raise errors.DTypeError(
-            where="garray_to_cudandarray",
-            expected="float32, the only dtype of CudaNdarray",
-            got=f"dtype {found.dtype}",
-            fix="set GNUMPY_CPU_PRECISION=32, or take a GpuArray with from_gnumpy",
-        )
-    return found
+    where = "garray_to_cudandarray"
+    return cudamat.documents_array(from_gnumpy(x, copyif, _where=where), where, "from_gnumpy")

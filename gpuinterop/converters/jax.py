@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, copies, errors
-from gpuinterop.converters import checks, registry
+from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
 
 __all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax"]
@@ -113,9 +113,7 @@ def to_jax(x: Any, copyif: bool = False) -> Any:
         return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
     checks.require_array(x, "to_jax")
     plan = plan_to(x, copyif)
-    if plan.refused:
-        raise plan.exception()
-    jax = registry.load("jax", "to_jax")
+    jax = checks.library_for(plan, "jax")
     x = checks.carry_out(x, plan)
     # JAX asks for the old capsule, which cannot say read-only. It never writes, so nothing is lost.
     return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
@@ -216,14 +214,7 @@ def from_jax(a: Any, copyif: bool = False) -> Any:
     ExchangeError
         `a` was deleted or donated.
     """
-    row = registry.recognise(a)
-    if row is None or row.name != "jax":
-        raise errors.ConversionTypeError(
-            where="from_jax",
-            expected="a jax.Array",
-            got=f"{type(a).__module__}.{type(a).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
+    checks.require_foreign(a, "jax", "from_jax", "a jax.Array")
     try:
         return checks.imported(a)
     except errors.GpuInteropError:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, registry
+from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.geometry import real
+from gpuinterop.ndarray import CudaNdarray
 
 __all__ = ["describe", "from_numba", "plan_from", "plan_to", "to_numba"]
 
@@ -37,8 +39,9 @@ def to_numba(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
     # True too when the primary context is current: Numba need not be asked for it again.
     if cuda is None or not _core.ready_for(x, _MASK, _PLAIN, _default_stream(cuda)):
         checks.require_array(x, "to_numba")
-        cuda = registry.load("numba", "to_numba", "numba.cuda")
-        x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
+        plan = plan_to(x, copyif, allow_readonly)
+        cuda = checks.library_for(plan, "numba", "numba.cuda")
+        x = checks.carry_out(x, plan)
         _core.hand_over(x, _default_stream(cuda), "to_numba")
         return _build(cuda)(x, None)
     return _build(cuda)(x, _context(cuda, x.device.index))
@@ -89,8 +92,9 @@ def _builder(cuda: Any) -> Any:
         return lambda x, context: cuda.as_cuda_array(_Interface(x), sync=False)
 
     def build(x: Any, context: Any) -> Any:
-        memory = pointer(context or context_of(), pointer_of(x.ptr), x.nbytes, x)
-        return array(x.shape, x.strides, x.dtype, 0, memory)
+        seen = x if type(x) is CudaNdarray else real(x)
+        memory = pointer(context or context_of(), pointer_of(seen.ptr), seen.nbytes, x)
+        return array(seen.shape, seen.strides, seen.dtype, 0, memory)
 
     return build
 
@@ -102,6 +106,7 @@ class _Interface:
 
     def __init__(self, x: Any) -> None:
         self.array = x
+        x = real(x)
         self.__cuda_array_interface__ = {
             "shape": x.shape,
             "strides": tuple(x.strides),
@@ -140,14 +145,7 @@ def from_numba(a: Any, copyif: bool = False) -> Any:
     Shares every layout; ``result.base`` is `a`. What is queued on the stream that `a` is bound to,
     or else on Numba's default stream, is visible here.
     """
-    row = registry.recognise(a)
-    if row is None or row.name != "numba":
-        raise errors.ConversionTypeError(
-            where="from_numba",
-            expected="a Numba device array",
-            got=f"{type(a).__module__}.{type(a).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
+    checks.require_foreign(a, "numba", "from_numba", "a Numba device array")
     bound = getattr(a, "stream", 0)
     stream = (int(bound) if bound else 0) or _default_stream(sys.modules.get("numba.cuda"))
     try:
@@ -157,7 +155,5 @@ def from_numba(a: Any, copyif: bool = False) -> Any:
             checks.ANY_DEVICE, a, False, stream, "from_numba",
         )  # fmt: skip
     except (errors.GpuInteropError, AttributeError, TypeError):
-        plan = plan_from(a, False)
-    if plan.refused:
-        raise plan.exception()
-    return checks.borrowed(describe(a), a, "from_numba", stream=stream)
+        plan = plan_from(a, copyif)
+    return checks.carry_in(plan, describe(a), a, stream=stream)

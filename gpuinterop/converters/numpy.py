@@ -8,7 +8,7 @@ import numpy
 
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
 from gpuinterop.sources import host_view
 
 __all__ = ["describe", "from_numpy", "plan_from", "plan_to", "to_numpy"]
@@ -32,7 +32,7 @@ def plan_to(x: Any, copyif: bool = False) -> Plan:
         "device",
         None,
         facts.nbytes if copyif else 0,
-        "pass copyif=True to download, or numpy.asarray(x)",
+        "keep it on the host: x.to_device('cpu')" if copyif else "pass copyif=True to download it",
         "to_numpy",
         facts.text(),
         errors.DeviceMismatchError,
@@ -85,17 +85,14 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
         plan = plan_from(numpy.asarray(a), True)
         if plan.refused:
             return plan
-        return Plan(
-            "gpuinterop",
-            "copied" if copyif else "refused",
-            "an array; a NumPy scalar is a value without memory to share",
-            "type",
-            None,
-            a.nbytes if copyif else 0,
-            "pass copyif=True",
-            where,
-            f"{type(a).__name__} scalar",
+        return mend_by_copy(
+            Rules("gpuinterop", where),
+            describe(a),
+            copyif,
             errors.ConversionTypeError,
+            "an array; a NumPy scalar is a value without memory to share",
+            f"{type(a).__name__} scalar",
+            "",
         )
     if a.dtype.hasobject or a.dtype.names or (a.dtype.kind in "OUSMmV" and a.dtype.isbuiltin == 1):
         return refuse(
@@ -106,23 +103,6 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
             f"dtype {a.dtype}",
             "convert the values, or pick one field of the structure",
         )
-    facts = describe(a)
-    if not a.dtype.isnative:
-        plan = checks.plan_own(facts, where, copyif)
-        if plan.refused and plan.code == "dtype":
-            return plan
-        return Plan(
-            "gpuinterop",
-            "copied" if copyif else "refused",
-            "native byte order",
-            "dtype",
-            None,
-            facts.nbytes if copyif else 0,
-            "pass copyif=True, or a.astype(a.dtype.newbyteorder('='))",
-            where,
-            f"dtype {a.dtype.str}",
-            errors.DTypeError,
-        )
     if isinstance(a, numpy.ma.MaskedArray):
         return refuse(
             "gpuinterop",
@@ -131,6 +111,20 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
             "an array without a mask, which has no counterpart here",
             "a numpy.ma.MaskedArray",
             "pass a.filled(value) or a.data",
+        )
+    facts = describe(a)
+    if not a.dtype.isnative:
+        plan = checks.plan_own(facts, where, copyif)
+        if plan.refused and plan.code == "dtype":
+            return plan
+        return mend_by_copy(
+            Rules("gpuinterop", where),
+            facts,
+            copyif,
+            errors.DTypeError,
+            "native byte order",
+            f"dtype {a.dtype.str}",
+            "convert it once: a.astype(a.dtype.newbyteorder('='))",
         )
     return checks.plan_own(facts, where, copyif)
 
@@ -147,12 +141,7 @@ def from_numpy(a: Any, copyif: bool = False) -> Any:
         except errors.GpuInteropError:
             pass  # the plan below knows whether a copy mends it, and the words
     if not isinstance(a, (numpy.ndarray, numpy.generic)):
-        raise errors.ConversionTypeError(
-            where="from_numpy",
-            expected="a numpy.ndarray",
-            got=f"{type(a).__module__}.{type(a).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
+        raise checks.not_one_of_theirs(a, "from_numpy", "a numpy.ndarray")
     plan = plan_from(a, copyif)
     if plan.refused:
         raise plan.exception()

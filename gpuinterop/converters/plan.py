@@ -27,10 +27,12 @@ __all__ = [
     "mend_by_copy",
     "plan_layout",
     "refuse",
+    "refused_by",
     "share",
 ]
 
 ANY_DTYPE = None
+_COPY = {False: "x.copy()", True: "x.copy('F')"}  # whether Fortran's order is wanted
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -142,7 +144,7 @@ class Rules:
     max_ndim: int = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What a conversion does: ``.shared``, ``.copied`` or ``.refused``, why, and how to mend it."""
 
@@ -152,7 +154,7 @@ class Plan:
     code: str = ""  # the stable word of errors: "strides", "dtype", "device", ...
     axis: int | None = None
     bytes: int = 0  # that the copy moves
-    fix: str = ""
+    fix: str = ""  # what would work; for a copy, what would make it unnecessary
     where: str = ""
     got: str = ""
     error: type[errors.GpuInteropError] = errors.ContiguityError
@@ -181,17 +183,24 @@ class Plan:
         )
 
     def __str__(self) -> str:
+        if self.shared:
+            return self._head()
+        mend = "to share" if self.copied else "fix"
+        rows = {"needs": self.reason, "has": self.got, mend: self.fix}
+        width = len(mend) + 2 if self.copied else len("needs: ")
+        lines = [f"  {word + ':':{width}}{text}" for word, text in rows.items() if text]
+        return "\n".join([self._head(), *lines])
+
+    def __repr__(self) -> str:
+        parts = [self._head()]
+        if not self.shared:
+            mend = "to share" if self.copied else "fix"
+            parts += [self.got] * bool(self.got) + [f"{mend}: {self.fix}"] * bool(self.fix)
+        return f"<{'; '.join(parts)}>"
+
+    def _head(self) -> str:
         head = f"{self.where or self.library}: {self.outcome}"
-        if self.copied:
-            head += f" ({self.bytes} bytes)"
-        lines = [head]
-        if self.reason:
-            lines.append(f"  why: {self.reason}")
-        if self.got:
-            lines.append(f"  got: {self.got}")
-        if self.fix and not self.shared:
-            lines.append(f"  {'to share instead' if self.copied else 'fix'}: {self.fix}")
-        return "\n".join(lines)
+        return f"{head} ({self.bytes} bytes)" if self.copied else head
 
 
 def share(library: str, where: str) -> Plan:
@@ -214,6 +223,14 @@ def refuse(
     return Plan(library, "refused", reason, code or error.reason, axis, 0, fix, where, got, error)
 
 
+def refused_by(error: errors.GpuInteropError, library: str, where: str) -> Plan:
+    """The plan of a conversion that is known to raise `error`."""
+    return refuse(
+        library, where, type(error), error.expected, error.got, error.fix,
+        code=error.reason, axis=error.axis,
+    )  # fmt: skip
+
+
 def first_break(facts: Facts, order: str = "C") -> int | None:
     """The axis whose stride departs from the dense order, for messages."""
     expected = facts.itemsize
@@ -234,13 +251,20 @@ def mend_by_copy(
     error: type[errors.GpuInteropError],
     reason: str,
     got: str,
-    fix: str,
+    instead: str,
     *,
     code: str = "",
     axis: int | None = None,
     crosses: str = "copy",
 ) -> Plan:
-    """Copied when `copyif`, otherwise refused with the same words."""
+    """Copied when `copyif`, otherwise refused with the same words.
+
+    `instead` says what would share, in the imperative; "" when nothing does.
+    """
+    if copyif:
+        fix = instead
+    else:
+        fix = f"pass copyif=True, or {instead}" if instead else "pass copyif=True for a copy"
     return Plan(
         rules.library,
         "copied" if copyif else "refused",
@@ -299,9 +323,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.ContiguityError,
             reason,
             got,
-            "pass copyif=True, or make "
-            + ("x.copy('F')" if rules.layout == "f" else "x.copy()")
-            + " once and reuse it",
+            f"make {_COPY[rules.layout == 'f']} once and reuse it",
             axis=axis,
         )
     if facts.readonly and not rules.readonly and not allow_readonly:
@@ -312,7 +334,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.ReadOnlyError,
             f"writable memory, because {library} cannot mark an array read-only and could write to it",
             f"read-only {facts.text()}",
-            "pass copyif=True for a private copy, or allow_readonly=True and promise not to write",
+            "give allow_readonly=True if nothing writes to it there",
         )
     alignment = rules.alignment if facts.device == "cpu" else rules.device_alignment
     if facts.size and facts.ptr % alignment:
@@ -323,7 +345,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.ContiguityError,
             f"memory aligned to {alignment} bytes, which {library} needs to share it",
             f"address {facts.ptr:#x}, which is {facts.ptr % alignment} bytes past one",
-            "pass copyif=True, or start from an array made here: x.copy()",
+            f"make {_COPY[False]} once and reuse it: arrays made here are aligned",
             code="alignment",
         )
     return share(library, where)

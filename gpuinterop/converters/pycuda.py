@@ -17,6 +17,7 @@ from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.kernel_args import pointer_arguments
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.geometry import real
 from gpuinterop.ndarray import CudaNdarray
 
 __all__ = [
@@ -70,6 +71,8 @@ def plan_to(
     plan = plan_layout(facts, _TO_STRIDED if strided else _TO, copyif, allow_readonly)
     if plan.refused:
         return plan
+    if not registry.installed("pycuda"):
+        return plan  # who has no PyCUDA is told that, not which context it should use
     return context_fault(facts.index, "to_gpuarray") or plan
 
 
@@ -93,13 +96,16 @@ def to_gpuarray(
     if not strided and _core.ready_for(x, _MASK, _PLAIN, checks.LEGACY):
         gpuarray = sys.modules.get("pycuda.gpuarray")
         if gpuarray is not None:
-            return gpuarray.GPUArray(x.shape, x.dtype, base=x, gpudata=x.gpudata)
+            seen = x if type(x) is CudaNdarray else real(x)
+            return gpuarray.GPUArray(seen.shape, seen.dtype, base=x, gpudata=seen.gpudata)
     checks.require_array(x, "to_gpuarray")
-    gpuarray = registry.load("pycuda", "to_gpuarray", "pycuda.gpuarray")
-    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly, strided))
+    plan = plan_to(x, copyif, allow_readonly, strided)
+    gpuarray = checks.library_for(plan, "pycuda", "pycuda.gpuarray")
+    x = checks.carry_out(x, plan)
     _core.hand_over(x, checks.LEGACY, "to_gpuarray")
-    strides = x.strides if strided and not x.is_c_contiguous() else None
-    return gpuarray.GPUArray(x.shape, x.dtype, base=x, gpudata=x.gpudata, strides=strides)
+    seen = real(x)
+    strides = seen.strides if strided and not seen.is_c_contiguous() else None
+    return gpuarray.GPUArray(seen.shape, seen.dtype, base=x, gpudata=seen.gpudata, strides=strides)
 
 
 to_pycuda = to_gpuarray
@@ -146,7 +152,7 @@ def describe(g: Any) -> Facts:
 
 def _plan_from(g: Any, copyif: bool, where: str) -> tuple[Plan, Facts]:
     facts = describe(g)
-    plan = checks.plan_own(facts, where, False)
+    plan = checks.plan_own(facts, where, copyif)
     if plan.refused or not facts.ptr:
         return plan, facts
     info = _core.pointer_info(facts.ptr)
@@ -183,14 +189,7 @@ def from_pycuda(g: Any, copyif: bool = False) -> Any:
     ContextError
         The memory belongs to a context other than the primary one (``pycuda.autoinit``).
     """
-    row = registry.recognise(g)
-    if row is None or row.name != "pycuda":
-        raise errors.ConversionTypeError(
-            where="from_pycuda",
-            expected="a pycuda.gpuarray.GPUArray",
-            got=f"{type(g).__module__}.{type(g).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
+    checks.require_foreign(g, "pycuda", "from_pycuda", "a pycuda.gpuarray.GPUArray")
     return _shared(g, copyif, "from_pycuda")
 
 
@@ -203,9 +202,7 @@ def _shared(g: Any, copyif: bool, where: str) -> Any:
         )  # fmt: skip
     except (errors.GpuInteropError, TypeError):
         plan, facts = _plan_from(g, copyif, where)
-    if plan.refused:
-        raise plan.exception()
-    return checks.borrowed(facts, g, where)
+    return checks.carry_in(plan, facts, g)
 
 
 def to_cudandarray(x: Any, copyif: bool = False) -> Any:
@@ -220,26 +217,17 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     row = registry.recognise(x)
     if row is not None and row.name == "pycuda":
         if x.dtype != _FLOAT32:
-            _float32_only(numpy.dtype(x.dtype).name)
+            checks.require_float32(numpy.dtype(x.dtype), "to_cudandarray", _CAST)
         return _shared(x, copyif, "to_cudandarray")
     from gpuinterop.converters import from_any  # the package imports this module
 
     found = from_any(x, copyif)
-    _float32_only(found.dtype.name)
+    checks.float32_only(found, "to_cudandarray", _CAST)
     return found if isinstance(found, CudaNdarray) else _core.adopt(CudaNdarray, found)
 
 
 _FLOAT32 = numpy.dtype(numpy.float32)
-
-
-def _float32_only(dtype: str) -> None:
-    if dtype != "float32":
-        raise errors.DTypeError(
-            where="to_cudandarray",
-            expected="float32, the only dtype of CudaNdarray",
-            got=f"dtype {dtype}",
-            fix="cast first, or take a GpuArray with gpuinterop.from_any",
-        )
+_CAST = "cast first, or take a GpuArray with gpuinterop.from_any"
 
 
 def kernel(

@@ -22,9 +22,20 @@ from types import ModuleType
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.errors import ConversionTypeError, MissingLibraryError
+from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError
 
-__all__ = ["Backend", "backend", "backends", "load", "names", "recognise", "register"]
+__all__ = [
+    "Backend",
+    "backend",
+    "backends",
+    "check_options",
+    "installed",
+    "load",
+    "names",
+    "recognise",
+    "register",
+    "taken_by",
+]
 
 GROUP = "gpuinterop.converters"
 
@@ -86,13 +97,18 @@ class Backend:
 
     def installed(self) -> bool:
         """Whether the package can be imported; nothing is imported to know."""
-        if self.package in sys.modules:
-            return sys.modules[self.package] is not None
-        try:
-            return importlib.util.find_spec(self.package) is not None
-        except (ImportError, ValueError):
-            # A parent package is missing, or a stub module has no spec.
-            return False
+        return installed(self.package)
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported; nothing is imported to know."""
+    if package in sys.modules:
+        return sys.modules[package] is not None
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        # A parent package is missing, or a stub module has no spec.
+        return False
 
 
 def _has(*attributes: str) -> Callable[[Any], bool]:
@@ -150,7 +166,7 @@ _ROWS = (
         ("CUDAMatrix", "TransposedCUDAMatrix"),
         ("npmat",),
         like=lambda obj: _like_cudamat(obj) or _like_npmat(obj),
-        install="cudamat",
+        install="git+https://github.com/cudamat/cudamat",
     ),
     Backend(
         "gnumpy", "gnumpy", ("garray",), like=_like_gnumpy, install="gnumpy", aliases=("garray",)
@@ -177,6 +193,14 @@ _ROWS = (
         ("EagerTensor", "Tensor", "Variable", "ResourceVariable"),
         install="tensorflow",
         aliases=("tf",),
+    ),
+    Backend(
+        "buffer",
+        "builtins",
+        ("memoryview", "bytes", "bytearray", "array", "mmap"),
+        ("array", "mmap"),
+        aliases=("memoryview",),
+        devices=("cpu",),
     ),
     # Last: these are many libraries, told by what they offer instead of by their class.
     Backend(
@@ -298,13 +322,53 @@ def load(row_name: str, where: str, module: str = "") -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as e:
-        raise missing(row, where, str(e)) from e
+        package = "" if name.partition(".")[0] == row.package.partition(".")[0] else name
+        raise missing(row, where, str(e), package) from e
 
 
-def missing(row: Backend, where: str, why: str = "it is not installed") -> MissingLibraryError:
+def check_options(function: Callable[..., Any] | None, options: dict[str, Any], where: str) -> None:
+    """Refuse keywords that a converter does not take; None takes none."""
+    if not options:
+        return
+    parameters = inspect.signature(function).parameters if function is not None else {}
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    # The first two are the array and copyif; names with an underscore are the library's own.
+    known = [name for name in list(parameters)[2:] if not name.startswith("_")]
+    for name in options:
+        if name not in known:
+            raise ArgumentTypeError(
+                where=where,
+                expected=f"options among {', '.join(known)}" if known else "no further options",
+                got=f"{name}=...",
+                fix="leave it out" if not known else "pass one of these, or leave it out",
+            )
+
+
+def taken_by(function: Callable[..., Any] | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that a function takes: a plan does not depend on all that a conversion does."""
+    if not options or function is None:
+        return {}
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return options
+    return {name: value for name, value in options.items() if name in parameters}
+
+
+# Packages that come with another one.
+_BROUGHT_BY = {"npmat": "gnumpy"}
+
+
+def missing(
+    row: Backend, where: str, why: str = "it is not installed", package: str = ""
+) -> MissingLibraryError:
+    """The error of a conversion that needs a package which is not here."""
+    name = package or row.package
+    bringer = _BROUGHT_BY.get(name)
+    wanted = bringer or (row.install if name == row.package else name) or name
     return MissingLibraryError(
         where=where,
-        expected=f"the package {row.package}, which is imported on the first conversion",
+        expected=f"the package {name}, which is imported on the first conversion",
         got=why,
-        fix=f"pip install {row.install or row.package}",
+        fix=f"pip install {wanted}" + (f", which brings {name}" if bringer else ""),
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, registry
+from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
 
 __all__ = ["describe", "from_tensorflow", "plan_from", "plan_to", "to_tensorflow"]
@@ -41,8 +41,9 @@ def to_tensorflow(x: Any, copyif: bool = False) -> Any:
     tensors for immutable: do not write to `x` while the result is in use.
     """
     checks.require_array(x, "to_tensorflow")
-    tf = registry.load("tensorflow", "to_tensorflow")
-    x = checks.carry_out(x, plan_to(x, copyif))
+    plan = plan_to(x, copyif)
+    tf = checks.library_for(plan, "tensorflow")
+    x = checks.carry_out(x, plan)
     source: Any = _core.writable_alias(x) if x.readonly else x
     # TensorFlow knows the old capsule only. Without a stream it is ordered on the legacy stream.
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())
@@ -112,14 +113,7 @@ def from_tensorflow(t: Any, copyif: bool = False) -> Any:
     Shares memory and keeps it alive. TensorFlow takes its tensors for immutable, so writing is
     refused; ``from_tensorflow(t).copy()`` can be written to.
     """
-    row = registry.recognise(t)
-    if row is None or row.name != "tensorflow":
-        raise errors.ConversionTypeError(
-            where="from_tensorflow",
-            expected="a tf.Tensor",
-            got=f"{type(t).__module__}.{type(t).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
+    checks.require_foreign(t, "tensorflow", "from_tensorflow", "a tf.Tensor")
     odd = _oddity(t)
     if odd is not None:
         raise odd.exception()

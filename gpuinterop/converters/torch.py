@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from gpuinterop import _core, copies, errors
-from gpuinterop.converters import checks, registry
+from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
 
 __all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch"]
@@ -81,9 +81,10 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
         except errors.GpuInteropError:
             pass
     checks.require_array(x, "to_torch")
-    torch = registry.load("torch", "to_torch")
+    plan = plan_to(x, copyif, allow_readonly)
+    torch = checks.library_for(plan, "torch")
     _learn(torch)
-    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
+    x = checks.carry_out(x, plan)
     if x.readonly:
         x = _core.writable_alias(x)
     try:
@@ -187,7 +188,7 @@ def _oddity(t: Any, copyif: bool) -> Plan | None:
                 errors.ExportError,
                 f"elements as they are stored; {call[8:]} is pending on this tensor",
                 f"a tensor with is_{call[8:]}() true",
-                f"pass t.{call}(), or copyif=True",
+                f"pass t.{call}()",
                 code="lazy",
             )
     return None
@@ -222,12 +223,7 @@ def from_torch(t: Any, copyif: bool = False) -> Any:
             pass
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(t, torch.Tensor):
-        raise errors.ConversionTypeError(
-            where="from_torch",
-            expected="a torch.Tensor",
-            got=f"{type(t).__module__}.{type(t).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
+        raise checks.not_one_of_theirs(t, "from_torch", "a torch.Tensor")
     _learn(torch)
     plan = plan_from(t, copyif)
     if plan.refused:
@@ -235,6 +231,5 @@ def from_torch(t: Any, copyif: bool = False) -> Any:
     if plan.shared:
         return checks.imported(t)
     copies.note("host" if t.device.type == "cpu" else "copy", plan.bytes, "from_torch")
-    # resolve_*() copies only where the bit is set; clone() where it was the layout.
-    resolved = t.resolve_conj().resolve_neg()
-    return checks.imported(resolved.clone() if resolved is t else resolved)
+    # A clone has no pending sign and, in this format, no strides of its own either.
+    return checks.imported(t.clone(memory_format=torch.contiguous_format))

@@ -8,6 +8,7 @@ from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
+from gpuinterop.geometry import real
 
 __all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi"]
 
@@ -33,10 +34,12 @@ def to_tvm_ffi(x: Any, copyif: bool = False, *, allow_readonly: bool = False) ->
     Its tensors know no read-only mark: ``copyif=True`` or ``allow_readonly=True``.
     """
     checks.require_array(x, "to_tvm_ffi")
-    tvm_ffi = registry.load("tvm_ffi", "to_tvm_ffi")
-    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
-    if x.device.type == "cuda":
-        _core.hand_over(x, _stream(tvm_ffi, x.device.index), "to_tvm_ffi")
+    plan = plan_to(x, copyif, allow_readonly)
+    tvm_ffi = checks.library_for(plan, "tvm_ffi")
+    x = checks.carry_out(x, plan)
+    place = real(x).device
+    if place.type == "cuda":
+        _core.hand_over(x, _stream(tvm_ffi, place.index), "to_tvm_ffi")
     return tvm_ffi.from_dlpack(_core.writable_alias(x) if x.readonly else x)
 
 
@@ -66,15 +69,17 @@ def from_tvm_ffi(t: Any, copyif: bool = False) -> Any:
     Shares every layout and keeps the memory alive. tvm-ffi orders no streams by itself, so the first
     use here waits for the one that it calls current.
     """
-    row = registry.recognise(t)
-    if row is None or row.name != "tvm_ffi":
-        raise errors.ConversionTypeError(
-            where="from_tvm_ffi",
-            expected="a tvm_ffi.Tensor",
-            got=f"{type(t).__module__}.{type(t).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
-    x = checks.imported(t)
+    checks.require_foreign(t, "tvm_ffi", "from_tvm_ffi", "a tvm_ffi.Tensor")
+    try:
+        x = checks.imported(t)
+    except errors.GpuInteropError:
+        plan = plan_from(t, copyif)
+        if plan.shared:
+            raise
+        facts = describe(t)
+        tvm_ffi = registry.load("tvm_ffi", "from_tvm_ffi")
+        stream = _stream(tvm_ffi, facts.index) if facts.device == "cuda" else checks.LEGACY
+        return checks.carry_in(plan, facts, t, stream=stream)
     if x.device.type == "cuda":
         tvm_ffi = registry.load("tvm_ffi", "from_tvm_ffi")
         _core.after_stream(x, _stream(tvm_ffi, x.device.index), "from_tvm_ffi")

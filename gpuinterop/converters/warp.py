@@ -9,6 +9,7 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.geometry import real
 
 __all__ = ["describe", "from_warp", "plan_from", "plan_to", "to_warp"]
 
@@ -34,17 +35,19 @@ def to_warp(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
     waits for what is queued on it. Warp has 1 to 4 dimensions and no read-only arrays.
     """
     checks.require_array(x, "to_warp")
-    warp = registry.load("warp", "to_warp")
-    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly))
-    device = warp.get_device(str(x.device))
-    if x.device.type == "cuda":
+    plan = plan_to(x, copyif, allow_readonly)
+    warp = checks.library_for(plan, "warp")
+    x = checks.carry_out(x, plan)
+    seen = real(x)
+    device = warp.get_device(str(seen.device))
+    if seen.device.type == "cuda":
         _core.hand_over(x, _stream(warp, device), "to_warp")
     held = [x]
     return warp.array(
-        ptr=x.ptr,
-        dtype=getattr(warp, x.dtype.name),
-        shape=x.shape,
-        strides=x.strides,
+        ptr=seen.ptr,
+        dtype=getattr(warp, seen.dtype.name),
+        shape=seen.shape,
+        strides=seen.strides,
         device=device,
         # Warp calls this once, when the last view of the array goes.
         deleter=lambda _ptr, _size: held.clear(),
@@ -81,19 +84,12 @@ def from_warp(a: Any, copyif: bool = False) -> Any:
     Shares every layout; ``result.base`` is `a`. What Warp's current stream has queued is visible
     here. No gradient is made or kept.
     """
-    row = registry.recognise(a)
-    if row is None or row.name != "warp":
-        raise errors.ConversionTypeError(
-            where="from_warp",
-            expected="a warp.array",
-            got=f"{type(a).__module__}.{type(a).__qualname__}",
-            fix="use gpuinterop.from_any, which takes every known array",
-        )
-    plan = plan_from(a, False)
+    checks.require_foreign(a, "warp", "from_warp", "a warp.array")
+    plan = plan_from(a, copyif)
     if plan.refused:
         raise plan.exception()
     facts = describe(a)
     stream = checks.LEGACY
     if facts.device == "cuda":
         stream = _stream(registry.load("warp", "from_warp"), a.device)
-    return checks.borrowed(facts, a, "from_warp", stream=stream)
+    return checks.carry_in(plan, facts, a, stream=stream)

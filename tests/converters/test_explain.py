@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 import numpy as np
 import pytest
@@ -134,7 +135,8 @@ def test_explain_of_the_way_in(library, layout, copyif):
         label = f"{library} {layout} {dtype} copyif={copyif}: {plan}"
         x = error = None
         try:
-            x = gi.from_any(foreign, copyif)
+            with gi.count_copies() as counted:
+                x = gi.from_any(foreign, copyif)
         except gi.GpuInteropError as raised:
             error = raised
         assert plan.refused == (error is not None), f"{label}\nthe conversion said: {error!r}"
@@ -142,6 +144,7 @@ def test_explain_of_the_way_in(library, layout, copyif):
             assert type(error) is plan.error, f"{label}\n{error!r}"
             continue
         assert x.shape == tuple(foreign.shape)
+        assert (counted.count, counted.bytes) == (int(plan.copied), plan.bytes), label
         if host.size:
             assert gi.shares_memory(x, foreign) == plan.shared, label
         single = gi.explain(foreign, "cudandarray", copyif)
@@ -178,12 +181,32 @@ def test_a_plan_prints_all_it_knows():
     assert str(gi.explain(make("c")[1], "torch")) == "to_torch: shared"
 
 
-def test_a_library_that_is_absent_is_refused_with_its_name(monkeypatch):
-    _, x = make("c")
+def test_a_library_that_is_absent_is_refused_with_what_brings_it():
+    _, x = make("f")
     plan = gi.explain(x, "cudamat")
-    assert plan.refused
     assert plan.error is gi.MissingLibraryError
     assert "npmat" in plan.reason
+    assert plan.fix == "pip install gnumpy, which brings npmat"
+    with pytest.raises(gi.MissingLibraryError) as raised:
+        gi.to(x, "cudamat")
+    assert raised.value.fix == plan.fix
+
+
+@pytest.mark.parametrize("library", ["pycuda", "cudamat", "numba"])
+@pytest.mark.parametrize("copyif", [False, True])
+def test_both_needs_are_named_when_the_library_is_absent_too(library, copyif, monkeypatch):
+    # None in sys.modules: an import fails, as where the package is not installed.
+    for package in ("pycuda", "npmat", "numba", "numba.cuda"):
+        monkeypatch.setitem(sys.modules, package, None)
+    _, x = make("reversed", "float64" if library == "cudamat" else "float32")
+    plan = gi.explain(x, library, copyif)
+    with pytest.raises(gi.GpuInteropError) as raised:
+        gi.to(x, library, copyif)
+    error = raised.value
+    assert (type(error), error.fix) == (plan.error, plan.fix)
+    assert type(error) is (gi.DTypeError if library == "cudamat" else gi.DeviceMismatchError)
+    assert "pip install" in error.fix
+    assert ("astype" if library == "cudamat" else "to_device('cuda')") in error.fix
 
 
 def test_an_unknown_library_lists_the_known():

@@ -155,7 +155,7 @@ def test_every_row_has_its_file():
 
 def test_missing_libraries_name_the_package():
     x = gi.from_any(np.asfortranarray(np.ones((2, 3), np.float32)))
-    with pytest.raises(gi.MissingLibraryError, match="pip install cudamat"):
+    with pytest.raises(gi.MissingLibraryError, match="pip install gnumpy, which brings npmat"):
         converters.to_cudamat(x)
     with pytest.raises(ImportError):
         converters.to_gnumpy(x.T)

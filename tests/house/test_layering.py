@@ -18,6 +18,7 @@ LAYERS = {
     "_core": 2,
     "devices": 3,
     "copies": 3,
+    "geometry": 3,
     "inventory": 3,
     "diagnosis": 3.5,
     "jit": 4,

@@ -10,7 +10,7 @@ import weakref
 
 import numpy as np
 import pytest
-import stand_ins
+from numba_stand_in import DeviceNDArray, MemoryPointer
 from stand_ins import values
 
 import gpuinterop as gi
@@ -27,18 +27,6 @@ VIEWS = [
 
 
 # ---- CuPy ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cupy(monkeypatch):
-    """The real CuPy, which makes arrays over memory without a driver; only its stream needs one."""
-    cupy = pytest.importorskip("cupy")
-    stream = types.SimpleNamespace(ptr=0)
-    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda device=-1: stream)
-    # By its Python function, not by the C function that asks the runtime library for devices.
-    _core.know_cupy(cupy.ndarray, None, lambda index: stream.ptr)
-    monkeypatch.setattr(converters.cupy, "_known", [cupy])
-    return cupy
 
 
 @pytest.mark.parametrize("key", VIEWS)
@@ -202,45 +190,6 @@ def test_cupy_kernels_never_get_the_wrong_elements(cupy, gpu, raw):
 
 
 # ---- Numba --------------------------------------------------------------------------------------
-
-
-class DeviceNDArray:
-    """The attributes that Numba documents for its device arrays."""
-
-    __module__ = "numba.cuda.cudadrv.devicearray"
-
-    def __init__(self, shape, strides, dtype, stream=0, gpu_data=None):
-        self.shape, self.strides, self.dtype = tuple(shape), tuple(strides), np.dtype(dtype)
-        self.size = int(np.prod(self.shape))
-        self.stream, self.gpu_data = stream, gpu_data
-
-    @property
-    def device_ctypes_pointer(self):
-        return types.SimpleNamespace(value=self.gpu_data.device_pointer or None)
-
-
-class MemoryPointer:
-    def __init__(self, context, pointer, size, owner=None):
-        self.context, self.device_pointer, self.size, self.owner = context, pointer, size, owner
-
-
-@pytest.fixture
-def numba(monkeypatch):
-    package, cuda = types.ModuleType("numba"), types.ModuleType("numba.cuda")
-    context = types.SimpleNamespace(device=types.SimpleNamespace(id=0))
-    cuda.current_context = lambda: context
-    cuda.gpus = [types.SimpleNamespace(get_primary_context=lambda: context)] * 2
-    cuda.cudadrv = types.SimpleNamespace(
-        devicearray=types.SimpleNamespace(DeviceNDArray=DeviceNDArray),
-        driver=types.SimpleNamespace(
-            MemoryPointer=MemoryPointer, binding=types.SimpleNamespace(CUdeviceptr=int)
-        ),
-    )
-    package.cuda = cuda
-    stand_ins.installed(monkeypatch, package, cuda)
-    yield cuda
-    converters.numba._builders.clear()
-    converters.numba._contexts.clear()
 
 
 @pytest.mark.parametrize("key", VIEWS)

@@ -7,7 +7,6 @@ import gc
 import matrix_stand_ins
 import numpy as np
 import pytest
-import stand_ins
 from stand_ins import values
 
 import gpuinterop as gi
@@ -16,16 +15,6 @@ from gpuinterop import converters
 
 def host(*shape):
     return np.arange(np.prod(shape, dtype=int), dtype="float32").reshape(shape)
-
-
-@pytest.fixture
-def gnumpy(monkeypatch, cudamat):
-    module = matrix_stand_ins.gnumpy(cudamat)
-    stand_ins.installed(monkeypatch, module)
-    yield module
-    vars(module).pop("_gpuinterop_alias_marker", None)
-    gc.collect()
-    module.free_reuse_cache()  # while the context that the memory belongs to is current
 
 
 SHAPES = [(7,), (3, 4), (2, 3, 4), (1, 3), (3, 1), (2, 1, 3), ()]

@@ -1,6 +1,8 @@
 """Stand-in libraries on the fake driver's memory."""
 
+import gc
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import matrix_stand_ins
 import stand_ins
+from numba_stand_in import DeviceNDArray, MemoryPointer
 
 import gpuinterop as gi
+from gpuinterop import _core, converters
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +52,44 @@ def gpu():
         return gi.array(host, device="cuda")
 
     return upload
+
+
+@pytest.fixture
+def gnumpy(monkeypatch, cudamat):
+    module = matrix_stand_ins.gnumpy(cudamat)
+    stand_ins.installed(monkeypatch, module)
+    yield module
+    vars(module).pop("_gpuinterop_alias_marker", None)
+    gc.collect()
+    module.free_reuse_cache()  # while the context that the memory belongs to is current
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """The real CuPy, which makes arrays over memory without a driver; only its stream needs one."""
+    cupy = pytest.importorskip("cupy")
+    stream = types.SimpleNamespace(ptr=0)
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda device=-1: stream)
+    # By its Python function, not by the C function that asks the runtime library for devices.
+    _core.know_cupy(cupy.ndarray, None, lambda index: stream.ptr)
+    monkeypatch.setattr(converters.cupy, "_known", [cupy])
+    return cupy
+
+
+@pytest.fixture
+def numba(monkeypatch):
+    package, cuda = types.ModuleType("numba"), types.ModuleType("numba.cuda")
+    context = types.SimpleNamespace(device=types.SimpleNamespace(id=0))
+    cuda.current_context = lambda: context
+    cuda.gpus = [types.SimpleNamespace(get_primary_context=lambda: context)] * 2
+    cuda.cudadrv = types.SimpleNamespace(
+        devicearray=types.SimpleNamespace(DeviceNDArray=DeviceNDArray),
+        driver=types.SimpleNamespace(
+            MemoryPointer=MemoryPointer, binding=types.SimpleNamespace(CUdeviceptr=int)
+        ),
+    )
+    package.cuda = cuda
+    stand_ins.installed(monkeypatch, package, cuda)
+    yield cuda
+    converters.numba._builders.clear()
+    converters.numba._contexts.clear()

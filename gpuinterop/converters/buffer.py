@@ -1,0 +1,90 @@
+"""Python's own buffers: a memoryview over host memory, for files, sockets, hashes, ctypes and MPI.
+
+What reads a buffer as plain bytes wants them in C order, so that is what the view promises; shape,
+element type and the read-only mark travel with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy
+
+from gpuinterop import errors
+from gpuinterop.converters import checks
+from gpuinterop.converters import numpy as host
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refused_by
+from gpuinterop.sources import host_view
+
+__all__ = ["describe", "from_buffer", "plan_from", "plan_to", "to_buffer"]
+
+# The element types that a buffer's format can name.
+_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
+    "complex128".split()
+)
+_TO = Rules("buffer", "to_buffer", _DTYPES, frozenset({"cpu"}), "c", readonly=True)
+
+
+def plan_to(x: Any, copyif: bool = False) -> Plan:
+    """Plan `to_buffer`: what explain() shows and the converter carries out."""
+    return plan_layout(checks.facts_of(x), _TO, copyif)
+
+
+def to_buffer(x: Any, copyif: bool = False) -> memoryview:
+    """Return a C-contiguous memoryview over the memory of a host array.
+
+    Shares C-contiguous memory, keeps it alive, and is read-only when `x` is; ``.cast("B")`` gives the
+    bytes in one dimension. Other layouts raise, or are copied with ``copyif=True``. An array on a GPU
+    is moved first, in words: ``x.to_device("cpu")``.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> view = gpuinterop.to(gpuinterop.ones((2, 3), device="cpu"), "buffer")
+    >>> view.shape, view.format, view.nbytes
+    ((2, 3), 'f', 24)
+    """
+    checks.require_array(x, "to_buffer")
+    return host_view(checks.carry_out(x, plan_to(x, copyif))).data
+
+
+def _window(obj: Any) -> numpy.ndarray[Any, Any]:
+    """The buffer as NumPy reads it: sharing, and of whatever element type it names."""
+    try:
+        return numpy.asarray(memoryview(obj))
+    except (TypeError, ValueError) as e:  # no buffer, a released one, or a format of nobody's
+        raise errors.ExchangeError(
+            where="from_buffer",
+            expected="an open buffer of numbers",
+            got=f"{type(obj).__module__}.{type(obj).__qualname__}: {e}",
+            fix="make a new memoryview of the object, or cast it: memoryview(obj).cast('B')",
+        ) from e
+
+
+def describe(obj: Any) -> Facts:
+    """Describe the foreign buffer; nothing is converted."""
+    return host.describe(_window(obj))
+
+
+def plan_from(obj: Any, copyif: bool = False) -> Plan:
+    """Plan `from_buffer`: what explain() shows and the converter carries out."""
+    try:
+        return replace(host.plan_from(_window(obj), copyif), where="from_buffer")
+    except errors.GpuInteropError as e:
+        return refused_by(e, "gpuinterop", "from_buffer")
+
+
+def from_buffer(obj: Any, copyif: bool = False) -> Any:
+    """Return a host array over the memory of a bytes, bytearray, memoryview, array.array or mmap.
+
+    Shares every layout, keeps the object alive, and is read-only where the buffer is. Elements that
+    no array here can hold, off their alignment or of foreign byte order, are copied with
+    ``copyif=True``.
+    """
+    checks.require_foreign(obj, "buffer", "from_buffer", "an object with Python's buffer protocol")
+    plan = plan_from(obj, copyif)
+    if plan.refused:
+        raise plan.exception()
+    return host.from_numpy(_window(obj), copyif)
