@@ -349,6 +349,9 @@ class Array:
 
     def std(self, axis: Any=None, dtype: Any=None, out: Any=None, ddof: float=0, keepdims: bool=False) -> Any:
         """Return the standard deviation over `axis`."""
+
+    def dot(self, other: Any, out: Any=None) -> Any:
+        """Return numpy.dot's product."""
 def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C') -> A:
     """A fresh array of `cls`; its elements are not set."""
 def from_pointer(cls: type[A], ptr: int, shape: Shape, strides: Sequence[int] | None, dtype: Any, device_type: int, device_id: int, base: Any, nbytes: int=-1, readonly: bool=False, where: str='from_pointer') -> A:
@@ -693,5 +696,13 @@ def blas_is_open() -> bool:
     ...
 def blas_version(device: int) -> int:
     ...
-def gemm(out: object, a: object, b: object, c: object | None, bias: object | None, alpha: float, beta: float, tf32: bool, where: str) -> None:
-    """out = alpha * a @ b + beta * c, on CUDA."""
+def _product_function(name: str, doc: str) -> object:
+    """A product as a function."""
+def _set_product_hooks(open: object, rule: object, host: object, plan: object, rest: object, rank_one: object) -> None:
+    """Register what the core asks Python about products."""
+def _clear_products() -> None:
+    """Forget plans and rules of products."""
+def _allow_tf32(allowed: object) -> bool:
+    """
+    Whether this thread's float32 products may use TF32; the former answer.
+    """

@@ -52,6 +52,7 @@ const char* status_name(int status) {
 struct PerDevice {
   Handle handle = nullptr;
   CUstream stream = nullptr;
+  void* workspace = nullptr;  // what the handle was given for this stream
   LtHandle lt = nullptr;
 };
 // Handles outlive their threads: destroying one synchronises the device, and at thread exit the
@@ -104,8 +105,21 @@ void open(const std::string& cublas, const std::string& cublas_lt) {
 }
 
 bool is_open() noexcept { return opened; }
-const Library& library() { return functions; }
-const LtLibrary& lt_library() { return lt_functions; }
+namespace {
+void require_open() {
+  if (!opened) [[unlikely]]
+    fail(Kind::Library, "gpuinterop.blas", "cuBLAS to be open", "a call before it was opened",
+         "call gpuinterop.matmul or gpuinterop.gemm, which open it");
+}
+}  // namespace
+const Library& library() {
+  require_open();
+  return functions;
+}
+const LtLibrary& lt_library() {
+  require_open();
+  return lt_functions;
+}
 
 void check(int status, const char* call, const char* where) {
   if (status == 0) return;
@@ -119,19 +133,32 @@ void check(int status, const char* call, const char* where) {
 Handle handle(int device, CUstream stream, const char* where) {
   PerDevice& p = of_device(device);
   if (!p.handle) {
-    check(functions.Create(&p.handle), "cublasCreate", where);
+    check(library().Create(&p.handle), "cublasCreate", where);
     p.stream = nullptr;
   }
   if (p.stream != stream) {
+    p.workspace = nullptr;  // cuBLAS goes back to one of its own
+    p.stream = nullptr;     // a call that fails leaves it unknown
     check(functions.SetStream(p.handle, stream), "cublasSetStream", where);
     p.stream = stream;
   }
   return p.handle;
 }
 
+Handle handle(int device, CUstream stream, void* workspace, size_t bytes, const char* where) {
+  Handle h = handle(device, stream, where);
+  PerDevice& p = of_device(device);
+  // The allocator gives a stream the block that it gave back last, so it is the same most of the time.
+  if (p.workspace != workspace) {
+    check(functions.SetWorkspace(h, workspace, bytes), "cublasSetWorkspace", where);
+    p.workspace = workspace;
+  }
+  return h;
+}
+
 LtHandle lt_handle(int device, const char* where) {
   PerDevice& p = of_device(device);
-  if (!p.lt) check(lt_functions.Create(&p.lt), "cublasLtCreate", where);
+  if (!p.lt) check(lt_library().Create(&p.lt), "cublasLtCreate", where);
   return p.lt;
 }
 

@@ -1,17 +1,145 @@
-// Matrix products for Python, which has checked shapes, dtypes and devices.
+// Products of arrays for Python: the functions, the array's dot, and what the Python side registers.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstring>
+
 #include "cuda/cuda.hpp"
 #include "ops/cublas.hpp"
-#include "ops/gemm.hpp"
-#include "ops/graph.hpp"
+#include "ops/product.hpp"
 #include "python/raise.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
 
 namespace gpuinterop {
+
+namespace {
+
+// Letters name what an argument is: a, b, c operands, o out, x alpha, y beta, t tf32.
+struct Function {
+  const char* name;
+  const char* letters;
+  const char* names[7];
+  int required, positional;
+  int nameless;  // so many cannot be given by name
+  PyObject* (*run)(const ops::ProductCall&);
+};
+
+constexpr Function kFunctions[] = {
+    {"matmul", "abot", {"a", "b", "out", "tf32"}, 2, 3, 2, ops::matmul},
+    {"dot", "abo", {"a", "b", "out"}, 2, 3, 0, ops::dot},
+    {"dot22", "ab", {"a", "b"}, 2, 2, 0, ops::dot22},
+    {"inner", "ab", {"a", "b"}, 2, 2, 0, ops::inner},
+    {"vdot", "ab", {"a", "b"}, 2, 2, 0, ops::vdot},
+    {"gemm", "abcxyot", {"a", "b", "c", "alpha", "beta", "out", "tf32"}, 2, 3, 0, ops::gemm},
+    {"addmm", "cabxyot", {"c", "a", "b", "alpha", "beta", "out", "tf32"}, 3, 3, 0, ops::gemm},
+    {"gemv", "abcxyo", {"a", "x", "y", "alpha", "beta", "out"}, 2, 3, 0, ops::gemv},
+    {"ger", "abcxo", {"x", "y", "a", "alpha", "out"}, 2, 3, 0, ops::ger},
+};
+constexpr int kCount = sizeof(kFunctions) / sizeof(kFunctions[0]);
+
+[[noreturn]] void wrong_arguments(const Function& f, const std::string& got) {
+  std::string call = std::string(f.name) + "(";
+  for (size_t i = 0; f.letters[i]; ++i) {
+    if (i) call += ", ";
+    if (int(i) == f.positional) call += "*, ";
+    call += f.names[i];
+    if (int(i) >= f.required) call += "=...";
+  }
+  fail(Kind::Type, f.name, call + ")", got, "leave out the optional ones, or give them by name");
+}
+
+ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
+  if (PyFloat_Check(o) || PyLong_Check(o)) {
+    const double value = PyFloat_AsDouble(o);
+    if (value == -1.0 && PyErr_Occurred()) throw PythonError();
+    return {value, 0};
+  }
+  // NumPy's scalars; not arrays, whose value would have to be waited for.
+  const bool number = PyComplex_Check(o) ||
+                      (PyNumber_Check(o) && !is_array(o) && !PyObject_HasAttrString(o, "__len__") &&
+                       !PyObject_HasAttrString(o, "__cuda_array_interface__"));
+  if (!number)
+    fail(Kind::Type, f.name, std::string("a number as ") + name,
+         "an object of type " + type_text(o), "multiply by an array in an operation of its own");
+  nb::object as_complex = nb::steal(
+      PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PyComplex_Type), o, nullptr));
+  if (!as_complex.is_valid()) throw PythonError();
+  return {PyComplex_RealAsDouble(as_complex.ptr()), PyComplex_ImagAsDouble(as_complex.ptr())};
+}
+
+bool read_switch(PyObject* o, const char* where, const char* name) {
+  if (o == Py_True) return true;
+  if (o == Py_False) return false;
+  fail(Kind::Type, where, std::string("True or False as ") + name, repr_text(o),
+       std::string("pass ") + name + "=True to allow TF32, or leave it out");
+}
+
+PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    const Function& f = kFunctions[which];
+    const int known = static_cast<int>(std::strlen(f.letters));
+    PyObject* given[7] = {};
+    if (nargs > f.positional)
+      wrong_arguments(f, std::to_string(nargs) + " arguments without a name");
+    for (Py_ssize_t i = 0; i < nargs; ++i) given[i] = args[i];
+    const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
+    for (Py_ssize_t k = 0; k < n_names; ++k) {
+      PyObject* name = PyTuple_GetItem(names, k);
+      int at = f.nameless;
+      while (at < known && PyUnicode_CompareWithASCIIString(name, f.names[at]) != 0) ++at;
+      if (at == known) wrong_arguments(f, "the argument " + repr_text(name));
+      if (given[at]) wrong_arguments(f, std::string(f.names[at]) + " twice");
+      given[at] = args[nargs + k];
+    }
+    for (int i = 0; i < f.required; ++i)
+      if (!given[i]) wrong_arguments(f, std::string("a call without ") + f.names[i]);
+    ops::ProductCall call;
+    call.where = f.name;
+    call.tf32 = ops::tf32_allowed;
+    for (int i = 0; i < known; ++i) {
+      if (!given[i] || (given[i] == Py_None && i >= f.required)) continue;
+      switch (f.letters[i]) {
+        case 'a': call.a = given[i]; break;
+        case 'b': call.b = given[i]; break;
+        case 'c': call.c = given[i]; break;
+        case 'o': call.out = given[i]; break;
+        case 'x': call.alpha = read_scalar(given[i], f, "alpha"); break;
+        case 'y': call.beta = read_scalar(given[i], f, "beta"); break;
+        default: call.tf32 = read_switch(given[i], f.name, "tf32");
+      }
+    }
+    return f.run(call);
+  });
+}
+
+// `self` is the function's place in the table.
+PyObject* call_product(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return run(static_cast<int>(PyLong_AsLong(self)), args, nargs, names);
+}
+
+PyObject* dot_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  constexpr int kDot = 1;
+  PyObject* all[8] = {self};
+  const Py_ssize_t rest = nargs + (names ? PyTuple_Size(names) : 0);
+  if (rest > 7) {
+    PyErr_SetString(PyExc_TypeError, "dot takes an operand and out");
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < rest; ++i) all[i + 1] = args[i];
+  return run(kDot, all, nargs + 1, names);
+}
+
+template <class F>
+PyCFunction as_function(F f) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f));
+}
+
+PyMethodDef dot_def = {"dot", as_function(dot_method), METH_FASTCALL | METH_KEYWORDS,
+                       "Return numpy.dot's product."};
+
+}  // namespace
 
 void register_blas(nb::module_& m) {
   m.def("blas_open", &blas::open, nb::arg("cublas"), nb::arg("cublas_lt"), "Open cuBLAS; once.");
@@ -29,21 +157,46 @@ void register_blas(nb::module_& m) {
       },
       nb::arg("device"));
   m.def(
-      "gemm",
-      [](nb::object out, nb::object a, nb::object b, nb::object c, nb::object bias, double alpha,
-         double beta, bool tf32, const std::string& where) {
-        for (const nb::object* o : {&out, &a, &b, &c, &bias}) {
-          if (o->is_none()) continue;
-          require_settled(o->ptr());
-          ops::note_use(unwrap(o->ptr()));
-        }
-        ops::gemm(unwrap(out.ptr()), unwrap(a.ptr()), unwrap(b.ptr()),
-                  c.is_none() ? nullptr : &unwrap(c.ptr()),
-                  bias.is_none() ? nullptr : &unwrap(bias.ptr()), alpha, beta, tf32, where.c_str());
+      "_product_function",
+      [](const std::string& name, const std::string& doc) {
+        int which = 0;
+        while (which < kCount && name != kFunctions[which].name) ++which;
+        if (which == kCount) throw nb::value_error("unknown product");
+        // Lives as long as the process, like the function itself.
+        auto* def = new PyMethodDef{kFunctions[which].name, as_function(call_product),
+                                    METH_FASTCALL | METH_KEYWORDS, strdup(doc.c_str())};
+        nb::object id = nb::int_(which), module = nb::str("gpuinterop");
+        return nb::steal(PyCFunction_NewEx(def, id.ptr(), module.ptr()));
       },
-      nb::arg("out"), nb::arg("a"), nb::arg("b"), nb::arg("c").none(), nb::arg("bias").none(),
-      nb::arg("alpha"), nb::arg("beta"), nb::arg("tf32"), nb::arg("where"),
-      "out = alpha * a @ b + beta * c, on CUDA.");
+      nb::arg("name"), nb::arg("doc"), "A product as a function.");
+  m.def(
+      "_set_product_hooks",
+      [](nb::object open, nb::object rule, nb::object host, nb::object plan, nb::object rest,
+         nb::object rank_one) {
+        ops::ProductHooks& h = ops::product_hooks();
+        h.open = PyRef::borrow(open.ptr());
+        h.rule = PyRef::borrow(rule.ptr());
+        h.host = PyRef::borrow(host.ptr());
+        h.plan = PyRef::borrow(plan.ptr());
+        h.rest = PyRef::borrow(rest.ptr());
+        h.rank_one = PyRef::borrow(rank_one.ptr());
+      },
+      nb::arg("open"), nb::arg("rule"), nb::arg("host"), nb::arg("plan"), nb::arg("rest"),
+      nb::arg("rank_one"), "Register what the core asks Python about products.");
+  m.def("_clear_products", ops::forget_products, "Forget plans and rules of products.");
+  m.def(
+      "_allow_tf32",
+      [](nb::object allowed) {
+        const bool before = ops::tf32_allowed;
+        ops::tf32_allowed = read_switch(allowed.ptr(), "allow_tf32", "allowed");
+        return before;
+      },
+      nb::arg("allowed"),
+      "Whether this thread's float32 products may use TF32; the former answer.");
+  nb::object method = nb::steal(PyDescr_NewMethod(array_type, &dot_def));
+  if (!method.is_valid() ||
+      PyObject_SetAttrString(reinterpret_cast<PyObject*>(array_type), "dot", method.ptr()) < 0)
+    throw nb::python_error();
 }
 
 }  // namespace gpuinterop

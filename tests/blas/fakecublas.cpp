@@ -31,9 +31,9 @@ void wait_for_streams() {
   if (synchronize) synchronize();
 }
 
-int calls[4];  // gemm, batched gemm, lt matmul, lt with bias
+int calls[7];  // gemm, batched gemm, lt matmul, lt with bias, 64-bit gemm, workspaces set, heuristics
 
-int product(int ta, int tb, int m, int n, int k, double alpha, const void* a, long long lda, const void* b,
+int product(int ta, int tb, long long m, long long n, long long k, double alpha, const void* a, long long lda, const void* b,
             long long ldb, double beta, const void* c, long long ldc, void* d, long long ldd, int type,
             const void* bias) {
   if (type != R32 && type != R64) return 15;
@@ -76,7 +76,7 @@ int cublasCreate_v2(void** h) { *h = new int; return 0; }
 int cublasDestroy_v2(void* h) { delete static_cast<int*>(h); return 0; }
 int cublasGetVersion_v2(void*, int* v) { *v = 130000; return 0; }
 int cublasSetStream_v2(void*, void*) { return 0; }
-int cublasSetWorkspace_v2(void*, void* p, size_t) { return reinterpret_cast<uintptr_t>(p) % 256 ? 7 : 0; }
+int cublasSetWorkspace_v2(void*, void* p, size_t) { ++calls[5]; return reinterpret_cast<uintptr_t>(p) % 256 ? 7 : 0; }
 int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int at, int lda,
                  const void* b, int, int ldb, const void* beta, void* c, int, int ldc, int, int) {
   ++calls[0];
@@ -88,6 +88,20 @@ int cublasGemmStridedBatchedEx(void*, int ta, int tb, int m, int n, int k, const
   ++calls[1];
   long long item = at == R64 ? 8 : 4;
   for (int i = 0; i < batch; ++i) {
+    void* out = static_cast<char*>(c) + i * sc * item;
+    int code = product(ta, tb, m, n, k, scale(alpha, at), static_cast<const char*>(a) + i * sa * item, lda,
+                       static_cast<const char*>(b) + i * sb * item, ldb, scale(beta, at), out, ldc, out, ldc, at, nullptr);
+    if (code) return code;
+  }
+  return 0;
+}
+int cublasGemmStridedBatchedEx_64(void*, int ta, int tb, int64_t m, int64_t n, int64_t k, const void* alpha,
+                                  const void* a, int at, int64_t lda, long long sa, const void* b, int, int64_t ldb,
+                                  long long sb, const void* beta, void* c, int, int64_t ldc, long long sc,
+                                  int64_t batch, int, int) {
+  ++calls[4];
+  long long item = at == R64 ? 8 : 4;
+  for (int64_t i = 0; i < batch; ++i) {
     void* out = static_cast<char*>(c) + i * sc * item;
     int code = product(ta, tb, m, n, k, scale(alpha, at), static_cast<const char*>(a) + i * sa * item, lda,
                        static_cast<const char*>(b) + i * sb * item, ldb, scale(beta, at), out, ldc, out, ldc, at, nullptr);
@@ -124,6 +138,7 @@ int cublasLtMatmulPreferenceDestroy(void* p) { delete static_cast<int*>(p); retu
 int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
 struct Result { uint64_t algorithm[8]; size_t workspace; int status; float waves; int reserved[4]; };
 int cublasLtMatmulAlgoGetHeuristic(void*, Desc*, Layout*, Layout*, Layout*, Layout*, void*, int, Result* r, int* found) {
+  ++calls[6];
   *r = {};
   r->workspace = 4096;
   *found = 1;

@@ -1,0 +1,54 @@
+"""Products in host memory, by NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.ops import results
+from gpuinterop.sources import host_view
+
+__all__ = ["compute", "sum_of_products"]
+
+
+def sum_of_products(a: Any, b: Any, axis: int = -1) -> Any:
+    """Sum of a * b over one axis, floats of 16 and 32 bits through the next wider ones."""
+    if a.dtype == np.bool_ and b.dtype == np.bool_:
+        return np.any(a & b, axis=axis)
+    common = np.result_type(a, b)
+    wide = {2: np.float32, 4: np.float64}.get(common.itemsize) if common.kind in "fV" else None
+    total = np.sum(np.multiply(a, b, dtype=wide), axis=axis)
+    return total.astype(common)
+
+
+def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta: complex) -> None:
+    """Fill `result` with ``alpha * a @ b + beta * c``: now, or at each replay of a capture.
+
+    Shapes, dtypes and `result` have been checked. As in BLAS, what is multiplied by an alpha or
+    beta of 0 is not read.
+    """
+    sink, left, right = host_view(result), host_view(a), host_view(b)
+    added = None if c is None or beta == 0 else host_view(c)
+    floating = result.dtype.kind in "fc"
+    scale: Any = result.dtype.type(alpha) if floating else alpha
+    scale_added: Any = result.dtype.type(beta) if floating else beta
+
+    def product() -> Any:
+        if kind == "gemm":
+            return np.matmul(left, right)
+        return sum_of_products(left, right if right.ndim == 1 else right.swapaxes(-1, -2))
+
+    def work() -> None:
+        with np.errstate(all="ignore"):
+            if alpha == 0:
+                sink[...] = 0 if added is None else added * scale_added
+                return
+            value = product()
+            if alpha != 1:
+                value = value * scale
+            if added is not None:
+                value = value + (added if beta == 1 else added * scale_added)
+            sink[...] = value
+
+    results.record_or_run(work)

@@ -1,0 +1,90 @@
+"""Kernels of the products that cuBLAS does not compute: with vectors, of integers, of rank one.
+
+The core asks for a plan once for each layout of operands and keeps it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.ops.blas_host import sum_of_products
+from gpuinterop.ops.fuse import Fused
+from gpuinterop.ops.map_reduce import MapReduce
+from gpuinterop.ops.runtime import general_class
+from gpuinterop.ops.trace import Graph, Tracer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["plan", "rank_one"]
+
+_products: dict[tuple[Any, Any], MapReduce] = {}  # by the operands' dtypes
+_scaled: dict[Any, MapReduce] = {}  # by dtype, alpha and beta: the core asks for at most 64
+
+
+def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any) -> Any:
+    """Return the `_core.PlannedCall` of a product of CUDA operands, whose shapes were checked."""
+    a, b, c, out = (None if x is None else _core.view(general_class(), x) for x in (a, b, c, out))
+    outs = None if out is None else (out,)
+    if kind == "gemv":
+        extras = () if c is None else (c,)
+        return _scaled_product(a, b, c, alpha, beta)._resolved((a, b), extras, outs)
+    if kind == "integer":
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        left = a.broadcast_to((*batch, *a.shape[-2:])).expand_dims(-2)
+        right = b.broadcast_to((*batch, *b.shape[-2:])).swapaxes(-1, -2).expand_dims(-3)
+    else:
+        left, right = a, b if b.ndim == 1 else b.swapaxes(-1, -2)
+    return _product(left, right)._resolved((left, right), (), outs)
+
+
+def _product(a: Any, b: Any) -> MapReduce:
+    """Sum of a * b over the last axis; both broadcast. One kernel, any strides, any number type."""
+    kernel = _products.get((a.dtype, b.dtype))
+    if kernel is None:
+        common = np.result_type(a.dtype, b.dtype)
+        op = "any" if common == np.bool_ else "sum"
+        kernel = _products[a.dtype, b.dtype] = MapReduce(
+            "x0 && x1" if op == "any" else "x0 * x1",
+            _on_host,
+            op=op,
+            dtypes=(common,),
+            where="matmul",
+        )
+    return kernel
+
+
+def _on_host(operands: Sequence[Any], extras: Sequence[Any]) -> Sequence[Any]:
+    return (sum_of_products(*operands),)
+
+
+def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> MapReduce:
+    common = np.result_type(*[v.dtype for v in (a, x, y) if v is not None])
+    key = (common, alpha, None if y is None else beta)
+    kernel = _scaled.get(key)
+    if kernel is None:
+        post = "r" if alpha == 1 else f"{alpha!r} * r"
+        if y is not None and beta != 0:
+            post += " + e0" if beta == 1 else f" + {beta!r} * e0"
+        if common.itemsize <= 4 and common.kind == "f" and post != "r":
+            post = f"float({post})"
+        kernel = _scaled[key] = MapReduce(
+            "x0 * x1", _on_host, posts=(post,), dtypes=(common,), where="gemv"
+        )
+    return kernel
+
+
+def rank_one() -> int:
+    """Return the core's number of the elementwise operation x * y + a."""
+    graph = Graph()
+    x, y, a = (Tracer(graph, graph.add_input()) for _ in range(3))
+    fused = Fused(_rank_one)
+    operation = fused._operation(graph, [fused.__wrapped__(x, y, a)])  # type: ignore[attr-defined]
+    return int(operation.__self__)
+
+
+def _rank_one(x: Any, y: Any, a: Any) -> Any:
+    return x * y + a

@@ -1,0 +1,244 @@
+#include "ops/cublas_gemm.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <unordered_map>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/state.hpp"
+
+namespace gpuinterop::ops {
+
+namespace {
+
+using namespace blas;
+
+// In the type that cuBLAS scales in.
+struct Scale {
+  double parts[2];
+  Scale(Scalar s, DataType type) : parts{s.real, s.imag} {
+    if (type == kReal32 || type == kPair32) {
+      const float f[2] = {static_cast<float>(s.real), static_cast<float>(s.imag)};
+      std::memcpy(parts, f, sizeof f);
+    }
+  }
+};
+
+// What Hopper's kernels want; smaller devices need less and are content with it.
+constexpr size_t kWorkspace = 32u << 20;
+
+bool fits_int(std::initializer_list<int64_t> numbers) {
+  return std::all_of(numbers.begin(), numbers.end(), [](int64_t n) { return n <= INT_MAX; });
+}
+
+struct LtPlan {
+  Object description = nullptr, a = nullptr, b = nullptr, c = nullptr, d = nullptr;
+  LtHeuristic choice = {};
+  bool usable = false;
+
+  void destroy() {
+    for (Object layout : {a, b, c, d})
+      if (layout) lt_library().LayoutDestroy(layout);
+    if (description) lt_library().DescDestroy(description);
+  }
+};
+
+// The heuristic's answer depends on sizes, strides and alignments; the bias pointer is set anew each
+// time.
+struct LtKey {
+  int64_t v[23];
+  bool operator==(const LtKey& o) const { return std::memcmp(v, o.v, sizeof v) == 0; }
+};
+struct LtKeyHash {
+  size_t operator()(const LtKey& k) const {
+    uint64_t h = 1469598103934665603ull;
+    for (int64_t x : k.v) h = (h ^ uint64_t(x)) * 1099511628211ull;
+    return h;
+  }
+};
+constexpr size_t kMaxLtPlans = 4096;  // more shapes than this: start afresh rather than grow
+
+// A thread's own, because a plan's bias pointer is written by each call.
+struct LtPlans {
+  std::unordered_map<LtKey, LtPlan, LtKeyHash> by_key;
+  void clear() {
+    for (auto& [_, plan] : by_key) plan.destroy();
+    by_key.clear();
+  }
+  ~LtPlans() {
+    if (!cuda::driver_is_gone()) clear();
+  }
+};
+thread_local LtPlans lt_plans;
+
+uint32_t alignment_of(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  return address ? static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256)) : 256;
+}
+
+Object make_layout(const GemmTypes& t, int64_t rows, int64_t columns, int64_t ld, int64_t batch,
+                   int64_t stride, const char* where) {
+  Object layout;
+  check(lt_library().LayoutCreate(&layout, t.data, uint64_t(rows), uint64_t(columns), ld),
+        "cublasLtMatrixLayoutCreate", where);
+  if (batch > 1) {
+    const int32_t count = static_cast<int32_t>(batch);
+    check(lt_library().LayoutSet(layout, kLtBatchCount, &count, sizeof count),
+          "cublasLtMatrixLayoutSetAttribute", where);
+    check(lt_library().LayoutSet(layout, kLtBatchStride, &stride, sizeof stride),
+          "cublasLtMatrixLayoutSetAttribute", where);
+  }
+  return layout;
+}
+
+LtPlan make_lt_plan(const Product& p, const GemmTypes& t, int device, const char* where) {
+  const LtLibrary& lt = lt_library();
+  LtPlan plan;
+  auto describe = [&](LtDescriptor what, const auto& value) {
+    check(lt.DescSet(plan.description, what, &value, sizeof value),
+          "cublasLtMatmulDescSetAttribute", where);
+  };
+  check(lt.DescCreate(&plan.description, t.compute, t.scale), "cublasLtMatmulDescCreate", where);
+  describe(kLtTransA, static_cast<int32_t>(p.op_a));
+  describe(kLtTransB, static_cast<int32_t>(p.op_b));
+  if (p.bias) {
+    describe(kLtEpilogue, static_cast<int32_t>(kLtBias));
+    describe(kLtBiasPointer, p.bias);
+  }
+  const bool ta = p.op_a == kTranspose, tb = p.op_b == kTranspose;
+  plan.a = make_layout(t, ta ? p.k : p.m, ta ? p.m : p.k, p.a.ld, p.batch, p.stride_a, where);
+  plan.b = make_layout(t, tb ? p.n : p.k, tb ? p.k : p.n, p.b.ld, p.batch, p.stride_b, where);
+  plan.c = make_layout(t, p.m, p.n, p.c.ld, p.batch, p.stride_c, where);
+  plan.d = make_layout(t, p.m, p.n, p.d.ld, p.batch, p.stride_d, where);
+  Object preference;
+  check(lt.PreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", where);
+  const uint64_t workspace = kWorkspace;
+  lt.PreferenceSet(preference, kLtMaxWorkspace, &workspace, sizeof workspace);
+  const struct {
+    LtPreference what;
+    const void* data;
+  } sides[] = {
+      {kLtAlignA, p.a.data}, {kLtAlignB, p.b.data}, {kLtAlignC, p.c.data}, {kLtAlignD, p.d.data}};
+  for (const auto& side : sides) {
+    const uint32_t bytes = alignment_of(side.data);
+    lt.PreferenceSet(preference, side.what, &bytes, sizeof bytes);
+  }
+  int found = 0;
+  const int status = lt.Heuristic(lt_handle(device, where), plan.description, plan.a, plan.b,
+                                  plan.c, plan.d, preference, 1, &plan.choice, &found);
+  lt.PreferenceDestroy(preference);
+  plan.usable = status == 0 && found > 0 && plan.choice.status == 0;
+  return plan;
+}
+
+}  // namespace
+
+bool cublas_takes(DTypeId dtype) noexcept {
+  switch (dtype) {
+    case kFloat16:
+    case kBFloat16:
+    case kFloat32:
+    case kFloat64:
+    case kComplex64:
+    case kComplex128: return true;
+    default: return false;
+  }
+}
+
+GemmTypes gemm_types(DTypeId dtype, bool tf32, const char* where) {
+  switch (dtype) {
+    case kFloat32: return {kReal32, tf32 ? kComputeTf32 : kCompute32, kReal32};
+    case kFloat64: return {kReal64, kCompute64, kReal64};
+    case kFloat16: return {kReal16, kCompute32, kReal32};
+    case kBFloat16: return {kBrain16, kCompute32, kReal32};
+    case kComplex64: return {kPair32, tf32 ? kComputeTf32 : kCompute32, kPair32};
+    case kComplex128: return {kPair64, kCompute64, kPair64};
+    default:
+      fail(Kind::DType, where, "floating or complex matrices", kDTypes[dtype].name,
+           "cast them first");
+  }
+}
+
+void run_gemm(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int device,
+              CUstream stream, const char* where) {
+  // Given for each call: it belongs to this stream at this point of it, and in a capture to the graph.
+  BufferRef workspace = allocate({DeviceType::Cuda, device}, kWorkspace, where);
+  cuda::order(workspace.get(), stream, where);
+  Handle h = handle(device, stream, workspace->ptr, kWorkspace, where);
+  const Scale a(alpha, t.scale), b(beta, t.scale);
+  const Library& f = library();
+  if (!fits_int({p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld})) {
+    check(
+        f.GemmStridedBatchedEx64(h, p.op_a, p.op_b, p.m, p.n, p.k, &a, p.a.data, t.data, p.a.ld,
+                                 p.stride_a, p.b.data, t.data, p.b.ld, p.stride_b, &b, p.d.data,
+                                 t.data, p.d.ld, p.stride_d, p.batch, t.compute, kDefaultAlgorithm),
+        "cublasGemmStridedBatchedEx_64", where);
+  } else if (p.batch == 1) {
+    check(f.GemmEx(h, p.op_a, p.op_b, int(p.m), int(p.n), int(p.k), &a, p.a.data, t.data,
+                   int(p.a.ld), p.b.data, t.data, int(p.b.ld), &b, p.d.data, t.data, int(p.d.ld),
+                   t.compute, kDefaultAlgorithm),
+          "cublasGemmEx", where);
+  } else {
+    check(f.GemmStridedBatchedEx(h, p.op_a, p.op_b, int(p.m), int(p.n), int(p.k), &a, p.a.data,
+                                 t.data, int(p.a.ld), p.stride_a, p.b.data, t.data, int(p.b.ld),
+                                 p.stride_b, &b, p.d.data, t.data, int(p.d.ld), p.stride_d,
+                                 int(p.batch), t.compute, kDefaultAlgorithm),
+          "cublasGemmStridedBatchedEx", where);
+  }
+}
+
+bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int device,
+            CUstream stream, const char* where) {
+  if (!fits_int({p.batch})) return false;
+  const LtKey key = {{device,
+                      t.data,
+                      t.compute,
+                      p.op_a,
+                      p.op_b,
+                      p.m,
+                      p.n,
+                      p.k,
+                      p.a.ld,
+                      p.b.ld,
+                      p.c.ld,
+                      p.d.ld,
+                      p.batch,
+                      p.stride_a,
+                      p.stride_b,
+                      p.stride_c,
+                      p.stride_d,
+                      p.bias != nullptr,
+                      alignment_of(p.a.data),
+                      alignment_of(p.b.data),
+                      alignment_of(p.c.data),
+                      alignment_of(p.d.data),
+                      p.bias ? alignment_of(p.bias) : 0}};
+  auto& plans = lt_plans.by_key;
+  auto it = plans.find(key);
+  if (it == plans.end()) {
+    if (plans.size() >= kMaxLtPlans) lt_plans.clear();
+    it = plans.emplace(key, make_lt_plan(p, t, device, where)).first;
+  }
+  LtPlan& plan = it->second;
+  if (!plan.usable) return false;
+  if (p.bias)
+    check(lt_library().DescSet(plan.description, kLtBiasPointer, &p.bias, sizeof p.bias),
+          "cublasLtMatmulDescSetAttribute", where);
+  BufferRef workspace;
+  if (plan.choice.workspace) {
+    workspace =
+        allocate({DeviceType::Cuda, device}, static_cast<int64_t>(plan.choice.workspace), where);
+    cuda::order(workspace.get(), stream, where);
+  }
+  const Scale a(alpha, t.scale), b(beta, t.scale);
+  check(lt_library().Matmul(lt_handle(device, where), plan.description, &a, p.a.data, plan.a,
+                            p.b.data, plan.b, &b, p.c.data, plan.c, p.d.data, plan.d,
+                            plan.choice.algorithm, workspace ? workspace->ptr : nullptr,
+                            plan.choice.workspace, stream),
+        "cublasLtMatmul", where);
+  return true;
+}
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,48 @@
+// One call of cuBLAS or cublasLt: types, scalars, workspace, and the kept answers of the heuristic.
+#pragma once
+
+#include "array/array.hpp"
+#include "ops/cublas.hpp"
+
+namespace gpuinterop::ops {
+
+// A matrix as cuBLAS sees it: columns next to each other, `ld` elements apart.
+struct Matrix {
+  char* data;
+  bool by_rows;  // memory runs along rows, so cuBLAS sees the transpose
+  int64_t ld;
+};
+
+struct GemmTypes {
+  blas::DataType data;
+  blas::Compute compute;
+  blas::DataType scale;
+};
+
+bool cublas_takes(DTypeId dtype) noexcept;
+GemmTypes gemm_types(DTypeId dtype, bool tf32, const char* where);
+
+// alpha or beta.
+struct Scalar {
+  double real = 1, imag = 0;
+  bool operator==(const Scalar& o) const noexcept { return real == o.real && imag == o.imag; }
+};
+
+// A product in cuBLAS's orientation: column-major D (m x n) = alpha op(A) op(B) + beta C.
+struct Product {
+  blas::Operation op_a, op_b;
+  int64_t m, n, k;
+  Matrix a, b, c, d;
+  int64_t stride_a, stride_b, stride_c, stride_d;
+  int64_t batch;
+  const void* bias;  // added to every column of D, by cublasLt only
+};
+
+// C is D.
+void run_gemm(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int device,
+              CUstream stream, const char* where);
+// C may be apart from D, and there may be a bias. False when cublasLt has no kernel for it.
+bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int device,
+            CUstream stream, const char* where);
+
+}  // namespace gpuinterop::ops

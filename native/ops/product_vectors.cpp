@@ -1,0 +1,222 @@
+// Products with a vector and products of integers: planned reductions. And the outer product.
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <cmath>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "array/error.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/graph.hpp"
+#include "ops/overlap.hpp"
+#include "ops/planned.hpp"
+#include "ops/product_sides.hpp"
+#include "python/planned_key.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop::ops {
+
+namespace {
+
+struct Hash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const noexcept { return std::hash<std::string_view>()(s); }
+};
+using Plans = std::unordered_map<std::string, std::shared_ptr<PlannedCall>, Hash, std::equal_to<>>;
+constexpr size_t kMaxPlans = 8192;  // more layouts than this: start afresh rather than grow
+// The GIL guards both.
+Plans plans;
+// alpha and beta are constants in gemv's kernels. Numbers that never come again, such as a falling
+// learning rate, must not compile one each.
+std::unordered_set<std::string> scaled;
+constexpr size_t kMaxScaled = 64;
+
+enum class PlanKind : char { Vector = 'v', Gemv = 'y', Integer = 'i' };
+const char* name_of(PlanKind kind) {
+  switch (kind) {
+    case PlanKind::Vector: return "vector";
+    case PlanKind::Gemv: return "gemv";
+    default: return "integer";
+  }
+}
+
+// A planned product, fresh or into `out`, which is apart from a and b.
+PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, const Side& a,
+               const Side& b, const Side& c, PyObject* out) {
+  PyObject* ins[3] = {a.object, b.object, c.object};
+  const int n = c.array ? 3 : 2;
+  thread_local std::string key;
+  key.clear();
+  key.push_back(static_cast<char>(kind));
+  if (kind == PlanKind::Gemv) {
+    const double scalars[2] = {call.alpha.real, c.array ? call.beta.real : 0};
+    key.append(reinterpret_cast<const char*>(scalars), sizeof scalars);
+  }
+  for (int i = 0; i < n; ++i) append_key(key, ins[i]);
+  if (out) {
+    key.push_back('o');
+    append_key(key, out);
+  }
+  auto it = plans.find(std::string_view(key));
+  std::shared_ptr<PlannedCall> plan;
+  if (it != plans.end()) {
+    plan = it->second;
+  } else {
+    const std::string own = key;  // Python below may come back here
+    nb::object made =
+        ask(product_hooks().plan,
+            nb::make_tuple(name_of(kind), or_none(a), or_none(b), or_none(c), number(call.alpha),
+                           number(call.beta),
+                           out ? nb::steal(plain(out).release()) : nb::object(nb::none())));
+    plan = nb::cast<std::shared_ptr<PlannedCall>>(made);
+    plan->outputs[0].type = rule.type;
+    if (plans.size() >= kMaxPlans) plans.clear();
+    plans.emplace(own, plan);
+  }
+  PyObject* outs[] = {out};
+  return PyRef::steal(plan->run(ins, n, out ? outs : nullptr, call.where));
+}
+
+// As run_plan, for any out.
+PyRef run_plan_into(PlanKind kind, const ProductCall& call, const ProductRule& rule, const Side& a,
+                    const Side& b, const Side& c, Device device, const ProductShape& shape) {
+  PyObject* out = call.out;
+  if (!out) return run_plan(kind, call, rule, a, b, c, nullptr);
+  check_result(out, rule.dtype, device, shape, call.where);
+  const Array& to = unwrap(out);
+  const bool apart =
+      !overlap(*a.array, to, call.where) && !overlap(*b.array, to, call.where) &&
+      (!c.array || is_same_place(*c.array, to) || !overlap(*c.array, to, call.where));
+  if (apart) return run_plan(kind, call, rule, a, b, c, out);
+  PyRef made = run_plan(kind, call, rule, a, b, c, nullptr);
+  note_use(to);
+  copy_elements(to, unwrap(made.get()), call.where);
+  return PyRef::borrow(out);
+}
+
+}  // namespace
+
+PyObject* with_vector(const ProductCall& call, const Side& a, const Side& b) {
+  check_inner(a, b, a.extent(-1), b.ndim() == 1 ? b.extent(0) : b.extent(-2), call.where);
+  ProductShape shape;
+  for (int d = 0; d < a.ndim() - 1; ++d) shape.push(a.extent(d));
+  for (int d = 0; d < b.ndim() - 2; ++d) shape.push(b.extent(d));
+  if (b.ndim() > 1) shape.push(b.extent(-1));
+  const ProductRule& rule = rule_for(call, a, b, {});
+  const Device device = a.array->device;
+  if (device.is_cuda())
+    return run_plan_into(PlanKind::Vector, call, rule, a, b, {}, device, shape).release();
+  PyRef result = result_for(call, rule, device, shape);
+  on_host("vector", call, result.get(), a, b, {});
+  return result.release();
+}
+
+PyObject* of_integers(const ProductCall& call, const ProductRule& rule, const Side& a,
+                      const Side& b, const Side& c, const ProductShape& shape) {
+  const Device device = a.array->device;
+  if (!c.array)
+    return run_plan_into(PlanKind::Integer, call, rule, a, b, {}, device, shape).release();
+  if (call.out) check_result(call.out, rule.dtype, device, shape, call.where);
+  PyRef product = run_plan(PlanKind::Integer, call, rule, a, b, {}, nullptr);
+  return run_elementwise("add", product.get(), c.object, call.out ? call.out : product.get());
+}
+
+PyObject* gemv(const ProductCall& call) {
+  Side a, x, y;
+  const char* where = call.where;
+  read_sides(call, a, x, y);
+  auto text = [](const Side& s) { return shape_text(s.ndim(), s.array->layout.shape()); };
+  if (a.ndim() != 2 || x.ndim() != 1)
+    fail(Kind::Shape, where, "a matrix and a vector", "shapes " + text(a) + " and " + text(x),
+         "use matmul for other shapes");
+  check_inner(a, x, a.extent(1), x.extent(0), where);
+  ProductShape shape;
+  shape.push(a.extent(0));
+  if (y.array && (y.ndim() != 1 || y.extent(0) != a.extent(0)))
+    fail(Kind::Shape, where, "y of shape " + shape.text(), text(y), "broadcast it first");
+  const ProductRule& rule = rule_for(call, a, x, y);
+  const Device device = a.array->device;
+  const bool floats = cublas_takes(rule.dtype);
+  if (!floats) require_whole(call, rule.dtype);
+  if (call.alpha.imag != 0 || (y.array && call.beta.imag != 0))
+    fail(Kind::DType, where, "real alpha and beta", "complex ones",
+         "use gemm, with x.expand_dims(1)");
+  if (!device.is_cuda() || (call.alpha == Scalar{0, 0} && shape.extents[0])) {
+    PyRef result = result_for(call, rule, device, shape);
+    if (!device.is_cuda()) {
+      on_host("gemv", call, result.get(), a, x, y);
+    } else {
+      cast_side(y, rule.dtype, where);
+      scaled_into(call, result.get(), y);
+    }
+    return result.release();
+  }
+  std::string numbers(1, static_cast<char>(rule.dtype));
+  const double scalars[2] = {call.alpha.real, y.array ? call.beta.real : 0};
+  numbers.append(reinterpret_cast<const char*>(scalars), sizeof scalars);
+  if (!scaled.count(numbers)) {
+    if (scaled.size() >= kMaxScaled || !std::isfinite(scalars[0]) || !std::isfinite(scalars[1])) {
+      // By operations that are compiled once, in three passes over vectors.
+      PyRef product = run_plan(PlanKind::Vector, call, rule, a, x, {}, nullptr);
+      if (call.out) check_result(call.out, rule.dtype, device, shape, where);
+      PyRef added;
+      if (y.array)
+        added =
+            PyRef::steal(run_elementwise("multiply", y.object, number(call.beta).ptr(), nullptr));
+      PyObject* last = call.out ? call.out : product.get();
+      PyObject* first = y.array ? product.get() : last;
+      PyRef times =
+          PyRef::steal(run_elementwise("multiply", product.get(), number(call.alpha).ptr(), first));
+      if (!y.array) return times.release();
+      return run_elementwise("add", product.get(), added.get(), last);
+    }
+    scaled.insert(numbers);
+  }
+  return run_plan_into(PlanKind::Gemv, call, rule, a, x, y, device, shape).release();
+}
+
+PyObject* ger(const ProductCall& call) {
+  Side x, y, a;
+  const char* where = call.where;
+  read_sides(call, x, y, a);
+  if (x.ndim() != 1 || y.ndim() != 1)
+    fail(Kind::Shape, where, "two vectors",
+         "shapes " + shape_text(x.ndim(), x.array->layout.shape()) + " and " +
+             shape_text(y.ndim(), y.array->layout.shape()),
+         "ravel them");
+  ProductShape shape;
+  shape.push(x.extent(0));
+  shape.push(y.extent(0));
+  const ProductRule& rule = rule_for(call, x, y, a);
+  require_real(call, rule.dtype);
+  if (!cublas_takes(rule.dtype)) require_whole(call, rule.dtype);
+  if (a.array) a.array->layout.broadcast_to(shape.ndim, shape.extents, where);  // or an error
+  if (call.out) check_result(call.out, rule.dtype, x.array->device, shape, where);
+  const int64_t column_shape[] = {shape.extents[0], 1};
+  const int64_t column_strides[] = {x.array->layout.strides()[0], 1};
+  Side column = seen_as(x, Layout(2, column_shape, column_strides));
+  PyRef times;
+  if (!(call.alpha == Scalar{1, 0})) {
+    times =
+        PyRef::steal(run_elementwise("multiply", column.object, number(call.alpha).ptr(), nullptr));
+    column.set(std::move(times));
+  }
+  // The class comes from x, y and a, and not from the view.
+  PyRef result = result_for(call, rule, x.array->device, shape);
+  PyObject* out = result.get();
+  if (!a.array) return run_elementwise("multiply", column.object, y.object, out);
+  static int op = -1;
+  if (op < 0) op = nb::cast<int>(ask(product_hooks().rank_one, nb::make_tuple()));
+  PyObject* args[] = {column.object, y.object, a.object};
+  return ops::call(static_cast<OpId>(op), args, &out, false);
+}
+
+void forget_products() noexcept {
+  plans.clear();
+  forget_rules();
+}
+
+}  // namespace gpuinterop::ops
