@@ -2,6 +2,7 @@
 #include "python/ops_slots.hpp"
 
 #include "ops/elementwise.hpp"
+#include "ops/product.hpp"
 #include "python/raise.hpp"
 
 namespace gpuinterop {
@@ -115,13 +116,15 @@ PyObject* forward(const char* module, const char* name, PyObject* self, PyObject
 }
 
 PyObject* matmul(PyObject* a, PyObject* b) {
-  PyObject* args = PyTuple_New(1);
-  if (!args) return nullptr;
-  Py_INCREF(b);
-  PyTuple_SetItem(args, 0, b);
-  PyObject* result = forward("gpuinterop.ops.methods", "matmul", a, args, nullptr);
-  Py_DECREF(args);
-  return result;
+  return guard((PyObject*)nullptr, [&] {
+    ops::ProductCall call;
+    call.where = "matmul";
+    call.a = a;
+    call.b = b;
+    call.tf32 = ops::tf32_allowed;
+    call.operand_may_answer = true;
+    return ops::matmul(call);
+  });
 }
 
 #define GI_METHODS(X)                                                                         \
