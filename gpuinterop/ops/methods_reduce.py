@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core
-from gpuinterop.ops import blas, reductions
+from gpuinterop.ops import reductions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ __all__ = ["ReductionMethods"]
 
 
 class ReductionMethods(_core.Array):
-    """What reduces an array or multiplies matrices. `sum`, `prod`, `mean`, `min`, `max`, `argmin`,
+    """What reduces an array. `sum`, `prod`, `mean`, `min`, `max`, `argmin`,
     `argmax`, `any`, `all`, `var` and `std` are in the core and take NumPy's arguments.
     """
 
@@ -31,7 +31,3 @@ class ReductionMethods(_core.Array):
     def ptp(self, axis: Any = None, keepdims: bool = False) -> Any:
         """Return the difference of the maximum and the minimum over `axis`."""
         return self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
-
-    def dot(self, other: Any, out: Any = None) -> Any:
-        """Return numpy.dot's product."""
-        return blas.dot(self, other, out)
