@@ -65,7 +65,9 @@ class _HostView:
         self.__array_interface__ = {
             "version": 3,
             "shape": array.shape,
-            "typestr": array.dtype.str if own else f"{'|' if array.itemsize == 1 else '<'}u{array.itemsize}",
+            "typestr": array.dtype.str
+            if own
+            else f"{'|' if array.itemsize == 1 else '<'}u{array.itemsize}",
             "data": (array.ptr, array.readonly),
             "strides": array.strides,
         }

@@ -16,6 +16,8 @@ LAYERS = {
     "libs": 1,
     "foreign": 1,
     "_core": 2,
+    "places": 2.3,
+    "streams": 2.6,
     "devices": 3,
     "copies": 3,
     "geometry": 3,

@@ -1,0 +1,133 @@
+"""Streams: what names them, and which is current; `gpuinterop.devices` is the public face of this.
+
+Work on a GPU goes to the thread's current stream, the legacy default stream unless ``with stream:``
+says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from functools import cache
+from types import TracebackType
+from typing import Any
+
+from gpuinterop import _core
+from gpuinterop._core import Stream
+from gpuinterop.errors import StreamError
+from gpuinterop.foreign import CUDA, as_int, stream_device, stream_handle
+from gpuinterop.places import gpu
+
+__all__ = [
+    "Stream",
+    "StreamScope",
+    "as_stream",
+    "current_stream",
+    "legacy_stream",
+    "per_thread_stream",
+    "stream",
+    "stream_hooks",
+]
+
+# A later layer adds functions here. Each gets the Stream that `stream` enters and returns a context
+# manager, entered with it, which makes the stream current in another library too.
+stream_hooks: list[Callable[[Stream], AbstractContextManager[Any]]] = []
+
+
+@cache
+def _stream_of(index: int, handle: int) -> Stream:
+    return _core.foreign_stream(CUDA, index, handle, None)
+
+
+def legacy_stream(device: Any = None) -> Stream:
+    """Return a device's legacy default stream, which waits for all other blocking ones."""
+    place = gpu(device)
+    return _stream_of(place.index, 1) if place.type == "cuda" else Stream(place)
+
+
+def per_thread_stream(device: Any = None) -> Stream:
+    """Return a device's per-thread default stream: another stream in every thread that uses it."""
+    place = gpu(device)
+    return _stream_of(place.index, 2) if place.type == "cuda" else Stream(place)
+
+
+def current_stream(device: Any = None) -> Stream:
+    """Return the stream on which this thread's work on a device goes."""
+    place = gpu(device)
+    if place.type == "cpu":
+        return Stream(place)
+    found = _core.entered_stream(place.type_code, place.index)
+    if found is not None:
+        return found
+    return as_stream(_core.current_stream_handle(place.index), place)
+
+
+def as_stream(stream: Any = None, device: Any = None) -> Stream:
+    """Return `stream` as a `Stream`; a foreign one stays its owner's, and is kept alive.
+
+    Parameters
+    ----------
+    stream : a `Stream`, an object with ``__cuda_stream__``, ``.cuda_stream`` (torch), ``.ptr``
+        (CuPy) or ``.handle`` (PyCUDA, Numba, cuda.core), or a handle as an int. None, 0 and 1 are
+        the legacy default stream, 2 the per-thread one.
+    device : the stream's device, for the default streams; others are known to the driver.
+
+    Raises
+    ------
+    StreamError
+        Not a stream.
+    ContextError
+        A stream of a CUDA context that is not a device's primary one.
+    """
+    if isinstance(stream, Stream):
+        return stream
+    if stream is None:
+        return legacy_stream(device)
+    handle = stream_handle(stream)
+    if handle is None or handle < 0:
+        raise StreamError(
+            where="stream",
+            expected="a stream: an object with __cuda_stream__, .cuda_stream, .ptr or .handle, "
+            "a handle as an int, or None",
+            got=f"{stream!r} of type {type(stream).__module__}.{type(stream).__qualname__}",
+            fix="pass the stream object of the other library, or gpuinterop.Stream()",
+        )
+    if handle in (0, 1, 2):
+        place = gpu(device if device is not None else stream_device(stream))
+        return per_thread_stream(place) if handle == 2 else legacy_stream(place)
+    index = _core.stream_device(handle)
+    owner = None if as_int(stream) is not None else stream
+    return _core.foreign_stream(CUDA, index, handle, owner)
+
+
+class StreamScope:
+    """What `stream` returns: enters a stream here and, through `stream_hooks`, elsewhere."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._stack: list[ExitStack] = []
+
+    def __enter__(self) -> Stream:
+        with ExitStack() as stack:
+            stack.enter_context(self.stream)
+            for hook in stream_hooks:
+                stack.enter_context(hook(self.stream))
+            self._stack.append(stack.pop_all())
+        return self.stream
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.pop().__exit__(kind, error, trace)
+
+
+def stream(stream: Any = None, device: Any = None) -> StreamScope:
+    """Return a context manager that makes a stream current in this thread for a block.
+
+    `stream` is anything that `as_stream` takes. ``with`` gives the `Stream`. ``with s:`` on a
+    `Stream` itself does the same for this library alone.
+    """
+    return StreamScope(as_stream(stream, device))
