@@ -36,7 +36,7 @@ struct Plan {
 
 // Knobs that the benchmarks turn; the defaults are what was measured to be best.
 struct Tuning {
-  int flat_bytes = 32;  // bytes of the widest operand a thread has in flight
+  int flat_bytes = 16;  // bytes of the widest operand a thread has in flight
   int rows_unroll = 4;
   int general_unroll = 4;
   int tile_edge = 64;
