@@ -1,4 +1,9 @@
-"""Write the generated pages of docs/: errors by name. ``make_docs.py --check`` compares instead."""
+"""Write the generated pages of docs/ and their pictures. ``make_docs.py --check`` compares instead.
+
+Errors by name come from gpuinterop/errors.py; performance, its pictures and the README's table of key
+figures from the benchmarks' records in benchmarks/results; compatibility from the suite's records there;
+the reference from docstrings.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,17 @@ import inspect
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import compatibility_page
+import performance_page
+import reference_page
+
 from gpuinterop import errors
 
 ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+BEGIN, END = "<!-- figures: written by tools/make_docs.py -->\n\n", "\n<!-- end of figures -->"
 
 ERRORS_HEAD = """\
 # Errors by name
@@ -56,20 +69,36 @@ def errors_page() -> str:
     return ERRORS_HEAD + "\n".join(rows) + "\n"
 
 
-PAGES = {ROOT / "docs" / "errors.md": errors_page}
+def readme() -> str:
+    """The README with its table of figures made anew."""
+    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    return before + BEGIN + performance_page.readme_table() + END + after
+
+
+PAGES = {
+    ROOT / "docs" / "errors.md": errors_page,
+    ROOT / "docs" / "performance.md": performance_page.page,
+    ROOT / "docs" / "compatibility.md": compatibility_page.page,
+    ROOT / "docs" / "reference.md": reference_page.page,
+    README: readme,
+}
 
 
 def main(arguments: list[str]) -> int:
+    check = arguments == ["--check"]
     stale = []
     for path, make in PAGES.items():
         text = make()
-        if arguments == ["--check"]:
-            if not path.is_file() or path.read_text(encoding="utf-8") != text:
-                stale.append(path.relative_to(ROOT))
-        else:
+        if not check:
             path.write_text(text, encoding="utf-8")
-    for path in stale:
-        print(f"{path} is stale: run `make docs`")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+            stale.append(str(path.relative_to(ROOT)))
+    if not check:
+        performance_page.draw()
+    stale += [f"docs/images/{name}.png" for name in performance_page.stale_pictures()]
+    for name in stale:
+        print(f"{name} is stale: run `make docs`")
     return int(bool(stale))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from pages import PAGES, ROOT, anchors, blocks, links, title
 
 import gpuinterop
+
+sys.path.insert(0, str(ROOT / "tools"))
 
 
 def tool(name):
@@ -75,6 +78,29 @@ def test_every_page_is_reachable_from_the_index():
             if target.suffix == ".md" and target.is_file():
                 todo.append(target)
     assert {title(page) for page in PAGES} <= {title(page) for page in seen}
+
+
+def test_every_public_name_has_an_example():
+    code = "\n".join(
+        b.text for page in PAGES for b in blocks(page) if b.language in ("python", "py")
+    )
+    tables = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    wanted = [n for n in gpuinterop.__all__ if not n.endswith("Error")]
+    assert not [
+        n for n in wanted if not re.search(rf"\bgi\.{n}\b", code) and f"`{n}`" not in tables
+    ]
+    # What is not in a table of calls stands in a program.
+    calls = re.findall(r"^\| (`.*?`) \| .* \| `gi\.", tables, flags=re.M)
+    called = {name.strip("`") for row in calls for name in row.split(", ")}
+    assert not [n for n in wanted if n not in called and not re.search(rf"\bgi\.{n}\b", code)]
+
+
+@pytest.mark.parametrize("name", tool("performance_page").PICTURES)
+def test_pictures_are_small_and_fresh(name):
+    assert not [n for n in tool("performance_page").stale_pictures() if n == name], (
+        "run `make docs`"
+    )
+    assert (ROOT / "docs" / "images" / f"{name}.png").stat().st_size < 150_000
 
 
 @pytest.mark.parametrize("page", list(tool("make_docs").PAGES), ids=title)

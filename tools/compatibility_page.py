@@ -1,0 +1,116 @@
+"""docs/compatibility.md, from recorded runs of the compatibility suite in benchmarks/results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from gpuinterop.testing.table import Cell, Matrix
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PLACES = {"cpu": "On the host", "gpu": "On a GPU"}
+LETTERS = {"shared": "S", "copied": "C", "refused": "R", "wrong": "**W**", "none": "-", "": ""}
+WORST = ("wrong", "refused", "copied", "shared", "none")
+
+HEAD = """\
+# What is shared with whom
+
+<!-- Written by tools/make_docs.py from benchmarks/results/matrix-*.json: change it there. -->
+
+Every conversion of every library, tried: addresses compared, writes looked for on the other side, owners dropped. The
+[compatibility suite](compatibility-suite.md) does it on your machine as well: `python -m gpuinterop matrix`.
+
+| | means |
+| --- | --- |
+| S | shared: one memory, seen from both sides |
+| C | refused, and copied with `copyif=True` |
+| R | refused both ways |
+| - | the library has no such array |
+
+`gi.explain(x, "torch")` gives the same answer for one array of yours, with the reason and the call that would work.
+"""
+
+
+def outcome(cells: list[Cell]) -> str:
+    found = {cell.outcome for cell in cells}
+    return next((o for o in WORST if o in found), "")
+
+
+def table(matrix: Matrix, device: str, by: str, cells: list[Cell]) -> list[str]:
+    """Libraries and directions down, layouts or dtypes across."""
+    tried = [library.name for library in matrix.libraries if not library.why]
+    columns = list(dict.fromkeys(getattr(cell, by) for cell in cells))
+    lines = [
+        "| | " + " | ".join(columns) + " |",
+        "| --- " * (len(columns) + 1) + "|",
+    ]
+    for name in tried:
+        for direction in ("to", "from"):
+            row = [c for c in cells if c.library == name and c.direction == direction]
+            if not row:
+                continue
+            letters = (LETTERS[outcome([c for c in row if getattr(c, by) == x])] for x in columns)
+            lines.append(f"| {direction} `{name}` | " + " | ".join(letters) + " |")
+    return lines
+
+
+def reasons(cells: list[Cell]) -> list[str]:
+    """Why not: one line for each library and reason, with the layouts or dtypes that it struck."""
+    found: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        if cell.outcome in ("copied", "refused") and cell.reason:
+            found.setdefault((cell.library, cell.direction, cell.reason), []).append(cell)
+    lines = ["| | what | needs |", "| --- | --- | --- |"]
+    for (name, direction, reason), struck in found.items():
+        layouts = list(dict.fromkeys(c.layout for c in struck))
+        dtypes = list(dict.fromkeys(c.dtype for c in struck))
+        what = ", ".join(dtypes if len(dtypes) < len(layouts) else layouts)
+        if len(dtypes) < 4 and len(layouts) < 4:
+            what = f"{', '.join(dtypes)}: {', '.join(layouts)}"
+        lines.append(f"| {direction} `{name}` | {what} | {reason.replace('|', chr(92) + '|')} |")
+    return lines
+
+
+def section(place: str, matrix: Matrix) -> list[str]:
+    device = next((d for d in matrix.devices if d.startswith("cuda") == (place == "gpu")), "")
+    here = [cell for cell in matrix.cells if cell.device == device]
+    about = matrix.about
+    versions = ", ".join(
+        f"{library.name} {library.version}" for library in matrix.libraries if not library.why
+    )
+    counts = Counter(cell.outcome for cell in here)
+    told = ", ".join(f"{counts[o]} {o}" for o in ("shared", "copied", "refused", "wrong"))
+    streams = sum(1 for cell in here if cell.stream == "side")
+    order = (
+        f" In {streams} of them a slow producer was still running on a side stream."
+        if streams
+        else ""
+    )
+    return [
+        f"## {PLACES[place]}",
+        "",
+        f"{versions}; Python {about['python']}, {about['date'][:10]}. {len(here)} cases: {told}.{order}",
+        "",
+        "Layouts of float32:",
+        "",
+        *table(matrix, device, "layout", [c for c in here if c.dtype == "float32"]),
+        "",
+        "Element types, in C order:",
+        "",
+        *table(matrix, device, "dtype", [c for c in here if c.layout == "C"]),
+        "",
+        "What is not shared, and why:",
+        "",
+        *reasons(here),
+        "",
+    ]
+
+
+def page() -> str:
+    lines = [HEAD]
+    for place in PLACES:
+        file = RESULTS / f"matrix-{place}.json"
+        if file.is_file():
+            lines += section(place, Matrix.from_json(file.read_text(encoding="utf-8")))
+    return "\n".join(lines)

@@ -1,0 +1,101 @@
+"""The marks of docs/performance.md, and what is said where one is missed or a peer is ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a row aims at, and what peers or the floor had in the run in which that was set."""
+
+    record: str
+    row: str
+    title: str
+    value: float
+    then: dict[str, float]  # the first that is in the present record scales the mark
+
+
+CONVERSIONS = (
+    Mark("converters", "CudaNdarray -> torch", "`CudaNdarray` to PyTorch", 0.6,
+         {"torch.from_dlpack(cupy)": 4.3}),
+    Mark("converters", "torch -> CudaNdarray", "PyTorch to `CudaNdarray`", 0.25,
+         {"tvm_ffi.from_dlpack(torch)": 0.23}),
+    Mark("converters", "CudaNdarray -> cupy", "`CudaNdarray` to CuPy", 2.0,
+         {"cupy.from_dlpack(torch)": 11.7}),
+    Mark("converters", "cupy -> CudaNdarray", "CuPy to `CudaNdarray`", 0.5,
+         {"tvm_ffi.from_dlpack(cupy)": 0.42}),
+    Mark("converters", "CudaNdarray -> PyCUDA", "`CudaNdarray` to PyCUDA", 2.6,
+         {"GPUArray's constructor": 2.2}),
+    Mark("converters", "CudaNdarray -> Numba", "`CudaNdarray` to Numba", 6.0,
+         {"numba.cuda.as_cuda_array(cupy)": 12.9}),
+    Mark("exchange", "export, cuda", "`x.__dlpack__()`", 0.2, {"c.__dlpack__()": 0.25}),
+    Mark("exchange", "view, cuda", "a view, `x[1:, ::2]`", 0.25, {}),
+)  # fmt: skip
+BANDWIDTH = (
+    Mark("bandwidth", "exp(x)", "`exp(x, out=y)`", 4100, {"floor": 4089, "torch": 4214}),
+    Mark("bandwidth", "x + y", "`x + y`", 4300, {"torch": 4382}),
+    Mark("bandwidth", "X + Y.T", "`X + Y.T`", 4200, {"floor": 4289, "torch": 1635}),
+    Mark("bandwidth", "copy of X.T", "copy of `X.T`", 4000, {"floor": 4143, "torch": 1158}),
+    Mark("bandwidth", "X + row", "`X + row`", 4000, {"floor": 4108, "torch": 2796}),
+    Mark("bandwidth", "X + column", "`X + column`", 4000, {"floor": 4063, "torch": 2725}),
+    Mark("bandwidth", "exp(x[::-1])", "`exp(x[::-1])`", 4000, {"floor": 4100, "cupy": 1690}),
+    Mark("bandwidth", "exp(x[::2])", "`exp(x[::2])`", 2800, {"floor": 2892, "torch": 2468}),
+    Mark("reductions", "sum all", "`x.sum()`", 4500, {"cupy": 4510}),
+    Mark("reductions", "sum axis 0", "`X.sum(axis=0)`", 4500, {"torch": 4374}),
+    Mark("reductions", "sum axis 1", "`X.sum(axis=1)`", 4500, {"cupy": 4599}),
+)
+PROGRAMS = (
+    Mark("documents", "exp, out given", "`exp(x, out=y)`, 230,400 floats, in a loop", 3.1,
+         {"floor": 2.6, "torch": 4.1}),
+    Mark("documents", "exp, fresh result", "`exp(x)`, the same, a fresh result", 3.8,
+         {"torch": 4.9}),
+    Mark("documents", "exp, captured graph", "the same as a captured graph", 2.3, {"torch": 2.2}),
+    Mark("documents", "y = m.x + b, 1000 x 1000", "y = m.x + b, 1000 x 1000", 54.0,
+         {"floor": 53.2, "torch": 58.0}),
+    Mark("documents", "logistic regression, a step", "logistic regression, a training step", 12.0,
+         {"torch graph": 33.0, "jax": 37.0}),
+)  # fmt: skip
+
+TAKEN = (
+    "The peers take any {what} as it lies. Ours first makes sure that sharing would be right: {checks}; and it notes "
+    "the stream, so that later work here waits for what is queued there."
+)
+OF_TORCH = TAKEN.format(
+    what="tensor", checks="the class, gradients, pending conjugation or negation, the device"
+)
+OF_CUPY = TAKEN.format(
+    what="array", checks="the class, the device, and which pool the memory belongs to"
+)
+DENSE = "Ours is checked for layout, dtype and read-only memory before the other library is asked."
+WHY: dict[tuple[str, str], str] = {
+    ("converters", "torch -> CudaNdarray"): OF_TORCH,
+    ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
+    ("converters", "cupy -> CudaNdarray"): OF_CUPY,
+    ("converters", "numpy -> CudaNdarray, host"): "NumPy wraps its own array. Ours goes by the buffer protocol of any "
+    "host array, and finds out what kind of object it was given.",
+    ("converters", "jax -> CudaNdarray, host"): "JAX arrays are asked whether they are deleted, sharded or traced "
+    "before their memory is shared, each a call into JAX.",
+    ("converters", "CudaNdarray -> jax, host"): DENSE,
+    ("converters", "CudaNdarray -> cupy"): "Most of it is CuPy's own constructors of a memory object and an "
+    "array; the rest is the check of layout and flags.",
+    ("converters", "CudaNdarray -> PyCUDA"): "Beyond `GPUArray`'s constructor there is the check of layout and "
+    "context, and an event for PyCUDA's stream.",
+    ("exchange", "view, cpu"): "A view here is an object of a Python subclass and counts in an owner that may be a "
+    "GPU's buffer; NumPy makes one of its own base class.",
+    ("bandwidth", "exp(x[::2])"): "Half of every cache line that is read is thrown away: the memory moves 1.5 "
+    "times the bytes that are counted.",
+    ("reductions", "sum axis 0"): "Columns are cut into parts so that every multiprocessor has work, and a "
+    "second kernel joins the parts: one launch more, and the parts are written and read again.",
+    ("reductions", "sum all"): "A second, small kernel joins the parts of the sum, so that it has the same bits "
+    "every time; float atomics would save its launch.",
+    ("reductions", "argmax all"): "Values travel with their positions through the tree, and a second kernel "
+    "joins the parts.",
+    ("reductions", "sum all of 2^24"): "Two launches for 15 microseconds of reading: the second kernel shows.",
+    ("documents", "exp, out given"): "The kernel is shorter than its launch, so this is host time: the raw launch, "
+    "and the call from Python with its checks of layout, overlap and streams on top.",
+    ("documents", "exp, fresh result"): "As above, and the allocation of the result from the driver's pool.",
+    ("gemm", "256 of 128x128 @ 128x128"): "Batches go to another kernel of cuBLAS than the peers'.",
+    ("gemm", "(8192x8192).T @ vector"): "Columns are added in parts by two kernels, as accurately as a sum; "
+    "cuBLAS's gemv makes one pass with plain float32 sums.",
+}  # fmt: skip

@@ -1,0 +1,336 @@
+"""docs/performance.md and its pictures, from the records in benchmarks/results.
+
+Figures come from the records alone, prose from performance.md, and what a person adds from
+performance_marks.py: the marks, with the figures that peers had when the marks were set, and
+explanations, which are printed where a mark is missed or a peer is ahead.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+IMAGES = ROOT / "docs" / "images"
+TEMPLATE = ROOT / "tools" / "performance.md"
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import pictures  # noqa: E402
+from performance_marks import BANDWIDTH, CONVERSIONS, PROGRAMS, WHY, Mark  # noqa: E402
+
+OURS = "gpuinterop"
+NAMES = {
+    "torch": "PyTorch",
+    "torch graph": "PyTorch graph",
+    "cupy": "CuPy",
+    "jax": "JAX",
+    "numpy": "NumPy",
+    "floor": "floor",
+}
+AHEAD = 1.05  # a peer is called ahead from 5 % on; less is the machine's mood
+MOOD_US = 0.02  # and so is less than this of host time
+
+# Record, what each picture shows.
+PICTURES = {
+    "documents": "Microseconds of a step of the old tutorials' programs",
+    "bandwidth": "Bandwidth of elementwise operations on 2^28 floats, by layout",
+    "reductions": "Bandwidth of reductions of 2^28 floats",
+    "launch": "Microseconds of a call from 2^10 to 2^28 floats",
+    "gemm": "Time of products as multiples of gpuinterop's",
+    "converters": "Microseconds of one conversion of a 64 x 64 array",
+}
+
+
+def records() -> dict[str, dict[str, Any]]:
+    return {
+        name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        for name in (*PICTURES, "exchange")
+    }
+
+
+def ours(row: dict[str, float]) -> float:
+    """The first figure that is ours."""
+    return next(value for who, value in row.items() if who.startswith(OURS))
+
+
+def better(record: dict[str, Any], a: float, b: float) -> bool:
+    return a > b if "/s" in record["unit"] else a < b
+
+
+def scaled(mark: Mark, row: dict[str, float]) -> tuple[float, str] | None:
+    """The mark in this run: as far from a peer or the floor as it was when it was set."""
+    if mark.row == "CudaNdarray -> PyCUDA":  # the constructor's time, and a fixed 0.4
+        return row["GPUArray's constructor"] + 0.4, "GPUArray's constructor"
+    for who, then in mark.then.items():
+        if who in row:
+            return mark.value * row[who] / then, who
+    return None
+
+
+def verdict(record: dict[str, Any], mark: Mark) -> str:
+    row = record["rows"][mark.row]
+    here = scaled(mark, row)
+    reached = lambda aim: not better(record, aim, ours(row))  # noqa: E731
+    if here is None:
+        off = ours(row) / mark.value - 1
+        return "met" if reached(mark.value) else f"**missed** by {percent(abs(off))}"
+    if reached(mark.value) and reached(here[0]):
+        return "met"
+    if reached(here[0]):
+        return "met as a ratio"
+    off = abs(ours(row) / here[0] - 1)
+    if reached(mark.value):
+        return f"met in absolute terms; **missed** by {percent(off)} as a ratio"
+    return f"**missed** by {percent(off)}"
+
+
+def percent(off: float) -> str:
+    return f"{off:.0%}" if off >= 0.1 else f"{off:.1%}"
+
+
+def figure(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def bold(row: dict[str, float]) -> str:
+    return f"**{figure(ours(row))}**"
+
+
+def conversions_table(found: dict[str, dict[str, Any]]) -> list[str]:
+    lines = [
+        "| | gpuinterop | peers | mark | in this run | |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for mark in CONVERSIONS:
+        record = found[mark.record]
+        row = record["rows"][mark.row]
+        peers = "<br>".join(
+            f"{spelt(who)} {figure(v)}"
+            for who, v in row.items()
+            if not who.startswith(OURS) and "(ours)" not in who
+        )
+        lines.append(
+            f"| {mark.title} | {bold(row)} | {peers} | {goal(mark, row)} | {verdict(record, mark)} |"
+        )
+    return lines
+
+
+def goal(mark: Mark, row: dict[str, float]) -> str:
+    here = scaled(mark, row)
+    value = f"{mark.value:g}" if mark.row != "CudaNdarray -> PyCUDA" else "constructor + 0.4"
+    return f"{value} | {figure(here[0]) if here else figure(mark.value)}"
+
+
+def spelt(who: str) -> str:
+    """A contender as the reader knows it; statements of bench_exchange by their variables' meaning."""
+    for letter, library in (("c", "CuPy"), ("t", "PyTorch"), ("n", "NumPy")):
+        if who.startswith((f"{letter}.", f"{letter}[")):
+            return f"the same on {library}'s array"
+    return NAMES.get(who, f"`{who}`" if "(" in who else who)
+
+
+def wide_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> list[str]:
+    """Contenders in columns."""
+    every = [who for mark in marks for who in found[mark.record]["rows"][mark.row]]
+    columns = [who for who in pictures.STYLES if who in every and who != OURS]
+    lines = [
+        "| | gpuinterop | "
+        + " | ".join(NAMES.get(c, c) for c in columns)
+        + " | mark | in this run | |",
+        "| --- " * (len(columns) + 5) + "|",
+    ]
+    for mark in marks:
+        record = found[mark.record]
+        row = record["rows"][mark.row]
+        cells = " | ".join(figure(row.get(c)) for c in columns)
+        lines.append(
+            f"| {mark.title} | {bold(row)} | {cells} | {goal(mark, row)} | {verdict(record, mark)} |"
+        )
+    return lines
+
+
+def missed(found: dict[str, dict[str, Any]]) -> list[Mark]:
+    every = (*CONVERSIONS, *BANDWIDTH, *PROGRAMS)
+    return [mark for mark in every if "missed" in verdict(found[mark.record], mark)]
+
+
+def ahead(found: dict[str, dict[str, Any]]) -> list[tuple[str, str, str, float, float]]:
+    """Every row of every record in which a peer does the same work in less time: record, row, peer."""
+    lost = []
+    for name, record in found.items():
+        for title, row in record["rows"].items():
+            if not any(who.startswith(OURS) for who in row):
+                continue
+            rivals = {
+                who: value for who, value in row.items()
+                if not who.startswith((OURS, "floor")) and "(ours)" not in who and "(x" not in who
+            }  # fmt: skip
+            if not rivals:
+                continue
+            best = min(
+                rivals, key=lambda who: rivals[who] if "/s" not in record["unit"] else -rivals[who]
+            )
+            mine = ours(row)
+            factor = mine / rivals[best] if "/s" not in record["unit"] else rivals[best] / mine
+            mood = record["unit"] == "us" and mine - rivals[best] < MOOD_US
+            # The core's own part of a conversion is a detail of the converters' rows.
+            part = name == "exchange" and title.startswith(("from", "to"))
+            marked = (name, title) in {(mark.record, mark.row) for mark in missed(found)}
+            if factor > AHEAD and not mood and not part and not marked:
+                lost.append((name, title, best, mine, rivals[best]))
+    return lost
+
+
+def losses(found: dict[str, dict[str, Any]]) -> list[str]:
+    lines = []
+    open_marks, rivals = missed(found), ahead(found)
+    if open_marks:
+        lines += ["Marks that are missed:", ""]
+        for mark in open_marks:
+            row = found[mark.record]["rows"][mark.row]
+            lines.append(
+                f"- {mark.title}, {figure(ours(row))} {unit(found[mark.record])}. {why(mark.record, mark.row)}"
+            )
+        lines.append("")
+    if rivals:
+        lines += [
+            "Other rows, of all benchmarks, in which a peer is ahead by more than 5 %:", "",
+            "| | gpuinterop | who is ahead | |", "| --- | --- | --- | --- |",
+        ]  # fmt: skip
+        for name, title, who, mine, theirs in rivals:
+            told = f"{spelt(who)} {figure(theirs)}"
+            shown = title.replace("->", "to").replace("|", "\\|")
+            lines.append(
+                f"| {shown} | {figure(mine)} {unit(found[name])} | {told} | {why(name, title)} |"
+            )
+    return lines or ["None in this run."]
+
+
+def why(record: str, row: str) -> str:
+    return WHY.get((record, row), "Not explained yet.")
+
+
+def unit(record: dict[str, Any]) -> str:
+    return "us" if record["unit"] == "us" else record["unit"]
+
+
+def machine(found: dict[str, dict[str, Any]]) -> str:
+    """One sentence: GPU, driver, processor, versions."""
+    record = found["documents"]
+    gpu, _, driver = record["gpu"].partition(", ")
+    versions: dict[str, str] = {}
+    for each in found.values():
+        versions.update(each["versions"])
+    names = {
+        "python": "Python",
+        "CUDA of torch": "CUDA",
+        "gpuinterop": "",
+        "numba": "Numba",
+        "pycuda": "PyCUDA",
+    }
+    told = [
+        f"{names.get(who, NAMES.get(who, who))} {version}"
+        for who, version in versions.items()
+        if names.get(who, "x")
+    ]
+    processor = f", {record['processor']}" if record["processor"] else ""
+    return f"one {gpu} (driver {driver}){processor}; " + ", ".join(told)
+
+
+def wrapped(text: str) -> str:
+    """Paragraphs and list items in lines of at most 120; tables as they are."""
+    lines = []
+    for line in text.split("\n"):
+        after = "  " if line.startswith("- ") else ""
+        folded = textwrap.wrap(line, 120, subsequent_indent=after, break_on_hyphens=False) or [""]
+        lines += [line] if line.startswith("|") else folded
+    return "\n".join(lines)
+
+
+def summary(found: dict[str, dict[str, Any]]) -> str:
+    marks = (*CONVERSIONS, *BANDWIDTH, *PROGRAMS)
+    lost = len(missed(found))
+    dates = " to ".join(sorted({record["date"] for record in found.values()}))
+    told = f", {lost} are missed; [why](#where-others-are-ahead)" if lost else ""
+    return f"Measured on {machine(found)}; {dates}. {len(marks) - lost} of {len(marks)} marks are met{told}."
+
+
+def page() -> str:
+    found = records()
+    parts = {
+        "summary": wrapped(summary(found)),
+        "programs": "\n".join(wide_table(found, PROGRAMS)),
+        "bandwidth": "\n".join(wide_table(found, BANDWIDTH)),
+        "conversions": "\n".join(conversions_table(found)),
+        "losses": wrapped("\n".join(losses(found))),
+        "names": " ".join(found),
+        **{f"picture {name}": f"![{shown}](images/{name}.png)" for name, shown in PICTURES.items()},
+    }
+    text = TEMPLATE.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        text = text.replace("{{" + name + "}}", part)
+    return text
+
+
+def stale_pictures() -> list[str]:
+    """Names of pictures that are missing or drawn from other numbers."""
+    found = records()
+    return [
+        name for name in PICTURES
+        if not (IMAGES / f"{name}.png").is_file()
+        or pictures.digest(found[name]).encode() not in (IMAGES / f"{name}.png").read_bytes()
+    ]  # fmt: skip
+
+
+def draw() -> None:
+    found = records()
+    IMAGES.mkdir(exist_ok=True)
+    for name in stale_pictures():
+        pictures.draw(found[name], IMAGES / f"{name}.png")
+
+
+KEY = (
+    ("documents", "exp, out given", "`exp` of 230,400 floats, out given"),
+    ("documents", "y = m.x + b, 1000 x 1000", "y = m.x + b, 1000 x 1000"),
+    ("documents", "logistic regression, a step", "logistic regression, a training step"),
+)
+KEY_BANDWIDTH = (
+    ("bandwidth", "exp(x)", "`exp(x)`"),
+    ("bandwidth", "X + Y.T", "`X + Y.T`, nothing copied first"),
+    ("reductions", "sum axis 0", "`X.sum(axis=0)`"),
+)
+
+
+CONVERTED = (
+    ("CudaNdarray -> torch", "array to tensor"),
+    ("torch -> CudaNdarray", "tensor to array"),
+)
+
+
+def readme_table() -> str:
+    """The key figures, for the README."""
+    found = records()
+    gpu = found["documents"]["gpu"].partition(",")[0]
+    columns = ("torch", "cupy", "jax")
+    lines = [
+        f"| {gpu}, float32 | | gpuinterop | " + " | ".join(NAMES[c] for c in columns) + " |",
+        "| --- " * 6 + "|",
+    ]
+    for record, row, title in (*KEY, *KEY_BANDWIDTH):
+        values = found[record]["rows"][row]
+        cells = " | ".join(figure(values.get(c)) or "-" for c in columns)
+        lines.append(f"| {title} | {unit(found[record])} | {figure(ours(values))} | {cells} |")
+    lines += ["", "| a conversion, 64 x 64 | us | gpuinterop | others |", "| --- " * 4 + "|"]
+    for row, title in CONVERTED:
+        values = found["converters"]["rows"][row]
+        others = ", ".join(
+            f"{spelt(who)} {figure(v)}" for who, v in values.items() if not who.startswith(OURS)
+        )
+        lines.append(f"| {title} | us | {figure(ours(values))} | {others} |")
+    return "\n".join(lines) + "\n"
