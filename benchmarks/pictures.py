@@ -94,13 +94,14 @@ def _scatter(axes: Any, who: str, x: list[float], y: list[float]) -> None:
 def _dots(axes: Any, record: dict[str, Any], value: Any) -> None:
     """A band for each row, in it a line for each contender, so that equal figures stay apart."""
     names, who = list(record["rows"]), contenders(record)
-    step = 0.74 / max(1, len(who) - 1)
+    spread = min(0.74, 0.26 * (len(who) - 1))
+    step = spread / max(1, len(who) - 1)
     for j, library in enumerate(who):
         x, y = [], []
         for i, name in enumerate(names):
             if library in record["rows"][name]:
                 x.append(value(name, record["rows"][name][library]))
-                y.append(i - 0.37 + j * step if len(who) > 1 else i)
+                y.append(i - spread / 2 + j * step)
         _scatter(axes, library, x, y)
     for i in range(0, len(names), 2):
         axes.axhspan(i - 0.5, i + 0.5, color="#F1F3F5", zorder=0)

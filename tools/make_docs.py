@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
         performance_page.draw()
     stale += [f"docs/images/{name}.png" for name in performance_page.stale_pictures()]
     for name in stale:
-        print(f"{name} is stale: run `make docs`")
+        print(f"{name} is stale: run `make docs` (python tools/make_docs.py)")
     return int(bool(stale))
 
 

@@ -98,11 +98,13 @@ def test_every_public_name_has_an_example():
 @pytest.mark.parametrize("name", tool("performance_page").PICTURES)
 def test_pictures_are_small_and_fresh(name):
     assert not [n for n in tool("performance_page").stale_pictures() if n == name], (
-        "run `make docs`"
+        "run `make docs` (python tools/make_docs.py)"
     )
     assert (ROOT / "docs" / "images" / f"{name}.png").stat().st_size < 150_000
 
 
 @pytest.mark.parametrize("page", list(tool("make_docs").PAGES), ids=title)
 def test_generated_pages_are_fresh(page):
-    assert page.read_text(encoding="utf-8") == tool("make_docs").PAGES[page](), "run `make docs`"
+    assert page.read_text(encoding="utf-8") == tool("make_docs").PAGES[page](), (
+        "run `make docs` (python tools/make_docs.py)"
+    )
