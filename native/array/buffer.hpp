@@ -64,7 +64,10 @@ class BufferRef {
   ~BufferRef() { reset(); }
   void reset() noexcept {
     Buffer* b = std::exchange(b_, nullptr);
-    if (b && b->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(b);
+    // Whoever holds the only reference has nobody to race with, and saves the locked instruction.
+    if (b && (b->refs.load(std::memory_order_acquire) == 1 ||
+              b->refs.fetch_sub(1, std::memory_order_acq_rel) == 1))
+      destroy(b);
   }
   Buffer* get() const noexcept { return b_; }
   Buffer* operator->() const noexcept { return b_; }
@@ -80,7 +83,13 @@ class BufferRef {
 BufferRef allocate(Device device, int64_t nbytes, const char* where);
 
 struct Statistics {
-  std::atomic<int64_t> live_bytes{0}, live_buffers{0}, peak_bytes{0}, live_arrays{0};
+  std::atomic<int64_t> live_bytes{0}, live_buffers{0}, peak_bytes{0};
+  std::atomic<int64_t> live_arrays{0};
+  // Python objects come and go with the GIL held, so this needs no locked instruction.
+  void count_array(int64_t change) noexcept {
+    live_arrays.store(live_arrays.load(std::memory_order_relaxed) + change,
+                      std::memory_order_relaxed);
+  }
 };
 Statistics& statistics(Device device) noexcept;
 

@@ -43,6 +43,16 @@ void fill_f_strides(int ndim, const int64_t* shape, int64_t* strides) {
   }
 }
 
+// One by one, whatever the compiler thinks: they were mostly written one by one a moment ago, and a
+// wider load would have to wait until those writes have left the core.
+void copy_words(const int64_t* from, int n, int64_t* to) noexcept {
+  for (int i = 0; i < n; ++i) {
+    int64_t word = from[i];
+    asm("" : "+r"(word));
+    to[i] = word;
+  }
+}
+
 void check_ndim(int ndim, const char* where) {
   if (ndim < 0 || ndim > kMaxDims)
     fail(Kind::Shape, where, "at most " + std::to_string(kMaxDims) + " dimensions",
@@ -52,8 +62,8 @@ void check_ndim(int ndim, const char* where) {
 }  // namespace
 
 Layout::Layout(int ndim, const int64_t* shape, const int64_t* strides) : Layout(with_ndim(ndim)) {
-  std::copy_n(shape, ndim, this->shape());
-  std::copy_n(strides, ndim, this->strides());
+  copy_words(shape, ndim, this->shape());
+  copy_words(strides, ndim, this->strides());
   finish("layout");
 }
 
@@ -63,7 +73,7 @@ Layout::Layout(const Layout& o)
       ndim_(o.ndim_),
       c_contiguous_(o.c_contiguous_),
       f_contiguous_(o.f_contiguous_) {
-  std::copy_n(o.data(), 2 * ndim_, data());
+  copy_words(o.data(), 2 * ndim_, data());
 }
 
 Layout::Layout(Layout&& o) noexcept
@@ -72,19 +82,20 @@ Layout::Layout(Layout&& o) noexcept
       ndim_(o.ndim_),
       c_contiguous_(o.c_contiguous_),
       f_contiguous_(o.f_contiguous_) {
-  if (!heap_) std::copy_n(o.inline_, 2 * ndim_, inline_);
-  o.ndim_ = 0;
-  o.size_ = 1;
-  o.c_contiguous_ = o.f_contiguous_ = true;
+  if (!heap_) copy_words(o.inline_, 2 * ndim_, inline_);
+  o.reset();
 }
 
-Layout& Layout::operator=(Layout o) noexcept {
-  std::swap(size_, o.size_);
-  std::swap(heap_, o.heap_);
-  std::swap(ndim_, o.ndim_);
-  std::swap(c_contiguous_, o.c_contiguous_);
-  std::swap(f_contiguous_, o.f_contiguous_);
-  if (!heap_) std::copy_n(o.inline_, 2 * ndim_, inline_);
+Layout& Layout::operator=(Layout&& o) noexcept {
+  if (this == &o) return *this;
+  delete[] heap_;
+  size_ = o.size_;
+  heap_ = std::exchange(o.heap_, nullptr);
+  ndim_ = o.ndim_;
+  c_contiguous_ = o.c_contiguous_;
+  f_contiguous_ = o.f_contiguous_;
+  if (!heap_) copy_words(o.inline_, 2 * ndim_, inline_);
+  o.reset();
   return *this;
 }
 
@@ -100,7 +111,7 @@ Layout Layout::c_order(int ndim, const int64_t* shape, const char* where) {
   check_ndim(ndim, where);
   checked_product(ndim, shape, where);
   Layout out = with_ndim(ndim);
-  std::copy_n(shape, ndim, out.shape());
+  copy_words(shape, ndim, out.shape());
   fill_c_strides(ndim, shape, out.strides());
   out.finish(where);
   return out;
@@ -110,7 +121,7 @@ Layout Layout::f_order(int ndim, const int64_t* shape, const char* where) {
   check_ndim(ndim, where);
   checked_product(ndim, shape, where);
   Layout out = with_ndim(ndim);
-  std::copy_n(shape, ndim, out.shape());
+  copy_words(shape, ndim, out.shape());
   fill_f_strides(ndim, shape, out.strides());
   out.finish(where);
   return out;

@@ -22,7 +22,8 @@ class Layout {
   Layout(int ndim, const int64_t* shape, const int64_t* strides);
   Layout(const Layout& o);
   Layout(Layout&& o) noexcept;
-  Layout& operator=(Layout o) noexcept;
+  Layout& operator=(const Layout& o) { return *this = Layout(o); }
+  Layout& operator=(Layout&& o) noexcept;
   ~Layout() { delete[] heap_; }
 
   // Uninitialised extents and strides; the caller fills them and calls finish().
@@ -58,6 +59,11 @@ class Layout {
   bool reshaped(int ndim, const int64_t* shape, Layout* out, const char* where) const;
 
  private:
+  void reset() noexcept {  // to 0-d, as what was moved from is left
+    ndim_ = 0;
+    size_ = 1;
+    c_contiguous_ = f_contiguous_ = true;
+  }
   int64_t* data() noexcept { return heap_ ? heap_ : inline_; }
   const int64_t* data() const noexcept { return heap_ ? heap_ : inline_; }
 

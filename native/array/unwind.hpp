@@ -12,20 +12,24 @@ namespace gpuinterop {
 template <auto Free, auto Link, class T>
 void unwind(T* one) noexcept {
   constexpr int kMaxNested = 16;
-  thread_local int nested = 0;
-  thread_local T* waiting = nullptr;
-  if (nested >= kMaxNested) {
-    Link(one) = std::exchange(waiting, one);
+  struct Here {  // together, because finding a thread's own variable is a call
+    int nested = 0;
+    T* waiting = nullptr;
+  };
+  thread_local Here of_thread;
+  Here& here = of_thread;
+  if (here.nested >= kMaxNested) {
+    Link(one) = std::exchange(here.waiting, one);
     return;
   }
-  ++nested;
+  ++here.nested;
   Free(one);
-  while (nested == 1 && waiting) {
-    T* next = waiting;
-    waiting = Link(next);
+  while (here.nested == 1 && here.waiting) {
+    T* next = here.waiting;
+    here.waiting = Link(next);
     Free(next);
   }
-  --nested;
+  --here.nested;
 }
 
 }  // namespace gpuinterop

@@ -95,13 +95,16 @@ void load() {
 
 }  // namespace
 
-const Driver& driver() noexcept {
+std::atomic<const Driver*> loaded_driver{nullptr};
+
+const Driver& load_driver() noexcept {
   std::call_once(loaded, [] {
     try {
       load();
     } catch (...) {
       table.ok = false;  // out of memory while composing the reason
     }
+    loaded_driver.store(&table, std::memory_order_release);
   });
   return table;
 }

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <string>
 
 namespace gpuinterop::cuda {
@@ -111,7 +112,12 @@ struct Driver {
 };
 
 // Loads on the first call, from any thread; never throws. Functions may be called when ok.
-const Driver& driver() noexcept;
+const Driver& load_driver() noexcept;
+extern std::atomic<const Driver*> loaded_driver;  // null before that
+inline const Driver& driver() noexcept {
+  const Driver* found = loaded_driver.load(std::memory_order_acquire);
+  return found ? *found : load_driver();
+}
 
 // "CUDA_ERROR_INVALID_VALUE (1): invalid argument".
 std::string describe(CUresult code);

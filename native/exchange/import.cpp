@@ -80,15 +80,15 @@ std::atomic<uintptr_t>& page_slot(const void* p) noexcept {
 }
 
 void verify_cuda(Checked* c, Trust trust, const char* where) {
-  if (!cuda::available()) cuda::require(where);
+  const int devices = cuda::device_count();
+  if (!devices) cuda::require(where);
   const int claimed = c->device.id;
   const bool managed = c->memory == Memory::Managed;
-  if (!managed && (claimed < 0 || claimed >= cuda::device_count()))
-    fail(Kind::Device, where,
-         "a device from cuda:0 to cuda:" + std::to_string(cuda::device_count() - 1),
+  if (!managed && (claimed < 0 || claimed >= devices))
+    fail(Kind::Device, where, "a device from cuda:0 to cuda:" + std::to_string(devices - 1),
          "cuda:" + std::to_string(claimed), "check CUDA_VISIBLE_DEVICES of this process");
   if (!c->layout.size()) {
-    if (managed) c->device.id = claimed > 0 && claimed < cuda::device_count() ? claimed : 0;
+    if (managed) c->device.id = claimed > 0 && claimed < devices ? claimed : 0;
     return;
   }
   const uintptr_t tag = page_tag(c->low, claimed);
@@ -252,15 +252,21 @@ Checked check(const Incoming& in, Trust trust, bool may_copy, const char* where)
 }
 
 Array make_array(Checked&& c, Buffer* stolen, PyRef base) {
+  Array a;
+  fill_array(&a, std::move(c), stolen, std::move(base));
+  return a;
+}
+
+void fill_array(Array* a, Checked&& c, Buffer* stolen, PyRef base) {
   if (stolen) remember_base(stolen, base.get());
-  return Array{.layout = std::move(c.layout),
-               .data = c.data,
-               .base = std::move(base),
-               .buffer = BufferRef(stolen),
-               .device = c.device,
-               .dtype = c.dtype,
-               .readonly = c.readonly,
-               .is_copied = c.copied};
+  a->layout = std::move(c.layout);
+  a->data = c.data;
+  a->base = std::move(base);
+  a->buffer = BufferRef(stolen);
+  a->device = c.device;
+  a->dtype = c.dtype;
+  a->readonly = c.readonly;
+  a->is_copied = c.copied;
 }
 
 }  // namespace gpuinterop::exchange

@@ -64,5 +64,6 @@ void remember_base(Buffer* b, PyObject* base) noexcept;
 
 // The array over an adopted buffer; `base` may be null.
 Array make_array(Checked&& c, Buffer* stolen, PyRef base);
+void fill_array(Array* fresh, Checked&& c, Buffer* stolen, PyRef base);  // in place
 
 }  // namespace gpuinterop::exchange

@@ -1,4 +1,4 @@
-// What the files of the Array type share: array_type (life, attributes), array_index (keys, assignment),
+// What the files of the Array type share: array_type (life), array_attributes, array_index (keys, assignment),
 // array_methods (methods and module functions).
 #pragma once
 
@@ -8,7 +8,9 @@
 
 namespace gpuinterop {
 
-extern PyMethodDef array_methods[];  // zero-terminated
+// Zero-terminated tables.
+extern PyMethodDef array_methods[];
+extern PyGetSetDef array_getset[];
 void register_array_functions(nanobind::module_& m);
 
 Py_ssize_t array_length(PyObject* self);

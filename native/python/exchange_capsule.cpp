@@ -44,6 +44,7 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
     fail(Kind::Cuda, o.where, "an answer from the producer's DLPack exchange function",
          "a C++ exception", "report it to the producer");
   }
+  const bool torch = p.family == Family::Torch;
   if (rc != 0) {
     owned.m = nullptr;
     if (PyErr_Occurred()) explain_failure(p, obj, o.where);
@@ -57,10 +58,13 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
     return false;
   }
   if (owned.m->version.major != kMajor) refuse_version(owned.m->version, o.where);
-  const bool torch = p.family == Family::Torch;
+  if (torch && !is_plain_torch(p, owned.m)) {
+    refuse_torch_state(p, obj, o.where);
+    refuse_torch_negation(p, obj, o.where);
+  }
   Checked c = check({owned.m->dl_tensor, owned.m->flags, true},
                     torch ? Trust::ByPage : Trust::Never, o.may_copy(), o.where);
-  if (torch) refuse_torch_bits(p, obj, c.dtype, o.where);
+  if (torch) refuse_torch_conjugation(p, obj, c.dtype, o.where);
   if (p.family == Family::Jax) c.readonly = true;
   void* producer = nullptr;
   if (c.device.is_cuda()) {
@@ -70,7 +74,7 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
   }
   Buffer* buffer = adopt(c, owned.m, {producer});
   owned.m = nullptr;
-  *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
+  fill_array(out, std::move(c), buffer, PyRef::borrow(obj));
   if (producer) order_import(buffer, producer, o);
   return true;
 }

@@ -15,9 +15,13 @@ namespace gpuinterop {
 void exchange::order_import(Buffer* b, void* producer, const Options& o) {
   if (!b->device.is_cuda()) return;
   CUstream stream = cuda::current_stream(b->device.id);
-  if (o.order && producer)
+  if (o.order && producer && producer != stream)
     cuda::wait(b->device.id, stream, static_cast<CUstream>(producer), o.where);
-  cuda::order(b, stream, o.where);  // the first use: nothing more to wait for
+  // The first use: nothing more to wait for.
+  if (stream == CU_STREAM_PER_THREAD)
+    cuda::order(b, stream, o.where);
+  else
+    b->stream = stream;
 }
 
 using namespace exchange;
@@ -61,13 +65,12 @@ int only_dtype(PyTypeObject* cls) {
        "write the cast: " + cast + ", or keep the dtype with GpuArray");
 }
 
-Array import_own(PyObject* obj) {
+void import_own(PyObject* obj, Array* out) {
   require_settled(obj);
   const Array& a = unwrap(obj);
-  Array view = view_of(obj);
-  view.layout = a.layout;
-  view.data = a.data;
-  return view;
+  *out = view_of(obj);
+  out->layout = a.layout;
+  out->data = a.data;
 }
 
 [[noreturn]] void nothing_worked(PyObject* obj, const Options& o, const Attempts& tried) {
@@ -83,25 +86,29 @@ Array import_own(PyObject* obj) {
        "mend the first cause above, or copy it in the producer");
 }
 
-Array import_foreign(Peer& p, PyObject* obj, const Options& o) {
-  if (p.family == Family::Torch || p.family == Family::TorchWrapper)
-    refuse_torch_state(p, obj, o.where);
+void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
+  const bool torch = p.family == Family::Torch;
+  if ((torch && !p.api) || p.family == Family::TorchWrapper) refuse_torch_state(p, obj, o.where);
   if (p.family == Family::Masked)
     fail(Kind::ConversionType, o.where, "an array without a mask, which no protocol carries",
          "a numpy masked array", "pass x.filled(value), or x.data to ignore the mask");
-  Array a;
   Attempts tried;
-  if (p.api && import_c_api(p, obj, o, &a, &tried)) return a;
-  if (PyCapsule_CheckExact(obj)) return consume_capsule(obj, obj, nullptr, nullptr, false, o);
-  if (p.family == Family::Torch && p.api)
-    nothing_worked(obj, o, tried);  // __dlpack__ is the same door
-  if (import_dlpack(p, obj, o, &a, &tried)) {
-    if (p.family == Family::Torch) refuse_torch_bits(p, obj, a.dtype, o.where);
-    return a;
+  if (p.api && import_c_api(p, obj, o, out, &tried)) return;
+  if (PyCapsule_CheckExact(obj)) {
+    *out = consume_capsule(obj, obj, nullptr, nullptr, false, o);
+    return;
   }
-  if (import_cuda_interface(p, obj, o, &a, &tried) ||
-      import_array_interface(p, obj, o, &a, &tried) || import_buffer(p, obj, o, &a, &tried))
-    return a;
+  if (torch && p.api) nothing_worked(obj, o, tried);  // __dlpack__ is the same door
+  if (import_dlpack(p, obj, o, out, &tried)) {
+    if (torch) {
+      refuse_torch_negation(p, obj, o.where);
+      refuse_torch_conjugation(p, obj, out->dtype, o.where);
+    }
+    return;
+  }
+  if (import_cuda_interface(p, obj, o, out, &tried) ||
+      import_array_interface(p, obj, o, out, &tried) || import_buffer(p, obj, o, out, &tried))
+    return;
   nothing_worked(obj, o, tried);
 }
 
@@ -113,9 +120,9 @@ Array moved(const Array& a, Device target, const Options& o) {
 }
 
 PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
-  static Peer own{nullptr};
-  Peer& p = is_array(obj) ? own : peer_of(Py_TYPE(obj));
-  Array a = is_array(obj) ? import_own(obj) : import_foreign(p, obj, o);
+  Peer& p = peer_of(Py_TYPE(obj));
+  Array a;
+  p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);
   const int wanted = cls ? only_dtype(cls) : -1;
   if (wanted >= 0 && wanted != a.dtype) refuse_dtype(cls, wanted, a, p, o);
   const bool elsewhere = o.has_device && o.device != a.device;

@@ -15,6 +15,27 @@ namespace gpuinterop::exchange {
 Names names;
 Peer* recent_peers[64];
 
+PyRef optional_attribute(PyObject* o, PyObject* name) {
+  PyRef value = PyRef::steal(PyObject_GetAttr(o, name));
+  if (!value) PyErr_Clear();
+  return value;
+}
+PyRef optional_attribute(PyObject* o, const char* name) {
+  PyRef value = PyRef::steal(PyObject_GetAttrString(o, name));
+  if (!value) PyErr_Clear();
+  return value;
+}
+
+bool truth(PyObject* stolen) {
+  PyRef value = PyRef::steal(stolen);
+  const int t = value ? PyObject_IsTrue(value.get()) : -1;
+  if (t < 0) PyErr_Clear();
+  return t > 0;
+}
+bool truth_of_call(PyObject* o, const char* method) {
+  return truth(PyObject_CallMethod(o, method, nullptr));
+}
+
 void make_names() {
   auto intern = [](const char* text) {
     PyObject* s = PyUnicode_InternFromString(text);
@@ -61,17 +82,6 @@ PyObject* forget(PyObject* self, PyObject*) {
 }
 PyMethodDef forget_def = {"forget", forget, METH_O, nullptr};
 
-PyRef optional_attribute(PyObject* o, PyObject* name) {
-  PyRef value = PyRef::steal(PyObject_GetAttr(o, name));
-  if (!value) PyErr_Clear();
-  return value;
-}
-PyRef optional_attribute(PyObject* o, const char* name) {
-  PyRef value = PyRef::steal(PyObject_GetAttrString(o, name));
-  if (!value) PyErr_Clear();
-  return value;
-}
-
 std::string text_attribute(PyObject* o, const char* name) {
   PyRef value = optional_attribute(o, name);
   const char* text = value && PyUnicode_Check(value.get())
@@ -92,19 +102,6 @@ const DLPackExchangeAPI* usable(const DLPackExchangeAPIHeader* h) {
   for (int i = 0; h && i < 16; ++i, h = h->prev_api)
     if (h->version.major == kMajor) return reinterpret_cast<const DLPackExchangeAPI*>(h);
   return nullptr;
-}
-
-void describe_torch(Peer* p, PyObject* base) {
-  auto* type = reinterpret_cast<PyObject*>(p->type);
-  PyRef dispatch = optional_attribute(type, "__torch_dispatch__");
-  PyRef plain = optional_attribute(base, "__torch_dispatch__");
-  p->family = dispatch.get() == plain.get() ? Family::Torch : Family::TorchWrapper;
-  p->requires_grad = optional_attribute(type, "requires_grad").release();
-  p->is_neg = optional_attribute(type, "is_neg").release();
-  p->is_conj = optional_attribute(type, "is_conj").release();
-  if (p->requires_grad)
-    p->get_requires_grad =
-        reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(p->requires_grad), Py_tp_descr_get));
 }
 
 void describe(Peer* p) {
@@ -158,7 +155,7 @@ Peer& find_peer(PyTypeObject* type) {
         callback ? PyRef::steal(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get()))
                  : PyRef();
     if (!weakref) throw PythonError();
-    Peer p{type};
+    Peer p{type, bool(PyType_IsSubtype(type, array_type))};
     p.api = find_api(type);
     if (p.api && !p.api->managed_tensor_from_py_object_no_sync) p.api = nullptr;
     describe(&p);
@@ -172,93 +169,6 @@ Peer& find_peer(PyTypeObject* type) {
 // ---- second looks -----------------------------------------------------------------------------
 
 namespace {
-
-bool truth(PyObject* stolen) {
-  PyRef value = PyRef::steal(stolen);
-  const int t = value ? PyObject_IsTrue(value.get()) : -1;
-  if (t < 0) PyErr_Clear();
-  return t > 0;
-}
-bool truth_of(PyObject* o, const char* attribute) {
-  return truth(PyObject_GetAttrString(o, attribute));
-}
-bool truth_of_call(PyObject* o, const char* method) {
-  return truth(PyObject_CallMethod(o, method, nullptr));
-}
-
-bool call_is_true(PyObject* function, PyObject* argument) {
-  PyObject* result = PyObject_Vectorcall(function, &argument, 1, nullptr);
-  if (!result) throw PythonError();
-  Py_DECREF(result);
-  return result == Py_True;
-}
-
-}  // namespace
-
-namespace {
-
-void refuse_functorch(PyObject* t, const char* where) {
-  PyRef functorch = PyRef::steal(PyImport_ImportModule("torch._C._functorch"));
-  if (!functorch) {
-    PyErr_Clear();
-    return;
-  }
-  if (truth(PyObject_CallMethod(functorch.get(), "is_functorch_wrapped_tensor", "O", t)))
-    fail(Kind::ConversionType, where, "a tensor outside a torch.func transform",
-         "a tensor that a transform (vmap, grad, jvp) is tracing",
-         "convert before or after the transform");
-}
-
-}  // namespace
-
-void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where) {
-  if (p.family == Family::TorchWrapper)
-    fail(Kind::ConversionType, where, "a tensor that holds data of its own",
-         type_text(tensor) + ", which stands for other tensors or for none",
-         "pass a plain tensor (DTensor: x.full_tensor() or x.to_local())");
-  if (!p.get_requires_grad) return;
-  PyObject* result =
-      p.get_requires_grad(p.requires_grad, tensor, reinterpret_cast<PyObject*>(p.type));
-  if (!result) throw PythonError();
-  Py_DECREF(result);
-  if (result != Py_False) {
-    refuse_functorch(tensor, where);
-    fail(Kind::Exchange, where, "a tensor outside autograd", "a tensor with requires_grad=True",
-         "pass x.detach()");
-  }
-}
-
-void refuse_torch_bits(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where) {
-  const char kind = kDTypes[dtype].kind;
-  if (kind == 'c' && p.is_conj && call_is_true(p.is_conj, tensor))
-    fail(Kind::Exchange, where, "a tensor whose memory holds its values",
-         "a lazily conjugated tensor (is_conj() is true)", "pass x.resolve_conj()");
-  if ((kind == 'f' || kind == 'c' || kind == 'V') && p.is_neg && call_is_true(p.is_neg, tensor))
-    fail(Kind::Exchange, where, "a tensor whose memory holds its values",
-         "a lazily negated tensor (is_neg() is true)", "pass x.resolve_neg()");
-}
-
-namespace {
-
-void explain_torch(PyObject* t, const char* where) {
-  if (truth_of(t, "is_meta"))
-    fail(Kind::ConversionType, where, "a tensor with memory", "a meta tensor",
-         "create it on a real device: torch.empty_like(x, device=\"cpu\")");
-  PyRef layout = optional_attribute(t, "layout");
-  const std::string name = layout ? repr_text(layout.get()) : "torch.strided";
-  if (name != "torch.strided")
-    fail(Kind::Exchange, where, "a dense tensor", "a tensor with layout " + name,
-         "pass x.to_dense()");
-  if (truth_of(t, "is_nested"))
-    fail(Kind::Exchange, where, "a dense tensor", "a nested tensor",
-         "pass x.to_padded_tensor(0.0)");
-  if (truth_of(t, "is_quantized"))
-    fail(Kind::Exchange, where, "a tensor of plain numbers", "a quantized tensor",
-         "pass x.dequantize()");
-  if (truth_of(t, "is_mkldnn"))
-    fail(Kind::Exchange, where, "a dense tensor", "an MKL-DNN tensor", "pass x.to_dense()");
-  refuse_functorch(t, where);
-}
 
 void explain_jax(PyObject* x, const char* where) {
   PyRef jax = PyRef::steal(PyImport_ImportModule("jax"));

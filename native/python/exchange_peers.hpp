@@ -34,6 +34,7 @@ constexpr uint8_t kStream = 1, kMaxVersion = 2, kDlDevice = 4, kCopy = 8;
 
 struct Peer {
   PyTypeObject* type;  // not owned: a weak reference removes the entry when the type goes
+  bool own = false;    // a class of this library
   const DLPackExchangeAPI* api = nullptr;  // null: none that can be used for import
   Family family = Family::Other;
   uint8_t keywords = kStream | kMaxVersion | kDlDevice | kCopy;  // those not yet seen refused
@@ -53,10 +54,18 @@ inline Peer& peer_of(PyTypeObject* type) {
 // The table that a type publishes, in a major version we know; null when there is none.
 const DLPackExchangeAPI* find_api(PyTypeObject* type);
 
-// Throws when the object, by its own account, is not what its memory shows. `dtype_is_complex` and
-// the like are known only after the import, so complex numbers are looked at by the second call.
+// ---- python/exchange_torch.cpp ----
+void describe_torch(Peer* p, PyObject* tensor_class);
+// True when the tensor behind an exported struct is known to be outside autograd, with no negation
+// pending. False: ask, by the two functions below.
+bool is_plain_torch(const Peer& p, const DLManagedTensorVersioned* m) noexcept;
+// Throw when the tensor, by its own account, is not what its memory shows.
 void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where);
-void refuse_torch_bits(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where);
+void refuse_torch_negation(const Peer& p, PyObject* tensor, const char* where);
+void refuse_torch_conjugation(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where);
+void explain_torch(PyObject* tensor, const char* where);  // throws when it finds a reason
+
+// ---- python/exchange_peers.cpp ----
 // After a producer has failed with a Python error set: throws with the reason in our words when the
 // object's own attributes tell it, else returns with the error still set.
 void explain_failure(const Peer& p, PyObject* obj, const char* where);
@@ -64,6 +73,11 @@ void explain_failure(const Peer& p, PyObject* obj, const char* where);
 // Whether the producer's current stream, on which it will use the memory again, keeps no order with
 // the legacy one. Only CuPy tells.
 bool works_elsewhere(const Peer& p) noexcept;
+
+PyRef optional_attribute(PyObject* o, PyObject* name);
+PyRef optional_attribute(PyObject* o, const char* name);  // null, without an error, when missing
+bool truth(PyObject* stolen);                             // false for null, which clears the error
+bool truth_of_call(PyObject* o, const char* method);
 
 // Takes the pending Python error as "TypeError: text".
 std::string take_error_text();

@@ -37,12 +37,19 @@ R guard(R failed, F&& f) noexcept {
 // Keeps a pending Python error across code that may set or clear one (destructors, deleters).
 class ErrorSaver {
  public:
-  ErrorSaver() { PyErr_Fetch(&type_, &value_, &trace_); }
-  ~ErrorSaver() { PyErr_Restore(type_, value_, trace_); }
+  ErrorSaver() {
+    if (PyErr_Occurred()) PyErr_Fetch(&type_, &value_, &trace_);
+  }
+  ~ErrorSaver() {
+    if (type_)
+      PyErr_Restore(type_, value_, trace_);
+    else if (PyErr_Occurred())
+      PyErr_Clear();
+  }
   ErrorSaver(const ErrorSaver&) = delete;
 
  private:
-  PyObject *type_, *value_, *trace_;
+  PyObject *type_ = nullptr, *value_ = nullptr, *trace_ = nullptr;
 };
 
 // For code that may run on any thread, without the GIL, or while the interpreter goes away.

@@ -1,0 +1,223 @@
+// What an array shows of itself: shape, strides, dtype, device, memory.
+#include "array/error.hpp"
+#include "python/array_type.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop {
+
+namespace {
+
+template <class F>
+PyObject* attribute(PyObject* self, F&& f) noexcept {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* { return f(unwrap(self)); });
+}
+
+// a * b as a Python int, also where it does not fit 63 bits: geometry in the making may be anything.
+PyObject* product(int64_t a, int64_t b) {
+  int64_t small;
+  if (!__builtin_mul_overflow(a, b, &small)) return PyLong_FromLongLong(small);
+  const PyRef x = PyRef::steal(PyLong_FromLongLong(a)), y = PyRef::steal(PyLong_FromLongLong(b));
+  return x && y ? PyNumber_Multiply(x.get(), y.get()) : nullptr;
+}
+
+PyObject* int_tuple(int n, const int64_t* values, int64_t scale) {
+  PyObject* tuple = PyTuple_New(n);
+  if (!tuple) return nullptr;
+  for (int i = 0; i < n; ++i) {
+    PyObject* item = product(values[i], scale);
+    if (!item) {
+      Py_DECREF(tuple);
+      return nullptr;
+    }
+    PyTuple_SetItem(tuple, i, item);
+  }
+  return tuple;
+}
+
+PyObject* new_reference(PyObject* borrowed) {
+  Py_XINCREF(borrowed);
+  return borrowed;
+}
+
+PyObject* get_shape(PyObject* o, void*) {
+  const Layout& l = shown_layout(o);
+  return int_tuple(l.ndim(), l.shape(), 1);
+}
+// In place, unless the class keeps the documents' rule that an array keeps its shape.
+int set_shape(PyObject* o, PyObject* value, void*) {
+  return guard(-1, [&] {
+    if (!value) fail(Kind::Type, "shape", "a tuple of ints", "a deletion", "assign a shape");
+    PyRef fixed = PyRef::steal(
+        PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "_keeps_shape"));
+    if (!fixed) PyErr_Clear();
+    if (fixed && PyObject_IsTrue(fixed.get()) == 1) {
+      fail(Kind::Unsupported, "shape", "no assignment: a CudaNdarray keeps its shape",
+           "an assignment to shape", "use x.reshape(shape), a view where possible");
+    }
+    reshape_in_place(o, value);
+    return 0;
+  });
+}
+PyObject* get_strides(PyObject* o, void*) {
+  const Layout& l = shown_layout(o);
+  return int_tuple(l.ndim(), l.strides(), unwrap(o).itemsize());
+}
+
+// The documents' view: elements, 0 for extents of 1, and for an empty array the running product with
+// its zeros.
+PyObject* get_element_strides(PyObject* o, void*) {
+  const Layout& l = shown_layout(o);
+  int64_t out[kMaxDims];
+  int64_t step = 1;
+  for (int i = l.ndim() - 1; i >= 0; --i) {
+    const int64_t n = l.shape()[i];
+    out[i] = n == 1 ? 0 : (l.size() == 0 ? step : l.strides()[i]);
+    if (__builtin_mul_overflow(step, n, &step))
+      step = 0;  // only in sizes that no stride is read for
+  }
+  return int_tuple(l.ndim(), out, 1);
+}
+
+int set_strides_scaled(PyObject* o, PyObject* value, int64_t unit, const char* where) {
+  return guard(-1, [&] {
+    if (!value) fail(Kind::Type, where, "a tuple of ints", "a deletion", "assign strides");
+    Array& a = unwrap(o);
+    int64_t given[kMaxDims];
+    const int n = read_ints(value, given, where, "strides");
+    const Layout& shown = shown_layout(o);
+    if (n != shown.ndim())
+      fail(Kind::Shape, where, std::to_string(shown.ndim()) + " strides, one for each dimension",
+           std::to_string(n), "pass one stride for each dimension");
+    for (int i = 0; i < n; ++i) {
+      if (given[i] % unit)
+        fail(Kind::Bounds, where,
+             "strides that are multiples of the itemsize, " + std::to_string(unit),
+             shape_text(n, given), "strides count bytes, _strides counts elements");
+      given[i] /= unit;
+    }
+    const Layout layout(n, shown.shape(), given);
+    char* data = const_cast<char*>(shown_data(o));
+    check_reach(a, layout, data, where);
+    change_geometry(o, layout, data, where);
+    return 0;
+  });
+}
+int set_strides_bytes(PyObject* o, PyObject* value, void*) {
+  return set_strides_scaled(o, value, unwrap(o).itemsize(), "strides");
+}
+int set_strides_elements(PyObject* o, PyObject* value, void*) {
+  return set_strides_scaled(o, value, 1, "_strides");
+}
+
+PyObject* get_ndim(PyObject* o, void*) { return PyLong_FromLong(shown_layout(o).ndim()); }
+PyObject* get_size(PyObject* o, void*) { return PyLong_FromLongLong(shown_layout(o).size()); }
+PyObject* get_nbytes(PyObject* o, void*) {
+  return product(shown_layout(o).size(), unwrap(o).itemsize());
+}
+PyObject* get_itemsize(PyObject* o, void*) { return PyLong_FromLongLong(unwrap(o).itemsize()); }
+PyObject* get_ptr(PyObject* o, void*) {
+  return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(shown_data(o)));
+}
+int set_ptr(PyObject* o, PyObject* value, void*) {
+  return guard(-1, [&] {
+    if (!value) fail(Kind::Type, "_dev_data", "an address", "a deletion", "assign an int");
+    if (!PyLong_Check(value))
+      fail(Kind::Type, "_dev_data", "an address", "an object of type " + type_text(value),
+           "assign an int");
+    const unsigned long long address = PyLong_AsUnsignedLongLong(value);
+    if (PyErr_Occurred()) {
+      PyErr_Clear();
+      fail(Kind::Bounds, "_dev_data", "an address from 0 to 2**64 - 1", repr_text(value),
+           "assign an address inside the array's memory");
+    }
+    change_geometry(o, shown_layout(o), reinterpret_cast<char*>(static_cast<uintptr_t>(address)),
+                    "_dev_data");
+    return 0;
+  });
+}
+PyObject* get_dtype(PyObject* o, void*) { return new_reference(dtype_object(unwrap(o).dtype)); }
+PyObject* get_device(PyObject* o, void*) { return new_reference(device_object(unwrap(o).device)); }
+PyObject* get_base(PyObject* o, void*) {
+  PyObject* base = unwrap(o).base.get();
+  return new_reference(base ? base : Py_None);
+}
+PyObject* get_readonly(PyObject* o, void*) {
+  const Array& a = unwrap(o);
+  return PyBool_FromLong(a.readonly);
+}
+// One way only: a view may be made read-only, foreign read-only memory stays so.
+int set_readonly(PyObject* o, PyObject* value, void*) {
+  return guard(-1, [&] {
+    Array& a = unwrap(o);
+    if (!value) fail(Kind::Type, "readonly", "True or False", "a deletion", "assign True");
+    const int truth = PyObject_IsTrue(value);
+    if (truth < 0) throw PythonError();
+    if (!truth && a.readonly)
+      fail(Kind::ReadOnly, "readonly", "an array that is not read-only already",
+           "a read-only array", "write to a copy: x.copy()");
+    a.readonly = truth;
+    return 0;
+  });
+}
+PyObject* get_memory(PyObject* o, void*) {
+  const Array& a = unwrap(o);
+  if (!a.buffer) return PyUnicode_FromString(a.device.is_cuda() ? "device" : "host");
+  switch (a.buffer->memory) {
+    case Memory::Device: return PyUnicode_FromString("device");
+    case Memory::Pinned: return PyUnicode_FromString("pinned");
+    case Memory::Managed: return PyUnicode_FromString("managed");
+    default: return PyUnicode_FromString("host");
+  }
+}
+PyObject* get_stream(PyObject* o, void*) {
+  const Array& a = unwrap(o);
+  return PyLong_FromUnsignedLongLong(a.buffer ? reinterpret_cast<uintptr_t>(a.buffer->stream) : 0);
+}
+PyObject* get_owns(PyObject* o, void*) {
+  const Array& a = unwrap(o);
+  return PyBool_FromLong(!a.base);
+}
+PyObject* get_transposed(PyObject* o, void*) {
+  return attribute(o, [&](const Array& a) -> PyObject* {
+    require_settled(o);
+    Array view = view_of(o);
+    const int ndim = a.layout.ndim();
+    int axes[kMaxDims];
+    for (int i = 0; i < ndim; ++i) axes[i] = ndim - 1 - i;
+    view.layout = a.layout.permuted(axes, ndim, "T");
+    view.data = a.data;
+    return wrap(Py_TYPE(o), std::move(view));
+  });
+}
+
+}  // namespace
+
+PyGetSetDef array_getset[] = {
+    {"shape", get_shape, set_shape,
+     "Extents, a tuple of int; assigning reshapes in place where class and strides allow it.",
+     nullptr},
+    {"strides", get_strides, set_strides_bytes, "Steps in bytes, as NumPy counts them.", nullptr},
+    {"_strides", get_element_strides, set_strides_elements,
+     "Steps in elements; 0 for extents of 1, as the documents count them.", nullptr},
+    {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
+    {"size", get_size, nullptr, "Number of elements.", nullptr},
+    {"mem_size", get_size, nullptr, "Number of elements, under the name that PyCUDA reads.",
+     nullptr},
+    {"nbytes", get_nbytes, nullptr, "Bytes of the elements.", nullptr},
+    {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
+    {"ptr", get_ptr, nullptr, "Address of element [0, ..., 0]; 0 when empty.", nullptr},
+    {"gpudata", get_ptr, nullptr, "Address of element [0, ..., 0]; 0 when empty.", nullptr},
+    {"_dev_data", get_ptr, set_ptr, "The address; a view may be moved inside its memory.", nullptr},
+    {"dtype", get_dtype, nullptr, "NumPy's dtype object.", nullptr},
+    {"device", get_device, nullptr, "The device that holds the memory.", nullptr},
+    {"base", get_base, nullptr, "The root owner of a view, the foreign owner, or None.", nullptr},
+    {"readonly", get_readonly, set_readonly, "True when writing is refused.", nullptr},
+    {"memory", get_memory, nullptr, "'host', 'device', 'pinned' or 'managed'.", nullptr},
+    {"T", get_transposed, nullptr, "A view with the axes reversed.", nullptr},
+    {"_stream", get_stream, nullptr, "Handle of the stream of the last use; 0 on the host.",
+     nullptr},
+    {"_owns", get_owns, nullptr, "True for a root owner.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+}  // namespace gpuinterop

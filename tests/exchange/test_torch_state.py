@@ -1,0 +1,116 @@
+"""What torch's DLPack table does not say of a tensor: autograd, pending negation and conjugation."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import _core
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+DTYPES = ["float32", "float64", "float16", "bfloat16", "complex64", "int32", "uint8", "bool"]
+
+
+def refused(tensor, words: str) -> None:
+    with pytest.raises(gi.ExchangeError, match=words):
+        _core.import_any(None, tensor)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_pending_negation_is_refused_for_every_dtype(dtype):
+    plain = torch.ones(4, 3, dtype=getattr(torch, dtype))
+    negated = torch._neg_view(plain)
+    for view in (negated, negated[1:], negated.T, negated.detach(), negated[1, 2]):
+        assert view.is_neg()
+        refused(view, "negated")
+    # Twice is not at all, and what was resolved is memory like any other.
+    resolved = [] if dtype == "bool" else [negated.resolve_neg()]
+    for tensor in (plain, torch._neg_view(negated), *resolved):
+        assert _core.import_any(None, tensor).ptr == tensor.data_ptr()
+
+
+def test_a_pending_negation_of_an_empty_tensor_is_refused():
+    refused(torch._neg_view(torch.ones(0, 3)), "negated")
+
+
+def test_the_imaginary_part_of_a_conjugate_is_refused():
+    imaginary = torch.ones(3, dtype=torch.complex64).conj().imag
+    assert imaginary.is_neg()
+    refused(imaginary, "negated")
+    refused(torch.ones(3, dtype=torch.complex64).conj(), "conjugated")
+
+
+def test_the_state_is_that_of_the_moment():
+    """One object, changed between two conversions."""
+    t = torch.ones(3)
+    assert _core.import_any(None, t).ptr == t.data_ptr()
+    t.requires_grad_()
+    refused(t, "requires_grad")
+    t.requires_grad_(False)
+    assert _core.import_any(None, t).ptr == t.data_ptr()
+
+
+def test_autograd_is_seen_in_every_guise():
+    leaf = torch.ones(3, requires_grad=True)
+    for tensor in (leaf, leaf * 2, (leaf * 2)[1:], torch.nn.Parameter(torch.ones(3))):
+        refused(tensor, "requires_grad")
+    with torch.no_grad():
+        refused(leaf[1:].requires_grad_(), "requires_grad")
+        x = leaf * 2
+    for tensor in (x, leaf.detach(), x[1:]):
+        assert _core.import_any(None, tensor).ptr == tensor.data_ptr()
+    with torch.inference_mode():
+        t = torch.ones(3)
+        assert _core.import_any(None, t).ptr == t.data_ptr()
+        refused(torch._neg_view(t), "negated")
+
+
+def test_many_tensors_of_all_states():
+    """Objects that are made and dropped at the same addresses in other states."""
+    for i in range(300):
+        t = torch.ones(i % 5, 3)
+        if i % 3 == 1:
+            t.requires_grad_()
+        elif i % 3 == 2:
+            t = torch._neg_view(t)
+        if i % 3:
+            refused(t, "negated|requires_grad")
+        else:
+            assert _core.import_any(None, t).shape == tuple(t.shape)
+
+
+FIRST_IN_A_MODE = """
+import torch
+import gpuinterop as gi
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+plain, grad = torch.ones(3), torch.ones(3, requires_grad=True)
+negated = torch._neg_view(plain)
+
+
+def check():
+    assert gi.from_dlpack(plain).ptr == plain.data_ptr()
+    for tensor in (grad, negated):
+        try:
+            gi.from_dlpack(tensor)
+        except gi.ExchangeError:
+            continue
+        raise SystemExit("a tensor was accepted whose memory does not hold its values")
+
+
+with FakeTensorMode():
+    check()
+check()
+"""
+
+
+def test_the_first_conversion_inside_a_mode_that_changes_every_call():
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_IN_A_MODE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
