@@ -401,6 +401,12 @@ def cuda_synchronize(ordinal: int) -> None:
     """Wait for everything that is queued on a device."""
 def cuda_started(ordinal: int) -> bool:
     """Whether this library has used a device in this process."""
+def current_context() -> int:
+    """Handle of the CUDA context that is current in this thread; 0 for none."""
+def set_current_context(handle: int) -> None:
+    """
+    Make a CUDA context current in this thread in place of the one that is.
+    """
 def inspect_pointer(address: int) -> dict[str, Any]:
     """
     What the driver knows of an address: known, memory, device, same_context, start, nbytes.

@@ -110,6 +110,9 @@ class StreamScope:
     def __enter__(self) -> Stream:
         with ExitStack() as stack:
             stack.enter_context(self.stream)
+            if stream_hooks and _core.cuda_available():
+                # Other libraries leave a context of their own current. The caller's comes back.
+                stack.callback(_core.set_current_context, _core.current_context())
             for hook in stream_hooks:
                 stack.enter_context(hook(self.stream))
             self._stack.append(stack.pop_all())

@@ -25,6 +25,7 @@ namespace gpuinterop::cuda {
   X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                    \
   X(DevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState, (CUdevice, unsigned*, int*))           \
   X(CtxGetCurrent, cuCtxGetCurrent, (CUcontext*))                                                \
+  X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext))                                                 \
   X(CtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext))                                            \
   X(CtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext*))                                             \
   X(CtxSynchronize, cuCtxSynchronize, ())                                                        \

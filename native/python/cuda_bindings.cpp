@@ -169,6 +169,22 @@ void register_cuda(nb::module_& m) {
   m.def(
       "cuda_started", [](int ordinal) { return cuda::started_device(ordinal) != nullptr; },
       nb::arg("ordinal"), "Whether this library has used a device in this process.");
+  m.def(
+      "current_context",
+      [] {
+        CUcontext current = nullptr;
+        if (cuda::available())
+          cuda::check(cuda::driver().CtxGetCurrent(&current), "cuCtxGetCurrent", "gpuinterop");
+        return reinterpret_cast<uintptr_t>(current);
+      },
+      "Handle of the CUDA context that is current in this thread; 0 for none.");
+  m.def(
+      "set_current_context",
+      [](uintptr_t handle) {
+        // Refused for a context that has been destroyed since: then there is nothing to go back to.
+        if (cuda::available()) cuda::driver().CtxSetCurrent(reinterpret_cast<CUcontext>(handle));
+      },
+      nb::arg("handle"), "Make a CUDA context current in this thread in place of the one that is.");
   m.def("inspect_pointer", &inspect_pointer, nb::arg("address"),
         "What the driver knows of an address: known, memory, device, same_context, start, nbytes.");
   m.def("capturing", &cuda::any_capture,

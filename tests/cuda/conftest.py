@@ -7,10 +7,15 @@ folders in a process of their own.
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
+import helper
 import pytest
+
+import gpuinterop as gi
+from gpuinterop import devices
 
 HERE = Path(__file__).parent
 ON_FAKE = "fakecuda" in os.environ.get("GPUINTEROP_LIBCUDA", "")
@@ -23,3 +28,32 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(HERE / "both") and not ON_FAKE:
             item.add_marker(pytest.mark.gpu)
+
+
+def uses_the_driver(path: Path) -> bool:
+    return path.is_relative_to(HERE / "both") or path.is_relative_to(HERE / "fake")
+
+
+@pytest.fixture(autouse=True)
+def tidy(request):
+    """Each test of the driver leaves the thread's streams and contexts as they were, and no fault."""
+    if not uses_the_driver(request.path):
+        yield
+        return
+    helper.primary()  # starts the driver
+    before = helper.current_context()
+    yield
+    helper.Capture.end_all()
+    gc.collect()
+    gi.synchronize()
+    assert helper.current_context() == before
+    assert devices.current_stream("cuda:0").handle == helper.LEGACY
+    if ON_FAKE:
+        assert helper.fake_faults() == ""
+
+
+@pytest.fixture
+def second_device():
+    if len(gi.devices()) < 3:
+        pytest.skip("one CUDA device only")
+    return "cuda:1"

@@ -273,6 +273,12 @@ CUresult cuCtxCreate_v2(CUcontext* out, unsigned, CUdevice d) {
   *out = reinterpret_cast<CUcontext>(c);
   return CUDA_SUCCESS;
 }
+// Its streams stay, so that a handle kept by mistake can be told from wild memory.
+CUresult cuCtxDestroy_v2(CUcontext c) {
+  ENTER(cuCtxDestroy);
+  if (!stack.empty() && stack.back() == reinterpret_cast<Context*>(c)) stack.pop_back();
+  return CUDA_SUCCESS;
+}
 CUresult cuCtxGetCurrent(CUcontext* out) {
   ENTER(cuCtxGetCurrent);
   *out = reinterpret_cast<CUcontext>(current());

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from contextlib import ExitStack
 
 import helper
 import numpy as np
@@ -330,8 +331,11 @@ def test_stream_of_a_foreign_context_is_refused():
     stream = helper.c_void_p()
     helper.call("cuStreamCreateWithPriority", helper.byref(stream), 1, 0)
     helper.call("cuCtxPopCurrent_v2", helper.byref(context))
-    with pytest.raises(ContextError, match="autoprimaryctx"):
-        devices.as_stream(stream.value)
+    try:
+        with pytest.raises(ContextError, match="autoprimaryctx"):
+            devices.as_stream(stream.value)
+    finally:
+        helper.call("cuCtxDestroy_v2", context)
 
 
 # ---- the per-thread default stream --------------------------------------------------------------
@@ -395,3 +399,40 @@ def test_hooks_enter_and_leave_other_libraries():
         assert seen == [("enter", s.handle), ("enter", 1), ("exit", 1), ("exit", s.handle)]
     finally:
         devices.stream_hooks.remove(Other)
+
+
+@pytest.mark.parametrize("before", ["none", "primary", "foreign"])
+def test_the_context_is_as_before_when_a_library_leaves_its_own(before):
+    def switch(s):
+        stack = ExitStack()
+        helper.call("cuCtxSetCurrent", helper.c_void_p(helper.primary()))
+        stack.callback(helper.call, "cuCtxSetCurrent", helper.c_void_p(helper.primary()))
+        return stack
+
+    def broken(s):
+        helper.call("cuCtxSetCurrent", helper.c_void_p(helper.primary()))
+        raise ZeroDivisionError
+
+    context = helper.c_void_p()
+    if before == "foreign":
+        helper.call("cuCtxCreate_v2", helper.byref(context), 0, 0)
+        helper.call("cuCtxPopCurrent_v2", helper.byref(context))
+    elif before == "primary":
+        context.value = helper.primary()
+    at_first = helper.current_context()
+    helper.call("cuCtxSetCurrent", context)
+    try:
+        for hook in (switch, broken):
+            devices.stream_hooks.append(hook)
+            try:
+                with gi.stream(gi.Stream()):
+                    assert helper.current_context() == helper.primary()
+            except ZeroDivisionError:
+                assert hook is broken
+            finally:
+                devices.stream_hooks.remove(hook)
+            assert helper.current_context() == context.value
+    finally:
+        helper.call("cuCtxSetCurrent", helper.c_void_p(at_first))
+        if before == "foreign":
+            helper.call("cuCtxDestroy_v2", context)
