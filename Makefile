@@ -57,6 +57,7 @@ stub: $(VENV)/.installed ## write gpuinterop/_core.pyi anew
 	$(bin)/python tools/make_stub.py
 
 docs: $(VENV)/.installed ## write the generated pages anew and test every page
+	@$(bin)/python -c 'import matplotlib' 2>/dev/null || $(pip) install 'matplotlib>=3.7'
 	$(bin)/python tools/make_docs.py
 	$(bin)/python -m pytest -q tests/house/test_docs.py
 
