@@ -20,9 +20,15 @@ namespace {
 
 ProductShape matrix_shape(const Side& a, const Side& b, const char* where) {
   ProductShape shape;
-  if (a.ndim() > 2 || b.ndim() > 2)
-    shape.ndim = broadcast_shapes(a.ndim() - 2, a.array->layout.shape(), b.ndim() - 2,
-                                  b.array->layout.shape(), shape.extents, where);
+  const int64_t *p = a.array->layout.shape(), *q = b.array->layout.shape();
+  const int na = a.ndim() - 2, nb = b.ndim() - 2;
+  for (int d = 1; d <= std::min(na, nb); ++d) {
+    if (p[na - d] == q[nb - d] || p[na - d] == 1 || q[nb - d] == 1) continue;
+    fail(Kind::Shape, where, "leading axes that broadcast",
+         "shapes " + shape_text(a.ndim(), p) + " and " + shape_text(b.ndim(), q),
+         "reshape one of them");
+  }
+  if (na > 0 || nb > 0) shape.ndim = broadcast_shapes(na, p, nb, q, shape.extents, where);
   if (shape.ndim > kMaxDims - 2)
     fail(Kind::Shape, where, "at most 64 axes", std::to_string(shape.ndim + 2), "reshape them");
   shape.push(a.extent(-2));

@@ -1,40 +1,49 @@
 """test_products.py on the fake driver and a fake cuBLAS: orders, leading dimensions, batches, addends.
 
-Run by test_products_on_fake.py in a process of its own. Only what needs no strided copy is here: the
-fake driver does not run those kernels.
+Run by test_products_on_fake.py in a process of its own. g++ builds the kernels.
 """
 
 from __future__ import annotations
 
 import ctypes
+import inspect
+import mmap
 import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "reduce"))
-
-from reduce_shim import fake_image
-from test_products import (  # noqa: F401
-    close,
-    test_a_vector_is_added_to_every_row,
-    test_addition_rides_along,
-    test_extents_of_one,
-    test_gemv_in_place_with_the_tutorials_numbers,
-    test_matrices_as_they_lie,
-    test_out_of_any_order,
-    test_vectors,
-    values,
-)
+import test_product_layouts
+import test_product_refusals
+import test_products
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_products import close, values
 
 import gpuinterop
-from gpuinterop import CudaNdarray
+from gpuinterop import CudaNdarray, GpuArray, _core
 from gpuinterop.ops import reductions
 
+sys.path.append(str(Path(__file__).parents[1] / "reduce"))
+sys.path.append(str(Path(__file__).parents[1] / "ops"))
+
+import hostkernels
+from reduce_shim import fake_image
+
 CALLS = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUBLAS"]).fakecublas_calls
-GEMM, BATCHED, SEPARATE, BIAS = range(4)
+GEMM, BATCHED, SEPARATE, BIAS, WIDE, WORKSPACES, HEURISTICS = range(7)
+
+NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+
+# Half and complex products are not in the fake cuBLAS.
+ELSEWHERE = ("test_gpuarray_dtypes", "test_complex_scalars", "test_calls_before_cublas_is_open")
+for module in (test_products, test_product_layouts, test_product_refusals):
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        if name in ELSEWHERE or "device" not in inspect.signature(function).parameters:
+            continue
+        if name.startswith("test_"):
+            globals()[name] = function
 
 
 @pytest.fixture
@@ -42,9 +51,32 @@ def device() -> str:
     return "cuda:0"
 
 
-@pytest.fixture(autouse=True)
-def _kernels_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reductions, "compile_source", fake_image)
+@pytest.fixture(autouse=True, scope="session")
+def _kernels_on_the_host() -> None:
+    hostkernels.install()
+    reductions.compile_source = fake_image  # type: ignore[assignment]
+
+
+def too_early() -> str:
+    try:
+        return str(_core.blas_version(0))
+    except OSError as error:
+        return str(error)
+
+
+EARLY = too_early()  # while nothing has opened it
+
+
+def test_calls_before_cublas_is_open() -> None:
+    assert "cuBLAS to be open" in EARLY
+    gpuinterop.gemm(*[CudaNdarray(values(2, 2), device="cuda:0")] * 2)
+    assert _core.blas_version(0) == 130000
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data())
+def test_any_layout(data) -> None:
+    test_product_layouts.check_products(data, "cuda:0")
 
 
 def test_an_addend_costs_no_copy(device: str) -> None:
@@ -76,3 +108,153 @@ def test_float64(device: str) -> None:
     a, b = values(4, 5, dtype="float64"), values(5, 3, dtype="float64")
     x, y = gpuinterop.GpuArray(a, device=device), gpuinterop.GpuArray(b, device=device)
     np.testing.assert_allclose(np.asarray(x @ y), a @ b, rtol=1e-14)
+
+
+# ---- warm calls -------------------------------------------------------------------------------------
+
+
+def python_calls(call) -> list[str]:
+    """Names of the Python functions that a warm call runs."""
+    for _ in range(2):
+        call()
+    seen: list[str] = []
+    sys.setprofile(lambda frame, event, _: event == "call" and seen.append(frame.f_code.co_name))
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return seen[1:]  # the first is `call` itself
+
+
+@pytest.mark.parametrize("cls", [CudaNdarray, GpuArray])
+def test_no_python_in_a_warm_call(device: str, cls) -> None:
+    a, b, c = (cls(values(4, 4), device=device) for _ in range(3))
+    v, w = cls(values(4), device=device), cls(values(4), device=device)
+    stack = cls(values(2, 4, 4), device=device)
+    for call in [
+        lambda: a @ b,
+        lambda: a.T @ b,
+        lambda: a @ b[::-1],
+        lambda: gpuinterop.matmul(a, b, out=c),
+        lambda: gpuinterop.matmul(a, b, out=c.T),
+        lambda: gpuinterop.matmul(a, b, tf32=True),
+        lambda: gpuinterop.dot(a, b),
+        lambda: a.dot(b),
+        lambda: gpuinterop.inner(a, b),
+        lambda: gpuinterop.gemm(a, b, c, alpha=2, beta=0.5),
+        lambda: gpuinterop.gemm(a, b, c, out=c),
+        lambda: gpuinterop.gemm(a, b, v),
+        lambda: gpuinterop.addmm(c, a, b),
+        lambda: gpuinterop.matmul(a, b, out=a),
+        lambda: gpuinterop.gemm(a, b, c, alpha=0),
+        lambda: a @ v,
+        lambda: v @ a,
+        lambda: v @ w,
+        lambda: a @ v[::-1],
+        lambda: gpuinterop.dot(a, v, out=w),
+        lambda: gpuinterop.vdot(v, w),
+        lambda: gpuinterop.gemv(a, v, w, alpha=2.0, beta=0.5),
+        lambda: gpuinterop.gemv(a, v, w, out=w),
+        lambda: gpuinterop.ger(v, w),
+        lambda: gpuinterop.ger(v, w, a, alpha=0.5, out=c),
+        lambda: stack @ a,
+        lambda: a @ stack,
+    ]:
+        assert python_calls(call) == []
+
+
+def test_integers_and_casts_stay_in_the_core(device: str) -> None:
+    n = GpuArray(np.ones((3, 3), np.int32), device=device)
+    x = GpuArray(values(3, 3).astype("float64"), device=device)
+    for call in (lambda: n @ n, lambda: gpuinterop.gemm(n, n, n), lambda: n @ x):
+        assert python_calls(call) == []
+
+
+def test_new_shapes_are_not_new_to_python(device: str) -> None:
+    arrays = [CudaNdarray(values(n, n), device=device) for n in range(1, 20)]
+    _ = arrays[0] @ arrays[0]
+    seen: list[str] = []
+    sys.setprofile(lambda frame, event, _: event == "call" and seen.append(frame.f_code.co_name))
+    try:
+        for x in arrays:
+            x @ x
+    finally:
+        sys.setprofile(None)
+    assert seen == []
+
+
+def test_the_workspace_is_told_once(device: str) -> None:
+    x, y = CudaNdarray(values(4, 4), device=device), CudaNdarray(values(4, 4), device=device)
+    _ = x @ y
+    before = CALLS(WORKSPACES)
+    for _ in range(10):
+        gpuinterop.matmul(x, y, out=y)
+    assert CALLS(WORKSPACES) == before
+    with gpuinterop.Stream(device):
+        close(x @ x, values(4, 4).astype(float) @ values(4, 4))
+    assert CALLS(WORKSPACES) > before
+    before = CALLS(HEURISTICS)
+    for _ in range(10):
+        gpuinterop.gemm(x, x, y)
+    assert CALLS(HEURISTICS) <= before + 1
+
+
+def test_alphas_that_never_come_again_compile_nothing(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, x, y = (CudaNdarray(values(*s), device=device) for s in ((3, 4), (4,), (3,)))
+    images: list[bytes] = []
+
+    def the_first_again(*arguments, **options) -> bytes:
+        images.append(images[0] if images else fake_image(*arguments, **options))
+        return images[0]
+
+    with (
+        monkeypatch.context() as patch
+    ):  # what the pairs with a kernel of their own compute is not asked
+        patch.setattr(reductions, "compile_source", the_first_again)
+        for i in range(64):
+            gpuinterop.gemv(a, x, y, alpha=1.0 + i / 128, beta=0.25)
+    assert images
+    count = len(images)
+    exact = values(3, 4).astype(float) @ values(4)
+    for alpha in (3.25, 3.5, 3.75):
+        close(gpuinterop.gemv(a, x, y, alpha=alpha, beta=0.25), alpha * exact + 0.25 * values(3))
+        close(gpuinterop.gemv(a, x, alpha=alpha), alpha * exact)
+        out = CudaNdarray(values(3), device=device)
+        assert gpuinterop.gemv(a, x, out, alpha=alpha, beta=-1, out=out) is out
+        close(out, alpha * exact - values(3))
+    assert len(images) == count
+    assert python_calls(lambda: gpuinterop.gemv(a, x, y, alpha=4.125)) == []
+
+
+def test_devices_do_not_mix(device: str) -> None:
+    x, y = CudaNdarray(values(2, 2), device=device), CudaNdarray(values(2, 2), device="cuda:1")
+    host = CudaNdarray(values(2, 2), device="cpu")
+    for other in (y, host):
+        for call in (lambda o=other: x @ o, lambda o=other: gpuinterop.gemm(x, x, o),
+                     lambda o=other: gpuinterop.dot(o[0], x)):  # fmt: skip
+            with pytest.raises(ValueError, match="operands on one device"):
+                call()
+        with pytest.raises(ValueError, match="out on cuda:0"):
+            gpuinterop.matmul(x, x, out=other)
+    close(y @ y, values(2, 2).astype(float) @ values(2, 2))
+
+
+def test_strides_beyond_31_bits(device: str) -> None:
+    pitch = 4 * (2**31 + 5)
+    # Pages that are never touched are never there.
+    memory = mmap.mmap(-1, 2 * pitch, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    a, b = values(2, 3), values(3, 2)
+    for i, row in enumerate(a):
+        memory[i * pitch : i * pitch + 12] = row.tobytes()
+    wide = _core.from_pointer(
+        CudaNdarray, start, (2, 3), (pitch, 4), np.dtype("float32"), 2, 0, memory
+    )
+    x = CudaNdarray(b, device=device)
+    before = CALLS(WIDE)
+    close(wide @ x, a.astype(float) @ b)
+    close(x @ wide, b.astype(float) @ a)
+    close(x.T @ wide.T, (a.astype(float) @ b).T)
+    assert CALLS(WIDE) == before + 3

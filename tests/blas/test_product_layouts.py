@@ -1,0 +1,175 @@
+"""Products of operands however they lie, against NumPy in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_products import close, values
+
+import gpuinterop
+from gpuinterop import CudaNdarray, GpuArray, _core
+
+EXTENTS = st.sampled_from([0, 1, 1, 2, 3, 5])
+STEPS = st.sampled_from([1, 1, -1, 2, -3])
+
+
+@st.composite
+def laid_out(draw, shape: tuple[int, ...], device: str, writable: bool = False):
+    """A device array of this shape in some layout, and its values in float64."""
+    order = draw(st.permutations(range(len(shape))))
+    steps = [draw(STEPS) for _ in shape]
+    repeated = [not writable and n > 1 and draw(st.integers(0, 9)) == 0 for n in shape]
+    real = [1 if r else n for n, r in zip(shape, repeated, strict=True)]
+    store = [(abs(s) * n + 2) for n, s in zip(real, steps, strict=True)]
+    host = values(*[store[i] for i in order])
+    array = CudaNdarray(host, device=device).transpose(np.argsort(order).tolist())
+    numbers = host.astype(float).transpose(np.argsort(order))
+    cut = tuple(
+        slice(1, 1 + n * t, t) if t > 0 else slice(n * -t, None if n else n * -t, t)
+        for n, t in zip(real, steps, strict=True)
+    )
+    array, numbers = array[cut], numbers[cut]
+    crop = tuple(slice(0, n) for n in real)
+    array, numbers = array[crop], numbers[crop]
+    assert array.shape == numbers.shape == tuple(real)
+    if writable:
+        return array, numbers
+    return array.broadcast_to(shape), np.broadcast_to(numbers, shape)
+
+
+@st.composite
+def products(draw, device: str):
+    m, n, k = draw(EXTENTS), draw(EXTENTS), draw(EXTENTS)
+    kind = draw(st.sampled_from(["matrices", "vector", "row", "inner", "stack"]))
+    batch = draw(st.lists(st.sampled_from([1, 2, 3]), max_size=2)) if kind == "stack" else []
+    thin = [draw(st.sampled_from([b, b, 1])) for b in batch]
+    if draw(st.booleans()):
+        thin = thin[1:]
+    left = (k,) if kind in ("row", "inner") else (*batch, m, k)
+    right = (k,) if kind in ("vector", "inner") else (*thin, k, n)
+    return draw(laid_out(left, device)), draw(laid_out(right, device))
+
+
+def check_products(data, device: str) -> None:
+    (a, p), (b, q) = data.draw(products(device))
+    expected = np.matmul(p, q)
+    close(a @ b, expected)
+    shape = expected.shape
+    out, _ = data.draw(laid_out(shape, device, writable=True))
+    assert gpuinterop.matmul(a, b, out=out) is out
+    close(out, expected)
+    if a.ndim > 1 and b.ndim > 1:
+        kept = data.draw(st.integers(0, len(shape)))
+        c, r = data.draw(laid_out(shape[kept:], device))
+        alpha, beta = (data.draw(st.sampled_from([0, 1, -0.5])) for _ in range(2))
+        expected = alpha * expected + beta * r
+        close(gpuinterop.gemm(a, b, c, alpha=alpha, beta=beta), expected)
+        gpuinterop.gemm(a, b, c, alpha=alpha, beta=beta, out=out)
+        close(out, expected)
+    elif a.ndim == 2 and b.ndim == 1:
+        y, r = data.draw(laid_out(shape, device))
+        close(gpuinterop.gemv(a, b, y, alpha=2, beta=-0.5), 2 * expected - 0.5 * r)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_any_layout(data) -> None:
+    check_products(data, "cpu")
+
+
+@pytest.mark.gpu
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_layout_on_a_gpu(data) -> None:
+    check_products(data, "cuda:0")
+
+
+@pytest.mark.parametrize("product", ["matmul", "gemm", "gemv", "vector", "ger"])
+def test_out_that_overlaps(device: str, product: str) -> None:
+    """Every place of `out` in the memory of an operand gives what a copy would give."""
+    n = 4
+    store = values(3 * n * n)
+    for shift in range(0, 2 * n * n, 3):
+        x = CudaNdarray(store, device=device)
+        a, b = x[n : n + n * n].reshape((n, n)), x[2 * n : 2 * n + n * n].reshape((n, n))
+        p, q = (store[i : i + n * n].reshape(n, n).astype(float) for i in (n, 2 * n))
+        out = x[shift : shift + n * n].reshape((n, n))
+        if product == "matmul":
+            gpuinterop.matmul(a, b, out=out)
+            expected = p @ q
+        elif product == "gemm":
+            gpuinterop.gemm(a, b, b, out=out)
+            expected = p @ q + q
+        elif product == "ger":
+            gpuinterop.ger(a[0], b[1], b, out=out)
+            expected = np.outer(p[0], q[1]) + q
+        elif product == "gemv":
+            out = out[0]
+            gpuinterop.gemv(a, b[0], b[1], beta=2, out=out)
+            expected = p @ q[0] + 2 * q[1]
+        else:
+            out = out[0]
+            gpuinterop.dot(a, b[0], out=out)
+            expected = p @ q[0]
+        close(out, expected)
+
+
+@pytest.mark.parametrize("stride", [0, 4, -400, 1 << 40])
+def test_strides_of_single_elements_do_not_count(device: str, stride: int) -> None:
+    host = values(5)
+    x = CudaNdarray(host, device=device)
+    where = (x.dtype, x.device.type_code, x.device.index, x)
+    row = _core.from_pointer(CudaNdarray, x.ptr, (1, 5), (stride, 4), *where)
+    column = _core.from_pointer(CudaNdarray, x.ptr, (5, 1), (4, stride), *where)
+    one = _core.from_pointer(CudaNdarray, x.ptr, (1, 1), (stride, stride), *where)
+    h = host.astype(float)
+    close(row @ column, [[h @ h]])
+    close(column @ row, np.outer(h, h))
+    close(one @ row, host[:1].astype(float)[:, None] * h)
+    close(gpuinterop.gemm(row, column, one), [[h @ h + h[0]]])
+
+
+def test_a_nan_that_counts_for_nothing(device: str) -> None:
+    nan = CudaNdarray(np.full((2, 2), np.nan, np.float32), device=device)
+    x = CudaNdarray(values(2, 2), device=device)
+    close(gpuinterop.gemm(nan, x, x, alpha=0, beta=2), 2 * values(2, 2).astype(float))
+    close(gpuinterop.gemm(x, x, nan, beta=0), values(2, 2).astype(float) @ values(2, 2))
+    close(gpuinterop.gemv(nan, x[0], x[1], alpha=0), values(2, 2)[1])
+    close(gpuinterop.gemv(x, x[0], nan[0], beta=0), values(2, 2).astype(float) @ values(2, 2)[0])
+    assert np.isnan(np.asarray(gpuinterop.gemm(nan, x))).all()
+
+
+def test_gemv_with_numbers_that_never_come_again(device: str) -> None:
+    a, x, y = values(3, 4), values(4), values(3)
+    ga, gx, gy = (CudaNdarray(v, device=device) for v in (a, x, y))
+    exact = a.astype(float) @ x
+    for alpha in [*np.linspace(0.1, 0.9, 3), np.inf, 1e30]:
+        got = np.asarray(gpuinterop.gemv(ga, gx, gy, alpha=alpha, beta=0.5))
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(got, np.float32(alpha * exact + 0.5 * y), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_scalars(device: str, dtype: str) -> None:
+    a, b, c = ((values(n, n) + 1j * values(n, n).T).astype(dtype) for n in (3, 3, 3))
+    x, y, z = (GpuArray(v, device=device) for v in (a, b, c))
+    got = gpuinterop.gemm(x, y, z, alpha=2 - 1j, beta=0.5j)
+    close(got, (2 - 1j) * (a.astype(complex) @ b) + 0.5j * c)
+    close(gpuinterop.vdot(x, y), np.vdot(a, b))
+    close(gpuinterop.ger(x[0], y[0], z, alpha=1j), 1j * np.outer(a[0], b[0]) + c)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "uint8", "float64"])
+def test_other_dtypes(device: str, dtype: str) -> None:
+    a, b, c = ((values(n, m) * 3).astype(dtype) for n, m in ((3, 4), (4, 2), (3, 2)))
+    x, y, z = (GpuArray(v, device=device) for v in (a, b, c))
+    close(gpuinterop.gemm(x, y, z), (a @ b) + c)
+    gpuinterop.gemm(x, y, z, out=z)
+    close(z, (a @ b) + c)
+    close(gpuinterop.ger(x[0], y[:, 0]), np.outer(a[0], b[:, 0]))
+    close(gpuinterop.dot(x[0], y), a[0] @ b)
+    mixed = GpuArray(a.astype("float64"), device=device) @ y
+    assert mixed.dtype == np.float64
+    close(mixed, a.astype(float) @ b)
