@@ -8,10 +8,18 @@ import numpy as np
 
 from gpuinterop import _core, devices
 from gpuinterop.dtypes import known
-from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, DTypeError, ShapeError
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
-from gpuinterop.sources import as_source, borrowed, home, new_array, new_full, read_shape
+from gpuinterop.sources import (
+    as_source,
+    borrowed,
+    home,
+    in_the_name_of,
+    new_array,
+    new_full,
+    read_shape,
+)
 
 __all__ = [
     "arange",
@@ -111,18 +119,22 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
 
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value; float32 unless `dtype` says otherwise."""
+    return _full(shape, value, dtype, device, "full")
+
+
+def _full(shape: Any, value: Any, dtype: Any, device: Any, where: str) -> Any:
     wanted = known(np.float32 if dtype is None else dtype)
-    return new_full(_class_for(wanted), shape, value, wanted, device)
+    return new_full(_class_for(wanted), shape, value, wanted, device, where)
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of zeros; float32 unless `dtype` says otherwise."""
-    return full(shape, 0, dtype, device=device)
+    return _full(shape, 0, dtype, device, "zeros")
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of ones; float32 unless `dtype` says otherwise."""
-    return full(shape, 1, dtype, device=device)
+    return _full(shape, 1, dtype, device, "ones")
 
 
 def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
@@ -136,7 +148,8 @@ def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
 def full_like(x: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value with `x`'s shape, dtype and device."""
     made = _empty_like(x, dtype, device, "full_like")
-    made[...] = value
+    with in_the_name_of("full_like"):
+        made[...] = value
     return made
 
 
@@ -169,7 +182,7 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a matrix with ones on its `k`-th diagonal and zeros elsewhere."""
-    made = zeros((n, n if m is None else m), dtype, device=device)
+    made = _full((n, n if m is None else m), 0, dtype, device, "eye")
     diagonal = made.diagonal(k)
     if diagonal.size:
         diagonal[...] = 1
@@ -179,17 +192,28 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: 
 def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None
 ) -> Any:
-    """Return evenly spaced values, as numpy.arange computes them; float32 by default."""
+    """Return evenly spaced values, as numpy.arange computes them; float32 by default.
+
+    Whole numbers that the default float32 would round, those beyond 2**24, are refused: name the
+    dtype, "int64" to keep them or "float32" to have them rounded.
+    """
     wanted = known(np.float32 if dtype is None else dtype)
     if stop is None:
         start, stop = 0, start
     try:
+        if start is None or stop is None:
+            raise TypeError("None is no number")
         values = np.arange(start, stop, step)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
                          got=f"arange({start!r}, {stop!r}, {step!r}): {error}",
                          fix="pass numbers that give a finite count") from error  # fmt: skip
-    return array(values.astype(wanted), device=device)
+    result = values.astype(wanted)
+    if dtype is None and values.dtype.kind in "iu" and not np.array_equal(result, values):
+        raise DTypeError(where="arange", expected="whole numbers that float32, the default, holds exactly",
+                         got=f"values from {values.min()} to {values.max()}",
+                         fix="name the dtype: 'int64' keeps them, 'float32' rounds them")  # fmt: skip
+    return array(result, device=device)
 
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:

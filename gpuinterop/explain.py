@@ -31,7 +31,7 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     >>> gpuinterop.explain(x[:, ::-1], to="numpy").shared
     True
     """
-    if to in _OURS:
+    if any(to == name for name in _OURS):  # `to` may be anything, also what has no hash
         if isinstance(x, CudaNdarray if _OURS[to] else _core.Array):
             # It comes back as it is, whatever state its geometry is in.
             registry.check_options(None, options, f"explain(x, {to!r})")
@@ -41,7 +41,6 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     plan_to = getattr(row.module, "plan_to", None)
     if options:
         registry.check_options(row.to, options, f"explain(x, {to!r})")
-        options = registry.taken_by(plan_to, options)
     first, facts = _into_ours(x, copyif, "any", {})
     if first.refused or facts is None:
         return first
@@ -55,7 +54,7 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     if row.name == "array_api":
         # Its plan asks the namespace, which wants an array; sharing one leaves nothing behind.
         described = from_any(x, copyif)
-    second: Plan = plan_to(described, copyif, **options)
+    second: Plan = plan_to(described, copyif, **registry.taken_by(plan_to, options))
     if options.get("module") is None:
         package_for = getattr(row.module, "package_for", None)
         package = package_for(facts.device) if package_for is not None else ""

@@ -95,7 +95,11 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         if len(index) == 1 and isinstance(index[0], tuple):
             index = index[0]
         if len(index) == 1 and one.ndim != 1:
-            flat = operator.index(index[0])
+            try:
+                flat = operator.index(index[0])
+            except TypeError:
+                raise ArgumentTypeError(where="item", expected="an int, or one for each axis",
+                                        got=repr(index[0]), fix="write x.item(0)") from None  # fmt: skip
             if not -one.size <= flat < one.size:
                 one = one[(flat,) * max(one.ndim, 1)] if one.size == 0 else one.ravel()[flat]
             else:
@@ -249,9 +253,10 @@ class CudaNdarray(ArrayMethods):
 
     ``CudaNdarray(obj)`` copies `obj`: a NumPy array, nested lists of numbers, or an array of any
     library that speaks an exchange protocol. The dtype must be float32; other dtypes raise
-    TypeError, because a cast is the caller's to write. The result is C-ordered and owns its
-    memory. Without `device` it stays where `obj` is on a GPU, and goes to `default_device()`
-    otherwise. To share memory instead of copying use `gpuinterop.asarray` or `from_dlpack`.
+    TypeError, because a cast is the caller's to write: ``dtype="float32"`` is one way to write it.
+    The result is C-ordered and owns its memory. Without `device` it stays where `obj` is on a GPU,
+    and goes to `default_device()` otherwise. To share memory instead of copying use
+    `gpuinterop.asarray` or `from_dlpack`.
 
     Examples
     --------
@@ -266,8 +271,10 @@ class CudaNdarray(ArrayMethods):
     _only = np.dtype(np.float32)
     _keeps_shape = True  # the core refuses assignments to `shape`
 
-    def __new__(cls, value: Any, device: Any = None) -> CudaNdarray:
-        return sources.construct(cls, value, None, device)
+    def __new__(cls, value: Any, device: Any = None, *, dtype: Any = None) -> CudaNdarray:
+        if dtype is not None:
+            sources.check_cast(cls, dtypes.known(dtype), cls.__name__)
+        return sources.construct(cls, value, dtype, device)
 
     @classmethod
     def zeros(cls, shape: Any, device: Any = None) -> CudaNdarray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +16,7 @@ from gpuinterop.errors import (
     BoundsError,
     ConversionTypeError,
     DTypeError,
+    GpuInteropError,
     ShapeError,
     UnsupportedError,
 )
@@ -27,6 +30,7 @@ __all__ = [
     "construct",
     "home",
     "host_view",
+    "in_the_name_of",
     "new_array",
     "new_full",
     "over",
@@ -125,12 +129,25 @@ def home(value: Any, source: _core.Array) -> devices.Device:
     return source.device
 
 
-def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any) -> A:
+@contextmanager
+def in_the_name_of(where: str) -> Iterator[None]:
+    """Let errors of the core name the function that was called, not the step that failed."""
+    try:
+        yield
+    except GpuInteropError as error:
+        raise type(error)(
+            where=where, expected=error.expected, got=error.got, fix=error.fix,
+            reason=error.reason, axis=error.axis,
+        ) from None  # fmt: skip
+
+
+def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, where: str = "") -> A:
     """Return an array of one value."""
     check_cast(cls, known(dtype), cls.__name__)
     target = devices.device(device)
-    made = _core.empty(cls, read_shape(shape), dtype, target.type_code, target.index)
-    made[...] = value
+    with in_the_name_of(where or f"{cls.__name__}.zeros"):
+        made = _core.empty(cls, read_shape(shape), dtype, target.type_code, target.index)
+        made[...] = value
     return made
 
 

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, ShapeError
+from gpuinterop.dtypes import known
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    CopyForbiddenError,
+    ShapeError,
+    UnsupportedError,
+)
 from gpuinterop.geometry import real
 
 __all__ = ["Flags", "ViewMethods"]
@@ -117,6 +123,22 @@ class ViewMethods(_core.Array):
     @property
     def flags(self) -> Flags:
         return Flags(self)
+
+    def view(self: Self, dtype: Any = None) -> Self:
+        """Return another array object over the same memory.
+
+        The element type stays; naming another one raises, because the bytes would be read anew.
+        """
+        view: Self = super().view()
+        if dtype is not None and known(dtype) != real(view).dtype:
+            raise UnsupportedError(
+                where="view",
+                expected=f"no other dtype than {real(view).dtype}: a view changes shape and strides only",
+                got=f"dtype {known(dtype)}",
+                fix=f"cast the values, x.astype('{known(dtype)}'), or reread the bytes on the host: "
+                "gpuinterop.to(x, 'numpy').view(dtype)",
+            )
+        return view
 
     def copy(self: Self, order: str = "C") -> Self:
         """Return an independent compact copy, whatever the strides are."""
@@ -235,7 +257,12 @@ class ViewMethods(_core.Array):
         if a == b:
             raise ShapeError(where="diagonal", expected="two different axes",
                              got=f"{axis1} and {axis2}", fix="pass different axes")  # fmt: skip
-        rows, columns = max(-offset, 0), max(offset, 0)
+        try:
+            skip = operator.index(offset)
+        except TypeError:
+            raise ArgumentTypeError(where="diagonal", expected="an int as offset",
+                                    got=repr(offset), fix="pass an int") from None  # fmt: skip
+        rows, columns = max(-skip, 0), max(skip, 0)
         corner: list[Any] = [slice(None)] * ndim
         corner[a], corner[b] = slice(rows, None), slice(columns, None)
         view = self[tuple(corner)]

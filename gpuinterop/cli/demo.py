@@ -12,6 +12,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import platform
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -47,12 +48,15 @@ class Library:
     options: Callable[[], dict[str, Any]] = dict
     cells: dict[str, str] = field(default_factory=dict)  # a word for each of VIEWS
     refusal: tuple[str, gi.GpuInteropError] | None = None  # the first view refused, and why
+    copy: str = ""  # what copyif=True made of the first view refused
     failure: str = ""  # the first error that was no refusal
 
     def convert(self, x: Any, copyif: bool = False) -> Any:
         return gi.to(x, self.converter or self.name, copyif, **self.options())
 
     def version(self) -> str:
+        if self.package == "builtins":
+            return platform.python_version()
         root = self.package.partition(".")[0]
         for name in importlib.metadata.packages_distributions().get(root, ()):
             if root != "cuda" or name == self.install:  # NVIDIA's packages share one root
@@ -100,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     print("\n3. What was shared, refused, and copied with copyif=True\n")
     print(table(here))
     if absent:
-        print(f"   not installed: {', '.join(library.install for library in absent)}")
+        print(f"   not installed: {', '.join(library.name for library in absent)}")
     bad = ("BROKEN", "WRONG", "FAILED")
     return int(any(word in bad for lib in here for word in lib.cells.values()))
 
@@ -110,7 +114,9 @@ def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], list[
     here: list[Library] = []
     absent: list[Library] = []
     for row in converters.backends():
-        if not row.package or device.type not in row.devices or (only and row.name not in only):
+        # NumPy is always here, so on a GPU it shows what a download is: refused, or a copy.
+        fits = device.type in row.devices or row.name == "numpy"
+        if not row.package or not fits or (only and row.name not in only):
             continue
         library = Library(row.name, row.package, row.install or row.name)
         (here if row.installed() else absent).append(library)
@@ -138,7 +144,8 @@ def share(library: Library, device: Any) -> str:
         seen = observe(library, x, other)
     except gi.GpuInteropError as error:
         library.refuse(PLAIN, error)
-        return f"refused: {error.expected}"
+        offer(library, PLAIN, device)
+        return f"{library.cells[PLAIN]}: {error.expected}"
     except Exception as error:  # whatever a foreign library may raise
         library.fail(PLAIN, error)
         return f"FAILED: {library.failure}"
@@ -193,12 +200,22 @@ def compare(library: Library, view: str, device: Any) -> None:
     except gi.GpuInteropError as error:
         library.refuse(view, error)
         try:
-            other = library.convert(x, copyif=True)
+            with gi.count_copies() as copies:
+                other = library.convert(x, copyif=True)
         except gi.GpuInteropError:
             return
         library.cells[view] = "refused, copied"
+        if not library.copy and view != PLAIN:
+            library.copy = f"a copy of {copies.bytes} bytes, with the same elements: {kind(other)}"
     if not np.array_equal(np.asarray(gi.from_any(other)), np.asarray(x)):
         library.cells[view] = "WRONG"
+
+
+def kind(other: Any) -> str:
+    """The class of a library's array, as its users write it."""
+    cls = type(other)
+    root = cls.__module__.partition(".")[0]
+    return cls.__qualname__ if root == "builtins" else f"{root}.{cls.__qualname__}"
 
 
 def show_refusal(here: list[Library]) -> None:
@@ -207,9 +224,8 @@ def show_refusal(here: list[Library]) -> None:
         if library.refusal is not None:
             view, error = library.refusal
             show(f"gpuinterop.to({view}, {library.name!r})", error)
-            copied = "copied" in library.cells[view]
             print(f"   >>> gpuinterop.to({view}, {library.name!r}, copyif=True)")
-            print(f"   {'a copy' if copied else 'refused too: a copy would not mend it'}")
+            print(f"   {library.copy or 'refused too: a copy would not mend it'}")
             return
     # Everyone here takes every view. Steps that are no whole number of elements nobody can share.
     packed = np.zeros(3, [("tag", "u1"), ("value", "f4")])["value"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +32,13 @@ def pointer_arguments(
     replaced by ``wrap(address)``; with `device`, they must lie on that GPU. `pycuda.kernel` and
     `cupy.kernel` do all this for a kernel of theirs.
     """
+    if isinstance(args, (str, _core.Array)) or not isinstance(args, Iterable):
+        raise errors.ArgumentTypeError(
+            where=where,
+            expected="a sequence of kernel arguments",
+            got=f"an object of type {type(args).__name__}",
+            fix="pass a tuple, also for one argument: (x,)",
+        )
     prepared: list[Any] = []
     keep: list[Any] = []
     back: list[tuple[Any, Any]] = []

@@ -31,7 +31,8 @@ def plan_to(x: Any, copyif: bool = False) -> Plan:
         "memory on the host, the only place where NumPy has arrays",
         "device",
         None,
-        facts.nbytes if copyif else 0,
+        # Other layouts are made dense on the GPU first: two copies.
+        facts.nbytes * (1 if facts.c_contiguous else 2) if copyif else 0,
         "keep it on the host: x.to_device('cpu')" if copyif else "pass copyif=True to download it",
         "to_numpy",
         facts.text(),

@@ -260,9 +260,9 @@ def backends() -> list[Backend]:
 
 def backend(name: str) -> Backend:
     """The row of a library, by name or alias."""
-    row = _rows.get(name) or _rows.get(_aliases.get(name, ""))
-    if row is None:
-        row = _load_plugin(name)
+    row = None
+    if isinstance(name, str):
+        row = _rows.get(name) or _rows.get(_aliases.get(name, "")) or _load_plugin(name)
     if row is None:
         raise ConversionTypeError(
             where="gpuinterop.converters.to",

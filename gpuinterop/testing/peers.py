@@ -6,6 +6,7 @@ Nothing foreign is imported before `bridges` asks for it.
 from __future__ import annotations
 
 import importlib.metadata
+import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop.converters import registry
-from gpuinterop.testing import peers_gpu
+from gpuinterop.testing import peers_gpu, peers_matrix
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.described import described, uploaded
 from gpuinterop.testing.layouts import PLAIN, Layout
@@ -198,6 +199,30 @@ def _array_api() -> Bridge:
     )
 
 
+def _buffer() -> Bridge:
+    formats = {"bool": "?", "float16": "e", "float32": "f", "float64": "d"}
+    formats.update({np.dtype(c).name: c for c in "bBhHiIlL"})
+
+    def make(flat: Any, layout: Layout, device: str) -> Any:
+        return layout.of(flat).data if flat.dtype.name in formats else None
+
+    return Bridge(
+        "buffer",
+        make=make,
+        address=lambda view: np.asarray(view).__array_interface__["data"][0],
+        values=np.asarray,
+        # A memoryview itself reads and writes but the formats of the struct module.
+        write=lambda view, index, value: np.asarray(view).__setitem__(index, value),
+        readonly=lambda view: view.readonly,
+        strides=lambda view: tuple(view.strides),
+        dtype=lambda view: np.asarray(view).dtype.name,
+        promises=lambda layout, dtype, device: (
+            dtype in PLAIN and layout.name in ("C", "offset", "size-1", "0-d", "readonly")
+        ),
+        version=platform.python_version(),
+    )
+
+
 _BUILDERS: dict[str, Callable[[], Bridge]] = {
     "numpy": _numpy,
     "torch": _torch,
@@ -210,12 +235,19 @@ _BUILDERS: dict[str, Callable[[], Bridge]] = {
     "pycuda": peers_gpu.pycuda_bridge,
     "warp": peers_gpu.warp_bridge,
     "tensorflow": peers_gpu.tensorflow_bridge,
+    "cudamat": peers_matrix.cudamat_bridge,
+    "gnumpy": peers_matrix.gnumpy_bridge,
+    "buffer": _buffer,
 }
 _PACKAGES = {"array_api": "array_api_strict", "numba": "numba_cuda"}
+# Tried by objects of their style, which are always here.
+_IN_STYLE = ("cudamat", "gnumpy")
 
 
 def installed(name: str) -> bool:
     """Whether the library can be tried here; nothing is imported to know."""
+    if name in _IN_STYLE:
+        return True
     package = _PACKAGES.get(name) or registry.backend(name).package
     return registry.Backend(name, package).installed()
 
@@ -234,6 +266,6 @@ def load(name: str) -> Bridge | None:
         found = getattr(row.module, "testing_bridge", None)
         bridge = found() if callable(found) else found
         return bridge if isinstance(bridge, Bridge) else None
-    return replace(
-        builder(), explain=gi.explain, version=version_of(_PACKAGES.get(name, row.package))
-    )
+    made = builder()
+    version = made.version or version_of(_PACKAGES.get(name, row.package))
+    return replace(made, explain=made.explain or gi.explain, version=version)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 import gpuinterop as gi
+from gpuinterop.converters import registry
 from gpuinterop.devices import device
 from gpuinterop.devices import devices as all_devices
 from gpuinterop.dtypes import NAMES
@@ -85,6 +86,14 @@ def gather(
                 continue
         if bridge is None:
             rows.append(Library(str(entry), why="no bridge for the suite"))
+        elif not bridge.directions():
+            raise ArgumentTypeError(
+                where="gpuinterop.testing",
+                expected="a Bridge with something to try: to=, or make= with from_=, or a name "
+                f"among {', '.join(registry.names())}",
+                got=f"Bridge({bridge.name!r}) without any of these",
+                fix="pass the converter's functions, or correct the name",
+            )
         elif not any(place.partition(":")[0] in bridge.devices for place in places):
             rows.append(Library(bridge.name, bridge.version, f"no arrays on {', '.join(places)}"))
         else:

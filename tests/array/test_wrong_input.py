@@ -21,6 +21,31 @@ SLIPS = {
     "masked, shared": (lambda: gi.asarray(MASKED), gi.UnsupportedError),
     "masked, assigned": (lambda: gi.zeros(2).__setitem__(..., MASKED), gi.UnsupportedError),
     "memory of a number": (lambda: gi.shares_memory(gi.zeros(3), 3), gi.ConversionTypeError),
+    "dtype of a CudaNdarray": (lambda: gi.CudaNdarray([1], dtype="int32"), gi.DTypeError),
+    "dtype of a view": (lambda: gi.zeros(3).view("int32"), gi.UnsupportedError),
+    "offset of a diagonal": (lambda: gi.eye(3, k="a"), gi.ArgumentTypeError),
+    "item of text": (lambda: gi.zeros((2, 2)).item("a"), gi.ArgumentTypeError),
+    "negative extent": (lambda: gi.zeros(-1), gi.ShapeError),
+    "too many elements": (lambda: gi.ones(1 << 62), gi.ShapeError),
+    "full of text": (lambda: gi.full((2,), "a"), gi.ConversionTypeError),
+    "full of nothing": (lambda: gi.full((2,), None), gi.ConversionTypeError),
+    "like, full of text": (lambda: gi.full_like(gi.zeros(2), "a"), gi.ConversionTypeError),
+    "range to None": (lambda: gi.arange(None), gi.ShapeError),
+    "range that float32 rounds": (lambda: gi.arange(2**24, 2**24 + 4), gi.DTypeError),
+    "option of to": (lambda: gi.to(gi.zeros(3), "torch", strided=True), gi.ArgumentTypeError),
+    "option of explain": (
+        lambda: gi.explain(gi.zeros(3), "torch", strided=True),
+        gi.ArgumentTypeError,
+    ),
+    "option of from_any": (lambda: gi.from_any(np.zeros(3), layout="F"), gi.ArgumentTypeError),
+    "option for one of ours": (lambda: gi.from_any(gi.zeros(3), layout="F"), gi.ArgumentTypeError),
+    "option for bytes": (lambda: gi.explain(b"abc", strict=True), gi.ArgumentTypeError),
+    "library by number": (lambda: gi.to(gi.zeros(3), 5), gi.ConversionTypeError),
+    "library by list": (lambda: gi.explain(gi.zeros(3), []), gi.ConversionTypeError),
+    "kernel argument alone": (
+        lambda: gi.converters.pointer_arguments(gi.zeros(3)).__enter__(),
+        gi.ArgumentTypeError,
+    ),
     "no device": (lambda: gi.device("graphics"), gi.DeviceError),
 }
 
@@ -49,3 +74,49 @@ def test_like_takes_foreign_arrays(like, dtype):
 
 def test_numbers_of_numpy_make_a_range():
     assert gi.arange(np.int64(1), np.float32(3), device="cpu").tolist() == [1, 2]
+
+
+PLACES = {
+    "zeros": lambda: gi.zeros(-1),
+    "ones": lambda: gi.ones(-1),
+    "full": lambda: gi.full(-1, 0),
+    "empty": lambda: gi.empty(-1),
+    "eye": lambda: gi.eye(-1),
+    "full_like": lambda: gi.full_like(gi.zeros(2), "a"),
+    "CudaNdarray.zeros": lambda: gi.CudaNdarray.zeros(-1),
+    "GpuArray.zeros": lambda: gi.GpuArray.zeros(-1),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_function_that_was_called_is_named(place):
+    with pytest.raises(gi.GpuInteropError) as caught:
+        PLACES[place]()
+    assert caught.value.where == place
+
+
+NO_ARRAYS = (5, 1 + 2j, "a", None, [1, 2], (1,), {}, object(), type, len)
+
+
+@pytest.mark.parametrize("library", gi.converters.names())
+def test_converters_called_with_no_array(library):
+    options = {"xp": np} if library == "array_api" else {}
+    for wrong in NO_ARRAYS:
+        for call in (
+            lambda wrong=wrong: getattr(gi.converters, f"to_{library}")(wrong, **options),
+            lambda wrong=wrong: getattr(gi.converters, f"from_{library}")(wrong),
+            lambda wrong=wrong: gi.to(wrong, library, **options),
+        ):
+            with pytest.raises((gi.ConversionTypeError, gi.ProtocolError)) as caught:
+                call()
+            assert caught.value.expected
+            assert caught.value.got
+            assert caught.value.fix
+
+
+def test_a_dtype_in_words_is_the_cast_that_was_asked_for():
+    x = gi.CudaNdarray(np.array([1.5, 2.5]), dtype="float32", device="cpu")
+    assert (x.dtype, x.tolist()) == (np.float32, [1.5, 2.5])
+    assert gi.arange(2**24, 2**24 + 2, dtype="float32", device="cpu").tolist() == [2**24, 2**24]
+    assert gi.arange(2**24, 2**24 + 2, dtype="int64", device="cpu").tolist()[1] == 2**24 + 1
+    assert x.view("float32").ptr == x.view().ptr == x.ptr

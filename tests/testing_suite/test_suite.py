@@ -102,3 +102,32 @@ def test_nothing_of_the_suite_stays_behind():
     for _ in range(3):
         assert matrix([toys.SOUND], ["cpu"], dtypes=["float32"]).ok
     assert gi.memory_stats("cpu")["live_buffers"] == before
+
+
+@pytest.mark.parametrize(
+    "nothing", [Bridge("typo"), Bridge("typo", from_=toys.from_toy), Bridge("toy", make=toys.make)]
+)
+def test_a_bridge_without_anything_to_try_is_an_error(nothing):
+    with pytest.raises(gi.ArgumentTypeError, match="something to try") as caught:
+        matrix([nothing], ["cpu"])
+    assert nothing.name in caught.value.got
+    assert "torch" in caught.value.expected
+
+
+@pytest.mark.parametrize("library", ["cudamat", "gnumpy", "buffer"])
+def test_what_needs_no_installation_is_always_tried(library):
+    m = matrix([library], ["cpu"], dtypes=["float32", "int8", "complex64"])
+    assert m.ok, str(m)
+    assert m.outcome(direction="from", layout={"cudamat": "F"}.get(library, "C")) == "shared"
+    shared = {c.layout for c in m.select(direction="to", dtype="float32", outcome="shared")}
+    copied = {c.layout for c in m.select(direction="to", dtype="float32", outcome="copied")}
+    dense = {"C", "offset", "size-1", "empty", "0-d"}
+    assert (
+        shared
+        == {
+            "cudamat": {"F", "empty"},
+            "gnumpy": dense,
+            "buffer": {*dense, "readonly"},
+        }[library]
+    )
+    assert {"sliced", "reversed", "mirrored", "broadcast"} <= copied
