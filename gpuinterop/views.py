@@ -51,10 +51,10 @@ class Flags:
     __slots__ = ("aligned", "c_contiguous", "f_contiguous", "owndata", "writeable")
 
     def __init__(self, array: _core.Array) -> None:
+        self.owndata = array._owns
         array = real(array)
         self.c_contiguous = array.is_c_contiguous()
         self.f_contiguous = array.is_f_contiguous()
-        self.owndata = array._owns
         self.writeable = not array.readonly
         self.aligned = array.ptr % min(array.itemsize, 8) == 0
 

@@ -217,11 +217,11 @@ def from_jax(a: Any, copyif: bool = False) -> Any:
     checks.require_foreign(a, "jax", "from_jax", "a jax.Array")
     try:
         return checks.imported(a)
-    except errors.GpuInteropError:
+    except Exception as e:  # ours, or what JAX says of a type that DLPack lacks
         plan = plan_from(a, copyif)
         if plan.shared:
             raise
-    if plan.refused:
-        raise plan.exception()
+        if plan.refused:
+            raise plan.exception() from e
     copies.note("host" if _platform(a)[0] == "cpu" else "copy", plan.bytes, "from_jax")
     return checks.imported(sys.modules["jax"].numpy.copy(a))
