@@ -175,6 +175,7 @@ def lines(pyplot: Any, record: dict[str, Any]) -> Any:
                 panels.setdefault(found[1], {}).setdefault(who, []).append((size, value))
     figure, axes = pyplot.subplots(1, len(panels), figsize=(3.1 * len(panels), 3.4), sharey=True)
     handles: dict[str, Any] = {}
+    every = [value for panel in panels.values() for line in panel.values() for _, value in line]
     for ax, (name, found) in zip(axes, panels.items(), strict=True):
         for who in sorted(found, key=list(STYLES).index):
             colour, marker = STYLES[who]
@@ -185,7 +186,7 @@ def lines(pyplot: Any, record: dict[str, Any]) -> Any:
         if floor:
             handles["an empty kernel"] = ax.axhline(floor, color="#555555", linestyle=":")
         ax.set_xscale("log", base=2)
-        _log(ax, [v for row in record["rows"].values() for v in row.values()], "y")
+        _log(ax, every, "y")
         ax.set_title(name, fontsize=9)
         ax.grid(color="#D0D5DA", linewidth=0.6)
         ax.set_xlabel("elements")

@@ -57,6 +57,26 @@ PROGRAMS = (
          {"torch graph": 33.0, "jax": 37.0}),
 )  # fmt: skip
 
+# Marks without a row in the tables above: record, row, what is promised, mark in the record's unit.
+PROMISES = (
+    (
+        "import",
+        "import gpuinterop, beyond NumPy",
+        "`import gpuinterop` beyond NumPy's own import",
+        60.0,
+    ),
+    ("exchange", "to NumPy, cpu", "`numpy.from_dlpack(x)` of a host array", 0.35),
+    (
+        "converters",
+        "CudaNdarray -> torch, host",
+        "a host array to PyTorch; the mark: `torch.from_numpy`",
+        None,
+    ),
+    ("converters", "refusal: negative strides -> torch", "a conversion that is refused", 20.0),
+    ("launch", "first kernel, compiled", "a first kernel, compiled", 100_000.0),
+    ("launch", "first kernel, from the disk cache", "a first kernel, from the disk cache", 5_000.0),
+)
+
 TAKEN = (
     "The peers take any {what} as it lies. Ours first makes sure that sharing would be right: {checks}; and it notes "
     "the stream, so that later work here waits for what is queued there."
