@@ -16,7 +16,7 @@ from gpuinterop.errors import (
 )
 from gpuinterop.geometry import real
 
-__all__ = ["Flags", "ViewMethods"]
+__all__ = ["Flags", "ViewMethods", "read_axis"]
 
 Self = TypeVar("Self", bound="ViewMethods")
 
@@ -28,7 +28,8 @@ def _spread(values: tuple[Any, ...]) -> Any:
     return values
 
 
-def _axis(axis: Any, ndim: int, where: str) -> int:
+def read_axis(axis: Any, ndim: int, where: str) -> int:
+    """An axis counted from 0, from an int that may count from the end."""
     try:
         index = operator.index(axis)
     except TypeError:
@@ -204,7 +205,7 @@ class ViewMethods(_core.Array):
         """Return a view with two axes exchanged."""
         ndim = real(self).ndim
         order = list(range(ndim))
-        a, b = _axis(axis1, ndim, "swapaxes"), _axis(axis2, ndim, "swapaxes")
+        a, b = read_axis(axis1, ndim, "swapaxes"), read_axis(axis2, ndim, "swapaxes")
         order[a], order[b] = order[b], order[a]
         view: Self = self._permuted(order)
         return view
@@ -216,7 +217,7 @@ class ViewMethods(_core.Array):
             drop = {i for i, n in enumerate(shape) if n == 1}
         else:
             given = axis if isinstance(axis, (tuple, list)) else (axis,)
-            drop = {_axis(i, len(shape), "squeeze") for i in given}
+            drop = {read_axis(i, len(shape), "squeeze") for i in given}
             for i in drop:
                 if shape[i] != 1:
                     raise ShapeError(
@@ -233,7 +234,7 @@ class ViewMethods(_core.Array):
         """Return a view with new axes of extent 1 at the positions given."""
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
         ndim = real(self).ndim + len(given)
-        new = [_axis(i, ndim, "expand_dims") for i in given]
+        new = [read_axis(i, ndim, "expand_dims") for i in given]
         if len(set(new)) != len(new):
             raise ShapeError(
                 where="expand_dims", expected="each position once", got=repr(axis), fix="drop one"
@@ -253,7 +254,7 @@ class ViewMethods(_core.Array):
         if ndim < 2:
             raise ShapeError(where="diagonal", expected="at least two dimensions",
                              got=f"shape {seen.shape}", fix="reshape to a matrix")  # fmt: skip
-        a, b = _axis(axis1, ndim, "diagonal"), _axis(axis2, ndim, "diagonal")
+        a, b = read_axis(axis1, ndim, "diagonal"), read_axis(axis2, ndim, "diagonal")
         if a == b:
             raise ShapeError(where="diagonal", expected="two different axes",
                              got=f"{axis1} and {axis2}", fix="pass different axes")  # fmt: skip

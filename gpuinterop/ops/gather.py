@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, ArrayIndexError
 from gpuinterop.ops import results
 from gpuinterop.sources import host_view, over
+from gpuinterop.views import read_axis
 
 from .results import record_or_run
 
@@ -56,11 +56,7 @@ def take(
         source = source.reshape(-1)
     if source.ndim == 0:
         source = source.reshape(1)
-    ax = operator.index(0 if axis is None else axis)
-    if not -source.ndim <= ax < source.ndim:
-        raise ShapeError(where="take", expected=f"an axis from {-source.ndim} to {source.ndim - 1}",
-                         got=str(axis), fix="count axes from 0, or from -1 backwards")  # fmt: skip
-    ax %= source.ndim
+    ax = read_axis(0 if axis is None else axis, source.ndim, "take")
     extent = source.shape[ax]
     host = _indices(indices)
     if mode == "wrap" and extent:

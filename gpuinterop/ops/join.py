@@ -9,32 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.errors import ShapeError
 from gpuinterop.ops import results
 from gpuinterop.ops.reductions import may_overlap
 from gpuinterop.sources import read_shape
+from gpuinterop.views import read_axis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["alloc", "concatenate", "join", "split", "stack"]
-
-
-def _axis(axis: Any, ndim: int, where: str) -> int:
-    try:
-        index = operator.index(axis)
-    except TypeError:
-        raise ArgumentTypeError(
-            where=where, expected="an int as axis", got=repr(axis), fix="pass an int"
-        ) from None
-    if not -ndim <= index < ndim:
-        raise ShapeError(
-            where=where,
-            expected=f"an axis from {-ndim} to {ndim - 1}",
-            got=str(index),
-            fix="count axes from 0",
-        )
-    return index % ndim
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
@@ -58,7 +42,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
             got="a 0-d array",
             fix="use stack",
         )
-    along = _axis(axis, first.ndim, "concatenate")
+    along = read_axis(axis, first.ndim, "concatenate")
     for x in parts[1:]:
         same = x.ndim == first.ndim and all(
             a == b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True)) if i != along
@@ -110,14 +94,14 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
                 got=f"{parts[0].shape} and {x.shape}",
                 fix="reshape one",
             )
-    along = _axis(axis, parts[0].ndim + 1, "stack")
+    along = read_axis(axis, parts[0].ndim + 1, "stack")
     return concatenate([x.expand_dims(along) for x in parts], along, out)
 
 
 def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     """Return views of `x` cut along `axis`: into n equal parts, or at the given indices."""
     results.require_arrays("split", x)
-    along = _axis(axis, x.ndim, "split")
+    along = read_axis(axis, x.ndim, "split")
     n = x.shape[along]
     if hasattr(sections, "__index__"):
         count = operator.index(sections)

@@ -1,10 +1,8 @@
 #include "ops/elementwise.hpp"
-#include "ops/graph.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include <array>
 #include <cstring>
 #include <memory>
 #include <unordered_map>
@@ -13,6 +11,8 @@
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "ops/copy.hpp"
+#include "ops/graph.hpp"
+#include "ops/operands.hpp"
 #include "ops/overlap.hpp"
 #include "python/raise.hpp"
 
@@ -21,17 +21,6 @@ namespace nb = nanobind;
 namespace gpuinterop::ops {
 
 namespace {
-
-// How an operand takes part in the dtype rules. An array counts with its dtype's row.
-constexpr int kWeakInt = -1, kWeakFloat = -2, kWeakComplex = -3;
-constexpr int kStrongNumber = 64;  // + row: a number of a certain dtype
-
-struct Input {
-  PyObject* object = nullptr;  // the array or the number; borrowed from the caller or from `keep`
-  PyRef keep;
-  Array* array = nullptr;
-  int kind = 0;
-};
 
 struct Resolution {
   std::vector<DTypeId> inputs;   // what numbers are converted to; arrays keep their own dtype
@@ -53,62 +42,6 @@ std::unordered_map<std::string, OpId>& names() {
 std::unordered_map<std::string, Resolution*>& resolutions() {
   static auto* map = new std::unordered_map<std::string, Resolution*>();
   return *map;
-}
-
-nb::object call_hook(const PyRef& hook, nb::args args) {
-  try {
-    return nb::handle(hook.get())(*args);
-  } catch (nb::python_error& e) {
-    e.restore();
-    throw PythonError();
-  }
-}
-
-bool set_number(Input& in, PyObject* o) {
-  PyTypeObject* type = Py_TYPE(o);
-  in.object = o;
-  if (type == &PyFloat_Type) {
-    in.kind = kWeakFloat;
-  } else if (type == &PyLong_Type) {
-    in.kind = kWeakInt;
-  } else if (type == &PyBool_Type) {
-    in.kind = kStrongNumber + kBool;
-  } else if (type == &PyComplex_Type) {
-    in.kind = kWeakComplex;
-  } else {
-    return false;
-  }
-  return true;
-}
-
-// False: nobody knows this kind of object.
-bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
-  if (is_array(o)) {
-    require_settled(o);
-    in.object = o;
-    in.array = &unwrap(o);
-    in.kind = in.array->dtype;
-    return true;
-  }
-  if (set_number(in, o)) return true;
-  if (!hooks().operand) require_python();
-  nb::object found =
-      call_hook(hooks().operand, nb::cast<nb::args>(nb::make_tuple(
-                                     nb::handle(o), nb::handle(like ? like : Py_None), info.name)));
-  if (found.ptr() == Py_NotImplemented) return false;
-  in.keep = PyRef::steal(found.release().ptr());
-  PyObject* kept = in.keep.get();
-  if (is_array(kept) || set_number(in, kept)) {
-    if (!is_array(kept)) return true;
-    in.object = kept;
-    in.array = &unwrap(kept);
-    in.kind = in.array->dtype;
-    return true;
-  }
-  // (number, row): a NumPy scalar, which keeps its dtype.
-  in.object = PyTuple_GetItem(kept, 0);
-  in.kind = kStrongNumber + static_cast<int>(PyLong_AsLong(PyTuple_GetItem(kept, 1)));
-  return true;
 }
 
 void put(std::string& key, const void* p, size_t n) { key.append(static_cast<const char*>(p), n); }
@@ -159,83 +92,6 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, PyObject
     made->result_types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
   }
   return *resolutions().emplace(own, made.release()).first->second;
-}
-
-template <class T>
-Constant bits_of(T value) {
-  static_assert(sizeof(T) <= sizeof(Constant));
-  uint64_t words[2] = {0, 0};
-  std::memcpy(words, &value, sizeof value);
-  return Constant{words[0], words[1]};
-}
-
-[[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
-  PyErr_Format(PyExc_OverflowError, "%s: Python integer %R is out of bounds for %s",
-               info.name.c_str(), number, kDTypes[row].name);
-  throw PythonError();
-}
-
-// The number as the bytes of a stored element.
-Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
-  const DTypeRow& r = kDTypes[row];
-  if (r.code == 0 && r.bits >= 8 && PyLong_Check(number)) {
-    int overflow = 0;
-    const int64_t v = PyLong_AsLongLongAndOverflow(number, &overflow);
-    const int64_t top = r.bits == 64 ? INT64_MAX : (int64_t{1} << (r.bits - 1)) - 1;
-    if (overflow || v > top || v < -top - 1) out_of_range(info, number, row);
-    return bits_of(v);  // little-endian: the low bytes are the narrower integer
-  }
-  if (r.code == 1 && r.bits >= 8 && PyLong_Check(number)) {
-    const uint64_t v = PyLong_AsUnsignedLongLong(number);
-    if (v == UINT64_MAX && PyErr_Occurred()) {
-      PyErr_Clear();
-      out_of_range(info, number, row);
-    }
-    if (r.bits < 64 && v >> r.bits) out_of_range(info, number, row);
-    return bits_of(v);
-  }
-  if (row == kBool) {
-    const int truth = PyObject_IsTrue(number);
-    if (truth < 0) throw PythonError();
-    return bits_of(static_cast<uint8_t>(truth));
-  }
-  if (row == kFloat32 || row == kFloat64 ||
-      ((row == kComplex64 || row == kComplex128) && !PyComplex_Check(number))) {
-    const double v = PyFloat_AsDouble(number);
-    if (v == -1.0 && PyErr_Occurred()) throw PythonError();
-    if (row == kFloat32) return bits_of(static_cast<float>(v));
-    if (row == kFloat64) return bits_of(v);
-    if (row == kComplex64) {
-      return bits_of(std::array<float, 2>{static_cast<float>(v), 0});
-    }
-    return Constant{bits_of(v).low, 0};
-  }
-  nb::object bits =
-      call_hook(hooks().encode,
-                nb::cast<nb::args>(nb::make_tuple(nb::handle(number), static_cast<int>(row))));
-  nb::object low = bits[0], high = bits[1];
-  return Constant{nb::cast<uint64_t>(low), nb::cast<uint64_t>(high)};
-}
-
-// x < 300 is true for every int8: a Python integer beyond the other operand's type is compared as one
-// of a wider type.
-void widen_compared(Input& number, const Input& other) {
-  if (number.kind != kWeakInt || !other.array) return;
-  const DTypeRow& r = kDTypes[other.array->dtype];
-  if (r.code > 1 || r.bits < 8) return;
-  int overflow = 0;
-  const int64_t v = PyLong_AsLongLongAndOverflow(number.object, &overflow);
-  const bool is_signed = r.code == 0;
-  const int64_t top = r.bits == 64 ? INT64_MAX : (int64_t{1} << (r.bits - is_signed)) - 1;
-  if (!overflow && v <= top && v >= (is_signed ? -top - 1 : 0)) return;
-  number.kind = kStrongNumber + (overflow ? kFloat64 : kInt64);
-  if (overflow > 0 && r.bits == 64 && !is_signed) {
-    (void)PyLong_AsUnsignedLongLong(number.object);
-    if (PyErr_Occurred())
-      PyErr_Clear();
-    else
-      number.kind = kWeakInt;
-  }
 }
 
 [[noreturn]] void mixed_devices(const OpInfo& info, const Device& a, const Device& b) {
@@ -342,11 +198,6 @@ void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r,
 }
 
 }  // namespace
-
-Hooks& hooks() {
-  static auto* h = new Hooks();
-  return *h;
-}
 
 OpId add_op(OpInfo info) {
   const OpId id = static_cast<OpId>(table().size());

@@ -1,0 +1,152 @@
+#include "ops/operands.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <cstring>
+
+#include "ops/kernels.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop::ops {
+
+namespace {
+
+bool set_number(Input& in, PyObject* o) {
+  PyTypeObject* type = Py_TYPE(o);
+  in.object = o;
+  if (type == &PyFloat_Type) {
+    in.kind = kWeakFloat;
+  } else if (type == &PyLong_Type) {
+    in.kind = kWeakInt;
+  } else if (type == &PyBool_Type) {
+    in.kind = kStrongNumber + kBool;
+  } else if (type == &PyComplex_Type) {
+    in.kind = kWeakComplex;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+template <class T>
+Constant bits_of(T value) {
+  static_assert(sizeof(T) <= sizeof(Constant));
+  uint64_t words[2] = {0, 0};
+  std::memcpy(words, &value, sizeof value);
+  return Constant{words[0], words[1]};
+}
+
+[[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
+  PyErr_Format(PyExc_OverflowError, "%s: Python integer %R is out of bounds for %s",
+               info.name.c_str(), number, kDTypes[row].name);
+  throw PythonError();
+}
+
+}  // namespace
+
+Hooks& hooks() {
+  static auto* h = new Hooks();
+  return *h;
+}
+
+nb::object call_hook(const PyRef& hook, nb::args args) {
+  try {
+    return nb::handle(hook.get())(*args);
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw PythonError();
+  }
+}
+
+bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
+  if (is_array(o)) {
+    require_settled(o);
+    in.object = o;
+    in.array = &unwrap(o);
+    in.kind = in.array->dtype;
+    return true;
+  }
+  if (set_number(in, o)) return true;
+  if (!hooks().operand) require_python();
+  nb::object found =
+      call_hook(hooks().operand, nb::cast<nb::args>(nb::make_tuple(
+                                     nb::handle(o), nb::handle(like ? like : Py_None), info.name)));
+  if (found.ptr() == Py_NotImplemented) return false;
+  in.keep = PyRef::steal(found.release().ptr());
+  PyObject* kept = in.keep.get();
+  if (is_array(kept) || set_number(in, kept)) {
+    if (!is_array(kept)) return true;
+    in.object = kept;
+    in.array = &unwrap(kept);
+    in.kind = in.array->dtype;
+    return true;
+  }
+  // (number, row): a NumPy scalar, which keeps its dtype.
+  in.object = PyTuple_GetItem(kept, 0);
+  in.kind = kStrongNumber + static_cast<int>(PyLong_AsLong(PyTuple_GetItem(kept, 1)));
+  return true;
+}
+
+Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
+  const DTypeRow& r = kDTypes[row];
+  if (r.code == 0 && r.bits >= 8 && PyLong_Check(number)) {
+    int overflow = 0;
+    const int64_t v = PyLong_AsLongLongAndOverflow(number, &overflow);
+    const int64_t top = r.bits == 64 ? INT64_MAX : (int64_t{1} << (r.bits - 1)) - 1;
+    if (overflow || v > top || v < -top - 1) out_of_range(info, number, row);
+    return bits_of(v);  // little-endian: the low bytes are the narrower integer
+  }
+  if (r.code == 1 && r.bits >= 8 && PyLong_Check(number)) {
+    const uint64_t v = PyLong_AsUnsignedLongLong(number);
+    if (v == UINT64_MAX && PyErr_Occurred()) {
+      PyErr_Clear();
+      out_of_range(info, number, row);
+    }
+    if (r.bits < 64 && v >> r.bits) out_of_range(info, number, row);
+    return bits_of(v);
+  }
+  if (row == kBool) {
+    const int truth = PyObject_IsTrue(number);
+    if (truth < 0) throw PythonError();
+    return bits_of(static_cast<uint8_t>(truth));
+  }
+  if (row == kFloat32 || row == kFloat64 ||
+      ((row == kComplex64 || row == kComplex128) && !PyComplex_Check(number))) {
+    const double v = PyFloat_AsDouble(number);
+    if (v == -1.0 && PyErr_Occurred()) throw PythonError();
+    if (row == kFloat32) return bits_of(static_cast<float>(v));
+    if (row == kFloat64) return bits_of(v);
+    if (row == kComplex64) {
+      return bits_of(std::array<float, 2>{static_cast<float>(v), 0});
+    }
+    return Constant{bits_of(v).low, 0};
+  }
+  nb::object bits =
+      call_hook(hooks().encode,
+                nb::cast<nb::args>(nb::make_tuple(nb::handle(number), static_cast<int>(row))));
+  nb::object low = bits[0], high = bits[1];
+  return Constant{nb::cast<uint64_t>(low), nb::cast<uint64_t>(high)};
+}
+
+void widen_compared(Input& number, const Input& other) {
+  if (number.kind != kWeakInt || !other.array) return;
+  const DTypeRow& r = kDTypes[other.array->dtype];
+  if (r.code > 1 || r.bits < 8) return;
+  int overflow = 0;
+  const int64_t v = PyLong_AsLongLongAndOverflow(number.object, &overflow);
+  const bool is_signed = r.code == 0;
+  const int64_t top = r.bits == 64 ? INT64_MAX : (int64_t{1} << (r.bits - is_signed)) - 1;
+  if (!overflow && v <= top && v >= (is_signed ? -top - 1 : 0)) return;
+  number.kind = kStrongNumber + (overflow ? kFloat64 : kInt64);
+  if (overflow > 0 && r.bits == 64 && !is_signed) {
+    (void)PyLong_AsUnsignedLongLong(number.object);
+    if (PyErr_Occurred())
+      PyErr_Clear();
+    else
+      number.kind = kWeakInt;
+  }
+}
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,36 @@
+// The operands of an elementwise call: arrays and numbers, and how numbers become stored elements.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "ops/elementwise.hpp"
+#include "ops/walk.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop::ops {
+
+// How an operand takes part in the dtype rules. An array counts with its dtype's row.
+constexpr int kWeakInt = -1, kWeakFloat = -2, kWeakComplex = -3;
+constexpr int kStrongNumber = 64;  // + row: a number of a certain dtype
+
+struct Input {
+  PyObject* object = nullptr;  // the array or the number; borrowed from the caller or from `keep`
+  PyRef keep;
+  Array* array = nullptr;
+  int kind = 0;
+};
+
+// Calls Python; what it raises comes back as PythonError.
+nanobind::object call_hook(const PyRef& hook, nanobind::args args);
+
+// False: nobody knows this kind of object.
+bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info);
+
+// x < 300 is true for every int8: a Python integer beyond the other operand's type is compared as one
+// of a wider type.
+void widen_compared(Input& number, const Input& other);
+
+// The number as the bytes of a stored element.
+Constant encode(PyObject* number, DTypeId row, const OpInfo& info);
+
+}  // namespace gpuinterop::ops
