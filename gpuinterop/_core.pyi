@@ -584,6 +584,8 @@ def _take(src: object, indices: object, axis: int, dst: object) -> None:
     """Gather on CUDA; the indices were checked."""
 def _may_overlap(a: object, b: object) -> bool:
     """Do two arrays share a byte? True when that cannot be told quickly."""
+def _overlaps_itself(a: object) -> bool:
+    """Do two elements share a byte? True when that cannot be told quickly."""
 C_CONTIGUOUS: int = 1
 F_CONTIGUOUS: int = 2
 NEGATIVE: int = 4

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpuinterop import _core, devices
 from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError
 
@@ -84,11 +86,12 @@ class Capture:
                         fix="make it a 0-d array to change it between replays",
                     )
                 continue
-            if tuple(given.shape) != tuple(own.shape):
+            shape = tuple(given.shape) if hasattr(given, "shape") else np.shape(given)
+            if shape != tuple(own.shape):
                 raise ShapeError(
                     where="Capture",
                     expected=f"an argument of shape {own.shape}, as captured",
-                    got=str(tuple(given.shape)),
+                    got=str(shape),
                     fix="capture the function again for other shapes",
                 )
             own[...] = given
@@ -122,10 +125,24 @@ def capture(
     >>> double().tolist()
     [10.0, 10.0, 10.0]
     """
+    if function is not None and not callable(function):
+        raise ArgumentTypeError(
+            where="capture",
+            expected="a function, or nothing for a with-block",
+            got=repr(function),
+            fix="capture(function, x, y), or: with capture() as graph",
+        )
     if device is None:
         device = next((a.device for a in arguments if isinstance(a, _core.Array)), None)
     graph = Capture(device)
     if function is None:
+        if arguments:
+            raise ArgumentTypeError(
+                where="capture",
+                expected="a function before its arguments",
+                got="None",
+                fix="capture(function, x, y), or: with capture() as graph",
+            )
         return graph
     graph.inputs = arguments
     with graph:

@@ -8,20 +8,22 @@ from gpuinterop import _core
 from gpuinterop.dtypes import dtype_of, row_of
 from gpuinterop.errors import ShapeError
 
+from .results import plain
 from .runtime import FUNCTIONS, general_class
 
 __all__ = ["cast"]
 
 
-def cast(x: _core.Array, dtype: Any, order: str = "C", copy: bool = True) -> Any:
+def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     """Return a copy of x in another dtype, of the class that can hold it."""
     wanted = dtype_of(row_of(dtype))
     if order not in ("C", "F", "A", "K"):
         raise ShapeError(where="astype", expected="order 'C', 'F', 'A' or 'K'", got=repr(order),
                          fix="pass one of these")  # fmt: skip
-    if not copy and x.dtype == wanted:
-        return x
     cls: Any = type(x)
+    given, x = x, plain(x)
+    if not copy and x.dtype == wanted:
+        return given
     if getattr(cls, "_only", wanted) != wanted:
         cls = general_class()
     keeps_f = order == "F" or (order in "AK" and x.is_f_contiguous() and not x.is_c_contiguous())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.errors import ArgumentTypeError, BoundsError
 
 from .casting import cast
 from .catalog import ALIASES
@@ -50,6 +51,14 @@ def where(condition: Any, x: Any, y: Any, out: Any = None) -> Any:
 
 def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     """Return x rounded to a number of decimals, halves to the even neighbour as in NumPy."""
+    try:
+        decimals = operator.index(decimals)
+    except TypeError:
+        raise ArgumentTypeError(where="round", expected="a whole number of decimals",
+                                got=repr(decimals), fix="pass an int") from None  # fmt: skip
+    if not -300 <= decimals <= 300:
+        raise BoundsError(where="round", expected="decimals from -300 to 300", got=str(decimals),
+                          fix="no float has that many: leave the rounding away")  # fmt: skip
     kind = np.dtype(x.dtype).kind if hasattr(x, "dtype") else "f"
     if kind in "biu" and decimals >= 0:
         return FUNCTIONS["positive" if kind != "b" else "logical_or"](

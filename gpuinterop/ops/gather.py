@@ -51,7 +51,9 @@ def take(
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",
                                 got=repr(mode), fix="pass one of these")  # fmt: skip
-    source: Any = x
+    results.require_arrays("take", x)
+    cls, source = type(x), results.plain(x)
+    device, dtype = source.device, source.dtype
     if axis is None:
         source = source.reshape(-1)
     if source.ndim == 0:
@@ -76,14 +78,13 @@ def take(
     host = np.where(host < 0, host + extent, host)
     shape = (*source.shape[:ax], *host.shape, *source.shape[ax + 1 :])
     if out is None:
-        device = x.device
-        result = _core.empty(type(x), shape, x.dtype, device.type_code, device.index)
+        result = _core.empty(cls, shape, dtype, device.type_code, device.index)
     else:
         result = out
-        results.check_out(out, shape, x.dtype, x, "take")
-    if result.size == 0:
+        results.check_out(out, shape, dtype, source, "take")
+    if 0 in shape:
         return result
-    if x.device.type == "cpu":
+    if device.type == "cpu":
         target, read = host_view(result), host_view(source)
 
         def work() -> None:
@@ -91,7 +92,7 @@ def take(
 
         record_or_run(work)
         return result
-    where_to = _core.empty(_core.Array, host.shape, np.int64, x.device.type_code, x.device.index)
+    where_to = _core.empty(_core.Array, host.shape, np.int64, device.type_code, device.index)
     _core.copy_into(where_to, over(np.ascontiguousarray(host)), where="take")
     _core._take(source, where_to, ax, result)
     return result

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ShapeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import results
 from gpuinterop.ops.reductions import may_overlap
 from gpuinterop.sources import read_shape
@@ -21,17 +21,29 @@ if TYPE_CHECKING:
 __all__ = ["alloc", "concatenate", "join", "split", "stack"]
 
 
+def _listed(arrays: Any, where: str) -> list[Any]:
+    try:
+        parts = list(arrays)
+    except TypeError:
+        raise ArgumentTypeError(
+            where=where,
+            expected="a sequence of arrays",
+            got=f"an object of type {type(arrays).__name__}",
+            fix=f"pass a list: {where}([x, y])",
+        ) from None
+    if not parts:
+        raise ShapeError(where=where, expected="at least one array", got="none", fix="pass arrays")
+    results.require_arrays(where, *parts)
+    return parts
+
+
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
     """Return the arrays one after the other along `axis`; None flattens them first.
 
     One strided copy per array, nothing in between. Dtypes are promoted by NumPy's rules.
     """
-    parts = list(arrays)
-    if not parts:
-        raise ShapeError(
-            where="concatenate", expected="at least one array", got="none", fix="pass arrays"
-        )
-    results.require_arrays("concatenate", *parts)
+    given = _listed(arrays, "concatenate")
+    parts = [results.plain(x) for x in given]
     if axis is None:
         parts, axis = [x.ravel() for x in parts], 0
     first = parts[0]
@@ -57,17 +69,17 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     shape = list(first.shape)
     shape[along] = sum(x.shape[along] for x in parts)
     dtype = np.result_type(*[x.dtype for x in parts])
-    like = results.leading(parts)
+    like = results.leading(given)
     if out is None:
         out = results.new_like(like, tuple(shape), dtype)
     else:
         results.check_out(out, tuple(shape), dtype, like, "concatenate")
         # Writing one part must not change those still to be read.
         parts = [x.copy() if may_overlap(x, out) else x for x in parts]
-    at = 0
+    at, target = 0, results.plain(out)
     for x in parts:
         n = x.shape[along]
-        place = out[(slice(None),) * along + (slice(at, at + n),)]
+        place = target[(slice(None),) * along + (slice(at, at + n),)]
         _core.copy_into(place, x if x.dtype == dtype else x.astype(dtype), where="concatenate")
         at += n
     return out
@@ -80,12 +92,8 @@ def join(axis: int, *arrays: Any) -> Any:
 
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     """Return the arrays along a new axis."""
-    parts = list(arrays)
-    if not parts:
-        raise ShapeError(
-            where="stack", expected="at least one array", got="none", fix="pass arrays"
-        )
-    results.require_arrays("stack", *parts)
+    given = _listed(arrays, "stack")
+    parts = [results.plain(x) for x in given]
     for x in parts[1:]:
         if x.shape != parts[0].shape:
             raise ShapeError(
@@ -95,30 +103,42 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
                 fix="reshape one",
             )
     along = read_axis(axis, parts[0].ndim + 1, "stack")
-    return concatenate([x.expand_dims(along) for x in parts], along, out)
+    return concatenate(
+        [_core.view(type(g), x.expand_dims(along)) for g, x in zip(given, parts, strict=True)],
+        along,
+        out,
+    )
 
 
 def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     """Return views of `x` cut along `axis`: into n equal parts, or at the given indices."""
     results.require_arrays("split", x)
+    cls, x = type(x), results.plain(x)
     along = read_axis(axis, x.ndim, "split")
     n = x.shape[along]
-    if hasattr(sections, "__index__"):
-        count = operator.index(sections)
+    try:
+        count = operator.index(sections) if hasattr(sections, "__index__") else None
+        cuts = [] if count is not None else [operator.index(c) for c in sections]
+    except TypeError:
+        raise ArgumentTypeError(
+            where="split",
+            expected="a number of parts, or the indices to cut at",
+            got=repr(sections),
+            fix="pass an int or a list of ints",
+        ) from None
+    if count is not None:
         if count < 1 or n % count:
             raise ShapeError(
                 where="split", expected=f"a number of parts that divides {n}", got=str(count),
                 fix="pass the indices to cut at",
             )  # fmt: skip
         cuts = [n // count * i for i in range(1, count)]
-    else:
-        cuts = [operator.index(c) for c in sections]
     edges = [0, *cuts, n]
     before = (slice(None),) * along
     pieces = []
     for low, high in pairwise(edges):
         key = (*before, slice(low, high))
-        pieces.append(x[key])
+        pieces.append(_core.view(cls, x[key]))
     return pieces
 
 
@@ -128,13 +148,14 @@ def alloc(value: Any, *shape: Any) -> Any:
     wanted = read_shape(
         shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
     )
-    if value.ndim > len(wanted):
+    real = results.plain(value)
+    if real.ndim > len(wanted):
         raise ShapeError(
             where="alloc",
             expected=f"a value of at most {len(wanted)} axes",
-            got=str(value.shape),
+            got=str(real.shape),
             fix="reshape it",
         )
-    out = results.new_like(value, tuple(wanted), value.dtype)
-    _core.copy_into(out, value.broadcast_to(tuple(wanted)), where="alloc")
+    out = results.new_like(value, tuple(wanted), real.dtype)
+    _core.copy_into(out, real.broadcast_to(tuple(wanted)), where="alloc")
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -11,11 +12,12 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
-from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError
+from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, DTypeError
 from gpuinterop.jit import compile_source
 from gpuinterop.jit.codegen import STORAGE, WORKING
 from gpuinterop.jit.spec import Body
 
+from .results import plain
 from .rules import name_of_kind
 from .runtime import Traced, add_traced
 
@@ -44,6 +46,13 @@ def _parameters(text: str, where: str) -> list[tuple[str, str]]:
             )
         found.append((kind, match["name"]))
     return found
+
+
+def _text(value: Any, what: str, where: str) -> str:
+    if not isinstance(value, str):
+        raise ArgumentTypeError(where=where, expected=f"text as {what}", got=repr(value),
+                                fix="pass a str")  # fmt: skip
+    return value
 
 
 class _Expression(Traced):
@@ -148,10 +157,25 @@ class ElementwiseKernel:
         preamble: str = "",
         host: Callable[..., Any] | None = None,
     ) -> None:
-        if not name.isidentifier() or not name.isascii():
+        where = "ElementwiseKernel"
+        if not _text(name, "name", where).isidentifier() or not name.isascii():
             raise ArgumentTypeError(where="ElementwiseKernel", expected="a name of letters and digits",
                                     got=repr(name), fix="choose another")  # fmt: skip
-        ins, outs = _parameters(inputs, name), _parameters(outputs, name)
+        _text(operation, "operation", where)
+        _text(preamble, "preamble", where)
+        ins = _parameters(_text(inputs, "inputs", where), name)
+        outs = _parameters(_text(outputs, "outputs", where), name)
+        names = [parameter for _, parameter in ins + outs]
+        if not ins or not outs or len(set(names)) != len(names):
+            raise ArgumentTypeError(
+                where=where,
+                expected="at least one input and one output, each with a name of its own",
+                got=f"inputs {inputs!r} and outputs {outputs!r}",
+                fix="declare for example 'float32 x' and 'float32 y'",
+            )
+        if host is not None and not callable(host):
+            raise ArgumentTypeError(where=where, expected="a function of NumPy arrays as host",
+                                    got=repr(host), fix="pass a function, or leave it out")  # fmt: skip
         self.name = name
         self._operation = add_traced(
             _Expression(name, ins, outs, operation.strip().rstrip(";"), preamble, host)
@@ -179,12 +203,17 @@ template <class T, int N> struct gpuinterop_strided {
 class Strided:
     """An array as a kernel's argument together with its shape and its strides in elements."""
 
-    def __init__(self, array: _core.Array) -> None:
+    def __init__(self, array: Any) -> None:
         self.array = array
 
 
-def strided(array: _core.Array) -> Strided:
+def strided(array: Any) -> Strided:
     """Pass `array` to a `RawKernel` as ``gpuinterop_strided<T, ndim>``, without copying it."""
+    if not isinstance(array, _core.Array):
+        raise ArgumentTypeError(where="strided", expected="an array of this library",
+                                got=type(array).__name__,
+                                fix="share it first: gpuinterop.asarray(x)")  # fmt: skip
+    array = plain(array)
     if array.ndim == 0:
         raise ArgumentTypeError(where="strided", expected="an array of at least one dimension",
                                 got=type(array).__name__, fix="pass x.reshape(1)")  # fmt: skip
@@ -202,10 +231,18 @@ class RawKernel:
     source : the text; it finds no headers.
     name : the kernel in it.
     options : further options for NVRTC.
+    any_strides : the kernel finds its way in arrays of any strides, which it is told as numbers.
     """
 
-    def __init__(self, source: str, name: str, options: Sequence[str] = ()) -> None:
-        self.source, self.name, self.options = source, name, tuple(options)
+    def __init__(
+        self, source: str, name: str, options: Sequence[str] = (), *, any_strides: bool = False
+    ) -> None:
+        if isinstance(options, str) or not all(isinstance(o, str) for o in options):
+            raise ArgumentTypeError(where="RawKernel", expected="a sequence of texts as options",
+                                    got=repr(options), fix="pass for example ('-lineinfo',)")  # fmt: skip
+        self.source = _text(source, "source", "RawKernel")
+        self.name = _text(name, "name", "RawKernel")
+        self.options, self.any_strides = tuple(options), any_strides
         self._loaded: dict[int, _core.LoadedKernel] = {}
 
     def compile(self, arch: int) -> bytes:
@@ -215,16 +252,32 @@ class RawKernel:
         return compile_source(text, arch, options=self.options, name=file)
 
     def __call__(
-        self, grid: Sequence[int], block: Sequence[int], *args: Any, shared: int = 0
+        self, *args: Any, grid: Any = None, block: Any = None, shared: Any = 0, **unknown: Any
     ) -> None:
-        """Queue a launch on the current stream.
+        """Queue a launch on the current stream: ``kernel(grid, block, *arguments)``.
 
-        Arrays are passed as the address of their first element, wrapped by `strided` with their
-        strides. Numbers must have a size: ``numpy.float32(0.5)``, not ``0.5``.
+        The arguments may also come as one tuple, or grid and block by name. Arrays are passed as the
+        address of their first element, so they must be C-contiguous; those wrapped by `strided` go
+        with their strides, whatever these are. Numbers must have a size: ``numpy.float32(0.5)``, not
+        ``0.5``.
         """
-        packed = [self._pack(a) for a in args]
-        used = [a.array if isinstance(a, Strided) else a for a in args]
-        arrays = [a for a in used if isinstance(a, _core.Array)]
+        if unknown:
+            raise ArgumentTypeError(where=self.name, expected="the keywords grid, block and shared",
+                                    got=", ".join(sorted(unknown)),
+                                    fix="choose a stream by: with stream: ...")  # fmt: skip
+        if grid is None and block is None and len(args) >= 2:
+            grid, block, *args = args  # type: ignore[assignment]
+        if grid is None or block is None:
+            raise ArgumentTypeError(where=self.name, expected="a grid and a block",
+                                    got="none", fix="call kernel(grid, block, *arguments)")  # fmt: skip
+        if len(args) == 1 and isinstance(args[0], (tuple, list)):
+            args = tuple(args[0])
+        extents = self._extents(grid, "grid"), self._extents(block, "block")
+        if isinstance(shared, bool) or not isinstance(shared, int) or shared < 0:
+            raise ArgumentTypeError(where=self.name, expected="bytes of shared memory, 0 or more",
+                                    got=repr(shared), fix="pass an int")  # fmt: skip
+        arrays: list[Any] = []
+        packed = [self._pack(a, arrays) for a in args]
         if not arrays or arrays[0].device.type != "cuda":
             raise DeviceError(where=self.name, expected="arrays on a CUDA device",
                               got="none" if not arrays else str(arrays[0].device),
@@ -235,15 +288,38 @@ class RawKernel:
             code = self.compile(_core._compute_capability(device))
             code = code if code.startswith(b"\x7fELF") else code + b"\0"
             kernel = self._loaded[device] = _core._load_kernel(device, code, self.name)
-        kernel.launch(grid, block, shared, packed, arrays)
+        kernel.launch(*extents, shared, packed, arrays)
 
-    def _pack(self, value: Any) -> bytes:
+    def _extents(self, value: Any, what: str) -> tuple[int, ...]:
+        given = value if isinstance(value, (tuple, list)) else (value,)
+        try:
+            return tuple(map(operator.index, given))
+        except TypeError:
+            raise ArgumentTypeError(
+                where=self.name,
+                expected=f"a {what} of one to three ints",
+                got=repr(value),
+                fix="call kernel((blocks,), (threads,), *arguments)",
+            ) from None
+
+    def _pack(self, value: Any, arrays: list[Any]) -> bytes:
+        """The argument's bytes; an array joins `arrays`, as the library's own class knows it."""
         if isinstance(value, _core.Array):
-            return struct.pack("Q", value.ptr)
+            array = plain(value)
+            if not (self.any_strides or array.is_c_contiguous()):
+                raise ContiguityError(
+                    where=self.name,
+                    expected="C-contiguous arrays: a kernel gets nothing but their address",
+                    got=f"shape {array.shape} with strides {array._strides} (elements)",
+                    fix="pass gpuinterop.strided(x) to a kernel that takes gpuinterop_strided, a copy "
+                    "(x.copy()), or make the kernel with any_strides=True",
+                )
+            arrays.append(array)
+            return struct.pack("Q", array.ptr)
         if isinstance(value, Strided):
-            a, size = value.array, value.array.itemsize
-            steps = [s // size for s in a.strides]
-            return struct.pack(f"Q{2 * a.ndim}q", a.ptr, *a.shape, *steps)
+            array = value.array
+            arrays.append(array)
+            return struct.pack(f"Q{2 * array.ndim}q", array.ptr, *array.shape, *array._strides)
         if isinstance(value, np.generic):
             return np.asarray(value, dtype_of(row_of(value.dtype))).tobytes()
         raise ArgumentTypeError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinterop import _core
 from gpuinterop.errors import (
     ArgumentTypeError,
+    ContiguityError,
     DeviceMismatchError,
     DTypeError,
     ReadOnlyError,
@@ -17,7 +18,18 @@ from gpuinterop.ops.runtime import general_class
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["check_out", "class_for", "leading", "new_like", "record_or_run", "require_arrays"]
+__all__ = [
+    "check_out", "class_for", "leading", "new_like", "plain", "record_or_run", "require_arrays",
+]  # fmt: skip
+
+
+def plain(x: Any) -> Any:
+    """Return `x` as an array of the library's own class.
+
+    A subclass may say anything of its shape and address. What is computed from them decides where
+    kernels read and write, so it is computed from this.
+    """
+    return _core.view(general_class(), x)
 
 
 def class_for(cls: Any, dtype: Any) -> Any:
@@ -33,7 +45,7 @@ def leading(operands: Sequence[Any]) -> Any:
 
 def new_like(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return an unset C-ordered array on `x`'s device, of the class that holds `dtype`."""
-    device = x.device
+    device = plain(x).device
     return _core.empty(class_for(type(x), dtype), shape, dtype, device.type_code, device.index)
 
 
@@ -46,6 +58,7 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: st
             got=f"an object of type {type(out).__name__}",
             fix="share it first: gpuinterop.asarray(out), or leave out away",
         )
+    out, like = plain(out), plain(like)
     if tuple(out.shape) != tuple(shape):
         raise ShapeError(
             where=where,
@@ -74,6 +87,13 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: st
             got="a read-only array",
             fix="pass a copy",
         )
+    if _core._overlaps_itself(out):
+        raise ContiguityError(
+            where=where,
+            expected="an out whose elements all have a place of their own",
+            got=f"shape {out.shape} with strides {out._strides} (elements)",
+            fix="pass a copy",
+        )
 
 
 def require_arrays(where: str, *operands: Any) -> Any:
@@ -86,13 +106,13 @@ def require_arrays(where: str, *operands: Any) -> Any:
                 got=f"an object of type {type(x).__module__}.{type(x).__qualname__}",
                 fix="convert it first: gpuinterop.asarray(x)",
             )
-    device = operands[0].device
+    device = plain(operands[0]).device
     for x in operands[1:]:
-        if x.device != device:
+        if plain(x).device != device:
             raise DeviceMismatchError(
                 where=where,
                 expected=f"operands on one device ({device} is the first one's)",
-                got=str(x.device),
+                got=str(plain(x).device),
                 fix=f'move it: x.to_device("{device}")',
             )
     return device

@@ -245,6 +245,12 @@ def _host_now(
 # ---- calls with further keywords, and wrong calls -----------------------------------------------------
 
 
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "where": (True,), "casting": ("same_kind",), "order": ("K", "C"), "subok": (True,),
+    "signature": (None,),
+}  # fmt: skip
+
+
 def _slow_call(op: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Everything but the plain call: dtype=, casting=, where=, wrong counts."""
     entry = _by_id[op]
@@ -256,19 +262,20 @@ def _slow_call(op: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             got=f"{len(args)} arguments",
             fix=f"call {name}({', '.join('xyzuvw'[i % 6] for i in range(n))})",
         )
-    options = {k: v for k, v in kwargs.items() if k != "out" and v is not None}
-    if options.get("where") is True:
-        del options["where"]
-    options.pop("casting", None)
-    options.pop("order", None)
-    options.pop("subok", None)
-    wanted = options.pop("dtype", None)
-    if options:
+    wanted = kwargs.get("dtype")
+    for key, value in kwargs.items():
+        # NumPy's further keywords, where they ask for what is done anyway.
+        if key in ("out", "dtype") or any(
+            value is v or (isinstance(value, str) and value == v) for v in _NEUTRAL.get(key, ())
+        ):
+            continue
         raise ArgumentTypeError(
             where=name,
             expected="the keywords out and dtype",
-            got=", ".join(sorted(options)),
-            fix="select elements with gpuinterop.where, or write into a view: out=y[::2]",
+            got=f"{key}={value!r}",
+            fix="select elements with gpuinterop.where, or write into a view: out=y[::2]"
+            if key == "where"
+            else f"leave out {key}",
         )
     function = FUNCTIONS[name]
     operands = args[:n]

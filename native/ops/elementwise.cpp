@@ -111,7 +111,7 @@ void check_out(PyObject* out, const OpInfo& info) {
   if (a.readonly)
     fail(Kind::ReadOnly, info.name, "an out that may be written", "a read-only array",
          "pass a copy: x.copy()");
-  if (a.layout.has_zero_stride() && a.layout.size() > 0)
+  if (overlaps_itself(a))
     fail(Kind::Contiguity, info.name, "an out whose elements all have a place of their own",
          "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
              shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
@@ -138,6 +138,7 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
   nb::list inputs, kinds;
   for (int i = 0; i < info.inputs; ++i) {
     // Range errors are the same on both devices.
+    if (!in[i].array) require_exponent(in[i], i, r.inputs[i], info);
     if (!in[i].array && in[i].kind == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
     inputs.append(nb::handle(in[i].object));
     kinds.append(in[i].kind);
@@ -162,6 +163,7 @@ void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r,
     if (!in[i].array) {
       types[i] = r.inputs[i];
       layouts[i] = nullptr;
+      require_exponent(in[i], i, r.inputs[i], info);
       w.add_constant(encode(in[i].object, r.inputs[i], info), itemsize_of(r.inputs[i]));
       continue;
     }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "array/error.hpp"
 #include "ops/kernels.hpp"
 
 namespace nb = nanobind;
@@ -39,8 +40,11 @@ Constant bits_of(T value) {
 }
 
 [[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
-  PyErr_Format(PyExc_OverflowError, "%s: Python integer %R is out of bounds for %s",
-               info.name.c_str(), number, kDTypes[row].name);
+  PyErr_Format(
+      PyExc_OverflowError,
+      "%s: Python integer %R is out of bounds for %s\n  fix: cast the array to a wider type "
+      "first: x.astype('int64')",
+      info.name.c_str(), number, kDTypes[row].name);
   throw PythonError();
 }
 
@@ -87,6 +91,16 @@ bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
   in.object = PyTuple_GetItem(kept, 0);
   in.kind = kStrongNumber + static_cast<int>(PyLong_AsLong(PyTuple_GetItem(kept, 1)));
   return true;
+}
+
+void require_exponent(const Input& in, int position, DTypeId row, const OpInfo& info) {
+  if (position != 1 || kDTypes[row].code != 0 || info.name != "power") return;
+  PyRef zero = PyRef::steal(PyLong_FromLong(0));
+  const int negative = zero ? PyObject_RichCompareBool(in.object, zero.get(), Py_LT) : -1;
+  if (negative < 0) throw PythonError();
+  if (negative)
+    fail(Kind::Bounds, info.name, "an exponent of 0 or more for integers", "a negative number",
+         "cast the base to a float: x.astype('float64')");
 }
 
 Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {

@@ -30,6 +30,10 @@ bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info);
 // of a wider type.
 void widen_compared(Input& number, const Input& other);
 
+// NumPy's rule: an integer to a negative power is an error where the exponent is a number. Exponents
+// in an array are not looked at; see gi_ipow.
+void require_exponent(const Input& in, int position, DTypeId row, const OpInfo& info);
+
 // The number as the bytes of a stored element.
 Constant encode(PyObject* number, DTypeId row, const OpInfo& info);
 

@@ -86,6 +86,42 @@ bool may_overlap(const Array& a, const Array& b, const char* where) {
   return s.solve(0, (low_b - low_a) + (b1 - 1 - b0));
 }
 
+bool overlaps_itself(const Array& a) noexcept {
+  const Layout& l = a.layout;
+  if (l.size() <= 1 || l.is_c_contiguous() || l.is_f_contiguous()) return false;
+  Term dims[kMaxDims];
+  int n = 0;
+  for (int d = 0; d < l.ndim(); ++d) {
+    if (l.shape()[d] == 1) continue;
+    if (l.strides()[d] == 0) return true;
+    dims[n++] = {std::abs(l.strides()[d]), l.shape()[d] - 1};
+  }
+  std::sort(dims, dims + n, [](const Term& x, const Term& y) { return x.step < y.step; });
+  // Every step goes beyond all that the smaller ones reach: so it is for slices and transposes.
+  int64_t reach = 0;
+  bool nested = true;
+  for (int i = 0; i < n && nested; ++i) {
+    nested = dims[i].step > reach;
+    reach += dims[i].step * dims[i].limit;
+  }
+  if (nested) return false;
+  // Two indices with one place differ by d, sum(step * d) = 0. Let k be the first dimension with d != 0,
+  // taken positive: 1 + u of at most `limit`; the others lie between -limit and limit. Counting u down
+  // from its end and the others up from theirs makes it one sum of positive steps.
+  for (int k = 0; k < n; ++k) {
+    Search s;
+    int64_t target = dims[k].step * dims[k].limit;
+    s.add(dims[k].step, dims[k].limit - 1);
+    for (int i = k + 1; i < n; ++i) {
+      target += dims[i].step * dims[i].limit;
+      s.add(dims[i].step, 2 * dims[i].limit);
+    }
+    s.prepare();
+    if (s.solve(0, target)) return true;
+  }
+  return false;
+}
+
 bool is_same_place(const Array& a, const Array& b) noexcept {
   if (a.data != b.data || a.itemsize() != b.itemsize() || a.layout.ndim() != b.layout.ndim())
     return false;

@@ -13,4 +13,8 @@ bool may_overlap(const Array& a, const Array& b, const char* where);
 // reads an element and then writes it needs no temporary.
 bool is_same_place(const Array& a, const Array& b) noexcept;
 
+// Do two elements of one array share a byte? A result must not: which of two writes stays is chance.
+// Exact for ordinary views; a search that grows too long counts as an overlap.
+bool overlaps_itself(const Array& a) noexcept;
+
 }  // namespace gpuinterop::ops

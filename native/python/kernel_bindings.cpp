@@ -6,6 +6,7 @@
 
 #include "array/array.hpp"
 #include "cuda/module.hpp"
+#include "ops/graph.hpp"
 #include "python/kernel_bindings.hpp"
 #include "python/raise.hpp"
 
@@ -61,6 +62,7 @@ void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t
       fail(Kind::DeviceMismatch, where, "arrays on cuda:" + std::to_string(device),
            "an array elsewhere", "move it: x.to_device('cuda:" + std::to_string(device) + "')");
     cuda::order(a.buffer.get(), stream, where);
+    ops::note_use(a);
   }
   if (shared > 48 * 1024) cuda::allow_shared_memory(self.kernel, static_cast<int>(shared), where);
   cuda::launch_here(self.kernel, how, stream, pointers.data(), where);

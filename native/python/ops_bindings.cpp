@@ -6,6 +6,7 @@
 
 #include "ops/copy.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/graph.hpp"
 #include "ops/overlap.hpp"
 #include "python/kernel_bindings.hpp"
 #include "python/ops_slots.hpp"
@@ -164,6 +165,7 @@ void register_ops(nb::module_& m) {
           require_settled(h.ptr());
         }
         const Array &s = unwrap(src.ptr()), &i = unwrap(indices.ptr()), &d = unwrap(dst.ptr());
+        for (const Array* a : {&s, &i, &d}) ops::note_use(*a);
         if (ops::may_overlap(s, d, "take")) {
           Array copy = make_empty(s.device, s.dtype, s.layout.ndim(), s.layout.shape(), "take");
           ops::copy_strided(copy, s, "take");
@@ -180,6 +182,14 @@ void register_ops(nb::module_& m) {
         return ops::may_overlap(unwrap(a.ptr()), unwrap(b.ptr()), "may_overlap");
       },
       "a"_a, "b"_a, "Do two arrays share a byte? True when that cannot be told quickly.");
+  m.def(
+      "_overlaps_itself",
+      [](nb::handle a) {
+        if (!is_array(a.ptr())) throw nb::type_error("an array expected");
+        require_settled(a.ptr());
+        return ops::overlaps_itself(unwrap(a.ptr()));
+      },
+      "a"_a, "Do two elements share a byte? True when that cannot be told quickly.");
 }
 
 }  // namespace gpuinterop

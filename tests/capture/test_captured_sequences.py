@@ -180,3 +180,48 @@ def test_take_reads_at_each_replay() -> None:
     x[...] = 7
     assert graph.nodes == 1
     assert graph().tolist() == [7.0, 7.0]
+
+
+def test_take_and_kernels_keep_what_they_use(device: str) -> None:
+    x = array(np.arange(600), device)
+    out = array(np.zeros(3), device)
+    with gpuinterop.capture(device=device) as graph:
+        x.take([1, 598, 2], out=out)
+        more = x.take([[5], [7]])
+    del x
+    gc.collect()
+    filler = [array(np.full(600, -1), device) for _ in range(8)]
+    graph.replay()
+    assert out.tolist() == [1, 598, 2]
+    assert more.tolist() == [[5], [7]]
+    assert all(float(f[0]) == -1 for f in filler)
+
+
+@pytest.mark.gpu
+def test_kernels_of_ones_own_keep_what_they_use() -> None:
+    text = 'extern "C" __global__ void twice(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }'
+    twice = gpuinterop.RawKernel(text, "twice")
+    x, y = array(np.arange(256), "cuda:0"), array(np.zeros(256), "cuda:0")
+    twice((1,), (256,), x, y)
+    with gpuinterop.capture(device="cuda:0") as graph:
+        twice((1,), (256,), x, y)
+    del x
+    gc.collect()
+    filler = [array(np.full(256, -1), "cuda:0") for _ in range(8)]
+    y.fill(0)
+    graph.replay()
+    assert y.tolist() == [2.0 * i for i in range(256)]
+    assert len(filler) == 8
+
+
+def test_wrong_arguments_are_told(device: str) -> None:
+    with pytest.raises(TypeError, match="capture: expected a function"):
+        gpuinterop.capture(3)
+    with pytest.raises(TypeError, match="before its arguments"):
+        gpuinterop.capture(None, array([1], device))
+    graph = gpuinterop.capture(lambda a: a + 1, array([1, 2], device))
+    assert graph([5, 6]).tolist() == [6, 7]
+    with pytest.raises(ValueError, match="as captured"):
+        graph(3.0)
+    with pytest.raises(TypeError, match="1 arguments"):
+        graph(1, 2)

@@ -7,7 +7,12 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import jit
-from gpuinterop.errors import CompileError, LibraryNotFoundError
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    CompileError,
+    ContiguityError,
+    LibraryNotFoundError,
+)
 
 SCALE = """
 extern "C" __global__ void scale(gpuinterop_strided<float, 2> x, float by) {
@@ -67,3 +72,61 @@ def test_a_strided_kernel_copies_nothing():
     expected = host.copy()
     expected[::-1, ::2] *= 2
     np.testing.assert_array_equal(x.get(), expected)
+
+
+TWICE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
+
+
+def test_wrong_texts_and_declarations():
+    for arguments in [(3, "k"), ("text", 3), ("text", "k", "-G"), ("text", "k", [3])]:
+        with pytest.raises(ArgumentTypeError):
+            gi.RawKernel(*arguments)
+    with pytest.raises(ArgumentTypeError, match="strided: expected an array"):
+        gi.strided(3)
+    good = ("float32 x", "float32 y", "y = x", "k")
+    for i in range(4):
+        with pytest.raises(ArgumentTypeError, match="text as"):
+            gi.ElementwiseKernel(*(3 if i == j else value for j, value in enumerate(good)))
+    with pytest.raises(ArgumentTypeError, match="host"):
+        gi.ElementwiseKernel(*good, "", 3)
+    for ins, outs in [
+        ("", "float32 y"),
+        ("float32 x", ""),
+        ("float32 x, T x", "T y"),
+        ("T x", "T x"),
+    ]:
+        with pytest.raises(ArgumentTypeError, match="a name of its own"):
+            gi.ElementwiseKernel(ins, outs, "")
+
+
+def test_launches_that_cannot_be_meant(device):
+    x = gi.GpuArray(np.ones((3, 4), np.float32), device=device)
+    kernel = gi.RawKernel(TWICE, "twice")
+    with pytest.raises(ContiguityError, match=r"gpuinterop\.strided\(x\)"):
+        kernel((1,), (32,), x.T)
+    with pytest.raises(ContiguityError):
+        kernel((1,), (32,), x[:, ::2])
+    with pytest.raises(ArgumentTypeError, match="a grid and a block"):
+        kernel(x)
+    with pytest.raises(ArgumentTypeError, match="a grid of one to three ints"):
+        kernel("a", (32,), x)
+    with pytest.raises(ArgumentTypeError, match="a block of one to three ints"):
+        kernel((1,), (2.5,), x)
+    for shared in (-1, "a", True, 1.5):
+        with pytest.raises(ArgumentTypeError, match="shared"):
+            kernel((1,), (32,), x, shared=shared)
+    with pytest.raises(ArgumentTypeError, match="with stream"):
+        kernel((1,), (32,), x, stream=3)
+
+
+@pytest.mark.gpu
+def test_calls_as_cupy_and_pycuda_write_them():
+    x = gi.GpuArray(np.ones(32, np.float32), device="cuda:0")
+    kernel = gi.RawKernel(TWICE, "twice")
+    kernel((1,), (32,), (x,))
+    kernel(x, grid=(1, 1), block=(32, 1, 1))
+    kernel(1, 32, x)
+    assert x.tolist() == [8.0] * 32
+    across = gi.RawKernel(TWICE, "twice", any_strides=True)
+    across((1,), (1,), x[::-8])
+    assert x.tolist() == [8.0] * 31 + [16.0]
