@@ -26,6 +26,7 @@ SCHEMA = 1
 _MAGIC = b"gpuintK1"
 _TRAILER = len(_MAGIC) + 32
 _DEFAULT_MEGABYTES = 512
+_ABANDONED = 3600.0  # seconds after which nobody is still writing a file
 
 
 def cache_directory() -> Path:
@@ -43,6 +44,21 @@ def cache_directory() -> Path:
         return root.expanduser() / "gpuinterop" / "kernels"
     except RuntimeError:  # no home folder to be found: a container without a user entry
         return Path(tempfile.gettempdir()) / f"gpuinterop-{os.getuid()}" / "kernels"
+
+
+def _limit() -> int:
+    """Megabytes that the folder may grow to."""
+    chosen = os.environ.get("GPUINTEROP_CACHE_MB", "")
+    try:
+        return int(chosen or _DEFAULT_MEGABYTES)
+    except ValueError:
+        warnings.warn(
+            f"GPUINTEROP_CACHE_MB is {chosen!r}, which is no whole number; "
+            f"{_DEFAULT_MEGABYTES} is taken",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return _DEFAULT_MEGABYTES
 
 
 class MemoryCache:
@@ -77,7 +93,7 @@ class DiskCache:
     def __init__(self, directory: Path, limit_bytes: int | None = None) -> None:
         self.directory = directory
         if limit_bytes is None:
-            limit_bytes = int(os.environ.get("GPUINTEROP_CACHE_MB", _DEFAULT_MEGABYTES)) << 20
+            limit_bytes = _limit() << 20
         self.limit_bytes = limit_bytes
         self._used: int | None = None
         self._warned = False
@@ -146,6 +162,7 @@ class DiskCache:
 
     def _bound(self, added: int) -> None:
         if self._used is None:
+            self._sweep()
             self._used = sum(size for _, size, _ in self._entries())
         else:
             self._used += added
@@ -161,6 +178,14 @@ class DiskCache:
                 path.unlink()
                 used -= size
         self._used = used
+
+    def _sweep(self) -> None:
+        """Remove what processes killed between a write and its rename have left."""
+        with contextlib.suppress(OSError):
+            for path in self.directory.glob(".new-*"):
+                with contextlib.suppress(OSError):
+                    if time.time() - path.stat().st_mtime > _ABANDONED:
+                        path.unlink()
 
     def clear(self) -> None:
         for _, _, path in self._entries():

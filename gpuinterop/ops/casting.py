@@ -7,8 +7,8 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_of, row_of
 from gpuinterop.errors import ShapeError
+from gpuinterop.geometry import real
 
-from .results import plain
 from .runtime import FUNCTIONS, general_class
 
 __all__ = ["cast"]
@@ -21,7 +21,7 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
         raise ShapeError(where="astype", expected="order 'C', 'F', 'A' or 'K'", got=repr(order),
                          fix="pass one of these")  # fmt: skip
     cls: Any = type(x)
-    given, x = x, plain(x)
+    given, x = x, real(x)
     if not copy and x.dtype == wanted:
         return given
     if getattr(cls, "_only", wanted) != wanted:

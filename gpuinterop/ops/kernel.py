@@ -13,11 +13,11 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
 from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, DTypeError
+from gpuinterop.geometry import real
 from gpuinterop.jit import compile_source
 from gpuinterop.jit.codegen import STORAGE, WORKING
 from gpuinterop.jit.spec import Body
 
-from .results import plain
 from .rules import name_of_kind
 from .runtime import Traced, add_traced
 
@@ -213,7 +213,7 @@ def strided(array: Any) -> Strided:
         raise ArgumentTypeError(where="strided", expected="an array of this library",
                                 got=type(array).__name__,
                                 fix="share it first: gpuinterop.asarray(x)")  # fmt: skip
-    array = plain(array)
+    array = real(array)
     if array.ndim == 0:
         raise ArgumentTypeError(where="strided", expected="an array of at least one dimension",
                                 got=type(array).__name__, fix="pass x.reshape(1)")  # fmt: skip
@@ -305,7 +305,7 @@ class RawKernel:
     def _pack(self, value: Any, arrays: list[Any]) -> bytes:
         """The argument's bytes; an array joins `arrays`, as the library's own class knows it."""
         if isinstance(value, _core.Array):
-            array = plain(value)
+            array = real(value)
             if not (self.any_strides or array.is_c_contiguous()):
                 raise ContiguityError(
                     where=self.name,

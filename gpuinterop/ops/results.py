@@ -13,6 +13,7 @@ from gpuinterop.errors import (
     ReadOnlyError,
     ShapeError,
 )
+from gpuinterop.geometry import real
 from gpuinterop.ops.runtime import general_class
 
 if TYPE_CHECKING:
@@ -24,11 +25,7 @@ __all__ = [
 
 
 def plain(x: Any) -> Any:
-    """Return `x` as an array of the library's own class.
-
-    A subclass may say anything of its shape and address. What is computed from them decides where
-    kernels read and write, so it is computed from this.
-    """
+    """Return `x` as an array of the library's own class, with its methods and its real geometry."""
     return _core.view(general_class(), x)
 
 
@@ -45,7 +42,7 @@ def leading(operands: Sequence[Any]) -> Any:
 
 def new_like(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return an unset C-ordered array on `x`'s device, of the class that holds `dtype`."""
-    device = plain(x).device
+    device = real(x).device
     return _core.empty(class_for(type(x), dtype), shape, dtype, device.type_code, device.index)
 
 
@@ -58,7 +55,7 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: st
             got=f"an object of type {type(out).__name__}",
             fix="share it first: gpuinterop.asarray(out), or leave out away",
         )
-    out, like = plain(out), plain(like)
+    out, like = real(out), real(like)
     if tuple(out.shape) != tuple(shape):
         raise ShapeError(
             where=where,
@@ -106,13 +103,13 @@ def require_arrays(where: str, *operands: Any) -> Any:
                 got=f"an object of type {type(x).__module__}.{type(x).__qualname__}",
                 fix="convert it first: gpuinterop.asarray(x)",
             )
-    device = plain(operands[0]).device
+    device = real(operands[0]).device
     for x in operands[1:]:
-        if plain(x).device != device:
+        if real(x).device != device:
             raise DeviceMismatchError(
                 where=where,
                 expected=f"operands on one device ({device} is the first one's)",
-                got=str(plain(x).device),
+                got=str(real(x).device),
                 fix=f'move it: x.to_device("{device}")',
             )
     return device

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 
@@ -129,3 +131,121 @@ def test_targets(capability, target):
 def test_a_device_older_than_the_compiler():
     with pytest.raises(DeviceError, match=r"7\.5 or newer"):
         select_target(61, (75, 80))
+
+
+# ---- several processes, and folders that will not have it -----------------------------------------
+
+COMPILE = """
+import sys, hashlib, warnings
+warnings.simplefilter("error" if sys.argv[1] == "strict" else "ignore")
+from gpuinterop import jit
+digest = hashlib.sha256()
+for i in range(8):
+    text = 'extern "C" __global__ void k(int* x) { x[0] = %d; }' % i
+    digest.update(jit.compile_source(text, 90))
+print(digest.hexdigest())
+"""
+
+
+def start(folder, mode="strict", launcher=()):
+    environment = {**os.environ, "GPUINTEROP_CACHE_DIR": str(folder)}
+    return subprocess.Popen([*launcher, sys.executable, "-c", COMPILE, mode], env=environment,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+
+def finish(*processes):
+    found = set()
+    for process in processes:
+        out, error = process.communicate(timeout=120)
+        assert process.returncode == 0, error
+        found.add(out.strip())
+    return found
+
+
+def test_processes_that_fill_one_folder_at_once(folder):
+    (digest,) = finish(*(start(folder) for _ in range(4)))
+    assert len(entries(folder)) == 8
+    assert not list(folder.glob(".new-*"))
+    assert finish(start(folder)) == {digest}
+
+
+def test_a_folder_that_may_not_be_written(folder):
+    """Entries in it serve, new ones do without: an image's cache, mounted for reading."""
+    jit.compile_source(TEXT, 90)
+    (entry,) = entries(folder)
+    folder.chmod(0o500)
+    try:
+        jit.clear_cache()
+        if os.access(folder, os.W_OK):  # root writes anywhere
+            blocked = folder / "blocked"
+            blocked.write_text("")
+            cache = DiskCache(blocked)
+        else:
+            cache = DiskCache(folder)
+            assert cache.get(entry.stem) is not None
+        with pytest.warns(RuntimeWarning, match="cannot be kept"):
+            cache.put("new", b"code")
+        assert cache.get("new") is None
+    finally:
+        folder.chmod(0o700)
+
+
+def test_a_disk_that_is_full(tmp_path, monkeypatch):
+    """A write that breaks off leaves no entry and no remains, and costs a warning, not the result."""
+
+    def full(handle, mode):
+        os.close(handle)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    cache = DiskCache(tmp_path)
+    cache.put("before", b"code")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdopen", full)
+        with pytest.warns(RuntimeWarning, match="No space left"):
+            cache.put("lost", b"code")
+    assert [path.stem for path in tmp_path.iterdir()] == ["before"]
+    assert cache.get("lost") is None
+    cache.put("after", b"code")
+    assert cache.get("after") == b"code"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("sh") is None, reason="needs ulimit -f")
+def test_a_process_that_may_write_no_file(folder, tmp_path_factory):
+    """ulimit -f 0: every write fails midway, in the system and not in a stand-in."""
+    other = tmp_path_factory.mktemp("limited")
+    limited = ("sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh")
+    assert finish(start(other, "lenient", limited)) == finish(start(folder))
+    assert not entries(other)
+    assert not list(other.glob(".new-*"))
+
+
+def test_an_entry_that_another_process_removes(folder):
+    """The size bound of one process takes files away under the others."""
+    cache = DiskCache(folder)
+    cache.put("a", b"code")
+    (folder / "a.cubin").unlink()
+    assert cache.get("a") is None
+    cache.clear()
+    cache.put("a", b"code")
+    assert cache.get("a") == b"code"
+
+
+def test_a_bound_of_nothing_keeps_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUINTEROP_CACHE_MB", "0")
+    cache = DiskCache(tmp_path)
+    cache.put("a", b"code")
+    assert cache.get("a") is None
+    monkeypatch.setenv("GPUINTEROP_CACHE_MB", "many")
+    with pytest.warns(RuntimeWarning, match="GPUINTEROP_CACHE_MB"):
+        assert DiskCache(tmp_path).limit_bytes == 512 << 20
+
+
+def test_remains_of_a_killed_process_are_swept(tmp_path):
+    """A process killed between its write and the rename leaves a file that no name leads to."""
+    old, fresh = tmp_path / ".new-old", tmp_path / ".new-fresh"
+    for file in (old, fresh):
+        file.write_bytes(bytes(100))
+    os.utime(old, (1, 1))
+    DiskCache(tmp_path).put("a", b"code")
+    assert not old.exists()
+    assert fresh.exists()  # somebody may be writing it at this moment
