@@ -86,7 +86,10 @@ def empty_cache(device: Any = None) -> None:
 
 
 def mem_info(device: Any = None) -> tuple[int, int]:
-    """Return (free, total) bytes of a device; on the CPU, of the machine's memory."""
+    """Return (free, total) bytes of a device; on the CPU, of the machine's memory.
+
+    Only a context knows what is free: asking about a GPU that nobody uses yet starts it.
+    """
     place = _device(device)
     if place.type == "cuda":
         return _core.cuda_mem_info(place.index)

@@ -46,7 +46,7 @@ struct Buffer {
   // Imported CUDA memory: where its owner goes on using it (exchange::Producer). Here and not behind
   // `context`, so that an import allocates one block and not two.
   void* producer = nullptr;
-  bool producer_elsewhere = false;
+  bool producer_elsewhere = false, producer_alive = false;
 };
 
 class BufferRef {

@@ -45,11 +45,14 @@ Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides
 
 // Where the producer will use the memory next, once we have let go of it.
 struct Producer {
-  // Known to live as long as the memory: on release it is made to wait for our own uses. Null: not
-  // known, and taken for one that keeps order with the legacy stream, as most do.
+  // On release the legacy stream is made to wait for our own uses, and so is another that is alive
+  // for certain. Else the memory goes back when the uses are over. Null: not known, and taken for
+  // one that keeps order with the legacy stream, as most do.
   void* stream = nullptr;
   // True: it is not known and known not to keep such order.
   bool elsewhere = false;
+  // True: streams of this producer are never destroyed.
+  bool alive = false;
 };
 
 // ---- exchange/release.cpp ----

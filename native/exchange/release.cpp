@@ -54,30 +54,34 @@ bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32
   return !(consumers & kUsedElsewhere);
 }
 
-// Calls finish(what), or later(what) when the producer cannot be told to wait.
+// Calls finish(what), or later(what) when the producer cannot be told to wait. A stream that is not
+// known to be alive is compared with and never given to the driver.
 void let_go(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noexcept {
-  const Producer producer{b->producer, b->producer_elsewhere};
+  auto named = static_cast<CUstream>(b->producer);
   cuda::DeviceState* d = cuda::started_device(b->device.id);
   const uint32_t consumers = b->foreign_use.load(std::memory_order_relaxed);
   if (!d || cuda::driver_is_gone() || (!b->stream && !consumers)) return finish(what);
   if (!b->stream) b->stream = CU_STREAM_LEGACY;  // handed on without a use of our own
-  auto target = static_cast<CUstream>(producer.stream ? producer.stream : CU_STREAM_LEGACY);
-  if (b->stream == target && b->stream != CU_STREAM_PER_THREAD && !producer.elsewhere &&
+  const CUstream target = named ? named : CU_STREAM_LEGACY;
+  if (b->stream == target && b->stream != CU_STREAM_PER_THREAD && !b->producer_elsewhere &&
       !(consumers & (target == CU_STREAM_LEGACY ? kUsedElsewhere : ~0u))) [[likely]]
     return finish(what);
-  const bool known = producer.stream && !producer.elsewhere;
+  const bool alive = !named || named == CU_STREAM_LEGACY || b->producer_alive;
+  const bool known = named && alive && !b->producer_elsewhere;
   // On the legacy stream as well as on another: everything, to be sure.
   const bool everything =
       consumers & kUsedElsewhere || (consumers && b->stream != CU_STREAM_LEGACY);
   // Asked first, for the order below is work on that stream as well.
   if (!known && !everything && cuda::is_done(*d, *b)) return finish(what);
-  bool ordered = false;
-  try {
-    ordered = order_back(*d, *b, target, consumers);
-  } catch (...) {  // no stream to wait with
+  if (alive) {
+    bool ordered = false;
+    try {
+      ordered = order_back(*d, *b, target, consumers);
+    } catch (...) {  // no stream to wait with
+    }
+    if (ordered && (known || (b->stream == CU_STREAM_LEGACY && !b->producer_elsewhere)))
+      return finish(what);
   }
-  if (ordered && (known || (b->stream == CU_STREAM_LEGACY && !producer.elsewhere)))
-    return finish(what);
   cuda::when_done(*d, *b, everything, later, what);
 }
 
@@ -93,12 +97,24 @@ void release_cuda(Buffer* b) noexcept {
 
 void nothing(void*) noexcept {}
 
+// Whether an object goes on naming a stream as the one it works on. It has to keep that stream alive,
+// and some keep none and name whichever is current at the moment (CuPy): those must be asked anew.
+bool still_names(PyObject* owner, const void* stream) noexcept {
+  ErrorSaver saver;
+  PyRef dict = PyRef::steal(PyObject_GetAttrString(owner, "__cuda_array_interface__"));
+  PyObject* named =
+      dict && PyDict_Check(dict.get()) ? PyDict_GetItemString(dict.get(), "stream") : nullptr;
+  return named && PyLong_Check(named) && PyLong_AsVoidPtr(named) == stream;
+}
+
 // The context is the owner's Python object, not counted: whoever holds the buffer holds it, and lets
 // go of it right after the buffer. Here it is held a while longer when there is a reason.
 void release_borrowed(Buffer* b) noexcept {
   auto* base = static_cast<PyObject*>(cuda::holds_gil() ? b->context : nullptr);
   if (!base) return let_go(b, nothing, nothing, nullptr);
   Py_INCREF(base);
+  if (b->producer && b->producer != CU_STREAM_LEGACY && b->producer != b->stream)
+    b->producer_alive = still_names(base, b->producer);
   let_go(b, drop_object, drop_object, base);
 }
 
@@ -120,6 +136,7 @@ Buffer* with_producer(const Checked& c, void* context, Producer producer,
   producer = settled(producer);
   b->producer = producer.stream;
   b->producer_elsewhere = producer.elsewhere;
+  b->producer_alive = producer.alive;
   b->release = release;
   return b;
 }

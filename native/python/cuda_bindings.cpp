@@ -17,15 +17,23 @@ namespace gpuinterop {
 namespace {
 
 nb::dict device_properties(int ordinal) {
-  cuda::DeviceState& d = cuda::device_state(ordinal, "device_properties");
+  // Nothing of this needs a context, which takes a while and a lot of the GPU's memory.
+  const char* where = "device_properties";
+  cuda::require(where);
   const cuda::Driver& cu = cuda::driver();
+  if (ordinal < 0 || ordinal >= cu.devices)
+    fail(Kind::Device, where, "a CUDA device number below " + std::to_string(cu.devices),
+         std::to_string(ordinal), "gpuinterop.devices() lists what there is");
+  CUdevice device;
+  size_t total = 0;
+  cuda::check(cu.DeviceGet(&device, ordinal), "cuDeviceGet", where);
+  cuda::check(cu.DeviceTotalMem(&total, device), "cuDeviceTotalMem", where);
   nb::dict out;
   char name[256] = "";
-  cuda::check(cu.DeviceGetName(name, sizeof name, d.device), "cuDeviceGetName",
-              "device_properties");
+  cuda::check(cu.DeviceGetName(name, sizeof name, device), "cuDeviceGetName", where);
   out["name"] = name;
   out["driverVersion"] = cu.version;
-  out["totalGlobalMem"] = d.total_bytes;
+  out["totalGlobalMem"] = int64_t(total);
   // The names are those of the runtime API's structure, which scripts of all ages know.
   static const struct {
     const char* name;
@@ -66,7 +74,7 @@ nb::dict device_properties(int ordinal) {
   for (const auto& a : attributes) {
     int value = 0;
     // An attribute that an old driver does not know reads as 0.
-    cu.DeviceGetAttribute(&value, a.what, d.device);
+    cu.DeviceGetAttribute(&value, a.what, device);
     out[a.name] = value;
   }
   return out;

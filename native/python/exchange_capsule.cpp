@@ -72,7 +72,10 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
       PyErr_Clear();
     if (!producer) producer = CU_STREAM_LEGACY;
   }
-  Buffer* buffer = adopt(c, owned.m, {producer});
+  // Without a deleter nothing but the Python object keeps the memory.
+  // torch takes its streams from a pool that stays, and wants any other to outlive its use by torch.
+  const Producer worker{producer, false, torch};
+  Buffer* buffer = owned.m->deleter ? adopt(c, owned.m, worker) : adopt_borrowed(c, worker);
   owned.m = nullptr;
   fill_array(out, std::move(c), buffer, PyRef::borrow(obj));
   if (producer) order_import(buffer, producer, o);
@@ -118,13 +121,11 @@ Array consume(PyObject* capsule, Managed* m, const Incoming& in, const char* use
   Checked c = check(in, Trust::Never, o.may_copy(), o.where);
   c.readonly |= readonly;
   // Nothing of the producer's was touched until here.
-  Buffer* buffer = adopt(c, m, {});
+  Buffer* buffer = m->deleter ? adopt(c, m, {}) : adopt_borrowed(c, {});
   Array a = make_array(std::move(c), buffer, PyRef::borrow(owner));
   auto release = std::exchange(buffer->release, nullptr);
   take_capsule(capsule, used_name);
   buffer->release = release;
-  // Without a deleter nothing but the Python object keeps the memory.
-  if (!m->deleter) buffer->needs_base = true;
   return a;
 }
 

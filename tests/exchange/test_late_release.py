@@ -146,6 +146,45 @@ assert alive() is not None
 mine.synchronize()
 assert alive() is None
 """,
+    "a capsule without a deleter keeps its producer": """
+for legacy_struct in (False, True):
+    producer = Producer(lambda **_: capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,),
+                                            deleter=False, legacy=legacy_struct), device=CUDA)
+    alive = weakref.ref(producer)
+    y = gi.from_dlpack(producer)
+    work(mine, y)
+    del producer
+    assert alive() is not None
+    del y
+    assert alive() is not None
+    mine.synchronize()
+    assert alive() is None
+""",
+    "a stream that its producer has destroyed is not spoken to": """
+handle = ctypes.c_void_p()
+driver.cuCtxPushCurrent_v2(context)
+for used_on in (mine, legacy):
+    assert driver.cuStreamCreate(ctypes.byref(handle), 1) == 0
+    class Current:
+        "As CuPy: keeps no stream and names whichever is current."
+        stream = handle.value
+        @property
+        def __cuda_array_interface__(self):
+            return {"shape": (64,), "typestr": "<f4", "data": (x.ptr, False), "version": 3,
+                    "stream": self.stream}
+    owner = Current()
+    alive = weakref.ref(owner)
+    y = gi.from_dlpack(owner)
+    Current.stream = 1
+    assert driver.cuStreamDestroy_v2(handle) == 0
+    work(used_on, y)
+    before = waits()
+    del owner, y
+    assert waits() == before
+    assert alive() is not None
+    used_on.synchronize()
+    assert alive() is None
+""",
     "borrowed memory in a cycle with its owner": """
 class Owner:
     __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (x.ptr, False),
