@@ -12,16 +12,39 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Geometry", "Operand", "Plan", "plan_reduction", "simplify"]
+__all__ = ["TUNING", "Geometry", "Operand", "Plan", "Tuning", "plan_reduction", "simplify"]
 
-BLOCK = 256
-# Rows longer than this many loads a thread are cut into parts that a second kernel joins.
+
+@dataclass
+class Tuning:
+    """What the benchmark turns; the defaults are what was measured to be best.
+
+    Parameters
+    ----------
+    threads : of a block.
+    blocks_per_sm : what a split aims at. Several times the blocks that fit, so that a slow
+        multiprocessor does not keep the others waiting; few enough that their parts are soon joined.
+    loads : 16-byte loads that a thread has in flight.
+    side : columns: threads side by side at most, the others share the rows.
+    """
+
+    threads: int
+    blocks_per_sm: int
+    loads: int
+    side: int = 256
+
+
+TUNING = {"rows": Tuning(256, 32, 4), "columns": Tuning(256, 16, 4, 32)}
+# Rows longer than this many loads a thread are cut into parts that are joined afterwards.
 LOADS_BEFORE_SPLIT = 32
-# Blocks per multiprocessor that a split aims at: the eight that fit, four times over, so that a
-# slow multiprocessor does not keep the others waiting.
-BLOCKS_PER_SM = 32
+# The last block of a launch joins the parts if each of its threads has at most so many to fetch.
+# With more (tall and narrow matrices: 4,000 parts of 64 columns) one block would be at it for longer
+# than the second launch costs, whose blocks share the work.
+ONE_LAUNCH_PARTS = 32
+MAX_TICKETS = 4096  # kTicketWords of native/ops/tickets.hpp
 MAX_SPLITS = 65535
 _NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
+_BUSY = 8  # blocks a multiprocessor with which nothing needs to be cut into parts
 _FEW_ROWS = 1024  # a thread then walks at most a few dozen of them
 _VECTOR_BYTES = 16
 _MAX_VECTOR = 8
@@ -62,6 +85,7 @@ class Plan:
     steps: tuple[int, ...]  # per input: 1 unit stride, 0 broadcast, 2 any
     unroll: int
     team: int
+    threads: int  # of a block
     splits: int
     chunk: int  # reduced elements per split
     tiles: int  # columns: blocks side by side
@@ -69,6 +93,7 @@ class Plan:
     finish_grid: int  # blocks of the second phase, 0 without one
     finish_team: int  # columns: results that a block of the second phase shares
     wide: bool  # 64-bit indices
+    one_launch: bool  # the last block of the first launch joins the parts
 
 
 @dataclass
@@ -239,7 +264,9 @@ def plan_reduction(
     g = simplify(shape, axes, inputs, outputs, ordered=ordered)
     along_rows = g.prefers_rows
     vector, steps = _vector(g, inputs, along_rows)
-    unroll = 4 if vector * max(o.itemsize for o in inputs) >= 8 else 8
+    tuning = TUNING["rows" if along_rows else "columns"]
+    narrow = vector * max(o.itemsize for o in inputs) < 8
+    unroll = tuning.loads * 2 if narrow else tuning.loads
     reach = 0
     for i in range(len(inputs)):
         spans = zip((*g.kept, *g.red), (*g.kept_strides[i], *g.red_strides[i]), strict=True)
@@ -249,11 +276,18 @@ def plan_reduction(
             reach, sum(max(0, e - 1) * abs(s) for e, s in zip(g.kept, strides, strict=True))
         )
     # A walk steps past its end by at most one round of loads before it stops.
-    margin = BLOCK * _MAX_VECTOR * 8 * 2
+    margin = tuning.threads * _MAX_VECTOR * unroll * 2
     wide = max(reach, g.n_out, g.n_red) + margin >= 1 << 31
     chooser = _plan_rows if along_rows else _plan_columns
-    team, splits, chunk, tiles, grid = chooser(g, vector, unroll, multiprocessors)
-    finish_team = 1 if along_rows else _finish_team(g.n_out, splits, multiprocessors)
+    team, splits, chunk, tiles, grid = chooser(g, vector, unroll, multiprocessors, tuning)
+    # Results that one block would join the parts of.
+    joined = 1 if along_rows else team * vector
+    one_launch = (
+        1 < splits <= ONE_LAUNCH_PARTS * tuning.threads // joined and grid[0] <= MAX_TICKETS
+    )
+    finish_team = 1
+    if not along_rows and not one_launch:
+        finish_team = _finish_team(g.n_out, splits, multiprocessors, tuning.threads)
     return Plan(
         geometry=g,
         mode="rows" if along_rows else "columns",
@@ -265,35 +299,38 @@ def plan_reduction(
         chunk=chunk,
         tiles=tiles,
         grid=grid,
-        finish_grid=-(-g.n_out // finish_team) if splits > 1 else 0,
+        threads=tuning.threads,
+        finish_grid=-(-g.n_out // finish_team) if splits > 1 and not one_launch else 0,
         finish_team=finish_team,
         wide=wide,
+        one_launch=one_launch,
     )
 
 
 _Threads = tuple[int, int, int, int, tuple[int, int]]
 
 
-def _finish_team(n_out: int, splits: int, sms: int) -> int:
-    """Results per block of the second phase: fewer side by side when there are many parts of each,
+def _finish_team(n_out: int, splits: int, sms: int, threads: int) -> int:
+    """Results per block of the second launch: fewer side by side when there are many parts of each,
     which one thread would otherwise fetch one after another.
     """
     team = 32
-    while team > 1 and splits > BLOCK // team * 8 and -(-n_out // team) < sms:
+    while team > 1 and splits > threads // team * 8 and -(-n_out // team) < sms:
         team //= 2
     return team
 
 
-def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int) -> _Threads:
+def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) -> _Threads:
     loads = -(-g.n_red // vector)
-    team = min(BLOCK, _power_up(-(-loads // 4)))
-    while team < BLOCK and team < loads and g.n_out * team < sms * 1024:
+    block = tuning.threads
+    team = min(block, _power_up(-(-loads // 4)))
+    while team < block and team < loads and g.n_out * team < sms * 1024:
         team *= 2
-    blocks = -(-g.n_out * team // BLOCK)
+    blocks = -(-g.n_out * team // block)
     splits, chunk = 1, g.n_red
-    wanted = sms * BLOCKS_PER_SM
-    if team == BLOCK and loads > BLOCK * LOADS_BEFORE_SPLIT and blocks < wanted // 4:
-        splits = min(-(-wanted // blocks), loads // (BLOCK * unroll), MAX_SPLITS)
+    wanted = sms * tuning.blocks_per_sm
+    if team == block and loads > block * LOADS_BEFORE_SPLIT and blocks < sms * _BUSY:
+        splits = min(-(-wanted // blocks), loads // (block * unroll), MAX_SPLITS)
     if splits > 1:
         chunk = -(-g.n_red // splits)
         chunk += -chunk % (vector * 32)  # whole vectors, whole cache lines
@@ -301,26 +338,27 @@ def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int) -> _Threads:
     return team, splits, chunk, 1, (blocks, splits)
 
 
-def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int) -> _Threads:
+def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) -> _Threads:
     width = g.kept[-1]
+    block = tuning.threads
     stripes = -(-width // vector)
-    rows = min(8, _power_down(g.n_red // unroll))
-    team = min(BLOCK // rows, _power_up(stripes))
+    rows = min(block // min(tuning.side, block), _power_down(g.n_red // unroll))
+    team = min(block // rows, _power_up(stripes))
     batches = g.n_out // max(width, 1)
-    # Few rows: narrower blocks rather than parts, whose second kernel costs more than it saves.
+    # Few rows: narrower blocks rather than parts, which cost more to join than they save.
     while (
         team > _NARROWEST
         and g.n_red <= _FEW_ROWS
         and batches * -(-stripes // team) < sms
-        and BLOCK // team < g.n_red
+        and block // team < g.n_red
     ):
         team //= 2
-    rows = BLOCK // team
+    rows = block // team
     tiles = -(-stripes // team)
     blocks = batches * tiles
     splits, chunk = 1, g.n_red
-    wanted = sms * BLOCKS_PER_SM
-    if blocks < wanted // 4 and g.n_red > max(rows * unroll * 4, _FEW_ROWS):
+    wanted = sms * tuning.blocks_per_sm
+    if blocks < sms * _BUSY and g.n_red > max(rows * unroll * 4, _FEW_ROWS):
         splits = min(-(-wanted // blocks), -(-g.n_red // (rows * unroll * 2)), MAX_SPLITS)
     if splits > 1:
         chunk = -(-g.n_red // splits)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuinterop.jit import kernel_text
-from gpuinterop.ops.reduce_plan import BLOCK, Plan
+from gpuinterop.ops.reduce_plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,9 +73,10 @@ class Recipe:
         return self.op.startswith("ArgExtreme")
 
 
-def kernel_names(plan: Plan) -> tuple[str, str]:
-    """Names of the first and the second phase."""
-    return f"gi_reduce_{plan.mode}", f"gi_finish_{plan.mode}"
+def kernel_names(plan: Plan) -> list[str]:
+    """Names of the kernels to launch one after the other."""
+    names = [f"gi_reduce_{plan.mode}", f"gi_finish_{plan.mode}"]
+    return names if plan.finish_grid else names[:1]
 
 
 def _params(recipe: Recipe, plan: Plan) -> str:
@@ -91,7 +92,7 @@ def _params(recipe: Recipe, plan: Plan) -> str:
         "struct Params {\n"
         f"  const void* in[{ins}];\n"
         f"  void* out[{outs}];\n"
-        "  void* scratch;\n"
+        "  void* scratch;\n  void* tickets;\n"
         "  double count, parameter;\n"
         "  long long n_out, n_red, splits, chunk, tiles;\n"
         f"  long long kept[{kept}], red[{red}];\n"
@@ -164,11 +165,12 @@ def render(recipe: Recipe, plan: Plan) -> str:
             f"#define GI_INS {len(recipe.inputs)}\n",
             f"#define GI_KEPT {len(plan.geometry.kept)}\n",
             f"#define GI_RED {len(plan.geometry.red)}\n",
-            f"#define GI_BLOCK {BLOCK}\n",
+            f"#define GI_BLOCK {plan.threads}\n",
             f"#define GI_TEAM {plan.team}\n",
             f"#define GI_FINISH_TEAM {plan.finish_team}\n",
             f"#define GI_VEC {plan.vector}\n",
             f"#define GI_UNROLL {plan.unroll}\n",
+            f"#define GI_ONE_LAUNCH {int(plan.one_launch)}\n",
             f"#define GI_INPUTS(X) {listed}\n",
             _params(recipe, plan),
             kernel_text("reduce_types.cuh"),
@@ -196,7 +198,7 @@ def pack_params(
 ) -> bytes:
     """The kernel's Params with null pointers; `extra_strides` follow the plan's kept dimensions."""
     g = plan.geometry
-    pointers = len(recipe.inputs) + len(recipe.outputs) + 1
+    pointers = len(recipe.inputs) + len(recipe.outputs) + 2
     numbers = [g.n_out, g.n_red, plan.splits, plan.chunk, plan.tiles, *g.kept, *g.red]
     for strides in (*g.kept_strides, *g.red_strides, *g.out_strides[: len(recipe.outputs)]):
         numbers += strides
@@ -212,11 +214,14 @@ def pack_params(
 
 
 def pointer_offsets(recipe: Recipe, plan: Plan) -> tuple[list[int], list[int], int, list[int]]:
-    """Byte offsets in Params of the inputs, the outputs, the scratch memory and the extras."""
+    """Byte offsets in Params of the inputs, the outputs, the scratch memory and the extras.
+
+    The tickets' address follows that of the scratch memory.
+    """
     ins, outs, extras = len(recipe.inputs), len(recipe.outputs), len(recipe.extras)
     g = plan.geometry
     kept, red = len(g.kept), len(g.red)
-    before_extras = ins + outs + 1 + 2 + 5 + kept + red + ins * (kept + red) + outs * kept
+    before_extras = ins + outs + 2 + 2 + 5 + kept + red + ins * (kept + red) + outs * kept
     return (
         [8 * i for i in range(ins)],
         [8 * (ins + j) for j in range(outs)],

@@ -17,7 +17,7 @@ from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.ops import results, target
-from gpuinterop.ops.reduce_plan import BLOCK, Operand, Plan, plan_reduction
+from gpuinterop.ops.reduce_plan import Operand, Plan, plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty, recipe_for
 from gpuinterop.ops.reduce_text import (
     Recipe,
@@ -34,23 +34,22 @@ if TYPE_CHECKING:
 
 __all__ = ["launches_for", "may_overlap", "norm", "reduce_sum"]
 
-INPUT, OUTPUT, SCRATCH = 0, 1, 2  # ops::Slot
+INPUT, OUTPUT, SCRATCH, TICKETS = 0, 1, 2, 3  # ops::Slot
 
-_functions: dict[tuple[int, bytes], tuple[int, int]] = {}
+_functions: dict[tuple[int, bytes], list[int]] = {}
 
 
-def functions_for(device: int, recipe: Recipe, plan: Plan) -> tuple[int, int]:
-    """Handles of the first and the second phase, compiled and loaded once."""
+def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[int]:
+    """Handles of the kernels to launch, one or two, compiled and loaded once."""
     text = render(recipe, plan)
     key = (device, hashlib.sha256(text.encode()).digest())
     found = _functions.get(key)
     if found is None:
-        first, second = kernel_names(plan)
-        image = compile_source(text, target.capability(device), options=EXACT, name=f"{first}.cu")
-        found = (
-            _core.load_function(device, image, first),
-            _core.load_function(device, image, second),
+        names = kernel_names(plan)
+        image = compile_source(
+            text, target.capability(device), options=EXACT, name=f"{names[0]}.cu"
         )
+        found = [_core.load_function(device, image, name) for name in names]
         _functions[key] = found
     return found
 
@@ -80,7 +79,7 @@ def launches_for(
     """
     if plan.geometry.n_out == 0:
         return [], 0
-    first, second = functions_for(device, recipe, plan)
+    functions = functions_for(device, recipe, plan)
     params = pack_params(
         recipe, plan, count=plan.geometry.n_red, parameter=parameter, extra_strides=extra_strides
     )
@@ -93,9 +92,13 @@ def launches_for(
     if plan.splits > 1:
         patches.append((scratch_offset, SCRATCH, 0, scratch_at))
         used = accumulator_bytes(recipe, wide=plan.wide) * plan.geometry.n_out * plan.splits
-    launches = [(first, plan.grid, BLOCK, params, patches)]
-    if plan.finish_grid:
-        launches.append((second, (plan.finish_grid, 1), BLOCK, params, patches))
+    if plan.one_launch:
+        patches.append((scratch_offset + 8, TICKETS, 0, 0))
+    grids = [plan.grid, (plan.finish_grid, 1)]
+    launches = [
+        (function, grid, plan.threads, params, patches)
+        for function, grid in zip(functions, grids, strict=False)
+    ]
     return launches, used
 
 

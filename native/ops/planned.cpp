@@ -4,6 +4,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/driver.hpp"
 #include "ops/graph.hpp"
+#include "ops/tickets.hpp"
 
 namespace gpuinterop::ops {
 
@@ -39,6 +40,8 @@ PyObject* PlannedCall::run(PyObject* const* ins, int n_ins, PyObject* const* out
     }
   }
   if (scratch) cuda::order(scratch.get(), stream, where);
+  Tickets counters;
+  if (counts) counters = tickets(device, stream, where);
 
   alignas(16) char params[kMaxPlannedParams];
   for (const PlannedLaunch& launch : launches) {
@@ -49,6 +52,7 @@ PyObject* PlannedCall::run(PyObject* const* ins, int n_ins, PyObject* const* out
         case Slot::Input: address = unwrap(ins[p.index]).data; break;
         case Slot::Output: address = unwrap(results[p.index].get()).data; break;
         case Slot::Scratch: address = scratch->ptr; break;
+        case Slot::Tickets: address = counters.words; break;
       }
       address += p.shift;
       std::memcpy(params + p.offset, &address, sizeof address);

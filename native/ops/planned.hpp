@@ -12,7 +12,7 @@
 
 namespace gpuinterop::ops {
 
-enum class Slot : uint8_t { Input = 0, Output = 1, Scratch = 2 };
+enum class Slot : uint8_t { Input = 0, Output = 1, Scratch = 2, Tickets = 3 };
 
 // An address to write into a kernel's parameters: that of an operand, moved by `shift` bytes.
 struct Patch {
@@ -44,6 +44,7 @@ struct PlannedCall {
   int64_t scratch_bytes = 0;
   std::vector<PlannedLaunch> launches;
   std::vector<PlannedOutput> outputs;
+  bool counts = false;  // some launch has a patch of Slot::Tickets
 
   // Queues the launches on the current stream. `outs` are arrays of the planned layouts, or null
   // for fresh ones; returns the result (a tuple when there are several). New reference. Throws.

@@ -72,6 +72,7 @@ std::shared_ptr<PlannedCall> make_plan(int device, nb::sequence launches, int64_
       launch.patches.push_back({nb::cast<uint32_t>(q[0]),
                                 static_cast<ops::Slot>(nb::cast<int>(q[1])),
                                 nb::cast<uint8_t>(q[2]), nb::cast<int64_t>(q[3])});
+      plan->counts |= launch.patches.back().slot == ops::Slot::Tickets;
     }
     plan->launches.push_back(std::move(launch));
   }

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 import hostkernels
 from reduce_shim import fake_image
 from test_fused_reductions import *  # noqa: F403
+from test_one_launch import *  # noqa: F403
 from test_reduce_methods import *  # noqa: F403
 
 from gpuinterop.ops import reductions

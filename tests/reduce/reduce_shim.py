@@ -60,7 +60,18 @@ static std::vector<ucontext_t> fibers;
 static std::vector<unsigned> lanes;
 static unsigned current;
 static void yield_thread() { swapcontext(&fibers[current], &scheduler); }
-static void __syncthreads() { yield_thread(); }
+// Released between two rounds of the scheduler, so that the threads of a warp go on together.
+static unsigned arrived, generation;
+static void __syncthreads() {
+  const unsigned mine = generation;
+  for (++arrived; generation == mine;) yield_thread();
+}
+static void __threadfence() {}
+static unsigned atomicInc(unsigned* at, unsigned most) {
+  const unsigned old = *at;
+  *at = old >= most ? 0 : old + 1;
+  return old;
+}
 // Every thread of a warp publishes, all meet, everyone reads, all meet again.
 static unsigned __shfl_down_sync(unsigned, unsigned v, int distance, int width) {
   unsigned me = threadIdx.x, lane = me % 32;
@@ -94,6 +105,7 @@ static inline unsigned short gi_double_to_half(double d) { return float_to_half(
 """
 
 RUNNER = r"""
+static int backwards;  // blocks run one after the other: which of them is last is for the test to say
 template <void (*KERNEL)(Params)>
 struct Launch {
   static const Params* params;
@@ -110,9 +122,9 @@ struct Launch {
     const size_t stack = 64 * 1024;
     std::vector<char> stacks(stack * threads);
     lanes.assign(threads + 32, 0);
-    for (unsigned by = 0; by < gy; ++by)
-      for (unsigned bx = 0; bx < gx; ++bx) {
-        blockIdx = {bx, by, 0};
+    for (unsigned y = 0; y < gy; ++y)
+      for (unsigned x = 0; x < gx; ++x) {
+        blockIdx = backwards ? Dim{gx - 1 - x, gy - 1 - y, 0} : Dim{x, y, 0};
         fibers.assign(threads, ucontext_t());
         done.assign(threads, 0);
         for (unsigned t = 0; t < threads; ++t) {
@@ -131,6 +143,7 @@ struct Launch {
             swapcontext(&scheduler, &fibers[t]);
             left += !done[t];
           }
+          if (arrived == threads) { arrived = 0; ++generation; }
         }
       }
   }
@@ -188,6 +201,7 @@ extern "C" void gi_finish_{mode}(const unsigned* grid, const unsigned*, unsigned
 }}
 extern "C" const unsigned gi_reduce_{mode}_parameters[] = {{sizeof(Params), 0}};
 extern "C" const unsigned gi_finish_{mode}_parameters[] = {{sizeof(Params), 0}};
+extern "C" void order(int reversed) {{ backwards = reversed; }}
 extern "C" long sizes(int which) {{ return which ? sizeof(Params) : sizeof(Acc); }}
 """
     )
@@ -201,7 +215,9 @@ extern "C" long sizes(int which) {{ return which ? sizeof(Params) : sizeof(Acc);
         # Names of its own: another process may build the same at this moment.
         text, built = folder / f"{os.getpid()}.cpp", folder / f"{os.getpid()}.so"
         text.write_text(source)
-        command = [compiler, "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC"]
+        # Every library has shared memory of its own, though all give it the same name.
+        command = [compiler, "-std=c++17", "-O1", "-fno-gnu-unique", "-ffp-contract=off", "-w"]
+        command += ["-shared", "-fPIC"]
         done = subprocess.run(
             [*command, "-o", str(built), str(text)], capture_output=True, text=True
         )

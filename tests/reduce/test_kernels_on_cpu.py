@@ -22,9 +22,12 @@ def operand(array: np.ndarray) -> Operand:
 
 
 def run(
-    op: str, x: np.ndarray, axes: tuple[int, ...], *, sms: int = 1, ddof: int = 0
+    op: str, x: np.ndarray, axes: tuple[int, ...], *, sms: int = 1, ddof: int = 0, last: int = -1
 ) -> np.ndarray:
-    """`op` through the same plan, text and parameters as on a GPU."""
+    """`op` through the same plan, text and parameters as on a GPU.
+
+    The block that comes last is that of the last part, or with `last=0` that of the first.
+    """
     row = REDUCTIONS[op]
     kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
     out = np.full(kept, 77, row.result(x.dtype))
@@ -57,7 +60,11 @@ def run(
         put(at, a.__array_interface__["data"][0] + shift * a.itemsize)
     put(out_at[0], out.__array_interface__["data"][0] + plan.geometry.out_shifts[0] * out.itemsize)
     put(scratch_at, scratch.ctypes.data)
+    tickets = np.zeros(plan.grid[0], np.uint32)
+    put(scratch_at + 8, tickets.ctypes.data)
+    library.order(int(last == 0))
     library.first(bytes(params), *plan.grid)
+    assert not tickets.any()  # as the next launch wants them
     if plan.finish_grid:
         library.second(bytes(params), plan.finish_grid)
     return out
@@ -118,20 +125,45 @@ def test_positions_are_the_first_of_equals(op: str, layout: str, axes: tuple[int
     )
 
 
+@pytest.mark.parametrize("launches", [1, 2])
 @pytest.mark.parametrize("mode", ["rows", "columns"])
-def test_parts_are_joined(mode: str) -> None:
+def test_parts_are_joined(mode: str, launches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Long enough to be cut into parts even for one multiprocessor.
+    monkeypatch.setattr(reduce_plan, "ONE_LAUNCH_PARTS", 1000 if launches == 1 else 0)
     rng = np.random.default_rng(1)
-    x = rng.standard_normal(70_003).astype(np.float32)
+    x = rng.standard_normal(140_003).astype(np.float32)
     axes: tuple[int, ...] = (0,)
     if mode == "columns":
-        x = x[:70_000].reshape(10_000, 7)
-    expected = x.astype(np.float64).sum(axis=0)
-    np.testing.assert_allclose(run("sum", x, axes), expected, rtol=1e-6, atol=1e-4)
+        x = x[:140_000].reshape(20_000, 7)
+    exact = x.astype(np.float64)
+    np.testing.assert_allclose(run("sum", x, axes), exact.sum(axis=0), rtol=1e-6, atol=1e-4)
     np.testing.assert_array_equal(run("argmax", x, axes), np.argmax(x, axis=0))
     np.testing.assert_allclose(
-        run("var", x, axes, ddof=1), x.astype(np.float64).var(axis=0, ddof=1), rtol=1e-6
+        run("var", x, axes, ddof=1), exact.var(axis=0, ddof=1), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("shape", [(150_000,), (20_000, 9), (40_000, 3)], ids=str)
+@pytest.mark.parametrize("axis", [0])
+def test_bits_do_not_depend_on_which_block_is_last(shape: tuple[int, ...], axis: int) -> None:
+    x = np.random.default_rng(4).standard_normal(shape).astype(np.float32)
+    axes = (axis % len(shape),)
+    first, second = (run("sum", x, axes, sms=2, last=last) for last in (0, -1))
+    assert first.tobytes() == second.tobytes()
+    np.testing.assert_allclose(first, x.astype(np.float64).sum(axis), rtol=1e-6, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns"])
+@pytest.mark.parametrize(("threads", "loads"), [(128, 1), (512, 8)])
+def test_what_the_benchmark_turns(
+    kind: str, threads: int, loads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned = reduce_plan.Tuning(threads, 4, loads, side=64)
+    monkeypatch.setitem(reduce_plan.TUNING, kind, tuned)
+    x = np.random.default_rng(6).standard_normal((20_000, 12)).astype(np.float32)
+    for case in (x, x[:333], x.ravel())[slice(2) if kind == "columns" else slice(2, 3)]:
+        got = run("sum", case, (0,), sms=2)
+        np.testing.assert_allclose(got, case.astype(np.float64).sum(0), rtol=1e-6, atol=1e-4)
 
 
 @pytest.mark.parametrize("team", [1, 4, 16])
@@ -139,6 +171,7 @@ def test_parts_are_joined_by_any_number_of_threads(
     team: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = np.random.default_rng(3).standard_normal((10_000, 7)).astype(np.float32)
+    monkeypatch.setattr(reduce_plan, "ONE_LAUNCH_PARTS", 0)
     monkeypatch.setattr(reduce_plan, "_finish_team", lambda *sizes: team)
     np.testing.assert_allclose(
         run("sum", x, (0,), sms=4), x.astype(np.float64).sum(axis=0), rtol=1e-6, atol=1e-4
@@ -146,13 +179,17 @@ def test_parts_are_joined_by_any_number_of_threads(
     np.testing.assert_array_equal(run("argmin", x, (0,), sms=4), np.argmin(x, axis=0))
 
 
-def test_many_parts_of_few_columns_are_joined_by_many_threads() -> None:
+def test_one_launch_unless_one_block_had_too_much_to_join() -> None:
     tall = plan_reduction((1 << 22, 64), (0,), [Operand((64, 1), 4)], [(0, 1)])
     assert tall.mode == "columns"
     assert tall.splits > 1000
-    assert (tall.finish_team, tall.finish_grid) == (1, 64)
-    square = plan_reduction((1 << 14, 1 << 14), (0,), [Operand((1 << 14, 1), 4)], [(0, 1)])
-    assert (square.finish_team, square.finish_grid) == (32, 512)
+    assert (tall.one_launch, tall.finish_team, tall.finish_grid) == (False, 1, 64)
+    side = 1 << 14
+    for axes, strides in (((0,), (0, 1)), ((0, 1), (0, 0))):
+        square = plan_reduction((side, side), axes, [Operand((side, 1), 4)], [strides])
+        assert square.splits > 1
+        assert (square.one_launch, square.finish_grid) == (True, 0)
+        assert square.grid[0] * square.grid[1] >= 132 * 8
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,37 @@ __device__ inline void gi_column_merge(Acc (&acc)[GI_VEC], int tx, int ty) {
   }
 }
 
+// The parts of SIDE neighbouring columns (`o` is this thread's, `here` whether there is one): the
+// block's threads share the parts of each column. Four parts are asked for at a time: they come from
+// the cache, whose latency is all there is to wait for.
+template <int SIDE>
+__device__ inline void gi_join_columns(const Params& p, Index o, bool here) {
+  __shared__ Acc shared[GI_BLOCK];
+  const int rows = GI_BLOCK / SIDE;
+  const int ty = threadIdx.x / SIDE;
+  Acc acc = Op::init();
+  if (here) {
+    const Acc* parts = (const Acc*)p.scratch + o;
+    Index s = ty;
+    for (; s + 3 * rows < Index(p.splits); s += 4 * rows) {
+      Acc next[4];
+#pragma unroll
+      for (int u = 0; u < 4; ++u) next[u] = parts[(s + u * rows) * Index(p.n_out)];
+#pragma unroll
+      for (int u = 0; u < 4; ++u) Op::merge(acc, next[u]);
+    }
+    for (; s < Index(p.splits); s += rows) Op::merge(acc, parts[s * Index(p.n_out)]);
+  }
+#pragma unroll
+  for (int half = rows / 2; half > 0; half /= 2) {
+    if (ty >= half && ty < 2 * half) shared[threadIdx.x] = acc;
+    __syncthreads();
+    if (ty < half) Op::merge(acc, shared[threadIdx.x + half * SIDE]);
+    __syncthreads();
+  }
+  if (ty == 0 && here) gi_store(p, o, acc);
+}
+
 extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const Params p) {
   const int rows = GI_BLOCK / GI_TEAM;
   const int tx = threadIdx.x % GI_TEAM, ty = threadIdx.x / GI_TEAM;
@@ -84,10 +115,15 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
     for (int u = 0; u < GI_UNROLL; ++u) gi_column_load(p, base, r + Index(u) * rows, packs[u]);
     gi_column_push<GI_UNROLL>(acc, packs, r, Index(rows));
   }
-  for (; r < end; r += rows) {
-    Packs<GI_VEC> packs[1];
-    gi_column_load(p, base, r, packs[0]);
-    gi_column_push<1>(acc, packs, r, Index(rows));
+  if (r < end) {  // what is left of a round, its loads together as well
+    Packs<GI_VEC> packs[GI_UNROLL][1];
+#pragma unroll
+    for (int u = 0; u < GI_UNROLL - 1; ++u)
+      if (r + Index(u) * rows < end) gi_column_load(p, base, r + Index(u) * rows, packs[u][0]);
+#pragma unroll
+    for (int u = 0; u < GI_UNROLL - 1; ++u)
+      if (r + Index(u) * rows < end)
+        gi_column_push<1>(acc, packs[u], r + Index(u) * rows, Index(rows));
   }
 
   gi_column_merge(acc, tx, ty);
@@ -101,34 +137,20 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
       }
     }
   }
+#if GI_ONE_LAUNCH
+  if (gi_is_last((unsigned*)p.tickets + blockIdx.x, gridDim.y)) {
+    const int columns = GI_TEAM * GI_VEC;
+    const int side = columns < GI_BLOCK ? columns : GI_BLOCK;
+    for (int c = threadIdx.x % side; c < columns; c += side) {
+      const Index mine = tile * columns + c;
+      gi_join_columns<side>(p, batch * width + mine, mine < width);
+    }
+  }
+#endif
 }
 
-// Second phase: GI_FINISH_TEAM columns a block, its threads share the parts of each. Four parts are
-// asked for at a time: they come from the cache, whose latency is all there is to wait for.
+// The second launch, where the parts are joined in one: GI_FINISH_TEAM columns a block.
 extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_finish_columns(const Params p) {
-  __shared__ Acc shared[GI_BLOCK];
-  const int rows = GI_BLOCK / GI_FINISH_TEAM;
-  const int tx = threadIdx.x % GI_FINISH_TEAM, ty = threadIdx.x / GI_FINISH_TEAM;
-  const Index o = Index(blockIdx.x) * GI_FINISH_TEAM + tx;
-  Acc acc = Op::init();
-  if (o < Index(p.n_out)) {
-    const Acc* parts = (const Acc*)p.scratch + o;
-    Index s = ty;
-    for (; s + 3 * rows < Index(p.splits); s += 4 * rows) {
-      Acc next[4];
-#pragma unroll
-      for (int u = 0; u < 4; ++u) next[u] = parts[(s + u * rows) * Index(p.n_out)];
-#pragma unroll
-      for (int u = 0; u < 4; ++u) Op::merge(acc, next[u]);
-    }
-    for (; s < Index(p.splits); s += rows) Op::merge(acc, parts[s * Index(p.n_out)]);
-  }
-#pragma unroll
-  for (int half = rows / 2; half > 0; half /= 2) {
-    if (ty >= half && ty < 2 * half) shared[threadIdx.x] = acc;
-    __syncthreads();
-    if (ty < half) Op::merge(acc, shared[threadIdx.x + half * GI_FINISH_TEAM]);
-    __syncthreads();
-  }
-  if (ty == 0 && o < Index(p.n_out)) gi_store(p, o, acc);
+  const Index o = Index(blockIdx.x) * GI_FINISH_TEAM + threadIdx.x % GI_FINISH_TEAM;
+  gi_join_columns<GI_FINISH_TEAM>(p, o, o < Index(p.n_out));
 }

@@ -91,3 +91,20 @@ __device__ inline void gi_team_merge(Acc& acc) {
     }
   }
 }
+
+#if GI_ONE_LAUNCH
+// Whether this block is the last of `blocks` that share a ticket; it then sees what all have written.
+// The ticket is 0 before the first and, because atomicInc wraps, again after the last: the next
+// launch, or the next replay of a graph, needs nobody to reset it.
+__device__ inline bool gi_is_last(unsigned* ticket, unsigned blocks) {
+  __shared__ int last;
+  __syncthreads();  // the whole block has written its parts
+  if (threadIdx.x == 0) {
+    __threadfence();  // and everyone who draws a later ticket will see them
+    last = atomicInc(ticket, blocks - 1) == blocks - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  return last;
+}
+#endif

@@ -42,6 +42,23 @@ __device__ inline void gi_row_push(Acc& acc, const Packs<VEC>& packs, Index r) {
   Op::push(acc, v, r, Index(1));
 }
 
+// The parts of one row, joined by one block in an order that does not depend on who came last.
+__device__ inline void gi_join_row(const Params& p, Index o) {
+  const Acc* parts = (const Acc*)p.scratch + o * Index(p.splits);
+  Acc acc = Op::init();
+  Index s = threadIdx.x;
+  for (; s + 3 * GI_BLOCK < Index(p.splits); s += 4 * GI_BLOCK) {
+    Acc next[4];  // asked for together: all there is to wait for is the cache's latency
+#pragma unroll
+    for (int u = 0; u < 4; ++u) next[u] = parts[s + u * GI_BLOCK];
+#pragma unroll
+    for (int u = 0; u < 4; ++u) Op::merge(acc, next[u]);
+  }
+  for (; s < Index(p.splits); s += GI_BLOCK) Op::merge(acc, parts[s]);
+  gi_team_merge<GI_BLOCK>(acc);
+  if (threadIdx.x == 0) gi_store(p, o, acc);
+}
+
 extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Params p) {
   const int lane = threadIdx.x % GI_TEAM;
   const Index o = Index(blockIdx.x) * (GI_BLOCK / GI_TEAM) + threadIdx.x / GI_TEAM;
@@ -67,10 +84,14 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
 #pragma unroll
     for (int u = 0; u < GI_UNROLL; ++u) gi_row_push<GI_VEC>(acc, packs[u], r + u * pace);
   }
-  for (; r + GI_VEC <= end; r += pace) {
-    Packs<GI_VEC> packs;
-    gi_row_load<GI_VEC>(p, base, r, packs);
-    gi_row_push<GI_VEC>(acc, packs, r);
+  if (r + GI_VEC <= end) {  // what is left of a round, its loads together as well
+    Packs<GI_VEC> packs[GI_UNROLL];
+#pragma unroll
+    for (int u = 0; u < GI_UNROLL - 1; ++u)
+      if (r + u * pace + GI_VEC <= end) gi_row_load<GI_VEC>(p, base, r + u * pace, packs[u]);
+#pragma unroll
+    for (int u = 0; u < GI_UNROLL - 1; ++u)
+      if (r + u * pace + GI_VEC <= end) gi_row_push<GI_VEC>(acc, packs[u], r + u * pace);
   }
   if (GI_VEC > 1) {  // the few elements that do not fill a vector
     for (r = end - (end - begin) % GI_VEC + lane; r < end; r += GI_TEAM) {
@@ -88,14 +109,13 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
       gi_store(p, o, acc);
     }
   }
+#if GI_ONE_LAUNCH
+  // Rows that are cut into parts have a block for each part.
+  if (gi_is_last((unsigned*)p.tickets + blockIdx.x, gridDim.y)) gi_join_row(p, Index(blockIdx.x));
+#endif
 }
 
-// Second phase: one block joins the parts of one row.
+// The second launch, where the parts are joined in one: one block a row.
 extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_finish_rows(const Params p) {
-  const Index o = Index(blockIdx.x);
-  const Acc* parts = (const Acc*)p.scratch + o * Index(p.splits);
-  Acc acc = Op::init();
-  for (Index s = threadIdx.x; s < Index(p.splits); s += GI_BLOCK) Op::merge(acc, parts[s]);
-  gi_team_merge<GI_BLOCK>(acc);
-  if (threadIdx.x == 0) gi_store(p, o, acc);
+  gi_join_row(p, Index(blockIdx.x));
 }

@@ -1,0 +1,134 @@
+"""Reductions cut into parts are one launch: on many streams, in graphs, and without Python between."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+
+def on_cuda(device: str) -> None:
+    if device == "cpu":
+        pytest.skip("a host has neither streams nor launches")
+
+
+def long_array(device: str, n: int = 140_001) -> tuple[gi.CudaNdarray, float]:
+    host = np.random.default_rng(8).standard_normal(n).astype(np.float32)
+    return gi.CudaNdarray(host, device=device), float(host.sum(dtype=np.float64))
+
+
+def test_more_streams_than_sets_of_tickets(device: str) -> None:
+    on_cuda(device)
+    x, exact = long_array(device)
+    expected = np.asarray(x.sum())
+    assert abs(float(expected) - exact) <= 1e-6 * x.size
+    streams = [gi.Stream(device=x.device) for _ in range(40)]
+    found = []
+    for _ in range(2):
+        for stream in streams:
+            with gi.stream(stream):
+                found.append(x.sum())
+    assert {np.asarray(y).tobytes() for y in found} == {expected.tobytes()}
+
+
+def test_a_graph_has_one_node_and_counts_for_itself(device: str) -> None:
+    on_cuda(device)
+    x, _ = long_array(device)
+    expected = np.asarray(x.sum()).tobytes()
+    graph = gi.capture(lambda x: x.sum(), x)
+    assert graph.nodes == 1
+    other = gi.Stream(device=x.device)
+    for i in range(6):
+        with gi.stream(other if i % 2 else gi.Stream(device=x.device)):
+            total = graph()
+            assert np.asarray(total).tobytes() == expected
+        assert np.asarray(x.sum()).tobytes() == expected
+    x[...] = 1
+    assert float(graph()) == x.size
+
+
+def test_several_reductions_in_one_graph(device: str) -> None:
+    on_cuda(device)
+    x, _ = long_array(device, 140_000)
+    rows = x.reshape(20_000, 7)
+
+    def several(x, rows):
+        return x.sum(), rows.max(axis=0), x.var(), x.argmin()
+
+    eager = [np.asarray(y).tobytes() for y in several(x, rows)]
+    graph = gi.capture(several, x, rows)
+    for _ in range(3):
+        assert [np.asarray(y).tobytes() for y in graph()] == eager
+
+
+@pytest.mark.gpu
+def test_a_graph_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.ones(1 << 22, device="cuda")
+    x = gi.CudaNdarray(gi.asarray(t))
+    x.sum()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), gi.stream(torch.cuda.current_stream()):
+        total = x.sum()
+    for value in (1.0, 2.0, 3.0):
+        t.fill_(value)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert float(total) == value * (1 << 22)
+
+
+def python_calls(function) -> list[str]:
+    """Names of the Python functions that run while `function` does, its own excepted."""
+    names: list[str] = []
+
+    def note(frame, event, argument) -> None:
+        if event == "call":
+            names.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return names[1:]
+
+
+def test_a_warm_call_runs_no_python_on_the_way_to_the_launch(device: str) -> None:
+    on_cuda(device)
+    x = gi.CudaNdarray(np.ones((6, 7), np.float32), device=device)
+    out, rows = gi.empty((), device=device), gi.empty((6,), device=device)
+    calls = {
+        "x.sum()": lambda: x.sum(),
+        "x.sum(axis=0)": lambda: x.sum(axis=0),
+        "x.max((0, 1), keepdims=True)": lambda: x.max((0, 1), keepdims=True),
+        "x.var(1, ddof=1)": lambda: x.var(1, ddof=1),
+        "x.mean(1, out=rows)": lambda: x.mean(1, out=rows),
+        "gi.sum(x)": lambda: gi.sum(x),
+        "gi.sum(x, out=out)": lambda: gi.sum(x, out=out),
+    }
+    for name, call in calls.items():
+        call()
+        call()
+        found = python_calls(call)
+        assert found == ([] if not name.startswith("gi.") else found[:1]), (name, found)
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+def test_more_than_two_to_the_31_elements() -> None:
+    n = (1 << 31) + 4099
+    x = gi.GpuArray.ones(n, dtype="int8", device="cuda")
+    assert int(x.sum()) == n
+    x[-1] = 3
+    x[(1 << 31) + 5] = 3
+    assert int(x.argmax()) == (1 << 31) + 5
+    assert int(x[::-1].sum()) == n + 4
+    assert int(x.max()) == 3
+    tall = x[: 1 << 31].reshape(1 << 28, 8)
+    assert np.asarray(tall.sum(axis=0)).tolist() == [1 << 28] * 8
+    wide = x[: 1 << 31].reshape(4, 1 << 29)
+    assert np.asarray(wide.sum(axis=1)).tolist() == [1 << 29] * 4
+    assert int(wide.sum(axis=0).min()) == 4
