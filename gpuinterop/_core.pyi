@@ -657,6 +657,8 @@ class PlanCache:
 
     def __len__(self) -> int:
         ...
+def _reducer(name: str) -> object:
+    """The function sum(x, ...), max(x, ...) and so on."""
 def _set_reductions(fn: object) -> None:
     ...
 def _clear_reductions() -> None:

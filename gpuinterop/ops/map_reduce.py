@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core, dtypes
-from gpuinterop.errors import DTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
 from gpuinterop.ops import reductions, results, target
 from gpuinterop.ops.reduce_plan import plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS
@@ -82,6 +82,8 @@ class MapReduce:
         """
         # A layout that was planned has been checked: the core finds it by the operands as given.
         n = len(operands)
+        if n == 0:
+            results.require_arrays(self._where, None)
         cache = self._caches.get(n)
         if cache is None:
             cache = self._caches[n] = _core.PlanCache(
@@ -93,6 +95,10 @@ class MapReduce:
 
     def _resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
         """The plan for operands on a GPU, the result of those in host memory."""
+        results.require_arrays(self._where, *operands, *extras)
+        cls = type(operands[0])
+        operands = [reductions.real(x) for x in operands]
+        extras = [reductions.real(e) for e in extras]
         device = results.require_arrays(self._where, *operands, *extras)
         shape = _broadcast([x.shape for x in operands])
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
@@ -100,8 +106,16 @@ class MapReduce:
         full = [x if x.shape == shape else x.broadcast_to(shape) for x in operands]
         after = [e if e.shape == kept else e.broadcast_to(kept) for e in extras]
         if device.type == "cpu":
-            return self._on_host(full, after, kept, out)
-        return self._plan(full, after, out)
+            return self._on_host(cls, full, after, kept, out)
+        sinks = [] if out is None else [o for o in out if isinstance(o, _core.Array)]
+        if not any(reductions.may_overlap(x, o) for x in (*full, *after) for o in sinks):
+            return self._plan(cls, full, after, out)
+        # Elements would be overwritten before all blocks have read them.
+        self._check_outs(full[0], kept, self._dtypes(full)[1], out)
+        made = self._plan(cls, full, after, None).run((*full, *after), None)
+        for o, value in zip(out, made if isinstance(made, tuple) else (made,), strict=True):
+            _core.copy_into(o, value, where=self._where)
+        return out if len(out) > 1 else out[0]
 
     def _dtypes(self, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
         """The dtype of the map's value, and those of the results."""
@@ -117,10 +131,17 @@ class MapReduce:
         return self.support
 
     def _on_host(
-        self, operands: Sequence[Any], extras: Sequence[Any], kept: tuple[int, ...], out: Any
+        self,
+        cls: type,
+        operands: Sequence[Any],
+        extras: Sequence[Any],
+        kept: tuple[int, ...],
+        out: Any,
     ) -> Any:
         _, kinds = self._dtypes(operands)
-        outs = self._outs(operands[0], kept, kinds, out)
+        if out is not None:
+            self._check_outs(operands[0], kept, kinds, out)
+        outs = out or [reductions.new_as(cls, operands[0], kept, kind) for kind in kinds]
         reads = [host_view(x) for x in operands]
         reads_after = [host_view(e) for e in extras]
         writes = [host_view(o) for o in outs]
@@ -134,20 +155,26 @@ class MapReduce:
         results.record_or_run(work)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def _outs(self, like: Any, kept: tuple[int, ...], kinds: Sequence[Any], out: Any) -> list[Any]:
-        if out is None:
-            return [results.new_like(like, kept, kind) for kind in kinds]
-        for given, kind in zip(out, kinds, strict=True):
-            results.check_out(given, kept, kind, like, self._where)
-        return list(out)
+    def _check_outs(
+        self, like: Any, kept: tuple[int, ...], kinds: Sequence[Any], outs: Sequence[Any]
+    ) -> list[Any]:
+        if len(outs) != len(kinds):
+            raise ArgumentTypeError(
+                where=self._where, expected=f"{len(kinds)} outs", got=str(len(outs)),
+                fix="pass a tuple with one array for each result",
+            )  # fmt: skip
+        return [
+            reductions.check_out(given, kept, kind, like, self._where)
+            for given, kind in zip(outs, kinds, strict=True)
+        ]
 
-    def _plan(self, operands: Sequence[Any], extras: Sequence[Any], outs: Any) -> Any:
+    def _plan(self, cls: type, operands: Sequence[Any], extras: Sequence[Any], outs: Any) -> Any:
         shape = operands[0].shape
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         common, kinds = self._dtypes(operands)
         if outs is not None:
-            self._outs(operands[0], kept, kinds, outs)
+            outs = self._check_outs(operands[0], kept, kinds, outs)
         for x in (*operands, *extras):
             if x.dtype.name not in CUDA_TYPES:
                 raise DTypeError(
@@ -194,7 +221,6 @@ class MapReduce:
             ],
             extra_strides=g.out_strides[n:],
         )
-        cls = type(operands[0])
         return _core.make_plan(
             device,
             launches,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core
-from gpuinterop.ops import reductions
+from gpuinterop.ops import norms, reductions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ class ReductionMethods(_core.Array):
 
     def norm(self, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
         """Return the vector norm over `axis`; see `gpuinterop.norm`."""
-        return reductions.norm(self, ord, axis, keepdims)
+        return norms.norm(self, ord, axis, keepdims)
 
     def ptp(self, axis: Any = None, keepdims: bool = False) -> Any:
         """Return the difference of the maximum and the minimum over `axis`."""

@@ -4,15 +4,16 @@ functions dispatch to (`__array_function__`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import reprlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from gpuinterop.ops import blas, join, reductions, results
+from gpuinterop import _core
+from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.ops import blas, join, norms
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS, UFUNC_METHODS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin",
@@ -30,42 +31,57 @@ stack = join.stack
 join = join.join  # type: ignore[assignment]
 
 
-def _reducing(name: str, doc: str) -> Callable[..., Any]:
-    def function(x: Any, axis: Any = None, **options: Any) -> Any:
-        results.require_arrays(name, x)
-        return getattr(x, name)(axis, **{k: v for k, v in options.items() if v is not np._NoValue})
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+def _reducer(name: str) -> Callable[..., Any]:
+    found: Any = _core._reducer(name)
+    return found  # type: ignore[no-any-return]
 
 
-sum = _reducing("sum", "Return the sum over `axis`; see the array's method.")
-prod = _reducing("prod", "Return the product over `axis`.")
-mean = _reducing("mean", "Return the mean over `axis`.")
-min = amin = _reducing("min", "Return the minimum over `axis`; a NaN wins.")
-max = amax = _reducing("max", "Return the maximum over `axis`; a NaN wins.")
-argmin = _reducing("argmin", "Return where the first minimum is.")
-argmax = _reducing("argmax", "Return where the first maximum is.")
-any = _reducing("any", "Return whether any element is not zero.")
-all = _reducing("all", "Return whether all elements are not zero.")
-var = _reducing("var", "Return the variance over `axis`.")
-std = _reducing("std", "Return the standard deviation over `axis`.")
+# The core's own, so that a warm call has no Python in it; their docstrings are there as well.
+sum: Callable[..., Any] = _reducer("sum")
+prod: Callable[..., Any] = _reducer("prod")
+mean: Callable[..., Any] = _reducer("mean")
+min: Callable[..., Any] = _reducer("min")
+max: Callable[..., Any] = _reducer("max")
+amin, amax = min, max
+argmin: Callable[..., Any] = _reducer("argmin")
+argmax: Callable[..., Any] = _reducer("argmax")
+any: Callable[..., Any] = _reducer("any")
+all: Callable[..., Any] = _reducer("all")
+var: Callable[..., Any] = _reducer("var")
+std: Callable[..., Any] = _reducer("std")
+
+
+def _as_numpy_calls(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that were really given. `where=True` and no `initial` are how NumPy says "none"."""
+    left = {k: v for k, v in given.items() if v is not np._NoValue and v is not None}
+    if left.get("where") is True:
+        del left["where"]
+    for unknown, fix in (
+        ("where", "choose by element first: gpuinterop.where(mask, x, 0), then reduce"),
+        ("initial", "combine it with the result: x.sum() + initial"),
+    ):
+        if unknown in left:
+            raise ArgumentTypeError(
+                where=f"numpy.{name}", expected=f"no `{unknown}`, which GPU reductions do not take",
+                got=f"{unknown}={reprlib.repr(left[unknown])}", fix=fix,
+            )  # fmt: skip
+    return left
 
 
 def _numpy_reduction(
     function: Callable[..., Any], positional: tuple[str, ...]
 ) -> Callable[..., Any]:
-    """NumPy's order of arguments, of which `where` and `initial` have no counterpart here."""
+    """NumPy's order of arguments."""
 
     def call(x: Any, *args: Any, **options: Any) -> Any:
+        name = function.__name__
+        if len(args) > len(positional):
+            raise ArgumentTypeError(
+                where=f"numpy.{name}", expected=f"at most {', '.join(positional)} after the array",
+                got=f"{len(args)} arguments", fix="name the arguments",
+            )  # fmt: skip
         given = dict(zip(positional, args, strict=False)) | options
-        left = {k: v for k, v in given.items() if v is not np._NoValue}
-        axis = left.pop("axis", None)
-        out = left.pop("out", None)
-        if out is not None:
-            left["out"] = out
-        return function(x, axis, **left)
+        return function(x, **_as_numpy_calls(name, given))
 
     return call
 
@@ -90,7 +106,7 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.inner: blas.inner,
     np.outer: lambda a, b, out=None: blas.ger(a.ravel(), b.ravel(), out=out),
     np.matmul: blas.matmul,
-    np.linalg.norm: reductions.norm,
+    np.linalg.norm: norms.norm,
     np.concatenate: concatenate,
     np.stack: stack,
     np.split: lambda x, sections, axis=0: split(x, sections, axis),
@@ -112,24 +128,28 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
-def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(
-        x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
-    ) -> Any:
-        options = {} if dtype is None else {"dtype": dtype}
-        return function(x, axis, out=out, keepdims=keepdims, **options)
+def _ufunc_reduce(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+             **options: Any) -> Any:  # fmt: skip
+        left = _as_numpy_calls(f"{name}.reduce", options)
+        if out is not None:
+            left["out"] = out
+        # Those without a dtype refuse it themselves.
+        if dtype is not None:
+            left["dtype"] = dtype
+        return function(x, axis, keepdims=keepdims, **left)
 
     return call
 
 
 # numpy.add.reduce reduces axis 0 unless told otherwise.
 _REDUCES: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
-    (np.add, "reduce"): _ufunc_reduce(sum),
-    (np.multiply, "reduce"): _ufunc_reduce(prod),
-    (np.minimum, "reduce"): _ufunc_reduce(min),
-    (np.maximum, "reduce"): _ufunc_reduce(max),
-    (np.logical_or, "reduce"): _ufunc_reduce(any),
-    (np.logical_and, "reduce"): _ufunc_reduce(all),
+    (np.add, "reduce"): _ufunc_reduce("add", sum),
+    (np.multiply, "reduce"): _ufunc_reduce("multiply", prod),
+    (np.minimum, "reduce"): _ufunc_reduce("minimum", min),
+    (np.maximum, "reduce"): _ufunc_reduce("maximum", max),
+    (np.logical_or, "reduce"): _ufunc_reduce("logical_or", any),
+    (np.logical_and, "reduce"): _ufunc_reduce("logical_and", all),
 }
 
 NUMPY_FUNCTIONS.update(_FUNCTIONS)

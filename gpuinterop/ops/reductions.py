@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import warnings
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,12 +28,13 @@ from gpuinterop.ops.reduce_text import (
     pointer_offsets,
     render,
 )
+from gpuinterop.ops.runtime import general_class
 from gpuinterop.sources import host_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["launches_for", "may_overlap", "norm", "reduce_sum"]
+__all__ = ["check_out", "launches_for", "may_overlap", "real", "reduce_sum"]
 
 INPUT, OUTPUT, SCRATCH, TICKETS = 0, 1, 2, 3  # ops::Slot
 
@@ -52,6 +54,40 @@ def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[int]:
         found = [_core.load_function(device, image, name) for name in names]
         _functions[key] = found
     return found
+
+
+def real(x: Any) -> Any:
+    """`x` as a class of ours: a subclass may say anything of its shape, strides and address."""
+    return _core.view(general_class(), x)
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
+    """Refuse an `out` that does not fit, or whose elements share memory; return it as `real` does."""
+    if isinstance(out, _core.Array):
+        out = real(out)
+    results.check_out(out, shape, dtype, like, where)
+    if shares_elements(out.shape, out._strides):
+        raise ShapeError(
+            where=where, expected="an out whose elements have memory of their own",
+            got=f"shape {out.shape}, strides {out.strides}: elements share addresses",
+            fix="pass an array that was not broadcast, out.copy() for one",
+        )  # fmt: skip
+    return out
+
+
+def shares_elements(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether two elements may lie at one address. Sorted by stride, each axis must reach past all
+    those within: true of every view of an array but the overlapping ones, and of some harmless
+    interleavings that only as_strided makes.
+    """
+    if 0 in shape:
+        return False
+    reach = 0
+    for stride, n in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
 
 
 def operand(x: Any, strides: Sequence[int] | None = None) -> Operand:
@@ -122,7 +158,7 @@ def _full_strides(x: Any, axes: Sequence[int], out: Any, keepdims: bool) -> tupl
     return tuple(0 if i in axes else next(rest) for i in range(x.ndim))
 
 
-def _planned(
+def plan_for(
     op: str,
     x: Any,
     axes: tuple[int, ...],
@@ -131,6 +167,7 @@ def _planned(
     out: Any,
     ddof: float,
     keepdims: bool,
+    cls: type,
 ) -> Any:
     device = x.device.index
     row = REDUCTIONS[op]
@@ -169,9 +206,9 @@ def _planned(
         [(OUTPUT, 0, plan.geometry.out_shifts[0] * result.itemsize)],
         parameter=ddof, scratch_at=scratch,
     )  # fmt: skip
-    cls = results.class_for(type(x), result)
+    made = results.class_for(cls, result)
     return _core.make_plan(
-        device, launches + more, scratch + used, [(cls, dtypes.row_of(result), shape)]
+        device, launches + more, scratch + used, [(made, dtypes.row_of(result), shape)]
     )
 
 
@@ -233,13 +270,16 @@ def _reduce(
     """Called by the core for what it has no plan for; gives a plan, or the result."""
     row = REDUCTIONS[op]
     flat = not has_axis
+    cls, x, given_out = type(x), real(x), out
     if row.one_axis and has_axis and len(axes) != 1 and x.ndim:
         raise ArgumentTypeError(
             where=op, expected="one axis, or None for the flattened array", got=str(axes),
             fix="call it once for each axis",
         )  # fmt: skip
-    if dtype is not None and np.dtype(dtype) != x.dtype:
-        x = _cast(x, np.dtype(dtype), op)
+    if dtype is not None:
+        dtype = dtypes.known(dtype)
+        if dtype != x.dtype:
+            x = _cast(x, dtype, cls, op)
     result = np.dtype(row.result(x.dtype) if dtype is None else dtype)
     kept = [n for i, n in enumerate(x.shape) if i not in axes]
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else tuple(kept)
@@ -249,42 +289,38 @@ def _reduce(
     if row.real_only and x.dtype.kind == "c":
         recipe_for(op, x.dtype, result)  # says why not
     if out is not None:
-        results.check_out(out, shape, result, x, op)
+        out = check_out(out, shape, result, x, op)
     if x.device.type == "cpu":
-        sink = results.new_like(x, shape, result) if out is None else out
-        if sink.size:
+        sink = new_as(cls, x, shape, result) if out is None else out
+        if real(sink).size:
             _on_host(op, x, axes, flat, keepdims, sink, ddof)
-        return sink
+        return sink if out is None else given_out
     overlaps = out is not None and may_overlap(x, out)
-    plan = _planned(op, x, axes, shape, result, None if overlaps else out, ddof, keepdims)
+    plan = plan_for(op, x, axes, shape, result, None if overlaps else out, ddof, keepdims, cls)
     if not overlaps and dtype is None:
         return plan
     value = plan.run((x,), None if overlaps or out is None else (out,))
     if overlaps:
         _core.copy_into(out, value, where=op)
-        return out
-    return value
+    return value if out is None else given_out
+
+
+def new_as(cls: type, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """An unset array beside `x` of the class that an operand of class `cls` leads to."""
+    made = results.class_for(cls, dtype)
+    return _core.empty(made, shape, dtype, x.device.type_code, x.device.index)
 
 
 def may_overlap(x: Any, out: Any) -> bool:
-    """Whether the address ranges of two arrays meet."""
-
-    def span(a: Any) -> tuple[int, int]:
-        low = sum(min(0, (n - 1) * s) for n, s in zip(a.shape, a.strides, strict=True))
-        high = sum(max(0, (n - 1) * s) for n, s in zip(a.shape, a.strides, strict=True))
-        return a.ptr + low, a.ptr + high + a.itemsize
-
-    if x.size == 0 or out.size == 0:
-        return False
-    (a, b), (c, d) = span(x), span(out)
-    return a < d and c < b
+    """Whether two arrays may share a byte."""
+    return bool(_core._may_overlap(x, out))
 
 
-def _cast(x: Any, dtype: np.dtype[Any], where: str) -> Any:
-    only = getattr(type(x), "_only", None)
+def _cast(x: Any, dtype: np.dtype[Any], cls: type, where: str) -> Any:
+    only = getattr(cls, "_only", None)
     if only is not None and dtype != only:
         raise DTypeError(
-            where=where, expected=f"{only}, the only dtype of a {type(x).__name__}", got=f"dtype={dtype}",
+            where=where, expected=f"{only}, the only dtype of a {cls.__name__}", got=f"dtype={dtype}",
             fix=f'gpuinterop.GpuArray(x, dtype="{dtype}") first',
         )  # fmt: skip
     return x.astype(dtype)
@@ -295,6 +331,8 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
 
     The documents' name and argument; a mask of zeros gives a copy.
     """
+    results.require_arrays("reduce_sum", x)
+    ndim = real(x).ndim
     try:
         bits = [bool(int(m)) for m in mask]
     except (TypeError, ValueError) as error:
@@ -304,10 +342,10 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
             got=repr(mask),
             fix="pass (1, 0) or the like",
         ) from error
-    if len(bits) != x.ndim:
+    if len(bits) != ndim:
         raise ArgumentTypeError(
             where="reduce_sum",
-            expected=f"one entry for each of {x.ndim} axes",
+            expected=f"one entry for each of {ndim} axes",
             got=f"{len(bits)} entries",
             fix="pass 1 for the axes to sum, 0 for the others",
         )
@@ -315,72 +353,17 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
     return x.sum(axis=axes) if axes else x.copy()
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the vector norm over `axis` (all axes by default): ord 2, 1, inf, -inf or 0.
-
-    Squares are summed in float64, so float32 values up to 1e38 do not overflow on the way.
-    Matrix norms other than Frobenius' are not here.
-    """
-    if ord in (None, 2, "fro"):
-        op = "norm2"
-    elif ord == 1:
-        op = "norm1"
-    elif ord in (np.inf, -np.inf):
-        op = "norm_max" if ord > 0 else "norm_min"
-    else:
-        raise ShapeError(
-            where="norm",
-            expected="ord 2, 1, inf or -inf",
-            got=repr(ord),
-            fix="numpy.linalg.norm on the host",
-        )
-    if ord not in (None, "fro") and axis is None and x.ndim == 2:
-        raise ShapeError(
-            where="norm", expected="an axis, because a matrix norm of this order is not here", got=f"ord={ord}",
-            fix="pass axis=(0, 1) for the norm of the elements",
-        )  # fmt: skip
-    return _norm(op, x, axis, keepdims)
-
-
-def _norm(op: str, x: Any, axis: Any, keepdims: bool) -> Any:
-    results.require_arrays("norm", x)
-    axes = normalized_axes(axis, x.ndim, "norm")
-    row = REDUCTIONS[op]
-    result = row.result(x.dtype)
-    kept = [n for i, n in enumerate(x.shape) if i not in axes]
-    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else tuple(kept)
-    check_not_empty(op, int(np.prod([x.shape[i] for i in axes], dtype=np.int64)), x.shape)
-    if x.device.type == "cpu":
-        out = results.new_like(x, shape, result)
-        source, sink = host_view(x), host_view(out).reshape(kept)
-
-        def work() -> None:
-            size = np.abs(source).astype(np.float64)
-            with np.errstate(all="ignore"):
-                if op == "norm2":
-                    sink[...] = np.sqrt(np.sum(size * size, axis=axes))
-                elif op == "norm1":
-                    sink[...] = np.sum(size, axis=axes)
-                else:
-                    sink[...] = (np.max if op == "norm_max" else np.min)(size, axis=axes)
-
-        results.record_or_run(work)
-        return out
-    key = (op, type(x), x.device.index, x.dtype, x.shape, x.strides, x.ptr & 15, axes, keepdims)
-    plan = _norms.get(key)
-    if plan is None:
-        plan = _norms[key] = _planned(op, x, axes, shape, result, None, 0.0, keepdims)
-    return plan.run((x,))
-
-
-_norms: dict[Any, Any] = {}
-
-
 def normalized_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
     """Axes counted from 0, in order; None means all."""
     if axis is None:
         return tuple(range(ndim))
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    try:
+        given = [index(a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+    except TypeError as error:
+        raise ArgumentTypeError(
+            where=where, expected="an axis or axes as an int or a sequence of ints", got=repr(axis),
+            fix="pass a tuple of ints",
+        ) from error  # fmt: skip
     for a in given:
         if not -ndim <= a < ndim:
             raise ShapeError(

@@ -1,9 +1,15 @@
-// What of an operand a plan depends on, as bytes.
+// Plans by the layouts of their operands, and what of an operand a plan depends on, as bytes.
 #pragma once
 
+#include <nanobind/nanobind.h>
+
+#include <memory>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 
 #include "array/array.hpp"
+#include "ops/planned.hpp"
 
 namespace gpuinterop {
 
@@ -26,5 +32,21 @@ inline void append_key(std::string& key, PyObject* array) {
   key.append(reinterpret_cast<const char*>(a.layout.shape()),
              2 * sizeof(int64_t) * a.layout.ndim());
 }
+
+struct KeyHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const noexcept { return std::hash<std::string_view>()(s); }
+};
+using PlanMap =
+    std::unordered_map<std::string, std::shared_ptr<ops::PlannedCall>, KeyHash, std::equal_to<>>;
+constexpr size_t kMaxPlans = 8192;  // more layouts than this: start afresh rather than grow
+
+inline void remember(PlanMap& map, std::string_view key, std::shared_ptr<ops::PlannedCall> plan) {
+  if (map.size() >= kMaxPlans) map.clear();
+  map.emplace(std::string(key), std::move(plan));
+}
+
+void register_reductions(nanobind::module_& m);  // python/reduce_bindings.cpp
+void register_recorder(nanobind::module_& m);    // python/recorder_bindings.cpp
 
 }  // namespace gpuinterop

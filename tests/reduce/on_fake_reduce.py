@@ -16,6 +16,7 @@ import hostkernels
 from reduce_shim import fake_image
 from test_fused_reductions import *  # noqa: F403
 from test_one_launch import *  # noqa: F403
+from test_reduce_arguments import *  # noqa: F403
 from test_reduce_methods import *  # noqa: F403
 
 from gpuinterop.ops import reductions

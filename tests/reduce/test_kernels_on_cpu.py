@@ -138,9 +138,7 @@ def test_parts_are_joined(mode: str, launches: int, monkeypatch: pytest.MonkeyPa
     exact = x.astype(np.float64)
     np.testing.assert_allclose(run("sum", x, axes), exact.sum(axis=0), rtol=1e-6, atol=1e-4)
     np.testing.assert_array_equal(run("argmax", x, axes), np.argmax(x, axis=0))
-    np.testing.assert_allclose(
-        run("var", x, axes, ddof=1), exact.var(axis=0, ddof=1), rtol=1e-6
-    )
+    np.testing.assert_allclose(run("var", x, axes, ddof=1), exact.var(axis=0, ddof=1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(150_000,), (20_000, 9), (40_000, 3)], ids=str)

@@ -1,0 +1,80 @@
+"""Vector norms: reductions of magnitudes."""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.errors import ShapeError
+from gpuinterop.ops import results
+from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
+from gpuinterop.ops.reductions import new_as, normalized_axes, plan_for, real
+from gpuinterop.sources import host_view
+
+__all__ = ["norm"]
+
+_plans: dict[tuple[Any, ...], _core.PlanCache] = {}
+# Plans are Python objects: the core lets go of them while Python can still take them.
+atexit.register(_plans.clear)
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the vector norm over `axis` (all axes by default): ord 2, 1, inf or -inf.
+
+    Squares are summed in float64, so float32 values up to 1e38 do not overflow on the way.
+    Matrix norms other than Frobenius' are not here.
+    """
+    results.require_arrays("norm", x)
+    ndim = real(x).ndim
+    if ord is None or (isinstance(ord, str) and ord == "fro"):
+        op = "norm2"
+    elif isinstance(ord, (int, float, np.number)) and ord in (2, 1, np.inf, -np.inf):
+        op = {2: "norm2", 1: "norm1", np.inf: "norm_max", -np.inf: "norm_min"}[float(ord)]
+        if ndim == 2 and axis is None:
+            raise ShapeError(
+                where="norm", expected="an axis, because a matrix norm of this order is not here", got=f"ord={ord}",
+                fix="pass axis=(0, 1) for the norm of the elements",
+            )  # fmt: skip
+    else:
+        raise ShapeError(
+            where="norm", expected="ord 2, 1, inf or -inf", got=repr(ord),
+            fix="numpy.linalg.norm on the host",
+        )  # fmt: skip
+    axes = normalized_axes(axis, ndim, "norm")
+    cache = _plans.get((op, axes, bool(keepdims)))
+    if cache is None:
+        cache = _plans[op, axes, bool(keepdims)] = _core.PlanCache(
+            lambda operands, _: _norm(op, operands[0], axes, bool(keepdims))
+        )
+    return cache((x,))
+
+
+def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """The plan on a GPU, the norm in host memory."""
+    cls, x = type(x), real(x)
+    result = REDUCTIONS[op].result(x.dtype)
+    kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else kept
+    if 0 not in kept:
+        reduced = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
+        check_not_empty(op, reduced, x.shape)
+    if x.device.type != "cpu":
+        return plan_for(op, x, axes, shape, result, None, 0.0, keepdims, cls)
+    out = new_as(cls, x, shape, result)
+    source, sink = host_view(x), host_view(out).reshape(kept)
+
+    def work() -> None:
+        size = np.abs(source).astype(np.float64)
+        with np.errstate(all="ignore"):
+            if op == "norm2":
+                sink[...] = np.sqrt(np.sum(size * size, axis=axes))
+            elif op == "norm1":
+                sink[...] = np.sum(size, axis=axes)
+            else:
+                sink[...] = (np.max if op == "norm_max" else np.min)(size, axis=axes)
+
+    results.record_or_run(work)
+    return out

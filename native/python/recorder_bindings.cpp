@@ -1,0 +1,76 @@
+// The capture's Recorder as Python sees it.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "ops/graph.hpp"
+#include "python/planned_key.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+using ops::Recorder;
+
+namespace {
+
+int recorder_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<Recorder>(self)->traverse(visit, arg) : 0;
+}
+
+int recorder_clear(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<Recorder>(self)->clear();
+  return 0;
+}
+
+}  // namespace
+
+void register_recorder(nb::module_& m) {
+  PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(recorder_traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(recorder_clear)},
+                         {0, nullptr}};
+  nb::class_<Recorder>(m, "Recorder", nb::type_slots(slots),
+                       "A captured sequence: see gpuinterop.capture.")
+      .def(
+          "__init__",
+          [](Recorder* self, int device_type, int device_id) {
+            const bool cuda = device_type == static_cast<int>(DeviceType::Cuda);
+            new (self) Recorder({cuda ? DeviceType::Cuda : DeviceType::Cpu, device_id}, !cuda);
+          },
+          nb::arg("device_type"), nb::arg("device_id"))
+      .def("begin", &Recorder::begin)
+      .def("end", &Recorder::end)
+      .def("abandon", &Recorder::abandon)
+      .def("replay", &Recorder::replay)
+      .def(
+          "add_call", [](Recorder& r, nb::object fn) { r.add_call(fn.ptr()); }, nb::arg("call"))
+      .def(
+          "keep",
+          [](Recorder& r, nb::object array) {
+            if (is_array(array.ptr())) r.use(unwrap(array.ptr()));
+          },
+          nb::arg("array"))
+      .def_prop_ro("nodes", &Recorder::nodes)
+      .def_prop_ro("ready", &Recorder::ready);
+  m.def(
+      "_recording",
+      []() -> nb::object {
+        if (!ops::recorder) return nb::none();
+        return nb::cast(ops::recorder, nb::rv_policy::reference);
+      },
+      "The capture of this thread, or None.");
+  m.def(
+      "_require_values", [](const std::string& where) { ops::require_values(where.c_str()); },
+      nb::arg("where"), "Refuse while this thread records on the host.");
+  m.def(
+      "_record_call",
+      [](nb::object fn) {
+        // False: nothing records on the host, so the caller does the work itself.
+        if (!ops::recording_on_host()) return false;
+        ops::recorder->add_call(fn.ptr());
+        return true;
+      },
+      nb::arg("call"));
+}
+
+}  // namespace gpuinterop

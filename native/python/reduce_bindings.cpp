@@ -1,0 +1,295 @@
+// What reduces an array (sum, max, ...) as methods and as functions. Their warm calls stay in this file.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <cstring>
+
+#include "array/error.hpp"
+#include "ops/overlap.hpp"
+#include "python/array_type.hpp"
+#include "python/planned_key.hpp"
+#include "python/raise.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+using ops::PlannedCall;
+
+namespace {
+
+struct Method {
+  const char* name;
+  const char* arguments;  // a axis, t dtype, o out, d ddof, k keepdims: NumPy's order
+  const char* doc;
+};
+constexpr Method kMethods[] = {
+    {"sum", "atok", "Return the sum over `axis`. float32 sums keep their rounding errors apart."},
+    {"prod", "atok", "Return the product over `axis`."},
+    {"mean", "atok", "Return the mean over `axis`."},
+    {"min", "aok", "Return the minimum over `axis`; a NaN wins."},
+    {"max", "aok", "Return the maximum over `axis`; a NaN wins."},
+    {"argmin", "aok",
+     "Return the position of the first minimum along `axis`, or in the flattened array."},
+    {"argmax", "aok",
+     "Return the position of the first maximum along `axis`, or in the flattened array."},
+    {"any", "aok", "Return whether any element over `axis` is not zero."},
+    {"all", "aok", "Return whether all elements over `axis` are not zero."},
+    {"var", "atodk", "Return the variance over `axis`, divided by n - ddof."},
+    {"std", "atodk", "Return the standard deviation over `axis`."},
+};
+// As help() and inspect.signature show them.
+const char* signature_of(char first) {
+  switch (first) {
+    case 't': return ", axis=None, dtype=None, out=None, keepdims=False)";
+    case 'd': return ", axis=None, dtype=None, out=None, ddof=0, keepdims=False)";
+    default: return ", axis=None, out=None, keepdims=False)";
+  }
+}
+constexpr int kMethodCount = sizeof(kMethods) / sizeof(kMethods[0]);
+
+PlanMap reduction_plans;
+PyObject* reduction_miss = nullptr;  // owned, for the life of the process
+
+struct Arguments {
+  PyObject* axis = nullptr;
+  PyObject* dtype = nullptr;
+  PyObject* out = nullptr;
+  PyObject* ddof = nullptr;
+  PyObject* keepdims = nullptr;
+  PyObject** slot(char c) {
+    switch (c) {
+      case 'a': return &axis;
+      case 't': return &dtype;
+      case 'o': return &out;
+      case 'd': return &ddof;
+      default: return &keepdims;
+    }
+  }
+};
+
+const char* argument_name(char c) {
+  switch (c) {
+    case 'a': return "axis";
+    case 't': return "dtype";
+    case 'o': return "out";
+    case 'd': return "ddof";
+    default: return "keepdims";
+  }
+}
+
+[[noreturn]] void fail_argument(const Method& m, const std::string& got) {
+  std::string known;
+  for (const char* c = m.arguments; *c; ++c)
+    known += std::string(known.empty() ? "" : ", ") + argument_name(*c);
+  fail(Kind::Type, m.name, "the arguments " + known, got,
+       got.find("'where'") != std::string::npos
+           ? "choose by element first: gpuinterop.where(mask, x, 0).sum()"
+       : got.find("'initial'") != std::string::npos
+           ? "combine it with the result: x.sum() + initial"
+           : "leave it away");
+}
+
+void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
+           Arguments* to) {
+  const Py_ssize_t known = static_cast<Py_ssize_t>(std::strlen(m.arguments));
+  if (nargs > known) fail_argument(m, std::to_string(nargs) + " arguments");
+  for (Py_ssize_t i = 0; i < nargs; ++i) *to->slot(m.arguments[i]) = args[i];
+  const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
+  for (Py_ssize_t k = 0; k < n_names; ++k) {
+    PyObject* name = PyTuple_GetItem(names, k);
+    PyObject** slot = nullptr;
+    for (const char* c = m.arguments; *c && !slot; ++c)
+      if (PyUnicode_CompareWithASCIIString(name, argument_name(*c)) == 0) slot = to->slot(*c);
+    if (!slot) fail_argument(m, "no argument " + nb::cast<std::string>(nb::repr(name)) + " here");
+    if (*slot) fail_argument(m, "argument " + nb::cast<std::string>(nb::repr(name)) + " twice");
+    *slot = args[nargs + k];
+  }
+  for (PyObject** p : {&to->axis, &to->dtype, &to->out, &to->ddof, &to->keepdims})
+    if (*p == Py_None) *p = nullptr;
+}
+
+bool read_flag(PyObject* value, const Method& m) {
+  if (!value || PyBool_Check(value)) return value == Py_True;
+  const int is = PyUnicode_Check(value) || PySequence_Check(value) ? -1 : PyObject_IsTrue(value);
+  if (is < 0) {
+    PyErr_Clear();
+    fail(Kind::Type, m.name, "keepdims True or False",
+         nb::cast<std::string>(nb::repr(nb::handle(value))), "keepdims=True");
+  }
+  return is != 0;
+}
+
+double read_ddof(PyObject* value, const Method& m) {
+  if (!value) return 0;
+  const double ddof = PyFloat_AsDouble(value);
+  if (PyErr_Occurred() || ddof != ddof) {
+    PyErr_Clear();
+    fail(Kind::Type, m.name, "a number as ddof", nb::cast<std::string>(nb::repr(nb::handle(value))),
+         "ddof=1 for a sample's variance");
+  }
+  return ddof;
+}
+
+// Axes as bits. NumPy lets a 0-d array be reduced over axis 0 or -1.
+uint64_t read_axes(PyObject* value, int ndim, const char* where) {
+  if (!value) return ndim >= 64 ? ~uint64_t(0) : (uint64_t(1) << ndim) - 1;
+  int64_t axes[kMaxDims];
+  const int n = read_ints(value, axes, where, "an axis or axes");
+  uint64_t mask = 0;
+  for (int i = 0; i < n; ++i) {
+    if (ndim == 0 && n == 1 && (axes[i] == 0 || axes[i] == -1)) return 0;
+    const int64_t axis = axes[i] < 0 ? axes[i] + ndim : axes[i];
+    if (axis < 0 || axis >= ndim)
+      fail(Kind::Shape, where,
+           ndim ? "axes from " + std::to_string(-ndim) + " to " + std::to_string(ndim - 1)
+                : std::string("no axis, for a 0-d array"),
+           "axis " + std::to_string(axes[i]), "count axes from 0, or from -1 backwards");
+    if (mask >> axis & 1)
+      fail(Kind::Shape, where, "each axis once", "axis " + std::to_string(axes[i]) + " twice",
+           "name it once");
+    mask |= uint64_t(1) << axis;
+  }
+  return mask;
+}
+
+PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    const Method& m = kMethods[op];
+    Arguments given;
+    parse(m, args, nargs, names, &given);
+    require_settled(self);
+    const Array& a = unwrap(self);
+    const uint64_t axes = read_axes(given.axis, a.layout.ndim(), m.name);
+    const bool keepdims = read_flag(given.keepdims, m);
+    const double ddof = read_ddof(given.ddof, m);
+    // A dtype is named in too many ways to be part of a key; such calls ask Python each time.
+    const bool cacheable =
+        a.device.is_cuda() && !given.dtype && (!given.out || is_array(given.out));
+    thread_local std::string key;
+    if (cacheable) {
+      key.clear();
+      key.push_back(static_cast<char>(op));
+      key.push_back(static_cast<char>(int(keepdims) | (given.axis ? 2 : 0)));
+      key.append(reinterpret_cast<const char*>(&axes), sizeof axes);
+      key.append(reinterpret_cast<const char*>(&ddof), sizeof ddof);
+      append_key(key, self);
+      if (given.out) {
+        append_key(key, given.out);
+        key.push_back(ops::may_overlap(a, unwrap(given.out), m.name));
+      }
+      auto it = reduction_plans.find(std::string_view(key));
+      if (it != reduction_plans.end()) {
+        auto plan = it->second;
+        return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name);
+      }
+    }
+    if (!reduction_miss) {
+      PyRef module = PyRef::steal(PyImport_ImportModule("gpuinterop.ops.reductions"));
+      if (!module) return nullptr;
+      if (!reduction_miss) {
+        PyErr_SetString(PyExc_RuntimeError, "gpuinterop.ops.reductions did not register itself");
+        return nullptr;
+      }
+    }
+    const std::string kept_key = key;  // Python may reduce something else meanwhile
+    nb::list picked;
+    for (int i = 0; i < a.layout.ndim(); ++i)
+      if (axes >> i & 1) picked.append(i);
+    auto or_none = [](PyObject* o) { return nb::borrow(o ? o : Py_None); };
+    nb::object result;
+    try {
+      result = nb::borrow(reduction_miss)(m.name, nb::borrow(self), nb::tuple(picked),
+                                          given.axis != nullptr, or_none(given.dtype),
+                                          or_none(given.out), keepdims, ddof);
+    } catch (nb::python_error& error) {
+      error.restore();
+      return nullptr;
+    }
+    std::shared_ptr<PlannedCall> plan;
+    if (!nb::try_cast(result, plan) || !plan) return result.release().ptr();
+    if (cacheable) remember(reduction_plans, kept_key, plan);
+    return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name);
+  });
+}
+
+template <int OP>
+PyObject* reduce_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  return reduce(OP, self, args, nargs, names);
+}
+
+// gpuinterop.sum(x, ...): the method, or what stands for arrays while a function is fused.
+template <int OP>
+PyObject* reduce_function(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  if (nargs > 0 && is_array(args[0])) return reduce(OP, args[0], args + 1, nargs - 1, names);
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    const Method& m = kMethods[OP];
+    if (nargs == 0 || !PyObject_HasAttrString(args[0], "__gpuinterop_trace__"))
+      fail(Kind::Type, m.name, "an array of this library",
+           nargs ? "an object of type " +
+                       nb::cast<std::string>(nb::borrow(args[0]).type().attr("__name__"))
+                 : "no array",
+           "convert it first: gpuinterop.asarray(x)");
+    PyRef method = PyRef::steal(PyObject_GetAttrString(args[0], m.name));
+    PyRef positional = PyRef::steal(PyTuple_New(nargs - 1));
+    PyRef named = PyRef::steal(PyDict_New());
+    if (!method || !positional || !named) return nullptr;
+    for (Py_ssize_t i = 1; i < nargs; ++i)
+      PyTuple_SetItem(positional.get(), i - 1, PyRef::borrow(args[i]).release());
+    for (Py_ssize_t k = 0, n = names ? PyTuple_Size(names) : 0; k < n; ++k)
+      if (PyDict_SetItem(named.get(), PyTuple_GetItem(names, k), args[nargs + k]) < 0)
+        return nullptr;
+    return PyObject_Call(method.get(), positional.get(), named.get());
+  });
+}
+
+PyCFunction fast(PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
+}
+
+template <int... OPS>
+void add_methods(nb::module_& m, std::integer_sequence<int, OPS...>) {
+  constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
+  static PyMethodDef methods[] = {
+      {kMethods[OPS].name, fast(reduce_method<OPS>), kFlags, kMethods[OPS].doc}...};
+  static PyMethodDef functions[] = {
+      {kMethods[OPS].name, fast(reduce_function<OPS>), kFlags, nullptr}...};
+  static std::string docs[kMethodCount];
+  nb::dict found;
+  PyRef home = PyRef::steal(PyUnicode_FromString("gpuinterop"));
+  for (int i = 0; i < kMethodCount; ++i) {
+    PyRef method = PyRef::steal(PyDescr_NewMethod(array_type, &methods[i]));
+    if (!method || PyObject_SetAttrString(reinterpret_cast<PyObject*>(array_type),
+                                          methods[i].ml_name, method.get()) < 0)
+      throw nb::python_error();
+    const char kind = std::strchr(kMethods[i].arguments, 'd')   ? 'd'
+                      : std::strchr(kMethods[i].arguments, 't') ? 't'
+                                                                : 'a';
+    docs[i] =
+        std::string(kMethods[i].name) + "(x, /" + signature_of(kind) + "\n--\n\n" + kMethods[i].doc;
+    functions[i].ml_doc = docs[i].c_str();
+    PyObject* function = PyCFunction_NewEx(&functions[i], nullptr, home.get());
+    if (!function) throw nb::python_error();
+    found[kMethods[i].name] = nb::steal(function);
+  }
+  m.def(
+      "_reducer", [found](const std::string& name) { return nb::object(found[name.c_str()]); },
+      nb::arg("name"), "The function sum(x, ...), max(x, ...) and so on.");
+}
+
+}  // namespace
+
+void register_reductions(nb::module_& m) {
+  add_methods(m, std::make_integer_sequence<int, kMethodCount>());
+  m.def(
+      "_set_reductions",
+      [](nb::object fn) {
+        Py_XDECREF(reduction_miss);
+        reduction_miss = fn.release().ptr();
+      },
+      nb::arg("fn"));
+  m.def("_clear_reductions", [] { reduction_plans.clear(); });
+}
+
+}  // namespace gpuinterop

@@ -1,0 +1,128 @@
+"""What reductions refuse, and whom they believe."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+
+
+class Liar(gi.CudaNdarray):
+    """Says of itself whatever would lead a kernel out of its memory."""
+
+    shape = property(lambda self: (1 << 20, 1 << 10))
+    strides = property(lambda self: (1 << 30, 4))
+    _strides = property(lambda self: (1 << 28, 1))
+    ptr = property(lambda self: 16)
+    gpudata = property(lambda self: 16)
+    dtype = property(lambda self: np.dtype(np.complex128))
+    itemsize = property(lambda self: 16)
+    ndim = property(lambda self: 2)
+    size = property(lambda self: 1 << 30)
+    device = property(lambda self: gi.devices.device("cpu"))
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "argmin", "var", "mean", "any"])
+@pytest.mark.parametrize("axis", [None, 1])
+def test_the_real_geometry_counts(device: str, name: str, axis) -> None:
+    host = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    x = gi.CudaNdarray(host, device=device)
+    liar = gi._core.view(Liar, x)
+    expected = getattr(np, name)(host, axis=axis)
+    made = np.asarray(gi._core.view(gi.GpuArray, getattr(liar, name)(axis=axis)))
+    assert made.shape == expected.shape
+    np.testing.assert_allclose(made, expected, rtol=1e-6)
+    out = gi.empty(expected.shape, dtype=expected.dtype, device=device)
+    assert getattr(gi, name)(liar, axis, out=out) is out
+    np.testing.assert_allclose(np.asarray(out), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(gi._core.view(gi.GpuArray, gi.norm(liar, axis=axis))),
+        np.linalg.norm(host.ravel() if axis is None else host, axis=axis), rtol=1e-6,
+    )  # fmt: skip
+    with pytest.raises((ShapeError, DTypeError)):
+        getattr(x, name)(axis=axis, out=gi._core.view(Liar, gi.empty(7, device=device)))
+
+
+def test_the_real_geometry_counts_in_kernels_of_several_operands(device: str) -> None:
+    host = np.arange(12, dtype=np.float32).reshape(3, 4)
+    liar = gi._core.view(Liar, gi.CudaNdarray(host, device=device))
+    dot = gi.MapReduce("x0 * x1", lambda x, e: (np.sum(x[0] * x[1], axis=-1),))
+    made = gi._core.view(gi.GpuArray, dot(liar, liar))
+    np.testing.assert_allclose(np.asarray(made), (host * host).sum(1))
+
+
+def test_an_out_whose_elements_share_memory_is_refused(device: str) -> None:
+    x = gi.CudaNdarray(np.ones((4, 5), np.float32), device=device)
+    store = gi.empty((5,), device=device)
+    for out in (store[:1].broadcast_to((5,)), gi.empty((), device=device).broadcast_to((5,))):
+        with pytest.raises((ShapeError, ValueError), match="out"):
+            x.sum(axis=0, out=out)
+    overlapping = gi.empty((5,), device=device)
+    with pytest.raises(ValueError, match="out"):
+        np.sum(x, axis=0, out=overlapping.broadcast_to((2, 5))[:, 0])
+
+
+def test_an_out_beside_and_on_top_of_the_operand(device: str) -> None:
+    # Equal layouts of one buffer: only the distance tells them apart.
+    host = np.arange(64, dtype=np.float32)
+    store = gi.CudaNdarray(host, device=device)
+    x = store[:16].reshape(4, 4)
+    dot = gi.MapReduce("x0 * x0", lambda x, e: (np.sum(x[0] * x[0], axis=-1),))
+    for at in (32, 0, 12):
+        store[...] = host
+        expected = host[:16].reshape(4, 4).astype(np.float64)
+        x.sum(axis=0, out=store[at : at + 4])
+        np.testing.assert_array_equal(np.asarray(store[at : at + 4]), expected.sum(0))
+        store[...] = host
+        dot(x, out=store[at : at + 4])
+        np.testing.assert_array_equal(np.asarray(store[at : at + 4]), (expected**2).sum(1))
+
+
+def test_numpys_arguments(device: str) -> None:
+    host = np.arange(12, dtype=np.float32).reshape(3, 4)
+    x = gi.CudaNdarray(host, device=device)
+    np.testing.assert_array_equal(np.asarray(np.add.reduce(x)), host.sum(0))
+    np.testing.assert_array_equal(np.asarray(np.add.reduce(x, None, where=True)), host.sum())
+    np.testing.assert_array_equal(
+        np.asarray(np.maximum.reduce(x, axis=1, keepdims=True)), host.max(1, keepdims=True)
+    )
+    np.testing.assert_array_equal(np.asarray(np.sum(x, 1, "float32")), host.sum(1))
+    small = gi.GpuArray(host.astype("int8"), device=device)
+    assert np.add.reduce(small, axis=None, dtype="float64").dtype == np.float64
+    for call in (
+        lambda: np.add.reduce(x, initial=3.0),
+        lambda: np.add.reduce(x, where=np.ones(4, bool)),
+        lambda: np.sum(x, initial=1),
+        lambda: np.max(x, initial=1, axis=0),
+        lambda: np.sum(x, where=False),
+        lambda: np.minimum.reduce(x, dtype="float32"),
+        lambda: x.sum(initial=1),
+        lambda: x.sum(where=True),
+        lambda: x.sum(0, None, None, False, 5),
+        lambda: x.sum(keepdims="no"),
+        lambda: x.var(ddof="one"),
+        lambda: x.var(ddof=float("nan")),
+        lambda: x.sum(axis="a"),
+        lambda: x.sum(axis=0.5),
+        lambda: x.sum(out=np.zeros(())),
+        lambda: gi.sum([1.0]),
+        lambda: gi.sum(),
+        lambda: gi.norm([1.0]),
+        lambda: gi.norm(x, axis="a"),
+        lambda: gi.reduce_sum([1.0], (1,)),
+        lambda: gi.MapReduce("x0", lambda x, e: ())(),
+        lambda: gi.MapReduce("x0", lambda x, e: (x[0],))(x, out=(x, x)),
+    ):
+        with pytest.raises(ArgumentTypeError, match="expected") as found:
+            call()
+        assert "fix:" in str(found.value)
+    for call in (
+        lambda: gi.norm(x, 3),
+        lambda: gi.norm(x, "nuc"),
+        lambda: gi.norm(x, x),
+        lambda: x.sum(dtype="nonsense"),
+    ):
+        with pytest.raises((ShapeError, DTypeError), match="expected"):
+            call()
