@@ -108,7 +108,10 @@ class MapReduce:
         if device.type == "cpu":
             return self._on_host(cls, full, after, kept, out)
         sinks = [] if out is None else [o for o in out if isinstance(o, _core.Array)]
-        if not any(reductions.may_overlap(x, o) for x in (*full, *after) for o in sinks):
+        # An extra is read by the thread that then writes its place.
+        if not any(reductions.may_overlap(x, o) for x in full for o in sinks) and not any(
+            reductions.may_overlap(e, o) and not _same_place(e, o) for e in after for o in sinks
+        ):
             return self._plan(cls, full, after, out)
         # Elements would be overwritten before all blocks have read them.
         self._check_outs(full[0], kept, self._dtypes(full)[1], out)
@@ -241,6 +244,11 @@ def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
             got=str(list(shapes)),
             fix="reshape one",
         ) from error
+
+
+def _same_place(x: Any, y: Any) -> bool:
+    y = reductions.real(y)
+    return bool(x.ptr == y.ptr and x._strides == y._strides and x.itemsize == y.itemsize)
 
 
 def _c_strides(shape: Sequence[int]) -> tuple[int, ...]:
