@@ -1,10 +1,11 @@
 """How near do reductions come to the memory's bandwidth, beside torch and CuPy?
 
-GB/s of the bytes read, float32. ``--tune`` sweeps the blocks a multiprocessor of a split.
+GB/s of the bytes read, float32. ``--tune`` sweeps what reduce_plan.TUNING holds, instead.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -94,16 +95,64 @@ class Run:
             assert abs(got - exact) <= 1e-6 * x.size, (axis, got, exact)
 
 
-def tune(run: Run, x: gi.CudaNdarray) -> None:
-    print("blocks a multiprocessor for a split, GB/s of sum over all and over axis 0")
-    chosen = reduce_plan.BLOCKS_PER_SM
-    for blocks in (8, 16, 32, 64):
-        reduce_plan.BLOCKS_PER_SM = blocks
+Knobs = dict[str, int]
+THREADS, LOADS, SIDES = (128, 256, 512), (2, 4, 8), (16, 32, 64, 128)
+
+
+def combinations(kind: str, split: bool, quick: bool) -> list[Knobs]:
+    """What to try: blocks a multiprocessor count only where rows are cut into parts."""
+    if quick:
+        return [{"threads": 256, "blocks_per_sm": 8, "loads": 2}]
+    if kind == "rows":
+        found = [(t, b, n, 256) for t in THREADS for n in LOADS
+                 for b in ((8, 16, 32, 64) if split else (32,))]  # fmt: skip
+    else:
+        found = [(256, b, n, s) for b in (4, 8, 16, 32) for n in LOADS for s in SIDES]
+        found += [(512, b, n, 64) for b in (4, 8, 16) for n in LOADS]
+    return [dict(zip(("threads", "blocks_per_sm", "loads", "side"), f, strict=True)) for f in found]
+
+
+def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callable[[], Any]) -> None:
+    """A table of GB/s over all combinations, the best last. `make` gives a call with no plan yet."""
+    chosen = reduce_plan.TUNING[kind]
+    count, turns = (1, 1) if run.bench.options.quick else (10, 5)
+    found = []
+    for knobs in combinations(kind, split, run.bench.options.quick):
+        reduce_plan.TUNING[kind] = dataclasses.replace(chosen, **knobs)
         _core._clear_reductions()
-        for axis in (None, 0):
-            run.measure(f"{blocks} blocks, axis {axis}", x, "sum", axis)
-    reduce_plan.BLOCKS_PER_SM = chosen
+        call = Call(make(), run.wait[OURS])
+        try:
+            seconds = min(run.bench._timed(call, count) for _ in range(turns + 1))
+        except gi.errors.GpuInteropError as error:  # such as more shared memory than there is
+            print(f"{name} {knobs}: {str(error).splitlines()[0]}")
+            continue
+        found.append((moved / seconds / 1e9, 1e6 * seconds, knobs))
+    reduce_plan.TUNING[kind] = chosen
     _core._clear_reductions()
+    print(f"\n{name}: now {chosen}")
+    for rate, micros, knobs in sorted(found, key=lambda row: row[0]):
+        print(
+            f"{rate:8.0f} GB/s {micros:9.1f} us  " + " ".join(f"{k} {v}" for k, v in knobs.items())
+        )
+
+
+def tune(run: Run, x: gi.CudaNdarray) -> None:
+    """Threads, blocks a multiprocessor, loads in flight, and the columns' threads side by side."""
+    for name, axis in AXES:
+        kind = "columns" if axis == 0 else "rows"
+        sweep(run, f"sum {name}", kind, axis != 1, x.nbytes, lambda axis=axis: ours(x, "sum", axis))
+    side = min(8192, x.shape[0])
+    m = x.ravel()[: side * side].reshape(side, side)
+    v = x.ravel()[:side]
+
+    def product() -> Callable[[], Any]:
+        kernel = gi.MapReduce("x0 * x1", lambda a, e: (np.sum(a[0] * a[1], axis=-1),))
+        return lambda: kernel(m.T, v)
+
+    sweep(run, f"({side}^2).T @ v", "columns", True, m.nbytes, product)
+    for k in (24, 20):
+        part = x.ravel()[: 1 << k]
+        sweep(run, f"sum of 2^{k}", "rows", True, part.nbytes, lambda p=part: ours(p, "sum", None))
 
 
 def main() -> None:
@@ -118,11 +167,11 @@ def main() -> None:
     side = 1 << (chosen.log2 // 2)
     x, exact = tiled((side, (1 << chosen.log2) // side), chosen.device)
     run.check(x, exact)
+    if chosen.tune:
+        return tune(run, x)
     for op in ("sum", *OPERATIONS):
         for name, axis in AXES:
             run.measure(f"{op} {name}", x, op, axis)
-    if chosen.tune:
-        tune(run, x)
     del x
     for name, shape, axis in shapes(chosen.log2):
         x, exact = tiled(shape, chosen.device)

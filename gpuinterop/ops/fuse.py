@@ -84,14 +84,36 @@ class Fused:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        try:
+            self._signature = inspect.signature(function)
+        except (TypeError, ValueError) as error:
+            raise ArgumentTypeError(
+                where="fuse", expected="a Python function of arrays",
+                got=f"an object of type {type(function).__name__}",
+                fix="@gpuinterop.fuse in front of a def, or fuse(lambda x, y: x + y)",
+            ) from error  # fmt: skip
         functools.update_wrapper(self, function)
-        self._signature = inspect.signature(function)
+        self._name = getattr(function, "__name__", "fuse")
+        self._positional = [
+            p.default is inspect.Parameter.empty
+            for p in self._signature.parameters.values()
+            if p.kind
+            in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        self._open = any(
+            p.kind is inspect.Parameter.VAR_POSITIONAL for p in self._signature.parameters.values()
+        )
         self._traces: dict[tuple[Any, ...], tuple[Any, list[Any], Any]] = {}
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        if kwargs:
-            bound = self._signature.bind(*args, **kwargs)
-            args = bound.args
+        if kwargs or not self._fits(len(args)):
+            try:
+                args = self._signature.bind(*args, **kwargs).args
+            except TypeError as error:
+                raise ArgumentTypeError(
+                    where=self._name, expected=f"the arguments {self._signature}", got=str(error),
+                    fix="call it as it is declared; out= is the only further argument",
+                ) from error  # fmt: skip
         # Numbers are fixed in the kernel: they may decide what the function does.
         fixed = (a if isinstance(a, (bool, int, float, complex, str)) else None for a in args)
         key = tuple((type(value), value) for value in fixed)
@@ -102,6 +124,10 @@ class Fused:
         arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
         result = operation(*arrays, *captured, out=out)
         return rebuild(result)
+
+    def _fits(self, n: int) -> bool:
+        """Whether `n` positional arguments are what the function is declared with."""
+        return sum(self._positional) <= n and (self._open or n <= len(self._positional))
 
     def _trace(self, args: tuple[Any, ...], key: tuple[Any, ...]) -> tuple[Any, list[Any], Any]:
         graph = Graph()

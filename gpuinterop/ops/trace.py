@@ -263,7 +263,7 @@ class Reduced:
         raise ArgumentTypeError(
             where="fuse",
             expected="reductions at the end of the function only",
-            got=f"{row.name} of a reduced value",
+            got=f"an operation ({row.name} or the like) on a reduced value",
             fix="return the reduced value and go on outside of the fused function",
         )
 
@@ -329,23 +329,16 @@ for _python, _name in {
 
 # The arithmetic of a reduced value is refused in the words above, not in Python's.
 for _python in (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "pow",
-    "radd",
-    "rsub",
-    "rmul",
-    "rtruediv",
-    "rpow",
-    "neg",
-):
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
+    "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul",
+    "neg", "pos", "abs", "lt", "le", "gt", "ge", "eq", "ne", "bool", "float", "int", "getitem",
+):  # fmt: skip
     setattr(
         Reduced,
         f"__{_python}__",
         lambda self, *_others, _row=TABLE["add"]: self.__gpuinterop_trace__(_row, ()),
     )
+Reduced.__hash__ = None  # type: ignore[assignment]
 
 
 def _reduction(op: str) -> Callable[..., Reduced]:

@@ -132,3 +132,21 @@ def test_elementwise_kernel(device):
     if device == "cpu":
         with pytest.raises(ValueError, match="CUDA text"):
             only(x)
+
+
+def test_what_is_not_a_function_and_wrong_arguments(device):
+    x = gi.CudaNdarray(np.ones(3, np.float32), device=device)
+    for thing in (3, None, "x + y", x):
+        with pytest.raises(TypeError, match="fuse: expected a Python function"):
+            gi.fuse(thing)
+    add = gi.fuse(lambda x, y: x + y)
+    for call in (
+        lambda: add(x), lambda: add(), lambda: add(x, x, x), lambda: add(x, z=x),
+        lambda: add(x, x, where=x), lambda: add(x, [1.0]), lambda: add(x, object()),
+        lambda: add(x, {}), lambda: add(x, x, out=3), lambda: add(1, 2),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="expected"):
+            call()
+    with pytest.raises(TypeError, match="one array"):
+        gi.fuse(lambda: 1)()
+    assert same(add(x, y=x), x + x)

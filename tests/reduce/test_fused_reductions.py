@@ -86,7 +86,9 @@ def test_numbers_and_functions_of_numpy(device: str) -> None:
 def test_a_reduced_value_ends_the_function(device: str) -> None:
     x = gi.CudaNdarray(values(3), device=device)
     for function in (lambda x: x / x.sum(), lambda x: x.sum() + 1, lambda x: gi.exp(x.max()),
-                     lambda x: x.sum(dtype="float64"), lambda x: x.sum().mean()):  # fmt: skip
+                     lambda x: x.sum(dtype="float64"), lambda x: x.sum().mean(),
+                     lambda x: x.sum() > 1, lambda x: 7 // x.sum(), lambda x: x if x.any() else -x,
+                     lambda x: float(x.sum()), lambda x: x.sum()[0], lambda x: abs(x.min())):  # fmt: skip
         with pytest.raises(ArgumentTypeError, match="fuse"):
             gi.fuse(function)(x)
 

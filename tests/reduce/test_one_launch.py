@@ -10,9 +10,10 @@ import pytest
 import gpuinterop as gi
 
 
-def on_cuda(device: str) -> None:
-    if device == "cpu":
-        pytest.skip("a host has neither streams nor launches")
+@pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request) -> str:
+    """A host has neither streams nor launches."""
+    return request.param
 
 
 def long_array(device: str, n: int = 140_001) -> tuple[gi.CudaNdarray, float]:
@@ -21,7 +22,6 @@ def long_array(device: str, n: int = 140_001) -> tuple[gi.CudaNdarray, float]:
 
 
 def test_more_streams_than_sets_of_tickets(device: str) -> None:
-    on_cuda(device)
     x, exact = long_array(device)
     expected = np.asarray(x.sum())
     assert abs(float(expected) - exact) <= 1e-6 * x.size
@@ -35,7 +35,6 @@ def test_more_streams_than_sets_of_tickets(device: str) -> None:
 
 
 def test_a_graph_has_one_node_and_counts_for_itself(device: str) -> None:
-    on_cuda(device)
     x, _ = long_array(device)
     expected = np.asarray(x.sum()).tobytes()
     graph = gi.capture(lambda x: x.sum(), x)
@@ -51,7 +50,6 @@ def test_a_graph_has_one_node_and_counts_for_itself(device: str) -> None:
 
 
 def test_several_reductions_in_one_graph(device: str) -> None:
-    on_cuda(device)
     x, _ = long_array(device, 140_000)
     rows = x.reshape(20_000, 7)
 
@@ -97,7 +95,6 @@ def python_calls(function) -> list[str]:
 
 
 def test_a_warm_call_runs_no_python_on_the_way_to_the_launch(device: str) -> None:
-    on_cuda(device)
     x = gi.CudaNdarray(np.ones((6, 7), np.float32), device=device)
     out, rows = gi.empty((), device=device), gi.empty((6,), device=device)
     calls = {
