@@ -104,11 +104,19 @@ def installed(package: str) -> bool:
     """Whether a package can be imported; nothing is imported to know."""
     if package in sys.modules:
         return sys.modules[package] is not None
+    if package in _found:
+        return True
     try:
-        return importlib.util.find_spec(package) is not None
+        found = importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):
         # A parent package is missing, or a stub module has no spec.
-        return False
+        found = False
+    if found:
+        _found.add(package)  # not the other way round: a notebook may install it next
+    return found
+
+
+_found: set[str] = set()  # looking through sys.path takes longer than a refusal should
 
 
 def _has(*attributes: str) -> Callable[[Any], bool]:

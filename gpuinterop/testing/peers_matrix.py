@@ -21,7 +21,7 @@ from gpuinterop.testing.described import described
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import poke
 
-__all__ = ["cudamat_bridge", "gnumpy_bridge"]
+__all__ = ["MatrixStruct", "cudamat_bridge", "gnumpy_bridge"]
 
 _STYLE = "objects of its style"
 
@@ -45,7 +45,7 @@ class _HostMatrix:
         raise NotImplementedError
 
 
-class _Struct(ctypes.Structure):
+class MatrixStruct(ctypes.Structure):
     """What CUDAMat's C library knows of a matrix."""
 
     _fields_ = (
@@ -63,7 +63,7 @@ class _DeviceMatrix:
     """A matrix as CUDAMat has it: a struct with a device address."""
 
     def __init__(self, source: Any) -> None:
-        if isinstance(source, _Struct):
+        if isinstance(source, MatrixStruct):
             self.mat = source
             return
         # Its own upload is none of our copies, so it is made behind our back.
@@ -77,10 +77,10 @@ class _DeviceMatrix:
         return self.mat.size[0], self.mat.size[1]
 
 
-def struct_over(address: int, rows: int, columns: int) -> _Struct:
+def struct_over(address: int, rows: int, columns: int) -> MatrixStruct:
     """A struct over device memory that somebody else keeps alive."""
     pointer = ctypes.cast(ctypes.c_void_p(address), ctypes.POINTER(ctypes.c_float))
-    return _Struct(None, pointer, 1, 0, (ctypes.c_int * 2)(rows, columns), 0, 0)
+    return MatrixStruct(None, pointer, 1, 0, (ctypes.c_int * 2)(rows, columns), 0, 0)
 
 
 class _Garray:
@@ -96,7 +96,7 @@ class _Garray:
 
 
 _NPMAT = SimpleNamespace(CUDAMatrix=_HostMatrix)
-_CUDAMAT = SimpleNamespace(CUDAMatrix=_DeviceMatrix, cudamat=_Struct)
+_CUDAMAT = SimpleNamespace(CUDAMatrix=_DeviceMatrix, cudamat=MatrixStruct)
 
 
 @functools.cache

@@ -12,6 +12,8 @@ from collections import defaultdict
 
 import numpy as np
 
+from gpuinterop.testing.peers_matrix import MatrixStruct
+
 # ---- CUDAMat ------------------------------------------------------------------------------------
 
 
@@ -19,16 +21,8 @@ def cudamat(driver, name="cudamat"):
     """A CUDAMat for Python 3 on the memory of `driver`."""
     module = types.ModuleType(name)
 
-    class Struct(ctypes.Structure):
-        _fields_ = (
-            ("data_host", ctypes.POINTER(ctypes.c_float)),
-            ("data_device", ctypes.POINTER(ctypes.c_float)),
-            ("on_device", ctypes.c_int),
-            ("on_host", ctypes.c_int),
-            ("size", ctypes.c_int * 2),
-            ("is_trans", ctypes.c_int),
-            ("owns_data", ctypes.c_int),
-        )
+    class Struct(MatrixStruct):
+        """A class of each module's own."""
 
     def address(mat):
         return ctypes.cast(mat.data_device, ctypes.c_void_p).value or 0

@@ -96,6 +96,7 @@ def test_explain_is_what_the_conversion_does(library, layout, copyif):
             assert plan.shared == same, label
         assert counted.bytes == plan.bytes, label
         assert counted.count == int(plan.copied), label
+        assert not plan.copied or "copyif" not in str(plan) + repr(plan)
         assert tuple(result.shape) == host.shape
         if host.size:
             np.testing.assert_array_equal(_values(result, library), _bytes(host), label)
@@ -169,16 +170,31 @@ def test_chains_through_our_array():
 
 
 def test_a_plan_prints_all_it_knows():
+    pytest.importorskip("torch")
     _, x = make("reversed")
-    torch = pytest.importorskip("torch")
-    assert torch is not None
-    text = str(gi.explain(x, "torch"))
-    assert "refused" in text
-    assert "axis 0" in text
-    assert "copyif=True" in text
-    text = str(gi.explain(x, "torch", copyif=True))
-    assert "copied (48 bytes)" in text
+    fault = "stride -16 bytes on axis 0 of shape (3, 4)"
+    refused, copied = gi.explain(x, "torch"), gi.explain(x, "torch", copyif=True)
+    assert str(refused).splitlines() == [
+        "to_torch: refused",
+        "  needs: strides that are not negative, because torch has none",
+        f"  has:   {fault}",
+        "  fix:   pass copyif=True, or make x.copy() once and reuse it",
+    ]
+    assert repr(refused) == (
+        f"<to_torch: refused; {fault}; fix: pass copyif=True, or make x.copy() once and reuse it>"
+    )
+    # Who allowed the copy already is not told to allow it.
+    assert str(copied).splitlines() == [
+        "to_torch: copied (48 bytes)",
+        "  needs:    strides that are not negative, because torch has none",
+        f"  has:      {fault}",
+        "  to share: make x.copy() once and reuse it",
+    ]
+    assert repr(copied) == (
+        f"<to_torch: copied (48 bytes); {fault}; to share: make x.copy() once and reuse it>"
+    )
     assert str(gi.explain(make("c")[1], "torch")) == "to_torch: shared"
+    assert repr(gi.explain(make("c")[1], "torch")) == "<to_torch: shared>"
 
 
 def test_a_library_that_is_absent_is_refused_with_what_brings_it():
