@@ -1,6 +1,7 @@
 """Are products as fast as cuBLAS itself, whatever the operands' order, and is the addend free?
 
-Microseconds on the device, float32 without TF32 unless the row says so; torch and CuPy beside us.
+Microseconds on the device, or of a call in a loop for small operands; float32 without TF32 unless the
+row says so; torch and CuPy beside us.
 """
 
 from __future__ import annotations
@@ -35,6 +36,14 @@ class Run:
 
     def row(self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any) -> None:
         """`torch` and `cupy` take the library and its views of the arrays; they return a call."""
+        self.bench.device(name, self.calls(name, ours, arrays, torch, cupy), budget=0.2)
+
+    def loop(self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any) -> None:
+        self.bench.loop(name, self.calls(name, ours, arrays, torch, cupy))
+
+    def calls(
+        self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any
+    ) -> dict[str, Call]:
         calls = {OURS: Call(ours, self.wait[OURS])}
         for who, made in (("torch", torch), ("cupy", cupy)):
             if made is None:
@@ -42,7 +51,7 @@ class Run:
             with optional(self.libraries, who, name) as library:
                 views = [library.from_dlpack(a) for a in arrays]
                 calls[who] = Call(made(library, *views), self.wait[who])
-        self.bench.device(name, calls, budget=0.2)
+        return calls
 
     def products(self, m: int, n: int, k: int) -> None:
         a, b, c, y = self.random(m, k), self.random(k, n), self.random(m, n), self.random(m, n)
@@ -72,6 +81,34 @@ class Run:
         )  # fmt: skip
         self.row(f"{name}, TF32", lambda: gi.gemm(a, b, out=y, tf32=True), (), None, None)
 
+    def small(self, n: int) -> None:
+        """What the host does around a call is all there is to see: a loop, waited for at its end."""
+        a, b, c, x, y = (self.random(*s) for s in [(n, n), (n, n), (n, n), (n,), (n,)])
+        multiply = lambda p, a, b: lambda: p.matmul(a, b)  # noqa: E731
+        self.loop(f"{n}x{n} @ {n}x{n}, a call", lambda: a @ b, (a, b), multiply, multiply)
+        self.loop(f"{n}x{n} @ vector, a call", lambda: a @ x, (a, x), multiply, multiply)
+        self.loop(
+            f"{n}x{n} @ {n}x{n} + C, a call", lambda: gi.gemm(a, b, c), (a, b, c),
+            lambda t, a, b, c: lambda: t.addmm(c, a, b), lambda p, a, b, c: lambda: a @ b + c,
+        )  # fmt: skip
+        self.loop(
+            f"outer product {n}x{n} + C, a call", lambda: gi.ger(x, y, c), (x, y, c),
+            lambda t, x, y, c: lambda: t.addr(c, x, y), None,
+        )  # fmt: skip
+
+    def rank_one(self, n: int) -> None:
+        x, y, c, out = (self.random(*s) for s in [(n,), (n,), (n, n), (n, n)])
+        self.row(
+            f"outer product {n}x{n} + C", lambda: gi.ger(x, y, c, out=out), (x, y, c, out),
+            lambda t, x, y, c, out: lambda: t.addr(c, x, y, out=out), None,
+        )  # fmt: skip
+        # What it would cost as a product of matrices with one inner element.
+        column, line = x.reshape((n, 1)), y.reshape((1, n))
+        self.row(
+            f"{n}x1 @ 1x{n} + C", lambda: gi.gemm(column, line, c, out=out), (column, line, c, out),
+            lambda t, a, b, c, out: lambda: t.addmm(c, a, b, out=out), None,
+        )  # fmt: skip
+
     def strided(self, n: int) -> None:
         """No unit stride anywhere: the one case in which an operand is copied."""
         a, b = self.random(2 * n, 2 * n)[::2, ::2], self.random(n, n)
@@ -99,6 +136,9 @@ def main() -> None:
     run = Run(bench)
     for m, n, k in [(8, 4, 16)] if options.quick else SIZES:
         run.products(m, n, k)
+    for n in [4] if options.quick else [2, 64, 256]:
+        run.small(n)
+    run.rank_one(4 if options.quick else 8192)
     run.strided(8 if options.quick else 2048)
     run.batches(*(3, 4) if options.quick else (256, 128))
     for m, k in [(8, 4)] if options.quick else [(400, 784), (8192, 8192)]:

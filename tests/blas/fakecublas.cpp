@@ -31,7 +31,9 @@ void wait_for_streams() {
   if (synchronize) synchronize();
 }
 
-int calls[7];  // gemm, batched gemm, lt matmul, lt with bias, 64-bit gemm, workspaces set, heuristics
+// gemm, batched gemm, lt matmul, lt with bias, 64-bit gemm, workspaces set, heuristics, last compute type
+int calls[8];
+bool refusing = false;  // cublasLt finds no kernel
 
 int product(int ta, int tb, long long m, long long n, long long k, double alpha, const void* a, long long lda, const void* b,
             long long ldb, double beta, const void* c, long long ldc, void* d, long long ldd, int type,
@@ -71,6 +73,7 @@ struct Layout {
 
 extern "C" {
 int fakecublas_calls(int which) { return calls[which]; }
+void fakecublas_refuse(int yes) { refusing = yes; }
 
 int cublasCreate_v2(void** h) { *h = new int; return 0; }
 int cublasDestroy_v2(void* h) { delete static_cast<int*>(h); return 0; }
@@ -78,8 +81,9 @@ int cublasGetVersion_v2(void*, int* v) { *v = 130000; return 0; }
 int cublasSetStream_v2(void*, void*) { return 0; }
 int cublasSetWorkspace_v2(void*, void* p, size_t) { ++calls[5]; return reinterpret_cast<uintptr_t>(p) % 256 ? 7 : 0; }
 int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int at, int lda,
-                 const void* b, int, int ldb, const void* beta, void* c, int, int ldc, int, int) {
+                 const void* b, int, int ldb, const void* beta, void* c, int, int ldc, int compute, int) {
   ++calls[0];
+  calls[7] = compute;
   return product(ta, tb, m, n, k, scale(alpha, at), a, lda, b, ldb, scale(beta, at), c, ldc, c, ldc, at, nullptr);
 }
 int cublasGemmStridedBatchedEx(void*, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int at,
@@ -141,7 +145,7 @@ int cublasLtMatmulAlgoGetHeuristic(void*, Desc*, Layout*, Layout*, Layout*, Layo
   ++calls[6];
   *r = {};
   r->workspace = 4096;
-  *found = 1;
+  *found = !refusing;
   return 0;
 }
 int cublasLtMatmul(void*, Desc* d, const void* alpha, const void* a, Layout* la, const void* b, Layout* lb,

@@ -10,6 +10,7 @@ import inspect
 import mmap
 import os
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,9 @@ sys.path.append(str(Path(__file__).parents[1] / "ops"))
 import hostkernels
 from reduce_shim import fake_image
 
-CALLS = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUBLAS"]).fakecublas_calls
-GEMM, BATCHED, SEPARATE, BIAS, WIDE, WORKSPACES, HEURISTICS = range(7)
+CUBLAS = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUBLAS"])
+CALLS = CUBLAS.fakecublas_calls
+GEMM, BATCHED, SEPARATE, BIAS, WIDE, WORKSPACES, HEURISTICS, COMPUTE = range(8)
 
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
@@ -226,6 +228,59 @@ def test_alphas_that_never_come_again_compile_nothing(
         close(out, alpha * exact - values(3))
     assert len(images) == count
     assert python_calls(lambda: gpuinterop.gemv(a, x, y, alpha=4.125)) == []
+
+
+def test_sizes_that_cublaslt_refuses(device: str) -> None:
+    shapes = (11, 13), (13, 7), (11, 7), (7,)
+    a, b, c, row = (CudaNdarray(values(*s), device=device) for s in shapes)
+    exact = values(11, 13).astype(float) @ values(13, 7)
+    before = [CALLS(i) for i in (GEMM, SEPARATE, BIAS)]
+    CUBLAS.fakecublas_refuse(1)
+    try:
+        close(gpuinterop.gemm(a, b, c, alpha=2, beta=0.5), 2 * exact + 0.5 * values(11, 7))
+        close(gpuinterop.gemm(a, b, row, alpha=2), 2 * exact + values(7))
+        close(gpuinterop.gemm(a, b, row.reshape((1, 7))), exact + values(7))
+    finally:
+        CUBLAS.fakecublas_refuse(0)
+    after = [CALLS(i) for i in (GEMM, SEPARATE, BIAS)]
+    assert after == [before[0] + 3, before[1], before[2]]
+
+
+def test_rows_are_added_by_the_epilogue(device: str) -> None:
+    a, b, stack = (CudaNdarray(values(*s), device=device) for s in ((6, 5), (5, 4), (2, 6, 5)))
+    exact, many = (
+        values(6, 5).astype(float) @ values(5, 4),
+        values(2, 6, 5).astype(float) @ values(5, 4),
+    )
+    for shape in ((4,), (1, 4), (1, 1, 4)):
+        row, host = CudaNdarray(values(*shape), device=device), values(*shape).ravel()
+        before = CALLS(BIAS)
+        if len(shape) < 3:
+            close(gpuinterop.gemm(a, b, row), exact + host)
+        close(gpuinterop.gemm(stack, b, row), many + host)
+        assert CALLS(BIAS) - before == 1 + (len(shape) < 3)
+
+
+def test_tf32_only_where_it_is_asked_for(device: str) -> None:
+    x = CudaNdarray(values(4, 4), device=device)
+
+    def compute(call) -> int:
+        call()
+        return CALLS(COMPUTE)
+
+    strict, tf32 = 68, 77  # cublasComputeType_t
+    assert compute(lambda: x @ x) == strict
+    assert compute(lambda: gpuinterop.matmul(x, x, tf32=True)) == tf32
+    with gpuinterop.allow_tf32():
+        assert compute(lambda: x @ x) == tf32
+        assert compute(lambda: gpuinterop.gemm(x, x)) == tf32
+        assert compute(lambda: gpuinterop.gemm(x, x, tf32=False)) == strict
+        other: list[int] = []
+        thread = threading.Thread(target=lambda: other.append(compute(lambda: x @ x)))
+        thread.start()
+        thread.join()
+        assert other == [strict]
+    assert compute(lambda: x.dot(x)) == strict
 
 
 def test_devices_do_not_mix(device: str) -> None:
