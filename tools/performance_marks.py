@@ -115,7 +115,6 @@ WHY: dict[tuple[str, str], str] = {
     ("documents", "exp, out given"): "The kernel is shorter than its launch, so this is host time: the raw launch, "
     "and the call from Python with its checks of layout, overlap and streams on top.",
     ("documents", "exp, fresh result"): "As above, and the allocation of the result from the driver's pool.",
-    ("gemm", "256 of 128x128 @ 128x128"): "Batches go to another kernel of cuBLAS than the peers'.",
     ("gemm", "(8192x8192).T @ vector"): "Columns are added in parts by two kernels, as accurately as a sum; "
     "cuBLAS's gemv makes one pass with plain float32 sums.",
 }  # fmt: skip
