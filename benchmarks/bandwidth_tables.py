@@ -16,7 +16,6 @@ from gpuinterop import _core
 
 Cases = dict[str, tuple[float, dict[str, Callable[[], Any]]]]
 
-DEFAULTS = {"flat_bytes": 32, "rows_unroll": 4, "threads": 256, "stream": 0, "blocks": 0}
 TUNED = ("exp(x)", "x + y", "exp(x[::-1])", "exp(x[::2])", "X + row", "X + column")
 _ROWS = {16: 1, 32: 2, 64: 4, 128: 8}
 _H200_BLOCKS_OF_256 = 132 * 8
@@ -53,7 +52,8 @@ def variants() -> dict[str, dict[str, int]]:
 
 
 def _turn(knobs: dict[str, int]) -> None:
-    for knob, value in {**DEFAULTS, **knobs}.items():
+    _core._tune("defaults")
+    for knob, value in knobs.items():
         _core._tune(knob, value)
 
 

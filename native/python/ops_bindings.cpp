@@ -135,7 +135,9 @@ void register_ops(nb::module_& m) {
       "_tune",
       [](const std::string& knob, int64_t value) {
         ops::Tuning& t = ops::tuning;
-        if (knob == "flat_bytes")
+        if (knob == "defaults")
+          t = {};
+        else if (knob == "flat_bytes")
           t.flat_bytes = static_cast<int>(value);
         else if (knob == "rows_unroll")
           t.rows_unroll = static_cast<int>(value);
@@ -156,7 +158,8 @@ void register_ops(nb::module_& m) {
         else
           throw nb::value_error("unknown knob, or a value that it cannot take");
       },
-      "knob"_a, "value"_a, "Turn a knob of the launch geometry: for benchmarks.");
+      "knob"_a, "value"_a = 0,
+      "Turn a knob of the launch geometry, or \"defaults\" to turn all back: for benchmarks.");
   m.def(
       "_take",
       [](nb::handle src, nb::handle indices, int axis, nb::handle dst) {

@@ -9,8 +9,6 @@ from ops_place import FAKE
 import gpuinterop as gi
 from gpuinterop import _core
 
-DEFAULTS = {"flat_bytes": 32, "rows_unroll": 4, "small": 1 << 19, "threads": 256, "blocks": 0,
-            "stream": 0, "stream_bytes": 1 << 26}  # fmt: skip
 GEOMETRIES = (
     {"threads": 128, "flat_bytes": 64, "small": 0},
     {"threads": 512, "small": 0},
@@ -27,8 +25,7 @@ def geometry(request):
     for knob, value in request.param.items():
         _core._tune(knob, value)
     yield request.param
-    for knob, value in DEFAULTS.items():
-        _core._tune(knob, value)
+    _core._tune("defaults")
 
 
 @pytest.mark.parametrize(
