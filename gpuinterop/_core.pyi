@@ -578,8 +578,10 @@ def _compiled_kernels() -> int:
     """Kernels loaded in this process."""
 def _forget_kernels() -> None:
     """Unload them: for tests and tuning."""
-def _tune(knob: str, value: int) -> None:
-    """Turn a knob of the launch geometry: for benchmarks."""
+def _tune(knob: str, value: int=0) -> None:
+    """
+    Turn a knob of the launch geometry, or "defaults" to turn all back: for benchmarks.
+    """
 def _take(src: object, indices: object, axis: int, dst: object) -> None:
     """Gather on CUDA; the indices were checked."""
 def _may_overlap(a: object, b: object) -> bool:
