@@ -34,7 +34,7 @@ class Tuning:
     side: int = 256
 
 
-TUNING = {"rows": Tuning(256, 32, 4), "columns": Tuning(256, 16, 4, 32)}
+TUNING = {"rows": Tuning(512, 8, 4), "columns": Tuning(256, 4, 4, 32)}
 # Rows longer than this many loads a thread are cut into parts that are joined afterwards.
 LOADS_BEFORE_SPLIT = 32
 # The last block of a launch joins the parts if each of its threads has at most so many to fetch.

@@ -66,7 +66,7 @@ def test_several_reductions_in_one_graph(device: str) -> None:
 def test_a_graph_of_torch() -> None:
     torch = pytest.importorskip("torch")
     t = torch.ones(1 << 22, device="cuda")
-    x = gi.CudaNdarray(gi.asarray(t))
+    x = gi.asarray(t)  # looks at it; CudaNdarray(t) would copy
     x.sum()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph), gi.stream(torch.cuda.current_stream()):
