@@ -13,6 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from gpuinterop.errors import GpuInteropError
+
 COMMANDS = {
     "doctor": "examine driver, devices, contexts, libraries and memory; exit code 1 for a warning",
     "matrix": "try every conversion of the installed libraries, and draw what came of it",
@@ -29,7 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="gpuinterop", description="GPU arrays of different libraries as one memory."
     )
-    parser.add_argument("--version", action="store_const", const="version", dest="command")
+    parser.add_argument(
+        "--version",
+        action="store_const",
+        const="version",
+        dest="command",
+        help="the same as version",
+    )
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     for row, about in COMMANDS.items():
         command = commands.add_parser(row, help=about, description=about)
@@ -47,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # exit, so what is left goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except GpuInteropError as error:
+        # The question was wrong, such as a device that is not here; the message says what to write.
+        print(error, file=sys.stderr)
+        return 2
     return code
 
 

@@ -2,7 +2,8 @@
 
 Ends with a table of what was shared, copied and refused. The exit code is 0 when everything that the
 table calls shared was seen to be shared, by writing on one side and reading on the other, and no
-library failed. A library that fails is a line of the table with its error; the others go on.
+library failed. A library that fails is a line of the table with its error; the others go on. With
+``--json`` the table and the refusals are printed as data, of the schema "gpuinterop.demo/1".
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import importlib
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import warnings
@@ -22,6 +24,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop import converters
+from gpuinterop.converters import registry
 
 # Layouts that libraries disagree about.
 VIEWS: dict[str, Callable[[Any], Any]] = {
@@ -36,6 +39,12 @@ PLAIN = "x"
 DESCRIBE_ONLY = ("cuda_core", "tvm_ffi")
 IMMUTABLE = ("jax",)
 
+# Of the many libraries that one converter serves, the one that every test run has.
+STRICT = "array_api_strict"
+
+# Outcomes that break a promise.
+BAD = ("BROKEN", "WRONG", "FAILED")
+
 
 @dataclass
 class Library:
@@ -48,6 +57,7 @@ class Library:
     options: Callable[[], dict[str, Any]] = dict
     cells: dict[str, str] = field(default_factory=dict)  # a word for each of VIEWS
     refusal: tuple[str, gi.GpuInteropError] | None = None  # the first view refused, and why
+    story: str = ""  # what was seen of one memory
     copy: str = ""  # what copyif=True made of the first view refused
     failure: str = ""  # the first error that was no refusal
 
@@ -78,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which device, which libraries."""
     parser.add_argument("--device", help="instead of the default device")
     parser.add_argument("--only", metavar="LIBRARY,...", help="these libraries only")
+    parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -87,26 +98,40 @@ def run(arguments: argparse.Namespace) -> int:
     # Libraries warn that arrays of twelve elements do not fill a GPU.
     warnings.simplefilter("ignore")
     device = gi.device(arguments.device) if arguments.device else gi.default_device()
-    only = arguments.only.split(",") if arguments.only else None
-    here, absent = libraries(device, only)
+    here, absent = libraries(device, chosen(arguments.only))
+    tell = _nothing if arguments.json else print
 
-    print(f"gpuinterop {gi.__version__} on {device}")
-    print("\n1. One memory: write on one side, read on the other")
+    tell(f"gpuinterop {gi.__version__} on {device}")
+    tell("\n1. One memory: write on one side, read on the other")
     for library in here:
-        print(f"   {library.name:16} {share(library, device)}")
+        library.story = share(library, device)
+        tell(f"   {library.name:16} {library.story}")
 
-    print("\n2. A strided view is shared with those who can hold it, and refused to the others")
+    tell("\n2. A strided view is shared with those who can hold it, and refused to the others")
     for library in here:
         for view in list(VIEWS)[1:]:
             offer(library, view, device)
+    ok = not any(word in BAD for library in here for word in library.cells.values())
+    if arguments.json:
+        print(json.dumps(data(here, absent, device, ok), indent=1))
+        return int(not ok)
     show_refusal(here)
 
     print("\n3. What was shared, refused, and copied with copyif=True\n")
     print(table(here))
     if absent:
         print(f"   not installed: {', '.join(library.name for library in absent)}")
-    bad = ("BROKEN", "WRONG", "FAILED")
-    return int(any(word in bad for lib in here for word in lib.cells.values()))
+    return int(not ok)
+
+
+def _nothing(*words: object) -> None:
+    """Print nothing: what is told on the way is no part of the JSON."""
+
+
+def chosen(only: str | None) -> list[str] | None:
+    """The libraries that ``--only`` names, by the names of their rows; None for all."""
+    words = [word.strip() for word in (only or "").split(",") if word.strip()]
+    return [word if word == STRICT else registry.backend(word).name for word in words] or None
 
 
 def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], list[Library]]:
@@ -120,11 +145,16 @@ def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], list[
             continue
         library = Library(row.name, row.package, row.install or row.name)
         (here if row.installed() else absent).append(library)
-    # Of the many libraries that one converter serves, the one that every test run has.
-    strict = "array_api_strict"
-    if device.type == "cpu" and importlib.util.find_spec(strict) and (not only or strict in only):
-        options = lambda: {"xp": importlib.import_module(strict)}  # noqa: E731
-        here.append(Library(strict, strict, strict, "array_api", options))
+    if device.type == "cpu" and importlib.util.find_spec(STRICT) and (not only or STRICT in only):
+        options = lambda: {"xp": importlib.import_module(STRICT)}  # noqa: E731
+        here.append(Library(STRICT, STRICT, STRICT, "array_api", options))
+    if only and not here:
+        raise gi.ConversionTypeError(
+            where="gpuinterop demo", expected=f"a library that is installed and has arrays on {device}",
+            got=", ".join(only),
+            fix=f"pip install {' '.join(lib.install for lib in absent)}" if absent
+            else "leave --only out, or name another --device",
+        )  # fmt: skip
     return here, absent
 
 
@@ -244,7 +274,7 @@ def show(call: str, error: gi.GpuInteropError) -> None:
     print(f"   {type(error).__name__}:", str(error).replace("\n", "\n   "))
 
 
-# ---- the table ----------------------------------------------------------------------------------
+# ---- the outcome ---------------------------------------------------------------------------------
 
 
 def table(here: list[Library]) -> str:
@@ -258,3 +288,22 @@ def table(here: list[Library]) -> str:
     rows = ["  ".join(map(str.ljust, line, widths)) for line in lines]
     failures = [f"{lib.name} failed: {lib.failure}" for lib in here if lib.failure]
     return "\n".join(f"   {row}".rstrip() for row in [*rows, "", totals, *failures])
+
+
+def data(here: list[Library], absent: list[Library], device: Any, ok: bool) -> dict[str, Any]:
+    """The outcome for programs."""
+    rows = []
+    for lib in here:
+        view, error = lib.refusal or ("", None)
+        rows.append(
+            {
+                "name": lib.name, "version": lib.version(), "one_memory": lib.story,
+                "outcomes": lib.cells, "refused_view": view,
+                "expected": error.expected if error else "", "got": error.got if error else "",
+                "fix": error.fix if error else "", "failure": lib.failure,
+            }
+        )  # fmt: skip
+    return {
+        "schema": "gpuinterop.demo/1", "gpuinterop": gi.__version__, "device": str(device), "ok": ok,
+        "libraries": rows, "not_installed": [lib.name for lib in absent],
+    }  # fmt: skip

@@ -202,3 +202,37 @@ def test_as_a_module():
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert result.stdout == "to_numpy: shared\n"
+
+
+# ---- demo and version ---------------------------------------------------------------------------
+
+
+def test_demo_as_data(capsys):
+    code, out, _ = run(capsys, "demo", "--device", "cpu", "--only", "numpy,memoryview", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert (told["schema"], told["device"], told["ok"]) == ("gpuinterop.demo/1", "cpu", True)
+    numpy, buffer = told["libraries"]
+    assert set(numpy["outcomes"].values()) == {"shared"}
+    assert numpy["one_memory"].startswith("our write seen there")
+    assert buffer["outcomes"]["x.T"] == "refused, copied"
+    assert (buffer["refused_view"], "copyif=True" in buffer["fix"]) == ("x.T", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "nosuch"], "expected the name of a library"),
+        (["--only", "cupy", "--device", "cpu"], "has arrays on cpu\n  got: cupy"),
+        (["--device", "mars"], "'mars'"),
+    ],
+)
+def test_a_wrong_question_to_the_demo(capsys, words, message):
+    code, out, err = run(capsys, "demo", *words)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_version(capsys):
+    assert run(capsys, "--version") == run(capsys, "version")
+    assert json.loads(run(capsys, "version", "--json")[1])["gpuinterop"] == gi.__version__
