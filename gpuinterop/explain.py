@@ -96,8 +96,10 @@ def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) ->
     plan_from = getattr(row.module, "plan_from", None) if row is not None else None
     if row is None or plan_from is None:
         registry.check_options(row.from_ if row else None, options, f"explain(x, {to!r})")
-        # Protocols only: sharing is the one way to know, and leaves nothing behind.
-        return Plan("gpuinterop", "shared", where=where), checks.facts_of(_core.import_any(None, x))
+        # Protocols, or a converter that cannot plan: sharing is the one way to know, and leaves
+        # nothing behind.
+        ours = _core.import_any(None, x) if row is None else row.from_(x)
+        return Plan("gpuinterop", "shared", where=where), checks.facts_of(ours)
     registry.check_options(row.from_, options, f"explain(x, {to!r})")
     plan = plan_from(x, copyif, **registry.taken_by(plan_from, options))
     if plan.refused:

@@ -295,15 +295,19 @@ def recognise(obj: Any) -> Backend | None:
     return row
 
 
+def _is_class_of(row: Backend, cls: type) -> bool:
+    root = (cls.__module__ or "").partition(".")[0]
+    return cls.__qualname__ in row.types and (
+        root == row.package.partition(".")[0] or root in row.roots
+    )
+
+
 def _find(obj: Any, cls: type) -> Backend | None:
     if issubclass(cls, _core.Array):
         return None
     for base in cls.__mro__:
-        root = (base.__module__ or "").partition(".")[0]
         for row in list(_rows.values()):
-            if base.__qualname__ in row.types and (
-                root == row.package.partition(".")[0] or root in row.roots
-            ):
+            if _is_class_of(row, base):
                 return row
     for row in list(_rows.values()):
         if row.matches is not None and row.matches(obj):
@@ -312,7 +316,10 @@ def _find(obj: Any, cls: type) -> Backend | None:
         # Only a loaded library can have made the object.
         if name not in _rows and name in sys.modules:
             plugin = _load_plugin(name)
-            if plugin is not None and plugin.matches is not None and plugin.matches(obj):
+            if plugin is None:
+                continue
+            named = any(_is_class_of(plugin, base) for base in cls.__mro__)
+            if named or (plugin.matches is not None and plugin.matches(obj)):
                 return plugin
     for row in list(_rows.values()):
         if row.like is not None and row.like(obj):

@@ -138,6 +138,37 @@ def test_an_entry_point_makes_a_converter(clean, monkeypatch):
     assert loads == [1]
 
 
+def test_an_entry_point_may_be_a_row(clean, monkeypatch):
+    module = toy_module()
+    row = converters.Backend("toy", "toy", ("ToyArray",), converter=module)
+
+    class Point:
+        name = "toy"
+
+        @staticmethod
+        def load():
+            return row
+
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Point] if group else [])
+    monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
+    monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
+    registry._entry_points = None
+    toy = ToyArray(np.ones(3, np.float32))
+    assert gi.from_any(toy).tolist() == [1, 1, 1]  # also the first time, by the class's name
+
+
+def test_a_converter_that_cannot_plan_or_describe(clean):
+    module = toy_module()
+    converters.register(converters.Backend("toy", "toy", converter=module, matches=module.matches))
+    toy = ToyArray(np.ones(3, np.float32))
+    x = gi.from_any(toy)
+    assert gi.explain(toy).shared
+    assert gi.shares_memory(toy, x)
+    assert not gi.shares_memory(toy, x.copy())
+    packed = np.zeros(3, [("tag", "u1"), ("value", "f4")])["value"]
+    assert gi.explain(ToyArray(packed)).code == "alignment"
+
+
 def test_unknown_objects_list_the_protocols():
     with pytest.raises(gi.ConversionTypeError, match="__cuda_array_interface__"):
         gi.from_any(object())
