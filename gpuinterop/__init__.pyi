@@ -32,6 +32,7 @@ from gpuinterop.devices import (
     Stream as Stream,
     default_device as default_device,
     device as device,
+    devices as devices,
     empty_cache as empty_cache,
     mem_info as mem_info,
     memory_stats as memory_stats,
@@ -132,6 +133,12 @@ from gpuinterop.copies import (
     count_copies as count_copies,
     log_transfers as log_transfers,
     no_copies as no_copies,
+)
+from gpuinterop.explain import (
+    explain as explain,
+)
+from gpuinterop.doctor import (
+    doctor as doctor,
 )
 from gpuinterop.converters import (
     from_any as from_any,

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core, devices
+import gpuinterop.devices as devices
+from gpuinterop import _core
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, DTypeError, ShapeError
 from gpuinterop.geometry import real

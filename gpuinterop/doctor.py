@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuinterop import _core, devices, inventory, libs
+import gpuinterop.devices as devices
+from gpuinterop import _core, inventory, libs
 from gpuinterop._version import __version__
 from gpuinterop.diagnosis import Facts, Finding, diagnose
 from gpuinterop.errors import GpuInteropError

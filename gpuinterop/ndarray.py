@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpuinterop import _core, devices, dtypes, sources
+import gpuinterop.devices as devices
+from gpuinterop import _core, dtypes, sources
 from gpuinterop.arguments import ArgumentMethods
 from gpuinterop.errors import (
     ArgumentTypeError,

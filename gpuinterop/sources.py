@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpuinterop import _core, devices
+import gpuinterop.devices as devices
+from gpuinterop import _core
 from gpuinterop.dtypes import known
 from gpuinterop.errors import (
     ArgumentTypeError,

@@ -176,8 +176,7 @@ def face_stub() -> str:
     ]
     made: list[str] = []
     for module, names in gpuinterop._MODULES.items():
-        # A name that is a module too stays with the module for type checkers; see _BOTH.
-        words = sorted({name for name in names.split() if name not in gpuinterop._BOTH})
+        words = sorted(set(names.split()))
         written = names_written_in(module)
         if written.intersection(words):
             lines.append(f"from {module} import (")

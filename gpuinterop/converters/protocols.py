@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuinterop import _core, devices
+import gpuinterop.devices as devices
+from gpuinterop import _core
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 
 __all__ = ["from_dlpack", "protocols_of"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from gpuinterop import devices
+import gpuinterop.devices as devices
 from gpuinterop.devices import Stream, stream
 
 __all__ = ["ENTERS", "enter_libraries", "stream"]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuinterop import _core, devices
+import gpuinterop.devices as devices
+from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 import gpuinterop as gi
-from gpuinterop import _core, devices
+import gpuinterop.devices as devices
+from gpuinterop import _core
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout, named_dtype
 from gpuinterop.testing.memory import elements, poke
