@@ -547,6 +547,12 @@ def export_via(x: Array, type: type[T], allow_readonly: bool=False, /) -> T:
     """
 def protocols_of(obj: Any, /) -> tuple[str, ...]:
     """Names of the exchange protocols that `obj` has."""
+def share_plain(obj: Any, /) -> Array | None:
+    """
+    An array over an ordinary array of numpy, torch or cupy; None for what needs a converter's look.
+    """
+def _set_converters_changed(changed: bool, /) -> None:
+    """Whether share_plain leaves all to the converters."""
 def _set_result_types(float32_class: type[Array], other_class: type[Array], /) -> None:
     """Classes of the objects that consumers of the C exchange API get back."""
 class LoadedKernel:
@@ -618,14 +624,6 @@ def used_on(x: object, stream: int, where: str) -> None:
 def borrow(cls: object | None, ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, base: object | None, readonly: bool, stream: int, where: str) -> object:
     """
     An array over foreign memory that `base` keeps alive; strides in bytes. cls None: by dtype; device_id -1: where the driver says.
-    """
-def know_cupy(ndarray: object, c_function: object | None, function: object) -> None:
-    """
-    Tells share_cupy CuPy's class and how to ask for a device's current stream.
-    """
-def share_cupy(a: Any, /) -> Array | None:
-    """
-    An array over an ordinary cupy.ndarray; None when it needs a closer look.
     """
 def after_stream(x: object, producer: int, where: str) -> None:
     """

@@ -97,6 +97,11 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     ConversionTypeError
         `obj` is no array: the message lists the protocols that were tried.
     """
+    if not options:
+        # Arrays of NumPy, torch and CuPy that their converters would share without a second look.
+        found = _core.share_plain(obj)
+        if found is not None:
+            return found
     if isinstance(obj, _core.Array):
         registry.check_options(None, options, "from_any")
         return obj

@@ -6,7 +6,6 @@ asks an argument for nothing: it takes cupy.ndarray, CuPy's pointers and NumPy's
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -68,21 +67,6 @@ def _stream(cupy: Any, index: int) -> int:
     return int(cupy.cuda.get_current_stream(index).ptr)
 
 
-_share = _core.share_cupy
-_known: list[Any] = []  # CuPy, once the core knows how to read its arrays
-
-
-def _introduce(cupy: Any) -> None:
-    """Tell the core what it needs to read CuPy's arrays by itself from the next one on."""
-    try:
-        backend = importlib.import_module("cupy_backends.cuda.stream")
-        c_function = backend.__pyx_capi__["get_stream_ptr"]
-    except (ImportError, AttributeError, KeyError):
-        c_function = None  # a CuPy that keeps it elsewhere: asked by its Python function
-    _core.know_cupy(cupy.ndarray, c_function, lambda index: _stream(cupy, index))
-    _known.append(cupy)
-
-
 def describe(a: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
     return Facts(
@@ -102,12 +86,10 @@ def from_cupy(a: Any, copyif: bool = False) -> Any:
     Shares every layout and keeps the memory alive; what CuPy's current stream has queued is visible
     here, and CuPy's pool hands the memory out again only after our work on it is done.
     """
-    found = _share(a)
+    found = _core.share_plain(a)
     if found is not None:
         return found
     checks.require_foreign(a, "cupy", "from_cupy", "a cupy.ndarray")
-    if not _known:
-        _introduce(sys.modules["cupy"])
     plan = plan_from(a, copyif)
     if plan.shared:
         return checks.imported(a)

@@ -232,6 +232,7 @@ def register(row: Backend) -> None:
         for alias in row.aliases:
             _aliases[alias] = row.name
         _of_type.clear()
+        _core._set_converters_changed(any(_rows[known.name] is not known for known in _ROWS))
 
 
 def _plugins() -> dict[str, importlib.metadata.EntryPoint]:

@@ -24,6 +24,12 @@ PyMethodDef functions[] = {
      "An object of `type` over the memory of `x`, through that type's DLPack C exchange API."},
     {"protocols_of", exchange_protocols_of, METH_O,
      "protocols_of(obj)\n--\n\nNames of the exchange protocols that `obj` has."},
+    {"share_plain", exchange_share_plain, METH_O,
+     "share_plain(obj)\n--\n\nAn array over an ordinary array of numpy, torch or cupy; None for "
+     "what "
+     "needs a converter's look."},
+    {"_set_converters_changed", exchange_set_converters_changed, METH_O,
+     "_set_converters_changed(changed)\n--\n\nWhether share_plain leaves all to the converters."},
     {"_set_result_types", as_function(exchange_set_result_types), METH_FASTCALL,
      "_set_result_types(float32_class, other_class)\n--\n\n"
      "Classes of the objects that consumers of the C exchange API get back."},

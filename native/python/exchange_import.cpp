@@ -28,6 +28,8 @@ using namespace exchange;
 
 namespace {
 
+bool converters_changed = false;  // somebody registered another converter for a plain class
+
 // The table's row of the one dtype that a class holds (its attribute _only), or -1.
 int only_dtype(PyTypeObject* cls) {
   static PyTypeObject* last =
@@ -92,6 +94,9 @@ void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
   if (p.family == Family::Masked)
     fail(Kind::ConversionType, o.where, "an array without a mask, which no protocol carries",
          "a numpy masked array", "pass x.filled(value), or x.data to ignore the mask");
+  if (p.family == Family::Cupy && p.plain && o.order && !o.has_device &&
+      import_cupy(obj, o.where, out))
+    return;
   Attempts tried;
   if (p.api && import_c_api(p, obj, o, out, &tried)) return;
   if (PyCapsule_CheckExact(obj)) {
@@ -218,6 +223,31 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
     if (nargs == 2 && !kwnames) return import_object(cls, args[1], Options());
     return import_object(cls, args[1], read_options(args, nargs, kwnames));
   });
+}
+
+// What a converter would share, when it is an array of a class that needs no converter's look first;
+// None when it does, or when the converter has to find the words for what is wrong.
+PyObject* exchange_share_plain(PyObject*, PyObject* obj) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    const Peer& p = peer_of(Py_TYPE(obj));
+    if (!p.plain || converters_changed) Py_RETURN_NONE;
+    try {
+      if (p.family != Family::Cupy) return import_object(nullptr, obj, Options());
+      Array a;
+      if (!import_cupy(obj, "from_cupy", &a)) Py_RETURN_NONE;
+      PyTypeObject* cls = exchange_result_type(a.dtype);
+      return wrap(cls, std::move(a));
+    } catch (const Error&) {
+    }
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* exchange_set_converters_changed(PyObject*, PyObject* value) {
+  const int changed = PyObject_IsTrue(value);
+  if (changed < 0) return nullptr;
+  converters_changed = changed;
+  Py_RETURN_NONE;
 }
 
 // The protocols an object has, by name, without using them.

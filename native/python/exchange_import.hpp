@@ -39,6 +39,8 @@ bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array
                            Attempts* tried);
 bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
                             Attempts* tried);
+// An ordinary array of cupy.ndarray itself. False: go on with the protocols, whatever the reason.
+bool import_cupy(PyObject* obj, const char* where, Array* out);
 bool import_buffer(const Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
 
 // Takes over a capsule; `owner` is what the array shows as its base. `claimed` is what

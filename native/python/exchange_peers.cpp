@@ -112,6 +112,7 @@ void describe(Peer* p) {
     const std::string module = text_attribute(base, "__module__");
     if (module == "torch" && text_attribute(base, "__name__") == "Tensor") {
       describe_torch(p, base);
+      p->plain = i == 0 && p->api && p->family == Family::Torch;
       return;
     }
     if (in_package(module, "jax") || in_package(module, "jaxlib")) {
@@ -120,8 +121,11 @@ void describe(Peer* p) {
     }
     if (in_package(module, "cupy")) {
       p->family = Family::Cupy;
+      if (i == 0) describe_cupy(p);
       return;
     }
+    if (i == 0 && module == "numpy" && text_attribute(base, "__name__") == "ndarray")
+      p->plain = true;
     if (in_package(module, "numpy.ma")) {
       p->family = Family::Masked;
       return;

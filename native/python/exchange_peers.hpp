@@ -42,6 +42,8 @@ struct Peer {
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *is_conj = nullptr;
   descrgetfunc get_requires_grad = nullptr;
   PyObject* weakref = nullptr;
+  // numpy.ndarray, torch.Tensor or cupy.ndarray itself: shared without asking a converter first.
+  bool plain = false;
 };
 
 extern Peer* recent_peers[64];
@@ -64,6 +66,9 @@ void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where);
 void refuse_torch_negation(const Peer& p, PyObject* tensor, const char* where);
 void refuse_torch_conjugation(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where);
 void explain_torch(PyObject* tensor, const char* where);  // throws when it finds a reason
+
+// ---- python/exchange_cupy.cpp ----
+void describe_cupy(Peer* p);
 
 // ---- python/exchange_peers.cpp ----
 // After a producer has failed with a Python error set: throws with the reason in our words when the

@@ -26,6 +26,10 @@ class Driver:
         if status:
             raise RuntimeError(f"{name} returned {status}")
 
+    def calls(self, name):
+        """How often a function of the fake driver was called."""
+        return self.lib.fakecuda_calls(name.encode())
+
     def primary(self, ordinal=0):
         context = ctypes.c_void_p()
         self.check("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)

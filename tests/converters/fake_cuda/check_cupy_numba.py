@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import gc
 import sys
 import types
@@ -78,8 +79,7 @@ def test_from_cupy_believes_no_address(cupy, gpu):
     # CuPy wraps any address; the driver does not know this one, and no page near it was seen.
     memory = cupy.cuda.UnownedMemory(1 << 40, 64, None, 0)
     a = cupy.ndarray((4,), "float32", cupy.cuda.MemoryPointer(memory, 0))
-    assert _core.share_cupy(a) is None
-    assert _core.share_cupy(host(3)) is None
+    assert _core.share_plain(a) is None
 
 
 def test_from_cupy_tells_managed_memory_every_time(cupy, driver, primary):
@@ -95,10 +95,54 @@ def test_from_cupy_tells_managed_memory_every_time(cupy, driver, primary):
 
 def test_from_cupy_on_a_stream_of_its_own_goes_the_long_way(cupy, gpu, monkeypatch):
     a = converters.to_cupy(gpu(host(3)))
-    _core.know_cupy(cupy.ndarray, None, lambda index: 0x1234)
-    assert _core.share_cupy(a) is None
-    _core.know_cupy(cupy.ndarray, None, lambda index: 1 / 0)
-    assert _core.share_cupy(a) is None
+    for broken in (lambda device: types.SimpleNamespace(ptr=0x1234), lambda device: 1 / 0):
+        monkeypatch.setattr(cupy.cuda, "get_current_stream", broken)
+        assert _core.share_plain(a) is None
+
+
+def test_every_door_takes_an_ordinary_array_by_its_attributes(cupy, driver, gpu):
+    # CuPy's own __dlpack__ would ask the runtime library, which does not answer here.
+    a = converters.to_cupy(gpu(host(3, 4)))
+    first = gi.from_any(a)
+    for convert in (
+        gi.from_any,
+        gi.asarray,
+        gi.from_dlpack,
+        converters.from_cupy,
+        lambda c: _core.import_any(gi.CudaNdarray, c),
+    ):
+        for seen in (a, a.T, a[::-1, ::2], a[:0]):
+            x = convert(seen)
+            assert type(x) is gi.CudaNdarray
+            assert (x.shape, x.base) == (seen.shape, seen)
+            assert x.strides == seen.strides or x.size == 0
+            assert x.ptr == (seen.data.ptr if x.size else 0)
+    with pytest.raises(gi.DTypeError, match="float32, the only dtype"):
+        _core.import_any(gi.CudaNdarray, a.view("int32"))
+    assert first.ptr == a.data.ptr
+
+
+def test_taking_and_dropping_an_array_asks_the_driver_nothing(cupy, driver, gpu):
+    a = converters.to_cupy(gpu(host(3, 4)))
+    converters.from_cupy(a)
+    asked = ("cuPointerGetAttributes", "cuStreamQuery", "cuEventRecord", "cuStreamWaitEvent")
+    before = [driver.calls(name) for name in asked]
+    for _ in range(10):
+        converters.from_cupy(a)
+        _core.import_any(gi.CudaNdarray, a)
+    assert [driver.calls(name) for name in asked] == before
+
+
+def test_a_converter_that_was_replaced_is_asked(cupy, gpu, monkeypatch):
+    a = converters.to_cupy(gpu(host(3)))
+    own = converters.registry.backend("cupy")
+    stub = types.SimpleNamespace(from_cupy=lambda obj, copyif=False: "mine", __name__="stub")
+    try:
+        converters.register(dataclasses.replace(own, converter=stub))
+        assert gi.from_any(a) == "mine"
+    finally:
+        converters.register(own)
+    assert isinstance(gi.from_any(a), gi.CudaNdarray)
 
 
 def test_cupy_keeps_our_memory(cupy, gpu):

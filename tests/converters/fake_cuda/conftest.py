@@ -1,6 +1,7 @@
 """Stand-in libraries on the fake driver's memory."""
 
 import gc
+import importlib
 import sys
 import types
 from pathlib import Path
@@ -14,7 +15,7 @@ import stand_ins
 from numba_stand_in import DeviceNDArray, MemoryPointer
 
 import gpuinterop as gi
-from gpuinterop import _core, converters
+from gpuinterop import converters
 
 
 @pytest.fixture(scope="session")
@@ -70,9 +71,10 @@ def cupy(monkeypatch):
     cupy = pytest.importorskip("cupy")
     stream = types.SimpleNamespace(ptr=0)
     monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda device=-1: stream)
-    # By its Python function, not by the C function that asks the runtime library for devices.
-    _core.know_cupy(cupy.ndarray, None, lambda index: stream.ptr)
-    monkeypatch.setattr(converters.cupy, "_known", [cupy])
+    # By its Python function, not by the C function that asks the runtime library for devices. The
+    # core looks for that one once, when it sees the first array.
+    backend = importlib.import_module("cupy_backends.cuda.stream")
+    monkeypatch.setattr(backend, "__pyx_capi__", {})
     return cupy
 
 

@@ -1,0 +1,157 @@
+// In: an ordinary cupy.ndarray, by its attributes. CuPy's own __dlpack_device__ and __dlpack__ ask the
+// driver about the pointer once each, and look up stream objects in Python, before our check asks a
+// third time; its attributes tell the same at half the price.
+#include <nanobind/nanobind.h>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "python/array_type.hpp"
+#include "python/exchange_import.hpp"
+#include "python/raise.hpp"
+
+namespace gpuinterop::exchange {
+
+namespace {
+
+// An attribute of one class. The class's own descriptor is called where it has one that instances
+// cannot hide, which spares the look-up.
+struct Attribute {
+  PyObject *name = nullptr, *descriptor = nullptr;
+  descrgetfunc get = nullptr;
+
+  void find(PyTypeObject* type, const char* text) {
+    if (!name) name = PyUnicode_InternFromString(text);
+    if (!name) throw PythonError();
+    auto* owner = reinterpret_cast<PyObject*>(type);
+    Py_XDECREF(descriptor);
+    get = nullptr;
+    descriptor = optional_attribute(owner, name).release();
+    if (descriptor &&
+        (Py_TYPE(descriptor) == &PyGetSetDescr_Type || Py_TYPE(descriptor) == &PyMemberDescr_Type))
+      get = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(descriptor), Py_tp_descr_get));
+  }
+  PyRef of(PyObject* o) const {
+    PyRef value = PyRef::steal(get ? get(descriptor, o, reinterpret_cast<PyObject*>(Py_TYPE(o)))
+                                   : PyObject_GetAttr(o, name));
+    if (!value) throw PythonError();
+    return value;
+  }
+};
+
+// Held for good; made when the first array is seen.
+struct Cupy {
+  PyObject* cuda = nullptr;              // the module
+  intptr_t (*stream_of)(int) = nullptr;  // CuPy's C function, where it publishes one
+  PyTypeObject* pointer = nullptr;       // of the last array's .data
+  Attribute shape, strides, dtype, data, c_contiguous, ptr, device_id;
+} cupy;
+
+constexpr char kStreamOf[] = "intptr_t (int)";  // Cython names capsules by the C signature
+
+int64_t integer(const PyRef& o) {
+  const long long v = PyLong_AsLongLong(o.get());
+  if (v == -1 && PyErr_Occurred()) throw PythonError();
+  return v;
+}
+
+int64_t current_stream_of_cupy(int device) {
+  if (cupy.stream_of) {
+    const intptr_t stream = cupy.stream_of(device);
+    if (PyErr_Occurred()) throw PythonError();
+    return stream;
+  }
+  PyRef stream = PyRef::steal(PyObject_CallMethod(cupy.cuda, "get_current_stream", "i", device));
+  PyRef handle = stream ? PyRef::steal(PyObject_GetAttrString(stream.get(), "ptr")) : PyRef();
+  if (!handle) throw PythonError();
+  return integer(handle);
+}
+
+DTypeId dtype_of(PyObject* dtype) {
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (dtype == dtype_object(DTypeId(i))) return DTypeId(i);
+  PyRef row = PyRef::steal(PyObject_CallFunctionObjArgs(hook("dtype_row"), dtype, nullptr));
+  if (!row) throw PythonError();
+  return DTypeId(integer(row));
+}
+
+bool read(PyObject* obj, const char* where, Array* out) {
+  const PyRef data = cupy.data.of(obj);
+  if (Py_TYPE(data.get()) != cupy.pointer) {
+    cupy.pointer = nullptr;
+    cupy.ptr.find(Py_TYPE(data.get()), "ptr");
+    cupy.device_id.find(Py_TYPE(data.get()), "device_id");
+    Py_INCREF(reinterpret_cast<PyObject*>(Py_TYPE(data.get())));  // its address stays its own
+    cupy.pointer = Py_TYPE(data.get());
+  }
+  const int device = int(integer(cupy.device_id.of(data.get())));
+  const int64_t stream = current_stream_of_cupy(device);
+  // On a stream of its own CuPy's memory is used again in an order that only its capsules keep.
+  if (stream != 0 && stream != 1) return false;
+  const CUstream ours = cuda::current_stream(device);
+  if (ours != CU_STREAM_LEGACY && cuda::is_capturing(ours)) return false;
+  Checked c;
+  c.dtype = dtype_of(cupy.dtype.of(obj).get());
+  int64_t extents[kMaxDims], steps[kMaxDims];
+  const int n = read_ints(cupy.shape.of(obj).get(), extents, where, "shape");
+  const bool dense = cupy.c_contiguous.of(obj).get() == Py_True;
+  if (!dense) {
+    const int64_t item = itemsize_of(c.dtype);
+    if (read_ints(cupy.strides.of(obj).get(), steps, where, "strides") != n) return false;
+    for (int i = 0; i < n; ++i) {
+      if (steps[i] % item && extents[i] > 1) return false;
+      steps[i] /= item;
+    }
+  }
+  c.layout = checked_layout(n, extents, dense ? nullptr : steps, where);
+  if (c.layout.size()) c.data = reinterpret_cast<char*>(integer(cupy.ptr.of(data.get())));
+  c.device = {DeviceType::Cuda, device};
+  c.memory = Memory::Device;
+  check_memory(&c, Trust::ByPage, false, where);
+  Buffer* buffer = c.layout.size() ? adopt_borrowed(c, {CU_STREAM_LEGACY}) : nullptr;
+  fill_array(out, std::move(c), buffer, PyRef::borrow(obj));
+  if (buffer) order_import(buffer, CU_STREAM_LEGACY, Options{where});
+  return true;
+}
+
+}  // namespace
+
+void describe_cupy(Peer* p) {
+  static bool known = false;
+  auto* type = reinterpret_cast<PyObject*>(p->type);
+  // Only CuPy's own class, from the module as it is loaded: a subclass may show anything.
+  PyRef module = PyRef::steal(PyImport_ImportModule("cupy"));
+  PyRef own = module ? optional_attribute(module.get(), "ndarray") : PyRef();
+  PyRef cuda = module ? optional_attribute(module.get(), "cuda") : PyRef();
+  PyErr_Clear();
+  if (known || !cuda || own.get() != type) return;
+  PyRef backend = PyRef::steal(PyImport_ImportModule("cupy_backends.cuda.stream"));
+  PyRef table = backend ? optional_attribute(backend.get(), "__pyx_capi__") : PyRef();
+  PyErr_Clear();
+  PyObject* entry = table && PyDict_Check(table.get())
+                        ? PyDict_GetItemString(table.get(), "get_stream_ptr")
+                        : nullptr;
+  if (entry && PyCapsule_IsValid(entry, kStreamOf))
+    cupy.stream_of = reinterpret_cast<intptr_t (*)(int)>(PyCapsule_GetPointer(entry, kStreamOf));
+  cupy.shape.find(p->type, "shape");
+  cupy.strides.find(p->type, "strides");
+  cupy.dtype.find(p->type, "dtype");
+  cupy.data.find(p->type, "data");
+  cupy.c_contiguous.find(p->type, "_c_contiguous");
+  cupy.cuda = cuda.release();
+  Py_INCREF(type);
+  p->plain = known = true;
+}
+
+bool import_cupy(PyObject* obj, const char* where, Array* out) {
+  try {
+    return read(obj, where, out);
+  } catch (const PythonError&) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw;
+    PyErr_Clear();
+  } catch (const Error&) {
+    // The long way finds the words for what is wrong.
+  }
+  return false;
+}
+
+}  // namespace gpuinterop::exchange
