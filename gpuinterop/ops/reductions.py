@@ -38,16 +38,16 @@ __all__ = ["check_out", "launches_for", "may_overlap", "real", "reduce_sum"]
 
 INPUT, OUTPUT, SCRATCH, TICKETS = 0, 1, 2, 3  # ops::Slot
 
-_functions: dict[tuple[int, bytes], list[int]] = {}
+_functions: dict[tuple[int, int, bytes], list[int]] = {}
 
 
 def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[int]:
     """Handles of the kernels to launch, one or two, compiled and loaded once."""
-    text = render(recipe, plan)
-    key = (device, hashlib.sha256(text.encode()).digest())
+    text, names = render(recipe, plan), kernel_names(plan)
+    # A plan with parts to join and one without may have the same text.
+    key = (device, len(names), hashlib.sha256(text.encode()).digest())
     found = _functions.get(key)
     if found is None:
-        names = kernel_names(plan)
         image = compile_source(
             text, target.capability(device), options=EXACT, name=f"{names[0]}.cu"
         )
@@ -130,10 +130,10 @@ def launches_for(
         used = accumulator_bytes(recipe, wide=plan.wide) * plan.geometry.n_out * plan.splits
     if plan.one_launch:
         patches.append((scratch_offset + 8, TICKETS, 0, 0))
-    grids = [plan.grid, (plan.finish_grid, 1)]
+    grids = [plan.grid, (plan.finish_grid, 1)] if plan.finish_grid else [plan.grid]
     launches = [
         (function, grid, plan.threads, params, patches)
-        for function, grid in zip(functions, grids, strict=False)
+        for function, grid in zip(functions, grids, strict=True)
     ]
     return launches, used
 

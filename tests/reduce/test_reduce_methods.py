@@ -232,3 +232,13 @@ def test_functions_take_arrays(device: str) -> None:
     x = gpuinterop.asarray(values((3, 4)), device=device)
     close(gpuinterop.sum(x, axis=0), values((3, 4)).astype(np.float64).sum(0))
     close(gpuinterop.amax(x), values((3, 4)).max())
+
+
+@pytest.mark.parametrize(("name", "rows"), [("sum", (2, 2051)), ("max", (2051, 2))])
+def test_with_and_without_parts_to_join(device: str, name: str, rows: tuple[int, int]) -> None:
+    """Two layouts whose kernels have one text, of which only one is launched twice."""
+    for n in rows:
+        host = values((n, 256), "float16")
+        got = np.asarray(getattr(GpuArray(host, device=device), name)(axis=0))
+        exact = getattr(np, name)(host.astype(np.float64), axis=0)
+        np.testing.assert_allclose(got, exact, rtol=1e-3, atol=1e-3 * np.sqrt(n))
