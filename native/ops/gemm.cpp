@@ -104,7 +104,10 @@ void merge_batches(Operands& o, const char* where) {
       std::equal(shape, shape + leading, o.a->layout.shape())) {
     // One tall matrix instead of many.
     Array out = *o.out, a = *o.a;
-    bool flat = reshape(out, {count * m, n}, where) && reshape(a, {count * m, k}, where);
+    Matrix unused;
+    // Matrices of one row may repeat, overlap or go backwards; the tall one's rows may not.
+    bool flat = reshape(out, {count * m, n}, where) && reshape(a, {count * m, k}, where) &&
+                as_matrix(a, &unused);
     if (flat && o.has_c && !o.c_is_row()) {
       Array c = with_layout(*o.c, o.c->layout.broadcast_to(nd, shape, where));
       flat = reshape(c, {count * m, n}, where);

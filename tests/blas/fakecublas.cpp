@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 namespace {
 
@@ -35,13 +36,35 @@ void wait_for_streams() {
 int calls[8];
 bool refusing = false;  // cublasLt finds no kernel
 
-int product(int ta, int tb, long long m, long long n, long long k, double alpha, const void* a, long long lda, const void* b,
+constexpr int kNotInitialized = 1, kInvalid = 7, kNotSupported = 15;
+constexpr int kDefaultAlgorithm = -1;
+
+bool is_op(int op) { return op >= 0 && op <= 2; }
+long long at_least_one(long long n) { return n < 1 ? 1 : n; }
+long long item_bytes(int type) { return type == R64 ? 8 : 4; }
+bool is_aligned(const void* p, int type) { return p && reinterpret_cast<uintptr_t>(p) % item_bytes(type) == 0; }
+
+// What the documentation of the gemm functions says that they refuse.
+int refusal(const void* handle, int ta, int tb, long long m, long long n, long long k, const void* alpha, const void* a,
+            int at, long long lda, const void* b, int bt, long long ldb, const void* beta, const void* c, int ct,
+            long long ldc, long long batch, long long stride_c, int compute, int algorithm) {
+  if (!handle) return kNotInitialized;
+  if (m < 0 || n < 0 || k < 0 || batch < 0) return kInvalid;
+  if (!is_op(ta) || !is_op(tb)) return kInvalid;
+  if (lda < at_least_one(ta ? k : m) || ldb < at_least_one(tb ? n : k) || ldc < at_least_one(m)) return kInvalid;
+  if (!alpha || !beta || !is_aligned(a, at) || !is_aligned(b, bt) || !is_aligned(c, ct)) return kInvalid;
+  if (at != bt || at != ct || (at != R32 && at != R64)) return kNotSupported;
+  // 68: CUBLAS_COMPUTE_32F, 77: CUBLAS_COMPUTE_32F_FAST_TF32, 70: CUBLAS_COMPUTE_64F
+  if (at == R32 ? compute != 68 && compute != 77 : compute != 70) return kNotSupported;
+  if (algorithm != kDefaultAlgorithm) return kInvalid;
+  // Results on top of each other: not refused by the real one, and not defined there either.
+  return batch > 1 && stride_c == 0 ? kInvalid : 0;
+}
+
+void product(int ta, int tb, long long m, long long n, long long k, double alpha, const void* a, long long lda, const void* b,
             long long ldb, double beta, const void* c, long long ldc, void* d, long long ldd, int type,
             const void* bias) {
-  if (type != R32 && type != R64) return 15;
   wait_for_streams();
-  if (m < 0 || n < 0 || k < 0) return 7;
-  if (lda < (ta ? k : m) || lda < 1 || ldb < (tb ? n : k) || ldb < 1 || ldc < m || ldd < m) return 7;
   for (long long j = 0; j < n; ++j)
     for (long long i = 0; i < m; ++i) {
       double sum = 0;
@@ -52,7 +75,6 @@ int product(int ta, int tb, long long m, long long n, long long k, double alpha,
       if (bias) sum += read(bias, type, i);
       write(d, type, j * ldd + i, sum);
     }
-  return 0;
 }
 
 double scale(const void* p, int type) { return type == R64 ? *static_cast<const double*>(p) : *static_cast<const float*>(p); }
@@ -80,42 +102,46 @@ int cublasDestroy_v2(void* h) { delete static_cast<int*>(h); return 0; }
 int cublasGetVersion_v2(void*, int* v) { *v = 130000; return 0; }
 int cublasSetStream_v2(void*, void*) { return 0; }
 int cublasSetWorkspace_v2(void*, void* p, size_t) { ++calls[5]; return reinterpret_cast<uintptr_t>(p) % 256 ? 7 : 0; }
-int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int at, int lda,
-                 const void* b, int, int ldb, const void* beta, void* c, int, int ldc, int compute, int) {
+int cublasGemmEx(void* h, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int at, int lda,
+                 const void* b, int bt, int ldb, const void* beta, void* c, int ct, int ldc, int compute, int algorithm) {
   ++calls[0];
   calls[7] = compute;
-  return product(ta, tb, m, n, k, scale(alpha, at), a, lda, b, ldb, scale(beta, at), c, ldc, c, ldc, at, nullptr);
-}
-int cublasGemmStridedBatchedEx(void*, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int at,
-                               int lda, long long sa, const void* b, int, int ldb, long long sb, const void* beta,
-                               void* c, int, int ldc, long long sc, int batch, int, int) {
-  ++calls[1];
-  long long item = at == R64 ? 8 : 4;
-  for (int i = 0; i < batch; ++i) {
-    void* out = static_cast<char*>(c) + i * sc * item;
-    int code = product(ta, tb, m, n, k, scale(alpha, at), static_cast<const char*>(a) + i * sa * item, lda,
-                       static_cast<const char*>(b) + i * sb * item, ldb, scale(beta, at), out, ldc, out, ldc, at, nullptr);
-    if (code) return code;
-  }
+  if (int no = refusal(h, ta, tb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, 1, 0, compute, algorithm))
+    return no;
+  product(ta, tb, m, n, k, scale(alpha, at), a, lda, b, ldb, scale(beta, at), c, ldc, c, ldc, at, nullptr);
   return 0;
 }
-int cublasGemmStridedBatchedEx_64(void*, int ta, int tb, int64_t m, int64_t n, int64_t k, const void* alpha,
-                                  const void* a, int at, int64_t lda, long long sa, const void* b, int, int64_t ldb,
-                                  long long sb, const void* beta, void* c, int, int64_t ldc, long long sc,
-                                  int64_t batch, int, int) {
+int cublasGemmStridedBatchedEx_64(void* h, int ta, int tb, int64_t m, int64_t n, int64_t k, const void* alpha,
+                                  const void* a, int at, int64_t lda, long long sa, const void* b, int bt, int64_t ldb,
+                                  long long sb, const void* beta, void* c, int ct, int64_t ldc, long long sc,
+                                  int64_t batch, int compute, int algorithm) {
   ++calls[4];
-  long long item = at == R64 ? 8 : 4;
+  if (int no = refusal(h, ta, tb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, batch, sc, compute, algorithm))
+    return no;
+  long long item = item_bytes(at);
   for (int64_t i = 0; i < batch; ++i) {
     void* out = static_cast<char*>(c) + i * sc * item;
-    int code = product(ta, tb, m, n, k, scale(alpha, at), static_cast<const char*>(a) + i * sa * item, lda,
-                       static_cast<const char*>(b) + i * sb * item, ldb, scale(beta, at), out, ldc, out, ldc, at, nullptr);
-    if (code) return code;
+    product(ta, tb, m, n, k, scale(alpha, at), static_cast<const char*>(a) + i * sa * item, lda,
+            static_cast<const char*>(b) + i * sb * item, ldb, scale(beta, at), out, ldc, out, ldc, at, nullptr);
   }
   return 0;
+}
+int cublasGemmStridedBatchedEx(void* h, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int at,
+                               int lda, long long sa, const void* b, int bt, int ldb, long long sb, const void* beta,
+                               void* c, int ct, int ldc, long long sc, int batch, int compute, int algorithm) {
+  ++calls[1];
+  --calls[4];
+  return cublasGemmStridedBatchedEx_64(h, ta, tb, m, n, k, alpha, a, at, lda, sa, b, bt, ldb, sb, beta, c, ct, ldc, sc,
+                                       batch, compute, algorithm);
 }
 
 int cublasLtCreate(void** h) { *h = new int; return 0; }
-int cublasLtMatmulDescCreate(Desc** d, int, int type) { *d = new Desc; (*d)->scale = type; return 0; }
+int cublasLtMatmulDescCreate(Desc** d, int compute, int type) {
+  if (type == R64 ? compute != 70 : type != R32 || (compute != 68 && compute != 77)) return kNotSupported;
+  *d = new Desc;
+  (*d)->scale = type;
+  return 0;
+}
 int cublasLtMatmulDescDestroy(Desc* d) { delete d; return 0; }
 int cublasLtMatmulDescSetAttribute(Desc* d, int what, const void* p, size_t n) {
   if (what == 3 && n == 4) std::memcpy(&d->ta, p, n);
@@ -126,7 +152,7 @@ int cublasLtMatmulDescSetAttribute(Desc* d, int what, const void* p, size_t n) {
   return 0;
 }
 int cublasLtMatrixLayoutCreate(Layout** l, int type, uint64_t rows, uint64_t cols, int64_t ld) {
-  if (ld < int64_t(rows)) return 7;
+  if (rows < 1 || cols < 1 || ld < int64_t(rows)) return kInvalid;
   *l = new Layout{type, rows, cols, ld};
   return 0;
 }
@@ -148,24 +174,32 @@ int cublasLtMatmulAlgoGetHeuristic(void*, Desc*, Layout*, Layout*, Layout*, Layo
   *found = !refusing;
   return 0;
 }
-int cublasLtMatmul(void*, Desc* d, const void* alpha, const void* a, Layout* la, const void* b, Layout* lb,
-                   const void* beta, const void* c, Layout* lc, void* out, Layout* ld, const uint64_t*, void*, size_t,
-                   void*) {
+int cublasLtMatmul(void* h, Desc* d, const void* alpha, const void* a, Layout* la, const void* b, Layout* lb,
+                   const void* beta, const void* c, Layout* lc, void* out, Layout* ld, const uint64_t* algorithm,
+                   void* workspace, size_t bytes, void*) {
   ++calls[d->epilogue == 4 ? 3 : 2];
   long long m = ld->rows, n = ld->cols, k = d->ta ? la->rows : la->cols;
+  if (!h) return kNotInitialized;
+  if (!is_op(d->ta) || !is_op(d->tb) || !alpha || !beta || !algorithm) return kInvalid;
   if ((d->ta ? la->cols : la->rows) != ld->rows || (d->tb ? lb->rows : lb->cols) != ld->cols ||
       uint64_t(d->tb ? lb->cols : lb->rows) != uint64_t(k) || lc->rows != ld->rows || lc->cols != ld->cols)
-    return 7;
-  long long item = la->type == R64 ? 8 : 4;
-  for (int i = 0; i < ld->batch; ++i) {
-    int code = product(d->ta, d->tb, int(m), int(n), int(k), scale(alpha, d->scale),
-                       static_cast<const char*>(a) + i * la->stride * item, la->ld,
-                       static_cast<const char*>(b) + i * lb->stride * item, lb->ld, scale(beta, d->scale),
-                       static_cast<const char*>(c) + i * lc->stride * item, lc->ld,
-                       static_cast<char*>(out) + i * ld->stride * item, ld->ld, la->type,
-                       d->epilogue == 4 ? d->bias : nullptr);
-    if (code) return code;
-  }
+    return kInvalid;
+  for (Layout* l : {la, lb, lc})
+    if (l->type != ld->type || l->batch != ld->batch) return kInvalid;
+  if (d->scale != ld->type) return kNotSupported;
+  if (!is_aligned(a, ld->type) || !is_aligned(b, ld->type) || !is_aligned(c, ld->type) || !is_aligned(out, ld->type))
+    return kInvalid;
+  // In place, both must be the same matrix.
+  if (c == out && (lc->ld != ld->ld || lc->stride != ld->stride)) return kInvalid;
+  if (ld->batch > 1 && ld->stride == 0) return kInvalid;
+  if (d->epilogue != 1 && (d->epilogue != 4 || !is_aligned(d->bias, ld->type))) return kInvalid;
+  if (bytes < 4096 || !workspace || reinterpret_cast<uintptr_t>(workspace) % 256) return kInvalid;
+  long long item = item_bytes(la->type);
+  for (int i = 0; i < ld->batch; ++i)
+    product(d->ta, d->tb, m, n, k, scale(alpha, d->scale), static_cast<const char*>(a) + i * la->stride * item, la->ld,
+            static_cast<const char*>(b) + i * lb->stride * item, lb->ld, scale(beta, d->scale),
+            static_cast<const char*>(c) + i * lc->stride * item, lc->ld, static_cast<char*>(out) + i * ld->stride * item,
+            ld->ld, la->type, d->epilogue == 4 ? d->bias : nullptr);
   return 0;
 }
 }

@@ -75,10 +75,35 @@ def test_calls_before_cublas_is_open() -> None:
     assert _core.blas_version(0) == 130000
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.data())
 def test_any_layout(data) -> None:
     test_product_layouts.check_products(data, "cuda:0")
+
+
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None, derandomize=True)
+@given(st.data())
+def test_many_layouts(data) -> None:
+    test_product_layouts.check_products(data, "cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ld", "code"),
+    [((2, 3, 4), (2, 4, 2), 0), ((2, 3, 4), (1, 4, 2), 7), ((2, 3, 4), (2, 3, 2), 7),
+     ((2, 3, 4), (2, 4, 1), 7), ((2, 1, 1), (2, 0, 2), 7), ((-1, 1, 1), (1, 1, 1), 7)],
+)  # fmt: skip
+def test_the_fake_refuses_what_cublas_refuses(sizes, ld, code: int) -> None:
+    store = (ctypes.c_float * 64)()
+    one, handle = ctypes.c_float(1), ctypes.c_void_p()
+    CUBLAS.cublasCreate_v2(ctypes.byref(handle))
+    a, b, c = (ctypes.byref(store, 4 * at) for at in (0, 16, 32))
+    m, n, k = sizes
+    sides = [[ctypes.byref(one), a, 0, ld[0]], [b, 0, ld[1]], [ctypes.byref(one), c, 0, ld[2]]]
+    call = [handle, 0, 0, m, n, k, *sides[0], *sides[1], *sides[2], 68, -1]
+    assert CUBLAS.cublasGemmEx(*call) == code
+    call[6] = None  # alpha
+    assert CUBLAS.cublasGemmEx(*call) == 7
 
 
 def test_an_addend_costs_no_copy(device: str) -> None:
