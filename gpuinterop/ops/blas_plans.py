@@ -13,6 +13,7 @@ from gpuinterop import _core
 from gpuinterop.ops.blas_host import sum_of_products
 from gpuinterop.ops.fuse import Fused
 from gpuinterop.ops.map_reduce import MapReduce
+from gpuinterop.ops.reduce_text import CUDA_TYPES
 from gpuinterop.ops.runtime import general_class
 from gpuinterop.ops.trace import Graph, Tracer
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["plan", "rank_one"]
+
+# Both factors in the type that is summed: C++ would multiply an int by a float in float32, and wrap
+# where NumPy computes in float64.
+_TIMES = "Value(x0) * Value(x1)"
 
 _products: dict[tuple[Any, Any], MapReduce] = {}  # by the operands' dtypes
 _scaled: dict[Any, MapReduce] = {}  # by dtype, alpha and beta: the core asks for at most 64
@@ -48,7 +53,7 @@ def _product(a: Any, b: Any) -> MapReduce:
         common = np.result_type(a.dtype, b.dtype)
         op = "any" if common == np.bool_ else "sum"
         kernel = _products[a.dtype, b.dtype] = MapReduce(
-            "x0 && x1" if op == "any" else "x0 * x1",
+            "x0 && x1" if op == "any" else _TIMES,
             _on_host,
             op=op,
             dtypes=(common,),
@@ -66,13 +71,16 @@ def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> MapRed
     key = (common, alpha, None if y is None else beta)
     kernel = _scaled.get(key)
     if kernel is None:
-        post = "r" if alpha == 1 else f"{alpha!r} * r"
+        r, e0 = "r", "e0"
+        if common.kind == "c":  # one of the two may be real
+            r, e0 = (f"{CUDA_TYPES[common.name]}({x})" for x in (r, e0))
+        post = r if alpha == 1 else f"{alpha!r} * {r}"
         if y is not None and beta != 0:
-            post += " + e0" if beta == 1 else f" + {beta!r} * e0"
+            post += f" + {e0}" if beta == 1 else f" + {beta!r} * {e0}"
         if common.itemsize <= 4 and common.kind == "f" and post != "r":
             post = f"float({post})"
         kernel = _scaled[key] = MapReduce(
-            "x0 * x1", _on_host, posts=(post,), dtypes=(common,), where="gemv"
+            _TIMES, _on_host, posts=(post,), dtypes=(common,), where="gemv"
         )
     return kernel
 

@@ -171,11 +171,28 @@ class MapReduce:
             for given, kind in zip(outs, kinds, strict=True)
         ]
 
+    def _recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
+        common, kinds = self._dtypes(operands)
+        value, _, accumulator = REDUCTIONS[self.op].kernel(
+            common.name, REDUCTIONS[self.op].result(common).name
+        )
+        return Recipe(
+            inputs=tuple(x.dtype.name for x in operands),
+            value=value,
+            map=self.map,
+            op=accumulator,
+            outputs=tuple(kind.name for kind in kinds),
+            posts=self.posts,
+            extras=tuple(e.dtype.name for e in extras),
+            locals=self.locals,
+            support=self._support(operands),
+        )
+
     def _plan(self, cls: type, operands: Sequence[Any], extras: Sequence[Any], outs: Any) -> Any:
         shape = operands[0].shape
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
-        common, kinds = self._dtypes(operands)
+        _, kinds = self._dtypes(operands)
         if outs is not None:
             outs = self._check_outs(operands[0], kept, kinds, outs)
         for x in (*operands, *extras):
@@ -187,20 +204,7 @@ class MapReduce:
                     fix="cast it first",
                 )
         device = operands[0].device.index
-        value, _, accumulator = REDUCTIONS[self.op].kernel(
-            common.name, REDUCTIONS[self.op].result(common).name
-        )
-        recipe = Recipe(
-            inputs=tuple(x.dtype.name for x in operands),
-            value=value,
-            map=self.map,
-            op=accumulator,
-            outputs=tuple(kind.name for kind in kinds),
-            posts=self.posts,
-            extras=tuple(e.dtype.name for e in extras),
-            locals=self.locals,
-            support=self._support(operands),
-        )
+        recipe = self._recipe(operands, extras)
         fresh = _c_strides(kept)
         sinks = [fresh if outs is None else tuple(o._strides) for o in outs or kinds]
         full = [_over(strides, axes, len(shape)) for strides in sinks]

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "array/error.hpp"
@@ -21,14 +20,8 @@ namespace gpuinterop::ops {
 
 namespace {
 
-struct Hash {
-  using is_transparent = void;
-  size_t operator()(std::string_view s) const noexcept { return std::hash<std::string_view>()(s); }
-};
-using Plans = std::unordered_map<std::string, std::shared_ptr<PlannedCall>, Hash, std::equal_to<>>;
-constexpr size_t kMaxPlans = 8192;  // more layouts than this: start afresh rather than grow
 // The GIL guards both.
-Plans plans;
+PlanMap plans;
 // alpha and beta are constants in gemv's kernels. Numbers that never come again, such as a falling
 // learning rate, must not compile one each.
 std::unordered_set<std::string> scaled;
@@ -73,8 +66,7 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
                            out ? nb::steal(plain(out).release()) : nb::object(nb::none())));
     plan = nb::cast<std::shared_ptr<PlannedCall>>(made);
     plan->outputs[0].type = rule.type;
-    if (plans.size() >= kMaxPlans) plans.clear();
-    plans.emplace(own, plan);
+    remember(plans, own, plan);
   }
   PyObject* outs[] = {out};
   return PyRef::steal(plan->run(ins, n, out ? outs : nullptr, call.where));

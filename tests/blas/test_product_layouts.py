@@ -86,6 +86,29 @@ def test_any_layout_on_a_gpu(data) -> None:
     check_products(data, "cuda:0")
 
 
+@pytest.mark.parametrize(
+    ("shape", "strides"),  # strides in elements
+    [((3, 1, 2), (0, 5, 1)), ((3, 1, 1), (0, 7, 7)), ((3, 1, 2), (1, 9, 1)), ((3, 1, 4), (2, 0, 1)),
+     ((3, 1, 2), (-2, 2, 1)), ((3, 2, 1), (0, 0, 9)), ((3, 2, 2), (0, 0, 1)), ((2, 3, 1, 2), (0, 0, 1, 1)),
+     ((3, 1, 2), (5, 1, 1)), ((2, 3, 1, 2), (6, 2, 2, 1))],
+)  # fmt: skip
+def test_stacks_of_single_rows(device: str, shape, strides) -> None:
+    """One tall matrix only where its rows lie as cuBLAS can read them."""
+    host = values(40)
+    x = CudaNdarray(host, device=device)
+    first = 16
+    steps = tuple(4 * s for s in strides)
+    a = _core.from_pointer(
+        CudaNdarray, x.ptr + 4 * first, shape, steps, x.dtype, x.device.type_code, x.device.index, x
+    )
+    p = np.lib.stride_tricks.as_strided(host[first:], shape, steps).astype(float)
+    q = values(shape[-1], 3)
+    b = CudaNdarray(q, device=device)
+    close(a @ b, p @ q)
+    c = values(*shape[:-1], 3)
+    close(gpuinterop.gemm(a, b, CudaNdarray(c, device=device), alpha=2, beta=-1), 2 * (p @ q) - c)
+
+
 @pytest.mark.parametrize("product", ["matmul", "gemm", "gemv", "vector", "ger"])
 def test_out_that_overlaps(device: str, product: str) -> None:
     """Every place of `out` in the memory of an operand gives what a copy would give."""
@@ -173,3 +196,38 @@ def test_other_dtypes(device: str, dtype: str) -> None:
     mixed = GpuArray(a.astype("float64"), device=device) @ y
     assert mixed.dtype == np.float64
     close(mixed, a.astype(float) @ b)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("int32", "float32"), ("int64", "uint64"), ("float16", "int8"), ("bool", "float32"),
+     ("complex64", "float64"), ("int32", "complex64"), ("complex128", "complex64")],
+)  # fmt: skip
+def test_factors_of_two_dtypes(device: str, left: str, right: str) -> None:
+    """In the dtype that NumPy computes in: these numbers wrap, or round, in the narrower ones."""
+    large = {"int32": 2**24 + 1, "int64": -(2**40), "uint64": 2**40}
+    a, b = (np.arange(1, 6) * large.get(t, 1) for t in (left, right))
+    a, b = a.astype(left), b.astype(right)
+    if "complex" in left:
+        a = a * (1 - 2j)
+    x, y = GpuArray(a.astype(left), device=device), GpuArray(b, device=device)
+    expected = np.multiply(a, b, dtype=np.result_type(left, right)).sum()
+    got = gpuinterop.dot(x, y)
+    assert got.dtype == np.result_type(left, right)
+    np.testing.assert_allclose(
+        np.asarray(got), expected, rtol=1e-3 if "float16" in (left, right) else 1e-12
+    )
+    close(gpuinterop.dot(x.reshape((1, 5)), y), np.asarray(expected)[None])
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize(("alpha", "beta"), [(1, 1), (-0.5, 2), (3, 0)])
+def test_complex_vectors(device: str, dtype: str, alpha: float, beta: float) -> None:
+    a, v, w = ((values(*s) - 2j * values(*s)[::-1]).astype(dtype) for s in ((3, 4), (4,), (3,)))
+    x, y, z = (GpuArray(h, device=device) for h in (a, v, w))
+    exact = a.astype(complex) @ v
+    close(gpuinterop.gemv(x, y, z, alpha=alpha, beta=beta), alpha * exact + beta * w)
+    close(gpuinterop.gemv(x, y, alpha=alpha), alpha * exact)
+    close(gpuinterop.dot(x, y), exact)
+    close(gpuinterop.vdot(y, y), np.vdot(v.astype(complex), v))
+    close(y.T @ x.T, exact)

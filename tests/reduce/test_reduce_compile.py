@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from gpuinterop.errors import LibraryNotFoundError
 from gpuinterop.jit import compile_source, supported_archs
+from gpuinterop.ops import blas_plans
 from gpuinterop.ops.reduce_plan import Operand, plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, recipe_for
 from gpuinterop.ops.reduce_text import CUDA_TYPES, render
@@ -63,3 +66,53 @@ def test_compiles_everywhere(op: str) -> None:
             assert compile_source(
                 text_of(op, np.dtype(np.float32), shape, axes), arch, use_cache=False
             )
+
+
+# ---- products with vectors ------------------------------------------------------------------------
+
+
+def common_dtype(*names: str) -> np.dtype | None:
+    try:
+        return np.result_type(*map(dtype_named, names))
+    except TypeError:  # bfloat16 and float16: no product either
+        return None
+
+
+FACTORS = [
+    pytest.param(a, b, marks=[] if "complex" in a + b else [pytest.mark.slow])
+    for a in sorted(CUDA_TYPES)
+    for b in sorted(CUDA_TYPES)
+]
+
+
+def product_text(kernel, operands: list[str], extras: list[str]) -> str:
+    """The kernel for operands of 64 rows of 256 and extras of 64 elements."""
+    arrays = [SimpleNamespace(dtype=dtype_named(name)) for name in operands]
+    after = [SimpleNamespace(dtype=dtype_named(name)) for name in extras]
+    rows = [Operand((256, 1), x.dtype.itemsize) for x in arrays]
+    outs = [(1, 0)] * (1 + len(after))
+    return render(kernel._recipe(arrays, after), plan_reduction((64, 256), (1,), rows, outs))
+
+
+@pytest.mark.parametrize(("a", "b"), FACTORS)
+def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
+    if common_dtype(a, b) is None:
+        return
+    kernel = blas_plans._product(*[SimpleNamespace(dtype=dtype_named(n)) for n in (a, b)])
+    arch = archs()[len(a + b) % len(archs())]
+    assert compile_source(product_text(kernel, [a, b], []), arch, use_cache=False)
+
+
+@pytest.mark.parametrize(
+    ("a", "x", "y"),
+    [("complex64", "complex64", "complex64"), ("complex64", "float32", "float64"),
+     ("float32", "complex128", "complex64"), ("float64", "float64", "complex64"),
+     ("complex128", "bool", "float16"), ("complex64", "complex64", None),
+     ("float16", "float16", "float16"), ("bfloat16", "bfloat16", "bfloat16")],
+)  # fmt: skip
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (-0.5, 2.5), (3.0, 0.0), (1.0, -1.0)])
+def test_scaled_products_compile(a: str, x: str, y: str | None, alpha: float, beta: float) -> None:
+    given = [None if n is None else SimpleNamespace(dtype=dtype_named(n)) for n in (a, x, y)]
+    kernel = blas_plans._scaled_product(*given, alpha, beta)
+    text = product_text(kernel, [a, x], [] if y is None else [y])
+    assert compile_source(text, archs()[-1], use_cache=False)

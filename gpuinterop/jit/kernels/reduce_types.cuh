@@ -17,6 +17,18 @@ struct GiComplex {
     re = r;
     return *this;
   }
+  __device__ friend GiComplex operator*(GiComplex a, const GiComplex& b) { return a *= b; }
+  // A real factor does not make an infinity's other part NaN.
+  __device__ friend GiComplex operator*(T a, const GiComplex& b) {
+    return GiComplex(a * b.re, a * b.im);
+  }
+  __device__ friend GiComplex operator*(const GiComplex& a, T b) { return b * a; }
+  __device__ friend GiComplex operator+(const GiComplex& a, const GiComplex& b) {
+    return GiComplex(a.re + b.re, a.im + b.im);
+  }
+  __device__ friend GiComplex operator-(const GiComplex& a, const GiComplex& b) {
+    return GiComplex(a.re - b.re, a.im - b.im);
+  }
   __device__ bool operator!=(const GiComplex& o) const { return re != o.re || im != o.im; }
 };
 
