@@ -26,7 +26,7 @@ demo: $(VENV)/.installed ## show arrays shared with every library that is instal
 	@$(if $(WITH),$(pip) install $(WITH))
 	@$(bin)/python -m gpuinterop demo
 
-test: $(VENV)/.installed ## the quick suite
+test: $(VENV)/.installed ## the quick suite (JOBS=1: in one process)
 	$(bin)/python -m pytest -n $(JOBS) $(quick) $(PYTEST_FLAGS)
 
 test-all: $(VENV)/.installed ## with the slow tests
@@ -53,7 +53,7 @@ format: $(VENV)/.lint ## rewrite Python and C++ in the project's format
 	$(bin)/ruff format .
 	find native -name '*.[ch]pp' -print0 | xargs -0 $(bin)/clang-format -i
 
-stub: $(VENV)/.installed ## write gpuinterop/_core.pyi anew
+stub: $(VENV)/.installed ## write the stubs of the package and its core anew
 	$(bin)/python tools/make_stub.py
 
 docs: $(VENV)/.installed ## write the generated pages anew and test every page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,14 @@ def summary(thing: Any) -> str:
     return re.sub(r"``?([^`]*)``?", r"`\1`", line).replace("|", "\\|")
 
 
+def function(name: str) -> Any:
+    """What a name means at the top level; some modules are called like the function in them."""
+    found = getattr(gi, name)
+    return getattr(found, name) if isinstance(found, ModuleType) else found
+
+
 def names(wanted: list[str]) -> str:
-    rows = [f"| `{name}` | {summary(getattr(gi, name))} |" for name in wanted]
+    rows = [f"| `{name}` | {summary(function(name))} |" for name in wanted]
     return "\n".join(["| | |", "| --- | --- |", *rows])
 
 
