@@ -125,6 +125,8 @@ Array moved(const Array& a, Device target, const Options& o) {
 }
 
 PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
+  // An object may change its class while it is asked, and what is known of a type goes with the type.
+  const PyRef type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)));
   Peer& p = peer_of(Py_TYPE(obj));
   Array a;
   p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);

@@ -11,18 +11,25 @@ namespace gpuinterop::exchange {
 
 namespace {
 
+// A copy of the producer's dictionary: an __index__ or a dtype of the producer's runs Python while its
+// values are read, and may empty the original.
 struct Dict {
-  PyObject* dict;
+  PyRef dict;
   const char* name;
   const char* where;
 
+  Dict(PyObject* original, const char* name, const char* where)
+      : dict(PyRef::steal(PyDict_Copy(original))), name(name), where(where) {
+    if (!dict) throw PythonError();
+  }
+
   std::string key(const char* k) const { return std::string(name) + "[\"" + k + "\"]"; }
   PyObject* find(const char* k) const {  // borrowed or null
-    PyObject* v = PyDict_GetItemString(dict, k);
+    PyObject* v = PyDict_GetItemString(dict.get(), k);
     return v == Py_None ? nullptr : v;
   }
   PyObject* require(const char* k) const {
-    PyObject* v = PyDict_GetItemString(dict, k);
+    PyObject* v = PyDict_GetItemString(dict.get(), k);
     if (!v)
       fail(Kind::Protocol, where, key(k), "a dictionary without it", "report it to the producer");
     return v;
@@ -48,14 +55,14 @@ int64_t read_int64(const Dict& d, const char* key, PyObject* o, const char* expe
 
 int read_tuple(const Dict& d, const char* key, PyObject* o, int64_t* out) {
   if (!PyTuple_Check(o) && !PyList_Check(o)) d.wrong(key, "a tuple of ints", o);
-  const Py_ssize_t n = PySequence_Size(o);
+  const PyRef items = PyRef::steal(PySequence_Tuple(o));  // a list may change under an __index__
+  if (!items) throw PythonError();
+  const Py_ssize_t n = PyTuple_Size(items.get());
   if (n > kMaxDims)
     fail(Kind::Exchange, d.where, d.key(key) + " of at most 64 entries", std::to_string(n),
          "merge dimensions in the producer");
   for (Py_ssize_t i = 0; i < n; ++i) {
-    PyRef item = PyRef::steal(PySequence_GetItem(o, i));
-    if (!item) throw PythonError();
-    out[i] = read_int64(d, key, item.get(), "a tuple of ints", o);
+    out[i] = read_int64(d, key, PyTuple_GetItem(items.get(), i), "a tuple of ints", o);
   }
   return int(n);
 }
@@ -195,14 +202,14 @@ bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array
   if (!PyDict_Check(value.get()))
     fail(Kind::Protocol, o.where, std::string(name) + " as a dictionary", type_text(value.get()),
          "report it to the producer");
-  const Dict d{value.get(), name, o.where};
+  const Dict d(value.get(), name, o.where);
   const int64_t version =
       read_int64(d, "version", d.require("version"), "an int", d.require("version"));
   if (version < 0) d.wrong("version", "an int from 0 to 3", d.require("version"));
   if (version > 3) {
     PyObject *key, *item;
     Py_ssize_t at = 0;
-    while (PyDict_Next(d.dict, &at, &key, &item)) {
+    while (PyDict_Next(d.dict.get(), &at, &key, &item)) {
       bool known = false;
       for (const char* k :
            {"shape", "typestr", "data", "version", "strides", "descr", "mask", "stream"})
@@ -224,7 +231,7 @@ bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array
   // None and absence differ: version 3 says by None that nothing is pending, an older dictionary or
   // one without the key says nothing, and its producer works on its default stream.
   void* producer =
-      version >= 3 && PyDict_GetItemString(d.dict, "stream") ? nullptr : CU_STREAM_LEGACY;
+      version >= 3 && PyDict_GetItemString(d.dict.get(), "stream") ? nullptr : CU_STREAM_LEGACY;
   if (PyObject* s = d.find("stream")) {
     if (PyBool_Check(s) || !PyIndex_Check(s)) d.wrong("stream", "None or an int", s);
     PyRef index = PyRef::steal(PyNumber_Index(s));
@@ -263,7 +270,7 @@ bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Arra
   if (!PyDict_Check(value.get()))
     fail(Kind::Protocol, o.where, std::string(name) + " as a dictionary", type_text(value.get()),
          "report it to the producer");
-  const Dict d{value.get(), name, o.where};
+  const Dict d(value.get(), name, o.where);
   PyObject* data = d.find("data");
   if (!data || !PyTuple_Check(data)) {
     // The memory is behind the buffer protocol, which describes it as well.

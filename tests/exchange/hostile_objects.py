@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import functools
 import gc
 import sys
 from typing import ClassVar
@@ -336,3 +337,57 @@ def _():
     del producer
     gc.collect()
     assert freed() == 1
+
+
+class Emptying:
+    """An int of an interface dictionary that empties the dictionary when it is read."""
+
+    def __init__(self, value, fields):
+        self.value, self.fields = value, fields
+
+    def __index__(self):
+        self.fields.clear()
+        gc.collect()
+        self.reused = [(0, True) for _ in range(1000)]  # the memory of what was in it
+        return self.value
+
+
+def emptied(key, make):
+    n = np.arange(6, dtype=np.float32)
+    fields = dict(n.reshape(2, 3).__array_interface__)
+    fields[key] = make(fields, n)
+    x = take(type("Emptied", (), {"__array_interface__": property(lambda self: fields)})())
+    assert np.asarray(x).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert not x.readonly
+
+
+for key, make in {
+    "shape": lambda fields, n: (Emptying(2, fields), 3),
+    "strides": lambda fields, n: [Emptying(12, fields), 4],
+    "data": lambda fields, n: (Emptying(n.ctypes.data, fields), False),
+    "version": lambda fields, n: Emptying(3, fields),
+}.items():
+    case(f"70 a dictionary emptied by its {key}")(functools.partial(emptied, key, make))
+
+
+@case("70 the class goes while its object is asked")
+def _():
+    n = np.arange(3, dtype=np.float32)
+
+    def make(after):
+        class Before:
+            def __dlpack_device__(self):
+                self.__class__ = after
+                gc.collect()
+                return (1, 0)
+
+            def __dlpack__(self, **_):
+                self.__class__ = after
+                gc.collect()
+                return n.__dlpack__()
+
+        return Before()
+
+    for _i in range(20):
+        after = type("After", (), {"__dlpack__": lambda self, **_: n.__dlpack__()})
+        assert take(make(after)).ptr == n.ctypes.data
