@@ -1,6 +1,7 @@
 """Who copied what: forbid copies in a block, count them, or list what crossed between host and device.
 
-The policy belongs to the thread that entered the block. The core and the converters announce every
+The policy belongs to the thread that entered the block, whichever thread ends it: a generator may be
+resumed, or collected, by another. The core and the converters announce every
 copy to `note` before they make it, so a refused copy has not happened.
 """
 
@@ -85,14 +86,19 @@ class TransferLog:
         return "\n".join(str(t) for t in self.transfers)
 
 
-class _State(threading.local):
+class _State:
     def __init__(self) -> None:
-        self.forbidden = 0
+        self.bans: list[object] = []
         self.counts: list[CopyCount] = []
         self.logs: list[TransferLog] = []
 
 
-_state = _State()
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.state = _State()
+
+
+_local = _Local()
 
 
 def note(kind: str, nbytes: int, where: str) -> None:
@@ -103,8 +109,8 @@ def note(kind: str, nbytes: int, where: str) -> None:
     CopyForbiddenError
         The calling thread is inside ``no_copies()``.
     """
-    state = _state
-    if state.forbidden:
+    state = _local.state
+    if state.bans:
         raise CopyForbiddenError(
             where=where,
             expected="no copy, because this runs inside no_copies()",
@@ -142,12 +148,13 @@ def no_copies() -> Iterator[None]:
     >>> with gpuinterop.no_copies():
     ...     y = gpuinterop.converters.to_numpy(x)  # shares, hence allowed
     """
+    bans, ban = _local.state.bans, object()
     _core._watch(+1)
-    _state.forbidden += 1
+    bans.append(ban)
     try:
         yield
     finally:
-        _state.forbidden -= 1
+        _remove(bans, ban)
         _core._watch(-1)
 
 
@@ -164,13 +171,13 @@ def count_copies() -> Iterator[CopyCount]:
     >>> copies
     CopyCount(count=1, bytes=24)
     """
-    count = CopyCount()
+    counts, count = _local.state.counts, CopyCount()
     _core._watch(+1)
-    _state.counts.append(count)
+    counts.append(count)
     try:
         yield count
     finally:
-        _remove(_state.counts, count)
+        _remove(counts, count)
         _core._watch(-1)
 
 
@@ -189,13 +196,13 @@ def log_transfers() -> Iterator[TransferLog]:
     >>> print(log)
     nothing crossed between host and device
     """
-    log = TransferLog()
+    logs, log = _local.state.logs, TransferLog()
     _core._watch(+1)
-    _state.logs.append(log)
+    logs.append(log)
     try:
         yield log
     finally:
-        _remove(_state.logs, log)
+        _remove(logs, log)
         _core._watch(-1)
 
 

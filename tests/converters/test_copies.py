@@ -67,6 +67,36 @@ def test_each_thread_has_its_own():
     assert mine.count == 0
 
 
+def test_a_block_in_a_generator_ends_in_another_thread():
+    def within(block):
+        with block():
+            yield
+
+    def elsewhere(function):
+        thread = threading.Thread(target=function)
+        thread.start()
+        thread.join()
+
+    x = reversed_array()
+    counts = []
+    for block in (gi.no_copies, gi.count_copies, gi.log_transfers):
+        generator = within(block)
+        next(generator)
+
+        def end(generator=generator):
+            generator.close()
+            with gi.count_copies() as c:
+                x.copy()
+            counts.append(c.count)
+
+        elsewhere(end)
+        with gi.count_copies() as c:
+            x.copy()
+        counts.append(c.count)
+    assert counts == [1] * 6
+    assert not _core._watch(0)
+
+
 def test_a_block_ends_also_by_an_exception():
     with pytest.raises(ZeroDivisionError), gi.no_copies():
         raise ZeroDivisionError
