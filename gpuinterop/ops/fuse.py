@@ -75,6 +75,11 @@ def _held(kind: int) -> int:
     return NAMES.index({-1: "int64", -2: "float64", -3: "complex128"}[kind])
 
 
+def _told_apart(value: Any) -> Any:
+    """The value as part of a key: 0.0 equals -0.0 and a NaN nothing, but kernels differ in them."""
+    return repr(value) if isinstance(value, (float, complex)) else value
+
+
 class Fused:
     """A function that runs as one kernel; made by `fuse`.
 
@@ -106,9 +111,12 @@ class Fused:
         self._traces: dict[tuple[Any, ...], tuple[Any, list[Any], Any]] = {}
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        names: tuple[str, ...] = ()
         if kwargs or not self._fits(len(args)):
             try:
-                args = self._signature.bind(*args, **kwargs).args
+                bound = self._signature.bind(*args, **kwargs)
+                names = tuple(bound.kwargs)  # those that have no position
+                args = (*bound.args, *bound.kwargs.values())
             except TypeError as error:
                 raise ArgumentTypeError(
                     where=self._name, expected=f"the arguments {self._signature}", got=str(error),
@@ -116,10 +124,11 @@ class Fused:
                 ) from error  # fmt: skip
         # Numbers are fixed in the kernel: they may decide what the function does.
         fixed = (a if isinstance(a, (bool, int, float, complex, str)) else None for a in args)
-        key = tuple((type(value), value) for value in fixed)
-        found = self._traces.get(key)
+        key = tuple((type(value), _told_apart(value)) for value in fixed)
+        known = (names, *key)
+        found = self._traces.get(known)
         if found is None:
-            found = self._trace(args, key)
+            found = self._trace(args, key, names)
         operation, captured, rebuild = found
         arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
         result = operation(*arrays, *captured, out=out)
@@ -129,13 +138,17 @@ class Fused:
         """Whether `n` positional arguments are what the function is declared with."""
         return sum(self._positional) <= n and (self._open or n <= len(self._positional))
 
-    def _trace(self, args: tuple[Any, ...], key: tuple[Any, ...]) -> tuple[Any, list[Any], Any]:
+    def _trace(
+        self, args: tuple[Any, ...], key: tuple[Any, ...], names: tuple[str, ...]
+    ) -> tuple[Any, list[Any], Any]:
         graph = Graph()
         tracers = [
             Tracer(graph, graph.add_input()) if k is None else a
             for a, (_, k) in zip(args, key, strict=True)
         ]
-        returned = self.__wrapped__(*tracers)  # type: ignore[attr-defined]
+        positional = len(tracers) - len(names)
+        named = dict(zip(names, tracers[positional:], strict=True))
+        returned = self.__wrapped__(*tracers[:positional], **named)  # type: ignore[attr-defined]
         several = isinstance(returned, (tuple, list))
         results = list(returned) if several else [returned]
         for value in results:
@@ -154,10 +167,12 @@ class Fused:
         def rebuild(x: Any) -> Any:
             if not several:
                 return x
-            return kind((x,)) if len(results) == 1 else kind(x)
+            values = (x,) if len(results) == 1 else x
+            return kind(*values) if hasattr(kind, "_fields") else kind(values)
 
         found = (self._operation(graph, results), graph.captured, rebuild)
-        self._traces[key] = found
+        known = (names, *key)
+        self._traces[known] = found
         return found
 
     def _operation(self, graph: Graph, results: list[Any]) -> Any:

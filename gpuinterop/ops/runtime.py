@@ -251,6 +251,25 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
+# What gives truths: there NumPy's dtype=bool speaks of the result and leaves the operands alone.
+_TRUTHS = {
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
+    "signbit", "logical_and", "logical_or", "logical_xor", "logical_not",
+}  # fmt: skip
+
+
+def _as_dtype(name: str, x: Any, wanted: np.dtype[Any]) -> Any:
+    """An operand as dtype= asks for it; Python's numbers follow by themselves."""
+    if not isinstance(x, (_core.Array, np.generic)) or (wanted == np.bool_ and name in _TRUTHS):
+        return x
+    if not (is_extended(row_of(wanted)) or np.can_cast(x.dtype, wanted, "same_kind")):
+        raise DTypeError(
+            where=name, expected=f"operands that dtype={wanted} may hold", got=str(x.dtype),
+            fix=f"cast them first: x.astype({str(wanted)!r})",
+        )  # fmt: skip
+    return x.astype(wanted, copy=False)
+
+
 def _slow_call(op: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Everything but the plain call: dtype=, casting=, where=, wrong counts."""
     entry = _by_id[op]
@@ -280,16 +299,21 @@ def _slow_call(op: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     function = FUNCTIONS[name]
     operands = args[:n]
     if wanted is not None:
-        operands = tuple(
-            x.astype(wanted, copy=False) if isinstance(x, _core.Array) else x for x in operands
-        )
+        operands = tuple(_as_dtype(name, x, np.dtype(wanted)) for x in operands)
     return function(*operands, *args[n:], out=kwargs.get("out"))
 
 
-def _unknown(op: int, args: tuple[Any, ...]) -> Any:
+def _unknown(op: int, args: tuple[Any, ...], has_out: bool) -> Any:
     """A call with an operand that is neither array nor number."""
     entry = _by_id[op]
     if isinstance(entry, Row) and any(hasattr(type(a), "__gpuinterop_trace__") for a in args):
+        if has_out:
+            raise ArgumentTypeError(
+                where=entry.name,
+                expected="no out inside of a fused function",
+                got="one",
+                fix="pass out to the fused function",
+            )
         return next(
             type(a).__gpuinterop_trace__(entry, args)
             for a in args

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <unordered_map>
@@ -240,8 +241,10 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     if (reflect) Py_RETURN_NOTIMPLEMENTED;
     nb::list all;
     for (int k = 0; k < info.inputs; ++k) all.append(nb::handle(args[k]));
-    return call_hook(hooks().unknown,
-                     nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(all))))
+    const bool has_out =
+        outs && std::any_of(outs, outs + info.results, [](PyObject* o) { return o; });
+    return call_hook(hooks().unknown, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op),
+                                                                        nb::tuple(all), has_out)))
         .release()
         .ptr();
   }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from ops_place import FAKE
 
 import gpuinterop as gi
+from gpuinterop.errors import ArgumentTypeError
 
 UNARY = (
     "negative",
@@ -150,3 +152,46 @@ def test_what_is_not_a_function_and_wrong_arguments(device):
     with pytest.raises(TypeError, match="one array"):
         gi.fuse(lambda: 1)()
     assert same(add(x, y=x), x + x)
+
+
+def test_arguments_without_a_position(device):
+    x, y = (gi.GpuArray(np.arange(1, 4, dtype=np.float32) * n, device=device) for n in (1, 10))
+
+    @gi.fuse
+    def scaled(a, *, by=2.0, plus=None, **more):
+        value = a * by if plus is None else a * by + plus
+        return value - more["less"] if more else value
+
+    assert scaled(x).tolist() == [2, 4, 6]
+    assert scaled(x, by=3.0).tolist() == [3, 6, 9]
+    assert scaled(x, plus=y).tolist() == [12, 24, 36]
+    assert scaled(x, by=x, plus=y).tolist() == [11, 24, 39]
+    assert scaled(x, plus=y, less=1.0).tolist() == [11, 23, 35]
+
+
+def test_numbers_that_are_equal_and_differ(device):
+    x = gi.GpuArray(np.ones(1, np.float32), device=device)
+    sign = gi.fuse(lambda a, s: gi.copysign(a, s))
+    assert [sign(x, s).tolist() for s in (0.0, -0.0, 0.0)] == [[1], [-1], [1]]
+    add = gi.fuse(lambda a, s: a + s)
+    assert all(np.isnan(add(x, float("nan")).tolist()) for _ in range(3))
+    assert len(add._traces) == 1
+
+
+def test_an_out_inside_is_refused(device):
+    x, y = (gi.GpuArray(np.zeros(2, np.float32), device=device) for _ in range(2))
+    for function in (gi.exp, np.exp):
+        with pytest.raises(ArgumentTypeError, match="no out inside of a fused function"):
+            gi.fuse(lambda a, f=function: f(a, out=y))(x)
+    assert y.tolist() == [0, 0]
+
+
+def test_named_tuples_come_back(device):
+    class Pair(NamedTuple):
+        both: object
+        less: object
+
+    x = gi.GpuArray(np.full(2, 3, np.float32), device=device)
+    made = gi.fuse(lambda a: Pair(a + 1, a - 1))(x)
+    assert isinstance(made, Pair)
+    assert (made.both.tolist(), made.less.tolist()) == ([4, 4], [2, 2])

@@ -182,3 +182,15 @@ def test_astype(device, dtype):
     np.testing.assert_array_equal(result.get(), x.get().T.astype(dtype))
     assert x.astype("float32", copy=False) is x
     assert x.T.astype("float64", order="A").is_f_contiguous()
+
+
+def test_the_keyword_dtype(device):
+    x = gi.GpuArray(np.array([0.25, 0.5], np.float32), device=device)
+    y = gi.GpuArray(np.array([0.5, 0.25], np.float32), device=device)
+    assert np.add(x, y, dtype="float64").dtype == np.float64
+    assert np.add(x, np.float64(1), dtype="float32").dtype == np.float32
+    # It names the truths that come out; cast to it, the operands would all be True.
+    assert np.less(x, y, dtype=bool).tolist() == [True, False]
+    assert np.isnan(x / 0 * 0, dtype=bool).tolist() == [True, True]
+    with pytest.raises(DTypeError, match="dtype=int32 may hold"):
+        np.add(x, y, dtype="int32")
