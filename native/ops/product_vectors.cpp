@@ -44,6 +44,9 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
   thread_local std::string key;
   key.clear();
   key.push_back(static_cast<char>(kind));
+  // An addend may have its say in the class; the plan keeps it alive.
+  const PyObject* type = rule.type.get();
+  key.append(reinterpret_cast<const char*>(&type), sizeof type);
   if (kind == PlanKind::Gemv) {
     const double scalars[2] = {call.alpha.real, c.array ? call.beta.real : 0};
     key.append(reinterpret_cast<const char*>(scalars), sizeof scalars);
@@ -109,6 +112,13 @@ PyObject* with_vector(const ProductCall& call, const Side& a, const Side& b) {
 PyObject* of_integers(const ProductCall& call, const ProductRule& rule, const Side& a,
                       const Side& b, const Side& c, const ProductShape& shape) {
   const Device device = a.array->device;
+  if (c.array && (a.array->dtype != rule.dtype || b.array->dtype != rule.dtype)) {
+    // A wider addend decides what the product is computed in.
+    Side wide_a = a, wide_b = b;
+    cast_side(wide_a, rule.dtype, call.where);
+    cast_side(wide_b, rule.dtype, call.where);
+    return of_integers(call, rule, wide_a, wide_b, c, shape);
+  }
   if (!c.array)
     return run_plan_into(PlanKind::Integer, call, rule, a, b, {}, device, shape).release();
   if (call.out) check_result(call.out, rule.dtype, device, shape, call.where);
@@ -152,6 +162,7 @@ PyObject* gemv(const ProductCall& call) {
   if (!scaled.count(numbers)) {
     if (scaled.size() >= kMaxScaled || !std::isfinite(scalars[0]) || !std::isfinite(scalars[1])) {
       // By operations that are compiled once, in three passes over vectors.
+      for (Side* s : {&a, &x}) cast_side(*s, rule.dtype, where);
       PyRef product = run_plan(PlanKind::Vector, call, rule, a, x, {}, nullptr);
       if (call.out) check_result(call.out, rule.dtype, device, shape, where);
       PyRef added;

@@ -211,3 +211,21 @@ def test_any_strides(case) -> None:
     if turn_b:
         y, q = y.T, q.T
     close(x @ y, p @ q)
+
+
+def test_a_wider_addend_decides_what_is_computed(device: str) -> None:
+    a = GpuArray(np.full((2, 3), 100, np.uint8), device=device)
+    wide = GpuArray(np.full((2, 2), 1 << 40, np.int64), device=device)
+    made = gpuinterop.gemm(a, a.T, wide)
+    assert made.dtype == np.int64
+    assert made.tolist() == [[(1 << 40) + 30000] * 2] * 2
+    assert gpuinterop.gemm(a, a.T, wide, out=wide) is wide
+    assert wide.tolist() == made.tolist()
+
+    m, x = (GpuArray(values(*s), device=device) for s in ((4, 3), (3,)))
+    y = GpuArray(values(4, dtype="float64"), device=device)
+    for alpha in (2.0, float("inf")):  # the second one has no kernel of its own
+        made = gpuinterop.gemv(m, x, y, alpha=alpha, beta=0.5)
+        assert made.dtype == np.float64
+        exact = alpha * (np.asarray(m).astype(float) @ np.asarray(x)) + 0.5 * np.asarray(y)
+        np.testing.assert_allclose(np.asarray(made), exact, rtol=1e-6)
