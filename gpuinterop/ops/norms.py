@@ -67,7 +67,9 @@ def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     source, sink = host_view(x), host_view(out).reshape(kept)
 
     def work() -> None:
-        size = np.abs(source).astype(np.float64)
+        # The smallest integer has no magnitude of its own type.
+        size = np.abs(source if source.dtype.kind == "c" else source.astype(np.float64))
+        size = size.astype(np.float64, copy=False)
         with np.errstate(all="ignore"):
             if op == "norm2":
                 sink[...] = np.sqrt(np.sum(size * size, axis=axes))

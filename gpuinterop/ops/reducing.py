@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import blas, join, norms
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS, UFUNC_METHODS
 
@@ -86,6 +86,16 @@ def _numpy_reduction(
     return call
 
 
+def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Two axes are a matrix to NumPy: of its norms only Frobenius' is here."""
+    if isinstance(axis, (tuple, list)) and len(axis) == 2 and ord is not None and ord != "fro":
+        raise ShapeError(
+            where="numpy.linalg.norm", expected="ord None or 'fro' for the norm of a matrix",
+            got=f"ord={ord!r} over two axes", fix="gpuinterop.norm for the norm of the elements",
+        )  # fmt: skip
+    return norms.norm(x, ord, axis, keepdims)
+
+
 _ORDER = ("axis", "dtype", "out", "keepdims")
 _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.sum: _numpy_reduction(sum, _ORDER),
@@ -106,7 +116,7 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.inner: blas.inner,
     np.outer: lambda a, b, out=None: blas.ger(a.ravel(), b.ravel(), out=out),
     np.matmul: blas.matmul,
-    np.linalg.norm: norms.norm,
+    np.linalg.norm: _numpy_norm,
     np.concatenate: concatenate,
     np.stack: stack,
     np.split: lambda x, sections, axis=0: split(x, sections, axis),

@@ -126,3 +126,20 @@ def test_numpys_arguments(device: str) -> None:
     ):
         with pytest.raises((ShapeError, DTypeError), match="expected"):
             call()
+
+
+def test_norms_of_the_smallest_integer(device: str) -> None:
+    x = gi.GpuArray(np.array([-128], np.int8), device=device)
+    assert [gi.norm(x, ord).item() for ord in (None, 1, np.inf, -np.inf)] == [128] * 4
+
+
+def test_norms_of_matrices_are_not_those_of_their_elements(device: str) -> None:
+    host = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x = gi.GpuArray(host, device=device)
+    for ord in (1, 2, np.inf, -np.inf):
+        with pytest.raises(ShapeError, match="norm of a matrix"):
+            np.linalg.norm(x, ord, axis=(0, 1))
+    for ord in (None, "fro"):
+        expected = np.linalg.norm(host, ord, axis=(0, 1))
+        np.testing.assert_allclose(np.linalg.norm(x, ord, axis=(0, 1)).item(), expected, rtol=1e-6)
+    assert gi.norm(x, 1, axis=(0, 1)).item() == 15
