@@ -678,6 +678,9 @@ class Recorder:
     def abandon(self) -> None:
         ...
 
+    def leave(self) -> None:
+        ...
+
     def replay(self) -> None:
         ...
 

@@ -6,6 +6,7 @@ alike on both: nothing is computed while a block is recorded, everything at each
 
 from __future__ import annotations
 
+import reprlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,26 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError
+from gpuinterop.ops import results
+from gpuinterop.ops.reductions import may_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
 __all__ = ["Capture", "capture"]
+
+
+def _is_same(own: Any, given: Any) -> bool:
+    """Whether a replay with `given` would be what was recorded with `own`."""
+    if type(own) is not type(given):
+        return False
+    if isinstance(own, (float, complex, np.generic)):
+        return repr(own) == repr(given)  # 0.0 equals -0.0 and a NaN nothing
+    try:
+        return bool(own == given)
+    except ValueError:  # of NumPy arrays, which nobody watches for changes
+        return False
 
 
 class Capture:
@@ -51,6 +66,11 @@ class Capture:
         else:
             self._recorder.abandon()
 
+    def __del__(self) -> None:
+        recorder = getattr(self, "_recorder", None)
+        if recorder is not None:
+            recorder.leave()
+
     @property
     def nodes(self) -> int:
         """How many kernels, copies and fills a replay runs; on "cpu", how many calls."""
@@ -75,15 +95,16 @@ class Capture:
                 got=str(len(arguments)),
                 fix="pass all of them, or write into capture.inputs",
             )
+        changed: list[tuple[Any, Any]] = []
         for own, given in zip(self.inputs, arguments, strict=True):
             if given is own:
                 continue
             if not isinstance(own, _core.Array):
-                if own != given:
+                if not _is_same(own, given):
                     raise CaptureError(
                         where="Capture",
-                        expected=f"the number {own!r}, which is fixed in the recorded operations",
-                        got=repr(given),
+                        expected=f"{reprlib.repr(own)}, which is fixed in the recorded operations",
+                        got=reprlib.repr(given),
                         fix="make it a 0-d array to change it between replays",
                     )
                 continue
@@ -95,7 +116,17 @@ class Capture:
                     got=str(shape),
                     fix="capture the function again for other shapes",
                 )
-            own[...] = given
+            changed.append((own, given))
+        # Inputs may have changed places: what another copy overwrites is read before.
+        values = [
+            results.plain(given).copy()
+            if isinstance(given, _core.Array)
+            and any(may_overlap(other, given) for other, _ in changed if other is not own)
+            else given
+            for own, given in changed
+        ]
+        for (own, _), value in zip(changed, values, strict=True):
+            own[...] = value
 
     def __repr__(self) -> str:
         state = f"{self.nodes} nodes" if self._recorder.ready else "not recorded"

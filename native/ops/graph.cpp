@@ -30,14 +30,20 @@ constexpr const char* kWhere = "gpuinterop.capture";
 Recorder::Recorder(Device device, bool on_host) : device_(device), on_host_(on_host) {}
 
 Recorder::~Recorder() {
-  abandon();
   if (cuda::driver_is_gone() || !(exec_ || graph_)) return;
   cuda::RelaxedCapture relaxed;
   if (exec_) cuda::driver().GraphExecDestroy(exec_);
   if (graph_) cuda::driver().GraphDestroy(graph_);
 }
 
-void Recorder::begin() {
+void Recorder::require_own_thread() const {
+  if (recorder != this)
+    fail(Kind::Capture, kWhere, "the end of a capture in the thread that began it",
+         "another thread, while the first one still records",
+         "leave the with-block where it was entered");
+}
+
+void Recorder::begin(PyObject* self) {
   if (active_ || ready_)
     fail(Kind::Capture, kWhere, "a capture that has not begun", "one that has",
          "make a new one: gpuinterop.capture()");
@@ -60,15 +66,17 @@ void Recorder::begin() {
     cuda::set_current_stream(device_.id, stream_);
   }
   active_ = true;
-  outer_ = recorder;
+  self_ = PyRef::borrow(self);
   recorder = this;
 }
 
 void Recorder::end() {
   if (!active_)
     fail(Kind::Capture, kWhere, "a capture in progress", "none", "use it as a with-block");
+  require_own_thread();
   active_ = false;
-  recorder = outer_;
+  recorder = nullptr;
+  const PyRef self = std::move(self_);  // until the end of this function at least
   drop_unused();
   if (!on_host_) {
     cuda::DeviceGuard guard(device_.id);
@@ -92,10 +100,17 @@ void Recorder::end() {
   ready_ = true;
 }
 
-void Recorder::abandon() noexcept {
+void Recorder::abandon() {
   if (!active_) return;
+  require_own_thread();
+  leave();
+}
+
+void Recorder::leave() noexcept {
+  if (recorder != this) return;
   active_ = false;
-  recorder = outer_;
+  recorder = nullptr;
+  const PyRef self = std::move(self_);
   if (!on_host_ && stream_) {
     CUgraph broken = nullptr;
     cuda::set_current_stream(device_.id, outer_stream_);

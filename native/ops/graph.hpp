@@ -18,9 +18,12 @@ class Recorder {
   ~Recorder();
   Recorder(const Recorder&) = delete;
 
-  void begin();             // makes this thread record
-  void end();               // and stop; the graph is ready afterwards
-  void abandon() noexcept;  // stop without a graph
+  // Makes this thread record. `self` is the object that holds this: it stays alive until the same
+  // thread stops, because the thread's pointer leads here.
+  void begin(PyObject* self);
+  void end();             // and stop; the graph is ready afterwards
+  void abandon();         // stop without a graph
+  void leave() noexcept;  // the same, where this thread records; nothing elsewhere
   void replay();
 
   // An operand that the graph will read or write at every replay. It is kept alive.
@@ -41,6 +44,7 @@ class Recorder {
 
  private:
   void drop_unused();
+  void require_own_thread() const;
 
   Device device_;
   bool on_host_;
@@ -48,7 +52,7 @@ class Recorder {
   CUstream stream_ = nullptr, outer_stream_ = nullptr;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
-  Recorder* outer_ = nullptr;
+  PyRef self_;  // while active
   struct Call {
     PyRef callable;  // null: a copy
     Array dst, src;

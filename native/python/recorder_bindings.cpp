@@ -38,9 +38,10 @@ void register_recorder(nb::module_& m) {
             new (self) Recorder({cuda ? DeviceType::Cuda : DeviceType::Cpu, device_id}, !cuda);
           },
           nb::arg("device_type"), nb::arg("device_id"))
-      .def("begin", &Recorder::begin)
+      .def("begin", [](nb::handle self) { nb::cast<Recorder&>(self).begin(self.ptr()); })
       .def("end", &Recorder::end)
       .def("abandon", &Recorder::abandon)
+      .def("leave", &Recorder::leave)
       .def("replay", &Recorder::replay)
       .def(
           "add_call", [](Recorder& r, nb::object fn) { r.add_call(fn.ptr()); }, nb::arg("call"))

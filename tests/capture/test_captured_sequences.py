@@ -225,3 +225,74 @@ def test_wrong_arguments_are_told(device: str) -> None:
         graph(3.0)
     with pytest.raises(TypeError, match="1 arguments"):
         graph(1, 2)
+
+
+def test_arguments_that_changed_places(device: str) -> None:
+    x, y = array([1, 2], device), array([10, 20], device)
+    graph = gpuinterop.capture(lambda a, b: a - b, x, y)
+    assert graph(y, x).tolist() == [9, 18]
+    assert (x.tolist(), y.tolist()) == ([10, 20], [1, 2])
+
+
+def test_fixed_arguments_are_told_apart(device: str) -> None:
+    x = array([1, 2], device)
+    graph = gpuinterop.capture(lambda a, s: a + s, x, float("nan"))
+    assert np.isnan(graph(x, float("nan")).tolist()).all()
+    for own, other in ((0.0, -0.0), (1, True), (1, 1.0), (np.ones(2), np.ones(2))):
+        graph = gpuinterop.capture(lambda a, s: a + 1, x, own)
+        assert graph(x, own).tolist() == [2, 3]
+        with pytest.raises(CaptureError, match="fixed in the recorded operations"):
+            graph(x, other)
+
+
+def test_only_the_own_thread_ends_a_capture(device: str) -> None:
+    x = array([1, 2], device)
+    graph = gpuinterop.capture(device=device)
+    refused: list[str] = []
+
+    def elsewhere(*reason) -> None:
+        try:
+            graph.__exit__(*reason)
+        except CaptureError as error:
+            refused.append(str(error))
+
+    with graph:
+        made = x + 1
+        for reason in ((None,) * 3, (KeyError, KeyError(), None)):
+            thread = threading.Thread(target=elsewhere, args=reason)
+            thread.start()
+            thread.join()
+    assert len(refused) == 2
+    assert all("in the thread that began it" in text for text in refused)
+    graph.replay()
+    assert made.tolist() == [2, 3]
+
+
+def test_a_capture_that_dies_elsewhere_while_it_records(device: str) -> None:
+    x = array([1, 2], device)
+    died: list[bool] = []
+
+    def record() -> None:
+        graph = gpuinterop.capture(device=device)
+        graph.__enter__()
+        own = [graph]
+        own.append(own)  # only the collector can free it
+        del graph, own
+        collector = threading.Thread(target=gc.collect)
+        collector.start()
+        collector.join()
+        _ = x + 1
+        died.append(True)
+
+    thread = threading.Thread(target=record)
+    thread.start()
+    thread.join()
+    assert died
+    assert (x + 1).tolist() == [2, 3]
+
+
+def test_a_capture_dropped_while_it_records(device: str) -> None:
+    x = array([1, 2], device)
+    gpuinterop.capture(device=device).__enter__()
+    gc.collect()
+    assert (x + 1).tolist() == [2, 3]
