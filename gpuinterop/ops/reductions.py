@@ -278,6 +278,11 @@ def _reduce(
         )  # fmt: skip
     if dtype is not None:
         dtype = dtypes.known(dtype)
+        if dtype == np.bool_ or (dtype.kind in "iu" and op in ("mean", "var", "std")):
+            raise DTypeError(
+                where=op, expected=f"a dtype that holds a {op}", got=f"dtype={dtype}",
+                fix="any or all for truths; a float dtype for means, and then astype",
+            )  # fmt: skip
         if dtype != x.dtype:
             x = _cast(x, dtype, cls, op)
     result = np.dtype(row.result(x.dtype) if dtype is None else dtype)

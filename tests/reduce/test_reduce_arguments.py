@@ -143,3 +143,14 @@ def test_norms_of_matrices_are_not_those_of_their_elements(device: str) -> None:
         expected = np.linalg.norm(host, ord, axis=(0, 1))
         np.testing.assert_allclose(np.linalg.norm(x, ord, axis=(0, 1)).item(), expected, rtol=1e-6)
     assert gi.norm(x, 1, axis=(0, 1)).item() == 15
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("sum", bool), ("prod", bool), ("mean", bool), ("mean", "int64"), ("var", "uint8"), ("std", "int8")],
+)  # fmt: skip
+def test_dtypes_that_hold_no_such_result(device: str, name: str, dtype) -> None:
+    for source in ("float32", "int32", "bool"):
+        x = gi.GpuArray(np.ones(3, source), device=device)
+        with pytest.raises(DTypeError, match=f"a dtype that holds a {name}"):
+            getattr(x, name)(dtype=dtype)
