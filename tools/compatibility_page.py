@@ -81,16 +81,19 @@ def section(place: str, matrix: Matrix) -> list[str]:
     )
     counts = Counter(cell.outcome for cell in here)
     told = ", ".join(f"{counts[o]} {o}" for o in ("shared", "copied", "refused", "wrong"))
+    if counts["none"]:
+        told += f", and {counts['none']} that the library has no array for"
     streams = sum(1 for cell in here if cell.stream == "side")
     order = (
-        f" In {streams} of them a slow producer was still running on a side stream."
+        f" In {streams} of the cases a slow producer was still running on a side stream."
         if streams
         else ""
     )
     return [
         f"## {PLACES[place]}",
         "",
-        f"{versions}; Python {about['python']}, {about['date'][:10]}. {len(here)} cases: {told}.{order}",
+        f"{versions}; Python {about['python']}, {about['date'][:10]}.",
+        f"{len(here)} cases: {told}.{order}",
         "",
         "Layouts of float32:",
         "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.testing import Matrix, matrix
@@ -32,13 +33,20 @@ def _words(text: str | None) -> list[str] | None:
 def run(arguments: argparse.Namespace) -> int:
     """Try, or read, and draw."""
     try:
+        if arguments.output:
+            # Before minutes of work, not after them.
+            Path(arguments.output).absolute().parent.stat()
         found = Matrix.load(arguments.file) if arguments.file else _tried(arguments)
     except (GpuInteropError, OSError, ImportError) as error:
         print(error, file=sys.stderr)
         return 2
-    if arguments.output:
-        found.save(arguments.output)
     print(found.to_json(indent=1) if arguments.json else found)
+    if arguments.output:
+        try:
+            found.save(arguments.output)
+        except OSError as error:
+            print(error, file=sys.stderr)
+            return 2
     return int(not found.ok)
 
 

@@ -204,6 +204,14 @@ def test_as_a_module():
     assert result.stdout == "to_numpy: shared\n"
 
 
+@pytest.mark.parametrize("place", ["nowhere/m.json", "."])
+def test_a_file_that_cannot_be_written(capsys, tmp_path, place):
+    words = ["--only", "numpy", "--device", "cpu", "--layouts", "C", "--dtypes", "float32"]
+    code, _, err = run(capsys, "matrix", *words, "--output", str(tmp_path / place))
+    assert code == 2
+    assert str(tmp_path) in err
+
+
 # ---- demo and version ---------------------------------------------------------------------------
 
 
