@@ -102,11 +102,11 @@ def with_need(plan: Plan, name: str, package: str = "") -> Plan:
     row = registry.backend(name)
     if not row.package or registry.installed(package or row.package):
         return plan
-    absent = registry.missing(row, plan.where, package=package)
     if plan.refused:
-        fix = f"{plan.fix}; and {package or row.package} is not installed: {absent.fix}"
+        command = registry.how_to_install(row, package)
+        fix = f"{plan.fix}; and {package or row.package} is not installed: {command}"
         return replace(plan, fix=fix)
-    return refused_by(absent, plan.library, plan.where)
+    return refused_by(registry.missing(row, plan.where, package=package), plan.library, plan.where)
 
 
 def library_for(plan: Plan, name: str, module: str = "", package: str = "") -> Any:

@@ -10,10 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
-
-import numpy
 
 from gpuinterop import errors
 
@@ -71,21 +67,13 @@ class Facts:
     def nbytes(self) -> int:
         return self.size * self.itemsize
 
-    @cached_property
-    def _flags(self) -> Any:
-        # NumPy's own contiguity rules, asked of an array that is never read.
-        probe = numpy.empty((), f"V{max(self.itemsize, 1)}")
-        return numpy.lib.stride_tricks.as_strided(
-            probe, self.shape, self.strides, writeable=False
-        ).flags
-
     @property
     def c_contiguous(self) -> bool:
-        return bool(self._flags.c_contiguous)
+        return 0 in self.shape or first_break(self) is None
 
     @property
     def f_contiguous(self) -> bool:
-        return bool(self._flags.f_contiguous)
+        return 0 in self.shape or first_break(self, "F") is None
 
     @property
     def compact(self) -> bool:

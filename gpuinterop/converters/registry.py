@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import importlib.util
 import inspect
 import sys
 import threading
@@ -22,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop.converters.presence import installed
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "backend",
     "backends",
     "check_options",
+    "how_to_install",
     "installed",
     "load",
     "names",
@@ -98,25 +99,6 @@ class Backend:
     def installed(self) -> bool:
         """Whether the package can be imported; nothing is imported to know."""
         return installed(self.package)
-
-
-def installed(package: str) -> bool:
-    """Whether a package can be imported; nothing is imported to know."""
-    if package in sys.modules:
-        return sys.modules[package] is not None
-    if package in _found:
-        return True
-    try:
-        found = importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):
-        # A parent package is missing, or a stub module has no spec.
-        found = False
-    if found:
-        _found.add(package)  # not the other way round: a notebook may install it next
-    return found
-
-
-_found: set[str] = set()  # looking through sys.path takes longer than a refusal should
 
 
 def _has(*attributes: str) -> Callable[[Any], bool]:
@@ -335,10 +317,12 @@ def load(row_name: str, where: str, module: str = "") -> Any:
     loaded = sys.modules.get(name)
     if loaded is not None:
         return loaded
+    package = "" if name.partition(".")[0] == row.package.partition(".")[0] else name
+    if not installed(package or row.package):
+        raise missing(row, where, package=package)
     try:
         return importlib.import_module(name)
     except ImportError as e:
-        package = "" if name.partition(".")[0] == row.package.partition(".")[0] else name
         raise missing(row, where, str(e), package) from e
 
 
@@ -379,12 +363,17 @@ def missing(
     row: Backend, where: str, why: str = "it is not installed", package: str = ""
 ) -> MissingLibraryError:
     """The error of a conversion that needs a package which is not here."""
+    return MissingLibraryError(
+        where=where,
+        expected=f"the package {package or row.package}, which is imported on the first conversion",
+        got=why,
+        fix=how_to_install(row, package),
+    )
+
+
+def how_to_install(row: Backend, package: str = "") -> str:
+    """The command that brings a library, or a package that its converter needs."""
     name = package or row.package
     bringer = _BROUGHT_BY.get(name)
     wanted = bringer or (row.install if name == row.package else name) or name
-    return MissingLibraryError(
-        where=where,
-        expected=f"the package {name}, which is imported on the first conversion",
-        got=why,
-        fix=f"pip install {wanted}" + (f", which brings {name}" if bringer else ""),
-    )
+    return f"pip install {wanted}" + (f", which brings {name}" if bringer else "")

@@ -16,7 +16,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.converters import registry
+from gpuinterop.converters import presence, registry
 
 
 def test_recognising_imports_nothing():
@@ -190,6 +190,38 @@ def test_missing_libraries_name_the_package():
         converters.to_cudamat(x)
     with pytest.raises(ImportError):
         converters.to_gnumpy(x.T)
+
+
+def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(presence, "_AT_ONCE", 0)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = "gpuinterop_test_of_late_packages"
+    assert not registry.installed(name)
+    assert not registry.installed(name)
+    (tmp_path / f"{name}.py").touch()
+    assert registry.installed(name)
+    assert name not in sys.modules
+    later, other = tmp_path / "later", name + "_2"
+    later.mkdir()
+    (later / f"{other}.py").touch()
+    assert not registry.installed(other)
+    monkeypatch.syspath_prepend(str(later))
+    assert registry.installed(other)
+
+
+def test_a_missing_library_is_not_looked_for_again_and_again(monkeypatch):
+    x = gi.from_any(np.ones((2, 3), np.float32))
+    looks = []
+
+    class Finder:
+        def find_spec(self, name, *more):
+            looks.append(name)
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
+    for _ in range(5):
+        with pytest.raises(gi.MissingLibraryError, match="pip install gnumpy"):
+            converters.to_gnumpy(x)
+    assert looks.count("gnumpy") <= 1
 
 
 def test_attributes():
