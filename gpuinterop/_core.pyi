@@ -621,6 +621,10 @@ def used_on(x: object, stream: int, where: str) -> None:
     """
     The next use of the array is on this stream, and later ones wait for it.
     """
+def ready_parts(x: Any, mask: int, wanted: int, consumer: int, /) -> tuple[tuple[int, ...], tuple[int, ...], Any, int] | None:
+    """
+    (shape, strides, dtype, address) of a C-contiguous array for which ready_for() holds, else None.
+    """
 def borrow(cls: object | None, ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, base: object | None, readonly: bool, stream: int, where: str) -> object:
     """
     An array over foreign memory that `base` keeps alive; strides in bytes. cls None: by dtype; device_id -1: where the driver says.

@@ -39,7 +39,7 @@ _DTYPES = frozenset(
 _TO = Rules("pycuda", "to_gpuarray", _DTYPES, frozenset({"cuda"}), "c")
 _TO_STRIDED = Rules("pycuda", "to_gpuarray", _DTYPES, frozenset({"cuda"}))
 
-_MASK = _core.C_CONTIGUOUS | _core.READONLY | _core.ON_CUDA | _core.NUMPY_DTYPE
+_MASK = _core.C_CONTIGUOUS | _core.READONLY | _core.ON_CUDA | _core.NUMPY_DTYPE | _core.EMPTY
 _PLAIN = _core.C_CONTIGUOUS | _core.ON_CUDA | _core.NUMPY_DTYPE
 
 
@@ -93,11 +93,13 @@ def to_gpuarray(
     ContextError
         PyCUDA works in a context of its own (``pycuda.autoinit``).
     """
-    if not strided and _core.ready_for(x, _MASK, _PLAIN, checks.LEGACY):
+    parts = None if strided else _core.ready_parts(x, _MASK, _PLAIN, checks.LEGACY)
+    if parts is not None:
         gpuarray = sys.modules.get("pycuda.gpuarray")
         if gpuarray is not None:
-            seen = x if type(x) is CudaNdarray else real(x)
-            return gpuarray.GPUArray(seen.shape, seen.dtype, base=x, gpudata=seen.gpudata)
+            # The strides of C order are given as well, because GPUArray works them out in Python.
+            shape, steps, dtype, ptr = parts
+            return gpuarray.GPUArray(shape, dtype, base=x, gpudata=ptr, strides=steps)
     checks.require_array(x, "to_gpuarray")
     plan = plan_to(x, copyif, allow_readonly, strided)
     gpuarray = checks.library_for(plan, "pycuda", "pycuda.gpuarray")

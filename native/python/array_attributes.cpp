@@ -20,20 +20,6 @@ PyObject* product(int64_t a, int64_t b) {
   return x && y ? PyNumber_Multiply(x.get(), y.get()) : nullptr;
 }
 
-PyObject* int_tuple(int n, const int64_t* values, int64_t scale) {
-  PyObject* tuple = PyTuple_New(n);
-  if (!tuple) return nullptr;
-  for (int i = 0; i < n; ++i) {
-    PyObject* item = product(values[i], scale);
-    if (!item) {
-      Py_DECREF(tuple);
-      return nullptr;
-    }
-    PyTuple_SetItem(tuple, i, item);
-  }
-  return tuple;
-}
-
 PyObject* new_reference(PyObject* borrowed) {
   Py_XINCREF(borrowed);
   return borrowed;
@@ -191,6 +177,20 @@ PyObject* get_transposed(PyObject* o, void*) {
 }
 
 }  // namespace
+
+PyObject* int_tuple(int n, const int64_t* values, int64_t scale) {
+  PyObject* tuple = PyTuple_New(n);
+  if (!tuple) return nullptr;
+  for (int i = 0; i < n; ++i) {
+    PyObject* item = product(values[i], scale);
+    if (!item) {
+      Py_DECREF(tuple);
+      return nullptr;
+    }
+    PyTuple_SetItem(tuple, i, item);
+  }
+  return tuple;
+}
 
 PyGetSetDef array_getset[] = {
     {"shape", get_shape, set_shape,

@@ -38,6 +38,9 @@ PyObject* wrap_or_throw(PyTypeObject* type, Array&& a);
 // A view of `self` as an object of `type`.
 PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* data);
 
+// values * scale as a tuple of Python ints, exact; null with a Python error.
+PyObject* int_tuple(int n, const int64_t* values, int64_t scale);
+
 int64_t as_int64(PyObject* o, const char* where);
 // A sequence of ints, or one int, as int64: at most kMaxDims. Throws.
 int read_ints(PyObject* value, int64_t* out, const char* where, const char* what);

@@ -10,6 +10,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/state.hpp"
 #include "exchange/export.hpp"
+#include "python/array_type.hpp"
 #include "python/converter_borrow.hpp"
 #include "python/raise.hpp"
 #include "python/register.hpp"
@@ -67,6 +68,46 @@ bool ready_for(nb::handle x, uint32_t mask, uint32_t wanted, uint64_t consumer) 
   return true;
 }
 
+// What a library that takes pieces needs of an array for which ready_for() holds, in one call: shape,
+// strides in bytes (those of C order, also where an extent of 1 leaves a stride open), dtype, address.
+PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    if (nargs != 4)
+      fail(Kind::Type, "ready_parts", "four arguments", std::to_string(nargs),
+           "ready_parts(x, mask, wanted, consumer)");
+    const long mask = PyLong_AsLong(args[1]), wanted = PyLong_AsLong(args[2]);
+    const unsigned long long consumer = PyLong_AsUnsignedLongLong(args[3]);
+    if (PyErr_Occurred()) throw PythonError();
+    if (!ready_for(args[0], uint32_t(mask) | kCContiguous, uint32_t(wanted) | kCContiguous,
+                   consumer))
+      Py_RETURN_NONE;
+    const Array& a = unwrap(args[0]);
+    int64_t steps[kMaxDims], step = itemsize_of(a.dtype);
+    for (int i = a.layout.ndim() - 1; i >= 0; --i) {
+      steps[i] = step;
+      if (a.layout.size()) step *= a.layout.shape()[i];
+    }
+    PyRef shape = PyRef::steal(int_tuple(a.layout.ndim(), a.layout.shape(), 1));
+    PyRef strides = PyRef::steal(int_tuple(a.layout.ndim(), steps, 1));
+    PyRef address = PyRef::steal(PyLong_FromVoidPtr(a.data));
+    PyObject* dtype = dtype_object(a.dtype);
+    PyObject* parts = shape && strides && address && dtype
+                          ? PyTuple_Pack(4, shape.get(), strides.get(), dtype, address.get())
+                          : nullptr;
+    if (!parts) throw PythonError();
+    return parts;
+  });
+}
+
+PyMethodDef functions[] = {
+    {"ready_parts", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&ready_parts)),
+     METH_FASTCALL,
+     "ready_parts(x, mask, wanted, consumer)\n--\n\n(shape, strides, dtype, address) of a "
+     "C-contiguous "
+     "array for which ready_for() holds, else None."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 const char* memory_name(Memory m) {
   switch (m) {
     case Memory::Host: return "host";
@@ -115,6 +156,7 @@ void register_converters(nb::module_& m) {
       },
       "x"_a, "stream"_a, "where"_a,
       "The next use of the array is on this stream, and later ones wait for it.");
+  if (PyModule_AddFunctions(m.ptr(), functions) < 0) throw nb::python_error();
   register_borrowing(m);
   m.def(
       "after_stream",

@@ -5,6 +5,7 @@
 #include "cuda/cuda.hpp"
 #include "exchange/export.hpp"
 #include "ops/graph.hpp"
+#include "python/array_type.hpp"
 #include "python/exchange_peers.hpp"
 #include "python/exchange_slots.hpp"
 #include "python/raise.hpp"
@@ -245,14 +246,9 @@ std::string typestr_of(DTypeId id) {
   return id == kBFloat16 ? "<V2" : "";
 }
 
-PyRef int_tuple(int n, const int64_t* values, int64_t unit) {
-  PyRef t = PyRef::steal(PyTuple_New(n));
+PyRef ints(int n, const int64_t* values, int64_t unit) {
+  PyRef t = PyRef::steal(int_tuple(n, values, unit));
   if (!t) throw PythonError();
-  for (int i = 0; i < n; ++i) {
-    PyObject* v = PyLong_FromLongLong(values[i] * unit);
-    if (!v) throw PythonError();
-    PyTuple_SetItem(t.get(), i, v);
-  }
   return t;
 }
 
@@ -263,10 +259,10 @@ PyRef int_tuple(int n, const int64_t* values, int64_t unit) {
 }
 
 PyObject* interface_of(const Array& a, const std::string& typestr, PyObject* stream) {
-  PyRef shape = int_tuple(a.layout.ndim(), a.layout.shape(), 1);
+  PyRef shape = ints(a.layout.ndim(), a.layout.shape(), 1);
   PyRef strides = a.layout.is_c_contiguous()
                       ? PyRef::borrow(Py_None)
-                      : int_tuple(a.layout.ndim(), a.layout.strides(), a.itemsize());
+                      : ints(a.layout.ndim(), a.layout.strides(), a.itemsize());
   // NumPy before 2.3 takes no null pointer, not even for empty arrays; CUDA's interface asks for it.
   alignas(64) static char nothing[64];
   const bool dummy = !a.data && !stream;
