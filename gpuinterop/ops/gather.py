@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core
+from gpuinterop import _core, devices
 from gpuinterop.errors import ArgumentTypeError, ArrayIndexError
 from gpuinterop.ops import results
 from gpuinterop.sources import host_view, over
@@ -92,7 +92,25 @@ def take(
 
         record_or_run(work)
         return result
-    where_to = _core.empty(_core.Array, host.shape, np.int64, device.type_code, device.index)
-    _core.copy_into(where_to, over(np.ascontiguousarray(host)), where="take")
-    _core._take(source, where_to, ax, result)
+    _core._take(source, _uploaded(host, device), ax, result)
     return result
+
+
+def _uploaded(host: np.ndarray[Any, Any], device: devices.Device) -> _core.Array:
+    """The indices on the device: copied now even while they are recorded, as constants of the graph.
+
+    The recorder keeps them alive. A capture that is not ours would not: there the copy is refused.
+    """
+
+    def copied() -> _core.Array:
+        made = _core.empty(_core.Array, host.shape, np.int64, device.type_code, device.index)
+        _core.copy_into(made, over(np.ascontiguousarray(host)), where="take")
+        return made
+
+    if _core._recording() is None:
+        return copied()
+    outside = devices.Stream(device)
+    with devices.stream(outside):
+        made = copied()
+    outside.synchronize()  # the capture then has nothing to wait for
+    return made

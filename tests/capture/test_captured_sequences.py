@@ -191,10 +191,15 @@ def test_take_and_kernels_keep_what_they_use(device: str) -> None:
     del x
     gc.collect()
     filler = [array(np.full(600, -1), device) for _ in range(8)]
+    indices = [
+        array(np.full((3, 2), 7), device) for _ in range(8)
+    ]  # of the size of the uploaded ones
+    graph.replay()
     graph.replay()
     assert out.tolist() == [1, 598, 2]
     assert more.tolist() == [[5], [7]]
     assert all(float(f[0]) == -1 for f in filler)
+    assert all(float(i[0, 0]) == 7 for i in indices)
 
 
 @pytest.mark.gpu
