@@ -4,6 +4,7 @@
 // so the next owner's work follows the last owner's without any event. Three kinds of block cannot
 // go back at once: those that a consumer elsewhere may still read (Buffer::foreign_use), those whose
 // stream is being captured, and those that a captured graph uses (cuda/graph_memory.hpp).
+#include <algorithm>
 #include <string>
 
 #include "cuda/cache.hpp"
@@ -78,9 +79,17 @@ void driver_free(DeviceState& d, const Block& block) noexcept {
   }
 }
 
-void flush(DeviceState& d) noexcept {
+// `streams`: where the driver gets them.
+void flush(DeviceState& d, std::vector<CUstream>* streams = nullptr) noexcept {
   try {
-    for (const Block& block : cache_of(d).drain()) driver_free(d, block);
+    for (const Block& block : cache_of(d).drain()) {
+      if (streams) {
+        CUstream stream = living(d, block.stream, block.thread);
+        if (std::find(streams->begin(), streams->end(), stream) == streams->end())
+          streams->push_back(stream);
+      }
+      driver_free(d, block);
+    }
   } catch (...) {  // no memory for the list: the blocks are lost to this process
   }
 }
@@ -99,20 +108,14 @@ void keep_or_free(DeviceState& d, const Block& block) noexcept {
 
 // Makes the block's stream wait for everything in the context. False when a capture forbids that.
 bool wait_for_context(DeviceState& d, const Block& block) {
-  const Driver& cu = driver();
-  if (any_capture()) return false;
-  RelaxedCapture relaxed;  // for a capture that nobody here has seen
   CUstream stream = living(d, block.stream, block.thread);
-  if (cu.CtxRecordEvent && d.driver_records_context != 0) {
-    EventLease lease(d);
-    CUresult code = lease.code;
-    if (code == CUDA_SUCCESS) code = cu.CtxRecordEvent(d.primary, lease.event);
-    if (code == CUDA_SUCCESS) code = cu.StreamWaitEvent(stream, lease.event, CU_EVENT_WAIT_DEFAULT);
-    d.driver_records_context = code == CUDA_SUCCESS;
-    if (code == CUDA_SUCCESS) return true;
-  }
-  GilDropped dropped;
-  return cu.CtxSynchronize() == CUDA_SUCCESS;
+  EventLease lease(d);
+  CUresult code = lease.code;
+  if (code == CUDA_SUCCESS) code = record_context(d, lease.event);
+  RelaxedCapture relaxed;  // for a capture that nobody here has seen
+  if (code == CUDA_SUCCESS)
+    code = driver().StreamWaitEvent(stream, lease.event, CU_EVENT_WAIT_DEFAULT);
+  return code == CUDA_SUCCESS;
 }
 
 // A consumer got the memory through a protocol that does not say when it is done. What it has
@@ -176,13 +179,17 @@ void give_back(DeviceState& d, bool synchronize) noexcept {
   try {
     DeviceGuard guard(d.ordinal);
     drain_deferred();
-    flush(d);
+    std::vector<CUstream> streams{current_stream(d.ordinal)};
+    flush(d, &streams);
     if (any_capture()) return;
     RelaxedCapture relaxed;
     if (synchronize) {
-      // The pool returns only what streams have passed.
+      // The pool returns only what streams have passed. Waiting for the context would spoil a capture
+      // that nobody here has seen; waiting for streams spoils none.
+      finish_all();
+      flush(d, &streams);
       GilDropped dropped;
-      driver().CtxSynchronize();
+      for (CUstream stream : streams) driver().StreamSynchronize(stream);
     }
     finish_done();
     if (d.pool) driver().MemPoolTrimTo(d.pool, 0);

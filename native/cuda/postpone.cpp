@@ -1,5 +1,6 @@
 #include "cuda/postpone.hpp"
 
+#include <climits>
 #include <list>
 #include <memory>
 
@@ -35,19 +36,15 @@ std::atomic<int64_t> pending_bytes{0};
 
 // Records the event behind the last use. False when a capture forbids that, or the driver refuses.
 bool mark(Pending& p) {
-  const Driver& cu = driver();
   CUstream stream = living(*p.device, p.stream, p.thread);
-  if (capture_id(stream) || (p.consumers && any_capture())) return false;
+  if (capture_id(stream)) return false;
   DeviceGuard guard(p.device->ordinal);
   RelaxedCapture relaxed;
   auto event = std::make_unique<EventLease>(*p.device);
   check(event->code, "cuEventCreate", "release");
   if (p.consumers) {
-    if (!cu.CtxRecordEvent || cu.CtxRecordEvent(p.device->primary, event->event) != CUDA_SUCCESS) {
-      GilDropped dropped;  // a driver that cannot record a context
-      cu.CtxSynchronize();
-    }
-  } else if (cu.EventRecord(event->event, stream) != CUDA_SUCCESS) {
+    if (forbidden_by_capture(record_context(*p.device, event->event))) return false;
+  } else if (driver().EventRecord(event->event, stream) != CUDA_SUCCESS) {
     return false;
   }
   p.event = std::move(event);
@@ -89,18 +86,18 @@ bool too_much() noexcept {
   return pending_count.load() > kMostPending || pending_bytes.load() > kMostBytes;
 }
 
-void finish_some(bool wait) noexcept {
+// Waits for the first `waits` that are not done.
+void finish_some(int waits, int patience = kPatience) noexcept {
   List all = take_all(), done;
-  int patience = kPatience;
   for (auto it = all.begin(); it != all.end() && patience > 0;) {
     auto next = std::next(it);
     try {
-      if (wait && it->event) {
+      if (waits > 0 && it->event) {
         DeviceGuard guard(it->device->ordinal);
         GilDropped dropped;
         RelaxedCapture relaxed;
         driver().EventSynchronize(it->event->event);
-        wait = false;
+        --waits;
       }
       if (passed(*it))
         done.splice(done.end(), all, it);
@@ -117,10 +114,34 @@ void finish_some(bool wait) noexcept {
 
 }  // namespace
 
+bool forbidden_by_capture(CUresult code) noexcept {
+  return code >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+         code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+CUresult record_context(DeviceState& d, CUevent event) noexcept {
+  const Driver& cu = driver();
+  if (any_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  RelaxedCapture relaxed;
+  if (cu.CtxRecordEvent && d.driver_records_context != 0) {
+    const CUresult code = cu.CtxRecordEvent(d.primary, event);
+    // Refused because of a capture that nobody here has seen, which does not survive the question.
+    if (forbidden_by_capture(code)) return code;
+    d.driver_records_context = code == CUDA_SUCCESS;
+    if (code == CUDA_SUCCESS) return code;
+  }
+  GilDropped dropped;
+  return cu.CtxSynchronize();  // and an event that is not recorded has passed
+}
+
 bool anything_pending() noexcept { return pending_count.load(std::memory_order_relaxed) != 0; }
 
 void finish_done() noexcept {
-  if (anything_pending() && holds_gil() && !driver_is_gone()) finish_some(false);
+  if (anything_pending() && holds_gil() && !driver_is_gone()) finish_some(0);
+}
+
+void finish_all() noexcept {
+  if (anything_pending() && holds_gil() && !driver_is_gone()) finish_some(INT_MAX, INT_MAX);
 }
 
 bool is_done(DeviceState& d, const Buffer& b) noexcept {
@@ -147,7 +168,7 @@ void when_done(DeviceState& d, const Buffer& b, bool consumers, Finish finish,
   } catch (...) {
     return;  // what cannot even be remembered is lost: better than used while it is given away
   }
-  if (too_much() && holds_gil()) finish_some(true);
+  if (too_much() && holds_gil()) finish_some(1);
 }
 
 }  // namespace gpuinterop::cuda

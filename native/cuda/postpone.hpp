@@ -18,9 +18,18 @@ void when_done(DeviceState& d, const Buffer& b, bool consumers, Finish finish, v
 // Whether the last use of `b` has passed. False when nobody can tell.
 bool is_done(DeviceState& d, const Buffer& b) noexcept;
 
+// Records everything queued in the device's context in `event`, or waits for it where the driver
+// cannot. Both spoil every capture in that context, so that a capture on a stream that was ever met
+// here is asked for first; then, and when the driver knows of another, forbidden_by_capture() is true
+// of the answer and nothing was recorded.
+CUresult record_context(DeviceState& d, CUevent event) noexcept;
+bool forbidden_by_capture(CUresult code) noexcept;
+
 bool anything_pending() noexcept;
 // Finishes what has passed. Finishing may run Python code, so nothing happens in a thread that does
 // not hold the GIL: taking it there could close a circle of locks.
 void finish_done() noexcept;
+// The same, after waiting for what has not passed yet.
+void finish_all() noexcept;
 
 }  // namespace gpuinterop::cuda

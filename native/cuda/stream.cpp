@@ -42,6 +42,24 @@ void note_capturing(CUstream stream) noexcept {
   }
 }
 
+// Streams that this library has made. They are never destroyed.
+std::mutex own_lock;
+std::vector<CUstream> own;
+
+void note_own(CUstream stream) noexcept {
+  std::lock_guard lock(own_lock);
+  try {
+    own.push_back(stream);
+  } catch (...) {
+  }
+}
+
+bool is_captured(CUstream stream) noexcept {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver().StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 bool is_retired(CUstream stream) noexcept {
   if (retired_count.load(std::memory_order_acquire) == 0) return false;
   std::lock_guard lock(retired_lock);
@@ -128,14 +146,21 @@ bool any_capture() noexcept {
     std::lock_guard lock(seen_lock);
     seen.erase(std::remove_if(seen.begin(), seen.end(),
                               [&](CUstream s) {
-                                CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-                                bool active = cu.StreamIsCapturing(s, &status) == CUDA_SUCCESS &&
-                                              status != CU_STREAM_CAPTURE_STATUS_NONE;
+                                const bool active = is_captured(s);
                                 found = found || active;
                                 return !active;
                               }),
                seen.end());
     seen_count.store(seen.size());
+  }
+  if (!found) {  // somebody else may have begun it, on a stream that is also used here
+    std::lock_guard lock(own_lock);
+    found = std::any_of(own.begin(), own.end(), is_captured);
+  }
+  if (!found) {
+    std::lock_guard lock(retired_lock);
+    found = std::any_of(lent.begin(), lent.end(),
+                        [](const auto& item) { return is_captured(item.first); });
   }
   // The driver answers this question with an error, and harmlessly, when a blocking stream of the
   // current context is being captured.
@@ -253,6 +278,7 @@ CUstream make_once(DeviceState& d, CUstream& slot, const char* where) {
     RelaxedCapture relaxed;
     check(driver().StreamCreateWithPriority(&slot, CU_STREAM_NON_BLOCKING, 0),
           "cuStreamCreateWithPriority", where);
+    note_own(slot);
   }
   return slot;
 }
@@ -280,6 +306,7 @@ CUstream acquire_stream(int device, bool blocking, int priority, const char* whe
   RelaxedCapture relaxed;
   check(driver().StreamCreateWithPriority(&stream, flags, priority), "cuStreamCreateWithPriority",
         where);
+  note_own(stream);
   return stream;
 }
 

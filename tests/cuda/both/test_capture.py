@@ -287,3 +287,66 @@ def test_calls_that_concern_no_captured_stream_spoil_nothing(stream, mode):
         assert np.asarray(gi.from_dlpack(x)).max() == 1.0
     assert capture.end() == 1
     capture.destroy()
+
+
+class Lent:
+    """Another library's stream object."""
+
+    def __init__(self, handle):
+        self.cuda_stream = handle
+
+
+def exported(n):
+    """An array that somebody who named no stream has looked at."""
+    x = empty(n)
+    assert x.__cuda_array_interface__["data"][0] == x.ptr
+    return x
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["lent", "own"])
+def test_a_capture_on_a_stream_that_is_known_survives(stream, mode, kind):
+    """Though it was begun elsewhere, and the stream is not current."""
+    raw = helper.new_stream()
+    known = devices.as_stream(Lent(raw)) if kind == "lent" else gi.Stream()
+    with known:  # in use from here on
+        empty(10).fill(0)
+    known.synchronize()
+    x = exported(1000)
+    address = x.ptr
+    capture = helper.Capture(known.handle, mode)
+    del x
+    gi.empty_cache()
+    with pytest.raises(CaptureError, match="synchronize"):
+        gi.synchronize(CUDA)
+    assert capture.end() == 0
+    gi.synchronize(CUDA)
+    assert comes_back(address)
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_an_unknown_capture_survives_an_empty_cache(mode):
+    raw = helper.new_stream()
+    kept = [filled(1000, 1.0) for _ in range(4)]
+    capture = helper.Capture(raw, mode)
+    del kept
+    gi.empty_cache()
+    assert capture.end() == 0
+    assert gi.memory_stats(CUDA)["cached_bytes"] == 0
+    helper.destroy_stream(raw)
+
+
+def test_an_unknown_capture_that_is_broken_breaks_nothing_else():
+    """Nobody can see it, so the release of exported memory asks the driver what spoils it."""
+    raw = helper.new_stream()
+    x, keep = exported(1000), filled(1000, 3.0)
+    address = x.ptr
+    capture = helper.Capture(raw, helper.Capture.THREAD_LOCAL)
+    del x
+    assert address not in [y.ptr for y in [empty(1000) for _ in range(8)]]
+    with pytest.raises(AssertionError, match="cuStreamEndCapture returned 901"):
+        capture.end()
+    helper.destroy_stream(raw)
+    gi.synchronize(CUDA)
+    assert np.asarray(keep).tolist() == [3.0] * 1000
+    assert comes_back(address)
