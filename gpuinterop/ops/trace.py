@@ -84,7 +84,11 @@ class Graph:
         if node.cast_to >= 0:
             return node.cast_to
         kinds = tuple(found[id(o)] for o in node.operands)
-        return body_for(node.row, kinds)[1][1][node.result]
+        ins, outs = body_for(node.row, kinds)[1]
+        for operand, row in zip(node.operands, ins, strict=True):
+            if type(operand.number) is int and not node.row.compares:
+                _require_fit(operand.number, row, node.row.name)
+        return outs[node.result]
 
     def result_rows(self, given: tuple[int, ...]) -> tuple[int, ...]:
         """Dtypes of the results; a lone number is NumPy's default type."""
@@ -151,6 +155,16 @@ def _number_kind(number: Any) -> int:
     if isinstance(number, bool):
         return 64
     return -1 if isinstance(number, int) else -2 if isinstance(number, float) else -3
+
+
+def _require_fit(number: int, row: int, where: str) -> None:
+    """Refuse what the operation alone refuses: a Python integer that its type cannot hold."""
+    dtype = dtype_of(row)
+    if dtype.kind in "iu" and not np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
+        raise OverflowError(
+            f"{where}: Python integer {number} is out of bounds for {dtype}\n"
+            "  fix: cast the array to a wider type first: x.astype('int64')"
+        )
 
 
 def _strong(kind: int) -> int:

@@ -195,3 +195,13 @@ def test_named_tuples_come_back(device):
     made = gi.fuse(lambda a: Pair(a + 1, a - 1))(x)
     assert isinstance(made, Pair)
     assert (made.both.tolist(), made.less.tolist()) == ([4, 4], [2, 2])
+
+
+def test_integers_out_of_range_are_refused_as_without_fuse(device):
+    x = gi.GpuArray(np.ones(2, np.int8), device=device)
+    for number in (300, -129):
+        for function in (lambda a, n=number: a + n, lambda a, n=number: gi.maximum(n, a)):
+            for call in (function, gi.fuse(function)):
+                with pytest.raises(OverflowError, match=f"{number} is out of bounds for int8"):
+                    call(x)
+    assert gi.fuse(lambda a: a + 126)(x).tolist() == [127, 127]
