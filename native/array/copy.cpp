@@ -5,6 +5,7 @@
 
 #include "array/array.hpp"
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "cuda/cuda.hpp"
 #include "ops/copy.hpp"
 #include "ops/graph.hpp"
@@ -21,7 +22,7 @@ class DropGil {
  public:
   explicit DropGil(bool drop) : state_(drop ? PyEval_SaveThread() : nullptr) {}
   ~DropGil() {
-    if (state_) PyEval_RestoreThread(state_);
+    if (state_) take_gil_again(state_);
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "array/gil.hpp"
 #include "cuda/state.hpp"
 
 // Exported by every CPython, but not declared for the stable ABI.
@@ -160,7 +161,7 @@ GilDropped::GilDropped() {
   if (holds_gil()) saved_ = PyEval_SaveThread();
 }
 GilDropped::~GilDropped() {
-  if (saved_) PyEval_RestoreThread(static_cast<PyThreadState*>(saved_));
+  if (saved_) take_gil_again(static_cast<PyThreadState*>(saved_));
 }
 
 }  // namespace gpuinterop::cuda

@@ -262,3 +262,30 @@ def test_exit_inside_a_capture(fake):
         y = x.copy()
     """
     run(code, fake)
+
+
+def test_exit_beside_daemon_threads(fake):
+    code = """
+    import threading, time
+    import gpuinterop as gi
+
+    def synchronize():
+        while True:
+            gi.synchronize("cuda:0")
+
+    def download():
+        x = gi.ones((1000,), device="cuda:0")
+        while True:
+            x.tolist()
+
+    def copy():
+        x = gi.ones((600, 600), device="cpu")
+        while True:
+            x.T.copy()
+
+    for work in (synchronize, download, copy):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.2)
+    """
+    for _ in range(3):
+        run(code, fake)
