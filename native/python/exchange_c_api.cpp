@@ -2,6 +2,8 @@
 // make an object of that type from one of our arrays.
 #include "python/exchange_c_api.hpp"
 
+#include <optional>
+
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "exchange/export.hpp"
@@ -219,6 +221,10 @@ PyObject* exchange_export_via(PyObject*, PyObject* const* args, Py_ssize_t nargs
     if (torch && is_subbyte(a.dtype))
       fail(Kind::Export, where, "a dtype of whole bytes, because torch packs smaller ones",
            std::string(kDTypes[a.dtype].name) + ", stored one element a byte", "cast it first");
+    // CUDA's runtime, in which the other side is written, leaves the primary context current where
+    // there was none or another; what it does while we have put that one there goes with it.
+    std::optional<cuda::DeviceGuard> context;
+    if (a.device.is_cuda()) context.emplace(a.device.id);
     if (a.device.is_cuda() && a.buffer) {
       void* consumer = nullptr;
       if (api->current_work_stream &&

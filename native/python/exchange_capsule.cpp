@@ -68,6 +68,9 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
   if (p.family == Family::Jax) c.readonly = true;
   void* producer = nullptr;
   if (c.device.is_cuda()) {
+    // Whatever context the producer leaves current goes with ours. Torch looks into a thread-local.
+    std::optional<cuda::DeviceGuard> context;
+    if (!torch) context.emplace(c.device.id);
     if (api->current_work_stream && api->current_work_stream(kDLCUDA, c.device.id, &producer) != 0)
       PyErr_Clear();
     if (!producer) producer = CU_STREAM_LEGACY;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -97,3 +99,65 @@ def test_cupy_sees_our_running_stream_complete(cupy):
             x.fill(i)
         with side:
             assert float(cupy.from_dlpack(x)[-1]) == i
+
+
+def in_a_fresh_thread(work):
+    """Run `work` in a thread that has no context; return the contexts before and after each step."""
+    driver, seen = ctypes.CDLL("libcuda.so.1"), []
+
+    def current():
+        context = ctypes.c_void_p()
+        assert driver.cuCtxGetCurrent(ctypes.byref(context)) == 0
+        return context.value
+
+    def run():
+        seen.append(("start", current()))
+        for name, step in work:
+            kept = step()
+            seen.append((name, current()))
+            del kept
+            seen.append((f"{name}, dropped", current()))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert len(seen) == 1 + 2 * len(work)  # else a step has raised, and pytest shows what
+    return seen
+
+
+@pytest.mark.torch
+def test_torch_conversions_leave_no_context_behind(torch):
+    t, x = torch.zeros(3, 4, device="cuda"), gi.zeros((3, 4), device="cuda")
+    work = [
+        ("from torch", lambda: gi.from_dlpack(t)),
+        ("from_any", lambda: gi.from_any(t)),
+        ("asarray", lambda: gi.asarray(t)),
+        ("to torch", lambda: gi.to(x, "torch")),
+        ("our capsule", lambda: x.__dlpack__()),
+        ("a copy", lambda: x.copy()),
+    ]
+    assert [step for step in in_a_fresh_thread(work) if step[1] is not None] == []
+
+
+@pytest.mark.cupy
+def test_cupy_conversions_leave_no_context_behind(cupy):
+    c, x = cupy.zeros((3, 4), dtype="float32"), gi.zeros((3, 4), device="cuda")
+    work = [
+        ("from CuPy", lambda: gi.from_dlpack(c)),
+        ("from_any", lambda: gi.from_any(c)),
+        ("to CuPy", lambda: gi.to(x, "cupy")),
+    ]
+    assert [step for step in in_a_fresh_thread(work) if step[1] is not None] == []
+
+
+@pytest.mark.cupy
+def test_an_ordinary_cupy_array_is_read_without_its_dlpack(cupy):
+    c = cupy.arange(24, dtype="float32").reshape(4, 6)
+    for view in (c, c.T, c[::-1], c[4:]):
+        x = _core.share_plain(view)
+        assert (type(x), x.shape, x.base) == (gi.CudaNdarray, view.shape, view)
+        np.testing.assert_array_equal(np.asarray(x), view.get())
+    side = cupy.cuda.Stream(non_blocking=True)
+    with side:  # whose order only the capsule keeps
+        assert _core.share_plain(c) is None
+        np.testing.assert_array_equal(np.asarray(gi.from_any(c)), c.get())
