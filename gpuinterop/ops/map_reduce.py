@@ -15,7 +15,7 @@ from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
 from gpuinterop.ops import reductions, results, target
 from gpuinterop.ops.reduce_plan import plan_reduction
-from gpuinterop.ops.reduce_table import REDUCTIONS
+from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
 from gpuinterop.ops.reduce_text import CUDA_TYPES, Recipe
 from gpuinterop.sources import host_view
 
@@ -103,6 +103,9 @@ class MapReduce:
         shape = _broadcast([x.shape for x in operands])
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+        if 0 not in kept:
+            count = int(np.prod([shape[i] for i in axes], dtype=np.int64))
+            check_not_empty(self.op, count, shape)
         full = [x if x.shape == shape else x.broadcast_to(shape) for x in operands]
         after = [e if e.shape == kept else e.broadcast_to(kept) for e in extras]
         if device.type == "cpu":

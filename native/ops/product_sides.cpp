@@ -176,7 +176,7 @@ void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShap
          device_text(a.device), "out.to_device(\"" + device_text(device) + "\")");
   if (a.readonly)
     fail(Kind::ReadOnly, where, "an out that may be written", "a read-only array", "pass a copy");
-  if (l.has_zero_stride() && l.size() > 0)
+  if (overlaps_itself(a))
     fail(Kind::Contiguity, where, "an out whose elements all have a place of their own",
          "shape " + shape_text(l.ndim(), l.shape()) + " with strides " +
              shape_text(l.ndim(), l.strides()) + " (elements)",

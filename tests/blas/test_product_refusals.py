@@ -123,10 +123,10 @@ def test_outs(device: str, product: str) -> None:
     fixed = empty(shape)
     fixed.readonly = True
     refused(ValueError, call, fixed, match="read-only")
-    spread = _core.from_pointer(
-        GpuArray, v.ptr, shape, (0,) * len(shape), v.dtype, v.device.type_code, v.device.index, v
-    )
-    refused(ValueError, call, spread, match="place of their own")
+    place = (v.dtype, v.device.type_code, v.device.index, x)
+    for step in (0, v.itemsize)[: len(shape)]:  # all in one place, or each row on the one before
+        spread = _core.from_pointer(GpuArray, x.ptr, shape, (step,) * len(shape), *place)
+        refused(ValueError, call, spread, match="place of their own")
     assert call(empty(shape)).shape == shape
 
 

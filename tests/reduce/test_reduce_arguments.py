@@ -154,3 +154,11 @@ def test_dtypes_that_hold_no_such_result(device: str, name: str, dtype) -> None:
         x = gi.GpuArray(np.ones(3, source), device=device)
         with pytest.raises(DTypeError, match=f"a dtype that holds a {name}"):
             getattr(x, name)(dtype=dtype)
+
+
+def test_a_map_reduce_over_nothing(device: str) -> None:
+    x = gi.GpuArray(np.zeros((2, 0)), device=device)
+    largest = gi.MapReduce("x0", lambda x, e: (np.max(x[0], axis=-1),), op="max")
+    with pytest.raises(ShapeError, match="at least one element"):
+        largest(x)
+    assert np.asarray(largest(x.T)).shape == (0,)
