@@ -4,6 +4,7 @@
 #include "python/array_type.hpp"
 
 #include <structmember.h>
+#include <algorithm>
 
 #include <new>
 #include <vector>
@@ -141,8 +142,13 @@ void require_settled(PyObject* o) {
 
 PyObject* wrap(PyTypeObject* type, Array&& a) {
   // Every array there is comes through here, so nbytes() never overflows; NumPy draws the same line.
-  int64_t nbytes;
-  if (__builtin_mul_overflow(a.layout.size(), a.itemsize(), &nbytes))
+  int64_t count = a.layout.size(), nbytes;
+  if (count == 0) {
+    // Strides of an empty array are those of its other extents.
+    count = 1;
+    for (int i = 0; i < a.layout.ndim(); ++i) count *= std::max<int64_t>(a.layout.shape()[i], 1);
+  }
+  if (__builtin_mul_overflow(count, a.itemsize(), &nbytes))
     return guard((PyObject*)nullptr, [&]() -> PyObject* {
       fail(Kind::Shape, "array", "a shape whose bytes fit 63 bits",
            "shape " + shape_text(a.layout.ndim(), a.layout.shape()), "use smaller extents");

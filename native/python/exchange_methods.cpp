@@ -138,13 +138,15 @@ Device read_device(PyObject* o, const Array& a) {
   if (o == Py_None) return a.device;
   const auto [type, id] = read_pair(o, "dl_device as a tuple (device type, device id)");
   if (type == kDLCPU && id == 0) return {};
-  if (type == kDLCUDA) return {DeviceType::Cuda, int32_t(id)};
+  if (type == kDLCUDA && id == int32_t(id)) return {DeviceType::Cuda, int32_t(id)};
   const Memory memory = a.buffer ? a.buffer->memory : Memory::Host;
   if ((type == kDLCUDAHost && memory == Memory::Pinned) ||
       (type == kDLCUDAManaged && memory == Memory::Managed))
     return a.device;
   fail(Kind::Export, kWhere, "dl_device (1, 0) for the host or (2, n) for cuda:n",
-       device_text(int32_t(type), int32_t(id)), "ask for a device of gpuinterop.devices()");
+       type == int32_t(type) && id == int32_t(id) ? device_text(int32_t(type), int32_t(id))
+                                                  : repr_text(o),
+       "ask for a device of gpuinterop.devices()");
 }
 
 // None: -1.

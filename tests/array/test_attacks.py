@@ -84,6 +84,16 @@ def test_a_shape_whose_bytes_do_not_fit_is_refused_however_it_is_made(device):
         one._restrided((2**62,), (0,), 0)
     with pytest.raises(gi.GpuInteropError):
         gi.from_gpu_pointer(one.ptr, (2**62,), (0,), base=one, device=device)
+    for make in (
+        lambda: gi.empty((0, 2**62), device=device),
+        lambda: gi.from_gpu_pointer(one.ptr, (2**61, 0), base=one, device=device),
+        lambda: one[:0].reshape((1, 0)).broadcast_to((2**61, 0)),
+    ):
+        with pytest.raises(gi.ShapeError, match="63 bits"):
+            make()
+    empty = gi.empty((0, 2**60), device=device)
+    assert empty.strides == (2**62, 4)
+    assert empty.tolist() == []
 
 
 @pytest.mark.parametrize(

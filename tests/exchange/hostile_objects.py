@@ -370,6 +370,11 @@ for key, make in {
     case(f"70 a dictionary emptied by its {key}")(functools.partial(emptied, key, make))
 
 
+case("71 dl_device beyond 32 bits", BufferError, "4294967296")(
+    lambda: gi.zeros(3, device="cpu").__dlpack__(dl_device=(2, 2**32))
+)
+
+
 @case("70 the class goes while its object is asked")
 def _():
     n = np.arange(3, dtype=np.float32)
