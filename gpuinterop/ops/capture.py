@@ -7,6 +7,7 @@ alike on both: nothing is computed while a block is recorded, everything at each
 from __future__ import annotations
 
 import reprlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,21 @@ def _is_same(own: Any, given: Any) -> bool:
         return False
 
 
+class _Leaver:
+    """Ends a capture that its thread did not: thread-local values go when the thread ends, in it."""
+
+    __slots__ = ("recorder",)
+
+    def __init__(self, recorder: _core.Recorder) -> None:
+        self.recorder = recorder
+
+    def __del__(self) -> None:
+        self.recorder.leave()
+
+
+_of_thread = threading.local()
+
+
 class Capture:
     """A recorded sequence of operations; made by `gpuinterop.capture`.
 
@@ -53,6 +69,7 @@ class Capture:
 
     def __enter__(self) -> Capture:
         self._recorder.begin()
+        _of_thread.leaver = _Leaver(self._recorder)
         return self
 
     def __exit__(
@@ -61,10 +78,15 @@ class Capture:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self._recorder.end()
-        else:
-            self._recorder.abandon()
+        try:
+            if kind is None:
+                self._recorder.end()
+            else:
+                self._recorder.abandon()
+        finally:
+            leaver = getattr(_of_thread, "leaver", None)
+            if leaver is not None and leaver.recorder is self._recorder:
+                _of_thread.leaver = None
 
     def __del__(self) -> None:
         recorder = getattr(self, "_recorder", None)

@@ -67,7 +67,10 @@ def view_chains(draw, pair, steps: int = 3):
         kind = draw(st.integers(0, 4))
         if kind <= 1:
             key = draw(keys(theirs.shape))
-            theirs, ours = theirs[key if key != () else ...], ours[key]
+            # With an Ellipsis NumPy gives a 0-d view where it would give a scalar, a copy.
+            parts = key if isinstance(key, tuple) else (key,)
+            whole = parts if Ellipsis in parts else (*parts, Ellipsis)
+            theirs, ours = theirs[whole], ours[key]
         elif kind == 2:
             axes = draw(st.permutations(range(theirs.ndim)))
             theirs, ours = theirs.transpose(axes), ours.transpose(axes)
@@ -77,7 +80,6 @@ def view_chains(draw, pair, steps: int = 3):
         elif kind == 4 and theirs.ndim < 6:
             at = draw(st.integers(0, theirs.ndim))
             theirs, ours = np.expand_dims(theirs, at), ours.expand_dims(at)
-        theirs = np.asarray(theirs) if not isinstance(theirs, np.ndarray) else theirs
     return theirs, ours
 
 
