@@ -27,7 +27,17 @@ NUMPY_NAMES = (
     "complex64",
     "complex128",
 )
-# Types that only ml_dtypes gives NumPy. The sub-byte ones occupy a whole byte each, as there.
+# They occupy a whole byte each, as in ml_dtypes.
+SUB_BYTE_NAMES = (
+    "float6_e2m3fn",
+    "float6_e3m2fn",
+    "float4_e2m1fn",
+    "int4",
+    "uint4",
+    "int2",
+    "uint2",
+)
+# Types that only ml_dtypes gives NumPy.
 ML_NAMES = (
     "bfloat16",
     "float8_e3m4",
@@ -38,13 +48,7 @@ ML_NAMES = (
     "float8_e5m2",
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
-    "float6_e2m3fn",
-    "float6_e3m2fn",
-    "float4_e2m1fn",
-    "int4",
-    "uint4",
-    "int2",
-    "uint2",
+    *SUB_BYTE_NAMES,
 )
 NAMES = (*NUMPY_NAMES, *ML_NAMES)
 

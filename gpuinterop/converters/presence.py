@@ -33,7 +33,9 @@ def installed(package: str) -> bool:
     if _absent.get(package) == places:
         return False
     try:
-        found = importlib.util.find_spec(package) is not None
+        spec = importlib.util.find_spec(package)
+        # Without an origin it is a bare folder of that name.
+        found = spec is not None and spec.origin is not None
     except (ImportError, ValueError):
         # A parent package is missing, or a stub module has no spec.
         found = False

@@ -7,13 +7,14 @@ from typing import Any
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout
-from gpuinterop.dtypes import NAMES, dtype_of, row_of
+from gpuinterop.dtypes import NAMES, SUB_BYTE_NAMES, dtype_of, row_of
 from gpuinterop.geometry import real
 
 __all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi"]
 
-# A tensor of complex numbers can be made, but not asked for its dtype.
-_DTYPES = frozenset(name for name in NAMES if not name.startswith("complex"))
+# A tensor of complex numbers can be made, but not asked for its dtype; the old DLPack struct that is
+# asked for cannot say that parts of a byte are padded.
+_DTYPES = frozenset(n for n in NAMES if not n.startswith("complex") and n not in SUB_BYTE_NAMES)
 _TO = Rules("tvm_ffi", "to_tvm_ffi", _DTYPES)
 _DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
 

@@ -7,6 +7,7 @@ with its checksum. An entry that fails the check is a miss and is replaced.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -29,11 +30,22 @@ _DEFAULT_MEGABYTES = 512
 _ABANDONED = 3600.0  # seconds after which nobody is still writing a file
 
 
+@functools.cache
+def _own_temporary() -> Path:
+    """A folder among the temporary ones; another user's is not trusted, who could plant kernels."""
+    shared = Path(tempfile.gettempdir()) / f"gpuinterop-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        shared.mkdir(mode=0o700, exist_ok=True)
+        if shared.lstat().st_uid == os.getuid() and not shared.is_symlink():
+            return shared
+    return Path(tempfile.mkdtemp(prefix="gpuinterop-"))
+
+
 def cache_directory() -> Path:
     """Where kernels are kept: GPUINTEROP_CACHE_DIR, or the user's own cache folder."""
     chosen = os.environ.get("GPUINTEROP_CACHE_DIR")
     if chosen:
-        return Path(chosen)
+        return Path(chosen).expanduser()
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA", "~\\AppData\\Local"))
     elif sys.platform == "darwin":
@@ -43,7 +55,7 @@ def cache_directory() -> Path:
     try:
         return root.expanduser() / "gpuinterop" / "kernels"
     except RuntimeError:  # no home folder to be found: a container without a user entry
-        return Path(tempfile.gettempdir()) / f"gpuinterop-{os.getuid()}" / "kernels"
+        return _own_temporary() / "kernels"
 
 
 def _limit() -> int:

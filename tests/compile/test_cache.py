@@ -12,6 +12,7 @@ import pytest
 
 from gpuinterop import jit
 from gpuinterop.errors import DeviceError, LibraryNotFoundError
+from gpuinterop.jit import cache as cache_module
 from gpuinterop.jit import compiler
 from gpuinterop.jit.cache import DiskCache, MemoryCache, cache_directory
 from gpuinterop.jit.nvrtc import Target, select_target
@@ -113,6 +114,21 @@ def test_the_folder_is_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(sys, "platform", "linux")
     assert cache_directory() == tmp_path / "gpuinterop" / "kernels"
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GPUINTEROP_CACHE_DIR", "~/kernels")
+    assert cache_directory() == tmp_path / "home" / "kernels"
+
+
+def test_a_folder_of_another_user_is_not_trusted(monkeypatch, tmp_path):
+    """Where there is no home: whoever made the folder first could have put kernels into it."""
+    monkeypatch.setattr(cache_module.tempfile, "tempdir", str(tmp_path))
+    own = tmp_path / f"gpuinterop-{os.getuid()}"
+    for plant, expected in ((lambda: None, True), (lambda: own.symlink_to(tmp_path), False)):
+        plant()
+        cache_module._own_temporary.cache_clear()
+        assert (cache_module._own_temporary() == own) == expected
+        own.rmdir() if not own.is_symlink() else own.unlink()
+    cache_module._own_temporary.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import gpuinterop as gi
 
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
-    "complex128 bfloat16 float8_e4m3fn"
+    "complex128 bfloat16 float8_e4m3fn int4 float4_e2m1fn"
 ).split()
 
 

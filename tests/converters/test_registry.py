@@ -209,6 +209,14 @@ def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):
     assert registry.installed(other)
 
 
+def test_a_bare_folder_is_no_library(tmp_path, monkeypatch):
+    monkeypatch.setattr(presence, "_AT_ONCE", 0)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = "gpuinterop_test_of_bare_folders"
+    (tmp_path / name).mkdir()
+    assert not registry.installed(name)
+
+
 def test_a_missing_library_is_not_looked_for_again_and_again(monkeypatch):
     x = gi.from_any(np.ones((2, 3), np.float32))
     looks = []
