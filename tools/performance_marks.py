@@ -105,16 +105,15 @@ WHY: dict[tuple[str, str], str] = {
     "GPU's buffer; NumPy makes one of its own base class.",
     ("bandwidth", "exp(x[::2])"): "Half of every cache line that is read is thrown away: the memory moves 1.5 "
     "times the bytes that are counted.",
-    ("reductions", "sum axis 0"): "Columns are cut into parts so that every multiprocessor has work, and a "
-    "second kernel joins the parts: one launch more, and the parts are written and read again.",
-    ("reductions", "sum all"): "A second, small kernel joins the parts of the sum, so that it has the same bits "
-    "every time; float atomics would save its launch.",
-    ("reductions", "argmax all"): "Values travel with their positions through the tree, and a second kernel "
-    "joins the parts.",
-    ("reductions", "sum all of 2^24"): "Two launches for 15 microseconds of reading: the second kernel shows.",
+    ("reductions", "sum axis 0"): "A block walks down a stripe of columns, so what it reads at once is 512 bytes "
+    "wide and a row apart from the next; sums along rows read without gaps.",
+    ("reductions", "sum all"): "The block that ends last joins the parts of all others, always in the same order, so "
+    "that the sum has the same bits every time.",
+    ("reductions", "argmax all"): "Values travel with their positions through the tree.",
+    ("reductions", "sum all of 2^24"): "The joining of the parts shows beside 15 microseconds of reading.",
     ("documents", "exp, out given"): "The kernel is shorter than its launch, so this is host time: the raw launch, "
     "and the call from Python with its checks of layout, overlap and streams on top.",
     ("documents", "exp, fresh result"): "As above, and the allocation of the result from the driver's pool.",
-    ("gemm", "(8192x8192).T @ vector"): "Columns are added in parts by two kernels, as accurately as a sum; "
+    ("gemm", "(8192x8192).T @ vector"): "Columns are added in parts, as accurately as a sum; "
     "cuBLAS's gemv makes one pass with plain float32 sums.",
 }  # fmt: skip
