@@ -70,7 +70,8 @@ def run(
         error.__traceback__ = None
     finally:
         store.keeper = None
-        if not settled(lambda: buffers(place) == held, bridge.name):
+        # Fewer is no leak: what others had left lying was collected meanwhile.
+        if not settled(lambda: buffers(place) <= held, bridge.name):
             verdict.fault("leaks", "no memory of ours left", f"{buffers(place) - held} buffers")
         verdict.expect(store.intact(), "bounds", "no write beside the array", "one")
         store.close()
