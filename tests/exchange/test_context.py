@@ -6,13 +6,9 @@ libraries that are built on it. On the fake driver, because no real peer can be 
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from peers import has_compiler, library
-from test_hostile import environment, fake_driver
+from test_hostile import run_on_fake_driver
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 
@@ -143,12 +139,4 @@ for before in (None, other):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_context(name):
     library()
-    run = subprocess.run(
-        [sys.executable, "-c", SETUP + PROGRAMS[name]],
-        env=environment(GPUINTEROP_LIBCUDA=os.fspath(fake_driver())),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stderr == ""
+    run_on_fake_driver(SETUP + PROGRAMS[name])

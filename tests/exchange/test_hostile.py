@@ -28,6 +28,19 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, **jax, "PYTHONPATH": path, **extra}
 
 
+def run_on_fake_driver(program: str) -> None:
+    """Run a program that must end well and say nothing, in a process with a device "cuda:0"."""
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(GPUINTEROP_LIBCUDA=str(fake_driver())),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stderr == ""
+
+
 def run_cases(program: str, names: list[str], env: dict[str, str]) -> dict[str, dict]:
     """The outcome of every case. A case that ends the process is noted, and the others go on."""
     results: dict[str, dict] = {}

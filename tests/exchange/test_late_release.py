@@ -6,13 +6,9 @@ its own cannot be told to wait, so its deleter has to come late: that is what th
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from peers import has_compiler, library
-from test_hostile import environment, fake_driver
+from test_hostile import run_on_fake_driver
 from test_stream_order import PRELUDE
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
@@ -301,12 +297,4 @@ for handle, late in ((0, False), (1, False), (2, False), (theirs.handle, True)):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_late_release(name):
     library()
-    run = subprocess.run(
-        [sys.executable, "-c", PRELUDE + SETUP + PROGRAMS[name]],
-        env=environment(GPUINTEROP_LIBCUDA=os.fspath(fake_driver())),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stderr == ""
+    run_on_fake_driver(PRELUDE + SETUP + PROGRAMS[name])

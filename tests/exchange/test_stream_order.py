@@ -6,13 +6,9 @@ so a host synchronisation that nobody asked for shows too.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from peers import has_compiler, library
-from test_hostile import environment, fake_driver
+from test_hostile import run_on_fake_driver
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 
@@ -264,11 +260,4 @@ assert y.base is None
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_order(name):
     library()
-    run = subprocess.run(
-        [sys.executable, "-c", PRELUDE + PROGRAMS[name]],
-        env=environment(GPUINTEROP_LIBCUDA=os.fspath(fake_driver())),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
+    run_on_fake_driver(PRELUDE + PROGRAMS[name])
