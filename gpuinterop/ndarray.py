@@ -33,6 +33,30 @@ __all__ = ["CudaNdarray", "GpuArray"]
 Self = TypeVar("Self", bound="ArrayMethods")
 
 
+def _values(x: Any, where: str) -> np.ndarray[Any, Any]:
+    """The elements as a NumPy array, downloaded or shared; a refusal names `where`."""
+    seen = real(x)
+    if seen.device.type == "cpu":
+        _core._require_values(where)
+        return host_view(x)
+    host = np.empty(seen.shape, seen.dtype)
+    _core.copy_into(over(host), x, where=where)
+    return host
+
+
+def _only(x: Any, where: str) -> Any:
+    """The one element as a Python number."""
+    seen = real(x)
+    if seen.size != 1:
+        raise ShapeError(
+            where=where,
+            expected="one element",
+            got=f"{seen.size} elements of shape {seen.shape}",
+            fix="index it: x.item(0, 0), or take all: x.tolist()",
+        )
+    return _values(x, where).item()
+
+
 class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     """What both classes share: values in and out, conversions to Python and NumPy."""
 
@@ -47,8 +71,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         """Return the elements as a NumPy array: downloaded, or shared on device "cpu"."""
         seen = real(self)
         if seen.device.type == "cpu":
-            _core._require_values("numpy.asarray")
-            return np.array(host_view(self), dtype=dtype, copy=copy)
+            return np.array(_values(self, "numpy.asarray"), dtype=dtype, copy=copy)
         if copy is False:
             raise CopyForbiddenError(
                 where="numpy.asarray",
@@ -56,8 +79,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 got=f"an array on {seen.device}",
                 fix="allow the download: numpy.asarray(x)",
             )
-        host = np.empty(seen.shape, seen.dtype)
-        _core.copy_into(over(host), self, where="numpy.asarray")
+        host = _values(self, "numpy.asarray")
         return host if dtype is None else host.astype(dtype, copy=False)
 
     def get(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
@@ -107,31 +129,24 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 one = one[tuple(int(i) for i in np.unravel_index(flat % one.size, one.shape))]
         elif index:
             one = one[index]
-        if one.size != 1:
-            raise ShapeError(
-                where="item",
-                expected="one element",
-                got=f"{one.size} elements of shape {one.shape}",
-                fix="index it: x.item(0, 0), or take all: x.tolist()",
-            )
-        return np.asarray(one).item()
+        return _only(one, "item")
 
     def tolist(self) -> Any:
         """Return the elements as nested Python lists, a 0-d array as a number."""
-        return np.asarray(self).tolist()
+        return _values(self, "tolist").tolist()
 
     def tobytes(self) -> bytes:
         """Return the bytes of the elements in C order."""
-        return np.asarray(self).tobytes()
+        return _values(self, "tobytes").tobytes()
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(_only(self, "float"))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(_only(self, "int"))
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(_only(self, "complex"))
 
     def __index__(self) -> int:
         seen = real(self)
@@ -142,7 +157,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 got=f"dtype {seen.dtype}, shape {seen.shape}",
                 fix="convert it: int(x)",
             )
-        return int(self.item())
+        return int(_only(self, "index"))
 
     def __bool__(self) -> bool:
         seen = real(self)
@@ -153,7 +168,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 got=f"{seen.size} elements of shape {seen.shape}",
                 fix="say what is meant: x.size > 0, x.any() or x.all()",
             )
-        return bool(self.item())
+        return bool(_only(self, "bool"))
 
     def __repr__(self) -> str:
         name = type(self).__name__

@@ -14,10 +14,11 @@ from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.jit.spec import Body
 
 from .fuse_reduce import FusedReduction
+from .fuse_tracer import Reduced, Tracer
 from .host import run_row
-from .rules import is_extended
+from .rules import is_extended, loop_for
 from .runtime import Traced, add_traced, numpy_types
-from .trace import Graph, Node, Reduced, Tracer
+from .trace import Graph, Node, settled
 
 __all__ = ["Fused", "fuse"]
 
@@ -47,8 +48,9 @@ class _FusedOperation(Traced):
         values: dict[int, Any] = {}
         for node in self.graph.order():
             values[id(node)] = self._value(node, inputs, values, known)
-        for out, node in zip(results, self.graph.results, strict=True):
-            out[...] = values[id(node)]
+        with np.errstate(all="ignore"):
+            for out, node in zip(results, self.graph.results, strict=True):
+                out[...] = values[id(node)]
 
     @staticmethod
     def _value(node: Node, inputs: list[Any], values: dict[int, Any], known: dict[int, int]) -> Any:
@@ -62,6 +64,11 @@ class _FusedOperation(Traced):
                 return operands[0].astype(dtype_of(node.cast_to))
         kinds = tuple(known[id(o)] for o in node.operands)
         types, _ = numpy_types(node.row, kinds)
+        numbers = settled(node, loop_for(node.row, kinds)[0])
+        if numbers is not None:
+            operands = [
+                np.full(o.shape, n, t) for o, n, t in zip(operands, numbers, types, strict=False)
+            ]
         shape = np.broadcast_shapes(*(o.shape for o in operands))
         outs = [np.empty(shape, t) for t in types[node.row.inputs :]]
         run_row(node.row, operands, outs, types)

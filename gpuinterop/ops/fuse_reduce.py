@@ -18,11 +18,12 @@ from gpuinterop.jit import kernel_text
 from gpuinterop.jit.codegen import WORKING
 
 from . import results
+from .fuse_tracer import Reduced
 from .map_reduce import MapReduce
 from .reduce_table import REDUCTIONS, check_not_empty
 from .reduce_text import CUDA_TYPES
 from .reductions import normalized_axes
-from .trace import Graph, Reduced
+from .trace import Graph
 
 __all__ = ["FusedReduction"]
 

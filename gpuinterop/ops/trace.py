@@ -1,24 +1,23 @@
-"""Expressions recorded instead of computed: what `fuse` sees of a Python function."""
+"""Expressions recorded instead of computed: the graph of a fused function and its CUDA text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
-from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.errors import BoundsError
 from gpuinterop.jit.codegen import STORAGE, WORKING
 
 from .bodies import body_for, substitute
-from .catalog import ALIASES, TABLE, Row
+from .catalog import Row
 from .rules import kind_of, loop_for
 
-__all__ = ["Graph", "Reduced", "Tracer", "record"]
+__all__ = ["Graph", "Node", "settled"]
 
 
 @dataclass(eq=False)
@@ -85,9 +84,12 @@ class Graph:
             return node.cast_to
         kinds = tuple(found[id(o)] for o in node.operands)
         ins, outs = body_for(node.row, kinds)[1]
-        for operand, row in zip(node.operands, ins, strict=True):
-            if type(operand.number) is int and not node.row.compares:
-                _require_fit(operand.number, row, node.row.name)
+        if not node.row.compares:
+            for operand, row in zip(node.operands, ins, strict=True):
+                if type(operand.number) is int:
+                    _require_fit(operand.number, row, node.row.name)
+        if node.row.name == "power":
+            _require_exponent(node.operands[1].number, ins[1])
         return outs[node.result]
 
     def result_rows(self, given: tuple[int, ...]) -> tuple[int, ...]:
@@ -132,11 +134,12 @@ class Graph:
             text = node.row.expression(kind_of(ins[node.row.kinds_from]))
             assert text is not None  # kinds() asked body_for, which refuses
             expression = text.split(";")[node.result].strip()
+        numbers = settled(node, ins) or tuple(o.number for o in node.operands)
         values = tuple(
             f"gi_to<{WORKING[NAMES[row]]}>({names[id(o)]})"
-            if id(o) in names
-            else _literal(o.number, row)
-            for o, row in zip(node.operands, ins, strict=True)
+            if number is None
+            else _literal(number, row)
+            for o, number, row in zip(node.operands, numbers, ins, strict=True)
         )
         bound = tuple(f"{name}_{letter}" for letter in "xyz"[: len(values)])
         types = [WORKING[NAMES[row]] for row in ins]
@@ -157,10 +160,36 @@ def _number_kind(number: Any) -> int:
     return -1 if isinstance(number, int) else -2 if isinstance(number, float) else -3
 
 
+def settled(node: Node, ins: Sequence[int]) -> tuple[int, int] | None:
+    """Numbers that compare as the operands of `node` do, where one is a Python integer that the
+    other's type cannot hold: the answer is then the same for all elements.
+    """
+    if node.row is None or not node.row.compares:
+        return None
+    for i, (operand, row) in enumerate(zip(node.operands, ins, strict=True)):
+        if type(operand.number) is int and not _fits(operand.number, row):
+            above = int(operand.number > 0)
+            return (above, 1 - above) if i == 0 else (1 - above, above)
+    return None
+
+
+def _fits(number: int, row: int) -> bool:
+    dtype = dtype_of(row)
+    return dtype.kind not in "iu" or bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
+
+
+def _require_exponent(number: Any, row: int) -> None:
+    """Refuse what the operation alone refuses: integers to the power of a negative number."""
+    if number is not None and kind_of(row) == "i" and number < 0:
+        raise BoundsError(where="power", expected="an exponent of 0 or more for integers",
+                          got="a negative number",
+                          fix="cast the base to a float: x.astype('float64')")  # fmt: skip
+
+
 def _require_fit(number: int, row: int, where: str) -> None:
     """Refuse what the operation alone refuses: a Python integer that its type cannot hold."""
-    dtype = dtype_of(row)
-    if dtype.kind in "iu" and not np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
+    if not _fits(number, row):
+        dtype = dtype_of(row)
         raise OverflowError(
             f"{where}: Python integer {number} is out of bounds for {dtype}\n"
             "  fix: cast the array to a wider type first: x.astype('int64')"
@@ -200,169 +229,6 @@ def _literal(number: Any, row: int) -> str:
         value = complex(plain)
         part = "float" if name == "complex64" else "double"
         return f"gi_make({_real(value.real, part)}, {_real(value.imag, part)})"
-    rounded = float(np.asarray(plain).astype(dtype_of(row)).astype(np.float64))
+    with np.errstate(all="ignore"):
+        rounded = float(np.asarray(plain).astype(dtype_of(row)).astype(np.float64))
     return _real(rounded, working)
-
-
-class Tracer:
-    """Stands for an array inside a function that is being fused."""
-
-    __slots__ = ("graph", "node")
-    __array_priority__ = 2000.0
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, graph: Graph, node: Node) -> None:
-        self.graph = graph
-        self.node = node
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        name = ALIASES.get(ufunc.__name__, ufunc.__name__)
-        if method != "__call__" or kwargs or name not in TABLE:
-            return NotImplemented
-        return record(TABLE[name], inputs)
-
-    @staticmethod
-    def __gpuinterop_trace__(row: Row, operands: Sequence[Any]) -> Any:
-        return record(row, operands)
-
-    def astype(self, dtype: Any) -> Tracer:
-        return Tracer(self.graph, Node(TABLE["cast"], (self.node,), cast_to=row_of(dtype)))
-
-    def exp(self) -> Any:
-        return record(TABLE["exp"], (self,))
-
-    def clip(self, min: Any = None, max: Any = None) -> Any:
-        low = self if min is None else record(TABLE["maximum"], (self, min))
-        return low if max is None else record(TABLE["minimum"], (low, max))
-
-    def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: Any, out: Any) -> Reduced:
-        if dtype is not None or out is not None:
-            raise ArgumentTypeError(where="fuse", expected=f"{op} with axis and keepdims only",
-                                    got="dtype or out inside of a fused function",
-                                    fix="x.astype(dtype) first; pass out to the fused function")  # fmt: skip
-        return Reduced(self.graph, self.node, op, axis, bool(keepdims))
-
-    def __bool__(self) -> bool:
-        raise ArgumentTypeError(
-            where="fuse",
-            expected="a function without branches on the values of arrays",
-            got="a truth value of an array that has none yet",
-            fix="choose by element: gpuinterop.where(condition, x, y)",
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise ArgumentTypeError(
-            where="fuse",
-            expected="elementwise operations of gpuinterop or NumPy on the arguments",
-            got=f"x.{name}, which is not known while a function is fused",
-            fix="use it outside of the fused function",
-        )
-
-
-class Reduced:
-    """Stands for a reduced value: it may be returned, and nothing else."""
-
-    __array_ufunc__ = None
-    __slots__ = ("axis", "graph", "keepdims", "node", "op")
-
-    def __init__(self, graph: Graph, node: Node, op: str, axis: Any, keepdims: bool) -> None:
-        self.graph, self.node, self.op = graph, node, op
-        self.axis = tuple(axis) if isinstance(axis, list) else axis
-        self.keepdims = keepdims
-
-    @staticmethod
-    def __gpuinterop_trace__(row: Row, operands: Sequence[Any]) -> Any:
-        raise ArgumentTypeError(
-            where="fuse",
-            expected="reductions at the end of the function only",
-            got=f"an operation ({row.name} or the like) on a reduced value",
-            fix="return the reduced value and go on outside of the fused function",
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self.__gpuinterop_trace__(TABLE.get(name, TABLE["positive"]), ())
-
-
-def record(row: Row, operands: Sequence[Any]) -> Any:
-    """A tracer (or several) for `row` applied to tracers, numbers and arrays."""
-    graph = next(o.graph for o in operands if isinstance(o, Tracer))
-    nodes = tuple(_node(graph, o, row.name) for o in operands)
-    found = tuple(Tracer(graph, Node(row, nodes, result=j)) for j in range(row.results))
-    return found if row.results > 1 else found[0]
-
-
-def _node(graph: Graph, operand: Any, name: str) -> Node:
-    if isinstance(operand, Reduced):
-        operand.__gpuinterop_trace__(TABLE[name], ())
-    if isinstance(operand, Tracer):
-        if operand.graph is not graph:
-            raise ArgumentTypeError(where="fuse", expected="arguments of one function",
-                                    got="a value kept from another fused call",
-                                    fix="return it instead of keeping it")  # fmt: skip
-        return operand.node
-    if isinstance(operand, (bool, int, float, complex, np.generic)):
-        return Node(number=operand)
-    if isinstance(operand, _core.Array):
-        return graph.capture(operand)
-    raise ArgumentTypeError(where=name, expected="arrays of this library, and numbers, when fused",
-                            got=type(operand).__name__,
-                            fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
-
-
-def _binary(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    def forward(self: Tracer, other: Any) -> Any:
-        return record(TABLE[name], (self, other))
-
-    def backward(self: Tracer, other: Any) -> Any:
-        return record(TABLE[name], (other, self))
-
-    return forward, backward
-
-
-for _python, _name in {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
-    "mod": "remainder", "pow": "power", "divmod": "divmod", "and": "bitwise_and", "or": "bitwise_or",
-    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
-}.items():  # fmt: skip
-    _forward, _backward = _binary(_name)
-    setattr(Tracer, f"__{_python}__", _forward)
-    setattr(Tracer, f"__r{_python}__", _backward)
-for _python, _name in {
-    "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal", "gt": "greater",
-    "ge": "greater_equal",
-}.items():  # fmt: skip
-    setattr(Tracer, f"__{_python}__", _binary(_name)[0])
-for _python, _name in {
-    "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
-}.items():  # fmt: skip
-    setattr(Tracer, f"__{_python}__", lambda self, _row=TABLE[_name]: record(_row, (self,)))
-
-# The arithmetic of a reduced value is refused in the words above, not in Python's.
-for _python in (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
-    "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul",
-    "neg", "pos", "abs", "lt", "le", "gt", "ge", "eq", "ne", "bool", "float", "int", "getitem",
-):  # fmt: skip
-    setattr(
-        Reduced,
-        f"__{_python}__",
-        lambda self, *_others, _row=TABLE["add"]: self.__gpuinterop_trace__(_row, ()),
-    )
-Reduced.__hash__ = None  # type: ignore[assignment]
-
-
-def _reduction(op: str) -> Callable[..., Reduced]:
-    def method(
-        self: Tracer, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
-    ) -> Reduced:
-        return self._reduced(op, axis, keepdims, dtype, out)
-
-    return method
-
-
-for _name in ("sum", "prod", "mean", "min", "max", "any", "all"):
-    setattr(Tracer, _name, _reduction(_name))

@@ -171,7 +171,7 @@ void Recorder::drop_unused() {
 
 void require_values(const char* where) {
   if (recording_on_host())
-    fail(Kind::Capture, where, "no look at values while operations are recorded",
+    fail(Kind::Capture, where, "no look at values while gpuinterop.capture records",
          "an array whose values exist only after a replay",
          "do it after the with-block, once replay() has run");
 }

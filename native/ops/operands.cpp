@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "array/error.hpp"
@@ -153,14 +154,17 @@ void widen_compared(Input& number, const Input& other) {
   const bool is_signed = r.code == 0;
   const int64_t top = r.bits == 64 ? INT64_MAX : (int64_t{1} << (r.bits - is_signed)) - 1;
   if (!overflow && v <= top && v >= (is_signed ? -top - 1 : 0)) return;
-  number.kind = kStrongNumber + (overflow ? kFloat64 : kInt64);
   if (overflow > 0 && r.bits == 64 && !is_signed) {
     (void)PyLong_AsUnsignedLongLong(number.object);
-    if (PyErr_Occurred())
-      PyErr_Clear();
-    else
-      number.kind = kWeakInt;
+    if (!PyErr_Occurred()) return;
+    PyErr_Clear();
   }
+  number.kind = kStrongNumber + (overflow ? kFloat64 : kInt64);
+  if (!overflow) return;
+  // An infinity, because the greatest int64 and 2**63 are one and the same float64.
+  number.keep = PyRef::steal(PyFloat_FromDouble(overflow > 0 ? HUGE_VAL : -HUGE_VAL));
+  if (!number.keep) throw PythonError();
+  number.object = number.keep.get();
 }
 
 }  // namespace gpuinterop::ops

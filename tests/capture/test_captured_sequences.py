@@ -301,3 +301,21 @@ def test_a_capture_dropped_while_it_records(device: str) -> None:
     gpuinterop.capture(device=device).__enter__()
     gc.collect()
     assert (x + 1).tolist() == [2, 3]
+
+
+READS = {
+    "item": lambda x: x.item(), "float": float, "int": int, "complex": complex, "bool": bool,
+    "tolist": lambda x: x.tolist(), "tobytes": lambda x: x.tobytes(), "get": lambda x: x.get(),
+    "numpy.asarray": np.asarray,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_refusal_names_the_call_that_would_have_read_a_value(device, name):
+    x = array([1.0], device)
+    with pytest.raises(CaptureError) as error, gpuinterop.capture(device=device):
+        READS[name](x + 1)
+    assert error.value.where == name
+    assert "captur" in error.value.expected
+    assert error.value.fix
+    assert READS[name](x + 1) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import NamedTuple
 
@@ -10,7 +11,10 @@ import pytest
 from ops_place import FAKE
 
 import gpuinterop as gi
+from gpuinterop.dtypes import row_of
 from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.ops.fuse_tracer import Tracer
+from gpuinterop.ops.trace import Graph
 
 UNARY = (
     "negative",
@@ -205,3 +209,87 @@ def test_integers_out_of_range_are_refused_as_without_fuse(device):
                 with pytest.raises(OverflowError, match=f"{number} is out of bounds for int8"):
                     call(x)
     assert gi.fuse(lambda a: a + 126)(x).tolist() == [127, 127]
+
+
+def traced_texts(function, dtype: str) -> str:
+    """The CUDA statements of a fused function of one array."""
+    graph = Graph()
+    graph.results = [function(Tracer(graph, graph.add_input())).node]
+    return graph.statements((row_of(np.dtype(dtype)),))
+
+
+COMPARISONS = (
+    lambda a, n: a < n, lambda a, n: a <= n, lambda a, n: a > n, lambda a, n: a >= n,
+    lambda a, n: a == n, lambda a, n: a != n, lambda a, n: n < a, lambda a, n: gi.less_equal(n, a),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "bool"])
+def test_comparisons_with_integers_that_the_type_cannot_hold(device, dtype):
+    # Those that the type holds are there as well: nothing may change for them.
+    held = np.array([0, 1], bool) if dtype == "bool" else np.array(
+        [np.iinfo(dtype).min, 0, np.iinfo(dtype).max], dtype)  # fmt: skip
+    x = gi.GpuArray(held, device=device)
+    for number in (300, -1, -129, 2**63, 2**64, -(2**63) - 1, 10**30, -(10**30)):
+
+        def all_of_them(a, n=number):
+            return tuple(compare(a, n) for compare in COMPARISONS)
+
+        expected = [[bool(compare(int(v), number)) for v in held] for compare in
+                    (*COMPARISONS[:-1], lambda a, n: n <= a)]  # fmt: skip
+        assert [r.tolist() for r in gi.fuse(all_of_them)(x)] == expected
+        if dtype == "bool":
+            continue  # NumPy compares truths with int64 only
+        assert [r.tolist() for r in all_of_them(x)] == expected
+
+
+def test_text_of_comparisons_out_of_range():
+    assert "(i8)0ll" in traced_texts(lambda a: a < 300, "int8")
+    assert "300" not in traced_texts(lambda a: a < 300, "int8")
+    assert "300" in traced_texts(lambda a: a < 300, "int16")
+
+
+def test_integers_to_negative_powers_are_refused_as_without_fuse(device):
+    x = gi.GpuArray(np.arange(1, 4, dtype=np.int16), device=device)
+    for exponent in (-1, np.int16(-2), np.array(-2, np.int16)):
+        for call in (lambda a, n=exponent: a**n, gi.fuse(lambda a, n=exponent: a**n)):
+            with pytest.raises(ValueError, match="exponent of 0 or more"):
+                call(x)
+    assert gi.fuse(lambda a: (a**0, 2**a, a**-1.0))(x)[1].tolist() == [2, 4, 8]
+    with pytest.raises(ValueError, match="exponent of 0 or more"):
+        traced_texts(lambda a: a**-1, "int32")
+
+
+def test_numbers_beyond_a_float_warn_of_nothing(device):
+    x = gi.GpuArray(np.ones(2, np.float32), device=device)
+    for function in (lambda a: a * 1e300, lambda a: a + 10**40, lambda a: a * -1e300 * 1j):
+        expected = function(x).get()
+        np.testing.assert_array_equal(gi.fuse(function)(x).get(), expected)
+        traced_texts(function, "float16")
+    out = gi.GpuArray(np.ones(2, np.float16), device=device)
+    assert gi.fuse(lambda a: a * 1e30)(x, out=out).tolist() == [np.inf] * 2
+
+
+READS = {
+    "item": lambda x: x.item(), "tolist": lambda x: x.tolist(), "get": lambda x: x.get(),
+    "float": float, "int": int, "complex": complex, "index": range, "bool": bool, "list": list,
+    "in": lambda x: 1 in x, "asarray": np.asarray, "format": lambda x: f"{x:.3f}", "round": round,
+    "getitem": lambda x: x[0], "sqrt": math.sqrt,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("read", READS)
+def test_values_cannot_be_read_while_a_function_is_fused(read):
+    x = gi.GpuArray(np.ones(1, np.float32), device="cpu")
+    with pytest.raises(ArgumentTypeError, match="fuse: expected a function") as error:
+        gi.fuse(lambda a: READS[read](a))(x)
+    assert "outside" in error.value.fix or "where" in error.value.fix
+
+
+def test_elements_cannot_be_set_while_a_function_is_fused():
+    def function(x):
+        x[0] = 1
+        return x
+
+    with pytest.raises(ArgumentTypeError, match="an assignment to x"):
+        gi.fuse(function)(gi.GpuArray(np.ones(1, np.float32), device="cpu"))

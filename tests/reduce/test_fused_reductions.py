@@ -9,9 +9,10 @@ import gpuinterop as gi
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import reduce_text
 from gpuinterop.ops.fuse_reduce import _Kernel
+from gpuinterop.ops.fuse_tracer import Tracer
 from gpuinterop.ops.reduce_plan import Operand, plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS
-from gpuinterop.ops.trace import Graph, Tracer
+from gpuinterop.ops.trace import Graph
 
 OPERATIONS = ("sum", "prod", "mean", "min", "max", "any", "all")
 
