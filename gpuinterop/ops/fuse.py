@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,12 @@ from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.jit.spec import Body
 
 from .fuse_reduce import FusedReduction
-from .fuse_tracer import Reduced, Tracer
+from .fuse_stages import Stages, part_of, stages_of
+from .fuse_tracer import Tracer, refuse_out
 from .host import run_row
 from .rules import is_extended, loop_for
 from .runtime import Traced, add_traced, numpy_types
-from .trace import Graph, Node, settled
+from .trace import Graph, Node, described, settled
 
 __all__ = ["Fused", "fuse"]
 
@@ -88,7 +89,7 @@ def _told_apart(value: Any) -> Any:
 
 
 class Fused:
-    """A function that runs as one kernel; made by `fuse`.
+    """A function that runs as one kernel, or as a few if it reduces; made by `fuse`.
 
     Attributes
     ----------
@@ -115,9 +116,14 @@ class Fused:
         self._open = any(
             p.kind is inspect.Parameter.VAR_POSITIONAL for p in self._signature.parameters.values()
         )
-        self._traces: dict[tuple[Any, ...], tuple[Any, list[Any], Any]] = {}
+        # None where the trace depends on shapes and dtypes, which are in the key then.
+        self._traces: dict[tuple[Any, ...], tuple[Any, list[Any], Any] | None] = {}
+        self._kernels: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if Tracer in map(type, args) or Tracer in map(type, kwargs.values()):
+            refuse_out(self._name, out)
+            return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
         names: tuple[str, ...] = ()
         if kwargs or not self._fits(len(args)):
             try:
@@ -132,12 +138,14 @@ class Fused:
         # Numbers are fixed in the kernel: they may decide what the function does.
         fixed = (a if isinstance(a, (bool, int, float, complex, str)) else None for a in args)
         key = tuple((type(value), _told_apart(value)) for value in fixed)
+        arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
         known = (names, *key)
         found = self._traces.get(known)
+        if found is None and known in self._traces:
+            found = self._traces.get((*known, *map(described, arrays)))
         if found is None:
             found = self._trace(args, key, names)
         operation, captured, rebuild = found
-        arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
         result = operation(*arrays, *captured, out=out)
         return rebuild(result)
 
@@ -148,7 +156,8 @@ class Fused:
     def _trace(
         self, args: tuple[Any, ...], key: tuple[Any, ...], names: tuple[str, ...]
     ) -> tuple[Any, list[Any], Any]:
-        graph = Graph()
+        arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
+        graph = Graph(given=arrays)
         tracers = [
             Tracer(graph, graph.add_input()) if k is None else a
             for a, (_, k) in zip(args, key, strict=True)
@@ -159,7 +168,7 @@ class Fused:
         several = isinstance(returned, (tuple, list))
         results = list(returned) if several else [returned]
         for value in results:
-            if not isinstance(value, (Tracer, Reduced)):
+            if not isinstance(value, Tracer):
                 raise ArgumentTypeError(
                     where=getattr(self, "__name__", "fuse"),
                     expected="a function that returns arrays computed from its arguments",
@@ -169,75 +178,64 @@ class Fused:
         if not graph.inputs:
             raise ArgumentTypeError(where="fuse", expected="at least one array argument",
                                     got="none", fix="pass an array")  # fmt: skip
-        kind = type(returned)
+        kind, single = type(returned), len(results) == 1
 
         def rebuild(x: Any) -> Any:
             if not several:
                 return x
-            values = (x,) if len(results) == 1 else x
+            values = (x,) if single else x
             return kind(*values) if hasattr(kind, "_fields") else kind(values)
 
+        known: tuple[Any, ...] = (names, *key)
         found = (self._operation(graph, results), graph.captured, rebuild)
-        known = (names, *key)
+        if graph.asked:
+            self._traces[known] = None
+            known = (*known, *map(described, arrays))
+        graph.given = ()
         self._traces[known] = found
         return found
 
-    def _operation(self, graph: Graph, results: list[Any]) -> Any:
-        def elementwise(part: Graph) -> Any:
-            return add_traced(_FusedOperation(getattr(self, "__name__", "function"), part))[1]
+    def _operation(self, graph: Graph, results: Sequence[Tracer]) -> Any:
+        """What computes the results from the arguments and the captured arrays."""
+        stages = stages_of(graph, [r.node for r in results], self._elementwise, self._reduction)
+        if len(stages) == 1 and not stages[0].reduces:
+            part, leaves = part_of([r.node for r in results])
+            if [leaf.index for leaf in leaves] == list(range(len(graph.inputs))):
+                return self._elementwise(part)
+        return Stages(stages, len(results))
 
-        plain = [r.node for r in results if isinstance(r, Tracer)]
-        if len(plain) == len(results):
-            graph.results = plain
-            return elementwise(graph)
-        parts: list[Any] = [
-            FusedReduction(graph, r, elementwise) if isinstance(r, Reduced) else None
-            for r in results
-        ]
-        several = elementwise(Graph(graph.inputs, graph.captured, plain)) if plain else None
-        return _Ending(parts, several)
+    def _elementwise(self, part: Graph) -> Any:
+        """The core's operation for a graph; equal ones have one, so that new shapes cost nothing."""
+        key = part.signature()
+        found = self._kernels.get(key)
+        if found is None:
+            name = getattr(self, "__name__", "function")
+            found = self._kernels[key] = add_traced(_FusedOperation(name, part))[1]
+        return found
 
-
-class _Ending:
-    """A fused function with reduced results: a kernel for the others together, one for each of these."""
-
-    def __init__(self, parts: list[Any], elementwise: Any) -> None:
-        self.parts, self.elementwise = parts, elementwise
-
-    def __call__(self, *operands: Any, out: Any = None) -> Any:
-        outs = [None] * len(self.parts) if out is None else out if isinstance(out, tuple) else [out]
-        if len(outs) != len(self.parts):
-            raise ArgumentTypeError(where="fuse", expected=f"{len(self.parts)} outs", got=str(len(outs)),
-                                    fix="pass a tuple with one array for each result")  # fmt: skip
-        # Reductions first: an out of the others may be one of the operands.
-        found = [
-            None if part is None else part(operands, sink)
-            for part, sink in zip(self.parts, outs, strict=True)
-        ]
-        if self.elementwise is not None:
-            own = [sink for part, sink in zip(self.parts, outs, strict=True) if part is None]
-            given = None if all(o is None for o in own) else tuple(own)
-            values = self.elementwise(*operands, out=given)
-            rest = iter(values if isinstance(values, tuple) else (values,))
-            found = [
-                next(rest) if part is None else value
-                for part, value in zip(self.parts, found, strict=True)
-            ]
-        return found[0] if len(found) == 1 else tuple(found)
+    def _reduction(self, part: Graph, reduction: tuple[str, Any, bool]) -> FusedReduction:
+        key = (*part.signature(), repr(reduction))
+        found = self._kernels.get(key)
+        if found is None:
+            made = FusedReduction(part, reduction, lambda *x: self._elementwise(part)(*x))
+            found = self._kernels[key] = made
+        return found
 
 
 def fuse(function: Callable[..., Any]) -> Fused:
     """Return `function` as one kernel: traced once, no temporaries, every operand read once.
 
     Inside, arrays stand for single elements: use operators, the functions of this package or
-    NumPy's, numbers, and arrays from outside. The function may return several arrays. All results
-    have the shape that the operands broadcast to. They are the same, bit for bit, as without
-    `fuse`. Python numbers among the arguments become part of the kernel.
+    NumPy's, numbers, and arrays from outside. The function may return several arrays. Results have
+    the shapes and dtypes that they have without `fuse`, and are the same bit for bit. Python numbers
+    among the arguments become part of the kernel; so do shapes and dtypes once the function asks for
+    them (``x.shape``, ``x.ndim``, ``x.size``, ``len(x)``, ``x.dtype``), and it is traced anew for others.
 
-    A result may be reduced at the end: ``(x * y).sum()``, likewise prod, mean, min, max, any and all,
-    over all axes or ``axis=``. Each reduced result is one kernel that reads the operands once and
-    stores nothing but the result. Sums of floats are as accurate as those of `CudaNdarray.sum`, but
-    may be joined in another order and so differ in the last bit on CUDA.
+    Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
+    or ``axis=``. Each reduction is one kernel that reads the operands once and stores nothing but its
+    result; what is computed from reduced values is one kernel after those. A softmax of rows is
+    three. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be joined in another
+    order and so differ in the last bit on CUDA. Fused functions may call one another.
 
     Examples
     --------
@@ -250,5 +248,7 @@ def fuse(function: Callable[..., Any]) -> Fused:
     [[2.0, 4.0], [0.0, 0.0]]
     >>> float(gpuinterop.fuse(lambda x, y: (x * y).sum())(x, x))
     5.0
+    >>> gpuinterop.fuse(lambda x: x / x.sum() * 3)(x).tolist()
+    [1.0, 2.0]
     """
     return Fused(function)

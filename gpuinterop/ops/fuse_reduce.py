@@ -1,4 +1,4 @@
-"""Reductions at the end of a fused function: the function's value is reduced as it is computed.
+"""Reductions in a fused function: a value is reduced as it is computed.
 
 On CUDA each reduction is one kernel that reads the operands once and writes its result. Where such a
 kernel has no types (complex numbers, floats below 16 bits) and on "cpu", the value is computed first
@@ -18,9 +18,8 @@ from gpuinterop.jit import kernel_text
 from gpuinterop.jit.codegen import WORKING
 
 from . import results
-from .fuse_tracer import Reduced
-from .map_reduce import MapReduce
-from .reduce_table import REDUCTIONS, check_not_empty
+from .map_reduce import MapReduce, broadcast_shape
+from .reduce_table import REDUCTIONS
 from .reduce_text import CUDA_TYPES
 from .reductions import normalized_axes
 from .trace import Graph
@@ -33,7 +32,7 @@ class _Kernel(MapReduce):
 
     def __init__(self, graph: Graph, op: str, axis: Any) -> None:
         names = ", ".join(f"x{i}" for i in range(len(graph.inputs)))
-        super().__init__(f"gi_fused({names})", _no_host, op=op, axis=axis)
+        super().__init__(f"gi_fused({names})", _no_host, op=op, axis=axis, where="fuse")
         self.graph = graph
 
     def mapped(self, operands: Sequence[Any]) -> np.dtype[Any]:
@@ -63,26 +62,26 @@ def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
 
 
 class FusedReduction:
-    """One reduced result of a fused function."""
+    """One reduced value of a fused function; `part` computes what is reduced."""
 
     def __init__(
-        self, graph: Graph, reduced: Reduced, elementwise: Callable[[Graph], Callable[..., Any]]
+        self, part: Graph, reduction: tuple[str, Any, bool], elementwise: Callable[..., Any]
     ) -> None:
-        part = Graph(graph.inputs, graph.captured, [reduced.node])
-        self.op, self.axis, self.keepdims = reduced.op, reduced.axis, reduced.keepdims
+        self.op, self.axis, self.keepdims = reduction
         self.kernel = _Kernel(part, self.op, self.axis)
-        self.value = elementwise(part)
+        self.value = elementwise
+        self.reads_only = part.results[0].index >= 0
 
     def __call__(self, operands: Sequence[Any], out: Any) -> Any:
         """The result for operands that the elementwise function takes."""
+        if self.reads_only and isinstance(operands[0], _core.Array):
+            return self._method(operands[0], out)
         if not self._one_kernel(operands):
-            value = self.value(*operands)
-            return getattr(value, self.op)(self.axis, keepdims=self.keepdims, out=out)
-        shape = np.broadcast_shapes(*(x.shape for x in operands))
-        axes = normalized_axes(self.axis, len(shape), self.op)
-        check_not_empty(self.op, int(np.prod([shape[i] for i in axes], dtype=np.int64)), shape)
+            return self._method(self.value(*operands), out)
         if not self.keepdims:
             return self.kernel(*operands, out=out)
+        shape = broadcast_shape([x.shape for x in operands], "fuse")
+        axes = normalized_axes(self.axis, len(shape), self.op)
         full = tuple(1 if i in axes else n for i, n in enumerate(shape))
         if out is None:
             return self.kernel(*operands).reshape(full)
@@ -90,6 +89,9 @@ class FusedReduction:
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         self.kernel(*operands, out=out.reshape(kept))
         return out
+
+    def _method(self, value: Any, out: Any) -> Any:
+        return getattr(value, self.op)(self.axis, keepdims=self.keepdims, out=out)
 
     def _one_kernel(self, operands: Sequence[Any]) -> bool:
         if not all(isinstance(x, _core.Array) and x.device.type == "cuda" for x in operands):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,10 +12,11 @@ from gpuinterop import _core
 from gpuinterop.dtypes import row_of
 from gpuinterop.errors import ArgumentTypeError
 
+from . import methods
 from .catalog import ALIASES, TABLE, Row
 from .trace import Graph, Node
 
-__all__ = ["Reduced", "Tracer", "record"]
+__all__ = ["Tracer", "record", "refuse_out"]
 
 
 class Tracer:
@@ -34,12 +36,24 @@ class Tracer:
             return NotImplemented
         return record(TABLE[name], inputs)
 
+    def __array_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        refuse_out(f"numpy.{func.__name__}", kwargs.get("out"))
+        found = methods.__array_function__(self, func, types, args, kwargs)
+        if found is NotImplemented:
+            raise ArgumentTypeError(where="fuse", expected="functions of NumPy that go element by element",
+                                    got=f"numpy.{func.__name__}",
+                                    fix="use it outside of the fused function")  # fmt: skip
+        return found
+
     @staticmethod
     def __gpuinterop_trace__(row: Row, operands: Sequence[Any]) -> Any:
         return record(row, operands)
 
     def astype(self, dtype: Any) -> Tracer:
-        return Tracer(self.graph, Node(TABLE["cast"], (self.node,), cast_to=row_of(dtype)))
+        cast = self.graph.record(TABLE["cast"], (self.node,), cast_to=row_of(np.dtype(dtype)))
+        return Tracer(self.graph, cast)
 
     def exp(self) -> Any:
         return record(TABLE["exp"], (self,))
@@ -48,12 +62,38 @@ class Tracer:
         low = self if min is None else record(TABLE["maximum"], (self, min))
         return low if max is None else record(TABLE["minimum"], (low, max))
 
-    def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: Any, out: Any) -> Reduced:
+    def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: Any, out: Any) -> Tracer:
         if dtype is not None or out is not None:
             raise ArgumentTypeError(where="fuse", expected=f"{op} with axis and keepdims only",
                                     got="dtype or out inside of a fused function",
                                     fix="x.astype(dtype) first; pass out to the fused function")  # fmt: skip
-        return Reduced(self.graph, self.node, op, axis, bool(keepdims))
+        axis = tuple(axis) if isinstance(axis, list) else axis
+        reduction = (op, axis, bool(keepdims))
+        return Tracer(self.graph, self.graph.record(None, (self.node,), reduction=reduction))
+
+    # ---- what a trace depends on, once it is asked for ------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.graph.shape(self.node)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.graph.dtype(self.node)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentTypeError(where="len", expected="an array of at least one dimension",
+                                    got="a 0-d array in a fused function", fix="x.size is 1")  # fmt: skip
+        return self.shape[0]
 
     def __bool__(self) -> bool:
         raise ArgumentTypeError(
@@ -76,43 +116,22 @@ class Tracer:
         )
 
 
-class Reduced:
-    """Stands for a reduced value: it may be returned, and nothing else."""
-
-    __array_ufunc__ = None
-    __slots__ = ("axis", "graph", "keepdims", "node", "op")
-
-    def __init__(self, graph: Graph, node: Node, op: str, axis: Any, keepdims: bool) -> None:
-        self.graph, self.node, self.op = graph, node, op
-        self.axis = tuple(axis) if isinstance(axis, list) else axis
-        self.keepdims = keepdims
-
-    @staticmethod
-    def __gpuinterop_trace__(row: Row, operands: Sequence[Any]) -> Any:
-        raise ArgumentTypeError(
-            where="fuse",
-            expected="reductions at the end of the function only",
-            got=f"an operation ({row.name} or the like) on a reduced value",
-            fix="return the reduced value and go on outside of the fused function",
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self.__gpuinterop_trace__(TABLE.get(name, TABLE["positive"]), ())
+def refuse_out(where: str, out: Any) -> None:
+    """Refuse an out, which is not for a traced function to fill."""
+    if out is not None:
+        raise ArgumentTypeError(where=where, expected="no out inside of a fused function",
+                                got="one", fix="pass out to the fused function")  # fmt: skip
 
 
 def record(row: Row, operands: Sequence[Any]) -> Any:
     """A tracer (or several) for `row` applied to tracers, numbers and arrays."""
     graph = next(o.graph for o in operands if isinstance(o, Tracer))
     nodes = tuple(_node(graph, o, row.name) for o in operands)
-    found = tuple(Tracer(graph, Node(row, nodes, result=j)) for j in range(row.results))
+    found = tuple(Tracer(graph, graph.record(row, nodes, result=j)) for j in range(row.results))
     return found if row.results > 1 else found[0]
 
 
 def _node(graph: Graph, operand: Any, name: str) -> Node:
-    if isinstance(operand, Reduced):
-        operand.__gpuinterop_trace__(TABLE[name], ())
     if isinstance(operand, Tracer):
         if operand.graph is not graph:
             raise ArgumentTypeError(where="fuse", expected="arguments of one function",
@@ -122,7 +141,7 @@ def _node(graph: Graph, operand: Any, name: str) -> Node:
     if isinstance(operand, np.ndarray) and operand.ndim == 0:
         operand = operand[()]
     if isinstance(operand, (bool, int, float, complex, np.generic)):
-        return Node(number=operand)
+        return graph.number(operand)
     if isinstance(operand, _core.Array):
         return graph.capture(operand)
     raise ArgumentTypeError(where=name, expected="arrays of this library, and numbers, when fused",
@@ -179,28 +198,26 @@ for _python, _got in {
     "float": "float(x)", "int": "int(x)", "complex": "complex(x)", "index": "x as an index",
     "iter": "a loop over x", "contains": "a search in x", "array": "numpy.asarray(x)",
     "format": "a formatted x", "round": "round(x)", "getitem": "x[index]",
-    "setitem": "an assignment to x[index]", "len": "len(x)",
+    "setitem": "an assignment to x[index]",
 }.items():  # fmt: skip
     setattr(Tracer, f"__{_python}__", _refusing(_got))
 
-# The arithmetic of a reduced value is refused in the words above, not in Python's.
-for _python in (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
-    "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul",
-    "neg", "pos", "abs", "lt", "le", "gt", "ge", "eq", "ne", "bool", "float", "int", "getitem",
-):  # fmt: skip
-    setattr(
-        Reduced,
-        f"__{_python}__",
-        lambda self, *_others, _row=TABLE["add"]: self.__gpuinterop_trace__(_row, ()),
-    )
-Reduced.__hash__ = None  # type: ignore[assignment]
 
-
-def _reduction(op: str) -> Callable[..., Reduced]:
+def _reduction(op: str) -> Callable[..., Tracer]:
     def method(
-        self: Tracer, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
-    ) -> Reduced:
+        self: Tracer,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Tracer:
+        if initial is not None or where is not None:
+            raise ArgumentTypeError(where="fuse", expected=f"{op} with axis and keepdims only",
+                                    got="initial or where inside of a fused function",
+                                    fix="gpuinterop.where(mask, x, 0) first; x.sum() + initial")  # fmt: skip
         return self._reduced(op, axis, keepdims, dtype, out)
 
     return method

@@ -22,7 +22,7 @@ from gpuinterop.sources import host_view
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["MapReduce"]
+__all__ = ["MapReduce", "broadcast_shape"]
 
 
 class MapReduce:
@@ -100,7 +100,7 @@ class MapReduce:
         operands = [reductions.real(x) for x in operands]
         extras = [reductions.real(e) for e in extras]
         device = results.require_arrays(self._where, *operands, *extras)
-        shape = _broadcast([x.shape for x in operands])
+        shape = broadcast_shape([x.shape for x in operands], self._where)
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         if 0 not in kept:
@@ -239,14 +239,15 @@ class MapReduce:
         )
 
 
-def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def broadcast_shape(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int, ...]:
+    """The shape that all broadcast to."""
     if all(shape == shapes[0] for shape in shapes):
         return shapes[0]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError as error:
         raise ShapeError(
-            where="MapReduce",
+            where=where,
             expected="shapes that broadcast",
             got=str(list(shapes)),
             fix="reshape one",

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
-from gpuinterop.errors import BoundsError
+from gpuinterop.errors import ArgumentTypeError, BoundsError
+from gpuinterop.geometry import real
 from gpuinterop.jit.codegen import STORAGE, WORKING
 
 from .bodies import body_for, substitute
 from .catalog import Row
+from .map_reduce import broadcast_shape
+from .reduce_table import REDUCTIONS
+from .reductions import normalized_axes
 from .rules import kind_of, loop_for
 
-__all__ = ["Graph", "Node", "settled"]
+__all__ = ["Graph", "Node", "described", "kinds_of", "ordered", "settled", "strong"]
 
 
 @dataclass(eq=False)
 class Node:
-    """One operation on earlier nodes, an input, or a number."""
+    """One operation on earlier nodes, a reduction of one, an input, or a number."""
 
     row: Row | None = None
     operands: tuple[Node, ...] = ()
     result: int = 0  # which result of the row
     cast_to: int = -1  # the dtype of a cast
+    reduction: tuple[str, Any, bool] | None = None  # operation, axis, keepdims
     number: Any = None
     index: int = -1  # position among the inputs
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether a kernel reads it instead of computing it."""
+        return self.index >= 0 or self.reduction is not None
 
 
 @dataclass
@@ -39,6 +50,10 @@ class Graph:
     inputs: list[Node] = field(default_factory=list)
     captured: list[Any] = field(default_factory=list)
     results: list[Node] = field(default_factory=list)
+    # The same operation on the same nodes is one node.
+    known: dict[tuple[Any, ...], Node] = field(default_factory=dict)
+    given: Sequence[Any] = ()  # the arguments, while the function is traced
+    asked: bool = False  # whether the trace depends on their shapes or dtypes
 
     def add_input(self) -> Node:
         node = Node(index=len(self.inputs))
@@ -46,56 +61,84 @@ class Graph:
         return node
 
     def capture(self, array: Any) -> Node:
+        for node, other in zip(self.inputs[-len(self.captured) :], self.captured, strict=False):
+            if other is array:
+                return node
         node = self.add_input()
         self.captured.append(array)
         return node
 
-    def order(self) -> list[Node]:
-        """Nodes after their operands, each once."""
-        done: dict[int, Node] = {}
-        stack: list[tuple[Node, bool]] = [(node, False) for node in reversed(self.results)]
-        while stack:
-            node, ready = stack.pop()
-            if id(node) in done:
-                continue
-            if ready or not node.operands:
-                done[id(node)] = node
+    def number(self, value: Any) -> Node:
+        # As text, because 0.0 equals -0.0 and a NaN nothing.
+        return self.known.setdefault((type(value), repr(value)), Node(number=value))
+
+    def record(
+        self,
+        row: Row | None,
+        operands: Sequence[Node],
+        *,
+        result: int = 0,
+        cast_to: int = -1,
+        reduction: tuple[str, Any, bool] | None = None,
+    ) -> Node:
+        key = (row, *map(id, operands), result, cast_to, repr(reduction))
+        made = Node(row, tuple(operands), result, cast_to, reduction)
+        return self.known.setdefault(key, made)
+
+    def shape(self, node: Node) -> tuple[int, ...]:
+        """The shape of a value for the arguments at hand."""
+        found: dict[int, tuple[int, ...]] = {}
+        for step in ordered([node], through=True):
+            shapes = [found[id(o)] for o in step.operands]
+            if step.index >= 0:
+                found[id(step)] = described(self._array(step.index))[0]
+            elif step.reduction is not None:
+                found[id(step)] = _reduced_shape(shapes[0], *step.reduction)
             else:
-                stack.append((node, True))
-                stack.extend((operand, False) for operand in node.operands)
-        return list(done.values())
+                found[id(step)] = broadcast_shape(shapes, "fuse") if shapes else ()
+        return found[id(node)]
+
+    def dtype(self, node: Node) -> np.dtype[Any]:
+        """The dtype of a value for the arguments at hand."""
+        nodes = ordered([node], through=True)
+        given = {n.index: _input_kind(self._array(n.index)) for n in nodes if n.index >= 0}
+        return np.dtype(dtype_of(strong(kinds_of(nodes, given)[id(node)])))
+
+    def _array(self, index: int) -> Any:
+        if index >= len(self.inputs) - len(self.captured):
+            return self.captured[index - len(self.inputs)]
+        if not self.given:
+            raise ArgumentTypeError(where="fuse", expected="arguments of one function",
+                                    got="a value kept from another fused call",
+                                    fix="return it instead of keeping it")  # fmt: skip
+        self.asked = True
+        return self.given[index]
+
+    def order(self) -> list[Node]:
+        """The nodes that the results are computed from: after their operands, each once."""
+        return ordered(self.results)
+
+    def signature(self) -> tuple[Any, ...]:
+        """Equal for graphs that compute the same in the same way."""
+        places: dict[int, int] = {}
+        steps = []
+        for node in self.order():
+            places[id(node)] = len(places)
+            number = (type(node.number), repr(node.number))
+            operands = tuple(places[id(o)] for o in node.operands)
+            steps.append((node.row, operands, node.result, node.cast_to, number, node.index))
+        return (len(self.inputs), *steps, *(places[id(node)] for node in self.results))
 
     # ---- dtypes -----------------------------------------------------------------------------
 
     def kinds(self, given: tuple[int, ...]) -> dict[int, int]:
         """The dtype of every node (or its weak kind), for inputs of these kinds."""
-        found: dict[int, int] = {}
-        for node in self.order():
-            found[id(node)] = self._kind(node, given, found)
-        return found
-
-    @staticmethod
-    def _kind(node: Node, given: tuple[int, ...], found: dict[int, int]) -> int:
-        if node.index >= 0:
-            return given[node.index]
-        if node.row is None:
-            return _number_kind(node.number)
-        if node.cast_to >= 0:
-            return node.cast_to
-        kinds = tuple(found[id(o)] for o in node.operands)
-        ins, outs = body_for(node.row, kinds)[1]
-        if not node.row.compares:
-            for operand, row in zip(node.operands, ins, strict=True):
-                if type(operand.number) is int:
-                    _require_fit(operand.number, row, node.row.name)
-        if node.row.name == "power":
-            _require_exponent(node.operands[1].number, ins[1])
-        return outs[node.result]
+        return kinds_of(self.order(), given)
 
     def result_rows(self, given: tuple[int, ...]) -> tuple[int, ...]:
         """Dtypes of the results; a lone number is NumPy's default type."""
         kinds = self.kinds(given)
-        return tuple(_strong(kinds[id(node)]) for node in self.results)
+        return tuple(strong(kinds[id(node)]) for node in self.results)
 
     # ---- CUDA text ----------------------------------------------------------------------------
 
@@ -115,7 +158,7 @@ class Graph:
                 names[id(node)] = f"t{i}"
                 lines.append(self._line(f"t{i}", node, kinds, names))
         for j, node in enumerate(self.results):
-            row = _strong(kinds[id(node)])
+            row = strong(kinds[id(node)])
             value = names.get(id(node)) or _literal(node.number, row)
             lines.append(f"o{j} = gi_to<{WORKING[NAMES[row]]}>({value});")
         return "\n  ".join(lines)
@@ -125,7 +168,7 @@ class Graph:
         operands = tuple(kinds[id(o)] for o in node.operands)
         ins: tuple[int, ...]
         if node.cast_to >= 0:
-            ins = (_strong(operands[0]),)
+            ins = (strong(operands[0]),)
             out = NAMES[node.cast_to]
             expression = "x"
         else:
@@ -150,6 +193,74 @@ class Graph:
         if WORKING[out] != STORAGE[out]:
             value = f"gi_read(gi_to<{STORAGE[out]}>({value}))"
         return f"{declared} {WORKING[out]} {name} = {value};"
+
+
+def ordered(results: Sequence[Node], *, through: bool = False) -> list[Node]:
+    """Nodes after their operands, each once; what reductions are computed from only on demand."""
+    done: dict[int, Node] = {}
+    stack: list[tuple[Node, bool]] = [(node, False) for node in reversed(results)]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in done:
+            continue
+        operands = node.operands if through or node.reduction is None else ()
+        if ready or not operands:
+            done[id(node)] = node
+        else:
+            stack.append((node, True))
+            stack.extend((operand, False) for operand in operands)
+    return list(done.values())
+
+
+def kinds_of(nodes: Sequence[Node], given: Mapping[int, int] | Sequence[int]) -> dict[int, int]:
+    """The dtype of each of the ordered nodes, or its weak kind."""
+    found: dict[int, int] = {}
+    for node in nodes:
+        found[id(node)] = _kind(node, given, found)
+    return found
+
+
+def _kind(node: Node, given: Mapping[int, int] | Sequence[int], found: dict[int, int]) -> int:
+    if node.index >= 0:
+        return given[node.index]
+    if node.reduction is not None:
+        of = dtype_of(strong(found[id(node.operands[0])]))
+        return row_of(REDUCTIONS[node.reduction[0]].result(of))
+    if node.row is None:
+        return _number_kind(node.number)
+    if node.cast_to >= 0:
+        return node.cast_to
+    kinds = tuple(found[id(o)] for o in node.operands)
+    ins, outs = body_for(node.row, kinds)[1]
+    if not node.row.compares:
+        for operand, row in zip(node.operands, ins, strict=True):
+            if type(operand.number) is int:
+                _require_fit(operand.number, row, node.row.name)
+    if node.row.name == "power":
+        _require_exponent(node.operands[1].number, ins[1])
+    return outs[node.result]
+
+
+def described(x: Any) -> tuple[tuple[int, ...], Any]:
+    """The shape and the dtype of an argument."""
+    seen = real(x) if isinstance(x, _core.Array) else x
+    return tuple(np.shape(seen)), getattr(seen, "dtype", None)
+
+
+def _input_kind(x: Any) -> int:
+    dtype = described(x)[1]
+    if not isinstance(dtype, np.dtype):
+        raise ArgumentTypeError(where="fuse", expected="arrays of this library where dtypes are asked for",
+                                got=type(x).__name__,
+                                fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
+    return row_of(dtype) + 64 * isinstance(x, np.generic)
+
+
+def _reduced_shape(shape: tuple[int, ...], op: str, axis: Any, keepdims: bool) -> tuple[int, ...]:
+    axes = normalized_axes(axis, len(shape), op)
+    if keepdims:
+        return tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
 
 
 def _number_kind(number: Any) -> int:
@@ -196,7 +307,8 @@ def _require_fit(number: int, row: int, where: str) -> None:
         )
 
 
-def _strong(kind: int) -> int:
+def strong(kind: int) -> int:
+    """The dtype of a kind: a number of Python's has NumPy's default."""
     if kind >= 0:
         return kind % 64
     return NAMES.index({-1: "int64", -2: "float64", -3: "complex128"}[kind])

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 sys.path.append(str(Path(__file__).parents[1] / "capture"))
@@ -20,6 +21,8 @@ from test_fused_reductions import *  # noqa: F403
 from test_one_launch import *  # noqa: F403
 from test_reduce_arguments import *  # noqa: F403
 from test_reduce_methods import *  # noqa: F403
+from test_staged_functions import *  # noqa: F403
+from test_staged_functions import MIXED, staged_equals_steps
 
 from gpuinterop.ops import reductions
 
@@ -27,7 +30,15 @@ hostkernels.install()
 
 
 # A compilation for each case: a minute and more.
-for _many in ("test_a_reduced_result", "test_dtypes_are_those_of_the_steps"):
+for _many in (
+    "test_a_reduced_result",
+    "test_dtypes_are_those_of_the_steps",
+    "test_dtypes_of_stages_are_those_of_the_steps",
+    "test_equal_to_float64_and_to_the_steps",
+    "test_cudandarrays_stay_what_they_are",
+    "test_operands_of_other_kinds",
+    "test_shapes_and_dtypes_may_be_asked_for",
+):
     globals()[_many] = pytest.mark.slow(globals()[_many])
 
 
@@ -46,3 +57,16 @@ def test_logistic_regression_as_a_graph_of_three_kernels(device: str) -> None:
     import test_examples  # beside this file on the path that test_reduce_on_fake.py sets
 
     test_examples.same_training(test_examples.example("logistic_regression"), 12, device)
+
+
+@settings(deadline=None, max_examples=4, derandomize=True)
+@given(MIXED)
+def test_random_stages(mixed) -> None:
+    staged_equals_steps("cuda:0", *mixed)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=60)
+@given(MIXED)
+def test_many_random_stages(mixed) -> None:
+    staged_equals_steps("cuda:0", *mixed)

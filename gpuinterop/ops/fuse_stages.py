@@ -1,0 +1,156 @@
+"""The graph of a fused function in stages: kernels that run one after the other.
+
+A reduction ends a stage, because its value is known only when every element has been seen. What is
+computed from it belongs to later stages. Nothing but reduced values is stored between stages: what
+several of them need is computed in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinterop import _core
+from gpuinterop.errors import ArgumentTypeError
+
+from .reductions import may_overlap
+from .trace import Graph, Node, ordered
+
+__all__ = ["Stage", "Stages", "stages_of"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One kernel.
+
+    Attributes
+    ----------
+    run : takes the operands and an out, or None, for each result; returns the results.
+    reads : places of its operands among the arguments and, after them, the reduced values.
+    gives : places of its results among those of the function; none for a value in between.
+    reduces : whether its one result joins the reduced values.
+    """
+
+    run: Callable[[list[Any], list[Any]], Sequence[Any]]
+    reads: tuple[int, ...]
+    gives: tuple[int, ...]
+    reduces: bool
+
+
+class Stages:
+    """A function of arrays as a list of stages."""
+
+    def __init__(self, stages: Sequence[Stage], results: int) -> None:
+        self.stages, self.results = stages, results
+
+    def __call__(self, *operands: Any, out: Any = None) -> Any:
+        outs: list[Any] = [None] * self.results
+        if out is not None:
+            outs = list(out) if isinstance(out, tuple) else [out]
+        if len(outs) != self.results:
+            raise ArgumentTypeError(where="fuse", expected=f"{self.results} outs", got=str(len(outs)),
+                                    fix="pass a tuple with one array for each result")  # fmt: skip
+        values = list(operands) if out is None else self._apart(operands, outs)
+        found = list(outs)
+        for stage in self.stages:
+            sinks = [outs[place] for place in stage.gives] or [None]
+            made = stage.run([values[place] for place in stage.reads], sinks)
+            for place, value in zip(stage.gives, made, strict=False):
+                found[place] = value
+            values.extend(made if stage.reduces else ())
+        return found[0] if self.results == 1 else tuple(found)
+
+    def _apart(self, operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+        """The operands, copied where a stage would overwrite what a later one reads."""
+        values = list(operands)
+        written: list[Any] = []
+        for stage in self.stages:
+            for place in stage.reads:
+                if (
+                    place < len(operands)
+                    and values[place] is operands[place]
+                    and isinstance(operands[place], _core.Array)
+                    and any(may_overlap(operands[place], w) for w in written)
+                ):
+                    values[place] = operands[place].copy()
+            written += [outs[g] for g in stage.gives if isinstance(outs[g], _core.Array)]
+        return values
+
+
+def stages_of(
+    graph: Graph,
+    results: Sequence[Node],
+    elementwise: Callable[[Graph], Callable[..., Any]],
+    reduced: Callable[[Graph, tuple[str, Any, bool]], Callable[[Sequence[Any], Any], Any]],
+) -> list[Stage]:
+    """The stages that compute `results`; the two functions make their kernels."""
+    inputs = len(graph.inputs)
+    stages: list[Stage] = []
+    places: dict[int, int] = {}  # of the reduced values
+    left = dict(enumerate(results))
+    for node in ordered(results, through=True):
+        if node.reduction is None:
+            continue
+        part, leaves = part_of([node.operands[0]])
+        gives = next(((j,) for j, result in left.items() if result is node), ())
+        for j in gives:
+            del left[j]
+        stages.append(
+            Stage(_alone(reduced(part, node.reduction)), _reads(leaves, places), gives, True)
+        )
+        places[id(node)] = inputs + len(places)
+    for group in _of_one_shape(graph, left):
+        part, leaves = part_of([results[j] for j in group])
+        stages.append(
+            Stage(_together(elementwise(part)), _reads(leaves, places), tuple(group), False)
+        )
+    return stages
+
+
+def part_of(results: Sequence[Node]) -> tuple[Graph, list[Node]]:
+    """The graph from its leaves to the results, with the leaves as its inputs; and the leaves."""
+    nodes = ordered(results)
+    leaves = sorted(
+        (node for node in nodes if node.is_leaf),
+        key=lambda node: (node.index < 0, node.index),
+    )
+    part = Graph()
+    made = {id(leaf): part.add_input() for leaf in leaves}
+    for node in nodes:
+        if not node.is_leaf:
+            operands = tuple(made[id(o)] for o in node.operands)
+            made[id(node)] = Node(node.row, operands, node.result, node.cast_to, number=node.number)
+    part.results = [made[id(node)] for node in results]
+    return part, leaves
+
+
+def _reads(leaves: Sequence[Node], places: dict[int, int]) -> tuple[int, ...]:
+    return tuple(leaf.index if leaf.index >= 0 else places[id(leaf)] for leaf in leaves)
+
+
+def _of_one_shape(graph: Graph, results: dict[int, Node]) -> list[list[int]]:
+    """The places of results, together where one kernel can compute them.
+
+    Results of the same operands have one shape. Otherwise the arguments must be asked.
+    """
+    leaves = {j: frozenset(map(id, part_of([node])[1])) for j, node in results.items()}
+    if len(set(leaves.values())) <= 1:
+        return [list(results)] if results else []
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for j, node in results.items():
+        groups.setdefault(graph.shape(node), []).append(j)
+    return list(groups.values())
+
+
+def _alone(reduction: Callable[[Sequence[Any], Any], Any]) -> Callable[..., Sequence[Any]]:
+    return lambda operands, outs: (reduction(operands, outs[0]),)
+
+
+def _together(operation: Callable[..., Any]) -> Callable[..., Sequence[Any]]:
+    def run(operands: list[Any], outs: list[Any]) -> Sequence[Any]:
+        given = None if all(out is None for out in outs) else tuple(outs)
+        values = operation(*operands, out=given)
+        return values if isinstance(values, tuple) else (values,)
+
+    return run
