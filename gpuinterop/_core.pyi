@@ -629,6 +629,10 @@ def borrow(cls: object | None, ptr: int, shape: object, strides: object, dtype: 
     """
     An array over foreign memory that `base` keeps alive; strides in bytes. cls None: by dtype; device_id -1: where the driver says.
     """
+def quick(function: T, /) -> T:
+    """The converter `function`, its ordinary case served without calling it."""
+def _set_torch(tensor: type, cuda: bool, /) -> None:
+    """The class torch.Tensor, and whether this torch has CUDA."""
 def after_stream(x: object, producer: int, where: str) -> None:
     """
     Our current stream waits for a stream on which a library wrote the array unannounced.

@@ -86,6 +86,7 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     return row.to(x, copyif, **options)
 
 
+@_core.quick
 def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     """Return an array over the memory of any array that is known, or that speaks a protocol.
 
@@ -97,11 +98,6 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     ConversionTypeError
         `obj` is no array: the message lists the protocols that were tried.
     """
-    if not options:
-        # Arrays of NumPy, torch and CuPy that their converters would share without a second look.
-        found = _core.share_plain(obj)
-        if found is not None:
-            return found
     if isinstance(obj, _core.Array):
         registry.check_options(None, options, "from_any")
         return obj

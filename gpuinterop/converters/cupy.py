@@ -80,15 +80,13 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
     return checks.plan_own(describe(a), "from_cupy", copyif)
 
 
+@_core.quick
 def from_cupy(a: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the cupy.ndarray `a`.
 
     Shares every layout and keeps the memory alive; what CuPy's current stream has queued is visible
     here, and CuPy's pool hands the memory out again only after our work on it is done.
     """
-    found = _core.share_plain(a)
-    if found is not None:
-        return found
     checks.require_foreign(a, "cupy", "from_cupy", "a cupy.ndarray")
     plan = plan_from(a, copyif)
     if plan.shared:

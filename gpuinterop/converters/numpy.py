@@ -130,17 +130,13 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
     return checks.plan_own(facts, where, copyif)
 
 
+@_core.quick
 def from_numpy(a: Any, copyif: bool = False) -> Any:
     """Return a host array over the memory of the NumPy array `a`.
 
     Shares every layout, and keeps `a` alive; a read-only array stays read-only. Use
     ``.to_device("cuda")`` on the result, or ``CudaNdarray(a)``, to upload.
     """
-    if type(a) is numpy.ndarray:
-        try:
-            return _core.import_any(None, a)
-        except errors.GpuInteropError:
-            pass  # the plan below knows whether a copy mends it, and the words
     if not isinstance(a, (numpy.ndarray, numpy.generic)):
         raise checks.not_one_of_theirs(a, "from_numpy", "a numpy.ndarray")
     plan = plan_from(a, copyif)

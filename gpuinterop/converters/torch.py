@@ -60,6 +60,7 @@ def plan_facts(facts: Facts, copyif: bool, allow_readonly: bool = False) -> Plan
     return plan_layout(facts, _TO, copyif, allow_readonly)
 
 
+@_core.quick
 def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
     """Return a torch tensor over the memory of `x`.
 
@@ -74,16 +75,10 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
     ReadOnlyError
         `x` is read-only and neither `copyif` nor `allow_readonly` is true.
     """
-    if _cuda or (_tensor is not _NoTensor and not _core.traits(x) & _core.ON_CUDA):
-        try:
-            # The table's own checks cover strides, flags and dtype.
-            return _core.export_via(x, _tensor)
-        except errors.GpuInteropError:
-            pass
     checks.require_array(x, "to_torch")
     plan = plan_to(x, copyif, allow_readonly)
     torch = checks.library_for(plan, "torch")
-    _learn(torch)
+    _core._set_torch(torch.Tensor, torch.version.cuda is not None)
     x = checks.carry_out(x, plan)
     if x.readonly:
         x = _core.writable_alias(x)
@@ -91,19 +86,6 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
         return _core.export_via(x, torch.Tensor)
     except errors.ExportError:  # a torch before 2.10
         return torch.from_dlpack(x)
-
-
-class _NoTensor:
-    """Stands for torch.Tensor before torch is seen."""
-
-
-_tensor: type = _NoTensor
-_cuda = False  # a torch without CUDA would make a tensor over GPU memory that nobody can use
-
-
-def _learn(torch: Any) -> None:
-    global _tensor, _cuda
-    _tensor, _cuda = torch.Tensor, torch.version.cuda is not None
 
 
 def describe(t: Any) -> Facts:
@@ -203,6 +185,7 @@ def plan_from(t: Any, copyif: bool = False) -> Plan:
     return odd if odd is not None and plan.shared else plan
 
 
+@_core.quick
 def from_torch(t: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the torch tensor `t`.
 
@@ -215,16 +198,9 @@ def from_torch(t: Any, copyif: bool = False) -> Any:
     ExportError
         `t` requires grad (pass ``t.detach()``), or a conjugation or negation is pending.
     """
-    # Tensors and parameters themselves; other classes have their class looked at.
-    if type(t) is _tensor:
-        try:
-            return _core.import_any(None, t)
-        except errors.GpuInteropError:
-            pass
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(t, torch.Tensor):
         raise checks.not_one_of_theirs(t, "from_torch", "a torch.Tensor")
-    _learn(torch)
     plan = plan_from(t, copyif)
     if plan.refused:
         raise plan.exception()

@@ -12,6 +12,7 @@
 #include "exchange/export.hpp"
 #include "python/array_type.hpp"
 #include "python/converter_borrow.hpp"
+#include "python/converter_quick.hpp"
 #include "python/raise.hpp"
 #include "python/register.hpp"
 
@@ -158,6 +159,7 @@ void register_converters(nb::module_& m) {
       "The next use of the array is on this stream, and later ones wait for it.");
   if (PyModule_AddFunctions(m.ptr(), functions) < 0) throw nb::python_error();
   register_borrowing(m);
+  register_quick(m);
   m.def(
       "after_stream",
       [](nb::handle x, uint64_t producer, const std::string& where) {

@@ -190,69 +190,72 @@ PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t
   });
 }
 
-// export_via(x, type, allow_readonly=False): an object of `type` over the memory of x.
+PyObject* exchange_export(PyObject* x, PyTypeObject* type, bool allow_readonly) {
+  const char* where = "export_via";
+  if (!is_array(x))
+    fail(Kind::ConversionType, where, "a gpuinterop array", "an object of type " + type_text(x),
+         "convert it first: gpuinterop.asarray(x)");
+  require_settled(x);
+  const Array& a = unwrap(x);
+  const Peer& peer = peer_of(type);
+  const DLPackExchangeAPI* api = peer.api;
+  if (!api || !api->managed_tensor_to_py_object_no_sync)
+    fail(Kind::Export, where, "a type with a DLPack C exchange API (torch 2.10 or later)",
+         repr_text(reinterpret_cast<PyObject*>(type)), "use the type's own from_dlpack(x)");
+  const bool torch = peer.family == Family::Torch;
+  // torch aborts the process on negative strides, and on others reads what was never meant.
+  if (torch && a.layout.has_negative_stride())
+    fail(Kind::Contiguity, where, "strides of 0 or more, because torch has no negative ones",
+         "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
+             shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
+         "pass copyif=True to copy, or x.copy()");
+  if (torch && a.readonly && !allow_readonly)
+    fail(Kind::ReadOnly, where, "writable memory, because torch cannot keep an array read-only",
+         "a read-only array", "pass a copy: x.copy()");
+  if (torch && is_subbyte(a.dtype))
+    fail(Kind::Export, where, "a dtype of whole bytes, because torch packs smaller ones",
+         std::string(kDTypes[a.dtype].name) + ", stored one element a byte", "cast it first");
+  // CUDA's runtime, in which the other side is written, leaves the primary context current where
+  // there was none or another; what it does while we have put that one there goes with it.
+  std::optional<cuda::DeviceGuard> context;
+  if (a.device.is_cuda()) context.emplace(a.device.id);
+  if (a.device.is_cuda() && a.buffer) {
+    void* consumer = nullptr;
+    if (api->current_work_stream &&
+        call_foreign([&] { return api->current_work_stream(kDLCUDA, a.device.id, &consumer); }) !=
+            0)
+      throw PythonError();
+    hand_over(a, consumer ? consumer : CU_STREAM_LEGACY, where);
+  } else if (a.buffer && a.buffer->stream) {
+    settle_for_host(a, where);
+  }
+  DLManagedTensorVersioned* m = make_versioned(a, false);
+  void* out = nullptr;
+  if (call_foreign([&] { return api->managed_tensor_to_py_object_no_sync(m, &out); }) == 0 && out)
+    return static_cast<PyObject*>(out);
+  // torch and others leave the struct with its owner when they refuse it.
+  {
+    ErrorSaver saver;
+    m->deleter(m);
+  }
+  if (!PyErr_Occurred())
+    PyErr_Format(PyExc_SystemError, "%s refused a tensor without an exception",
+                 repr_text(reinterpret_cast<PyObject*>(type)).c_str());
+  else if (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_RuntimeError))
+    fail(Kind::Export, where, "an array that the target library can hold",
+         std::string("dtype ") + kDTypes[a.dtype].name + ": " + take_error_text(),
+         "cast it first, for example to float32");
+  throw PythonError();
+}
+
+// export_via(x, type, allow_readonly=False)
 PyObject* exchange_export_via(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const char* where = "export_via";
     if (nargs < 2 || nargs > 3 || !PyType_Check(args[1]))
-      fail(Kind::Type, where, "an array, a type and perhaps allow_readonly",
+      fail(Kind::Type, "export_via", "an array, a type and perhaps allow_readonly",
            std::to_string(nargs) + " arguments", "export_via(x, type, allow_readonly=False)");
-    if (!is_array(args[0]))
-      fail(Kind::ConversionType, where, "a gpuinterop array",
-           "an object of type " + type_text(args[0]), "convert it first: gpuinterop.asarray(x)");
-    require_settled(args[0]);
-    const Array& a = unwrap(args[0]);
-    auto* type = reinterpret_cast<PyTypeObject*>(args[1]);
-    const Peer& peer = peer_of(type);
-    const DLPackExchangeAPI* api = peer.api;
-    if (!api || !api->managed_tensor_to_py_object_no_sync)
-      fail(Kind::Export, where, "a type with a DLPack C exchange API (torch 2.10 or later)",
-           repr_text(args[1]), "use the type's own from_dlpack(x)");
-    const bool torch = peer.family == Family::Torch;
-    // torch aborts the process on negative strides, and on others reads what was never meant.
-    if (torch && a.layout.has_negative_stride())
-      fail(Kind::Contiguity, where, "strides of 0 or more, because torch has no negative ones",
-           "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
-               shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
-           "pass copyif=True to copy, or x.copy()");
-    if (torch && a.readonly && !(nargs == 3 && PyObject_IsTrue(args[2]) == 1))
-      fail(Kind::ReadOnly, where, "writable memory, because torch cannot keep an array read-only",
-           "a read-only array", "pass a copy: x.copy()");
-    if (torch && is_subbyte(a.dtype))
-      fail(Kind::Export, where, "a dtype of whole bytes, because torch packs smaller ones",
-           std::string(kDTypes[a.dtype].name) + ", stored one element a byte", "cast it first");
-    // CUDA's runtime, in which the other side is written, leaves the primary context current where
-    // there was none or another; what it does while we have put that one there goes with it.
-    std::optional<cuda::DeviceGuard> context;
-    if (a.device.is_cuda()) context.emplace(a.device.id);
-    if (a.device.is_cuda() && a.buffer) {
-      void* consumer = nullptr;
-      if (api->current_work_stream &&
-          call_foreign([&] { return api->current_work_stream(kDLCUDA, a.device.id, &consumer); }) !=
-              0)
-        throw PythonError();
-      hand_over(a, consumer ? consumer : CU_STREAM_LEGACY, where);
-    } else if (a.buffer && a.buffer->stream) {
-      settle_for_host(a, where);
-    }
-    DLManagedTensorVersioned* m = make_versioned(a, false);
-    void* out = nullptr;
-    if (call_foreign([&] { return api->managed_tensor_to_py_object_no_sync(m, &out); }) == 0 && out)
-      return static_cast<PyObject*>(out);
-    // torch and others leave the struct with its owner when they refuse it.
-    {
-      ErrorSaver saver;
-      m->deleter(m);
-    }
-    if (!PyErr_Occurred())
-      PyErr_Format(PyExc_SystemError, "%s refused a tensor without an exception",
-                   type_text(args[1]).c_str());
-    else if (PyErr_ExceptionMatches(PyExc_BufferError) ||
-             PyErr_ExceptionMatches(PyExc_RuntimeError))
-      fail(Kind::Export, where, "an array that the target library can hold",
-           std::string("dtype ") + kDTypes[a.dtype].name + ": " + take_error_text(),
-           "cast it first, for example to float32");
-    throw PythonError();
+    return exchange_export(args[0], reinterpret_cast<PyTypeObject*>(args[1]),
+                           nargs == 3 && PyObject_IsTrue(args[2]) == 1);
   });
 }
 

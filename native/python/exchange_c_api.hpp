@@ -13,6 +13,8 @@ void publish_exchange_api();  // puts the table on the Array type; throws Python
 PyTypeObject* exchange_result_type(DTypeId dtype) noexcept;
 
 PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t nargs);
+// An object of `type` over the memory of the array `x`, by that type's table. Throws.
+PyObject* exchange_export(PyObject* x, PyTypeObject* type, bool allow_readonly);
 PyObject* exchange_export_via(PyObject*, PyObject* const* args, Py_ssize_t nargs);
 PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,
                               PyObject* kwnames);

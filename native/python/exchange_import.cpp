@@ -24,11 +24,11 @@ void exchange::order_import(Buffer* b, void* producer, const Options& o) {
     b->stream = stream;
 }
 
+bool exchange::converters_changed = false;
+
 using namespace exchange;
 
 namespace {
-
-bool converters_changed = false;  // somebody registered another converter for a plain class
 
 // The table's row of the one dtype that a class holds (its attribute _only), or -1.
 int only_dtype(PyTypeObject* cls) {
@@ -227,20 +227,23 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
   });
 }
 
-// What a converter would share, when it is an array of a class that needs no converter's look first;
-// None when it does, or when the converter has to find the words for what is wrong.
+PyObject* exchange::import_plain(const Peer& p, PyObject* obj) {
+  try {
+    if (p.family != Family::Cupy) return import_object(nullptr, obj, Options());
+    Array a;
+    if (!import_cupy(obj, "from_cupy", &a)) return nullptr;
+    PyTypeObject* cls = exchange_result_type(a.dtype);
+    return wrap(cls, std::move(a));
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
 PyObject* exchange_share_plain(PyObject*, PyObject* obj) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     const Peer& p = peer_of(Py_TYPE(obj));
-    if (!p.plain || converters_changed) Py_RETURN_NONE;
-    try {
-      if (p.family != Family::Cupy) return import_object(nullptr, obj, Options());
-      Array a;
-      if (!import_cupy(obj, "from_cupy", &a)) Py_RETURN_NONE;
-      PyTypeObject* cls = exchange_result_type(a.dtype);
-      return wrap(cls, std::move(a));
-    } catch (const Error&) {
-    }
+    PyObject* found = p.plain && !converters_changed ? import_plain(p, obj) : nullptr;
+    if (found || PyErr_Occurred()) return found;
     Py_RETURN_NONE;
   });
 }

@@ -41,6 +41,10 @@ bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Arra
                             Attempts* tried);
 // An ordinary array of cupy.ndarray itself. False: go on with the protocols, whatever the reason.
 bool import_cupy(PyObject* obj, const char* where, Array* out);
+// An array of a class that needs no converter's look first (Peer::plain), shared. Null, with or without
+// a Python error: it does need one, or the converter has to find the words for what is wrong.
+PyObject* import_plain(const Peer& p, PyObject* obj);
+extern bool converters_changed;  // somebody registered another converter for a plain class
 bool import_buffer(const Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
 
 // Takes over a capsule; `owner` is what the array shows as its base. `claimed` is what

@@ -124,8 +124,10 @@ void describe(Peer* p) {
       if (i == 0) describe_cupy(p);
       return;
     }
-    if (i == 0 && module == "numpy" && text_attribute(base, "__name__") == "ndarray")
+    if (i == 0 && module == "numpy" && text_attribute(base, "__name__") == "ndarray") {
+      p->family = Family::Numpy;
       p->plain = true;
+    }
     if (in_package(module, "numpy.ma")) {
       p->family = Family::Masked;
       return;

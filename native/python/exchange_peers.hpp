@@ -22,6 +22,7 @@ void make_names();  // once, when the module is made; throws nanobind::python_er
 
 enum class Family : uint8_t {
   Other,
+  Numpy,         // numpy.ndarray itself
   Torch,         // torch.Tensor and subclasses that hold data of their own
   TorchWrapper,  // subclasses that stand for other tensors or none (FakeTensor, DTensor)
   Jax,           // immutable, though its capsules cannot say so

@@ -1,0 +1,113 @@
+"""Converters whose ordinary case is served in C are functions like any other, and say no like any other."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import _core, converters
+
+NAMES = ["from_any", "from_numpy", "from_torch", "from_cupy", "to_torch"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_a_function_to_whoever_asks(name):
+    function = getattr(converters, name)
+    assert function.__name__ == function.__qualname__ == name
+    assert function.__doc__ == function.__wrapped__.__doc__
+    assert inspect.signature(function) == inspect.signature(function.__wrapped__)
+    assert "copyif" in inspect.signature(function).parameters
+    assert inspect.isroutine(function)
+    assert repr(function).startswith(f"<function {name} at ")
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert copy.deepcopy(function) is function
+
+    class Holder:
+        convert = function
+
+    assert Holder().convert is function  # as a function in C: no instance is passed
+
+
+def test_every_way_to_call_it():
+    a = np.ones(3, np.float32)
+    calls = [
+        lambda: converters.from_numpy(a),
+        lambda: converters.from_numpy(a, False),
+        lambda: converters.from_numpy(a=a),
+        lambda: converters.from_numpy(a, copyif=True),
+        lambda: converters.from_numpy(*(a,), **{}),
+    ]
+    assert {call().ptr for call in calls} == {a.ctypes.data}
+    for wrong in ((), (a, False, 1)):
+        with pytest.raises(TypeError, match=r"from_numpy\(\)"):
+            converters.from_numpy(*wrong)
+    with pytest.raises(TypeError, match="unexpected"):
+        converters.from_numpy(a, dtype="float32")
+
+
+def test_an_array_of_ours_comes_back_as_it_is():
+    x = gi.zeros(3, device="cpu")
+    assert converters.from_any(x) is x
+
+
+def test_a_converter_takes_arrays_of_its_own_library_alone():
+    a = np.ones(3, np.float32)
+    with pytest.raises(gi.ConversionTypeError, match=r"cupy\.ndarray"):
+        converters.from_cupy(a)
+    with pytest.raises(gi.ConversionTypeError, match=r"torch\.Tensor"):
+        converters.from_torch(a)
+    torch = pytest.importorskip("torch")
+    t = torch.ones(3)
+    for function in (converters.from_cupy, converters.from_numpy):
+        with pytest.raises(gi.ConversionTypeError, match=r"torch\.Tensor"):
+            function(t)
+
+
+def test_the_ordinary_case_is_served_without_a_python_frame():
+    a = np.ones(3, np.float32)
+    x = converters.from_numpy(a)
+    calls = [lambda: converters.from_numpy(a), lambda: converters.from_any(a)]
+    if "torch" in sys.modules:
+        t = converters.to_torch(x)
+        calls += [lambda: converters.from_torch(t), lambda: converters.to_torch(x)]
+    frames: list[str] = []
+    for call in calls:
+        call()
+        sys.setprofile(lambda frame, event, _: frames.append(frame.f_code.co_name))
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+    assert set(frames) <= {"<lambda>", "test_the_ordinary_case_is_served_without_a_python_frame"}
+
+
+def test_what_fails_is_said_once_and_leaves_nothing():
+    a = np.ones(3, np.float32)
+    backwards = converters.from_numpy(a)[::-1]
+    torch = pytest.importorskip("torch")
+    negated = torch._neg_view(torch.ones(3))
+    before = sys.getrefcount(a), sys.getrefcount(negated)
+    for _ in range(200):
+        with pytest.raises(gi.ContiguityError):
+            converters.to_torch(backwards)
+        with pytest.raises(gi.ExportError):
+            converters.from_torch(negated)
+    gc.collect()
+    assert (sys.getrefcount(a), sys.getrefcount(negated)) == before
+
+
+def test_only_converters_that_are_known():
+    def stranger(x):
+        return x
+
+    with pytest.raises(TypeError, match="stranger"):
+        _core.quick(stranger)
+    with pytest.raises(TypeError):
+        type(converters.from_any)()
