@@ -98,7 +98,7 @@ def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) ->
         registry.check_options(row.from_ if row else None, options, f"explain(x, {to!r})")
         # Protocols, or a converter that cannot plan: sharing is the one way to know, and leaves
         # nothing behind.
-        ours = _core.import_any(None, x) if row is None else row.from_(x)
+        ours = registry.share_unknown(x, where) if row is None else row.from_(x)
         return Plan("gpuinterop", "shared", where=where), checks.facts_of(ours)
     registry.check_options(row.from_, options, f"explain(x, {to!r})")
     plan = plan_from(x, copyif, **registry.taken_by(plan_from, options))

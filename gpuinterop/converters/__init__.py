@@ -96,7 +96,7 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     Raises
     ------
     ConversionTypeError
-        `obj` is no array: the message lists the protocols that were tried.
+        `obj` is no array: the message lists what is recognised.
     """
     if isinstance(obj, _core.Array):
         registry.check_options(None, options, "from_any")
@@ -105,5 +105,5 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     if options:
         registry.check_options(row.from_ if row else None, options, "from_any")
     if row is None:
-        return _core.import_any(None, obj, where="from_any")
+        return registry.share_unknown(obj, "from_any")
     return row.from_(obj, copyif, **options)

@@ -19,7 +19,7 @@ def describe(x: Any) -> Facts:
     reader = getattr(row.module, "describe", None) if row is not None else None
     if row is None or reader is None:
         # Sharing the memory for a moment tells as much, and leaves nothing behind.
-        return checks.facts_of(_core.import_any(None, x) if row is None else row.from_(x))
+        return checks.facts_of(registry.share_unknown(x) if row is None else row.from_(x))
     try:
         return reader(x)  # type: ignore[no-any-return]
     except errors.GpuInteropError:

@@ -191,7 +191,9 @@ def _oddity(a: Any) -> Plan | None:
             errors.DTypeError,
             "a dtype that has plain memory",
             f"dtype {a.dtype}",
-            "pass the bits instead, for example jax.random.key_data(a) or a.astype('int8')",
+            "pass the bits: jax.random.key_data(a)"
+            if not isinstance(a.dtype, numpy.dtype)
+            else "convert the values first, for example a.astype('int8')",
         )
     return None
 

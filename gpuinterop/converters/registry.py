@@ -35,6 +35,7 @@ __all__ = [
     "names",
     "recognise",
     "register",
+    "share_unknown",
     "taken_by",
 ]
 
@@ -324,6 +325,25 @@ def load(row_name: str, where: str, module: str = "") -> Any:
         return importlib.import_module(name)
     except ImportError as e:
         raise missing(row, where, str(e), package) from e
+
+
+def share_unknown(obj: Any, where: str = "from_dlpack") -> Any:
+    """An array over an object of no known library, by the protocols that it speaks."""
+    try:
+        return _core.import_any(None, obj, where=where)
+    except ConversionTypeError:
+        if _core.protocols_of(obj):
+            raise
+        kind = type(obj)
+    known = [name for name in names() if name not in ("buffer", "array_api")]
+    raise ConversionTypeError(
+        where=where,
+        expected=f"an array of {', '.join(known)}, or an object that speaks DLPack, "
+        "__cuda_array_interface__, __array_interface__ or the buffer protocol",
+        got=f"{kind.__module__}.{kind.__qualname__}, which is none of these",
+        fix="pass an array (gpuinterop.asarray makes one of numbers and lists), or tell of its "
+        "library: gpuinterop.converters.register",
+    )
 
 
 def check_options(function: Callable[..., Any] | None, options: dict[str, Any], where: str) -> None:

@@ -104,6 +104,9 @@ def describe(t: Any) -> Facts:
     )
 
 
+_NESTED = "pass t.to_padded_tensor(0.0), or its parts one by one: t.unbind()"
+
+
 def _oddity(t: Any, copyif: bool) -> Plan | None:
     """What no layout rule can know; None for a plain strided tensor."""
     torch = sys.modules["torch"]
@@ -117,11 +120,16 @@ def _oddity(t: Any, copyif: bool) -> Plan | None:
     name = f"{cls.__module__}.{cls.__qualname__}"
     plain = torch._C._disabled_torch_dispatch_impl
     if getattr(cls, "__torch_dispatch__", plain) is not plain:
+        fix = "pass the tensor inside, for example t.to_local() of a DTensor"
+        if cls.__name__ == "FakeTensor":
+            fix = "convert outside FakeTensorMode, torch.export and torch.compile"
+        elif t.is_nested:
+            fix = _NESTED
         return no(
             errors.ConversionTypeError,
             "a tensor with memory of its own",
-            f"{name}, a wrapper around other tensors",
-            "pass the tensor inside, for example t.to_local() of a DTensor",
+            f"{name}, a wrapper around other tensors or none",
+            fix,
         )
     if torch._C._functorch.is_functorch_wrapped_tensor(t):
         return no(
@@ -130,6 +138,16 @@ def _oddity(t: Any, copyif: bool) -> Plan | None:
             f"{name} inside vmap or grad",
             "convert outside the transformed function",
         )
+    if torch.nn.parameter.is_lazy(t):
+        return no(
+            errors.ExchangeError,
+            "a tensor with memory",
+            f"{name}, whose shape is not known yet",
+            "materialize it first, or run its module once",
+            "memory",
+        )
+    if t.is_nested:
+        return no(errors.ExportError, "a dense strided tensor", "a nested tensor", _NESTED)
     if t.layout is not torch.strided or t.is_quantized:
         what = "quantized" if t.is_quantized else str(t.layout).removeprefix("torch.")
         return no(
@@ -143,7 +161,9 @@ def _oddity(t: Any, copyif: bool) -> Plan | None:
             errors.DeviceMismatchError,
             "a tensor on cpu or cuda",
             f"a tensor on {t.device}",
-            "move it first: t.to('cpu') or t.to('cuda')",
+            "create it on a real device: torch.empty_like(t, device='cpu')"
+            if t.is_meta
+            else "move it first: t.to('cpu') or t.to('cuda')",
         )
     if t.requires_grad:
         return no(

@@ -162,8 +162,9 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
     return;
   }
   if (!c->data)
-    malformed(where, "an address for " + std::to_string(c->layout.size()) + " elements",
-              "a null pointer (a tensor without storage, for example a meta or fake tensor)");
+    fail(Kind::Exchange, where, "an address for " + std::to_string(c->layout.size()) + " elements",
+         "a null pointer (a tensor without storage, for example a meta or fake tensor)",
+         "convert it while its storage is allocated; if it is, report this to the producer");
   int64_t lo = 0, hi = c->layout.size() - 1;
   if (!c->layout.is_c_contiguous()) {
     try {

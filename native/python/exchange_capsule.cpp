@@ -307,10 +307,10 @@ bool import_dlpack(Peer& p, PyObject* obj, const Options& o, Array* out, Attempt
   if (failed) return refused(p, obj, o, tried);
   Call call{obj, p, PyRef::steal(attribute_or_null(obj, names.dlpack, &failed))};
   if (failed) return refused(p, obj, o, tried);
-  if (!call.method && !device_method) return false;
   if (!call.method || !device_method) {
     if (p.family == Family::Jax) explain_failure(p, obj, o.where);
     PyErr_Clear();
+    if (!call.method && !device_method) return false;
     tried->add("__dlpack__",
                call.method ? "__dlpack_device__ is missing" : "only __dlpack_device__ is there");
     tried->kind = Kind::Protocol;

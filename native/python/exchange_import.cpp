@@ -109,6 +109,7 @@ void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
       refuse_torch_negation(p, obj, o.where);
       refuse_torch_conjugation(p, obj, out->dtype, o.where);
     }
+    if (p.family == Family::Jax && out->dtype == kBool) refuse_jax_dtype(obj, o.where);
     return;
   }
   if (import_cuda_interface(p, obj, o, out, &tried) ||

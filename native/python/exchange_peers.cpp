@@ -174,6 +174,21 @@ Peer& find_peer(PyTypeObject* type) {
 
 // ---- second looks -----------------------------------------------------------------------------
 
+void refuse_jax_dtype(PyObject* x, const char* where) {
+  PyRef dtype = optional_attribute(x, "dtype");
+  PyRef words = dtype ? PyRef::steal(PyObject_Str(dtype.get())) : PyRef();
+  const char* text = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
+  PyErr_Clear();
+  if (!text) return;
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (!std::strcmp(text, kDTypes[i].name) && !is_subbyte(DTypeId(i))) return;
+  const bool key = !std::strncmp(text, "key<", 4);
+  fail(Kind::DType, where, "a dtype whose elements are whole bytes of plain memory",
+       std::string("a jax array of dtype ") + text,
+       key ? "pass the bits: jax.random.key_data(x)"
+           : "convert the values first, for example x.astype('int8')");
+}
+
 namespace {
 
 void explain_jax(PyObject* x, const char* where) {
@@ -197,6 +212,7 @@ void explain_jax(PyObject* x, const char* where) {
     fail(Kind::Exchange, where, "an array on one device",
          "a jax array sharded over " + std::to_string(n) + " devices",
          "convert x.addressable_shards[i].data one by one, or jax.device_put(x, device) first");
+  refuse_jax_dtype(x, where);
 }
 
 }  // namespace

@@ -76,6 +76,10 @@ void describe_cupy(Peer* p);
 // object's own attributes tell it, else returns with the error still set.
 void explain_failure(const Peer& p, PyObject* obj, const char* where);
 
+// Throws for a jax array of a dtype that DLPack or this library lacks. JAX exports some under another
+// name (int1 as bool), and has no exception of its own for the others.
+void refuse_jax_dtype(PyObject* x, const char* where);
+
 // Whether the producer's current stream, on which it will use the memory again, keeps no order with
 // the legacy one. Only CuPy tells.
 bool works_elsewhere(const Peer& p) noexcept;

@@ -1,0 +1,261 @@
+"""Objects that look like arrays and are none: each is shared, or refused by every door with what mends it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+# torch warns of its own quantized, nested, sparse and half complex tensors.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+DOORS = {
+    "from_any": gi.from_any,
+    "from_any with copyif": lambda x: gi.from_any(x, True),
+    "from_dlpack": gi.from_dlpack,
+    "asarray": gi.asarray,
+}
+
+
+def refused_everywhere(x, words, doors=DOORS):
+    """Every door refuses in full sentences, one of them says `words`, and explain() foretells it."""
+    for name, door in doors.items():
+        with pytest.raises(gi.GpuInteropError) as raised:
+            door(x)
+        error = raised.value
+        assert all((error.where, error.expected, error.got, error.fix)), name
+        assert words in str(error), f"{name}: {error}"
+    with pytest.raises(gi.GpuInteropError) as raised:
+        gi.from_any(x)
+    for copyif in (False, True):
+        plan = gi.explain(x, copyif=copyif)
+        assert plan.refused
+        assert type(raised.value) is plan.error
+
+
+# ---- torch --------------------------------------------------------------------------------------
+
+
+def fake(torch):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(3)
+
+
+def released(torch):
+    t = torch.ones(3)
+    t.untyped_storage().resize_(0)
+    return t
+
+
+def nested(torch, **options):
+    return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], **options)
+
+
+def wrapper(torch):
+    class Local(torch.Tensor):
+        """As DTensor is: a tensor with a shape, whose memory is that of a tensor inside."""
+
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            raise AssertionError("was called")
+
+        def to_local(self):
+            return torch.ones(3)
+
+    return torch.Tensor._make_wrapper_subclass(Local, (3,))
+
+
+# What makes the tensor, words that every door says, and the mended tensor as the message tells.
+TENSORS = {
+    "nested": (nested, "to_padded_tensor", lambda t, _: t.to_padded_tensor(0.0)),
+    "sparse coo": (lambda t: t.eye(3).to_sparse(), "to_dense()", lambda t, _: t.to_dense()),
+    "sparse csr": (lambda t: t.eye(3).to_sparse_csr(), "to_dense()", lambda t, _: t.to_dense()),
+    "sparse bsr": (
+        lambda t: t.eye(4).to_sparse_bsr((2, 2)),
+        "to_dense()",
+        lambda t, _: t.to_dense(),
+    ),
+    "mkldnn": (lambda t: t.ones(3).to_mkldnn(), "to_dense()", lambda t, _: t.to_dense()),
+    "meta": (
+        lambda t: t.ones(3, device="meta"),
+        "torch.empty_like",
+        lambda t, torch: torch.empty_like(t, device="cpu"),
+    ),
+    "quantized": (
+        lambda t: t.quantize_per_tensor(t.ones(3), 0.1, 0, t.qint8),
+        "dequantize()",
+        lambda t, _: t.dequantize(),
+    ),
+    "fake": (fake, "FakeTensor", None),
+    "released": (released, "while its storage is allocated", None),
+    "zero": (lambda t: t._efficientzerotensor((3,)), "without storage", None),
+    "requires grad": (
+        lambda t: t.ones(3, requires_grad=True),
+        "detach()",
+        lambda t, _: t.detach(),
+    ),
+    "parameter": (
+        lambda t: t.nn.Parameter(t.ones(3)),
+        "detach()",
+        lambda t, _: t.detach(),
+    ),
+    "wrapper": (wrapper, "to_local()", lambda t, _: t.to_local()),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", TENSORS)
+def test_tensors_without_plain_memory(name):
+    torch = pytest.importorskip("torch")
+    make, words, mend = TENSORS[name]
+    t = make(torch)
+    refused_everywhere(t, words, {**DOORS, "from_torch": converters.from_torch})
+    if mend is not None:
+        mended = mend(t, torch)
+        assert gi.from_any(mended).ptr == mended.data_ptr()
+
+
+@pytest.mark.torch
+def test_a_jagged_tensor_names_its_parts():
+    torch = pytest.importorskip("torch")
+    t = nested(torch, layout=torch.jagged)
+    with pytest.raises(gi.ConversionTypeError, match=r"unbind\(\)"):
+        gi.from_any(t)
+    assert [gi.from_any(part).shape for part in t.unbind()] == [(2,), (3,)]
+
+
+@pytest.mark.torch
+def test_an_uninitialized_parameter_has_no_memory():
+    torch = pytest.importorskip("torch")
+    parameter = torch.nn.parameter.UninitializedParameter(requires_grad=False)
+    with pytest.raises(gi.ExchangeError, match="materialize"):
+        gi.from_any(parameter)
+    parameter.materialize((3,))
+    assert gi.from_any(parameter).ptr == parameter.data_ptr()
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own jvp
+@pytest.mark.parametrize("transform", ["vmap", "grad", "jvp", "functionalize"])
+def test_tensors_inside_a_transform(transform):
+    torch = pytest.importorskip("torch")
+    seen = []
+
+    def inside(x):
+        seen.append(x)
+        for door in (*DOORS.values(), converters.from_torch):
+            with pytest.raises(gi.GpuInteropError):
+                door(x)
+        for door in (gi.from_any, converters.from_torch):
+            with pytest.raises(gi.ConversionTypeError, match="outside the transformed function"):
+                door(x)
+        return x.sum()
+
+    one = torch.ones(2, 3)
+    {
+        "vmap": lambda: torch.vmap(inside)(one),
+        "grad": lambda: torch.func.grad(inside)(one),
+        "jvp": lambda: torch.func.jvp(inside, (one,), (one,)),
+        "functionalize": lambda: torch.func.functionalize(inside)(one),
+    }[transform]()
+    assert seen
+
+
+@pytest.mark.torch
+def test_tensors_of_other_classes_with_plain_memory_are_shared():
+    torch = pytest.importorskip("torch")
+
+    class Mine(torch.Tensor):
+        pass
+
+    base = torch.ones(3)
+    buffer = getattr(torch.nn, "Buffer", torch.nn.Parameter)
+    kinds = [torch.nn.Parameter(base, requires_grad=False), base.as_subclass(Mine)]
+    if buffer is not torch.nn.Parameter:
+        kinds.append(buffer(base))
+    for t in kinds:
+        assert gi.explain(t).shared
+        for door in (*DOORS.values(), converters.from_torch):
+            assert door(t).ptr == base.data_ptr(), type(t)
+
+
+# ---- jax ----------------------------------------------------------------------------------------
+
+SMALL = ["int1", "int2", "uint2", "int4", "uint4", "float4_e2m1fn"]
+
+
+@pytest.mark.jax
+def test_dtypes_of_part_bytes_in_jax():
+    jax = pytest.importorskip("jax")
+    found = [dtype for dtype in SMALL if hasattr(jax.numpy, dtype)]
+    assert "int4" in found
+    for dtype in found:
+        x = jax.numpy.ones((2, 3), getattr(jax.numpy, dtype))
+        refused_everywhere(x, dtype, {**DOORS, "from_jax": converters.from_jax})
+        assert gi.from_any(x.astype("int8")).shape == (2, 3)
+
+
+@pytest.mark.jax
+def test_a_random_key_of_jax_tells_how_to_get_its_bits():
+    jax = pytest.importorskip("jax")
+    key = jax.random.key(0)
+    refused_everywhere(key, "key_data", {**DOORS, "from_jax": converters.from_jax})
+    assert gi.from_any(jax.random.key_data(key)).dtype == np.uint32
+
+
+@pytest.mark.jax
+def test_bool_arrays_of_jax_are_bool():
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.array([True, False])
+    assert gi.from_any(x).tolist() == [True, False]
+    assert gi.from_dlpack(x).dtype == np.bool_
+
+
+# ---- anything else ------------------------------------------------------------------------------
+
+
+class Nothing:
+    pass
+
+
+@pytest.mark.parametrize(
+    "obj", [Nothing(), {"a": 1}, None, "text", 3, {1}, object, [1.0], range(3)]
+)
+def test_what_nobody_recognises_is_told_what_is(obj):
+    with pytest.raises(gi.ConversionTypeError) as raised:
+        gi.from_any(obj)
+    error = raised.value
+    for row in converters.backends():
+        if row.package not in ("", "builtins"):
+            assert row.name in error.expected
+    for protocol in (
+        "DLPack",
+        "__cuda_array_interface__",
+        "__array_interface__",
+        "buffer protocol",
+    ):
+        assert protocol in error.expected
+    assert type(obj).__qualname__ in error.got
+    assert "asarray" in error.fix
+    assert "register" in error.fix
+    plan = gi.explain(obj)
+    assert plan.refused
+    assert (plan.reason, plan.fix) == (error.expected, error.fix)
+    with pytest.raises(gi.ConversionTypeError, match="torch"):
+        gi.to(obj, "numpy")
+
+
+def test_a_protocol_that_fails_is_still_told_by_itself():
+    class Half:
+        def __dlpack__(self):
+            raise BufferError("not today")
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    with pytest.raises(gi.ExchangeError, match="not today"):
+        gi.from_any(Half())
