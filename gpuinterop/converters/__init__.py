@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of what comes in)
 from gpuinterop import _core
 from gpuinterop.converters import registry
 from gpuinterop.converters.registry import Backend, backends, names, register
