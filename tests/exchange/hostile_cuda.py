@@ -193,6 +193,14 @@ case("46 a stream of another device in a dictionary", ValueError, "cuda:0")(
 case("46 a foreign stream of the right context")(
     lambda: on().__dlpack__(stream=stream_in(primary()))
 )
+
+
+@case("51 version 4 with the keys of version 3")
+def _():
+    x = take(interface(data=(THERE[0], False), version=4, strides=None, mask=None, descr=None))
+    assert x.ptr == THERE[0]
+
+
 case("54 stream 0", ValueError, "stream")(lambda: take(interface(data=(THERE[0], False), stream=0)))
 
 

@@ -196,6 +196,12 @@ def _():
     assert np.from_dlpack(x).tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
+@case("18 overlapping memory takes no results", ValueError, "a place of their own")
+def _():
+    x = gi.from_dlpack(capsule(strides=(0, 1)))
+    x += 1
+
+
 case("19 strides of part elements", BufferError, "whole elements")(
     lambda: take(interface("__array_interface__", strides=(12, 6)))
 )

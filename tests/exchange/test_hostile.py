@@ -30,15 +30,71 @@ def environment(**extra: str) -> dict[str, str]:
 
 def run_on_fake_driver(program: str) -> None:
     """Run a program that must end well and say nothing, in a process with a device "cuda:0"."""
+    run_quietly(program, GPUINTEROP_LIBCUDA=str(fake_driver()))
+
+
+def run_quietly(program: str, **extra: str) -> None:
     run = subprocess.run(
         [sys.executable, "-c", program],
-        env=environment(GPUINTEROP_LIBCUDA=str(fake_driver())),
+        env=environment(**extra),
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert run.returncode == 0, run.stderr[-3000:]
     assert run.stderr == ""
+
+
+FIRST_USE = """
+import ctypes, os
+from ctypes import byref, c_size_t, c_void_p
+import gpuinterop as gi
+from peers import ADDRESS, CUDA, capsule
+
+driver = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
+context, address = c_void_p(), c_void_p()
+assert driver.cuInit(0) == 0
+assert driver.cuDevicePrimaryCtxRetain(byref(context), 0) == 0
+assert driver.cuCtxPushCurrent_v2(context) == 0
+assert driver.cuMemAlloc_v2(byref(address), c_size_t(64)) == 0
+assert driver.cuCtxPopCurrent_v2(byref(c_void_p())) == 0
+try:
+    gi.from_dlpack(capsule(device=CUDA, data=ADDRESS))
+except ValueError as error:
+    assert "does not know" in str(error), error
+else:
+    raise AssertionError("host memory was taken for the device's")
+x = gi.from_dlpack(capsule(device=CUDA, data=address.value))
+assert (x.ptr, str(x.device)) == (address.value, "cuda:0")
+"""
+
+NO_DRIVER = """
+import gpuinterop as gi
+from peers import CUDA, Producer, capsule, freed, start_counting
+
+for make in (lambda: capsule(device=CUDA), lambda: Producer(device=CUDA)):
+    start_counting()
+    kept = make()
+    try:
+        gi.from_dlpack(kept)
+    except gi.GpuInteropError as error:
+        assert "driver" in str(error) and error.fix, error
+    else:
+        raise AssertionError("CUDA memory was accepted without a driver")
+    assert freed() == 0
+"""
+
+
+def test_an_import_may_be_the_first_use_of_the_driver():
+    """Number 70: a pointer that comes before anything here has asked the driver."""
+    library()
+    run_on_fake_driver(FIRST_USE)
+
+
+def test_a_pointer_of_a_device_that_no_driver_answers_for():
+    """Number 70, where there is no driver at all."""
+    library()
+    run_quietly(NO_DRIVER, GPUINTEROP_LIBCUDA="/nonexistent/libcuda.so.1")
 
 
 def run_cases(program: str, names: list[str], env: dict[str, str]) -> dict[str, dict]:
