@@ -53,13 +53,14 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
     seen = x if type(x) is CudaNdarray else real(x)
     index = seen.device.index
     _core.hand_over(x, _stream(cupy, index), "to_cupy")
-    shape, strides, ptr = seen.shape, seen.strides, seen.ptr
+    shape, ptr = seen.shape, seen.ptr
     memory = cupy.cuda
     if seen.is_c_contiguous():
         pointer = memory.MemoryPointer(memory.UnownedMemory(ptr, seen.nbytes, x, index), 0)
-    else:
-        low, high = extent(ptr, shape, strides, seen.itemsize)
-        pointer = memory.MemoryPointer(memory.UnownedMemory(low, high - low, x, index), ptr - low)
+        return cupy.ndarray(shape, seen.dtype, pointer)
+    strides = seen.strides
+    low, high = extent(ptr, shape, strides, seen.itemsize)
+    pointer = memory.MemoryPointer(memory.UnownedMemory(low, high - low, x, index), ptr - low)
     return cupy.ndarray(shape, seen.dtype, pointer, strides)
 
 
