@@ -101,7 +101,7 @@ ROWS: tuple[Row, ...] = (
     Row("square", 1, {"iufc": "x * x"}, np.square, "x * x."),
     Row("reciprocal", 1,
         {"iu": "x == 0 ? x : 1 / x", "f": "1 / x",
-         "c": "gi_make((decltype(x.re))1, (decltype(x.re))0) / x"}, np.reciprocal,
+         "c": "gi_reciprocal(x)"}, np.reciprocal,
         "1 / x; 0 for the integer 0."),
     Row("conjugate", 1, {"iuf": "x", "c": "gi_conj(x)"}, np.conjugate, "The complex conjugate."),
     _f("sqrt", "sqrt(x)", np.sqrt, "The square root.", "gi_sqrt(x)"),
@@ -122,7 +122,7 @@ ROWS: tuple[Row, ...] = (
     # ---- exponentials -------------------------------------------------------------------------
     _f("exp", "exp(x)", np.exp, "e to the power x.", "gi_exp(x)"),
     _f("exp2", "exp2(x)", np.exp2, "2 to the power x.",
-       "gi_exp(gi_make((decltype(x.re))0.693147180559945309, (decltype(x.re))0) * x)"),
+       "gi_exp(gi_make((decltype(x.re))0.693147180559945309 * x.re, (decltype(x.re))0.693147180559945309 * x.im))"),
     _f("expm1", "expm1(x)", np.expm1, "exp(x) - 1, exact near zero."),
     _f("log", "log(x)", np.log, "The natural logarithm.", "gi_log(x)"),
     _f("log2", "log2(x)", np.log2, "The logarithm to base 2."),

@@ -103,9 +103,8 @@ class MapReduce:
         shape = broadcast_shape([x.shape for x in operands], self._where)
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
-        if 0 not in kept:
-            count = int(np.prod([shape[i] for i in axes], dtype=np.int64))
-            check_not_empty(self.op, count, shape)
+        count = int(np.prod([shape[i] for i in axes], dtype=np.int64))
+        check_not_empty(self.op, count, shape)
         full = [x if x.shape == shape else x.broadcast_to(shape) for x in operands]
         after = [e if e.shape == kept else e.broadcast_to(kept) for e in extras]
         if device.type == "cpu":

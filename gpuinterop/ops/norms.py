@@ -58,9 +58,8 @@ def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     result = REDUCTIONS[op].result(x.dtype)
     kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else kept
-    if 0 not in kept:
-        reduced = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
-        check_not_empty(op, reduced, x.shape)
+    reduced = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
+    check_not_empty(op, reduced, x.shape)
     if x.device.type != "cpu":
         return plan_for(op, x, axes, shape, result, None, 0.0, keepdims, cls)
     out = new_as(cls, x, shape, result)

@@ -33,7 +33,6 @@ class Reduction:
     needs_elements: bool = False  # refuses empty axes
     one_axis: bool = False  # reduces one axis or all of them flattened
     shifted: bool = False  # variance: a second input carries the shift
-    real_only: bool = False
 
 
 def _kind(name: str) -> str:
@@ -112,6 +111,9 @@ def _truth(op: str) -> Callable[[str, str], tuple[str, str, str]]:
 
 def _variance(root: int) -> Callable[[str, str], tuple[str, str, str]]:
     def kernel(source: str, result: str) -> tuple[str, str, str]:
+        if _kind(source) == "c":
+            value = "GiComplex<double>"
+            return value, f"{value}(x0) - {value}(x1)", f"ComplexVariance<{root}>"
         return "double", "double(x0) - double(x1)", f"Variance<{root}>"
 
     return kernel
@@ -128,13 +130,19 @@ def _norm(source: str, result: str) -> tuple[str, str, str]:
     return "double", "double(x0) * double(x0)", "FloatNorm<double>"
 
 
+def _magnitude(source: str) -> str:
+    if _kind(source) == "c":
+        return "hypot(double(x0.re), double(x0.im))"
+    return "fabs(double(x0))"
+
+
 def _norm1(source: str, result: str) -> tuple[str, str, str]:
-    return "double", "fabs(double(x0))", "FloatSum<double>"
+    return "double", _magnitude(source), "FloatSum<double>"
 
 
 def _norm_inf(sign: int) -> Callable[[str, str], tuple[str, str, str]]:
     def kernel(source: str, result: str) -> tuple[str, str, str]:
-        return "double", "fabs(double(x0))", f"Extreme<double, {sign}>"
+        return "double", _magnitude(source), f"Extreme<double, {sign}>"
 
     return kernel
 
@@ -157,32 +165,18 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("sum", _sum_dtype, _sum),
         Reduction("prod", _sum_dtype, _prod),
         Reduction("mean", _mean_dtype, _mean),
-        Reduction("min", _same, _extreme("Extreme", 1), needs_elements=True, real_only=True),
-        Reduction("max", _same, _extreme("Extreme", -1), needs_elements=True, real_only=True),
-        Reduction(
-            "argmin",
-            _int64,
-            _extreme("ArgExtreme", 1),
-            needs_elements=True,
-            one_axis=True,
-            real_only=True,
-        ),
-        Reduction(
-            "argmax",
-            _int64,
-            _extreme("ArgExtreme", -1),
-            needs_elements=True,
-            one_axis=True,
-            real_only=True,
-        ),
+        Reduction("min", _same, _extreme("Extreme", 1), needs_elements=True),
+        Reduction("max", _same, _extreme("Extreme", -1), needs_elements=True),
+        Reduction("argmin", _int64, _extreme("ArgExtreme", 1), needs_elements=True, one_axis=True),
+        Reduction("argmax", _int64, _extreme("ArgExtreme", -1), needs_elements=True, one_axis=True),
         Reduction("any", _bool, _truth("AnyTrue")),
         Reduction("all", _bool, _truth("AllTrue")),
-        Reduction("var", _mean_dtype, _variance(0), shifted=True, real_only=True),
-        Reduction("std", _mean_dtype, _variance(1), shifted=True, real_only=True),
+        Reduction("var", _real_dtype, _variance(0), shifted=True),
+        Reduction("std", _real_dtype, _variance(1), shifted=True),
         Reduction("norm2", _real_dtype, _norm),
-        Reduction("norm1", _real_dtype, _norm1, real_only=True),
-        Reduction("norm_max", _real_dtype, _norm_inf(-1), needs_elements=True, real_only=True),
-        Reduction("norm_min", _real_dtype, _norm_inf(1), needs_elements=True, real_only=True),
+        Reduction("norm1", _real_dtype, _norm1),
+        Reduction("norm_max", _real_dtype, _norm_inf(-1), needs_elements=True),
+        Reduction("norm_min", _real_dtype, _norm_inf(1), needs_elements=True),
     )
 }
 
@@ -200,13 +194,6 @@ def recipe_for(
                 got=given.name,
                 fix='x.astype("float32") first',
             )
-    if row.real_only and _kind(dtype.name) == "c":
-        raise DTypeError(
-            where=op,
-            expected="real numbers, because complex ones have no order here",
-            got=dtype.name,
-            fix="reduce x.view of its real part, or numpy.asarray(x) on the host",
-        )
     value, mapped, accumulator = row.kernel(dtype.name, result.name)
     inputs = (dtype.name, shift.name) if shift is not None else (dtype.name,)
     return Recipe(inputs, value, mapped, accumulator, (result.name,))

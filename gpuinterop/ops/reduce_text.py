@@ -241,11 +241,15 @@ def accumulator_bytes(recipe: Recipe, *, wide: bool) -> int:
     )
     if name in ("AnyTrue", "AllTrue"):
         return 4
-    if name == "Variance":
-        return 16
-    if value.startswith("GiComplex"):
-        return 2 * _SIZES[value.partition("<")[2]]
-    size = _SIZES[value]
+    if name in ("Variance", "ComplexVariance"):
+        return 16 if name == "Variance" else 24
+    whole, _, part = value.rpartition("GiComplex<")
+    size = _SIZES[part.rstrip(">")]
+    if "GiComplex" in value:
+        if name == "Product":
+            return 2 * size
+        # The number, and its place: at most 8 bytes, at least one part's alignment.
+        return 2 * size + max(size, 8 if name == "ArgExtreme" and wide else 4)
     if name == "ComplexSum":
         return 4 * size
     if name in ("FloatSum", "FloatMean", "FloatNorm"):

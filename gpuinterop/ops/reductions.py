@@ -178,20 +178,20 @@ def plan_for(
     inputs = [operand(x)]
     shift_dtype = None
     sources = [(INPUT, 0, 0)]
-    if row.shifted and x.dtype == np.float64:
-        # Float64 has no wider type to hide cancellation in: the mean first, then squares around it.
+    if row.shifted and x.dtype in (np.float64, np.complex128):
+        # These have no wider type to hide cancellation in: the mean first, then squares around it.
         mean = recipe_for("mean", x.dtype, x.dtype)
         between = _full_strides(x, axes, None, False)
         plan = plan_reduction(x.shape, axes, inputs, [between], multiprocessors=sms)
-        room = -(-plan.geometry.n_out * 8 // 256) * 256
+        room = -(-plan.geometry.n_out * x.itemsize // 256) * 256
         launches, scratch = launches_for(
             device, mean, plan, _shifted(sources, plan, inputs),
-            [(SCRATCH, 0, plan.geometry.out_shifts[0] * 8)], scratch_at=room,
+            [(SCRATCH, 0, plan.geometry.out_shifts[0] * x.itemsize)], scratch_at=room,
         )  # fmt: skip
         scratch += room
-        inputs.append(Operand(between, 8))
+        inputs.append(Operand(between, x.itemsize))
         sources.append((SCRATCH, 0, 0))
-        shift_dtype = np.dtype(np.float64)
+        shift_dtype = x.dtype
     elif row.shifted:
         first = tuple(0 if i in axes else s for i, s in enumerate(x._strides))
         inputs.append(operand(x, first))
@@ -243,7 +243,7 @@ def _on_host(
     if op in _WIDE:
         narrow = out.dtype.kind in "fV" and out.dtype.itemsize <= 4
         arguments["dtype"] = np.float64 if narrow else out.dtype
-        if out.dtype == np.complex64:
+        if source.dtype.kind == "c":
             arguments["dtype"] = np.complex128
     if keepdims:
         sink = sink.reshape([n for i, n in enumerate(sink.shape) if i not in axes])
@@ -285,14 +285,12 @@ def _reduce(
             )  # fmt: skip
         if dtype != x.dtype:
             x = _cast(x, dtype, cls, op)
-    result = np.dtype(row.result(x.dtype) if dtype is None else dtype)
+    # The dtype of a variance is what it is computed in: the result is real.
+    result = np.dtype(row.result(x.dtype) if dtype is None or row.shifted else dtype)
     kept = [n for i, n in enumerate(x.shape) if i not in axes]
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else tuple(kept)
     reduced = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
-    if int(np.prod(kept, dtype=np.int64)):
-        check_not_empty(op, reduced, x.shape)
-    if row.real_only and x.dtype.kind == "c":
-        recipe_for(op, x.dtype, result)  # says why not
+    check_not_empty(op, reduced, x.shape)
     if out is not None:
         out = check_out(out, shape, result, x, op)
     if x.device.type == "cpu":

@@ -46,7 +46,6 @@ PAIRS = [
     pytest.param(op, dtype, marks=[] if dtype == "float32" or op == "sum" else [pytest.mark.slow])
     for op in sorted(REDUCTIONS)
     for dtype in sorted(CUDA_TYPES)
-    if not (REDUCTIONS[op].real_only and dtype.startswith("complex"))
 ]
 
 

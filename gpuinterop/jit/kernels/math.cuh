@@ -190,44 +190,137 @@ GI_FN double gi_digamma(double x) {
   GI_FN bool operator>=(C a, C b) { return b <= a; }                                           \
   GI_FN bool gi_truth(C a) { return a.re != 0 || a.im != 0; }                                  \
   GI_FN T gi_abs(C a) { return hypot(a.re, a.im); }                                            \
-  GI_FN C gi_conj(C a) { return gi_make(a.re, -a.im); }                                        \
-  GI_FN C gi_sign(C a) {                                                                       \
-    const T r = gi_abs(a);                                                                     \
-    return r == 0 ? gi_make((T)0, (T)0) : gi_make(a.re / r, a.im / r);                         \
-  }                                                                                            \
-  GI_FN C gi_exp(C a) {                                                                        \
-    const T r = exp(a.re);                                                                     \
-    return a.im == 0 ? gi_make(r, a.im) : gi_make(r * cos(a.im), r * sin(a.im));               \
-  }                                                                                            \
-  GI_FN C gi_log(C a) { return gi_make(log(gi_abs(a)), atan2(a.im, a.re)); }                   \
-  GI_FN C gi_sqrt(C a) {                                                                       \
-    if (a.re == 0 && a.im == 0) return gi_make((T)0, a.im);                                    \
-    const T t = sqrt((fabs(a.re) + gi_abs(a)) / 2);                                            \
-    return a.re >= 0 ? gi_make(t, a.im / (2 * t))                                              \
-                     : gi_make(fabs(a.im) / (2 * t), copysign(t, a.im));                       \
-  }                                                                                            \
-  GI_FN C gi_sin(C a) { return gi_make(sin(a.re) * cosh(a.im), cos(a.re) * sinh(a.im)); }      \
-  GI_FN C gi_cos(C a) { return gi_make(cos(a.re) * cosh(a.im), -(sin(a.re) * sinh(a.im))); }   \
-  GI_FN C gi_sinh(C a) { return gi_make(sinh(a.re) * cos(a.im), cosh(a.re) * sin(a.im)); }     \
-  GI_FN C gi_cosh(C a) { return gi_make(cosh(a.re) * cos(a.im), sinh(a.re) * sin(a.im)); }     \
-  GI_FN C gi_tanh(C a) {                                                                       \
-    if (fabs(a.re) > (T)20) return gi_make(copysign((T)1, a.re), (T)0 * a.im);                 \
-    const T d = sinh(a.re) * sinh(a.re) + cos(a.im) * cos(a.im);                               \
-    return gi_make(sinh(a.re) * cosh(a.re) / d, sin(a.im) * cos(a.im) / d);                    \
-  }                                                                                            \
-  GI_FN C gi_tan(C a) {                                                                        \
-    const C t = gi_tanh(gi_make(-a.im, a.re));                                                 \
-    return gi_make(t.im, -t.re);                                                               \
-  }                                                                                            \
-  GI_FN C gi_pow(C a, C b) {                                                                   \
-    if (b.re == 0 && b.im == 0) return gi_make((T)1, (T)0);                                    \
-    if (a.re == 0 && a.im == 0) return gi_make((T)0, (T)0);                                    \
-    if (b.im == 0 && b.re == 1) return a;                                                      \
-    if (b.im == 0 && b.re == 2) return a * a;                                                  \
-    return gi_exp(b * gi_log(a));                                                              \
-  }
+  GI_FN C gi_conj(C a) { return gi_make(a.re, -a.im); }
 GI_COMPLEX(c64, float)
 GI_COMPLEX(c128, double)
+
+// What follows has C99's special values (annex G), which NumPy takes from the C library.
+template <class C>
+GI_FN C gi_no_number(C) {
+  const float nan = gi_float(0x7fc00000u);
+  return gi_make((decltype(C::re))nan, (decltype(C::re))nan);
+}
+template <class C>
+GI_FN C gi_sign(C a) {
+  typedef decltype(a.re) T;
+  const T r = gi_abs(a);
+  if (r == 0) return gi_make((T)0, (T)0);
+  if (!isinf(r)) return gi_make(a.re / r, a.im / r);
+  if (!isinf(a.re)) return gi_make((T)0, copysign((T)1, a.im));
+  return isinf(a.im) ? gi_no_number(a) : gi_make(copysign((T)1, a.re), (T)0);
+}
+template <class C>
+GI_FN C gi_reciprocal(C a) {
+  typedef decltype(a.re) T;
+  if (fabs(a.im) <= fabs(a.re)) {
+    const T q = a.im / a.re, d = a.re + a.im * q;
+    return gi_make((T)1 / d, -q / d);
+  }
+  const T q = a.re / a.im, d = a.re * q + a.im;
+  return gi_make(q / d, (T)-1 / d);
+}
+template <class C>
+GI_FN C gi_exp(C a) {
+  typedef decltype(a.re) T;
+  const T r = exp(a.re);
+  if (a.im == 0) return gi_make(r, a.im);
+  if (isinf(a.re) && !isfinite(a.im)) return a.re < 0 ? gi_make((T)0, (T)0) : gi_make(r, a.im - a.im);
+  return gi_make(r * cos(a.im), r * sin(a.im));
+}
+template <class C>
+GI_FN C gi_log(C a) {
+  return gi_make(log(gi_abs(a)), atan2(a.im, a.re));
+}
+template <class C>
+GI_FN C gi_sqrt(C a) {
+  typedef decltype(a.re) T;
+  if (a.re == 0 && a.im == 0) return gi_make((T)0, a.im);
+  if (isinf(a.im)) return gi_make(fabs(a.im), a.im);
+  const T t = sqrt((fabs(a.re) + gi_abs(a)) / 2);
+  return a.re >= 0 ? gi_make(t, a.im / (2 * t)) : gi_make(fabs(a.im) / (2 * t), copysign(t, a.im));
+}
+template <class C>
+GI_FN C gi_sinh(C a) {
+  if (a.im == 0) return gi_make(sinh(a.re), a.im);
+  if ((a.re == 0 || isinf(a.re)) && !isfinite(a.im)) return gi_make(a.re, a.im - a.im);
+  return gi_make(sinh(a.re) * cos(a.im), cosh(a.re) * sin(a.im));
+}
+template <class C>
+GI_FN C gi_cosh(C a) {
+  typedef decltype(a.re) T;
+  if (a.im == 0) return gi_make(cosh(a.re), copysign((T)1, a.re) * a.im);
+  if (a.re == 0 && !isfinite(a.im)) return gi_make(a.im - a.im, a.re);
+  if (isinf(a.re) && !isfinite(a.im)) return gi_make(fabs(a.re), a.im - a.im);
+  return gi_make(cosh(a.re) * cos(a.im), sinh(a.re) * sin(a.im));
+}
+template <class C>
+GI_FN C gi_tanh(C a) {
+  typedef decltype(a.re) T;
+  if (a.im == 0) return gi_make(tanh(a.re), a.im);
+  if (!isfinite(a.im)) {
+    if (isinf(a.re)) return gi_make(copysign((T)1, a.re), (T)0);
+    return a.re == 0 ? gi_make(a.re, a.im - a.im) : gi_no_number(a);
+  }
+  const T s = sin(a.im), c = cos(a.im);
+  if (fabs(a.re) > (T)20) return gi_make(copysign((T)1, a.re), 4 * s * c * exp(-2 * fabs(a.re)));
+  const T h = sinh(a.re), d = h * h + c * c;
+  return gi_make(h * cosh(a.re) / d, s * c / d);
+}
+// Circles are hyperbolas a quarter turn on.
+template <class C>
+GI_FN C gi_turned(C a) { return gi_make(-a.im, a.re); }
+template <class C>
+GI_FN C gi_back(C a) { return gi_make(a.im, -a.re); }
+template <class C>
+GI_FN C gi_sin(C a) { return gi_back(gi_sinh(gi_turned(a))); }
+template <class C>
+GI_FN C gi_cos(C a) { return gi_cosh(gi_turned(a)); }
+template <class C>
+GI_FN C gi_tan(C a) { return gi_back(gi_tanh(gi_turned(a))); }
+
+// A product as C99 has it: an infinite factor makes it infinite, where a * b would be NaN twice.
+template <class T>
+GI_FN T gi_one_if_infinite(T x) { return copysign(isinf(x) ? (T)1 : (T)0, x); }
+template <class T>
+GI_FN T gi_zero_if_nan(T x) { return x != x ? copysign((T)0, x) : x; }
+template <class C>
+GI_FN C gi_times(C a, C b) {
+  typedef decltype(a.re) T;
+  const C p = a * b;
+  if (p.re == p.re || p.im == p.im) return p;
+  const bool a_infinite = isinf(a.re) || isinf(a.im), b_infinite = isinf(b.re) || isinf(b.im);
+  const bool overflows = isinf(a.re * b.re) || isinf(a.im * b.im) || isinf(a.re * b.im) || isinf(a.im * b.re);
+  if (!a_infinite && !b_infinite && !overflows) return p;
+  if (a_infinite) a = gi_make(gi_one_if_infinite(a.re), gi_one_if_infinite(a.im));
+  if (b_infinite) b = gi_make(gi_one_if_infinite(b.re), gi_one_if_infinite(b.im));
+  a = gi_make(gi_zero_if_nan(a.re), gi_zero_if_nan(a.im));
+  b = gi_make(gi_zero_if_nan(b.re), gi_zero_if_nan(b.im));
+  const C q = a * b;
+  const T infinity = gi_float(0x7f800000u);
+  return gi_make(infinity * q.re, infinity * q.im);
+}
+// NumPy's steps: whole exponents up to 99 by products, and what zero is raised to decided beforehand.
+template <class C>
+GI_FN C gi_pow(C a, C b) {
+  typedef decltype(a.re) T;
+  if (b.re == 0 && b.im == 0) return gi_make((T)1, (T)0);
+  if (a.re == 0 && a.im == 0) return b.re > 0 ? gi_make((T)0, (T)0) : gi_no_number(a);
+  if (b.im == 0 && fabs(b.re) < 100 && b.re == trunc(b.re)) {
+    if (b.re == 1) return a;
+    if (b.re == 2) return a * a;
+    if (b.re == 3) return a * (a * a);
+    int n = (int)fabs(b.re);
+    C result = gi_make((T)1, (T)0);
+    for (;;) {
+      if (n & 1) result = result * a;
+      n >>= 1;
+      if (!n) break;
+      a = a * a;
+    }
+    return b.re < 0 ? gi_make((T)1, (T)0) / result : result;
+  }
+  return gi_exp(gi_times(b, gi_log(a)));
+}
 template <class T>
 GI_FN bool gi_truth(T a) {
   return a != (T)0;

@@ -227,3 +227,30 @@ struct Variance {
     return ROOT ? sqrt(v) : v;
   }
 };
+
+// The same of complex numbers: the sum of both parts' variances.
+template <int ROOT>
+struct ComplexVariance {
+  struct Acc { double re, im, q; };
+  __device__ static inline Acc init() { return {0.0, 0.0, 0.0}; }
+  template <int N, typename V>
+  __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      a.re += v[k].re;
+      a.im += v[k].im;
+      a.q += v[k].re * v[k].re + v[k].im * v[k].im;
+    }
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) {
+    a.re += b.re;
+    a.im += b.im;
+    a.q += b.q;
+  }
+  __device__ static inline double finish(const Acc& a, double count, double extra) {
+    const double squares = a.q - (a.re * (a.re / count) + a.im * (a.im / count));
+    const double degrees = count > extra ? count - extra : 0.0;
+    const double v = (squares < 0.0 ? 0.0 : squares) / degrees;
+    return ROOT ? sqrt(v) : v;
+  }
+};

@@ -29,7 +29,13 @@ struct GiComplex {
   __device__ friend GiComplex operator-(const GiComplex& a, const GiComplex& b) {
     return GiComplex(a.re - b.re, a.im - b.im);
   }
+  __device__ bool operator==(const GiComplex& o) const { return re == o.re && im == o.im; }
   __device__ bool operator!=(const GiComplex& o) const { return re != o.re || im != o.im; }
+  // NumPy's order: the imaginary parts decide between equal real parts. A NaN is not less.
+  __device__ bool operator<(const GiComplex& o) const {
+    return (re < o.re && im == im && o.im == o.im) || (re == o.re && im < o.im);
+  }
+  __device__ bool operator>(const GiComplex& o) const { return o < *this; }
 };
 
 template <typename T>

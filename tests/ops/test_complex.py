@@ -1,0 +1,62 @@
+"""Complex operations where numbers end: zeros of either sign, infinities, NaN; against complex128."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop.ops.catalog import ROWS
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning"),
+]
+PARTS = [0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan]
+GRID = np.array([complex(a, b) for a in PARTS for b in PARTS])
+EXPONENTS = np.concatenate([GRID, [2, 3, -2, 0.5, -0.5, 2j, -1 + 1j, 5, -7]])
+COMPLEX = [
+    row
+    for row in ROWS
+    if row.expression("c") is not None
+    and row.expression("c") != row.expression("f")
+    and isinstance(row.numpy, np.ufunc)
+    and row.name != "float_power"
+]
+
+
+def check(got: np.ndarray, expected: np.ndarray, given: list[np.ndarray]) -> None:
+    """Both parts agree. Beside a NaN the sign of the other part is anyone's, as C99 has it."""
+    tight = {"rtol": 1e-4, "atol": 1e-4} if got.dtype.itemsize <= 8 else {"rtol": 1e-9}
+    if got.dtype.kind == "b":
+        np.testing.assert_array_equal(got, expected)
+        return
+    loose = np.isnan(expected)
+    for take in (np.real, np.imag):
+        part, wanted = take(got).astype(float), take(expected).astype(float)
+        part, wanted = (np.where(loose, np.abs(v), v) for v in (part, wanted))
+        same = np.isclose(part, wanted, equal_nan=True, **tight)
+        where = np.flatnonzero(~same)[:5]
+        assert same.all(), [(*(g[i] for g in given), got[i], expected[i]) for i in where]
+
+
+def operands(row) -> list[np.ndarray]:
+    if row.inputs == 1:
+        return [GRID]
+    return [np.repeat(EXPONENTS, len(EXPONENTS)), np.tile(EXPONENTS, len(EXPONENTS))]
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("row", COMPLEX, ids=lambda row: row.name)
+def test_special_values_are_numpys(device, row, dtype):
+    given = operands(row)
+    with np.errstate(all="ignore"):
+        expected = row.numpy(*given)
+    got = getattr(gi, row.name)(*(gi.GpuArray(x.astype(dtype), device=device) for x in given))
+    check(got.get(), expected, given)
+
+
+def test_zero_to_a_negative_power(device):
+    zero = gi.GpuArray(np.zeros(4, complex), device=device)
+    power = gi.float_power(zero, np.array([-2, 0, 2, 1j])).get()
+    np.testing.assert_array_equal(power, [complex(np.nan, np.nan), 1, 0, complex(np.nan, np.nan)])

@@ -1,0 +1,86 @@
+"""Reductions of complex numbers: NumPy's order, real variances; and axes without elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+# Each pair is a kernel of its own.
+PLACES = [("complex64", None), ("complex64", 0), ("complex64", (0, 2)), ("complex128", 2)]
+
+
+def values(dtype: str, shape: tuple[int, ...] = (5, 7, 6)) -> np.ndarray:
+    """Few different real parts, so that the imaginary ones decide."""
+    rng = np.random.default_rng(8)
+    return (rng.integers(-3, 3, shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+
+
+@pytest.mark.parametrize(("dtype", "axis"), PLACES, ids=str)
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_variance_is_real(device: str, name: str, axis: object, dtype: str) -> None:
+    host = values(dtype) + (1000 - 2000j)  # far from zero
+    host = host.astype(dtype)
+    x = gi.GpuArray(host, device=device)
+    got = getattr(x[::-1, ::2], name)(axis, ddof=1)
+    exact = host[::-1, ::2].astype(np.complex128)
+    assert got.dtype == getattr(np, name)(host[:1]).dtype
+    tolerance = 2e-6 if dtype == "complex64" else 1e-12
+    np.testing.assert_allclose(got.get(), getattr(np, name)(exact, axis=axis, ddof=1), tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "axis"), PLACES, ids=str)
+@pytest.mark.parametrize("name", ["min", "max", "argmin", "argmax"])
+def test_order_is_real_part_first(device: str, name: str, axis: object, dtype: str) -> None:
+    if name.startswith("arg") and isinstance(axis, tuple):
+        axis = 2
+    host = values(dtype)
+    host[3, 2, 1] = host[1, 2, 1]  # equals: the first is found
+    got = getattr(gi.GpuArray(host, device=device), name)(axis)
+    np.testing.assert_array_equal(got.get(), getattr(np, name)(host, axis=axis))
+
+
+@pytest.mark.parametrize("part", [complex(np.nan, 1), complex(1, np.nan)])
+def test_a_nan_in_either_part_wins(device: str, part: complex) -> None:
+    host = values("complex64")
+    host[2, 3, 1] = part
+    x = gi.GpuArray(host, device=device)
+    for name in ("min", "max", "argmin", "argmax"):
+        np.testing.assert_array_equal(getattr(x, name)().get(), getattr(np, name)(host))
+
+
+def test_parts_are_joined(device: str) -> None:
+    host = values("complex64", (150_000,))
+    x = gi.GpuArray(host, device=device)
+    exact = host.astype(np.complex128)
+    np.testing.assert_allclose(x.var().get(), exact.var(), rtol=1e-6)
+    for name in ("min", "argmax"):
+        np.testing.assert_array_equal(getattr(x, name)().get(), getattr(np, name)(host))
+
+
+@pytest.mark.parametrize("ord", [None, 1, np.inf])
+def test_norms(device: str, ord: object) -> None:
+    host = values("complex64")
+    got = gi.norm(gi.GpuArray(host, device=device), ord, axis=1)
+    expected = np.linalg.norm(host.astype(np.complex128), ord, axis=1)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got.get(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["min", "max", "argmin", "argmax"])
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)], ids=str)
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_axes_without_elements(
+    device: str, name: str, shape: tuple[int, int], axis: object
+) -> None:
+    host = np.zeros(shape, np.float32)
+    x = gi.CudaNdarray(host, device=device)
+    try:
+        expected = getattr(np, name)(host, axis=axis)
+    except ValueError:
+        with pytest.raises(gi.ShapeError, match="no identity"):
+            getattr(x, name)(axis)
+    else:
+        got = getattr(x, name)(axis)
+        assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
