@@ -243,7 +243,7 @@ def accumulator_bytes(recipe: Recipe, *, wide: bool) -> int:
         return 4
     if name in ("Variance", "ComplexVariance"):
         return 16 if name == "Variance" else 24
-    whole, _, part = value.rpartition("GiComplex<")
+    part = value.rpartition("GiComplex<")[2]
     size = _SIZES[part.rstrip(">")]
     if "GiComplex" in value:
         if name == "Product":
