@@ -317,19 +317,19 @@ class Array:
     __dlpack_c_exchange_api__: Any
     __c_dlpack_exchange_api__: Any
 
-    def sum(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+    def sum(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Any:
         """Return the sum over `axis`. float32 sums keep their rounding errors apart."""
 
-    def prod(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+    def prod(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Any:
         """Return the product over `axis`."""
 
-    def mean(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+    def mean(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False, *, where: Any=True) -> Any:
         """Return the mean over `axis`."""
 
-    def min(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+    def min(self, axis: Any=None, out: Any=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Any:
         """Return the minimum over `axis`; a NaN wins."""
 
-    def max(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+    def max(self, axis: Any=None, out: Any=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Any:
         """Return the maximum over `axis`; a NaN wins."""
 
     def argmin(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
@@ -338,16 +338,16 @@ class Array:
     def argmax(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
         """Return the position of the first maximum along `axis`, or in the flattened array."""
 
-    def any(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+    def any(self, axis: Any=None, out: Any=None, keepdims: bool=False, *, where: Any=True) -> Any:
         """Return whether any element over `axis` is not zero."""
 
-    def all(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+    def all(self, axis: Any=None, out: Any=None, keepdims: bool=False, *, where: Any=True) -> Any:
         """Return whether all elements over `axis` are not zero."""
 
-    def var(self, axis: Any=None, dtype: Any=None, out: Any=None, ddof: float=0, keepdims: bool=False) -> Any:
+    def var(self, axis: Any=None, dtype: Any=None, out: Any=None, ddof: float=0, keepdims: bool=False, *, where: Any=True) -> Any:
         """Return the variance over `axis`, divided by n - ddof."""
 
-    def std(self, axis: Any=None, dtype: Any=None, out: Any=None, ddof: float=0, keepdims: bool=False) -> Any:
+    def std(self, axis: Any=None, dtype: Any=None, out: Any=None, ddof: float=0, keepdims: bool=False, *, where: Any=True) -> Any:
         """Return the standard deviation over `axis`."""
 
     def dot(self, other: Any, out: Any=None) -> Any:
@@ -578,6 +578,8 @@ def _add_op(name: str, inputs: int, results: int, compares: bool=False) -> int:
     """Add an elementwise operation; its id."""
 def _op_function(op: int, name: str, doc: str) -> object:
     """The operation as a function."""
+def _op_of(function: object) -> int:
+    """The id of an operation."""
 def _set_ops_hooks(build: object, resolve: object, operand: object, encode: object, host: object, slow: object, unknown: object) -> None:
     """Register what the core asks Python on the first call of a kind."""
 def _compiled_kernels() -> int:

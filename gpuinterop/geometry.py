@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop.errors import ShapeError
 
-__all__ = ["real"]
+__all__ = ["broadcast_shapes", "real"]
 
 
 def real(x: Any) -> _core.Array:
@@ -15,3 +17,17 @@ def real(x: Any) -> _core.Array:
     BoundsError when the geometry is in the making (_set_stride and friends) and reaches outside.
     """
     return _core.view(_core.Array, x)
+
+
+def broadcast_shapes(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int, ...]:
+    """Return the shape that all of `shapes` broadcast to. NumPy's own function stops at 32 axes."""
+    found: list[int] = []
+    for shape in shapes:
+        found[:0] = [1] * (len(shape) - len(found))
+        for axis, extent in enumerate(shape, len(found) - len(shape)):
+            if found[axis] == 1:
+                found[axis] = extent
+            elif extent not in (1, found[axis]):
+                raise ShapeError(where=where, expected="shapes that broadcast",
+                                 got=str(list(shapes)), fix="reshape one")  # fmt: skip
+    return tuple(found)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.errors import ShapeError
+from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.ops.blas_host import sum_of_products
 from gpuinterop.ops.fuse import Fused
 from gpuinterop.ops.fuse_tracer import Tracer
@@ -27,6 +29,8 @@ __all__ = ["plan", "rank_one"]
 # where NumPy computes in float64.
 _TIMES = "Value(x0) * Value(x1)"
 
+_MOST_AXES = 64  # kMaxDims of native/array
+
 _products: dict[tuple[Any, Any], MapReduce] = {}  # by the operands' dtypes
 _scaled: dict[Any, MapReduce] = {}  # by dtype, alpha and beta: the core asks for at most 64
 
@@ -39,7 +43,12 @@ def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any)
         extras = () if c is None else (c,)
         return _scaled_product(a, b, c, alpha, beta)._resolved((a, b), extras, outs)
     if kind == "integer":
-        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        batch = broadcast_shapes((a.shape[:-2], b.shape[:-2]), "matmul")
+        if len(batch) > _MOST_AXES - 3:
+            raise ShapeError(
+                where="matmul", expected=f"at most {_MOST_AXES - 1} axes for products of integers on CUDA",
+                got=f"{len(batch) + 2}", fix="drop axes of extent 1: x.squeeze(), or x[0]",
+            )  # fmt: skip
         left = a.broadcast_to((*batch, *a.shape[-2:])).expand_dims(-2)
         right = b.broadcast_to((*batch, *b.shape[-2:])).swapaxes(-1, -2).expand_dims(-3)
     else:
@@ -92,7 +101,7 @@ def rank_one() -> int:
     x, y, a = (Tracer(graph, graph.add_input()) for _ in range(3))
     fused = Fused(_rank_one)
     operation = fused._operation(graph, [fused.__wrapped__(x, y, a)])  # type: ignore[attr-defined]
-    return int(operation.__self__)
+    return _core._op_of(operation)
 
 
 def _rank_one(x: Any, y: Any, a: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpuinterop.dtypes import NAMES, dtype_of
 from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.jit.spec import Body
 
 from .fuse_reduce import FusedReduction
@@ -70,7 +71,7 @@ class _FusedOperation(Traced):
             operands = [
                 np.full(o.shape, n, t) for o, n, t in zip(operands, numbers, types, strict=False)
             ]
-        shape = np.broadcast_shapes(*(o.shape for o in operands))
+        shape = broadcast_shapes([o.shape for o in operands], node.row.name)
         outs = [np.empty(shape, t) for t in types[node.row.inputs :]]
         run_row(node.row, operands, outs, types)
         found = outs[node.result]

@@ -14,11 +14,12 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
+from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.codegen import WORKING
 
 from . import results
-from .map_reduce import MapReduce, broadcast_shape
+from .map_reduce import MapReduce
 from .reduce_table import REDUCTIONS
 from .reduce_text import CUDA_TYPES
 from .reductions import normalized_axes
@@ -80,7 +81,7 @@ class FusedReduction:
             return self._method(self.value(*operands), out)
         if not self.keepdims:
             return self.kernel(*operands, out=out)
-        shape = broadcast_shape([x.shape for x in operands], "fuse")
+        shape = broadcast_shapes([x.shape for x in operands], "fuse")
         axes = normalized_axes(self.axis, len(shape), self.op)
         full = tuple(1 if i in axes else n for i, n in enumerate(shape))
         if out is None:

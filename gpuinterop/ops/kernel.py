@@ -12,7 +12,13 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
-from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, DTypeError
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    ContiguityError,
+    DeviceError,
+    DTypeError,
+    ShapeError,
+)
 from gpuinterop.geometry import real
 from gpuinterop.jit import compile_source
 from gpuinterop.jit.codegen import STORAGE, WORKING
@@ -121,8 +127,34 @@ class _Expression(Traced):
             )
         ins = self._types(self.ins, kinds)
         found = self.numpy(*(np.asarray(x).astype(t) for x, t in zip(inputs, ins, strict=True)))
-        for out, value in zip(results, found if self.results > 1 else (found,), strict=True):
-            out[...] = value
+        for out, value in zip(results, self._returned(found), strict=True):
+            try:
+                out[...] = np.asarray(value).astype(out.dtype, copy=False)
+            except (TypeError, ValueError):
+                raise ShapeError(
+                    where=self.name, expected=f"numbers of shape {out.shape} from host=",
+                    got=f"{type(value).__name__} of shape {np.shape(value)}",
+                    fix="return an array for each output, of the inputs' broadcast shape",
+                ) from None  # fmt: skip
+
+    def _returned(self, found: Any) -> tuple[Any, ...]:
+        """What host= gave, one value for each output."""
+        rows = self.results > 1 and isinstance(found, np.ndarray) and found.ndim > 1
+        values = tuple(found) if rows or isinstance(found, (tuple, list)) else (found,)
+        if len(values) == self.results and not any(value is None for value in values):
+            return values
+        got = type(found).__name__
+        if isinstance(found, (tuple, list)):
+            got += f" of {', '.join(type(value).__name__ for value in values) or 'nothing'}"
+        one = self.results == 1
+        raise ArgumentTypeError(
+            where=self.name,
+            expected="an array from host="
+            if one
+            else f"a tuple of {self.results} arrays from host=",
+            got=got,
+            fix=f"return {', '.join(name for _, name in self.outs)}",
+        )
 
 
 class ElementwiseKernel:

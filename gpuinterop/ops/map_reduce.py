@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.ops import reductions, results, target
 from gpuinterop.ops.reduce_plan import plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
@@ -22,7 +23,7 @@ from gpuinterop.sources import host_view
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["MapReduce", "broadcast_shape"]
+__all__ = ["MapReduce"]
 
 
 class MapReduce:
@@ -100,7 +101,7 @@ class MapReduce:
         operands = [reductions.real(x) for x in operands]
         extras = [reductions.real(e) for e in extras]
         device = results.require_arrays(self._where, *operands, *extras)
-        shape = broadcast_shape([x.shape for x in operands], self._where)
+        shape = broadcast_shapes([x.shape for x in operands], self._where)
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         count = int(np.prod([shape[i] for i in axes], dtype=np.int64))
@@ -236,21 +237,6 @@ class MapReduce:
             scratch,
             [(results.class_for(cls, kind), dtypes.row_of(kind), kept) for kind in kinds],
         )
-
-
-def broadcast_shape(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int, ...]:
-    """The shape that all broadcast to."""
-    if all(shape == shapes[0] for shape in shapes):
-        return shapes[0]
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError as error:
-        raise ShapeError(
-            where=where,
-            expected="shapes that broadcast",
-            got=str(list(shapes)),
-            fix="reshape one",
-        ) from error
 
 
 def _same_place(x: Any, y: Any) -> bool:

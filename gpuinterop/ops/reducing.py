@@ -4,7 +4,6 @@ functions dispatch to (`__array_function__`).
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable
 from typing import Any
 
@@ -51,21 +50,9 @@ var: Callable[..., Any] = _reducer("var")
 std: Callable[..., Any] = _reducer("std")
 
 
-def _as_numpy_calls(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that were really given. `where=True` and no `initial` are how NumPy says "none"."""
-    left = {k: v for k, v in given.items() if v is not np._NoValue and v is not None}
-    if left.get("where") is True:
-        del left["where"]
-    for unknown, fix in (
-        ("where", "choose by element first: gpuinterop.where(mask, x, 0), then reduce"),
-        ("initial", "combine it with the result: x.sum() + initial"),
-    ):
-        if unknown in left:
-            raise ArgumentTypeError(
-                where=f"numpy.{name}", expected=f"no `{unknown}`, which GPU reductions do not take",
-                got=f"{unknown}={reprlib.repr(left[unknown])}", fix=fix,
-            )  # fmt: skip
-    return left
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that were really given: NumPy has a value of its own for the others."""
+    return {k: v for k, v in options.items() if v is not np._NoValue and v is not None}
 
 
 def _numpy_reduction(
@@ -81,7 +68,7 @@ def _numpy_reduction(
                 got=f"{len(args)} arguments", fix="name the arguments",
             )  # fmt: skip
         given = dict(zip(positional, args, strict=False)) | options
-        return function(x, **_as_numpy_calls(name, given))
+        return function(x, **_given(given))
 
     return call
 
@@ -138,10 +125,10 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
-def _ufunc_reduce(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
              **options: Any) -> Any:  # fmt: skip
-        left = _as_numpy_calls(f"{name}.reduce", options)
+        left = _given(options)
         if out is not None:
             left["out"] = out
         # Those without a dtype refuse it themselves.
@@ -154,12 +141,12 @@ def _ufunc_reduce(name: str, function: Callable[..., Any]) -> Callable[..., Any]
 
 # numpy.add.reduce reduces axis 0 unless told otherwise.
 _REDUCES: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
-    (np.add, "reduce"): _ufunc_reduce("add", sum),
-    (np.multiply, "reduce"): _ufunc_reduce("multiply", prod),
-    (np.minimum, "reduce"): _ufunc_reduce("minimum", min),
-    (np.maximum, "reduce"): _ufunc_reduce("maximum", max),
-    (np.logical_or, "reduce"): _ufunc_reduce("logical_or", any),
-    (np.logical_and, "reduce"): _ufunc_reduce("logical_and", all),
+    (np.add, "reduce"): _ufunc_reduce(sum),
+    (np.multiply, "reduce"): _ufunc_reduce(prod),
+    (np.minimum, "reduce"): _ufunc_reduce(min),
+    (np.maximum, "reduce"): _ufunc_reduce(max),
+    (np.logical_or, "reduce"): _ufunc_reduce(any),
+    (np.logical_and, "reduce"): _ufunc_reduce(all),
 }
 
 NUMPY_FUNCTIONS.update(_FUNCTIONS)

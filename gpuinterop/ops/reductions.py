@@ -29,6 +29,7 @@ from gpuinterop.ops.reduce_text import (
     render,
 )
 from gpuinterop.ops.runtime import general_class
+from gpuinterop.ops.selected import reduce_selected
 from gpuinterop.sources import host_view
 
 if TYPE_CHECKING:
@@ -266,6 +267,8 @@ def _reduce(
     out: Any,
     keepdims: bool,
     ddof: float,
+    initial: Any,
+    where: Any,
 ) -> Any:
     """Called by the core for what it has no plan for; gives a plan, or the result."""
     row = REDUCTIONS[op]
@@ -286,6 +289,13 @@ def _reduce(
         if dtype != x.dtype:
             x = _cast(x, dtype, cls, op)
     # The dtype of a variance is what it is computed in: the result is real.
+    if initial is not None or where is not None:
+        chosen = axes if has_axis else None
+        value = reduce_selected(op, x, chosen, dtype, keepdims, ddof, initial, where)
+        if out is None:
+            return _core.view(results.class_for(cls, value.dtype), value)
+        _core.copy_into(check_out(out, value.shape, value.dtype, x, op), value, where=op)
+        return given_out
     result = np.dtype(row.result(x.dtype) if dtype is None or row.shifted else dtype)
     kept = [n for i, n in enumerate(x.shape) if i not in axes]
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else tuple(kept)

@@ -12,12 +12,11 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
 from gpuinterop.errors import ArgumentTypeError, BoundsError
-from gpuinterop.geometry import real
+from gpuinterop.geometry import broadcast_shapes, real
 from gpuinterop.jit.codegen import STORAGE, WORKING
 
 from .bodies import body_for, substitute
 from .catalog import Row
-from .map_reduce import broadcast_shape
 from .reduce_table import REDUCTIONS
 from .reductions import normalized_axes
 from .rules import kind_of, loop_for
@@ -95,7 +94,7 @@ class Graph:
             elif step.reduction is not None:
                 found[id(step)] = _reduced_shape(shapes[0], *step.reduction)
             else:
-                found[id(step)] = broadcast_shape(shapes, "fuse") if shapes else ()
+                found[id(step)] = broadcast_shapes(shapes, "fuse") if shapes else ()
         return found[id(node)]
 
     def dtype(self, node: Node) -> np.dtype[Any]:

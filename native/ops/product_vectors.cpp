@@ -198,6 +198,9 @@ PyObject* ger(const ProductCall& call) {
   if (!cublas_takes(rule.dtype)) require_whole(call, rule.dtype);
   if (a.array) a.array->layout.broadcast_to(shape.ndim, shape.extents, where);  // or an error
   if (call.out) check_result(call.out, rule.dtype, x.array->device, shape, where);
+  // A wider addend decides what the product is computed in.
+  for (Side* s : {&x, &y})
+    if (a.array) cast_side(*s, rule.dtype, where);
   const int64_t column_shape[] = {shape.extents[0], 1};
   const int64_t column_strides[] = {x.array->layout.strides()[0], 1};
   Side column = seen_as(x, Layout(2, column_shape, column_strides));

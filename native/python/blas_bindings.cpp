@@ -7,6 +7,7 @@
 #include "cuda/cuda.hpp"
 #include "ops/cublas.hpp"
 #include "ops/product.hpp"
+#include "python/numbered.hpp"
 #include "python/raise.hpp"
 #include "python/register.hpp"
 
@@ -114,9 +115,9 @@ PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* name
   });
 }
 
-// `self` is the function's place in the table.
+// `self` knows the function's place in the table.
 PyObject* call_product(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  return run(static_cast<int>(PyLong_AsLong(self)), args, nargs, names);
+  return run(number_of(self), args, nargs, names);
 }
 
 PyObject* dot_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
@@ -165,8 +166,7 @@ void register_blas(nb::module_& m) {
         // Lives as long as the process, like the function itself.
         auto* def = new PyMethodDef{kFunctions[which].name, as_function(call_product),
                                     METH_FASTCALL | METH_KEYWORDS, strdup(doc.c_str())};
-        nb::object id = nb::int_(which), module = nb::str("gpuinterop");
-        return nb::steal(PyCFunction_NewEx(def, id.ptr(), module.ptr()));
+        return nb::steal(numbered_function(def, which));
       },
       nb::arg("name"), nb::arg("doc"), "A product as a function.");
   m.def(

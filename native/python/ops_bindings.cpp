@@ -9,6 +9,7 @@
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
 #include "python/kernel_bindings.hpp"
+#include "python/numbered.hpp"
 #include "python/ops_slots.hpp"
 #include "python/raise.hpp"
 #include "python/register.hpp"
@@ -25,11 +26,11 @@ PyRef& slow_call() {
   return *held;
 }
 
-// add(x, y), add(x, y, out), add(x, y, out=z), frexp(x, out=(a, b)). `self` is the operation's id.
+// add(x, y), add(x, y, out), add(x, y, out=z), frexp(x, out=(a, b)). `self` knows the operation's id.
 PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                          PyObject* kwnames) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const ops::OpId op = static_cast<ops::OpId>(PyLong_AsLong(self));
+    const ops::OpId op = static_cast<ops::OpId>(number_of(self));
     const ops::OpInfo& info = ops::op_info(op);
     const int inputs = info.inputs, results = info.results;
     const Py_ssize_t keywords = kwnames ? PyTuple_Size(kwnames) : 0;
@@ -83,12 +84,7 @@ PyObject* make_function(int op, const char* name, const char* doc) {
   auto* def = new PyMethodDef{
       strdup(name), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)),
       METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
-  PyObject* id = PyLong_FromLong(op);
-  PyObject* module = PyUnicode_FromString("gpuinterop");
-  PyObject* function = PyCFunction_NewEx(def, id, module);
-  Py_XDECREF(id);
-  Py_XDECREF(module);
-  return function;
+  return numbered_function(def, op);
 }
 
 }  // namespace
@@ -115,6 +111,16 @@ void register_ops(nb::module_& m) {
         return nb::steal(make_function(op, name, doc));
       },
       "op"_a, "name"_a, "doc"_a, "The operation as a function.");
+  m.def(
+      "_op_of",
+      [](nb::handle function) {
+        if (!PyCFunction_Check(function.ptr()) ||
+            PyCFunction_GetFunction(function.ptr()) !=
+                reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)))
+          throw nb::type_error("an operation expected");
+        return number_of(PyCFunction_GetSelf(function.ptr()));
+      },
+      "function"_a, "The id of an operation.");
   m.def(
       "_set_ops_hooks",
       [](nb::object build, nb::object resolve, nb::object operand, nb::object encode,

@@ -21,32 +21,26 @@ namespace {
 
 struct Method {
   const char* name;
-  const char* arguments;  // a axis, t dtype, o out, d ddof, k keepdims: NumPy's order
+  // a axis, t dtype, o out, d ddof, k keepdims, i initial, w where: NumPy's order. Those after * are
+  // given by name.
+  const char* arguments;
   const char* doc;
 };
 constexpr Method kMethods[] = {
-    {"sum", "atok", "Return the sum over `axis`. float32 sums keep their rounding errors apart."},
-    {"prod", "atok", "Return the product over `axis`."},
-    {"mean", "atok", "Return the mean over `axis`."},
-    {"min", "aok", "Return the minimum over `axis`; a NaN wins."},
-    {"max", "aok", "Return the maximum over `axis`; a NaN wins."},
+    {"sum", "atokiw", "Return the sum over `axis`. float32 sums keep their rounding errors apart."},
+    {"prod", "atokiw", "Return the product over `axis`."},
+    {"mean", "atok*w", "Return the mean over `axis`."},
+    {"min", "aokiw", "Return the minimum over `axis`; a NaN wins."},
+    {"max", "aokiw", "Return the maximum over `axis`; a NaN wins."},
     {"argmin", "aok",
      "Return the position of the first minimum along `axis`, or in the flattened array."},
     {"argmax", "aok",
      "Return the position of the first maximum along `axis`, or in the flattened array."},
-    {"any", "aok", "Return whether any element over `axis` is not zero."},
-    {"all", "aok", "Return whether all elements over `axis` are not zero."},
-    {"var", "atodk", "Return the variance over `axis`, divided by n - ddof."},
-    {"std", "atodk", "Return the standard deviation over `axis`."},
+    {"any", "aok*w", "Return whether any element over `axis` is not zero."},
+    {"all", "aok*w", "Return whether all elements over `axis` are not zero."},
+    {"var", "atodk*w", "Return the variance over `axis`, divided by n - ddof."},
+    {"std", "atodk*w", "Return the standard deviation over `axis`."},
 };
-// As help() and inspect.signature show them.
-const char* signature_of(char first) {
-  switch (first) {
-    case 't': return ", axis=None, dtype=None, out=None, keepdims=False)";
-    case 'd': return ", axis=None, dtype=None, out=None, ddof=0, keepdims=False)";
-    default: return ", axis=None, out=None, keepdims=False)";
-  }
-}
 constexpr int kMethodCount = sizeof(kMethods) / sizeof(kMethods[0]);
 
 PlanMap reduction_plans;
@@ -58,56 +52,73 @@ struct Arguments {
   PyObject* out = nullptr;
   PyObject* ddof = nullptr;
   PyObject* keepdims = nullptr;
-  PyObject** slot(char c) {
-    switch (c) {
-      case 'a': return &axis;
-      case 't': return &dtype;
-      case 'o': return &out;
-      case 'd': return &ddof;
-      default: return &keepdims;
-    }
-  }
+  PyObject* initial = nullptr;
+  PyObject* where = nullptr;
 };
 
-const char* argument_name(char c) {
-  switch (c) {
-    case 'a': return "axis";
-    case 't': return "dtype";
-    case 'o': return "out";
-    case 'd': return "ddof";
-    default: return "keepdims";
+struct Argument {
+  char letter;
+  const char* name;
+  const char* standard;  // as help() and inspect.signature show it
+  PyObject* Arguments::* at;
+};
+constexpr Argument kArguments[] = {
+    {'a', "axis", "None", &Arguments::axis},
+    {'t', "dtype", "None", &Arguments::dtype},
+    {'o', "out", "None", &Arguments::out},
+    {'d', "ddof", "0", &Arguments::ddof},
+    {'k', "keepdims", "False", &Arguments::keepdims},
+    {'i', "initial", "None", &Arguments::initial},
+    {'w', "where", "True", &Arguments::where},
+};
+const Argument& argument(char letter) {
+  for (const Argument& one : kArguments)
+    if (one.letter == letter) return one;
+  fail(Kind::Bounds, "reductions", "a letter of the table", std::string(1, letter),
+       "mend kMethods");
+}
+
+std::string signature_of(const Method& m) {
+  std::string text;
+  for (const char* c = m.arguments; *c; ++c) {
+    text += ", ";
+    if (*c == '*')
+      text += "*";
+    else
+      text += std::string(argument(*c).name) + "=" + argument(*c).standard;
   }
+  return text + ")";
 }
 
 [[noreturn]] void fail_argument(const Method& m, const std::string& got) {
   std::string known;
   for (const char* c = m.arguments; *c; ++c)
-    known += std::string(known.empty() ? "" : ", ") + argument_name(*c);
+    if (*c != '*') known += std::string(known.empty() ? "" : ", ") + argument(*c).name;
   fail(Kind::Type, m.name, "the arguments " + known, got,
        got.find("'where'") != std::string::npos
-           ? "choose by element first: gpuinterop.where(mask, x, 0).sum()"
-       : got.find("'initial'") != std::string::npos
-           ? "combine it with the result: x.sum() + initial"
+           ? "choose by element first: gpuinterop.where(mask, x, value)"
            : "leave it away");
 }
 
 void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
            Arguments* to) {
-  const Py_ssize_t known = static_cast<Py_ssize_t>(std::strlen(m.arguments));
+  const Py_ssize_t known = static_cast<Py_ssize_t>(std::strcspn(m.arguments, "*"));
   if (nargs > known) fail_argument(m, std::to_string(nargs) + " arguments");
-  for (Py_ssize_t i = 0; i < nargs; ++i) *to->slot(m.arguments[i]) = args[i];
+  for (Py_ssize_t i = 0; i < nargs; ++i) to->*argument(m.arguments[i]).at = args[i];
   const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
   for (Py_ssize_t k = 0; k < n_names; ++k) {
     PyObject* name = PyTuple_GetItem(names, k);
     PyObject** slot = nullptr;
     for (const char* c = m.arguments; *c && !slot; ++c)
-      if (PyUnicode_CompareWithASCIIString(name, argument_name(*c)) == 0) slot = to->slot(*c);
+      if (*c != '*' && PyUnicode_CompareWithASCIIString(name, argument(*c).name) == 0)
+        slot = &(to->*argument(*c).at);
     if (!slot) fail_argument(m, "no argument " + nb::cast<std::string>(nb::repr(name)) + " here");
     if (*slot) fail_argument(m, "argument " + nb::cast<std::string>(nb::repr(name)) + " twice");
     *slot = args[nargs + k];
   }
-  for (PyObject** p : {&to->axis, &to->dtype, &to->out, &to->ddof, &to->keepdims})
-    if (*p == Py_None) *p = nullptr;
+  for (const Argument& one : kArguments)
+    if (to->*one.at == Py_None) to->*one.at = nullptr;
+  if (to->where == Py_True) to->where = nullptr;
 }
 
 bool read_flag(PyObject* value, const Method& m) {
@@ -164,9 +175,10 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
     const uint64_t axes = read_axes(given.axis, a.layout.ndim(), m.name);
     const bool keepdims = read_flag(given.keepdims, m);
     const double ddof = read_ddof(given.ddof, m);
-    // A dtype is named in too many ways to be part of a key; such calls ask Python each time.
-    const bool cacheable =
-        a.device.is_cuda() && !given.dtype && (!given.out || is_array(given.out));
+    // A dtype is named in too many ways to be part of a key; such calls ask Python each time, and so do
+    // those that are made of several operations.
+    const bool cacheable = a.device.is_cuda() && !given.dtype && !given.initial && !given.where &&
+                           (!given.out || is_array(given.out));
     thread_local std::string key;
     if (cacheable) {
       key.clear();
@@ -200,9 +212,9 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
     auto or_none = [](PyObject* o) { return nb::borrow(o ? o : Py_None); };
     nb::object result;
     try {
-      result = nb::borrow(reduction_miss)(m.name, nb::borrow(self), nb::tuple(picked),
-                                          given.axis != nullptr, or_none(given.dtype),
-                                          or_none(given.out), keepdims, ddof);
+      result = nb::borrow(reduction_miss)(
+          m.name, nb::borrow(self), nb::tuple(picked), given.axis != nullptr, or_none(given.dtype),
+          or_none(given.out), keepdims, ddof, or_none(given.initial), or_none(given.where));
     } catch (nb::python_error& error) {
       error.restore();
       return nullptr;
@@ -263,11 +275,8 @@ void add_methods(nb::module_& m, std::integer_sequence<int, OPS...>) {
     if (!method || PyObject_SetAttrString(reinterpret_cast<PyObject*>(array_type),
                                           methods[i].ml_name, method.get()) < 0)
       throw nb::python_error();
-    const char kind = std::strchr(kMethods[i].arguments, 'd')   ? 'd'
-                      : std::strchr(kMethods[i].arguments, 't') ? 't'
-                                                                : 'a';
-    docs[i] =
-        std::string(kMethods[i].name) + "(x, /" + signature_of(kind) + "\n--\n\n" + kMethods[i].doc;
+    docs[i] = std::string(kMethods[i].name) + "(x, /" + signature_of(kMethods[i]) + "\n--\n\n" +
+              kMethods[i].doc;
     functions[i].ml_doc = docs[i].c_str();
     PyObject* function = PyCFunction_NewEx(&functions[i], nullptr, home.get());
     if (!function) throw nb::python_error();

@@ -229,3 +229,29 @@ def test_a_wider_addend_decides_what_is_computed(device: str) -> None:
         assert made.dtype == np.float64
         exact = alpha * (np.asarray(m).astype(float) @ np.asarray(x)) + 0.5 * np.asarray(y)
         np.testing.assert_allclose(np.asarray(made), exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("wide", ["int64", "float64"])
+def test_ger_computes_in_the_addends_dtype(device: str, wide: str) -> None:
+    x = np.array([100, -2, 7], np.int8)
+    a = np.arange(9).reshape(3, 3).astype(wide)
+    gx, ga = GpuArray(x, device=device), GpuArray(a, device=device)
+    expected = np.outer(x.astype(wide), x.astype(wide)) + a
+    np.testing.assert_array_equal(gpuinterop.ger(gx, gx, ga).get(), expected)
+    np.testing.assert_array_equal(gpuinterop.ger(gx, gx, ga, out=ga).get(), expected)
+    # Without one, as numpy.outer: in the vectors' own.
+    np.testing.assert_array_equal(np.outer(gx, gx).get(), np.outer(x, x))
+
+
+def test_products_of_very_many_axes(device: str) -> None:
+    host = np.arange(6, dtype=np.float32).reshape((1,) * 62 + (2, 3))
+    x, y = (
+        CudaNdarray(host, device=device),
+        CudaNdarray(host[0, 0][..., 0, :].ravel(), device=device),
+    )
+    expected = host.astype(np.float64) @ host.ravel()[:3]
+    for got in (x @ y, gpuinterop.dot(x, y), gpuinterop.inner(x, y)):
+        close(got, expected)
+    whole, rows = host[0].astype("int32"), x[0].astype("int32")
+    got = rows @ rows.swapaxes(-1, -2)
+    np.testing.assert_array_equal(got.get(), whole @ whole.swapaxes(-1, -2))

@@ -130,3 +130,35 @@ def test_calls_as_cupy_and_pycuda_write_them():
     across = gi.RawKernel(TWICE, "twice", any_strides=True)
     across((1,), (1,), x[::-8])
     assert x.tolist() == [8.0] * 31 + [16.0]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "host", "said"),
+    [
+        ("float32 z", lambda x: None, "NoneType"),
+        ("float32 z", lambda x: (x, x), "ndarray, ndarray"),
+        ("float32 z", lambda x: (), "nothing"),
+        ("float32 z", lambda x: np.ones(7), r"\(7,\)"),
+        ("float32 z", lambda x: "text", "str of shape"),
+        ("float32 z, float32 w", lambda x: None, "NoneType"),
+        ("float32 z, float32 w", lambda x: x, "ndarray"),
+        ("float32 z, float32 w", lambda x: (x,), "tuple of ndarray"),
+        ("float32 z, float32 w", lambda x: (x, None), "ndarray, NoneType"),
+    ],
+)
+def test_what_a_host_function_gives(outputs, host, said):
+    kernel = gi.ElementwiseKernel("float32 x", outputs, "z = x", "halve", host=host)
+    with pytest.raises(gi.GpuInteropError, match=rf"halve: expected .*host=\n.*{said}.*\n.*return"):
+        kernel(gi.ones(3, device="cpu"))
+
+
+def test_ways_to_give_results_on_the_host():
+    x = gi.asarray([1.0, 4.0], device="cpu")
+    for host in (lambda x: (x,), lambda x: [x], lambda x: x):
+        kernel = gi.ElementwiseKernel("float32 x", "float32 z", "z = x", host=host)
+        assert kernel(x).tolist() == [1, 4]
+    for host in (lambda x: (x, -x), lambda x: [x, -x], lambda x: np.stack([x, -x])):
+        kernel = gi.ElementwiseKernel(
+            "float32 x", "float32 z, float32 w", "z = x; w = -x", host=host
+        )
+        assert [v.tolist() for v in kernel(x)] == [[1, 4], [-1, -4]]

@@ -22,6 +22,7 @@ from test_fused_reductions import *  # noqa: F403
 from test_one_launch import *  # noqa: F403
 from test_reduce_arguments import *  # noqa: F403
 from test_reduce_methods import *  # noqa: F403
+from test_selected import *  # noqa: F403
 from test_staged_functions import *  # noqa: F403
 from test_staged_functions import MIXED, staged_equals_steps
 

@@ -1,0 +1,111 @@
+"""NumPy's where= and initial= of the reductions, as methods, functions and through NumPy's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+SHAPE = (5, 6, 4)
+SELECTING = ["sum", "prod", "mean", "min", "max", "any", "all", "var", "std"]
+
+
+def values(dtype: str) -> np.ndarray:
+    rng = np.random.default_rng(4)
+    return (rng.standard_normal(SHAPE) * 3 + 2).astype(dtype)
+
+
+def mask(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+    chosen = np.random.default_rng(5).random(shape) < 0.6
+    chosen[..., 1] = False  # nothing is chosen along some axes
+    return chosen
+
+
+def close(got, expected, tolerance: float = 3e-6) -> None:
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["float32", "int16", "complex64"])
+@pytest.mark.parametrize("name", SELECTING)
+def test_where_is_numpys(device: str, name: str, dtype: str) -> None:
+    host, chosen = values(dtype), mask()
+    exact = host.astype({"f": np.float64, "i": np.int16, "c": np.complex128}[host.dtype.kind])
+    more = {"initial": 7} if name in ("min", "max") else {}
+    x, where = gi.GpuArray(host, device=device), gi.GpuArray(chosen, device=device)
+    for axis, keepdims in ((1, False), (None, False), ((0, 1), True)):
+        expected = getattr(np, name)(exact, axis=axis, keepdims=keepdims, where=chosen, **more)
+        got = getattr(x, name)(axis, keepdims=keepdims, where=where, **more)
+        assert got.dtype == getattr(np, name)(host, axis=axis, where=chosen, **more).dtype
+        close(got, expected, 3e-5 if name == "prod" else 3e-6)
+
+
+def test_every_way_to_ask(device: str) -> None:
+    host, chosen = values("float32"), mask()
+    x, where = gi.CudaNdarray(host, device=device), gi.GpuArray(chosen, device=device)
+    expected = np.sum(host, axis=0, where=chosen, initial=2, dtype=np.float64)
+    out = gi.empty(SHAPE[1:], device=device)
+    for got in (
+        x.sum(0, where=where, initial=2),
+        x.sum(0, None, None, False, 2, where),
+        gi.sum(x, 0, where=where, initial=np.float64(2)),
+        np.sum(x, axis=0, where=where, initial=2),
+        np.sum(x, axis=0, where=chosen, initial=gi.GpuArray(np.float32(2), device=device)),
+        np.add.reduce(x, where=where, initial=2),
+        x.sum(0, out=out, where=where, initial=2),
+    ):
+        assert type(got) is gi.CudaNdarray
+        close(got, expected)
+    assert got is out
+    close(x.sum(where=False), 0)
+    close(x.sum(where=True, initial=None), host.sum(dtype=np.float64))
+    close(x[:, ::-1].mean(1, where=chosen[0, :, :1]), host[:, ::-1].mean(1, where=chosen[0, :, :1]))
+
+
+def test_initial_values(device: str) -> None:
+    host = values("int16")
+    x = gi.GpuArray(host, device=device)
+    for name in ("sum", "prod", "min", "max"):
+        got, expected = (getattr(np, name)(v, axis=0, initial=3) for v in (x, host))
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got.get(), expected)
+    np.testing.assert_array_equal(x[:0].min(0, initial=5).get(), host[:0].min(0, initial=5))
+    np.testing.assert_array_equal(x[:0].max(initial=-5, keepdims=True).get(), [[[-5]]])
+    assert x.sum(dtype="int32", where=host > 2).dtype == np.int32
+
+
+def test_small_floats_do_not_overflow(device: str) -> None:
+    host = np.full(4, 49152, np.float16)
+    chosen = np.array([True, True, False, True])
+    got = gi.GpuArray(host, device=device).mean(where=chosen)
+    assert (got.dtype, float(got)) == (np.float16, 49152.0)
+
+
+def test_what_cannot_be_meant(device: str) -> None:
+    host = values("float32")
+    x = gi.CudaNdarray(host, device=device)
+    for expected, call in [
+        (gi.ShapeError, lambda: x.min(where=host > 0)),
+        (gi.ShapeError, lambda: x.sum(where=np.ones(3, bool))),
+        (gi.ShapeError, lambda: x.sum(where=np.ones((2, *SHAPE), bool))),
+        (gi.DTypeError, lambda: x.sum(where=np.ones(SHAPE))),
+        (gi.DTypeError, lambda: x.sum(initial=1j)),
+        (
+            gi.DTypeError,
+            lambda: gi.GpuArray(host.astype("int8"), device=device).sum(initial=np.inf),
+        ),
+        (gi.DTypeError, lambda: x.sum(dtype="float64", initial=1)),
+        (gi.DTypeError, lambda: x.mean(dtype="int32", where=host > 0)),
+        (gi.ShapeError, lambda: x.sum(0, where=host > 0, out=gi.empty(3, device=device))),
+        (TypeError, lambda: x.sum(initial="1")),
+        (TypeError, lambda: x.sum(initial=x)),
+        (TypeError, lambda: x.argmax(where=host > 0)),
+        (TypeError, lambda: x.mean(initial=1)),
+        (TypeError, lambda: x.mean(None, None, None, False, True)),
+        (TypeError, lambda: np.any(x, initial=True)),
+    ]:
+        with pytest.raises(expected, match="expected"):
+            call()
