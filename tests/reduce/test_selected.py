@@ -8,7 +8,15 @@ import pytest
 import gpuinterop as gi
 
 SHAPE = (5, 6, 4)
-SELECTING = ["sum", "prod", "mean", "min", "max", "any", "all", "var", "std"]
+# Each pair is a kernel of its own.
+SELECTING = [
+    *(
+        (name, "float32")
+        for name in ("sum", "prod", "mean", "min", "max", "any", "all", "var", "std")
+    ),
+    *((name, "int16") for name in ("mean", "min", "all")),
+    *((name, "complex64") for name in ("prod", "max", "std")),
+]
 
 
 def values(dtype: str) -> np.ndarray:
@@ -29,14 +37,13 @@ def close(got, expected, tolerance: float = 3e-6) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("dtype", ["float32", "int16", "complex64"])
-@pytest.mark.parametrize("name", SELECTING)
+@pytest.mark.parametrize(("name", "dtype"), SELECTING)
 def test_where_is_numpys(device: str, name: str, dtype: str) -> None:
     host, chosen = values(dtype), mask()
     exact = host.astype({"f": np.float64, "i": np.int16, "c": np.complex128}[host.dtype.kind])
     more = {"initial": 7} if name in ("min", "max") else {}
     x, where = gi.GpuArray(host, device=device), gi.GpuArray(chosen, device=device)
-    for axis, keepdims in ((1, False), (None, False), ((0, 1), True)):
+    for axis, keepdims in ((1, False), ((0, 2), True)):
         expected = getattr(np, name)(exact, axis=axis, keepdims=keepdims, where=chosen, **more)
         got = getattr(x, name)(axis, keepdims=keepdims, where=where, **more)
         assert got.dtype == getattr(np, name)(host, axis=axis, where=chosen, **more).dtype
