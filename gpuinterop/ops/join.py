@@ -18,10 +18,11 @@ from gpuinterop.views import read_axis
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["alloc", "concatenate", "join", "split", "stack"]
+__all__ = ["alloc", "concatenate", "join", "listed", "split", "stack"]
 
 
-def _listed(arrays: Any, where: str) -> list[Any]:
+def listed(arrays: Any, where: str) -> list[Any]:
+    """The arrays of a sequence; at least one, on one device."""
     try:
         parts = list(arrays)
     except TypeError:
@@ -42,7 +43,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
 
     One strided copy per array, nothing in between. Dtypes are promoted by NumPy's rules.
     """
-    given = _listed(arrays, "concatenate")
+    given = listed(arrays, "concatenate")
     parts = [results.plain(x) for x in given]
     if axis is None:
         parts, axis = [x.ravel() for x in parts], 0
@@ -92,7 +93,7 @@ def join(axis: int, *arrays: Any) -> Any:
 
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     """Return the arrays along a new axis."""
-    given = _listed(arrays, "stack")
+    given = listed(arrays, "stack")
     parts = [results.plain(x) for x in given]
     for x in parts[1:]:
         if x.shape != parts[0].shape:

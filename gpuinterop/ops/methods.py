@@ -5,6 +5,7 @@ The core's type calls these by name: `x.astype(...)` is `methods.astype(x, ...)`
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
 from . import functions
 from .catalog import ALIASES, ROWS
@@ -49,7 +50,6 @@ def _clip(
 # numpy.where(x, ...) -> ours. Other files of this folder add their own rows.
 NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.clip: _clip,
-    np.where: functions.where,
     np.round: functions.round,
     np.take: take,
 }
@@ -58,8 +58,9 @@ UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {}
 
 
 def _register_neighbours() -> None:
-    # The reductions, BLAS and joining bring rows of their own.
+    # The reductions, BLAS and the functions of shape bring rows of their own.
     import_module(f"{__package__}.reducing")
+    import_module(f"{__package__}.numpy_functions")
 
 
 def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -80,6 +81,8 @@ def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
         found: Any = matmul
     elif method == "__call__":
         found = UFUNCS.get(ufunc)
+    elif method == "outer" and len(inputs) == 2 and ufunc in UFUNCS:
+        return _outer(UFUNCS[ufunc], *inputs, **kwargs)
     else:
         _register_neighbours()
         found = UFUNC_METHODS.get((ufunc, method))
@@ -92,6 +95,14 @@ def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
     return found(*inputs, **kwargs)
 
 
+def _outer(function: Callable[..., Any], x: Any, y: Any, **kwargs: Any) -> Any:
+    """Every element of x with every one of y."""
+    if not isinstance(x, _core.Array):
+        x = np.asarray(x)
+    out = kwargs.pop("out", (None,))[0]
+    return function(x.reshape((*x.shape, *[1] * np.ndim(y))), y, out=out, **kwargs)
+
+
 def __array_function__(
     self: Any, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -101,14 +112,38 @@ def __array_function__(
         _register_neighbours()
         found = NUMPY_FUNCTIONS.get(func)
     if found is not None:
-        return found(*args, **kwargs)
-    # Functions of shape alone (numpy.ndim, numpy.shape) and those that only need __array__.
-    plain = getattr(func, "_implementation", None)
-    if func in (np.shape, np.ndim, np.size) and plain is not None:
-        return plain(*args, **kwargs)
+        try:
+            return found(*args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, GpuInteropError):
+                raise
+            _check_arguments(func, found, args, kwargs)
+            raise
     if all(issubclass(t, (_core.Array, np.ndarray)) for t in types):
         raise _missing(f"{func.__module__}.{func.__name__}", self)
     return NotImplemented
+
+
+def _check_arguments(
+    func: Callable[..., Any],
+    found: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    """Refuse arguments of NumPy's function that ours does not take."""
+    known = inspect.signature(found)
+    try:
+        known.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            where=f"{func.__module__}.{func.__name__}",
+            expected=f"the arguments {', '.join(known.parameters)}, for arrays of this library",
+            got=str(error), fix="leave the others out, or download first: x.get()",
+        ) from None  # fmt: skip
+
+
+# Functions whose only array is like=.
+_MAKERS = ("arange", "array", "asarray", "empty", "eye", "full", "ones", "zeros")
 
 
 def _is_known(cls: type) -> bool:
@@ -121,11 +156,14 @@ def _is_known(cls: type) -> bool:
 
 
 def _missing(name: str, x: Any) -> ArgumentTypeError:
+    fix = f"download first: {name}(x.get())"
+    if name.removeprefix("numpy.") in _MAKERS:
+        fix = f'{name.replace("numpy", "gpuinterop")}(..., device="{x.device}")'
     return ArgumentTypeError(
         where=name,
         expected="a function that this library computes itself",
         got=f"{name} of a {type(x).__name__} on {x.device}",
-        fix=f"download first: {name}(x.get())",
+        fix=fix,
     )
 
 

@@ -101,27 +101,8 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.dot: blas.dot,
     np.vdot: blas.vdot,
     np.inner: blas.inner,
-    np.outer: lambda a, b, out=None: blas.ger(a.ravel(), b.ravel(), out=out),
     np.matmul: blas.matmul,
     np.linalg.norm: _numpy_norm,
-    np.concatenate: concatenate,
-    np.stack: stack,
-    np.split: lambda x, sections, axis=0: split(x, sections, axis),
-    np.vstack: lambda parts: concatenate(
-        [p if p.ndim > 1 else p.reshape((1, -1)) for p in parts], 0
-    ),
-    np.hstack: lambda parts: concatenate(list(parts), 0 if parts[0].ndim == 1 else 1),
-    np.transpose: lambda x, axes=None: x.transpose(axes) if axes is not None else x.T,
-    np.reshape: lambda x, shape, order="C": x.reshape(shape, order=order),
-    np.ravel: lambda x, order="C": x.ravel(order),
-    np.squeeze: lambda x, axis=None: x.squeeze(axis),
-    np.expand_dims: lambda x, axis: x.expand_dims(axis),
-    np.swapaxes: lambda x, axis1, axis2: x.swapaxes(axis1, axis2),
-    np.broadcast_to: lambda x, shape: x.broadcast_to(shape),
-    np.shape: lambda x: x.shape,
-    np.ndim: lambda x: x.ndim,
-    np.size: lambda x, axis=None: x.size if axis is None else x.shape[axis],
-    np.copy: lambda x, order="C", subok=False: x.copy(),
 }
 
 

@@ -205,7 +205,7 @@ def test_sequences(x):
         ("numpy.fft.fft", lambda x: np.fft.fft(x)),
         ("numpy.unique", lambda x: np.unique(x)),
         ("numpy.frexp", lambda x: np.frexp(x)),
-        ("numpy.add.outer", lambda x: np.add.outer(x, x)),
+        ("numpy.add.accumulate", lambda x: np.add.accumulate(x)),
     ],
 )
 def test_what_is_missing_says_how_to_download(x, name, call):

@@ -19,6 +19,7 @@ from reduce_shim import fake_image
 from test_captured_sequences import test_take_and_kernels_keep_what_they_use  # noqa: F401
 from test_complex_reductions import *  # noqa: F403
 from test_fused_reductions import *  # noqa: F403
+from test_numpy_functions import *  # noqa: F403
 from test_one_launch import *  # noqa: F403
 from test_reduce_arguments import *  # noqa: F403
 from test_reduce_methods import *  # noqa: F403

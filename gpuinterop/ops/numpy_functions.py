@@ -1,0 +1,360 @@
+"""What NumPy's functions of shapes, layout and equality do with arrays of this library.
+
+Each is made of views, copies and the operations; none is worth a kernel of its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.geometry import broadcast_shapes, real
+from gpuinterop.ops import blas, join, results
+from gpuinterop.ops.methods import NUMPY_FUNCTIONS
+from gpuinterop.ops.runtime import FUNCTIONS, _placed
+from gpuinterop.sources import as_source, read_shape
+from gpuinterop.views import read_axis
+
+__all__ = ["FUNCTIONS_OF_SHAPE"]
+
+
+def _ours(value: Any, like: Any, where: str) -> Any:
+    """An operand as an array: one of this library as it is, another one beside `like`."""
+    if isinstance(value, _core.Array):
+        return value
+    return _placed(as_source(np.asarray(value), None, where), like, where)
+
+
+def _pair(a: Any, b: Any, where: str) -> tuple[Any, Any]:
+    """Two operands as plain arrays: to be compared, dtypes may meet in a wider one."""
+    like = a if isinstance(a, _core.Array) else b
+    return results.plain(_ours(a, like, where)), results.plain(_ours(b, like, where))
+
+
+# ---- new arrays -------------------------------------------------------------------------------------
+
+
+def _like(name: str, value: Any) -> Callable[..., Any]:
+    def call(
+        a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+    ) -> Any:
+        return _made(name, a, value, dtype, order, shape)
+
+    return call
+
+
+def _full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+) -> Any:  # fmt: skip
+    return _made("full_like", a, fill_value, dtype, order, shape)
+
+
+def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> Any:
+    results.require_arrays(f"numpy.{name}", a)
+    if order not in ("C", "A", "K"):
+        raise ShapeError(where=f"numpy.{name}", expected="order 'C': new arrays are C-ordered",
+                         got=f"order={order!r}", fix="transpose an array of the reversed shape")  # fmt: skip
+    seen = real(a)
+    extents = seen.shape if shape is None else tuple(read_shape(shape))
+    made = results.new_like(a, extents, seen.dtype if dtype is None else np.dtype(dtype))
+    if value is not None:
+        made[...] = value
+    return made
+
+
+# ---- putting together and taking apart --------------------------------------------------------------
+
+
+def _at_least(x: Any, ndim: int) -> Any:
+    """NumPy's view of at least so many axes: a vector is a row, and a matrix a layer."""
+    if x.ndim >= ndim:
+        return x
+    if ndim == 3 and x.ndim in (1, 2):
+        return x.expand_dims((0, 2) if x.ndim == 1 else 2)
+    return x.reshape((1,) * (ndim - x.ndim) + x.shape)
+
+
+def _at_least_each(name: str, ndim: int) -> Callable[..., Any]:
+    def call(*arrays: Any) -> Any:
+        results.require_arrays(f"numpy.{name}", *arrays)
+        views = tuple(_at_least(x, ndim) for x in arrays)
+        return views[0] if len(views) == 1 else views
+
+    return call
+
+
+def _vstack(tup: Any) -> Any:
+    return join.concatenate([_at_least(x, 2) for x in join.listed(tup, "numpy.vstack")], 0)
+
+
+def _hstack(tup: Any) -> Any:
+    parts = [_at_least(x, 1) for x in join.listed(tup, "numpy.hstack")]
+    return join.concatenate(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def _dstack(tup: Any) -> Any:
+    return join.concatenate([_at_least(x, 3) for x in join.listed(tup, "numpy.dstack")], 2)
+
+
+def _column_stack(tup: Any) -> Any:
+    parts = join.listed(tup, "numpy.column_stack")
+    return join.concatenate([x if x.ndim > 1 else x.reshape((-1, 1)) for x in parts], 1)
+
+
+def _append(arr: Any, values: Any, axis: Any = None) -> Any:
+    like = arr if isinstance(arr, _core.Array) else values
+    return join.concatenate([_ours(v, like, "numpy.append") for v in (arr, values)], axis)
+
+
+def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    results.require_arrays("numpy.array_split", ary)
+    if not hasattr(indices_or_sections, "__index__"):
+        return join.split(ary, indices_or_sections, axis)
+    count, n = (
+        operator.index(indices_or_sections),
+        ary.shape[read_axis(axis, ary.ndim, "array_split")],
+    )
+    if count < 1:
+        raise ShapeError(where="numpy.array_split", expected="a number of parts of 1 or more",
+                         got=str(count), fix="pass the indices to cut at")  # fmt: skip
+    return join.split(ary, [i * (n // count) + min(i, n % count) for i in range(1, count)], axis)
+
+
+def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    along = read_axis(axis, x.ndim, "numpy.unstack")
+    return tuple(x[(slice(None),) * along + (i,)] for i in range(x.shape[along]))
+
+
+def _tile(A: Any, reps: Any) -> Any:
+    counts = read_shape(reps)
+    x = A.reshape((1,) * (len(counts) - A.ndim) + A.shape)
+    counts = (1,) * (x.ndim - len(counts)) + tuple(counts)
+    # Each axis as (repetition, element): one strided copy.
+    source = x.expand_dims(tuple(2 * i for i in range(x.ndim)))
+    pairs = [n for pair in zip(counts, x.shape, strict=True) for n in pair]
+    out = results.new_like(A, tuple(r * n for r, n in zip(counts, x.shape, strict=True)), x.dtype)
+    results.plain(out).reshape(tuple(pairs))[...] = source.broadcast_to(tuple(pairs))
+    return out
+
+
+def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    if not hasattr(repeats, "__index__"):
+        raise ArgumentTypeError(
+            where="numpy.repeat", expected="one number of repetitions for all elements",
+            got=f"an object of type {type(repeats).__name__}",
+            fix="gather instead: x.take(numpy.repeat(numpy.arange(len(x)), repeats), 0)",
+        )  # fmt: skip
+    x = a.ravel() if axis is None else a
+    along = read_axis(0 if axis is None else axis, x.ndim, "numpy.repeat")
+    (count,) = read_shape(repeats)
+    shape, n = list(x.shape), x.shape[along]
+    spread = [*shape[:along], n, count, *shape[along + 1 :]]
+    shape[along] = n * count
+    out = results.new_like(a, tuple(shape), x.dtype)
+    results.plain(out).reshape(tuple(spread))[...] = x.expand_dims(along + 1).broadcast_to(
+        tuple(spread)
+    )
+    return out
+
+
+def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return _roll(a.ravel(), shift, 0).reshape(a.shape)
+    if not (hasattr(shift, "__index__") and hasattr(axis, "__index__")):
+        raise ArgumentTypeError(where="numpy.roll", expected="one shift along one axis",
+                                got=f"shift={shift!r}, axis={axis!r}", fix="roll axis by axis")  # fmt: skip
+    along = read_axis(axis, a.ndim, "numpy.roll")
+    n = a.shape[along]
+    cut = -operator.index(shift) % n if n else 0
+    before = (slice(None),) * along
+    back, front = (*before, slice(cut, None)), (*before, slice(cut))
+    return join.concatenate([a[back], a[front]], along)
+
+
+# ---- views ------------------------------------------------------------------------------------------
+
+
+def _flip(m: Any, axis: Any = None) -> Any:
+    given = range(m.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    turned = {read_axis(i, m.ndim, "numpy.flip") for i in given}
+    return m[tuple(slice(None, None, -1 if i in turned else 1) for i in range(m.ndim))]
+
+
+def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    def axes(given: Any) -> list[int]:
+        listed = given if isinstance(given, (tuple, list)) else (given,)
+        return [read_axis(i, a.ndim, "numpy.moveaxis") for i in listed]
+
+    taken, places = axes(source), axes(destination)
+    if (
+        len(set(taken)) != len(taken)
+        or len(set(places)) != len(places)
+        or len(taken) != len(places)
+    ):
+        raise ShapeError(where="numpy.moveaxis", expected="as many places as axes, each once",
+                         got=f"{source} to {destination}", fix="name each axis once")  # fmt: skip
+    order = [i for i in range(a.ndim) if i not in taken]
+    for place, axis in sorted(zip(places, taken, strict=True)):
+        order.insert(place, axis)
+    return a.transpose(order)
+
+
+def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
+    results.require_arrays("numpy.broadcast_arrays", *args)
+    shape = broadcast_shapes([x.shape for x in args], "numpy.broadcast_arrays")
+    return tuple(x.broadcast_to(shape) for x in args)
+
+
+def _size(a: Any, axis: Any = None) -> Any:
+    return a.size if axis is None else a.shape[axis]
+
+
+# ---- questions --------------------------------------------------------------------------------------
+
+
+def _isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+    x, y = _pair(a, b, "numpy.isclose")
+    if x.dtype.kind in "biu" and y.dtype.kind in "biu":
+        x, y = x.astype("float64"), y.astype("float64")
+    near = FUNCTIONS["absolute"](x - y) <= FUNCTIONS["absolute"](y) * rtol + atol
+    # Infinities are close to themselves only.
+    near = (near & FUNCTIONS["isfinite"](y)) | (x == y)
+    return near | (FUNCTIONS["isnan"](x) & FUNCTIONS["isnan"](y)) if equal_nan else near
+
+
+def _allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
+    return bool(_isclose(a, b, rtol, atol, equal_nan).all())
+
+
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    x, y = _pair(a1, a2, "numpy.array_equal")
+    if x.shape != y.shape:
+        return False
+    same = x == y
+    if equal_nan:
+        same = same | (FUNCTIONS["isnan"](x) & FUNCTIONS["isnan"](y))
+    return bool(same.all())
+
+
+def _array_equiv(a1: Any, a2: Any) -> bool:
+    x, y = _pair(a1, a2, "numpy.array_equiv")
+    try:
+        broadcast_shapes([x.shape, y.shape], "numpy.array_equiv")
+    except ShapeError:
+        return False
+    return bool((x == y).all())
+
+
+def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return FUNCTIONS["logical_and"](a, True).sum(axis, keepdims=keepdims)
+
+
+# ---- the rest ---------------------------------------------------------------------------------------
+
+
+def _outer(a: Any, b: Any, out: Any = None) -> Any:
+    like = a if isinstance(a, _core.Array) else b
+    return blas.ger(*(_ours(x, like, "numpy.outer").ravel() for x in (a, b)), out=out)
+
+
+def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    along = read_axis(axis, a.ndim, "numpy.diff")
+    before = (slice(None),) * along
+    later, earlier = (*before, slice(1, None)), (*before, slice(-1))
+    name = "not_equal" if a.dtype == np.bool_ else "subtract"
+    for _ in range(operator.index(n)):
+        a = FUNCTIONS[name](a[later], a[earlier])
+    return a
+
+
+def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    dst[...] = src if where is True else FUNCTIONS["where"](where, src, dst)
+
+
+def _where(condition: Any, *choices: Any) -> Any:
+    if len(choices) != 2:
+        raise ArgumentTypeError(
+            where="numpy.where", expected="a condition and both choices: how many places there are is "
+            "known on the GPU only", got="a condition" if not choices else "one choice",
+            fix="numpy.nonzero(condition.get()), or where(condition, x, y)",
+        )  # fmt: skip
+    return FUNCTIONS["where"](condition, *choices)
+
+
+FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.empty_like: _like("empty_like", None),
+    np.zeros_like: _like("zeros_like", 0),
+    np.ones_like: _like("ones_like", 1),
+    np.full_like: _full_like,
+    np.concatenate: join.concatenate,
+    np.stack: join.stack,
+    np.vstack: _vstack,
+    np.hstack: _hstack,
+    np.dstack: _dstack,
+    np.column_stack: _column_stack,
+    np.append: _append,
+    np.split: lambda ary, indices_or_sections, axis=0: join.split(ary, indices_or_sections, axis),
+    np.array_split: _array_split,
+    np.vsplit: lambda ary, indices_or_sections: join.split(ary, indices_or_sections, 0),
+    np.hsplit: lambda ary, indices_or_sections: join.split(
+        ary, indices_or_sections, 0 if ary.ndim == 1 else 1
+    ),
+    np.unstack: _unstack,
+    np.tile: _tile,
+    np.repeat: _repeat,
+    np.roll: _roll,
+    np.flip: _flip,
+    np.flipud: lambda m: _flip(m, 0),
+    np.fliplr: lambda m: _flip(m, 1),
+    np.moveaxis: _moveaxis,
+    np.transpose: lambda a, axes=None: a.transpose(axes) if axes is not None else a.T,
+    np.matrix_transpose: lambda x: x.swapaxes(-1, -2),
+    np.reshape: lambda a, shape, order="C", *, copy=None: a.reshape(shape, order=order, copy=copy),
+    np.ravel: lambda a, order="C": a.ravel(order),
+    np.squeeze: lambda a, axis=None: a.squeeze(axis),
+    np.expand_dims: lambda a, axis: a.expand_dims(axis),
+    np.swapaxes: lambda a, axis1, axis2: a.swapaxes(axis1, axis2),
+    np.broadcast_to: lambda array, shape, subok=False: array.broadcast_to(shape),
+    np.broadcast_arrays: _broadcast_arrays,
+    np.atleast_1d: _at_least_each("atleast_1d", 1),
+    np.atleast_2d: _at_least_each("atleast_2d", 2),
+    np.atleast_3d: _at_least_each("atleast_3d", 3),
+    np.diagonal: lambda a, offset=0, axis1=0, axis2=1: a.diagonal(offset, axis1, axis2),
+    np.trace: lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: (
+        a.diagonal(offset, axis1, axis2).sum(-1, dtype, out)
+    ),
+    np.shape: lambda a: a.shape,
+    np.ndim: lambda a: a.ndim,
+    np.size: _size,
+    np.copy: lambda a, order="K", subok=False: a.copy() if order in "KA" else a.copy(order),
+    np.copyto: _copyto,
+    np.astype: lambda x, dtype, /, *, copy=True: x.astype(dtype, copy=copy),
+    np.around: lambda a, decimals=0, out=None: NUMPY_FUNCTIONS[np.round](a, decimals, out),
+    np.ptp: lambda a, axis=None, out=None, keepdims=False: FUNCTIONS["subtract"](
+        a.max(axis, keepdims=keepdims), a.min(axis, keepdims=keepdims), out=out
+    ),
+    np.isclose: _isclose,
+    np.allclose: _allclose,
+    np.array_equal: _array_equal,
+    np.array_equiv: _array_equiv,
+    np.count_nonzero: _count_nonzero,
+    np.iscomplexobj: lambda x: x.dtype.kind == "c",
+    np.result_type: lambda *given: np.result_type(
+        *(x.dtype if isinstance(x, _core.Array) else x for x in given)
+    ),
+    np.may_share_memory: lambda a, b, max_work=None: (
+        isinstance(a, _core.Array) and isinstance(b, _core.Array) and bool(_core._may_overlap(a, b))
+    ),
+    np.array_repr: lambda arr: repr(arr),
+    np.array_str: lambda a: str(a),
+    np.outer: _outer,
+    np.diff: _diff,
+    np.where: _where,
+}  # fmt: skip
+
+NUMPY_FUNCTIONS.update(FUNCTIONS_OF_SHAPE)

@@ -1,0 +1,135 @@
+"""NumPy's functions of shape and equality on arrays of this library: NumPy's results, on their device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
+VECTOR = np.array([3, -1, 2, 8], np.float32)
+CUBE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+CALLS = {
+    "zeros_like": lambda m, v, c: np.zeros_like(m),
+    "ones_like of a shape": lambda m, v, c: np.ones_like(m, "int16", shape=(2, 5)),
+    "full_like": lambda m, v, c: np.full_like(m[:, ::2], 7, dtype=None),
+    "stack": lambda m, v, c: np.stack([m, m * 2], axis=1),
+    "vstack": lambda m, v, c: np.vstack([m, v]),
+    "hstack": lambda m, v, c: np.hstack([m, m[:, :1]]),
+    "hstack of vectors": lambda m, v, c: np.hstack((v, v[::-1])),
+    "dstack": lambda m, v, c: np.dstack([v, v[::-1]]),
+    "dstack of matrices": lambda m, v, c: np.dstack([m, m]),
+    "column_stack": lambda m, v, c: np.column_stack([v, v, m.T]),
+    "append": lambda m, v, c: np.append(m, v),
+    "append an axis": lambda m, v, c: np.append(m, m, axis=0),
+    "array_split": lambda m, v, c: np.array_split(m, 3, axis=1)[1],
+    "array_split at": lambda m, v, c: np.array_split(v, [1, 3])[2],
+    "vsplit": lambda m, v, c: np.vsplit(m, 3)[2],
+    "hsplit": lambda m, v, c: np.hsplit(v, 2)[1],
+    "unstack": lambda m, v, c: np.unstack(m, axis=1)[3],
+    "tile": lambda m, v, c: np.tile(v, 3),
+    "tile by many": lambda m, v, c: np.tile(m.T, (2, 1, 3)),
+    "tile by few": lambda m, v, c: np.tile(c, (2, 1)),
+    "repeat": lambda m, v, c: np.repeat(m, 3),
+    "repeat along": lambda m, v, c: np.repeat(m, 2, axis=0),
+    "roll": lambda m, v, c: np.roll(m, 5),
+    "roll along": lambda m, v, c: np.roll(m, -1, axis=1),
+    "flip": lambda m, v, c: np.flip(c, (0, 2)),
+    "fliplr": lambda m, v, c: np.fliplr(m),
+    "flipud": lambda m, v, c: np.flipud(v),
+    "moveaxis": lambda m, v, c: np.moveaxis(c, (0, -1), (-1, 0)),
+    "matrix_transpose": lambda m, v, c: np.matrix_transpose(c),
+    "reshape": lambda m, v, c: np.reshape(m, (4, 3), order="F"),
+    "broadcast_arrays": lambda m, v, c: np.broadcast_arrays(m, v)[1],
+    "atleast_1d": lambda m, v, c: np.atleast_1d(v[0]),
+    "atleast_2d": lambda m, v, c: np.atleast_2d(v),
+    "atleast_3d of a vector": lambda m, v, c: np.atleast_3d(v),
+    "atleast_3d": lambda m, v, c: np.atleast_3d(m),
+    "diagonal": lambda m, v, c: np.diagonal(m, 1),
+    "trace": lambda m, v, c: np.trace(m),
+    "copy": lambda m, v, c: np.copy(m[:, ::-1]),
+    "astype": lambda m, v, c: np.astype(m, np.int64),
+    "around": lambda m, v, c: np.around(m / 3, 1),
+    "ptp": lambda m, v, c: np.ptp(m, axis=0),
+    "outer": lambda m, v, c: np.outer(v, m),
+    "outer with a list": lambda m, v, c: np.outer(v, np.float32([1, 2])),
+    "add.outer": lambda m, v, c: np.add.outer(m, v),
+    "less.outer": lambda m, v, c: np.less.outer(v, v),
+    "inner": lambda m, v, c: np.inner(m, v),
+    "vdot": lambda m, v, c: np.vdot(v, v),
+    "norm": lambda m, v, c: np.linalg.norm(m, axis=1),
+    "diff": lambda m, v, c: np.diff(m**2, 2),
+    "diff of truths": lambda m, v, c: np.diff(m > 0, axis=0),
+    "isclose": lambda m, v, c: np.isclose(m, m + 1e-9),
+    "count_nonzero": lambda m, v, c: np.count_nonzero(m, axis=1),
+    "where": lambda m, v, c: np.where(m > 0, m, v),
+}  # fmt: skip
+
+
+def given(device: str) -> tuple[gi.CudaNdarray, ...]:
+    return tuple(gi.CudaNdarray(x, device=device) for x in (MATRIX, VECTOR, CUBE))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_functions(device, name):
+    call = CALLS[name]
+    got, expected = call(*given(device)), np.asarray(call(MATRIX, VECTOR, CUBE))
+    assert isinstance(got, gi._core.Array)
+    assert str(got.device).startswith(device)
+    assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+    assert isinstance(got, gi.CudaNdarray) == (expected.dtype == np.float32)
+    np.testing.assert_allclose(got.get(), expected, rtol=1e-6)
+
+
+def test_questions_answer_with_python_values(device):
+    m, v, _ = given(device)
+    ends = np.array([np.inf, -np.inf, np.nan, 1e-9, 1, 1], np.float64)
+    other = np.array([np.inf, np.inf, np.nan, 0, 1, 1.1], np.float64)
+    x, y = (gi.GpuArray(e, device=device) for e in (ends, other))
+    for equal_nan in (False, True):
+        got = np.isclose(x, y, equal_nan=equal_nan).get()
+        np.testing.assert_array_equal(got, np.isclose(ends, other, equal_nan=equal_nan))
+        assert np.array_equal(x, ends, equal_nan=equal_nan) is equal_nan
+    for answer, expected in [
+        (np.allclose(m, m), True), (np.allclose(m, MATRIX.astype(float) + 1), False),
+        (np.allclose(m, m * np.float32(1 + 1e-6)), True), (np.array_equal(m, m), True),
+        (np.array_equal(m, v), False), (np.array_equal(m, MATRIX), True),
+        (np.array_equiv(v, np.stack([VECTOR, VECTOR])), True), (np.array_equiv(m, v[:3]), False),
+        (np.iscomplexobj(m), False), (np.may_share_memory(m, m[1:]), True),
+        (np.may_share_memory(m, v), False), (np.result_type(m, np.float64), np.float64),
+        (np.allclose(gi.GpuArray(np.uint8([0]), device=device), np.uint8([255])), False),
+    ]:  # fmt: skip
+        assert answer == expected
+        assert not isinstance(answer, gi._core.Array)
+
+
+def test_copyto(device):
+    m, v, _ = given(device)
+    np.copyto(m, v)
+    np.testing.assert_array_equal(m.get(), np.broadcast_to(VECTOR, m.shape))
+    np.copyto(m, -1, where=m > 2)
+    np.testing.assert_array_equal(m.get()[0], [-1, -1, 2, -1])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.where(x),
+        lambda x: np.stack([x, x], dtype="float64"),
+        lambda x: np.repeat(x, [1, 2]),
+        lambda x: np.roll(x, (1, 1), (0, 1)),
+        lambda x: np.zeros_like(x, order="F"),
+        lambda x: np.moveaxis(x, (0, 0), (0, 1)),
+        lambda x: np.vstack([x, "text"]),
+        lambda x: np.cumsum(x),
+        lambda x: np.add.accumulate(x),
+        lambda x: np.einsum("ij->i", x),
+        lambda x: np.arange(3, like=x),
+        lambda x: np.array_split(x, 0),
+    ],
+)
+def test_what_is_not_here_says_what_to_write(device, call):
+    with pytest.raises(gi.GpuInteropError, match=r"numpy\.\w+.*: expected .*\n  got: .*\n  fix: "):
+        call(given(device)[0])
