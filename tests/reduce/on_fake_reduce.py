@@ -41,6 +41,8 @@ for _many in (
     "test_cudandarrays_stay_what_they_are",
     "test_operands_of_other_kinds",
     "test_shapes_and_dtypes_may_be_asked_for",
+    "test_order_is_real_part_first",
+    "test_where_is_numpys",
 ):
     globals()[_many] = pytest.mark.slow(globals()[_many])
 

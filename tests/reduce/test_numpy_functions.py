@@ -68,14 +68,14 @@ CALLS = {
 }  # fmt: skip
 
 
-def given(device: str) -> tuple[gi.CudaNdarray, ...]:
+def arrays_on(device: str) -> tuple[gi.CudaNdarray, ...]:
     return tuple(gi.CudaNdarray(x, device=device) for x in (MATRIX, VECTOR, CUBE))
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_functions(device, name):
     call = CALLS[name]
-    got, expected = call(*given(device)), np.asarray(call(MATRIX, VECTOR, CUBE))
+    got, expected = call(*arrays_on(device)), np.asarray(call(MATRIX, VECTOR, CUBE))
     assert isinstance(got, gi._core.Array)
     assert str(got.device).startswith(device)
     assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
@@ -84,7 +84,7 @@ def test_functions(device, name):
 
 
 def test_questions_answer_with_python_values(device):
-    m, v, _ = given(device)
+    m, v, _ = arrays_on(device)
     ends = np.array([np.inf, -np.inf, np.nan, 1e-9, 1, 1], np.float64)
     other = np.array([np.inf, np.inf, np.nan, 0, 1, 1.1], np.float64)
     x, y = (gi.GpuArray(e, device=device) for e in (ends, other))
@@ -106,7 +106,7 @@ def test_questions_answer_with_python_values(device):
 
 
 def test_copyto(device):
-    m, v, _ = given(device)
+    m, v, _ = arrays_on(device)
     np.copyto(m, v)
     np.testing.assert_array_equal(m.get(), np.broadcast_to(VECTOR, m.shape))
     np.copyto(m, -1, where=m > 2)
@@ -132,4 +132,4 @@ def test_copyto(device):
 )
 def test_what_is_not_here_says_what_to_write(device, call):
     with pytest.raises(gi.GpuInteropError, match=r"numpy\.\w+.*: expected .*\n  got: .*\n  fix: "):
-        call(given(device)[0])
+        call(arrays_on(device)[0])
