@@ -26,40 +26,6 @@ std::unordered_set<CUstream> retired;
 std::unordered_map<CUstream, int> lent;  // foreign handles in use, and by how many Stream objects
 std::atomic<size_t> retired_count{0};
 
-// Streams once seen in a capture. The driver has no question "is anything being captured?", so the
-// answer is the state of these.
-std::mutex seen_lock;
-std::vector<CUstream> seen;
-std::atomic<size_t> seen_count{0};
-
-void note_capturing(CUstream stream) noexcept {
-  std::lock_guard lock(seen_lock);
-  if (std::find(seen.begin(), seen.end(), stream) != seen.end()) return;
-  try {
-    seen.push_back(stream);
-    seen_count.store(seen.size());
-  } catch (...) {
-  }
-}
-
-// Streams that this library has made. They are never destroyed.
-std::mutex own_lock;
-std::vector<CUstream> own;
-
-void note_own(CUstream stream) noexcept {
-  std::lock_guard lock(own_lock);
-  try {
-    own.push_back(stream);
-  } catch (...) {
-  }
-}
-
-bool is_captured(CUstream stream) noexcept {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver().StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 bool is_retired(CUstream stream) noexcept {
   if (retired_count.load(std::memory_order_acquire) == 0) return false;
   std::lock_guard lock(retired_lock);
@@ -116,57 +82,6 @@ CUstream current_stream(int device) noexcept {
 
 void set_current_stream(int device, CUstream stream) noexcept {
   if (unsigned(device) < unsigned(kMaxDevices)) current[device] = stream;
-}
-
-// ---- capture ----------------------------------------------------------------------------------
-uint64_t capture_id(CUstream stream, CUgraph* graph) noexcept {
-  if (stream == CU_STREAM_LEGACY) return 0;  // cannot be captured, and must not be asked
-  const Driver& cu = driver();
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t id = 0;
-  CUresult code = cu.StreamGetCaptureInfo
-                      ? cu.StreamGetCaptureInfo(stream, &status, &id, graph, nullptr, nullptr)
-                      : cu.StreamIsCapturing(stream, &status);
-  if (code != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) [[likely]]
-    return 0;
-  note_capturing(stream);
-  // A broken capture has no id, and neither has one of an old driver: all such count as one.
-  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id ? id : UINT64_MAX;
-}
-
-bool is_capturing(CUstream stream) noexcept { return driver().ok && capture_id(stream) != 0; }
-
-bool any_capture() noexcept {
-  const Driver& cu = driver();
-  if (!cu.ok) return false;
-  bool found = false;
-  for (int i = 0; i < cu.devices && i < kMaxDevices; ++i)
-    if (current[i] && capture_id(current[i])) found = true;
-  if (seen_count.load() != 0) {
-    std::lock_guard lock(seen_lock);
-    seen.erase(std::remove_if(seen.begin(), seen.end(),
-                              [&](CUstream s) {
-                                const bool active = is_captured(s);
-                                found = found || active;
-                                return !active;
-                              }),
-               seen.end());
-    seen_count.store(seen.size());
-  }
-  if (!found) {  // somebody else may have begun it, on a stream that is also used here
-    std::lock_guard lock(own_lock);
-    found = std::any_of(own.begin(), own.end(), is_captured);
-  }
-  if (!found) {
-    std::lock_guard lock(retired_lock);
-    found = std::any_of(lent.begin(), lent.end(),
-                        [](const auto& item) { return is_captured(item.first); });
-  }
-  // The driver answers this question with an error, and harmlessly, when a blocking stream of the
-  // current context is being captured.
-  CUstreamCaptureStatus status;
-  return found ||
-         cu.StreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 // ---- order ------------------------------------------------------------------------------------
@@ -358,6 +273,12 @@ bool retire_stream(int device, CUstream stream) noexcept {
   } catch (...) {
     return false;
   }
+}
+
+bool any_lent(bool (*holds)(CUstream) noexcept) noexcept {
+  std::lock_guard lock(retired_lock);
+  return std::any_of(lent.begin(), lent.end(),
+                     [holds](const auto& item) { return holds(item.first); });
 }
 
 int device_of_stream(uintptr_t handle) {

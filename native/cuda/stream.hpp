@@ -18,6 +18,10 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
 void adopt_stream(int device, CUstream stream, const char* where);
 bool retire_stream(int device, CUstream stream) noexcept;
 
+// For any_capture(): a stream that this library has made, and whether `holds` of one lent to it.
+void note_own(CUstream stream) noexcept;
+bool any_lent(bool (*holds)(CUstream) noexcept) noexcept;
+
 // wait() as a user asks for it: a stream that waits for a captured one joins that capture.
 void join(int device, CUstream waiter, CUstream producer, const char* where);
 

@@ -177,7 +177,10 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
 CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* out) {
   ENTER(cuStreamIsCapturing);
   LOCKED();
-  if (!current() && (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!current() && (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)) {
+    machine().fault("cuStreamIsCapturing of a default stream without a context");
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   Stream* s = resolve(handle);
   if (!s) return CUDA_ERROR_INVALID_HANDLE;
   if (implicit(s, true)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;

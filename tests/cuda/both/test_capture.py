@@ -136,6 +136,23 @@ def test_memory_of_a_graph_outlives_it_while_an_array_holds_it(stream):
     assert comes_back(address)
 
 
+def test_a_capture_of_the_per_thread_stream_is_seen_without_a_context():
+    """Handle 2 says nothing of its device; whoever captured it has put its context away again."""
+    assert helper.current_context() is None
+    with devices.per_thread_stream(CUDA):
+        capture = helper.Capture(helper.PER_THREAD)
+        assert _core.capturing()
+        x = empty(1000)
+        x.fill(3.0)
+        address = x.ptr
+        del x
+        assert capture.end() == 1
+        assert not _core.capturing()
+        # Each launch of the graph writes there.
+        assert address not in [other.ptr for other in [empty(1000) for _ in range(20)]]
+        capture.destroy()
+
+
 def test_two_captures_do_not_share_memory(stream):
     other = gi.Stream()
     first = helper.Capture(stream.handle, helper.Capture.RELAXED)

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import devices
+from gpuinterop import _core, devices
 from gpuinterop.errors import CudaError, OutOfMemoryError
 
 CUDA = "cuda:0"
 POOLS = os.environ.get("FAKECUDA_POOLS", "1") != "0"
+CONTEXT = ("cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent")
 ALLOCATE = "cuMemAllocAsync" if POOLS else "cuMemAlloc"
 
 
@@ -32,11 +33,27 @@ def test_a_warm_allocation_does_not_reach_the_driver():
             helper.clear_log()
             for _ in range(100):
                 empty(1234)
-            assert set(helper.fake_log()) <= {"cuStreamIsCapturing"}
+            assert set(helper.fake_log()) <= {"cuStreamIsCapturing", *CONTEXT}
             assert helper.fake_calls(ALLOCATE) == 0
     helper.clear_log()
     empty(1234)
     assert helper.fake_log() == []
+
+
+def test_no_question_about_captures_without_a_context():
+    """Its answer would be an error, harmless here and a finding for tools that watch the driver."""
+    assert helper.current_context() is None
+    for place in (devices.legacy_stream(CUDA), devices.per_thread_stream(CUDA)):
+        with place:
+            assert not _core.capturing()
+            empty(1234)
+    helper.clear_log()
+    assert not _core.capturing()
+    assert "cuStreamIsCapturing" not in helper.fake_log()
+    with helper.Current():
+        assert not _core.capturing()
+    assert "cuStreamIsCapturing" in helper.fake_log()
+    assert helper.fake_faults() == ""
 
 
 def test_an_allocation_is_tried_again_once_after_giving_back():
@@ -109,12 +126,7 @@ def test_order_costs_no_call_on_the_same_stream():
     for _ in range(10):
         x.fill(2.0)
         y.fill(3.0)
-    assert set(helper.fake_log()) == {
-        "cuCtxGetCurrent",
-        "cuCtxPushCurrent",
-        "cuCtxPopCurrent",
-        "cuMemsetD32Async",
-    }
+    assert set(helper.fake_log()) == {*CONTEXT, "cuMemsetD32Async"}
 
 
 def test_no_call_synchronises_in_ordinary_work():
