@@ -56,6 +56,27 @@ def test_no_question_about_captures_without_a_context():
     assert helper.fake_faults() == ""
 
 
+def test_a_slow_device_keeps_no_array_alive():
+    """Objects go with their last name, however much of their work is still queued."""
+    x = gi.zeros((4, 4), device=CUDA)
+    value = np.ones((2, 4), np.float32)
+    before = gi.memory_stats(CUDA)
+    helper.set_delay(2000)
+    try:
+        for _ in range(50):
+            view = x[1:3]
+            view.T.view()
+            view[...] = value
+            view.copy()
+        del view
+        assert not devices.current_stream(CUDA).query()  # all of that has yet to happen
+        after = gi.memory_stats(CUDA)
+        for key in ("live_bytes", "live_buffers", "live_arrays"):
+            assert after[key] == before[key]
+    finally:
+        helper.set_delay(0)
+
+
 def test_an_allocation_is_tried_again_once_after_giving_back():
     kept = empty(50_000)
     del kept
