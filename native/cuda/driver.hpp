@@ -90,6 +90,7 @@ namespace gpuinterop::cuda {
   X(MemPoolSetAccess, cuMemPoolSetAccess, (CUmemoryPool, const CUmemAccessDesc*, size_t))       \
   X(MemPoolTrimTo, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                     \
   X(CtxRecordEvent, cuCtxRecordEvent, (CUcontext, CUevent))                                     \
+  X(StreamGetId, cuStreamGetId, (CUstream, unsigned long long*))                                \
   X(StreamGetCaptureInfo, cuStreamGetCaptureInfo_v2,                                            \
     (CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, size_t*))    \
   X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                                     \

@@ -23,7 +23,11 @@ thread_local CUstream current[kMaxDevices];  // null: nothing set, so legacy
 // waited for on the device's internal stream.
 std::mutex retired_lock;
 std::unordered_set<CUstream> retired;
-std::unordered_map<CUstream, int> lent;  // foreign handles in use, and by how many Stream objects
+struct Lent {
+  int users = 0;              // Stream objects
+  unsigned long long id = 0;  // of the stream that the handle named then; 0: nobody can tell
+};
+std::unordered_map<CUstream, Lent> lent;  // foreign handles in use
 std::atomic<size_t> retired_count{0};
 
 bool is_retired(CUstream stream) noexcept {
@@ -241,13 +245,46 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
   }
 }
 
-void adopt_stream(int device, CUstream stream, const char* where) {
-  if (is_retired(stream)) {
-    // The same handle again, perhaps of a new stream: what the old one had left over comes first.
-    wait(device, stream, heir_stream(device_state(device, where), where), where);
+namespace {
+
+// No handle is given twice this way. Old drivers do not know it.
+unsigned long long id_of(int device, CUstream stream) {
+  unsigned long long id = 0;
+  DeviceGuard guard(device);
+  if (driver().StreamGetId && driver().StreamGetId(stream, &id) != CUDA_SUCCESS) id = 0;
+  return id;
+}
+
+// Work of a stream that is gone can be told from the rest of the context no more.
+void wait_for_all(int device, CUstream stream, const char* where) {
+  DeviceState& d = device_state(device, where);
+  DeviceGuard guard(device);
+  EventLease lease(d);
+  check(lease.code, "cuEventCreate", where);
+  check(record_context(d, lease.event), "cuCtxRecordEvent", where);
+  check(driver().StreamWaitEvent(stream, lease.event, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent",
+        where);
+}
+
+}  // namespace
+
+void adopt_stream(int device, CUstream stream, bool again, const char* where) {
+  const unsigned long long id = id_of(device, stream);
+  bool replaced = false;
+  {
+    std::lock_guard lock(retired_lock);
+    auto it = lent.find(stream);
+    replaced = it != lent.end() && it->second.id && id && it->second.id != id;
   }
+  // The same handle again, perhaps of a new stream: what the old one had left over comes first.
+  if (replaced)
+    wait_for_all(device, stream, where);
+  else if (is_retired(stream))
+    wait(device, stream, heir_stream(device_state(device, where), where), where);
   std::lock_guard lock(retired_lock);
-  ++lent[stream];
+  Lent& entry = lent[stream];
+  if (!again) ++entry.users;
+  entry.id = id;
   retired.erase(stream);
   retired_count.store(retired.size());
 }
@@ -258,7 +295,7 @@ bool retire_stream(int device, CUstream stream) noexcept {
   {
     std::lock_guard lock(retired_lock);
     auto it = lent.find(stream);
-    if (it != lent.end() && --it->second > 0) return true;
+    if (it != lent.end() && --it->second.users > 0) return true;
     if (it != lent.end()) lent.erase(it);
   }
   if (capture_id(stream)) return false;

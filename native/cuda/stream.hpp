@@ -15,7 +15,9 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
 // A foreign stream comes into use here, and goes out of use. Between the two its owner must keep it
 // alive; after the second its handle is never given to the driver again, for the owner may destroy
 // it. False: it could not be retired (it is being captured), so the owner must be kept for good.
-void adopt_stream(int device, CUstream stream, const char* where);
+// Between the two adopt_stream is called `again` before each use: an owner that did not keep it, and
+// a driver that gave the handle to a new stream, must not mix up the work of both.
+void adopt_stream(int device, CUstream stream, bool again, const char* where);
 bool retire_stream(int device, CUstream stream) noexcept;
 
 // For any_capture(): a stream that this library has made, and whether `holds` of one lent to it.

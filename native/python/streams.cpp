@@ -32,8 +32,8 @@ void Stream::check_usable(const char* where) const {
 }
 
 void Stream::put_to_use() {
-  if (origin != Origin::Lent || used_) return;
-  cuda::adopt_stream(device.id, handle, "Stream");
+  if (origin != Origin::Lent) return;
+  cuda::adopt_stream(device.id, handle, used_, "Stream");
   used_ = true;
 }
 

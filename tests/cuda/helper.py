@@ -229,6 +229,10 @@ def fail(name: str, code: int, skip: int = 0, count: int = 1) -> None:
     libcuda().fakecuda_fail(name.encode(), c_int(code), c_int(skip), c_int(count))
 
 
+def give_handle_again(stream: int) -> None:
+    libcuda().fakecuda_give_handle_again(c_void_p(stream))
+
+
 def set_delay(microseconds: int) -> None:
     libcuda().fakecuda_set_delay_us(c_long(microseconds))
 

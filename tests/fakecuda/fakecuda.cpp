@@ -86,6 +86,7 @@ Stream* resolve(CUstream handle) {
     return s;
   }
   auto* s = reinterpret_cast<Stream*>(handle);
+  while (machine().streams.count(s) && s->heir) s = s->heir;
   if (!machine().streams.count(s) || s->destroyed) {
     machine().fault("use of a destroyed or unknown stream");
     return nullptr;
@@ -354,6 +355,13 @@ int64_t fakecuda_used(int device) {
 int64_t fakecuda_reserved(int device) {
   LOCKED();
   return machine().devices[size_t(device)]->reserved;
+}
+// A new stream under the handle of one that was destroyed, as the driver may give it.
+void fakecuda_give_handle_again(CUstream handle) {
+  LOCKED();
+  auto* s = reinterpret_cast<Stream*>(handle);
+  while (s->heir) s = s->heir;
+  s->heir = new_stream(s->context, s->blocking);
 }
 // The next calls of `name` fail with `code`, after `skip` that do not.
 void fakecuda_fail(const char* name, int code, int skip, int count) {

@@ -93,6 +93,8 @@ struct Item {
 struct Stream {
   Context* context;
   bool blocking;
+  unsigned long long id = 0;
+  Stream* heir = nullptr;  // the new stream that got the handle of this one
   bool destroyed = false;
   bool running = false;
   std::deque<Item> queue;
@@ -130,6 +132,7 @@ struct Machine {
   std::map<uintptr_t, Allocation> memory;
   std::vector<std::shared_ptr<Capture>> captures;
   uint64_t next_capture = 1;
+  unsigned long long next_stream = 1;
   pid_t pid = getpid();
   bool initialised = false;
   std::atomic<long> delay_us{env("FAKECUDA_DELAY_US", 0)};
@@ -155,6 +158,7 @@ inline Machine& machine() {
 
 inline Stream* new_stream(Context* c, bool blocking) {
   auto* s = new Stream{c, blocking};
+  s->id = machine().next_stream++;
   machine().streams.insert(s);
   c->streams.push_back(s);
   return s;

@@ -17,6 +17,16 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
   s->destroyed = true;  // what is queued still runs
   return CUDA_SUCCESS;
 }
+CUresult cuStreamGetId(CUstream handle, unsigned long long* out) {
+  ENTER(cuStreamGetId);
+  NEED_CONTEXT();
+  (void)context;
+  LOCKED();
+  Stream* s = resolve(handle);
+  if (!s) return CUDA_ERROR_INVALID_HANDLE;
+  *out = s->id;
+  return CUDA_SUCCESS;
+}
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
   ENTER(cuStreamGetCtx);
   LOCKED();
