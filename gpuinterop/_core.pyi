@@ -1,7 +1,7 @@
 """Types of the native core. Written by `make stub` from tools/core_slots.pyi."""
 
+from collections.abc import Callable, Sequence
 from collections.abc import Iterator, Sequence
-from collections.abc import Sequence
 from gpuinterop.devices import Device
 from typing import Any, Callable, Literal, TypeVar, overload
 from typing_extensions import Self
@@ -570,8 +570,10 @@ class LoadedKernel:
         """
         A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.
         """
-def _load_kernel(device: int, code: bytes, name: str) -> LoadedKernel:
-    """Load a cubin or zero-terminated PTX; the kernel called `name`."""
+def _load_kernel(device: int, compile: Callable, name: str) -> LoadedKernel:
+    """
+    Load the cubin or PTX that compile(fresh: bool) returns; the kernel called `name`.
+    """
 def _compute_capability(device: int) -> int:
     """Times ten: 90 for 9.0."""
 def _add_op(name: str, inputs: int, results: int, compares: bool=False) -> int:
@@ -654,8 +656,10 @@ class PlannedCall:
         ...
 def make_plan(device: int, launches: Sequence[Any], scratch_bytes: int, outputs: Sequence[Any]) -> PlannedCall:
     """A Plan from parameters with null addresses and where to write them."""
-def load_function(device: int, image: bytes, name: str) -> int:
-    """Handle of a kernel; it stays loaded."""
+def load_function(device: int, compile: Callable, name: str) -> int:
+    """
+    Handle of a kernel of what compile(fresh: bool) returns; it stays loaded.
+    """
 class PlanCache:
     """Plans by the layouts of operands; asks `miss` for new ones."""
 

@@ -88,6 +88,7 @@ def compile_source(
     options: tuple[str, ...] = (),
     name: str = "kernel.cu",
     use_cache: bool = True,
+    fresh: bool = False,
 ) -> bytes:
     """Return a cubin (or PTX, for a device newer than the compiler) for `source`.
 
@@ -97,6 +98,7 @@ def compile_source(
     arch : the device's compute capability times ten, 90 for 9.0.
     options : further NVRTC options, part of the cache key.
     name : what the file is called in messages.
+    fresh : compile in any case, and replace what the caches hold: the driver has refused it.
 
     Raises
     ------
@@ -108,7 +110,7 @@ def compile_source(
     options = (*_OPTIONS, *options)
     parts = (str(SCHEMA), str(version), target.option, *options, name, source)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    if use_cache:
+    if use_cache and not fresh:
         found = _memory.get(key)
         if found is None:
             found = _disk_cache().get(key)

@@ -279,9 +279,12 @@ class RawKernel:
 
     def compile(self, arch: int) -> bytes:
         """Return machine code for a compute capability times ten; CompileError shows the line."""
+        return self._compiled(arch, fresh=False)
+
+    def _compiled(self, arch: int, fresh: bool) -> bytes:
         file = f"{self.name}.cu"
         text = _STRIDED % file + self.source
-        return compile_source(text, arch, options=self.options, name=file)
+        return compile_source(text, arch, options=self.options, name=file, fresh=fresh)
 
     def __call__(
         self, *args: Any, grid: Any = None, block: Any = None, shared: Any = 0, **unknown: Any
@@ -317,9 +320,11 @@ class RawKernel:
         device = arrays[0].device.index
         kernel = self._loaded.get(device)
         if kernel is None:
-            code = self.compile(_core._compute_capability(device))
-            code = code if code.startswith(b"\x7fELF") else code + b"\0"
-            kernel = self._loaded[device] = _core._load_kernel(device, code, self.name)
+            arch = _core._compute_capability(device)
+            kernel = _core._load_kernel(
+                device, lambda fresh: self._compiled(arch, fresh), self.name
+            )
+            self._loaded[device] = kernel
         kernel.launch(*extents, shared, packed, arrays)
 
     def _extents(self, value: Any, what: str) -> tuple[int, ...]:

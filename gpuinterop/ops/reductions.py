@@ -49,10 +49,12 @@ def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[int]:
     key = (device, len(names), hashlib.sha256(text.encode()).digest())
     found = _functions.get(key)
     if found is None:
-        image = compile_source(
-            text, target.capability(device), options=EXACT, name=f"{names[0]}.cu"
-        )
-        found = [_core.load_function(device, image, name) for name in names]
+
+        def compiled(fresh: bool) -> bytes:
+            arch = target.capability(device)
+            return compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu", fresh=fresh)
+
+        found = [_core.load_function(device, compiled, name) for name in names]
         _functions[key] = found
     return found
 

@@ -202,9 +202,10 @@ def _spec(
 
 
 def _build(*request: Any) -> tuple[bytes, str]:
-    *rest, capability = request
+    *rest, capability, fresh = request
     spec = _spec(*rest)
-    code = compile_source(render(spec), capability, options=EXACT, name=f"{spec.body.name}.cu")
+    name = f"{spec.body.name}.cu"
+    code = compile_source(render(spec), capability, options=EXACT, name=name, fresh=fresh)
     # PTX is read as a string by the driver.
     return (code if code.startswith(b"\x7fELF") else code + b"\0"), spec.symbol
 

@@ -94,6 +94,7 @@ const char* advice(CUresult code) {
              "primary "
              "one (PyCUDA: import pycuda.autoprimaryctx instead of pycuda.autoinit)";
     case CUDA_ERROR_DEINITIALIZED: return "the process is shutting down; do CUDA work earlier";
+    case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_INVALID_PTX:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:

@@ -10,9 +10,17 @@ namespace {
 
 constexpr unsigned kLogBytes = 8192;
 
+// Codes that speak of the image and not of the state of device or context.
+bool is_refusal(CUresult code) {
+  return code == CUDA_ERROR_INVALID_IMAGE || code == CUDA_ERROR_NO_BINARY_FOR_GPU ||
+         code == CUDA_ERROR_INVALID_PTX || code == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
+         code == CUDA_ERROR_INVALID_SOURCE;
+}
+
 }  // namespace
 
-std::shared_ptr<Module> Module::load(int device, const void* image, const char* where) {
+std::shared_ptr<Module> Module::load(int device, const void* image, const char* where,
+                                     bool may_be_refused) {
   DeviceGuard guard(device);
   auto log = std::make_unique<char[]>(kLogBytes);
   log[0] = 0;
@@ -25,6 +33,7 @@ std::shared_ptr<Module> Module::load(int device, const void* image, const char* 
     RelaxedCapture relaxed;  // loading may allocate, which has nothing to do with the graph
     code = driver().ModuleLoadDataEx(&handle, image, 2, options, values);
   }
+  if (may_be_refused && is_refusal(code)) return nullptr;
   if (code != CUDA_SUCCESS) {
     log[kLogBytes - 1] = 0;
     try {

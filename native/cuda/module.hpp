@@ -25,8 +25,10 @@ struct Launch {
 // owner, except at process exit or in a forked child, where it is left to the driver.
 class Module {
  public:
-  // The image may be freed afterwards. Kind::Cuda with the driver's log when it does not load.
-  static std::shared_ptr<Module> load(int device, const void* image, const char* where);
+  // The image may be freed afterwards. Kind::Cuda with the driver's log when it does not load; null
+  // instead when the image itself is what the driver refuses and it `may_be_refused`.
+  static std::shared_ptr<Module> load(int device, const void* image, const char* where,
+                                      bool may_be_refused = false);
   ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
@@ -41,6 +43,16 @@ class Module {
   int device_;
   CUmodule handle_;
 };
+
+// Loads what compile(false) returns, or else what compile(true) does: an image from a cache may be of
+// another time and driver, a fresh one is not.
+template <class Compile>
+std::shared_ptr<Module> load_or_recompile(int device, Compile compile, const char* where) {
+  const auto kept = compile(false);
+  if (auto module = Module::load(device, kept.c_str(), where, true)) return module;
+  const auto fresh = compile(true);
+  return Module::load(device, fresh.c_str(), where);
+}
 
 // Kernels may use 48 KiB of dynamic shared memory unless they ask for more.
 void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where);

@@ -78,15 +78,18 @@ const Compiled& build(const Key& key, OpId op, const StoredType* types, const Sh
   nb::list rows;
   for (int i = 0; i < operands; ++i) rows.append(static_cast<int>(types[i]));
   try {
-    nb::object answer = nb::handle(builder().get())(
-        static_cast<int>(op), nb::tuple(rows), nb::str(s.modes, static_cast<size_t>(operands)),
-        class_name(s.layout), static_cast<int>(s.ndim), static_cast<int>(s.vector),
-        static_cast<int>(s.unroll), s.wide != 0, static_cast<int>(s.tile), 32 * s.warps,
-        s.loop != 0, cuda::device_limits(device, where).compute_capability);
-    nb::bytes code = nb::cast<nb::bytes>(answer[0]);
-    const std::string symbol = nb::cast<std::string>(answer[1]);
+    std::string symbol;
+    auto compile = [&](bool fresh) {
+      nb::object answer = nb::handle(builder().get())(
+          static_cast<int>(op), nb::tuple(rows), nb::str(s.modes, static_cast<size_t>(operands)),
+          class_name(s.layout), static_cast<int>(s.ndim), static_cast<int>(s.vector),
+          static_cast<int>(s.unroll), s.wide != 0, static_cast<int>(s.tile), 32 * s.warps,
+          s.loop != 0, cuda::device_limits(device, where).compute_capability, fresh);
+      symbol = nb::cast<std::string>(answer[1]);
+      return nb::cast<nb::bytes>(answer[0]);
+    };
     Compiled c;
-    c.module = cuda::Module::load(device, code.c_str(), where);
+    c.module = cuda::load_or_recompile(device, compile, where);
     c.kernel = c.module->kernel(symbol.c_str(), where);
     return compiled().emplace(key, std::move(c)).first->second;
   } catch (nb::python_error& e) {

@@ -97,14 +97,14 @@ void register_kernels(nb::module_& m) {
           "what"_a, "A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.");
   m.def(
       "_load_kernel",
-      [](int device, nb::bytes code, const std::string& name) {
+      [](int device, nb::callable compile, const std::string& name) {
         LoadedKernel k;
-        k.module = cuda::Module::load(device, code.c_str(), name.c_str());
+        k.module = cuda::load_or_recompile(device, code_from(compile), name.c_str());
         k.kernel = k.module->kernel(name.c_str(), name.c_str());
         return k;
       },
-      "device"_a, "code"_a, "name"_a,
-      "Load a cubin or zero-terminated PTX; the kernel called `name`.");
+      "device"_a, "compile"_a, "name"_a,
+      "Load the cubin or PTX that compile(fresh: bool) returns; the kernel called `name`.");
   m.def(
       "_compute_capability",
       [](int device) {

@@ -11,6 +11,7 @@
 #include "ops/overlap.hpp"
 #include "ops/planned.hpp"
 #include "python/array_type.hpp"
+#include "python/kernel_bindings.hpp"
 #include "python/planned_key.hpp"
 #include "python/raise.hpp"
 #include "python/register.hpp"
@@ -36,8 +37,8 @@ std::vector<std::shared_ptr<cuda::Module>>& loaded() {
   return *modules;
 }
 
-uintptr_t load_function(int device, nb::bytes image, const std::string& name) {
-  auto module = cuda::Module::load(device, image.c_str(), name.c_str());
+uintptr_t load_function(int device, nb::callable compile, const std::string& name) {
+  auto module = cuda::load_or_recompile(device, code_from(compile), name.c_str());
   cuda::Kernel kernel = module->kernel(name.c_str(), name.c_str());
   loaded().push_back(std::move(module));
   return reinterpret_cast<uintptr_t>(kernel.function);
@@ -156,8 +157,8 @@ void register_plans(nb::module_& m) {
           nb::arg("operands"), nb::arg("outs") = nb::none());
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
         nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
-  m.def("load_function", &load_function, nb::arg("device"), nb::arg("image"), nb::arg("name"),
-        "Handle of a kernel; it stays loaded.");
+  m.def("load_function", &load_function, nb::arg("device"), nb::arg("compile"), nb::arg("name"),
+        "Handle of a kernel of what compile(fresh: bool) returns; it stays loaded.");
   nb::class_<PlanCache>(m, "PlanCache",
                         "Plans by the layouts of operands; asks `miss` for new ones.")
       .def(
