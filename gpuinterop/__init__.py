@@ -20,6 +20,7 @@ _MODULES: dict[str, str] = {
         "arange asarray array dimshuffle empty empty_like eye from_gpu_pointer full "
         "full_like ones ones_like zeros zeros_like"
     ),
+    "gpuinterop.pinned": "copy_async pinned_empty",
     "gpuinterop.converters.protocols": "from_dlpack",
     "gpuinterop.devices": (
         "Device Event Stream default_device device devices empty_cache mem_info memory_stats "

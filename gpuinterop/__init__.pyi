@@ -23,6 +23,10 @@ from gpuinterop.creation import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
+from gpuinterop.pinned import (
+    copy_async as copy_async,
+    pinned_empty as pinned_empty,
+)
 from gpuinterop.converters.protocols import (
     from_dlpack as from_dlpack,
 )

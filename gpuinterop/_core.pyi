@@ -411,6 +411,10 @@ def inspect_pointer(address: int) -> dict[str, Any]:
     """
     What the driver knows of an address: known, memory, device, same_context, start, nbytes.
     """
+def pinned_bytes(ordinal: int, nbytes: int) -> Array:
+    """Page-locked host memory, at least one byte."""
+def is_pinned_here(address: int, nbytes: int) -> bool:
+    """Whether these bytes lie in memory of pinned_bytes()."""
 def capturing() -> bool:
     """Whether some stream is known to be captured into a graph."""
 class Stream:
@@ -570,7 +574,7 @@ class LoadedKernel:
         """
         A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.
         """
-def _load_kernel(device: int, compile: Callable, name: str) -> LoadedKernel:
+def _load_kernel(device: int, compile: Callable[[bool], bytes], name: str) -> LoadedKernel:
     """
     Load the cubin or PTX that compile(fresh: bool) returns; the kernel called `name`.
     """
@@ -656,7 +660,7 @@ class PlannedCall:
         ...
 def make_plan(device: int, launches: Sequence[Any], scratch_bytes: int, outputs: Sequence[Any]) -> PlannedCall:
     """A Plan from parameters with null addresses and where to write them."""
-def load_function(device: int, compile: Callable, name: str) -> int:
+def load_function(device: int, compile: Callable[[bool], bytes], name: str) -> int:
     """
     Handle of a kernel of what compile(fresh: bool) returns; it stays loaded.
     """

@@ -294,8 +294,8 @@ void copy_elements(const Array& dst, const Array& src, const char* where, bool a
   if (!dst.device.is_cuda() && !src.device.is_cuda()) {
     if (ops::recording_on_host()) return ops::recorder->add_copy(dst, src);
   } else {
-    ops::note_use(dst.device.is_cuda() ? dst : src);
-    ops::note_use(src.device.is_cuda() ? src : dst);
+    ops::note_use(dst);  // on the host too: a graph may hold a copy of page-locked memory
+    ops::note_use(src);
   }
   if (dst.device == src.device)
     copy_same_device(dst, src, where);

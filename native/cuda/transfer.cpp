@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "cuda/pinned.hpp"
 #include "cuda/state.hpp"
 #include "cuda/stream.hpp"
 
@@ -174,6 +175,7 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
     if (code == CUDA_SUCCESS && wait) code = cu.StreamSynchronize(stream);
   }
   check(code, call, where);
+  if (async && pinned && !captured) note_pinned_use(device, up ? src : dst, stream);
 }
 
 void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch,

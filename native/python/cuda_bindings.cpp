@@ -6,7 +6,9 @@
 #include "cuda/cuda.hpp"
 #include "cuda/memory.hpp"
 #include "cuda/module.hpp"
+#include "cuda/pinned.hpp"
 #include "cuda/state.hpp"
+#include "python/array_type.hpp"
 #include "python/register.hpp"
 #include "python/streams.hpp"
 
@@ -126,6 +128,15 @@ nb::dict inspect_pointer(uintptr_t address) {
   return out;
 }
 
+nb::object pinned_bytes(int ordinal, int64_t nbytes) {
+  Array a;
+  a.dtype = kUInt8;
+  a.layout = Layout::c_order(1, &nbytes, "pinned_empty");
+  a.buffer = cuda::allocate_pinned(ordinal, nbytes, "pinned_empty");
+  a.data = a.buffer->ptr;
+  return nb::steal(wrap_or_throw(array_type, std::move(a)));
+}
+
 }  // namespace
 
 void register_cuda(nb::module_& m) {
@@ -195,6 +206,16 @@ void register_cuda(nb::module_& m) {
       nb::arg("handle"), "Make a CUDA context current in this thread in place of the one that is.");
   m.def("inspect_pointer", &inspect_pointer, nb::arg("address"),
         "What the driver knows of an address: known, memory, device, same_context, start, nbytes.");
+  m.def("pinned_bytes", &pinned_bytes,
+        nb::sig("def pinned_bytes(ordinal: int, nbytes: int) -> Array"), nb::arg("ordinal"),
+        nb::arg("nbytes"), "Page-locked host memory, at least one byte.");
+  m.def(
+      "is_pinned_here",
+      [](uintptr_t address, int64_t nbytes) {
+        return cuda::is_pinned_here(reinterpret_cast<void*>(address), nbytes);
+      },
+      nb::arg("address"), nb::arg("nbytes"),
+      "Whether these bytes lie in memory of pinned_bytes().");
   m.def("capturing", &cuda::any_capture,
         "Whether some stream is known to be captured into a graph.");
   register_streams(m);

@@ -103,6 +103,9 @@ void register_kernels(nb::module_& m) {
         k.kernel = k.module->kernel(name.c_str(), name.c_str());
         return k;
       },
+      nb::sig("def _load_kernel(device: int, compile: collections.abc.Callable[[bool], bytes], "
+              "name: str) -> "
+              "LoadedKernel"),
       "device"_a, "compile"_a, "name"_a,
       "Load the cubin or PTX that compile(fresh: bool) returns; the kernel called `name`.");
   m.def(

@@ -157,7 +157,10 @@ void register_plans(nb::module_& m) {
           nb::arg("operands"), nb::arg("outs") = nb::none());
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
         nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
-  m.def("load_function", &load_function, nb::arg("device"), nb::arg("compile"), nb::arg("name"),
+  m.def("load_function", &load_function,
+        nb::sig("def load_function(device: int, compile: collections.abc.Callable[[bool], bytes], "
+                "name: str) -> int"),
+        nb::arg("device"), nb::arg("compile"), nb::arg("name"),
         "Handle of a kernel of what compile(fresh: bool) returns; it stays loaded.");
   nb::class_<PlanCache>(m, "PlanCache",
                         "Plans by the layouts of operands; asks `miss` for new ones.")

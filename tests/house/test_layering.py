@@ -30,6 +30,7 @@ LAYERS = {
     "ops": 5,
     "ndarray": 6,
     "creation": 6.5,
+    "pinned": 6.5,
     "converters": 7,
     "explain": 8,
     "sharing": 8,

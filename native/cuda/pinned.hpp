@@ -1,0 +1,16 @@
+// Page-locked host memory for the user, and the asynchronous copies that may still be reading it.
+#pragma once
+
+#include "cuda/cuda.hpp"
+
+namespace gpuinterop::cuda {
+
+// Host memory that every device can copy from and to without staging. Given back once the copies
+// that were noted have passed.
+BufferRef allocate_pinned(int device, int64_t nbytes, const char* where);
+// Whether these bytes lie in memory of allocate_pinned().
+bool is_pinned_here(const void* host, int64_t nbytes) noexcept;
+// An asynchronous copy from or to `host` was queued on `stream`.
+void note_pinned_use(int device, const void* host, CUstream stream) noexcept;
+
+}  // namespace gpuinterop::cuda
