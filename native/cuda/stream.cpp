@@ -140,10 +140,12 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where) {
   uint64_t waiting = capture_id(waiter), producing = capture_id(producer);
   if (waiting && !producing) return wait_from_capture(d, waiter, producer, where);
   if (producing && waiting != producing)
-    fail(Kind::Capture, where, "a stream that takes part in the capture that produces the data",
-         name_of(producer) + " is being captured and " + name_of(waiter) +
-             " is not part of that capture",
-         "let the other stream wait for an event of the captured one first, or end the capture");
+    fail(Kind::Capture, where,
+         "an array that no running capture uses, or a stream that takes part in the capture",
+         "its last use is recorded on " + name_of(producer) + ", which is being captured, and " +
+             name_of(waiter) + ", current in this thread, is not part of that capture",
+         "use it once the capture has ended (results have no values before a replay), take a copy "
+         "before it begins, or let this stream join it: stream.wait(captured_stream)");
   check(link(d, waiter, d, producer), "cuStreamWaitEvent", where);
 }
 

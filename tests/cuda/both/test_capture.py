@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import helper
@@ -208,6 +209,38 @@ def test_unfinished_work_outside_is_waited_for_by_the_launch(stream):
     capture.launch(stream.handle)
     assert np.asarray(y).max() == 3.0
     capture.destroy()
+
+
+def test_arrays_of_a_running_capture_are_its_own():
+    """Another thread is told what to do, the capture stays whole, and afterwards all is as before."""
+    operand, untouched = filled(1000, 1.0), filled(1000, 4.0)
+    graph = gi.capture(device=CUDA)
+    refused, values = [], []
+
+    def elsewhere(result):
+        for call in (
+            operand.copy,
+            lambda: operand.fill(9.0),
+            lambda: np.asarray(operand),
+            operand.__dlpack__,
+            result.copy,
+        ):
+            with pytest.raises(CaptureError, match="once the capture has ended") as error:
+                call()
+            refused.append(error.value)
+        values.append((operand[1:].shape, np.asarray(untouched).max()))
+
+    with graph:
+        result = operand.copy()
+        thread = threading.Thread(target=elsewhere, args=(result,))
+        thread.start()
+        thread.join()
+    assert len(refused) == 5
+    assert all("the legacy default stream, current in this thread" in e.got for e in refused)
+    assert values == [((999,), 4.0)]
+    assert np.asarray(operand).max() == 1.0
+    graph.replay()
+    assert np.asarray(result).max() == 1.0
 
 
 def test_a_stream_outside_cannot_use_what_the_capture_makes(stream):
