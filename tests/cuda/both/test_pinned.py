@@ -97,6 +97,7 @@ def test_ordinary_memory_is_refused():
 
 def test_a_graph_holds_a_copy_and_its_memory():
     host, x = pinned(np.ones(100)), gi.zeros((100,), device=CUDA)
+    gi.synchronize()  # or the graph would wait for the zeros, in a node
     with gi.capture(device=CUDA) as graph:
         gi.copy_async(x, host)
     assert graph.nodes == 1
