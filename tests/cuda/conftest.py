@@ -24,7 +24,11 @@ collect_ignore = [] if ON_FAKE else [str(HERE / "fake")]
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if not ON_FAKE:  # named on the command line, where collect_ignore does not count
+        strangers = [item for item in items if item.path.is_relative_to(HERE / "fake")]
+        items[:] = [item for item in items if item not in strangers]
+        config.hook.pytest_deselected(items=strangers)
     for item in items:
         if item.path.is_relative_to(HERE / "both") and not ON_FAKE:
             item.add_marker(pytest.mark.gpu)
