@@ -9,9 +9,10 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.dtypes import known
-from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, DTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, ShapeError, shown
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
+from gpuinterop.scalars import NUMBERS, as_elements
 from gpuinterop.sources import (
     as_source,
     borrowed,
@@ -54,8 +55,9 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     """Return `obj` as an array here: sharing its memory where possible.
 
     What is shared is kept alive by the result, and is ready on the current stream. Float32 gives a
-    `CudaNdarray`, any other dtype a `GpuArray`; nothing is narrowed unless `dtype` says so. Python
-    numbers and lists become float32. Host data shares memory on device "cpu" and is uploaded when
+    `CudaNdarray`, any other dtype a `GpuArray`; nothing is narrowed unless `dtype` says so. Python's
+    numbers and lists become float32, rounded; whole numbers that the default would round are refused,
+    as are those too large for the dtype. Host data shares memory on device "cpu" and is uploaded when
     the (default) device is a GPU. ``copy=False`` raises where a copy would be needed, ``copy=True``
     always copies.
 
@@ -63,6 +65,8 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     ------
     CopyForbiddenError
         `copy` is false and a copy, cast or transfer is needed.
+    DTypeError
+        A Python number that the dtype cannot hold.
     """
     if copy:
         return array(obj, dtype=dtype, device=device)
@@ -73,14 +77,15 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
             found.device.type != "cpu" or devices.default_device().type == "cpu"
         ):
             return found
-    source = as_source(obj, None, "asarray")
+    plain = isinstance(obj, NUMBERS)
+    source = as_source(obj, dtype if plain else None, "asarray")
     wanted = source.dtype if dtype is None else known(dtype)
     target = home(obj, source) if device is None else devices.device(device)
     # What was made from numbers, or had to be straightened first, no longer is `obj`'s memory.
     if isinstance(obj, (np.ndarray, np.generic)):
         fresh = source.base is not obj
     else:
-        fresh = isinstance(obj, (int, float, complex, list, tuple))
+        fresh = plain
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
         *([f"a transfer from {source.device} to {target}"] if target != source.device else []),
@@ -116,7 +121,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
     `device` names one. `order` is "C" or "F".
     """
     if order not in ("C", "F"):
-        raise ArgumentTypeError(where="empty", expected="order 'C' or 'F'", got=repr(order),
+        raise ArgumentTypeError(where="empty", expected="order 'C' or 'F'", got=shown(order),
                                 fix="pass one of these")  # fmt: skip
     wanted = known(np.float32 if dtype is None else dtype)
     target = devices.device(device)
@@ -127,6 +132,9 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
 
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value; float32 unless `dtype` says otherwise."""
+    if dtype is None and isinstance(value, (int, list, tuple)):
+        # Only the check: a number itself is filled in on the device, without an upload.
+        as_elements(value, None, "full")
     return _full(shape, value, dtype, device, "full")
 
 
@@ -205,7 +213,6 @@ def arange(
     Whole numbers that the default float32 would round, those beyond 2**24, are refused: name the
     dtype, "int64" to keep them or "float32" to have them rounded.
     """
-    wanted = known(np.float32 if dtype is None else dtype)
     if stop is None:
         start, stop = 0, start
     try:
@@ -214,14 +221,9 @@ def arange(
         values = np.arange(start, stop, step)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
-                         got=f"arange({start!r}, {stop!r}, {step!r}): {error}",
+                         got=f"arange({shown(start)}, {shown(stop)}, {shown(step)}): {error}",
                          fix="pass numbers that give a finite count") from error  # fmt: skip
-    result = values.astype(wanted)
-    if dtype is None and values.dtype.kind in "iu" and not np.array_equal(result, values):
-        raise DTypeError(where="arange", expected="whole numbers that float32, the default, holds exactly",
-                         got=f"values from {values.min()} to {values.max()}",
-                         fix="name the dtype: 'int64' keeps them, 'float32' rounds them")  # fmt: skip
-    return array(result, device=device)
+    return array(as_elements(values, dtype, "arange"), device=device)
 
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:

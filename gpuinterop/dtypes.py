@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.errors import DTypeError
+from gpuinterop.errors import DTypeError, shown
 
 __all__ = ["NAMES", "NUMPY_NAMES", "dtype_of", "known", "row_of"]
 
@@ -93,7 +93,7 @@ def row_of(dtype: Any) -> int:
         return NAMES.index(dtype)
     try:
         found = np.dtype(dtype)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise _unknown(dtype) from error
     if found in _rows:
         return _rows[found]
@@ -115,6 +115,6 @@ def _unknown(dtype: Any) -> DTypeError:
     return DTypeError(
         where="dtype",
         expected="one of " + ", ".join(NAMES),
-        got=repr(dtype),
+        got=shown(dtype),
         fix=fix,
     )

@@ -98,6 +98,15 @@ def _compose(where: str, expected: str, got: str, fix: str) -> str:
     return "\n".join(lines)
 
 
+def shown(value: Any) -> str:
+    """Return a value for a message: short, and whatever its own repr does."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        # Python refuses to write out the longest ones.
+        return f"an int of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
 def _rebuild(
     cls: type[GpuInteropError], message: str, parts: dict[str, Any], state: dict[str, Any]
 ) -> GpuInteropError:

@@ -20,8 +20,10 @@ from gpuinterop.errors import (
     CopyForbiddenError,
     DeviceError,
     DTypeError,
+    GpuInteropError,
     ReadOnlyError,
     ShapeError,
+    shown,
 )
 from gpuinterop.geometry import real
 from gpuinterop.ops.methods_reduce import ReductionMethods
@@ -122,7 +124,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 flat = operator.index(index[0])
             except TypeError:
                 raise ArgumentTypeError(where="item", expected="an int, or one for each axis",
-                                        got=repr(index[0]), fix="write x.item(0)") from None  # fmt: skip
+                                        got=shown(index[0]), fix="write x.item(0)") from None  # fmt: skip
             if not -one.size <= flat < one.size:
                 one = one[(flat,) * max(one.ndim, 1)] if one.size == 0 else one.ravel()[flat]
             else:
@@ -197,7 +199,10 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def fill(self, value: Any) -> None:
         """Set every element to one value."""
-        self[...] = value
+        try:
+            self[...] = value
+        except GpuInteropError as error:
+            raise sources.renamed(error, "fill") from None
 
     def set(self, value: Any) -> None:
         """Set the elements from an array of the same shape (PyCUDA's word for assignment)."""

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.errors import CudaError, DeviceError
+from gpuinterop.errors import CudaError, DeviceError, shown
 from gpuinterop.foreign import CPU, CUDA, DLPACK, NAMES, as_int, device_pair
 
 __all__ = [
@@ -201,7 +201,7 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
             raise DeviceError(
                 where="device",
                 expected="one CPU, number 0",
-                got=repr(spec),
+                got=shown(spec),
                 fix='write "cpu"',
             )
         return from_codes(CPU, 0)
@@ -218,7 +218,7 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
         raise DeviceError(
             where="device",
             expected=f"a CUDA device number from {numbers}",
-            got=repr(spec),
+            got=shown(spec),
             fix="gpuinterop.devices() lists what there is; CUDA_VISIBLE_DEVICES may hide devices",
         )
     return from_codes(CUDA, index)
@@ -228,7 +228,7 @@ def _unknown(spec: Any) -> DeviceError:
     return DeviceError(
         where="device",
         expected=_ACCEPTED,
-        got=f"{spec!r} of type {type(spec).__module__}.{type(spec).__qualname__}",
+        got=f"{shown(spec)} of type {type(spec).__module__}.{type(spec).__qualname__}",
         fix='write "cpu" or "cuda:N"; gpuinterop.devices() lists what there is',
     )
 
@@ -239,7 +239,7 @@ def no_cuda(where: str, kind: type[Any], spec: Any = None) -> Any:
     return kind(
         where=where,
         expected="a CUDA driver that answers",
-        got=("" if spec is None else f"{spec!r}, but ") + _core.cuda_unavailable_reason(),
+        got=("" if spec is None else f"{shown(spec)}, but ") + _core.cuda_unavailable_reason(),
         fix='start workers with multiprocessing.get_context("spawn")'
         if forked
         else 'install the NVIDIA driver, or use device="cpu"',

@@ -18,10 +18,11 @@ from gpuinterop.errors import (
     ConversionTypeError,
     DTypeError,
     GpuInteropError,
-    ShapeError,
     UnsupportedError,
+    shown,
 )
 from gpuinterop.geometry import real
+from gpuinterop.scalars import NUMBERS, as_elements
 
 __all__ = [
     "as_source",
@@ -36,6 +37,7 @@ __all__ = [
     "new_full",
     "over",
     "read_shape",
+    "renamed",
 ]
 
 
@@ -136,10 +138,15 @@ def in_the_name_of(where: str) -> Iterator[None]:
     try:
         yield
     except GpuInteropError as error:
-        raise type(error)(
-            where=where, expected=error.expected, got=error.got, fix=error.fix,
-            reason=error.reason, axis=error.axis,
-        ) from None  # fmt: skip
+        raise renamed(error, where) from None
+
+
+def renamed(error: GpuInteropError, where: str) -> GpuInteropError:
+    """Return the same error with another function's name."""
+    return type(error)(
+        where=where, expected=error.expected, got=error.got, fix=error.fix,
+        reason=error.reason, axis=error.axis,
+    )  # fmt: skip
 
 
 def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, where: str = "") -> A:
@@ -158,8 +165,8 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
         found = real(value)
     elif isinstance(value, (np.ndarray, np.generic)):
         found = _from_numpy(value, where)
-    elif isinstance(value, (bool, int, float, complex, list, tuple)):
-        return over(_from_numbers(value, np.float32 if dtype is None else dtype, where))
+    elif isinstance(value, NUMBERS):
+        return over(as_elements(value, dtype, where))
     else:
         found = _import(value, where)
     if dtype is None or found.dtype == known(dtype):
@@ -194,62 +201,15 @@ def _from_numpy(value: Any, where: str) -> _core.Array:
     return over(host)
 
 
-def _from_numbers(value: Any, dtype: Any, where: str) -> np.ndarray[Any, Any]:
-    """Python numbers as an array of `dtype`; integers must survive it exactly."""
-    try:
-        found = np.asarray(value)
-    except ValueError as error:
-        raise ShapeError(
-            where=where,
-            expected="nested lists of equal lengths",
-            got=str(error),
-            fix="pad the rows to one length",
-        ) from error
-    if found.dtype.kind not in "biufc":
-        raise ConversionTypeError(
-            where=where,
-            expected="numbers, or nested lists of numbers",
-            got=f"a {type(value).__name__} that NumPy reads as dtype {found.dtype}",
-            fix="pass numbers",
-        )
-    wanted = known(dtype)
-    if found.dtype.kind == "c" and wanted.kind != "c":
-        raise DTypeError(where=where, expected=f"real numbers, for dtype {wanted}",
-                         got="complex numbers", fix="pass their real part")  # fmt: skip
-    result = found.astype(wanted)
-    if (
-        found.dtype.kind in "iu"
-        and found.size
-        and not np.array_equal(result.astype(found.dtype), found)
-    ):
-        raise DTypeError(
-            where=where,
-            expected=f"integers that {wanted} holds exactly",
-            got=f"values from {found.min()} to {found.max()}",
-            fix="round them yourself with float(), or choose a wider dtype with GpuArray",
-        )
-    return result
-
-
 def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core.Array:
     """Return what ``x[key] = value`` assigns, in the target's dtype.
 
-    Python and NumPy scalars take on the dtype. Arrays must have it already when the target is a
+    Python's numbers and NumPy's scalars take on the dtype. Arrays must have it already when the target is a
     `CudaNdarray`; a `GpuArray` casts, as NumPy does.
     """
     where = "x[key] = value"
-    if isinstance(value, (bool, int, float, complex, np.generic)):
-        number = value.item() if isinstance(value, np.generic) else value
-        if isinstance(number, complex) and dtype.kind != "c":
-            raise DTypeError(where=where, expected=f"a real number, for dtype {dtype}",
-                             got=repr(value), fix="assign its real part")  # fmt: skip
-        try:
-            return over(np.asarray(number, dtype=dtype))
-        except (OverflowError, TypeError, ValueError) as error:
-            raise DTypeError(where=where, expected=f"a number that {dtype} can hold",
-                             got=repr(value), fix=f"cast it: {dtype}(value)") from error  # fmt: skip
-    if isinstance(value, (list, tuple)):
-        return over(_from_numbers(value, dtype, where))
+    if isinstance(value, (*NUMBERS, np.generic)):
+        return over(as_elements(value, dtype, where))
     found = as_source(value, None, where)
     if found.dtype == dtype:
         return found
@@ -265,7 +225,7 @@ def read_shape(shape: Any) -> tuple[int, ...]:
         return tuple(operator.index(n) for n in shape)
     except TypeError:
         raise ArgumentTypeError(where="shape", expected="an int or a sequence of ints",
-                                got=repr(shape), fix="pass a tuple of ints") from None  # fmt: skip
+                                got=shown(shape), fix="pass a tuple of ints") from None  # fmt: skip
 
 
 def borrowed(
@@ -281,19 +241,19 @@ def borrowed(
     """Return an array over float32 memory at an address; strides count elements."""
     if isinstance(ptr, bool) or not hasattr(ptr, "__index__"):
         raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as address",
-                                got=repr(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
+                                got=shown(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
     address = operator.index(ptr)
     if not 0 <= address < 1 << 64:
         raise BoundsError(where="from_gpu_pointer", expected="an address from 0 to 2**64 - 1",
-                          got=str(address), fix="pass x.ptr, unsigned")  # fmt: skip
+                          got=shown(address), fix="pass x.ptr, unsigned")  # fmt: skip
     try:
         limit = operator.index(nbytes)
     except TypeError:
         raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as nbytes",
-                                got=repr(nbytes), fix="pass the number of bytes") from None  # fmt: skip
+                                got=shown(nbytes), fix="pass the number of bytes") from None  # fmt: skip
     if not -1 <= limit < 1 << 63:
         raise BoundsError(where="from_gpu_pointer", expected="nbytes of at least 0, below 2**63",
-                          got=str(limit), fix="leave it out when it is not known")  # fmt: skip
+                          got=shown(limit), fix="leave it out when it is not known")  # fmt: skip
     extents = read_shape(shape)
     steps = None if strides is None else tuple(4 * s for s in read_shape(strides))
     target = devices.device(device) if device is not None else _locate(address)

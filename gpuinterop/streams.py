@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop._core import Stream
-from gpuinterop.errors import StreamError
+from gpuinterop.errors import StreamError, shown
 from gpuinterop.foreign import CUDA, as_int, stream_device, stream_handle
 from gpuinterop.places import gpu
 
@@ -89,7 +89,7 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
             where="stream",
             expected="a stream: an object with __cuda_stream__, .cuda_stream, .ptr or .handle, "
             "a handle as an int, or None",
-            got=f"{stream!r} of type {type(stream).__module__}.{type(stream).__qualname__}",
+            got=f"{shown(stream)} of type {type(stream).__module__}.{type(stream).__qualname__}",
             fix="pass the stream object of the other library, or gpuinterop.Stream()",
         )
     if handle in (0, 1, 2):

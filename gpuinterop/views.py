@@ -13,6 +13,7 @@ from gpuinterop.errors import (
     CopyForbiddenError,
     ShapeError,
     UnsupportedError,
+    shown,
 )
 from gpuinterop.geometry import real
 
@@ -34,13 +35,13 @@ def read_axis(axis: Any, ndim: int, where: str) -> int:
         index = operator.index(axis)
     except TypeError:
         raise ArgumentTypeError(
-            where=where, expected="an int as axis", got=repr(axis), fix="pass an int"
+            where=where, expected="an int as axis", got=shown(axis), fix="pass an int"
         ) from None
     if not -ndim <= index < ndim:
         raise ShapeError(
             where=where,
             expected=f"an axis from {-ndim} to {ndim - 1}" if ndim else "no axis, for a 0-d array",
-            got=str(index),
+            got=shown(index),
             fix="count axes from 0, or from -1 backwards",
         )
     return index % ndim
@@ -168,7 +169,7 @@ class ViewMethods(_core.Array):
                 wanted = tuple(wanted)[::-1]
             return self.transpose().reshape(wanted, copy=copy).transpose()
         if order not in ("C", "A", "K"):
-            raise ShapeError(where="reshape", expected="order 'C' or 'F'", got=repr(order),
+            raise ShapeError(where="reshape", expected="order 'C' or 'F'", got=shown(order),
                              fix="pass one of these")  # fmt: skip
         view: Self | None = None if copy else self._reshaped(wanted)
         if view is None:
@@ -237,7 +238,7 @@ class ViewMethods(_core.Array):
         new = [read_axis(i, ndim, "expand_dims") for i in given]
         if len(set(new)) != len(new):
             raise ShapeError(
-                where="expand_dims", expected="each position once", got=repr(axis), fix="drop one"
+                where="expand_dims", expected="each position once", got=shown(axis), fix="drop one"
             )
         view: Self = self[tuple(None if i in new else slice(None) for i in range(ndim))]
         return view
@@ -262,7 +263,7 @@ class ViewMethods(_core.Array):
             skip = operator.index(offset)
         except TypeError:
             raise ArgumentTypeError(where="diagonal", expected="an int as offset",
-                                    got=repr(offset), fix="pass an int") from None  # fmt: skip
+                                    got=shown(offset), fix="pass an int") from None  # fmt: skip
         rows, columns = max(-skip, 0), max(skip, 0)
         corner: list[Any] = [slice(None)] * ndim
         corner[a], corner[b] = slice(rows, None), slice(columns, None)
@@ -295,7 +296,7 @@ class ViewMethods(_core.Array):
                 raise ShapeError(
                     where="dimshuffle",
                     expected="axis numbers, and 'x' or a negative number for a new axis",
-                    got=repr(item),
+                    got=shown(item),
                     fix="write for example dimshuffle(1, 'x', 0)",
                 )
         kept = [i for i in entries if i >= 0]
@@ -305,7 +306,7 @@ class ViewMethods(_core.Array):
             raise ShapeError(
                 where="dimshuffle",
                 expected=f"each axis below {ndim} at most once",
-                got=repr(tuple(wanted)),
+                got=shown(tuple(wanted)),
                 fix="name each axis once",
             )
         dropped = [i for i in range(ndim) if i not in kept]

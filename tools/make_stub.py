@@ -74,6 +74,20 @@ def corrected_class(written: ast.ClassDef, bound: ast.ClassDef) -> ast.ClassDef:
     return bound
 
 
+def without_refusals(cls: ast.ClassDef) -> ast.ClassDef:
+    """The class without overloads that take everything: they only tell what was wrong."""
+    for member in list(cls.body):
+        if (
+            isinstance(member, ast.FunctionDef)
+            and ast.unparse(member.args) == "self, *args, **kwargs"
+        ):
+            cls.body.remove(member)
+            (taken,) = [node for node in cls.body if name_of(node) == member.name]
+            if isinstance(taken, ast.FunctionDef):
+                taken.decorator_list = []
+    return cls
+
+
 def merged_function(written: ast.FunctionDef, bound: ast.FunctionDef) -> ast.FunctionDef:
     """The function with the types written by hand; names and defaults must be the module's."""
     for part in (written, bound):
@@ -129,6 +143,8 @@ def core_stub() -> str:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             imports.add(ast.unparse(node))
             continue
+        if isinstance(node, ast.ClassDef):
+            node = without_refusals(node)
         hands = written.pop(name_of(node), [])
         hand = hands[0] if len(hands) == 1 else None
         if len(hands) > 1:  # overloads: the last one carries the docstring
@@ -149,10 +165,18 @@ def core_stub() -> str:
     # Comments do not survive parsing; an array that compares by element cannot be hashed.
     text = text.replace("    __hash__: None", "    __hash__: None  # type: ignore[assignment]")
     used = [line for line in sorted(imports) if is_used(line, text, head)]
+    used = [line for line in used if not any(repeats(line, other) for other in used)]
     other = [
         ast.unparse(n) for n in head if not isinstance(n, (ast.Import, ast.ImportFrom, ast.Expr))
     ]
     return "\n".join([HEAD, *used, "", *other, "", text]) + "\n"
+
+
+def repeats(line: str, other: str) -> bool:
+    """Whether another import statement binds all that this one binds, and more."""
+    module, _, names = line.partition(" import ")
+    where, _, more = other.partition(" import ")
+    return module == where and set(names.split(", ")) < set(more.split(", "))
 
 
 def is_used(statement: str, text: str, head: list[ast.stmt]) -> bool:

@@ -1,5 +1,6 @@
 // x[key], x[key] = value, len and iteration.
 #include <algorithm>
+#include <cmath>
 
 #include "array/error.hpp"
 #include "python/array_type.hpp"
@@ -36,6 +37,32 @@ bool read_index(PyObject* item, int64_t* out) {
          "index within the array's shape");
   }
   return true;
+}
+
+// After a slice could not be read: says which part of it is at fault. Errors that the parts themselves
+// have raised pass.
+[[noreturn]] void bad_slice(PyObject* slice) {
+  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError))
+    throw PythonError();
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  const PyRef held[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(trace)};
+  PyRef part;
+  for (const char* name : {"start", "stop", "step"}) {
+    part = PyRef::steal(PyObject_GetAttrString(slice, name));
+    if (!part) throw PythonError();
+    if (part.get() != Py_None && !PyIndex_Check(part.get()))
+      fail(Kind::Type, kGet, std::string("an int as the slice's ") + name,
+           repr_text(part.get()) + " of type " + type_text(part.get()), "convert it with int()");
+  }
+  // The last part is the step.
+  if (part.get() != Py_None && PyNumber_AsSsize_t(part.get(), nullptr) == 0 && !PyErr_Occurred())
+    fail(Kind::Shape, kGet, "a slice whose step is not zero", repr_text(slice),
+         "leave the step out, or repeat an element with x[i:i + 1].broadcast_to(...)");
+  PyErr_Clear();
+  Py_XINCREF(type), Py_XINCREF(value), Py_XINCREF(trace);
+  PyErr_Restore(type, value, trace);
+  throw PythonError();
 }
 
 // Walks the key and writes the view's geometry into `view` (layout and data).
@@ -100,7 +127,7 @@ class KeyReader {
     const int64_t n = layout_.shape()[axis_], step = layout_.strides()[axis_];
     if (PySlice_Check(item)) {
       Py_ssize_t start, stop, by;
-      if (PySlice_Unpack(item, &start, &stop, &by) < 0) throw PythonError();
+      if (PySlice_Unpack(item, &start, &stop, &by) < 0) bad_slice(item);
       const Py_ssize_t length = PySlice_AdjustIndices(n, &start, &stop, by);
       if (length > 0) offset_ += start * step;
       // With one element the step is never taken, and step * by might overflow.
@@ -140,15 +167,20 @@ class KeyReader {
   int64_t shape_[kMaxDims], strides_[kMaxDims];
 };
 
-// One Python number as an element of `dtype`; false when `value` is none, or the dtype is one that
-// only NumPy knows how to fill.
+// One Python number as an element of `dtype`; false when `value` is none, the dtype is one that only
+// NumPy knows how to fill, or the number does not fit: gpuinterop/scalars.py says so.
 bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
   if (dtype != kFloat32 && dtype != kFloat64) return false;
   if (!PyFloat_Check(value) && !PyLong_CheckExact(value) && !PyBool_Check(value)) return false;
   const double number = PyFloat_AsDouble(value);
-  if (number == -1.0 && PyErr_Occurred()) throw PythonError();
+  if (number == -1.0 && PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
+    PyErr_Clear();
+    return false;
+  }
   if (dtype == kFloat32) {
     const float narrow = static_cast<float>(number);
+    if (std::isinf(narrow) && !std::isinf(number)) return false;
     std::memcpy(out, &narrow, sizeof narrow);
   } else {
     std::memcpy(out, &number, sizeof number);

@@ -115,8 +115,9 @@ GI_METHOD(copied) {
   if (!expect_args(nargs, 1, "_copied")) return nullptr;
   return guard((PyObject*)nullptr, [&] {
     require_settled(self);
-    Py_ssize_t length;
-    const char* order = PyUnicode_AsUTF8AndSize(args[0], &length);
+    Py_ssize_t length = 0;
+    const char* order = "";
+    if (PyUnicode_Check(args[0])) order = PyUnicode_AsUTF8AndSize(args[0], &length);
     if (!order) throw PythonError();
     // By value: allocating may let other threads run.
     const Array a = unwrap(self);
@@ -233,8 +234,10 @@ PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* 
 int64_t as_int64(PyObject* o, const char* where) {
   const long long v = PyLong_AsLongLong(o);
   if (v == -1 && PyErr_Occurred()) {
-    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
+    const bool no_int = !PyIndex_Check(o);
+    if (!no_int && !PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
     PyErr_Clear();
+    if (no_int) fail(Kind::Type, where, "an int", repr_text(o), "pass an int");
     fail(Kind::Bounds, where, "an int that fits 63 bits", repr_text(o), "pass a smaller value");
   }
   return v;

@@ -103,6 +103,9 @@ void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
     *out = consume_capsule(obj, obj, nullptr, nullptr, false, o);
     return;
   }
+  if (PyType_Check(obj))  // it has the protocols' methods, but they ask for an instance
+    fail(Kind::ConversionType, o.where, "an array", "the class itself, " + repr_text(obj),
+         "pass an array of that class");
   if (torch && p.api) nothing_worked(obj, o, tried);  // __dlpack__ is the same door
   if (import_dlpack(p, obj, o, out, &tried)) {
     if (torch) {

@@ -202,6 +202,15 @@ double elapsed(Event& start, Event& end) {
   return double(ms);
 }
 
+// What a constructor says to arguments that it does not take.
+[[noreturn]] void refuse_arguments(const char* name, const char* signature, nb::args args,
+                                   nb::kwargs given) {
+  std::string got = repr_text(args.ptr()) + " and " + repr_text(given.ptr());
+  fail(Kind::Type, name, signature, got,
+       "name the device only; another library's stream or handle is wrapped by "
+       "gpuinterop.devices.as_stream(stream)");
+}
+
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Stream>(self)->owner.ptr());
@@ -231,6 +240,11 @@ void register_streams(nb::module_& m) {
           "A new stream. A blocking one is ordered with the legacy default stream; lower numbers "
           "of\n"
           "`priority` go first.")
+      .def("__init__",
+           [](Stream*, nb::args args, nb::kwargs given) {
+             refuse_arguments("Stream", "Stream(device=None, *, blocking=False, priority=0)", args,
+                              given);
+           })
       .def_prop_ro("device", [](const Stream& s) { return python_device(s.device); })
       .def_prop_ro("handle", address,
                    "The driver's handle as an int; 1 is the legacy default stream.")
@@ -293,6 +307,11 @@ void register_streams(nb::module_& m) {
           nb::arg("blocking") = false,
           "A new event. With `timing` it can measure; with `blocking` synchronize() sleeps, not "
           "spins.")
+      .def("__init__",
+           [](Event*, nb::args args, nb::kwargs given) {
+             refuse_arguments("Event", "Event(device=None, *, timing=False, blocking=False)", args,
+                              given);
+           })
       .def_prop_ro("device", [](const Event& e) { return python_device(e.device); })
       .def_prop_ro("handle", [](const Event& e) { return reinterpret_cast<uintptr_t>(e.handle); })
       .def_prop_ro("timing", [](const Event& e) { return e.timing; })

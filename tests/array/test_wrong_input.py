@@ -46,6 +46,30 @@ SLIPS = {
         lambda: gi.converters.pointer_arguments(gi.zeros(3)).__enter__(),
         gi.ArgumentTypeError,
     ),
+    "slice step 0": (lambda: gi.zeros(3)[::0], gi.ShapeError),
+    "slice step 0, written": (
+        lambda: gi.zeros(3).__setitem__(slice(None, None, 0), 1),
+        gi.ShapeError,
+    ),
+    "slice of text": (lambda: gi.zeros(3)[:"a"], gi.ArgumentTypeError),
+    "slice of a float": (lambda: gi.zeros((3, 3))[0, 1.5:], gi.ArgumentTypeError),
+    "slice by a float": (lambda: gi.zeros(3)[::1.0], gi.ArgumentTypeError),
+    "a class, shared": (lambda: gi.from_dlpack(np.ndarray), gi.ConversionTypeError),
+    "a class, copied": (lambda: gi.CudaNdarray(np.ndarray), gi.ConversionTypeError),
+    "our class": (lambda: gi.asarray(gi.GpuArray), gi.ConversionTypeError),
+    "a class without protocols": (lambda: gi.from_dlpack(int), gi.ConversionTypeError),
+    "handle of a new stream": (lambda: gi.Stream(handle=5), gi.ArgumentTypeError),
+    "priority without its name": (lambda: gi.Stream("cpu", 1), gi.ArgumentTypeError),
+    "handle of a new event": (lambda: gi.Event(handle=5), gi.ArgumentTypeError),
+    "stride of text": (lambda: gi.zeros(3)._set_stride("a", 1), gi.ArgumentTypeError),
+    "extent of text": (lambda: gi.zeros(3)._set_shape_i(0, "a"), gi.ArgumentTypeError),
+    "order of a copy": (lambda: gi.zeros(3).copy(order=5), gi.ShapeError),
+    "axis beyond print": (lambda: gi.zeros(3).swapaxes(0, 10**5000), gi.ShapeError),
+    "extent beyond print": (lambda: gi.zeros(10**5000), gi.BoundsError),
+    "index beyond print": (lambda: gi.zeros(3)[10**5000], gi.ArrayIndexError),
+    "device beyond print": (lambda: gi.zeros(3, device=10**5000), gi.DeviceError),
+    "dtype beyond print": (lambda: gi.zeros(3, 10**5000), gi.DTypeError),
+    "range beyond print": (lambda: gi.arange(10**5000), gi.ShapeError),
     "no device": (lambda: gi.device("graphics"), gi.DeviceError),
 }
 
@@ -60,6 +84,27 @@ def test_slip_is_answered_in_full(slip):
     assert error.expected
     assert error.got
     assert error.fix
+
+
+def test_an_object_of_type_int_is_called_so():
+    for wrong in (["a"], [object()], [[1], ["b"]]):
+        with pytest.raises(gi.ConversionTypeError) as caught:
+            gi.asarray(wrong)
+        assert "an object of type list" in caught.value.got
+
+
+def test_errors_of_the_slice_itself_pass():
+    class Stop:
+        def __index__(self):
+            raise self.error
+
+    for error in (ValueError("mine"), TypeError("mine"), KeyboardInterrupt("mine")):
+        stop = Stop()
+        stop.error = error
+        with pytest.raises(type(error), match=r"^mine$"):
+            gi.zeros(3)[:stop]
+        with pytest.raises(type(error), match=r"^mine$"):
+            gi.zeros(3)[::stop]
 
 
 @pytest.mark.parametrize("like", [gi.empty_like, gi.zeros_like, gi.ones_like])

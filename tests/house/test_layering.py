@@ -15,6 +15,7 @@ LAYERS = {
     "dtypes": 1,
     "libs": 1,
     "foreign": 1,
+    "scalars": 1.5,
     "_core": 2,
     "places": 2.3,
     "streams": 2.6,

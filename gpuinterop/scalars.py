@@ -1,0 +1,126 @@
+"""How Python's numbers become elements: the one place for the rule.
+
+A Python number has no dtype, so it takes on the array's, as in NumPy: rounded where that is a float
+dtype, cut towards zero where it is an integer dtype. What the dtype cannot hold is refused: a finite
+number that would become infinite or not a number, one outside the integers' range. So is a whole
+number that the default float32 would round while nobody named a dtype.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.dtypes import FLOAT32, ML_NAMES, SUB_BYTE_NAMES, dtype_of, known
+from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, shown
+
+__all__ = ["NUMBERS", "as_elements"]
+
+NUMBERS = (bool, int, float, complex, list, tuple)
+
+
+def as_elements(value: Any, dtype: Any, where: str) -> np.ndarray[Any, Any]:
+    """Return a Python or NumPy number, or nested lists of them, as a host array of `dtype`.
+
+    None stands for the default, float32, which whole numbers must survive.
+    """
+    wanted = dtype_of(FLOAT32) if dtype is None else known(dtype)
+    if type(value) is int and wanted.kind in "iu":
+        # Here NumPy's own check is the rule, and the quickest.
+        try:
+            return np.asarray(value, wanted)
+        except OverflowError:
+            raise _too_large(value, wanted, where) from None
+    found = _read(value, wanted, where)
+    if found.dtype.kind == "c" and wanted.kind != "c":
+        raise DTypeError(where=where, expected=f"a real number, for dtype {wanted}",
+                         got="complex numbers" if found.ndim else shown(value),
+                         fix="pass the real part")  # fmt: skip
+    lost = _outside(found, wanted)
+    with np.errstate(all="ignore"):
+        if not np.any(lost):
+            result = found.astype(wanted)
+            if wanted.kind != "b":
+                lost = ~_finite(result) & _finite(found)
+        if np.any(lost):
+            raise _too_large(found[lost].item(0), wanted, where)
+        if dtype is None and found.dtype.kind in "iuO":
+            # Not the integers as floats: that would round them too.
+            changed = found != result.astype(object)
+            if np.any(changed):
+                raise DTypeError(
+                    where=where,
+                    expected=f"whole numbers that {wanted}, the default, holds exactly",
+                    got=shown(found[changed].item(0)),
+                    fix="name the dtype: 'int64' keeps them, 'float32' rounds them",
+                )
+    return result
+
+
+def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:
+    """The numbers as NumPy reads them; objects when an integer is beyond its own."""
+    try:
+        found = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(
+            where=where,
+            expected="nested lists of equal lengths",
+            got=str(error),
+            fix="pad the rows to one length",
+        ) from error
+    if found.dtype.kind in "biufc" or found.dtype.name in ML_NAMES:
+        return found
+    if found.dtype.kind == "O" and all(_is_real(one) for one in found.flat):
+        try:
+            found.astype(np.float64)
+        except OverflowError:
+            largest = max((one for one in found.flat), key=operator.abs)
+            raise _too_large(largest, wanted, where) from None
+        return found if all(isinstance(one, int) for one in found.flat) else found.astype("f8")
+    raise ConversionTypeError(
+        where=where,
+        expected="numbers, or nested lists of numbers",
+        got=f"an object of type {type(value).__name__} that NumPy reads as dtype {found.dtype}",
+        fix="pass numbers",
+    )
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating))
+
+
+def _outside(found: np.ndarray[Any, Any], wanted: np.dtype[Any]) -> Any:
+    """Where a dtype without infinity would show another number, because the range ends before."""
+    if wanted.name.startswith(("int", "uint")):
+        info = np.iinfo(wanted) if wanted.kind in "iu" else _ml_dtypes().iinfo(wanted)
+        low, high = int(info.min), int(info.max)
+        if found.dtype.kind in "biuO":
+            return (found < low) | (found > high)
+        whole = np.trunc(found.astype(np.float64))
+        # As `not inside`, which is also true of nan; high + 1 is a float exactly.
+        return ~((whole >= low) & (whole < high + 1))
+    if wanted.name in SUB_BYTE_NAMES:
+        return ~(np.abs(found.astype(np.float64)) <= float(_ml_dtypes().finfo(wanted).max))
+    return False
+
+
+def _finite(values: np.ndarray[Any, Any]) -> Any:
+    return np.isfinite(values.astype(np.float64) if values.dtype.kind == "O" else values)
+
+
+def _ml_dtypes() -> Any:
+    import ml_dtypes  # it made the dtype that is asked about
+
+    return ml_dtypes
+
+
+def _too_large(value: Any, wanted: np.dtype[Any], where: str) -> DTypeError:
+    return DTypeError(
+        where=where,
+        expected=f"a number that {wanted} can hold",
+        got=shown(value),
+        fix="bring it into the range of the dtype, or take a wider one in a GpuArray"
+        + ("; infinity is written float('inf')" if wanted.kind == "f" else ""),
+    )

@@ -1,0 +1,187 @@
+"""Python's numbers take on the array's dtype, rounded; what it cannot hold is refused, everywhere alike."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpuinterop as gi
+from gpuinterop import dtypes
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def _assigned(value, dtype, device):
+    x = gi.empty(2, dtype, device=device)
+    x[...] = value
+    return x
+
+
+def _assigned_in_a_list(value, dtype, device):
+    x = gi.empty(2, dtype, device=device)
+    x[...] = [value, value]
+    return x
+
+
+def _filled(value, dtype, device):
+    x = gi.empty(2, dtype, device=device)
+    x.fill(value)
+    return x
+
+
+# Every way in for a Python number whose dtype is named or is the target's.
+WAYS = {
+    "x[...] = n": _assigned,
+    "x[...] = [n, n]": _assigned_in_a_list,
+    "fill": _filled,
+    "full": lambda n, dtype, device: gi.full(2, n, dtype, device=device),
+    "full_like": lambda n, dtype, device: gi.full_like(gi.zeros(2, dtype, device=device), n),
+    "asarray": lambda n, dtype, device: gi.asarray([n, n], dtype, device=device),
+    "asarray of a number": lambda n, dtype, device: gi.asarray(n, dtype, device=device),
+    "array": lambda n, dtype, device: gi.array([n, n], dtype, device=device),
+    "GpuArray": lambda n, dtype, device: gi.GpuArray([n, n], dtype, device=device),
+}
+ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+@ways
+@pytest.mark.parametrize(
+    "value", [2**24 + 1, 0.1, -1e-60, 3.4028235e38, True, float("-inf"), 2**70]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rounded_as_numpy_does(device, way, value, dtype):
+    found = way(value, dtype, device).get()
+    assert (found == np.array(value, dtype)).all()
+
+
+@ways
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+def test_nan_stays_nan(device, way, dtype):
+    assert np.isnan(way(float("nan"), dtype, device).get()).all()
+
+
+@ways
+@pytest.mark.parametrize(("value", "cut"), [(2.9, 2), (-2.9, -2), (-128.9, -128), (True, 1)])
+def test_cut_towards_zero_for_integers(device, way, value, cut):
+    assert (way(value, "int8", device).get() == cut).all()
+
+
+TOO_LARGE = {
+    "float16": [65520, 1e6, -(10**6), 10**400],
+    "float32": [1e39, -1e300, 10**39, 10**400, -(10**400), 10**5000],
+    "float64": [10**309, 10**400],
+    "complex64": [1e39, 1e39j, 10**400],
+    "int8": [128, -129, 128.0, 1e300, float("inf"), float("nan"), 10**400],
+    "uint8": [-1, 256, -1.0],
+    "int64": [2**63, -(2**63) - 1, 2.0**63, 1e300],
+    "uint64": [2**64, -1, 2.0**64],
+    "bfloat16": [1e39, 10**400],
+    "float8_e4m3fn": [1000, 1e300],
+    "float4_e2m1fn": [7, float("inf"), float("nan")],
+    "int4": [8, -9, 8.0],
+}
+
+
+@ways
+@pytest.mark.parametrize("dtype", TOO_LARGE)
+def test_what_does_not_fit_is_refused(device, way, dtype):
+    if dtype not in dtypes.NUMPY_NAMES:
+        pytest.importorskip("ml_dtypes")
+    for value in TOO_LARGE[dtype]:
+        with pytest.raises(gi.DTypeError) as caught:
+            way(value, dtype, device)
+        assert dtype in caught.value.expected
+        assert caught.value.where
+        assert caught.value.got
+        assert caught.value.fix
+
+
+def test_a_refusal_leaves_the_target_alone(device):
+    x = gi.ones(3, device=device)
+    for value in (1e39, 10**400, [0, 1e39, 0], np.float64(1e39)):
+        with pytest.raises(gi.DTypeError):
+            x[...] = value
+    assert x.tolist() == [1, 1, 1]
+
+
+# Every way in that takes float32 by default.
+UNNAMED = {
+    "asarray": lambda n: gi.asarray(n),
+    "asarray of a list": lambda n: gi.asarray([0, n]),
+    "array": lambda n: gi.array([n]),
+    "full": lambda n: gi.full(2, n),
+    "CudaNdarray": lambda n: gi.CudaNdarray([n]),
+    "GpuArray": lambda n: gi.GpuArray([n]),
+    "arange": lambda n: gi.arange(n, n - 2, -1),
+}
+
+
+@pytest.mark.parametrize("way", UNNAMED.values(), ids=UNNAMED)
+def test_the_default_dtype_changes_no_whole_number(way):
+    for value in (2**24 + 1, -(2**31) + 1, 2**63 - 1):
+        with pytest.raises(gi.DTypeError, match="name the dtype") as caught:
+            way(value)
+        assert "default" in caught.value.expected
+    assert way(2**24).dtype == np.float32
+    # Not whole: every float is rounded, that is what float32 means.
+    assert gi.asarray(0.1).item() == float(np.float32(0.1))
+
+
+def test_a_named_dtype_rounds_whole_numbers():
+    assert gi.asarray(2**24 + 1, "float32").item() == 2**24
+    assert gi.CudaNdarray([2**24 + 1], dtype="float32").tolist() == [2**24]
+    assert gi.full(1, 2**24 + 1, "float32").tolist() == [2**24]
+    assert gi.asarray(2**24 + 1, "int64").item() == 2**24 + 1
+
+
+@pytest.mark.parametrize("dtype", dtypes.NUMPY_NAMES)
+@given(value=st.integers() | st.floats() | st.integers(-300, 300) | st.floats(-300, 300))
+def test_numbers_agree_with_numpy_in_range(dtype, value):
+    # NumPy's assignment is the oracle, where it neither fails nor warns.
+    theirs = np.zeros(1, dtype)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            theirs[0] = value
+    except (OverflowError, RuntimeWarning, ValueError):
+        with pytest.raises(gi.DTypeError):
+            gi.full(1, value, dtype, device="cpu")
+    else:
+        found = gi.full(1, value, dtype, device="cpu").get()
+        assert found.tobytes() == theirs.tobytes() or np.isnan([found, theirs]).all()
+        listed = gi.asarray([value], dtype, device="cpu").get()
+        assert listed.tobytes() == found.tobytes() or np.isnan([found, listed]).all()
+
+
+def test_numbers_of_numpy_follow_the_same_rule(device):
+    x = gi.zeros(2, device=device)
+    x[0] = np.float64(0.1)
+    x[1] = np.int64(2**24 + 1)
+    assert x.tolist() == [float(np.float32(0.1)), 2**24]
+    for value in (np.float64(1e39), np.longdouble(1e39), np.uint64(1), np.complex128(1j)):
+        if value == 1:
+            x[...] = value
+            continue
+        with pytest.raises(gi.DTypeError):
+            x[...] = value
+    assert x.tolist() == [1, 1]
+
+
+def test_every_error_names_the_function(device):
+    x = gi.zeros(2, "int8", device=device)
+    y = gi.zeros(2, device=device)
+    for target, value in itertools.product((x, y), (10**400, 1e39)):
+        for where, call in {
+            "fill": target.fill,
+            "x[key] = value": lambda n, x=target: x.__setitem__(..., n),
+            "full_like": lambda n, x=target: gi.full_like(x, n),
+            "full": lambda n, x=target: gi.full(2, n, x.dtype),
+        }.items():
+            with pytest.raises(gi.DTypeError) as caught:
+                call(value)
+            assert caught.value.where == where
