@@ -1,35 +1,38 @@
 """Types of the native core. Written by `make stub` from tools/core_slots.pyi."""
 
-from collections.abc import Callable, Sequence
 from collections.abc import Iterator, Sequence
 from gpuinterop.devices import Device
-from typing import Any, Callable, Literal, TypeVar, overload
+from gpuinterop.ndarray import CudaNdarray, GpuArray
+from numpy.typing import DTypeLike
+from typing import Any, Callable, Literal, TypeAlias, TypeVar, overload
 from typing_extensions import Self
 import numpy as np
 
 A = TypeVar('A', bound=Array)
 T = TypeVar('T')
 Shape = int | Sequence[int]
+Float32: TypeAlias = type[np.float32] | Literal['float32', 'f4']
+OtherDType: TypeAlias = type[bool | int | float | complex | np.bool | np.integer[Any] | np.float16 | np.complexfloating[Any, Any]] | Literal['bool', 'int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32', 'uint64', 'float16', 'float64', 'complex64', 'complex128', 'bfloat16']
 
 class Array:
     """A strided array in host or CUDA memory."""
 
-    def __lt__(self, other: Any, /) -> Any:
+    def __lt__(self, other: Any, /) -> GpuArray:
         ...
 
-    def __le__(self, other: Any, /) -> Any:
+    def __le__(self, other: Any, /) -> GpuArray:
         ...
 
-    def __eq__(self, other: Any, /) -> Any:
+    def __eq__(self, other: Any, /) -> GpuArray:  # type: ignore[override]
         ...
 
-    def __ne__(self, other: Any, /) -> Any:
+    def __ne__(self, other: Any, /) -> GpuArray:  # type: ignore[override]
         ...
 
-    def __gt__(self, other: Any, /) -> Any:
+    def __gt__(self, other: Any, /) -> GpuArray:
         ...
 
-    def __ge__(self, other: Any, /) -> Any:
+    def __ge__(self, other: Any, /) -> GpuArray:
         ...
 
     def __iter__(self) -> Iterator[Self]:
@@ -38,97 +41,157 @@ class Array:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         ...
 
-    def __add__(self, other: Any, /) -> Any:
+    @overload
+    def __add__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __radd__(self, other: Any, /) -> Any:
+    @overload
+    def __add__(self, other: Any, /) -> Self:
         ...
 
-    def __sub__(self, other: Any, /) -> Any:
+    @overload
+    def __radd__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __rsub__(self, other: Any, /) -> Any:
+    @overload
+    def __radd__(self, other: Any, /) -> Self:
         ...
 
-    def __mul__(self, other: Any, /) -> Any:
+    @overload
+    def __sub__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __rmul__(self, other: Any, /) -> Any:
+    @overload
+    def __sub__(self, other: Any, /) -> Self:
         ...
 
-    def __mod__(self, other: Any, /) -> Any:
+    @overload
+    def __rsub__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __rmod__(self, other: Any, /) -> Any:
+    @overload
+    def __rsub__(self, other: Any, /) -> Self:
         ...
 
-    def __divmod__(self, other: Any, /) -> Any:
+    @overload
+    def __mul__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __rdivmod__(self, other: Any, /) -> Any:
+    @overload
+    def __mul__(self, other: Any, /) -> Self:
         ...
 
-    def __pow__(self, other: Any, modulus: None=None, /) -> Any:
+    @overload
+    def __rmul__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __rpow__(self, other: Any, modulus: None=None, /) -> Any:
+    @overload
+    def __rmul__(self, other: Any, /) -> Self:
         ...
 
-    def __neg__(self) -> Any:
+    @overload
+    def __mod__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __pos__(self) -> Any:
+    @overload
+    def __mod__(self, other: Any, /) -> Self:
         ...
 
-    def __abs__(self) -> Any:
+    @overload
+    def __rmod__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __invert__(self) -> Any:
+    @overload
+    def __rmod__(self, other: Any, /) -> Self:
         ...
 
-    def __lshift__(self, other: Any, /) -> Any:
+    @overload
+    def __divmod__(self, other: CudaNdarray, /) -> tuple[CudaNdarray, CudaNdarray]:
         ...
 
-    def __rlshift__(self, other: Any, /) -> Any:
+    @overload
+    def __divmod__(self, other: Any, /) -> tuple[Self, Self]:
         ...
 
-    def __rshift__(self, other: Any, /) -> Any:
+    @overload
+    def __rdivmod__(self, other: CudaNdarray, /) -> tuple[CudaNdarray, CudaNdarray]:
         ...
 
-    def __rrshift__(self, other: Any, /) -> Any:
+    @overload
+    def __rdivmod__(self, other: Any, /) -> tuple[Self, Self]:
         ...
 
-    def __and__(self, other: Any, /) -> Any:
+    @overload
+    def __pow__(self, other: CudaNdarray, modulus: None=None, /) -> CudaNdarray:
         ...
 
-    def __rand__(self, other: Any, /) -> Any:
+    @overload
+    def __pow__(self, other: Any, modulus: None=None, /) -> Self:
         ...
 
-    def __xor__(self, other: Any, /) -> Any:
+    @overload
+    def __rpow__(self, other: CudaNdarray, modulus: None=None, /) -> CudaNdarray:
         ...
 
-    def __rxor__(self, other: Any, /) -> Any:
+    @overload
+    def __rpow__(self, other: Any, modulus: None=None, /) -> Self:
         ...
 
-    def __or__(self, other: Any, /) -> Any:
+    def __neg__(self) -> Self:
         ...
 
-    def __ror__(self, other: Any, /) -> Any:
+    def __pos__(self) -> Self:
         ...
 
-    def __iadd__(self, other: Any, /) -> Self:
+    def __abs__(self) -> Self:
         ...
 
-    def __isub__(self, other: Any, /) -> Self:
+    def __invert__(self) -> Self:
         ...
 
-    def __imul__(self, other: Any, /) -> Self:
+    def __lshift__(self, other: Any, /) -> Self:
         ...
 
-    def __imod__(self, other: Any, /) -> Self:
+    def __rlshift__(self, other: Any, /) -> Self:
         ...
 
-    def __ipow__(self, other: Any, modulus: None=None, /) -> Self:
+    def __rshift__(self, other: Any, /) -> Self:
+        ...
+
+    def __rrshift__(self, other: Any, /) -> Self:
+        ...
+
+    def __and__(self, other: Any, /) -> Self:
+        ...
+
+    def __rand__(self, other: Any, /) -> Self:
+        ...
+
+    def __xor__(self, other: Any, /) -> Self:
+        ...
+
+    def __rxor__(self, other: Any, /) -> Self:
+        ...
+
+    def __or__(self, other: Any, /) -> Self:
+        ...
+
+    def __ror__(self, other: Any, /) -> Self:
+        ...
+
+    def __iadd__(self, other: Any, /) -> Self:  # type: ignore[misc]
+        ...
+
+    def __isub__(self, other: Any, /) -> Self:  # type: ignore[misc]
+        ...
+
+    def __imul__(self, other: Any, /) -> Self:  # type: ignore[misc]
+        ...
+
+    def __imod__(self, other: Any, /) -> Self:  # type: ignore[misc]
+        ...
+
+    def __ipow__(self, other: Any, modulus: None=None, /) -> Self:  # type: ignore[misc]
         ...
 
     def __ilshift__(self, other: Any, /) -> Self:
@@ -146,28 +209,58 @@ class Array:
     def __ior__(self, other: Any, /) -> Self:
         ...
 
-    def __floordiv__(self, other: Any, /) -> Any:
+    @overload
+    def __floordiv__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __rfloordiv__(self, other: Any, /) -> Any:
+    @overload
+    def __floordiv__(self, other: Any, /) -> Self:
         ...
 
-    def __truediv__(self, other: Any, /) -> Any:
+    @overload
+    def __rfloordiv__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __rtruediv__(self, other: Any, /) -> Any:
+    @overload
+    def __rfloordiv__(self, other: Any, /) -> Self:
         ...
 
-    def __ifloordiv__(self, other: Any, /) -> Self:
+    @overload
+    def __truediv__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __itruediv__(self, other: Any, /) -> Self:
+    @overload
+    def __truediv__(self, other: Any, /) -> Self:
         ...
 
-    def __matmul__(self, other: Any, /) -> Any:
+    @overload
+    def __rtruediv__(self, other: CudaNdarray, /) -> CudaNdarray:
         ...
 
-    def __rmatmul__(self, other: Any, /) -> Any:
+    @overload
+    def __rtruediv__(self, other: Any, /) -> Self:
+        ...
+
+    def __ifloordiv__(self, other: Any, /) -> Self:  # type: ignore[misc]
+        ...
+
+    def __itruediv__(self, other: Any, /) -> Self:  # type: ignore[misc]
+        ...
+
+    @overload
+    def __matmul__(self, other: CudaNdarray, /) -> CudaNdarray:
+        ...
+
+    @overload
+    def __matmul__(self, other: Any, /) -> Self:
+        ...
+
+    @overload
+    def __rmatmul__(self, other: CudaNdarray, /) -> CudaNdarray:
+        ...
+
+    @overload
+    def __rmatmul__(self, other: Any, /) -> Self:
         ...
 
     def __len__(self) -> int:
@@ -227,22 +320,46 @@ class Array:
     def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         ...
 
-    def astype(self, dtype: Any, order: str='C', copy: bool=True) -> Any:
+    @overload
+    def astype(self, dtype: Float32, order: str='C', copy: bool=True) -> Self:  # type: ignore[overload-overlap]
         """A copy in another dtype; the array itself when copy=False and nothing changes."""
 
-    def exp(self) -> Any:
+    @overload
+    def astype(self, dtype: OtherDType, order: str='C', copy: bool=True) -> GpuArray:
+        """A copy in another dtype; the array itself when copy=False and nothing changes."""
+
+    @overload
+    def astype(self, dtype: DTypeLike, order: str='C', copy: bool=True) -> CudaNdarray | GpuArray:
+        """A copy in another dtype; the array itself when copy=False and nothing changes."""
+
+    def exp(self) -> Self:
         """The exponential of every element, a new C-ordered array."""
 
-    def clip(self, min: Any=None, max: Any=None, out: Any=None) -> Any:
+    @overload
+    def clip(self, min: Any=None, max: Any=None, out: None=None) -> Self:
         """Every element cut to the range from min to max."""
 
-    def round(self, decimals: int=0, out: Any=None) -> Any:
+    @overload
+    def clip(self, min: Any=None, max: Any=None, *, out: A) -> A:
+        """Every element cut to the range from min to max."""
+
+    @overload
+    def round(self, decimals: int=0, out: None=None) -> Self:
         """Every element rounded to the given number of decimals."""
 
-    def conj(self) -> Any:
+    @overload
+    def round(self, decimals: int=0, *, out: A) -> A:
+        """Every element rounded to the given number of decimals."""
+
+    def conj(self) -> Self:
         """The complex conjugate of every element."""
 
-    def take(self, indices: Any, axis: int | None=None, out: Any=None, mode: str='raise') -> Any:
+    @overload
+    def take(self, indices: Any, axis: int | None=None, out: None=None, mode: str='raise') -> Self:
+        """Elements gathered along an axis, as numpy.take."""
+
+    @overload
+    def take(self, indices: Any, axis: int | None=None, *, out: A, mode: str='raise') -> A:
         """Elements gathered along an axis, as numpy.take."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -317,40 +434,104 @@ class Array:
     __dlpack_c_exchange_api__: Any
     __c_dlpack_exchange_api__: Any
 
-    def sum(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Any:
+    @overload
+    def sum(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False) -> Self:
         """Return the sum over `axis`. float32 sums keep their rounding errors apart."""
 
-    def prod(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Any:
+    @overload
+    def sum(self, axis: Any=None, dtype: Any=None, *, out: A, keepdims: bool=False) -> A:
+        """Return the sum over `axis`. float32 sums keep their rounding errors apart."""
+
+    @overload
+    def prod(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False) -> Self:
         """Return the product over `axis`."""
 
-    def mean(self, axis: Any=None, dtype: Any=None, out: Any=None, keepdims: bool=False, *, where: Any=True) -> Any:
+    @overload
+    def prod(self, axis: Any=None, dtype: Any=None, *, out: A, keepdims: bool=False) -> A:
+        """Return the product over `axis`."""
+
+    @overload
+    def mean(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False) -> Self:
         """Return the mean over `axis`."""
 
-    def min(self, axis: Any=None, out: Any=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Any:
+    @overload
+    def mean(self, axis: Any=None, dtype: Any=None, *, out: A, keepdims: bool=False) -> A:
+        """Return the mean over `axis`."""
+
+    @overload
+    def min(self, axis: Any=None, out: None=None, keepdims: bool=False) -> Self:
         """Return the minimum over `axis`; a NaN wins."""
 
-    def max(self, axis: Any=None, out: Any=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Any:
+    @overload
+    def min(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
+        """Return the minimum over `axis`; a NaN wins."""
+
+    @overload
+    def max(self, axis: Any=None, out: None=None, keepdims: bool=False) -> Self:
         """Return the maximum over `axis`; a NaN wins."""
 
-    def argmin(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+    @overload
+    def max(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
+        """Return the maximum over `axis`; a NaN wins."""
+
+    @overload
+    def argmin(self, axis: Any=None, out: None=None, keepdims: bool=False) -> GpuArray:
         """Return the position of the first minimum along `axis`, or in the flattened array."""
 
-    def argmax(self, axis: Any=None, out: Any=None, keepdims: bool=False) -> Any:
+    @overload
+    def argmin(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
+        """Return the position of the first minimum along `axis`, or in the flattened array."""
+
+    @overload
+    def argmax(self, axis: Any=None, out: None=None, keepdims: bool=False) -> GpuArray:
         """Return the position of the first maximum along `axis`, or in the flattened array."""
 
-    def any(self, axis: Any=None, out: Any=None, keepdims: bool=False, *, where: Any=True) -> Any:
+    @overload
+    def argmax(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
+        """Return the position of the first maximum along `axis`, or in the flattened array."""
+
+    @overload
+    def any(self, axis: Any=None, out: None=None, keepdims: bool=False) -> GpuArray:
         """Return whether any element over `axis` is not zero."""
 
-    def all(self, axis: Any=None, out: Any=None, keepdims: bool=False, *, where: Any=True) -> Any:
+    @overload
+    def any(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
+        """Return whether any element over `axis` is not zero."""
+
+    @overload
+    def all(self, axis: Any=None, out: None=None, keepdims: bool=False) -> GpuArray:
         """Return whether all elements over `axis` are not zero."""
 
-    def var(self, axis: Any=None, dtype: Any=None, out: Any=None, ddof: float=0, keepdims: bool=False, *, where: Any=True) -> Any:
+    @overload
+    def all(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
+        """Return whether all elements over `axis` are not zero."""
+
+    @overload
+    def var(self, axis: Any=None, dtype: Any=None, out: None=None, ddof: float=0, keepdims: bool=False) -> Self:
         """Return the variance over `axis`, divided by n - ddof."""
 
-    def std(self, axis: Any=None, dtype: Any=None, out: Any=None, ddof: float=0, keepdims: bool=False, *, where: Any=True) -> Any:
+    @overload
+    def var(self, axis: Any=None, dtype: Any=None, *, out: A, ddof: float=0, keepdims: bool=False) -> A:
+        """Return the variance over `axis`, divided by n - ddof."""
+
+    @overload
+    def std(self, axis: Any=None, dtype: Any=None, out: None=None, ddof: float=0, keepdims: bool=False) -> Self:
         """Return the standard deviation over `axis`."""
 
-    def dot(self, other: Any, out: Any=None) -> Any:
+    @overload
+    def std(self, axis: Any=None, dtype: Any=None, *, out: A, ddof: float=0, keepdims: bool=False) -> A:
+        """Return the standard deviation over `axis`."""
+
+    @overload
+    def dot(self, other: CudaNdarray, out: None=None) -> CudaNdarray:
+        """Return numpy.dot's product."""
+
+    @overload
+    def dot(self, other: Any, out: None=None) -> Self:
+        """Return numpy.dot's product."""
+
+    @overload
+    def dot(self, other: Any, out: A) -> A:
         """Return numpy.dot's product."""
 def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C') -> A:
     """A fresh array of `cls`; its elements are not set."""
@@ -411,10 +592,6 @@ def inspect_pointer(address: int) -> dict[str, Any]:
     """
     What the driver knows of an address: known, memory, device, same_context, start, nbytes.
     """
-def pinned_bytes(ordinal: int, nbytes: int) -> Array:
-    """Page-locked host memory, at least one byte."""
-def is_pinned_here(address: int, nbytes: int) -> bool:
-    """Whether these bytes lie in memory of pinned_bytes()."""
 def capturing() -> bool:
     """Whether some stream is known to be captured into a graph."""
 class Stream:
@@ -429,7 +606,7 @@ class Stream:
         """
 
     @property
-    def device(self) -> object:
+    def device(self) -> Device:
         ...
 
     @property
@@ -497,7 +674,7 @@ class Event:
         """
 
     @property
-    def device(self) -> object:
+    def device(self) -> Device:
         ...
 
     @property
@@ -574,18 +751,14 @@ class LoadedKernel:
         """
         A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.
         """
-def _load_kernel(device: int, compile: Callable[[bool], bytes], name: str) -> LoadedKernel:
-    """
-    Load the cubin or PTX that compile(fresh: bool) returns; the kernel called `name`.
-    """
+def _load_kernel(device: int, code: bytes, name: str) -> LoadedKernel:
+    """Load a cubin or zero-terminated PTX; the kernel called `name`."""
 def _compute_capability(device: int) -> int:
     """Times ten: 90 for 9.0."""
 def _add_op(name: str, inputs: int, results: int, compares: bool=False) -> int:
     """Add an elementwise operation; its id."""
 def _op_function(op: int, name: str, doc: str) -> object:
     """The operation as a function."""
-def _op_of(function: object) -> int:
-    """The id of an operation."""
 def _set_ops_hooks(build: object, resolve: object, operand: object, encode: object, host: object, slow: object, unknown: object) -> None:
     """Register what the core asks Python on the first call of a kind."""
 def _compiled_kernels() -> int:
@@ -660,10 +833,8 @@ class PlannedCall:
         ...
 def make_plan(device: int, launches: Sequence[Any], scratch_bytes: int, outputs: Sequence[Any]) -> PlannedCall:
     """A Plan from parameters with null addresses and where to write them."""
-def load_function(device: int, compile: Callable[[bool], bytes], name: str) -> int:
-    """
-    Handle of a kernel of what compile(fresh: bool) returns; it stays loaded.
-    """
+def load_function(device: int, image: bytes, name: str) -> int:
+    """Handle of a kernel; it stays loaded."""
 class PlanCache:
     """Plans by the layouts of operands; asks `miss` for new ones."""
 

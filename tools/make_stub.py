@@ -8,7 +8,6 @@ module's. A slot without a signature, or a signature without a slot, stops the t
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import sys
 from pathlib import Path
@@ -18,10 +17,29 @@ from nanobind.stubgen import StubGen
 
 import gpuinterop
 from gpuinterop import _core as core
+from gpuinterop.ops.catalog import ALIASES, ROWS, Row
+from gpuinterop.ops.runtime import TRUTHS
 
 ROOT = Path(__file__).parents[1]
 SLOTS = ROOT / "tools" / "core_slots.pyi"
+FACE_SLOTS = ROOT / "tools" / "face_slots.pyi"
 HEAD = '"""Types of the native core. Written by `make stub` from tools/core_slots.pyi."""\n'
+
+# Lines of the core's stub that break a rule of Python's types on purpose; comments do not survive parsing.
+SUPPRESSED = {
+    # An array that compares by element cannot be hashed.
+    "    __hash__: None": "assignment",
+    "    def __eq__(self, other: Any, /) -> GpuArray:": "override",
+    "    def __ne__(self, other: Any, /) -> GpuArray:": "override",
+    # A class may derive from np.float32 and from one of the others; none does.
+    "    def astype(self, dtype: Float32, order: str='C', copy: bool=True) -> Self:": "overload-overlap",
+    # In place the class stays, where an addition of a CudaNdarray gives one.
+    **{
+        f"    def __i{name}__(self, other: Any, /) -> Self:": "misc"
+        for name in ("add", "sub", "mul", "mod", "floordiv", "truediv")
+    },
+    "    def __ipow__(self, other: Any, modulus: None=None, /) -> Self:": "misc",
+}
 
 # Every class has these; a stub says them by other means.
 UNDECLARED = {"__doc__", "__module__", "__new__", "__weakref__", "__dict__", "__dictoffset__"}
@@ -162,8 +180,8 @@ def core_stub() -> str:
         sys.exit(f"{SLOTS.name}: not in the module: {sorted(written)}")
 
     text = "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in body)
-    # Comments do not survive parsing; an array that compares by element cannot be hashed.
-    text = text.replace("    __hash__: None", "    __hash__: None  # type: ignore[assignment]")
+    for line, code in SUPPRESSED.items():
+        text = text.replace(line, f"{line}  # type: ignore[{code}]")
     used = [line for line in sorted(imports) if is_used(line, text, head)]
     used = [line for line in used if not any(repeats(line, other) for other in used)]
     other = [
@@ -190,46 +208,58 @@ def is_used(statement: str, text: str, head: list[ast.stmt]) -> bool:
 
 
 def face_stub() -> str:
-    """Tell type checkers where each lazy name of the package lives."""
-    lines = [
-        '"""Where the lazy names of the package live. Written by `make stub`."""',
-        "",
-        "from typing import Any",
-        "",
-        "from gpuinterop._version import __version__ as __version__",
-    ]
+    """Tell type checkers where each lazy name of the package lives, or what it takes and gives."""
+    text = FACE_SLOTS.read_text(encoding="utf-8")
+    by_hand = check_signatures(ast.parse(text))
+    rows = {row.name: row for row in ROWS}
+    rows |= {alias: rows[name] for alias, name in ALIASES.items()}
+    imports = ["from gpuinterop._version import __version__ as __version__"]
     made: list[str] = []
     for module, names in gpuinterop._MODULES.items():
-        words = sorted(set(names.split()))
-        written = names_written_in(module)
-        if written.intersection(words):
-            lines.append(f"from {module} import (")
-            lines += [f"    {name} as {name}," for name in words if name in written]
-            lines.append(")")
-        made += [signature_of(name) for name in words if name not in written]
-    lines += ["", "__all__: list[str]", "", *sorted(made), "def __getattr__(name: str) -> Any: ..."]
-    return "\n".join(lines) + "\n"
+        words = sorted(set(names.split()) - by_hand)
+        operators = [name for name in words if name in rows]
+        made += [f"{name}: {family(rows[name])}" for name in operators]
+        written = [name for name in words if name not in operators]
+        if written:
+            lines = "".join(f"    {name} as {name},\n" for name in written)
+            imports.append(f"from {module} import (\n{lines})")
+    head, first, rest = text.partition("# The classes that")
+    parts = [head + "\n".join(imports), "", "__all__: list[str]", "", first + rest]
+    parts += ["# ---- the table's operations " + "-" * 66, "", *sorted(made), ""]
+    return "\n".join([*parts, "def __getattr__(name: str) -> Any: ..."]) + "\n"
 
 
-def names_written_in(module: str) -> set[str]:
-    """What a type checker finds in a module; the operators are made from a table at run time."""
-    source = inspect.getsource(importlib.import_module(module))
-    body = ast.parse(source).body
-    imports = [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    imported = {alias.asname or alias.name for node in imports for alias in node.names}
-    return imported | {name_of(node) for node in body} - {""}
+def check_signatures(slots: ast.Module) -> set[str]:
+    """The public names declared by hand; their parameters must be those that the package has."""
+    functions: dict[str, set[str]] = {}
+    others = set()
+    for node in slots.body:
+        if isinstance(node, ast.FunctionDef):
+            functions.setdefault(node.name, set()).update(parameters_of(node))
+        elif isinstance(node, ast.AnnAssign) and node.value is None:
+            others.add(name_of(node))
+    unknown = (functions.keys() | others) - set(gpuinterop.__all__)
+    if unknown:
+        sys.exit(f"{FACE_SLOTS.name}: not in the package: {sorted(unknown)}")
+    for name, said in functions.items():
+        taken = set(inspect.signature(getattr(gpuinterop, name)).parameters)
+        if said != taken:
+            sys.exit(f"{FACE_SLOTS.name}: {name} takes {sorted(taken)}, not {sorted(said)}")
+    return functions.keys() | others
 
 
-def signature_of(name: str) -> str:
-    arguments = []
-    for parameter in inspect.signature(getattr(gpuinterop, name)).parameters.values():
-        typed = parameter.replace(annotation=Any, default=inspect.Parameter.empty)
-        text = str(typed).replace("typing.", "")
-        optional = parameter.default is not inspect.Parameter.empty
-        if parameter.kind is not parameter.POSITIONAL_ONLY and "/" not in arguments and arguments:
-            arguments.append("/")
-        arguments.append(text + (f" = {parameter.default!r}" if optional else ""))
-    return f"def {name}({', '.join(arguments)}) -> Any: ..."
+def parameters_of(node: ast.FunctionDef) -> set[str]:
+    arguments = node.args
+    rest = [a for a in (arguments.vararg, arguments.kwarg) if a]
+    return {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest]}
+
+
+def family(row: Row) -> str:
+    """The protocol in face_slots.pyi that says how an operator is called."""
+    count = {1: "_Unary", 2: "_Binary"}[row.inputs]
+    if row.results == 2:
+        return count + "Pair"
+    return count + ("Truth" if row.name in TRUTHS else "")
 
 
 STUBS = {

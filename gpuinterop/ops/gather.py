@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core, devices
+import gpuinterop.devices as devices
+from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ArrayIndexError
 from gpuinterop.ops import results
 from gpuinterop.sources import host_view, over

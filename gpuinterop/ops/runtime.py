@@ -24,7 +24,7 @@ from .catalog import ROWS, Row
 from .host import run_row
 from .rules import is_extended, kind_of, loop_for, name_of_kind
 
-__all__ = ["FUNCTIONS", "IDS", "Traced", "add_traced", "general_class", "numpy_types"]
+__all__ = ["FUNCTIONS", "IDS", "TRUTHS", "Traced", "add_traced", "general_class", "numpy_types"]
 
 _RAW = 64  # kRaw in native/ops/kernels.hpp
 _TAKE = 2  # kTake; below it kCopy and kFill
@@ -253,7 +253,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 # What gives truths: there NumPy's dtype=bool speaks of the result and leaves the operands alone.
-_TRUTHS = {
+TRUTHS = {
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
     "signbit", "logical_and", "logical_or", "logical_xor", "logical_not",
 }  # fmt: skip
@@ -261,7 +261,7 @@ _TRUTHS = {
 
 def _as_dtype(name: str, x: Any, wanted: np.dtype[Any]) -> Any:
     """An operand as dtype= asks for it; Python's numbers follow by themselves."""
-    if not isinstance(x, (_core.Array, np.generic)) or (wanted == np.bool_ and name in _TRUTHS):
+    if not isinstance(x, (_core.Array, np.generic)) or (wanted == np.bool_ and name in TRUTHS):
         return x
     if not (is_extended(row_of(wanted)) or np.can_cast(x.dtype, wanted, "same_kind")):
         raise DTypeError(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gpuinterop
@@ -52,7 +55,149 @@ def test_the_program_passes(mypy):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+C, G, EITHER = "gi.CudaNdarray", "gi.GpuArray", "gi.CudaNdarray | gi.GpuArray"
+
+# What a type checker says of an expression. Each is also computed, and must be what was said.
+TOLD = {
+    "gi.zeros((2, 2))": C,
+    "gi.zeros(2, 'float32')": C,
+    "gi.zeros(2, np.float32)": C,
+    "gi.zeros(2, 'int64')": G,
+    "gi.zeros(2, np.float64)": G,
+    "gi.zeros(2, np.int8)": G,
+    "gi.zeros(2, bool)": G,
+    "gi.zeros(2, x.dtype)": EITHER,
+    "gi.ones(3)": C,
+    "gi.empty(3, order='F')": C,
+    "gi.full(3, 1.5)": C,
+    "gi.full(3, 1, 'uint8')": G,
+    "gi.eye(3)": C,
+    "gi.eye(3, dtype='int32')": G,
+    "gi.arange(4)": C,
+    "gi.arange(4, dtype='int64')": G,
+    "gi.zeros_like(x)": C,
+    "gi.ones_like(x, 'int8')": G,
+    "gi.full_like(host, 1)": EITHER,
+    "gi.array([1, 2])": C,
+    "gi.array(host, dtype='float32')": C,
+    "gi.asarray([[1.0, 2.0]])": C,
+    "gi.asarray(2.5, 'float64')": G,
+    "gi.asarray(x)": C,
+    "gi.asarray(host)": EITHER,
+    "gi.from_dlpack(host)": EITHER,
+    "gi.from_dlpack(host, cls=gi.GpuArray)": G,
+    "gi.from_any(host)": EITHER,
+    "gi.from_gpu_pointer(x.ptr, 4, base=x)": C,
+    "gi.exp(x)": C,
+    "gi.exp(g)": G,
+    "gi.exp(2.0)": G,
+    "gi.exp(host)": G,
+    "gi.exp(x, out=x)": C,
+    "gi.add(x, 1)": C,
+    "gi.add(1, x)": C,
+    "gi.add(g, 1)": G,
+    "gi.maximum(g, b)": G,
+    "gi.less(x, 1)": G,
+    "gi.isnan(x)": G,
+    "gi.divmod(x, 2)": f"tuple[{C}, {C}]",
+    "gi.where(x > 0, x, 0)": C,
+    "gi.where(b, g, 0)": G,
+    "gi.clip(x, 0, 1)": C,
+    "gi.round(g, 2)": G,
+    "gi.astype(x, 'float64')": G,
+    "gi.sum(x, axis=0)": C,
+    "gi.mean(g)": G,
+    "gi.std(x, ddof=1)": C,
+    "gi.max(x)": C,
+    "gi.argmax(x)": G,
+    "gi.any(x)": G,
+    "gi.norm(x)": C,
+    "gi.dot(x, x)": C,
+    "gi.matmul(g, g)": G,
+    "gi.addmm(x, x, x, beta=0.5)": C,
+    "gi.concatenate([x, x])": C,
+    "gi.split(x, 2)": f"list[{C}]",
+    "x + 1": C,
+    "1 - x": C,
+    "b * x": C,
+    "g / 2": G,
+    "x @ x": C,
+    "x > 0": G,
+    "x == x": G,
+    "-x": C,
+    "x ** 2": C,
+    "x.sum(axis=0)": C,
+    "g.mean()": G,
+    "x.argmax()": G,
+    "x.astype('float32')": C,
+    "x.astype('float64')": G,
+    "g.astype('float32')": G,
+    "x.clip(0, 1)": C,
+    "x.take([0], axis=0)": C,
+    "gi.Stream('cpu').device": "gi.Device",
+    "gi.default_device()": "gi.Device",
+}
+NAMES = """
+x = gi.CudaNdarray([[1.0, 2.0], [3.0, 4.0]], device="cpu")
+g = gi.GpuArray([[1.0, 2.0], [3.0, 4.0]], "float64", device="cpu")
+b = gi.GpuArray([[1, 0], [1, 1]], "bool", device="cpu")
+host = np.ones((2, 2))
+"""
+
+
+def test_classes_of_results_are_told(mypy, tmp_path):
+    program = tmp_path / "told.py"
+    program.write_text(
+        "import numpy as np\nimport gpuinterop as gi\nfrom typing import assert_type\n" + NAMES
+        + "".join(f"assert_type({text}, {kind})\n" for text, kind in TOLD.items())
+    )  # fmt: skip
+    done = mypy(program)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_classes_of_results_are_true(text):
+    names = {"gi": gpuinterop, "np": np}
+    with gpuinterop.device("cpu"):
+        exec(NAMES, names)
+        found = eval(text, names)
+    told = TOLD[text]
+    if told[:5] in ("tuple", "list["):
+        assert type(found).__name__ == told.partition("[")[0]
+        found, told = found[0], C
+    assert f"gi.{type(found).__name__}" in told.split(" | ")
+
+
+# What they give is another library's.
+FOREIGN = {"to", "to_gpuarray", "cudandarray_to_cudamat", "cudandarray_to_garray"}
+
+
+def test_no_function_gives_just_anything():
+    stub = ast.parse((PACKAGE / "gpuinterop" / "__init__.pyi").read_text(encoding="utf-8"))
+    vague = {node.name for node in stub.body
+             if isinstance(node, ast.FunctionDef) and ast.unparse(node.returns) == "Any"}  # fmt: skip
+    imported = {
+        alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    for name in imported & set(gpuinterop.__all__):
+        value = getattr(gpuinterop, name)
+        if inspect.isfunction(value):
+            returns = inspect.signature(value).return_annotation
+            vague |= {name} if returns in ("Any", inspect.Signature.empty) else set()
+    assert vague - {"__getattr__"} == FOREIGN
+
+
 MISTAKES = {
+    "gi.exp('abc')": "No overload variant",
+    "gi.add(x)": "No overload variant",
+    "gi.zeros('ab')": "incompatible type",
+    "gi.zeros(2, 'int64')._only": 'has no attribute "_only"',
+    "gi.sum([1.0])": "No overload variant",
+    "m: gi.CudaNdarray = gi.zeros(2, 'int64')": "Incompatible types in assignment",
+    "s: gi.CudaNdarray = gi.from_dlpack(x)": "Incompatible types in assignment",
+    "gi.devices().name": 'has no attribute "name"',
+    "gi.Stream(handle=5)": "Unexpected keyword argument",
+    "gi.stream(1, 2, 3)": "Too many arguments",
     "x.no_such_method()": 'has no attribute "no_such_method"',
     "gi.mem_info(1, 2)": "Too many arguments",
     "x.shape + 1": "No overload variant",
