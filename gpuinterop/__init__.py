@@ -98,7 +98,12 @@ def __getattr__(name: str) -> Any:
 
 class _CallableModule(ModuleType):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self, self.__name__.rpartition(".")[2])(*args, **kwargs)
+        return self.__wrapped__(*args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Any:
+        """The function, where inspect.signature looks for it."""
+        return getattr(self, self.__name__.rpartition(".")[2])
 
 
 class _Face(ModuleType):

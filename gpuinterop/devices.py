@@ -1,4 +1,7 @@
-"""Devices and streams: what names them, what is current, how much memory they have.
+"""Devices and streams; called, ``gpuinterop.devices()``, the devices of this machine.
+
+The function of that name returns them all, the CPU first; the module holds it and everything else
+about devices: what names them, what is current, how much memory they have.
 
 A device is written "cpu", "cuda", "cuda:1", "gpu0", as an int, a DLPack pair, or as another library's
 device object. The default is GPUINTEROP_DEVICE, else the first GPU, else the CPU; ``with device:``

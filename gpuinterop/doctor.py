@@ -1,4 +1,4 @@
-"""What is here, and is it well? A report to paste into a bug report.
+"""What is here, and is it well? ``gpuinterop.doctor()``, a report to paste into a bug report.
 
 It works with a broken driver, broken installations and without a GPU: what cannot be told is said to
 be so. Foreign libraries are not imported and no context is created; versions come from metadata.

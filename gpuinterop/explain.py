@@ -1,4 +1,4 @@
-"""Ask before acting: what a conversion would do."""
+"""Ask before acting: ``gpuinterop.explain(x, "torch")`` says what a conversion would do."""
 
 from __future__ import annotations
 

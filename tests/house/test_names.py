@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 import subprocess
 import sys
 from types import ModuleType
@@ -52,6 +54,17 @@ def test_function_and_module_of_one_name(before):
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "gpuinterop.devices"
     assert isinstance(gi.devices, ModuleType)
+
+
+@pytest.mark.parametrize("name", ["devices", "doctor", "explain"])
+def test_help_tells_of_the_function_and_the_module(name):
+    module = getattr(gi, name)
+    assert inspect.signature(module) == inspect.signature(getattr(module, name))
+    first, *rest = pydoc.render_doc(module, renderer=pydoc.plaintext).split("\n\n")[1:]
+    # The name and the first line: how it is called.
+    assert f"gpuinterop.{name}(" in first
+    function = getattr(module, name).__doc__.partition("\n")[0]
+    assert any(function in part for part in rest)
 
 
 def test_everything_can_be_imported_by_star():
