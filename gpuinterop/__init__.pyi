@@ -17,6 +17,10 @@ from gpuinterop.ndarray import (
 from gpuinterop.creation import (
     from_gpu_pointer as from_gpu_pointer,
 )
+from gpuinterop.pinned import (
+    copy_async as copy_async,
+    pinned_empty as pinned_empty,
+)
 from gpuinterop.devices import (
     Device as Device,
     Event as Event,

@@ -1,5 +1,6 @@
 """Types of the native core. Written by `make stub` from tools/core_slots.pyi."""
 
+from collections.abc import Callable, Sequence
 from collections.abc import Iterator, Sequence
 from gpuinterop.devices import Device
 from gpuinterop.ndarray import CudaNdarray, GpuArray
@@ -435,43 +436,43 @@ class Array:
     __c_dlpack_exchange_api__: Any
 
     @overload
-    def sum(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False) -> Self:
+    def sum(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Self:
         """Return the sum over `axis`. float32 sums keep their rounding errors apart."""
 
     @overload
-    def sum(self, axis: Any=None, dtype: Any=None, *, out: A, keepdims: bool=False) -> A:
+    def sum(self, axis: Any=None, dtype: Any=None, *, out: A, keepdims: bool=False, initial: Any=None, where: Any=True) -> A:
         """Return the sum over `axis`. float32 sums keep their rounding errors apart."""
 
     @overload
-    def prod(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False) -> Self:
+    def prod(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Self:
         """Return the product over `axis`."""
 
     @overload
-    def prod(self, axis: Any=None, dtype: Any=None, *, out: A, keepdims: bool=False) -> A:
+    def prod(self, axis: Any=None, dtype: Any=None, *, out: A, keepdims: bool=False, initial: Any=None, where: Any=True) -> A:
         """Return the product over `axis`."""
 
     @overload
-    def mean(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False) -> Self:
+    def mean(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False, *, where: Any=True) -> Self:
         """Return the mean over `axis`."""
 
     @overload
-    def mean(self, axis: Any=None, dtype: Any=None, *, out: A, keepdims: bool=False) -> A:
+    def mean(self, axis: Any=None, dtype: Any=None, *, out: A, keepdims: bool=False, where: Any=True) -> A:
         """Return the mean over `axis`."""
 
     @overload
-    def min(self, axis: Any=None, out: None=None, keepdims: bool=False) -> Self:
+    def min(self, axis: Any=None, out: None=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Self:
         """Return the minimum over `axis`; a NaN wins."""
 
     @overload
-    def min(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
+    def min(self, axis: Any=None, *, out: A, keepdims: bool=False, initial: Any=None, where: Any=True) -> A:
         """Return the minimum over `axis`; a NaN wins."""
 
     @overload
-    def max(self, axis: Any=None, out: None=None, keepdims: bool=False) -> Self:
+    def max(self, axis: Any=None, out: None=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Self:
         """Return the maximum over `axis`; a NaN wins."""
 
     @overload
-    def max(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
+    def max(self, axis: Any=None, *, out: A, keepdims: bool=False, initial: Any=None, where: Any=True) -> A:
         """Return the maximum over `axis`; a NaN wins."""
 
     @overload
@@ -491,35 +492,35 @@ class Array:
         """Return the position of the first maximum along `axis`, or in the flattened array."""
 
     @overload
-    def any(self, axis: Any=None, out: None=None, keepdims: bool=False) -> GpuArray:
+    def any(self, axis: Any=None, out: None=None, keepdims: bool=False, *, where: Any=True) -> GpuArray:
         """Return whether any element over `axis` is not zero."""
 
     @overload
-    def any(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
+    def any(self, axis: Any=None, *, out: A, keepdims: bool=False, where: Any=True) -> A:
         """Return whether any element over `axis` is not zero."""
 
     @overload
-    def all(self, axis: Any=None, out: None=None, keepdims: bool=False) -> GpuArray:
+    def all(self, axis: Any=None, out: None=None, keepdims: bool=False, *, where: Any=True) -> GpuArray:
         """Return whether all elements over `axis` are not zero."""
 
     @overload
-    def all(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
+    def all(self, axis: Any=None, *, out: A, keepdims: bool=False, where: Any=True) -> A:
         """Return whether all elements over `axis` are not zero."""
 
     @overload
-    def var(self, axis: Any=None, dtype: Any=None, out: None=None, ddof: float=0, keepdims: bool=False) -> Self:
+    def var(self, axis: Any=None, dtype: Any=None, out: None=None, ddof: float=0, keepdims: bool=False, *, where: Any=True) -> Self:
         """Return the variance over `axis`, divided by n - ddof."""
 
     @overload
-    def var(self, axis: Any=None, dtype: Any=None, *, out: A, ddof: float=0, keepdims: bool=False) -> A:
+    def var(self, axis: Any=None, dtype: Any=None, *, out: A, ddof: float=0, keepdims: bool=False, where: Any=True) -> A:
         """Return the variance over `axis`, divided by n - ddof."""
 
     @overload
-    def std(self, axis: Any=None, dtype: Any=None, out: None=None, ddof: float=0, keepdims: bool=False) -> Self:
+    def std(self, axis: Any=None, dtype: Any=None, out: None=None, ddof: float=0, keepdims: bool=False, *, where: Any=True) -> Self:
         """Return the standard deviation over `axis`."""
 
     @overload
-    def std(self, axis: Any=None, dtype: Any=None, *, out: A, ddof: float=0, keepdims: bool=False) -> A:
+    def std(self, axis: Any=None, dtype: Any=None, *, out: A, ddof: float=0, keepdims: bool=False, where: Any=True) -> A:
         """Return the standard deviation over `axis`."""
 
     @overload
@@ -592,6 +593,10 @@ def inspect_pointer(address: int) -> dict[str, Any]:
     """
     What the driver knows of an address: known, memory, device, same_context, start, nbytes.
     """
+def pinned_bytes(ordinal: int, nbytes: int) -> Array:
+    """Page-locked host memory, at least one byte."""
+def is_pinned_here(address: int, nbytes: int) -> bool:
+    """Whether these bytes lie in memory of pinned_bytes()."""
 def capturing() -> bool:
     """Whether some stream is known to be captured into a graph."""
 class Stream:
@@ -751,14 +756,18 @@ class LoadedKernel:
         """
         A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.
         """
-def _load_kernel(device: int, code: bytes, name: str) -> LoadedKernel:
-    """Load a cubin or zero-terminated PTX; the kernel called `name`."""
+def _load_kernel(device: int, compile: Callable[[bool], bytes], name: str) -> LoadedKernel:
+    """
+    Load the cubin or PTX that compile(fresh: bool) returns; the kernel called `name`.
+    """
 def _compute_capability(device: int) -> int:
     """Times ten: 90 for 9.0."""
 def _add_op(name: str, inputs: int, results: int, compares: bool=False) -> int:
     """Add an elementwise operation; its id."""
 def _op_function(op: int, name: str, doc: str) -> object:
     """The operation as a function."""
+def _op_of(function: object) -> int:
+    """The id of an operation."""
 def _set_ops_hooks(build: object, resolve: object, operand: object, encode: object, host: object, slow: object, unknown: object) -> None:
     """Register what the core asks Python on the first call of a kind."""
 def _compiled_kernels() -> int:
@@ -833,8 +842,10 @@ class PlannedCall:
         ...
 def make_plan(device: int, launches: Sequence[Any], scratch_bytes: int, outputs: Sequence[Any]) -> PlannedCall:
     """A Plan from parameters with null addresses and where to write them."""
-def load_function(device: int, image: bytes, name: str) -> int:
-    """Handle of a kernel; it stays loaded."""
+def load_function(device: int, compile: Callable[[bool], bytes], name: str) -> int:
+    """
+    Handle of a kernel of what compile(fresh: bool) returns; it stays loaded.
+    """
 class PlanCache:
     """Plans by the layouts of operands; asks `miss` for new ones."""
 
