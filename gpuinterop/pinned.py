@@ -20,10 +20,10 @@ __all__ = ["copy_async", "pinned_empty"]
 def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.ndarray[Any, Any]:
     """Return a NumPy array in page-locked memory, whose elements are not set; float32 by default.
 
-    Copies between it and any GPU run at the full speed of the bus. The memory is given back when the
-    last view of it is gone and the copies that `copy_async` has queued have passed. Taking it costs
-    milliseconds and keeps it from the rest of the system: use it again. Where the default device, or
-    `device`, is "cpu", it is ordinary memory.
+    Copies between it and any GPU run at the full speed of the bus. When the last view of it is gone and
+    the copies that `copy_async` has queued have passed, the memory is kept for the next call;
+    `empty_cache` gives it back to the system. Memory that is taken anew costs milliseconds, and may
+    wait for the GPU. Where the default device, or `device`, is "cpu", it is ordinary memory.
 
     Examples
     --------

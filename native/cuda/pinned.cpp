@@ -17,16 +17,19 @@ struct Use {
 };
 
 struct Block {
-  int device;
+  int device;  // whose context it was taken in; every device may use it
   char* ptr;
-  int64_t nbytes;
+  int64_t nbytes;         // as asked for
+  int64_t capacity;       // as taken
   std::vector<Use> uses;  // each stream once
 };
+
+constexpr int64_t kPage = 4096;
 
 std::mutex lock;  // of what follows; released before driver calls
 // Never destroyed: the last array may go when static objects have gone.
 auto& blocks = *new std::map<const char*, Block*>;  // by their first byte
-auto& waiting = *new std::vector<Block*>;           // for the end of a capture
+auto& idle = *new std::multimap<int64_t, Block*>;   // by their capacity
 
 // With the lock held.
 Block* find(const void* host) {
@@ -37,30 +40,23 @@ Block* find(const void* host) {
   return at < block->ptr + block->nbytes ? block : nullptr;
 }
 
-// No capture survives cuMemFreeHost: it may wait for the device.
+// Kept for later: cuMemFreeHost waits for the whole device, and no capture survives it.
 void give_back(Block* block) noexcept {
-  if (driver_is_gone()) return;
+  std::lock_guard guard(lock);
   try {
-    if (any_capture()) {
-      std::lock_guard guard(lock);
-      waiting.push_back(block);
-      return;
-    }
-    DeviceGuard context(block->device);
-    RelaxedCapture relaxed;
-    driver().MemFreeHost(block->ptr);
-    delete block;
-  } catch (...) {  // no context, or no memory for the list: the block is lost
+    idle.emplace(block->capacity, block);
+  } catch (...) {  // no memory for the list: the block is lost
   }
 }
 
-void give_back_waiting() noexcept {
-  std::vector<Block*> all;
-  {
-    std::lock_guard guard(lock);
-    all.swap(waiting);
-  }
-  for (Block* block : all) give_back(block);
+// An idle block of this size, at most twice as large; null for none.
+Block* take_idle(int64_t nbytes) {
+  std::lock_guard guard(lock);
+  auto it = idle.lower_bound(nbytes);
+  if (it == idle.end() || it->first / 2 > std::max(nbytes, kPage)) return nullptr;
+  Block* block = it->second;
+  idle.erase(it);
+  return block;
 }
 
 // Waits for one use after the other.
@@ -87,28 +83,36 @@ void release_pinned(Buffer* b) noexcept {
     blocks.erase(block->ptr);
   }
   next_use(block);
-  give_back_waiting();
+}
+
+// May wait for the device, and for work there that needs the GIL.
+CUresult take(int device, int64_t nbytes, void** ptr) {
+  DeviceGuard context(device);
+  GilDropped dropped;
+  RelaxedCapture relaxed;
+  return driver().MemHostAlloc(ptr, size_t(nbytes), CU_MEMHOSTALLOC_PORTABLE);
 }
 
 }  // namespace
 
 BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
-  give_back_waiting();
+  device_state(device, where);  // the device exists
   finish_done();
-  DeviceGuard context(device);
-  void* ptr = nullptr;
-  CUresult code;
-  {
-    GilDropped dropped;
-    RelaxedCapture relaxed;
-    code = driver().MemHostAlloc(&ptr, size_t(nbytes), CU_MEMHOSTALLOC_PORTABLE);
+  Block* block = take_idle(nbytes);
+  if (!block) {
+    const int64_t capacity = (nbytes + kPage - 1) / kPage * kPage;
+    void* ptr = nullptr;
+    CUresult code = take(device, capacity, &ptr);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY && release_idle_pinned())
+      code = take(device, capacity, &ptr);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY)
+      fail(Kind::OutOfMemory, where, std::to_string(nbytes) + " bytes of page-locked host memory",
+           "cuMemHostAlloc said " + describe(code),
+           "keep less of it, or use ordinary memory: numpy.empty");
+    check(code, "cuMemHostAlloc", where);
+    block = new Block{device, static_cast<char*>(ptr), nbytes, capacity, {}};
   }
-  if (code == CUDA_ERROR_OUT_OF_MEMORY)
-    fail(Kind::OutOfMemory, where, std::to_string(nbytes) + " bytes of page-locked host memory",
-         "cuMemHostAlloc said " + describe(code),
-         "keep less of it, or use ordinary memory: numpy.empty");
-  check(code, "cuMemHostAlloc", where);
-  auto* block = new Block{device, static_cast<char*>(ptr), nbytes, {}};
+  block->nbytes = nbytes;
   auto* b = new Buffer;
   b->ptr = block->ptr;
   b->nbytes = nbytes;
@@ -118,6 +122,26 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
   std::lock_guard guard(lock);
   blocks[block->ptr] = block;
   return BufferRef(b);
+}
+
+bool release_idle_pinned() noexcept {
+  if (driver_is_gone() || any_capture()) return false;
+  std::multimap<int64_t, Block*> all;
+  {
+    std::lock_guard guard(lock);
+    all.swap(idle);
+  }
+  for (auto& [capacity, block] : all) {
+    try {
+      DeviceGuard context(block->device);
+      GilDropped dropped;  // it may wait for work that needs the GIL
+      RelaxedCapture relaxed;
+      driver().MemFreeHost(block->ptr);
+    } catch (...) {  // no context any more: the memory went with it
+    }
+    delete block;
+  }
+  return !all.empty();
 }
 
 bool is_pinned_here(const void* host, int64_t nbytes) noexcept {

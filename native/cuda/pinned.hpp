@@ -5,9 +5,11 @@
 
 namespace gpuinterop::cuda {
 
-// Host memory that every device can copy from and to without staging. Given back once the copies
-// that were noted have passed.
+// Host memory that every device can copy from and to without staging. Kept for the next array once
+// the copies that were noted have passed.
 BufferRef allocate_pinned(int device, int64_t nbytes, const char* where);
+// Frees what is kept, unless a graph is being captured; whether there was any. Waits for the device.
+bool release_idle_pinned() noexcept;
 // Whether these bytes lie in memory of allocate_pinned().
 bool is_pinned_here(const void* host, int64_t nbytes) noexcept;
 // An asynchronous copy from or to `host` was queued on `stream`.

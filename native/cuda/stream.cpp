@@ -249,12 +249,14 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
 
 namespace {
 
-// No handle is given twice this way. Old drivers do not know it.
+// No handle is given twice this way. 0: an old driver, or a stream that is being captured, whose
+// capture would not survive the question.
 unsigned long long id_of(int device, CUstream stream) {
   unsigned long long id = 0;
   DeviceGuard guard(device);
-  if (driver().StreamGetId && driver().StreamGetId(stream, &id) != CUDA_SUCCESS) id = 0;
-  return id;
+  if (!driver().StreamGetId || capture_id(stream)) return 0;
+  RelaxedCapture relaxed;
+  return driver().StreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
 }
 
 // Work of a stream that is gone can be told from the rest of the context no more.
@@ -286,7 +288,7 @@ void adopt_stream(int device, CUstream stream, bool again, const char* where) {
   std::lock_guard lock(retired_lock);
   Lent& entry = lent[stream];
   if (!again) ++entry.users;
-  entry.id = id;
+  if (id) entry.id = id;
   retired.erase(stream);
   retired_count.store(retired.size());
 }

@@ -165,7 +165,10 @@ void register_cuda(nb::module_& m) {
       nb::arg("device_type"), nb::arg("device_id"), "Make the peak what is live now.");
   m.def(
       "cuda_empty_cache",
-      [](int ordinal) { cuda::give_back(cuda::device_state(ordinal, "empty_cache"), true); },
+      [](int ordinal) {
+        cuda::give_back(cuda::device_state(ordinal, "empty_cache"), true);
+        cuda::release_idle_pinned();
+      },
       nb::arg("ordinal"), "Give cached memory back to the driver and the system.");
   m.def(
       "cuda_synchronize",

@@ -58,13 +58,16 @@ CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned) {
   NEED_CONTEXT();
   LOCKED();
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  wait_for(lock, context);
   *out = add_memory(bytes, fake::Kind::Pinned, context->device, context);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFreeHost(void* p) {
   ENTER(cuMemFreeHost);
+  NEED_CONTEXT();
   LOCKED();
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  wait_for(lock, context);
   drop_memory(static_cast<char*>(p));
   return CUDA_SUCCESS;
 }

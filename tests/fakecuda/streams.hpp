@@ -24,6 +24,11 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long* out) {
   LOCKED();
   Stream* s = resolve(handle);
   if (!s) return CUDA_ERROR_INVALID_HANDLE;
+  if (s->capture) {
+    s->capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *out = s->id;
   return CUDA_SUCCESS;
 }

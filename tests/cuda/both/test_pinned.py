@@ -53,8 +53,10 @@ def test_memory_stays_until_its_copies_have_passed():
     values = np.arange(1000, dtype=np.float32)
     with gi.Stream() as stream:
         x = gi.zeros((1000,), device=CUDA)
+        source, spare = pinned(values), pinned(values)
         gate = helper.Gate(stream.handle)
-        gi.copy_async(x, pinned(values)[:])
+        gi.copy_async(x, source[:])
+        del source, spare  # the spare one is what the next get: taking more would wait for the gate
         gc.collect()
         for _ in range(4):
             pinned(np.full(1000, -1))

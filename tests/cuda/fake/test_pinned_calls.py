@@ -14,42 +14,66 @@ from gpuinterop.errors import OutOfMemoryError
 CUDA = "cuda:0"
 
 
-def test_it_is_given_back_once_and_after_its_copies():
+def test_it_is_kept_after_its_copies_and_freed_on_demand():
+    gi.empty_cache(CUDA)
+    helper.clear_log()
     with gi.Stream() as stream:
         x = gi.zeros((100,), device=CUDA)
-        host = gi.pinned_empty(100, device=CUDA)
+        host, spare = (gi.pinned_empty(100, device=CUDA) for _ in range(2))
         host[...] = 3
-        helper.clear_log()
+        address = host.ctypes.data
         gate = helper.Gate(stream.handle)
         gi.copy_async(x, host)
         gi.copy_async(x, host)
-        del host
+        del host, spare
         gc.collect()
-        assert helper.fake_calls("cuMemFreeHost") == 0
+        assert gi.pinned_empty(100, device=CUDA).ctypes.data != address
         gate.open()
         stream.synchronize()
-        assert helper.fake_calls("cuMemFreeHost") == 1
         assert np.asarray(x).max() == 3
+    again = [gi.pinned_empty(n, device=CUDA) for n in (90, 110)]
+    assert address in [a.ctypes.data for a in again]
+    assert helper.fake_calls("cuMemHostAlloc") == 2
+    del again
+    gi.empty_cache(CUDA)
+    assert helper.fake_calls("cuMemFreeHost") == 2
 
 
 def test_copies_on_two_streams_are_both_waited_for():
     x, y = gi.zeros((100,), device=CUDA), gi.zeros((100,), device=CUDA)
-    host = gi.pinned_empty(100, device=CUDA)
+    host, spare = (gi.pinned_empty(100, device=CUDA) for _ in range(2))
     host[...] = 3
-    helper.clear_log()
+    address = host.ctypes.data
     gates = []
     for a in (x, y):
         with gi.Stream() as stream:
             gates.append((stream, helper.Gate(stream.handle)))
             gi.copy_async(a, host)
-    del host
+    del host, spare
     for stream, gate in gates:
-        assert helper.fake_calls("cuMemFreeHost") == 0
+        assert gi.pinned_empty(100, device=CUDA).ctypes.data != address
         gate.open()
         stream.synchronize()
     gi.synchronize(CUDA)
-    assert helper.fake_calls("cuMemFreeHost") == 1
     assert np.asarray(x).max() == np.asarray(y).max() == 3
+
+
+def test_much_larger_memory_is_not_spent_on_little():
+    large = gi.pinned_empty(1 << 20, device=CUDA)
+    address = large.ctypes.data
+    del large
+    assert gi.pinned_empty(100, device=CUDA).ctypes.data != address
+    assert gi.pinned_empty(1 << 20, device=CUDA).ctypes.data == address
+
+
+def test_what_is_kept_is_freed_before_there_is_no_room():
+    gi.empty_cache(CUDA)
+    del_me = gi.pinned_empty(100, device=CUDA)
+    del del_me
+    helper.clear_log()
+    helper.fail("cuMemHostAlloc", 2)
+    assert gi.pinned_empty(1 << 20, device=CUDA).nbytes == 4 << 20
+    assert helper.fake_calls("cuMemFreeHost") == 1
 
 
 def test_a_large_copy_needs_no_staging():
@@ -63,6 +87,7 @@ def test_a_large_copy_needs_no_staging():
 
 
 def test_no_room_is_an_error_that_names_it():
+    gi.empty_cache(CUDA)
     helper.fail("cuMemHostAlloc", 2)
     with pytest.raises(OutOfMemoryError, match="page-locked"):
         gi.pinned_empty(100, device=CUDA)
