@@ -72,7 +72,8 @@ def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
 
 def describe(a: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
-    a = numpy.asanyarray(a)
+    # Its real geometry: what a subclass says of its shape may be anything.
+    a = numpy.ndarray.view(numpy.asanyarray(a), numpy.ndarray)
     readonly = not a.flags.writeable
     return Facts(
         a.shape, a.strides, a.dtype.name, a.itemsize, "cpu", 0, a.ctypes.data, readonly, "numpy"

@@ -1,20 +1,41 @@
-// Taking the GIL again after a blocking call.
+// What CPython does to a thread that wants the GIL while the interpreter goes away.
+//
+// Until 3.13 it ends the thread by unwinding its stack: that ends the process where a function must
+// not throw, and destructors on the way would touch Python without the GIL. Such a thread waits here
+// for the end of the process instead, as 3.14 makes it wait.
 #pragma once
 
 #include <Python.h>
 #include <unistd.h>
 
+#include <utility>
+#ifdef __GLIBCXX__
+#include <cxxabi.h>
+#endif
+
 namespace gpuinterop {
 
-// Until 3.13 CPython ends a thread that asks for the GIL while the interpreter goes away by unwinding
-// its stack, which ends the process where a function must not throw. Such a thread waits here for the
-// end of the process instead, as 3.14 makes it wait.
+// Takes the GIL again after a blocking call.
 inline void take_gil_again(PyThreadState* state) noexcept {
   try {
     PyEval_RestoreThread(state);
   } catch (...) {
     for (;;) pause();
   }
+}
+
+// Runs Python code: `f` calls the C API and has nothing on its stack that is destroyed at its end.
+template <class F>
+auto run_python(F&& f) {
+#ifdef __GLIBCXX__
+  try {
+    return std::forward<F>(f)();
+  } catch (abi::__forced_unwind&) {
+    for (;;) pause();
+  }
+#else
+  return std::forward<F>(f)();
+#endif
 }
 
 }  // namespace gpuinterop

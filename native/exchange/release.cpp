@@ -2,6 +2,7 @@
 // own uses and after those of whoever we handed it on to.
 #include <new>
 
+#include "array/gil.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
@@ -33,7 +34,7 @@ void call_deleter_later(void* managed) noexcept {
 
 void drop_object(void* object) noexcept {
   ErrorSaver saver;
-  Py_DECREF(static_cast<PyObject*>(object));
+  run_python([&] { Py_DECREF(static_cast<PyObject*>(object)); });
 }
 
 // Handle 2 names another stream in every thread; the legacy one keeps order with all of them.

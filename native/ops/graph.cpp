@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/driver.hpp"
 #include "cuda/state.hpp"
@@ -131,7 +132,8 @@ void Recorder::replay() {
         copy_elements(call.dst, call.src, "replay");
         continue;
       }
-      PyRef result = PyRef::steal(PyObject_CallNoArgs(call.callable.get()));
+      PyRef result =
+          PyRef::steal(run_python([&] { return PyObject_CallNoArgs(call.callable.get()); }));
       if (!result) throw PythonError();
     }
     return;

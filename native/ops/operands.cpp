@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "ops/kernels.hpp"
 
 namespace nb = nanobind;
@@ -57,12 +58,9 @@ Hooks& hooks() {
 }
 
 nb::object call_hook(const PyRef& hook, nb::args args) {
-  try {
-    return nb::handle(hook.get())(*args);
-  } catch (nb::python_error& e) {
-    e.restore();
-    throw PythonError();
-  }
+  PyObject* answer = run_python([&] { return PyObject_CallObject(hook.get(), args.ptr()); });
+  if (!answer) throw PythonError();
+  return nb::steal(answer);
 }
 
 bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
@@ -60,12 +61,9 @@ nb::object ask(const PyRef& hook, nb::tuple arguments) {
     PyRef home = PyRef::steal(PyImport_ImportModule("gpuinterop.ops.blas"));
     if (!home) throw PythonError();
   }
-  try {
-    return nb::handle(hook.get())(*nb::cast<nb::args>(arguments));
-  } catch (nb::python_error& e) {
-    e.restore();
-    throw PythonError();
-  }
+  PyObject* answer = run_python([&] { return PyObject_CallObject(hook.get(), arguments.ptr()); });
+  if (!answer) throw PythonError();
+  return nb::steal(answer);
 }
 
 bool read_side(Side& side, PyObject* o, PyObject* like, const char* where) {

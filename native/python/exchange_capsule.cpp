@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "cuda/cuda.hpp"
 #include "python/exchange_import.hpp"
 #include "python/raise.hpp"
@@ -201,8 +202,10 @@ PyRef call_with(const Call& c, uint8_t keywords) {
   if (n == 1 && keys[0] == names.max_version) {
     static PyObject* only_version = nullptr;  // the common case, without making a tuple
     if (!only_version) only_version = PyTuple_Pack(1, names.max_version);
-    return PyRef::steal(PyObject_Vectorcall(c.method.get(), values + 1,
-                                            PY_VECTORCALL_ARGUMENTS_OFFSET, only_version));
+    return PyRef::steal(run_python([&] {
+      return PyObject_Vectorcall(c.method.get(), values + 1, PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                 only_version);
+    }));
   }
   PyRef kwnames = PyRef::steal(PyTuple_New(n));
   if (!kwnames) throw PythonError();
@@ -210,8 +213,10 @@ PyRef call_with(const Call& c, uint8_t keywords) {
     Py_INCREF(keys[i]);
     PyTuple_SetItem(kwnames.get(), i, keys[i]);
   }
-  return PyRef::steal(PyObject_Vectorcall(c.method.get(), values + 1,
-                                          PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames.get()));
+  return PyRef::steal(run_python([&] {
+    return PyObject_Vectorcall(c.method.get(), values + 1, PY_VECTORCALL_ARGUMENTS_OFFSET,
+                               kwnames.get());
+  }));
 }
 
 // A TypeError that speaks of a keyword means an older signature; any other is the producer's own.
@@ -317,7 +322,8 @@ bool import_dlpack(Peer& p, PyObject* obj, const Options& o, Array* out, Attempt
     return false;
   }
   PyObject* no_args[1];
-  PyRef claim_object = PyRef::steal(PyObject_Vectorcall(device_method.get(), no_args, 0, nullptr));
+  PyRef claim_object = PyRef::steal(
+      run_python([&] { return PyObject_Vectorcall(device_method.get(), no_args, 0, nullptr); }));
   if (!claim_object) return refused(p, obj, o, tried);
   const DLDevice claimed = read_claim(claim_object.get(), o);
   if (!is_host(claimed.device_type) && !is_cuda(claimed.device_type))

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 
 #include "exchange/import.hpp"
 #include "python/exchange_peers.hpp"
@@ -57,7 +58,7 @@ Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claime
 void order_import(Buffer* b, void* producer, const Options& o);
 
 inline PyObject* attribute_or_null(PyObject* obj, PyObject* name, bool* failed) {
-  PyObject* value = PyObject_GetAttr(obj, name);
+  PyObject* value = run_python([&] { return PyObject_GetAttr(obj, name); });
   *failed = false;
   if (!value) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError))

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "python/raise.hpp"
 
 namespace nb = nanobind;
@@ -16,12 +17,12 @@ Names names;
 Peer* recent_peers[64];
 
 PyRef optional_attribute(PyObject* o, PyObject* name) {
-  PyRef value = PyRef::steal(PyObject_GetAttr(o, name));
+  PyRef value = PyRef::steal(run_python([&] { return PyObject_GetAttr(o, name); }));
   if (!value) PyErr_Clear();
   return value;
 }
 PyRef optional_attribute(PyObject* o, const char* name) {
-  PyRef value = PyRef::steal(PyObject_GetAttrString(o, name));
+  PyRef value = PyRef::steal(run_python([&] { return PyObject_GetAttrString(o, name); }));
   if (!value) PyErr_Clear();
   return value;
 }
@@ -33,7 +34,7 @@ bool truth(PyObject* stolen) {
   return t > 0;
 }
 bool truth_of_call(PyObject* o, const char* method) {
-  return truth(PyObject_CallMethod(o, method, nullptr));
+  return truth(run_python([&] { return PyObject_CallMethod(o, method, nullptr); }));
 }
 
 void make_names() {

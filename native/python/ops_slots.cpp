@@ -1,6 +1,7 @@
 // Python's operators on arrays, and the methods that are written in Python.
 #include "python/ops_slots.hpp"
 
+#include "array/gil.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/product.hpp"
 #include "python/raise.hpp"
@@ -108,7 +109,7 @@ PyObject* forward(const char* module, const char* name, PyObject* self, PyObject
       Py_INCREF(item);
       PyTuple_SetItem(all, i + 1, item);
     }
-    result = PyObject_Call(function, all, kwargs);
+    result = run_python([&] { return PyObject_Call(function, all, kwargs); });
     Py_DECREF(all);
   }
   Py_DECREF(function);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/module.hpp"
 #include "ops/overlap.hpp"
@@ -129,7 +130,9 @@ struct PlanCache {
         return steal(plan->run(ins, static_cast<int>(n), has_outs ? given : nullptr, "kernel"));
       }
     }
-    nb::object result = miss(operands, outs);
+    nb::tuple asked = nb::make_tuple(operands, outs);
+    nb::object result =
+        steal(run_python([&] { return PyObject_CallObject(miss.ptr(), asked.ptr()); }));
     std::shared_ptr<PlannedCall> plan;
     if (!nb::try_cast(result, plan) || !plan) return result;
     if (cacheable) remember(plans, key, plan);

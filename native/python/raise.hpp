@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 
 namespace gpuinterop {
 
@@ -28,6 +29,10 @@ R guard(R failed, F&& f) noexcept {
     PyErr_NoMemory();
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
+#ifdef __GLIBCXX__
+  } catch (abi::__forced_unwind&) {
+    for (;;) pause();  // see array/gil.hpp
+#endif
   } catch (...) {
     PyErr_SetString(PyExc_RuntimeError, "unknown C++ exception");
   }

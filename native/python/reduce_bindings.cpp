@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
 #include "python/planned_key.hpp"
@@ -210,15 +211,12 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
     for (int i = 0; i < a.layout.ndim(); ++i)
       if (axes >> i & 1) picked.append(i);
     auto or_none = [](PyObject* o) { return nb::borrow(o ? o : Py_None); };
-    nb::object result;
-    try {
-      result = nb::borrow(reduction_miss)(
-          m.name, nb::borrow(self), nb::tuple(picked), given.axis != nullptr, or_none(given.dtype),
-          or_none(given.out), keepdims, ddof, or_none(given.initial), or_none(given.where));
-    } catch (nb::python_error& error) {
-      error.restore();
-      return nullptr;
-    }
+    nb::tuple asked = nb::make_tuple(
+        m.name, nb::borrow(self), nb::tuple(picked), given.axis != nullptr, or_none(given.dtype),
+        or_none(given.out), keepdims, ddof, or_none(given.initial), or_none(given.where));
+    nb::object result =
+        nb::steal(run_python([&] { return PyObject_CallObject(reduction_miss, asked.ptr()); }));
+    if (!result) return nullptr;
     std::shared_ptr<PlannedCall> plan;
     if (!nb::try_cast(result, plan) || !plan) return result.release().ptr();
     if (cacheable) remember(reduction_plans, kept_key, plan);
@@ -252,7 +250,7 @@ PyObject* reduce_function(PyObject*, PyObject* const* args, Py_ssize_t nargs, Py
     for (Py_ssize_t k = 0, n = names ? PyTuple_Size(names) : 0; k < n; ++k)
       if (PyDict_SetItem(named.get(), PyTuple_GetItem(names, k), args[nargs + k]) < 0)
         return nullptr;
-    return PyObject_Call(method.get(), positional.get(), named.get());
+    return run_python([&] { return PyObject_Call(method.get(), positional.get(), named.get()); });
   });
 }
 

@@ -289,3 +289,32 @@ def test_exit_beside_daemon_threads(fake):
     """
     for _ in range(3):
         run(code, fake)
+
+
+@pytest.mark.parametrize("body", ["x + x", "gi.exp(x)", "x.sum()", "x @ x", "gi.from_any(Plain())"])
+def test_exit_beside_daemon_threads_that_run_python(body):
+    """Python code called from the core is where the interpreter ends such a thread."""
+    code = f"""
+    import threading, time
+    import numpy as np
+    import gpuinterop as gi
+
+    class Plain:
+        kept = np.ones(3, "float32")
+        @property
+        def __array_interface__(self):
+            return self.kept.__array_interface__
+
+    x = gi.ones((100,), device="cpu")
+
+    def work():
+        while True:
+            {body}
+
+    {body}
+    for _ in range(3):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.2)
+    """
+    for _ in range(3):
+        run(code)
