@@ -78,6 +78,9 @@ __all__ = ["__version__", *sorted(_HOMES)]
 _BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.{name}")
 
 
+# What makes arrays without naming their classes.
+_MAKERS = ("gpuinterop.ops.", "gpuinterop.pinned")
+
 # Packages that are reached by attribute, as in gpuinterop.converters.to_torch.
 _PACKAGES = frozenset({"converters", "testing"})
 
@@ -88,6 +91,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"gpuinterop.{name}")
     if home is None:
         raise AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
+    if home.startswith(_MAKERS):
+        import_module("gpuinterop.ndarray")  # tells the core its dtypes, devices and classes
     module = import_module(home)
     if name in _BOTH:
         return module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from math import prod
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.dtypes import known
-from gpuinterop.errors import ArgumentTypeError, DeviceError
+from gpuinterop.errors import ArgumentTypeError, DeviceError, ShapeError
 from gpuinterop.geometry import real
 from gpuinterop.sources import host_view, over, read_shape
 
@@ -39,7 +40,15 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     count = prod(extents)
     if place.type == "cpu" or count <= 0:
         return np.empty(extents, kind)
-    memory = _core.pinned_bytes(place.index, count * kind.itemsize)
+    nbytes = count * kind.itemsize
+    if nbytes > sys.maxsize:
+        raise ShapeError(
+            where="pinned_empty",
+            expected="a shape of at most 2**63 - 1 bytes",
+            got=f"shape {extents} of {kind}: {nbytes} bytes",
+            fix="take less of it",
+        )
+    memory = _core.pinned_bytes(place.index, nbytes)
     return host_view(memory).view(kind).reshape(extents)
 
 

@@ -203,6 +203,8 @@ Array without_broadcast(const Array& src) {
 }
 
 void host_to_device(const Array& dst, const Array& src, const char* where, bool async) {
+  // What is packed here first is read by the CPU: copies that are queued into it have to land.
+  if (async && !src.layout.is_c_contiguous()) cuda::finish_current_stream(dst.device.id, where);
   if (src.layout.has_zero_stride()) {
     const Array once = without_broadcast(src);
     Array landed = compact_like(once, dst.device, where);

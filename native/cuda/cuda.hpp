@@ -56,6 +56,8 @@ enum class Direction { HostToDevice, DeviceToHost, DeviceToDevice };
 // unless `async`; large ones from pageable memory go through pinned staging. Drops the GIL to block.
 void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Direction direction,
                 CUstream stream, bool async, const char* where);
+// Waits for the calling thread's current stream, unless that is being captured. Drops the GIL.
+void finish_current_stream(int device, const char* where);
 // The same for `rows` rows of `width` bytes, whose starts are a pitch (at least `width`) apart.
 void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch,
                int64_t width, int64_t rows, Direction direction, CUstream stream, bool async,

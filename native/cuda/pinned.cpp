@@ -22,6 +22,8 @@ struct Block {
   int64_t nbytes;         // as asked for
   int64_t capacity;       // as taken
   std::vector<Use> uses;  // each stream once
+  int graphs = 0;         // that copy from or to it, and have not ended
+  bool let_go = false;    // nothing but these graphs holds it
 };
 
 constexpr int64_t kPage = 4096;
@@ -43,10 +45,39 @@ Block* find(const void* host) {
 // Kept for later: cuMemFreeHost waits for the whole device, and no capture survives it.
 void give_back(Block* block) noexcept {
   std::lock_guard guard(lock);
+  block->let_go = true;
+  if (block->graphs > 0) return;  // the last of them gives it back
   try {
     idle.emplace(block->capacity, block);
   } catch (...) {  // no memory for the list: the block is lost
   }
+}
+
+// Called by the driver, on a thread of its own, when the last of a graph and its executables goes.
+// CUDA calls are forbidden here.
+void CUDA_CB graph_ended(void* data) {
+  auto* block = static_cast<Block*>(data);
+  {
+    std::lock_guard guard(lock);
+    if (--block->graphs > 0 || !block->let_go) return;
+  }
+  give_back(block);
+}
+
+// The graph that is being recorded keeps the block. Where the driver tells nobody of its end, for good.
+void hold_for_graph(Block* block, CUgraph graph, const char* where) {
+  {
+    std::lock_guard guard(lock);
+    ++block->graphs;
+  }
+  const Driver& cu = driver();
+  if (!cu.UserObjectCreate || !cu.GraphRetainUserObject || !graph) return;
+  CUuserObject object = nullptr;
+  check(cu.UserObjectCreate(&object, block, graph_ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+        "cuUserObjectCreate", where);
+  CUresult code = cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  if (code != CUDA_SUCCESS) cu.UserObjectRelease(object, 1);  // ends in graph_ended
+  check(code, "cuGraphRetainUserObject", where);
 }
 
 // An idle block of this size, at most twice as large; null for none.
@@ -110,9 +141,10 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
            "cuMemHostAlloc said " + describe(code),
            "keep less of it, or use ordinary memory: numpy.empty");
     check(code, "cuMemHostAlloc", where);
-    block = new Block{device, static_cast<char*>(ptr), nbytes, capacity, {}};
+    block = new Block{device, static_cast<char*>(ptr), nbytes, capacity};
   }
   block->nbytes = nbytes;
+  block->let_go = false;
   auto* b = new Buffer;
   b->ptr = block->ptr;
   b->nbytes = nbytes;
@@ -150,17 +182,23 @@ bool is_pinned_here(const void* host, int64_t nbytes) noexcept {
   return block && static_cast<const char*>(host) + nbytes <= block->ptr + block->nbytes;
 }
 
-void note_pinned_use(int device, const void* host, CUstream stream) noexcept {
+void note_pinned_use(int device, const void* host, CUstream stream, const char* where) {
+  CUgraph graph = nullptr;
+  const bool captured = capture_id(stream, &graph) != 0;
   const uint32_t thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
-  std::lock_guard guard(lock);
-  Block* block = find(host);
-  if (!block) return;
-  for (const Use& use : block->uses)
-    if (use.device == device && use.stream == stream && use.thread == thread) return;
-  try {
-    block->uses.push_back({device, stream, thread});
-  } catch (...) {  // waits for nothing less, and the owner may synchronise
+  Block* block;
+  {
+    std::lock_guard guard(lock);
+    block = find(host);
+    if (!block) return;
+    if (!captured) {
+      for (const Use& use : block->uses)
+        if (use.device == device && use.stream == stream && use.thread == thread) return;
+      block->uses.push_back({device, stream, thread});
+      return;
+    }
   }
+  hold_for_graph(block, graph, where);
 }
 
 }  // namespace gpuinterop::cuda

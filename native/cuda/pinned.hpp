@@ -12,7 +12,7 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where);
 bool release_idle_pinned() noexcept;
 // Whether these bytes lie in memory of allocate_pinned().
 bool is_pinned_here(const void* host, int64_t nbytes) noexcept;
-// An asynchronous copy from or to `host` was queued on `stream`.
-void note_pinned_use(int device, const void* host, CUstream stream) noexcept;
+// An asynchronous copy from or to `host` was queued on `stream`, or recorded in a graph there.
+void note_pinned_use(int device, const void* host, CUstream stream, const char* where);
 
 }  // namespace gpuinterop::cuda

@@ -175,7 +175,20 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
     if (code == CUDA_SUCCESS && wait) code = cu.StreamSynchronize(stream);
   }
   check(code, call, where);
-  if (async && pinned && !captured) note_pinned_use(device, up ? src : dst, stream);
+  if (async && pinned) note_pinned_use(device, up ? src : dst, stream, where);
+}
+
+void finish_current_stream(int device, const char* where) {
+  DeviceGuard guard(device);
+  CUstream stream = current_stream(device);
+  if (capture_id(stream)) return;  // the copy will be refused
+  CUresult code;
+  {
+    GilDropped dropped;
+    RelaxedCapture relaxed;
+    code = driver().StreamSynchronize(stream);
+  }
+  check(code, "cuStreamSynchronize", where);
 }
 
 void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch,

@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 
+@pytest.mark.slow  # two minutes of g++
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_products_on_the_fakes(tmp_path: Path) -> None:
     library = tmp_path / "libfakecublas.so"
