@@ -49,6 +49,8 @@ def __getattr__(name: str) -> Any:
             row = registry.backend(library)
             value = row.to if direction == "to" else row.from_
             globals()[name] = value
+            if registry.backend(library) is not row:  # replaced while it was asked for
+                globals().pop(name, None)
             return value
         try:
             return import_module(f"{__name__}.{name}")

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop.converters.likeness import has, like_cudamat, like_gnumpy, like_pycuda
 from gpuinterop.converters.presence import installed
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError
 
@@ -102,31 +103,6 @@ class Backend:
         return installed(self.package)
 
 
-def _has(*attributes: str) -> Callable[[Any], bool]:
-    # Statically: a property is not run, and an object that answers every name is not taken.
-    def like(obj: Any) -> bool:
-        return all(inspect.getattr_static(obj, a, None) is not None for a in attributes)
-
-    return like
-
-
-def _like_cudamat(obj: Any) -> bool:
-    struct = inspect.getattr_static(obj, "mat", None)
-    return _has("data_device", "on_device", "size", "is_trans")(struct)
-
-
-_like_npmat = _has("numpy_array", "num_elems", "set_trans", "reshape")
-_like_pycuda = _has("mem_size", "strides", "dtype", "shape", "flags", "ptr")
-
-
-def _like_gnumpy(obj: Any) -> bool:
-    # The alias marker of an owner is None, so only the presence of the name counts.
-    missing = object()
-    return _has("_base", "shape")(obj) and (
-        inspect.getattr_static(obj, "_is_alias_of", missing) is not missing
-    )
-
-
 _ROWS = (
     Backend("numpy", "numpy", ("ndarray", "generic"), devices=("cpu",)),
     Backend("torch", "torch", ("Tensor",), install="torch", aliases=("pytorch",)),
@@ -146,7 +122,7 @@ _ROWS = (
         "pycuda",
         "pycuda",
         ("GPUArray",),
-        like=_like_pycuda,
+        like=like_pycuda,
         install="pycuda",
         aliases=("gpuarray",),
         devices=("cuda",),
@@ -156,11 +132,11 @@ _ROWS = (
         "cudamat",
         ("CUDAMatrix", "TransposedCUDAMatrix"),
         ("npmat",),
-        like=lambda obj: _like_cudamat(obj) or _like_npmat(obj),
+        like=like_cudamat,
         install="git+https://github.com/cudamat/cudamat",
     ),
     Backend(
-        "gnumpy", "gnumpy", ("garray",), like=_like_gnumpy, install="gnumpy", aliases=("garray",)
+        "gnumpy", "gnumpy", ("garray",), like=like_gnumpy, install="gnumpy", aliases=("garray",)
     ),
     Backend(
         "cuda_core",
@@ -194,9 +170,7 @@ _ROWS = (
         devices=("cpu",),
     ),
     # Last: these are many libraries, told by what they offer instead of by their class.
-    Backend(
-        "array_api", "", like=_has("__array_namespace__", "__dlpack__"), aliases=("array-api",)
-    ),
+    Backend("array_api", "", like=has("__array_namespace__", "__dlpack__"), aliases=("array-api",)),
 )
 
 _lock = threading.Lock()
@@ -211,11 +185,22 @@ _entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
 def register(row: Backend) -> None:
     """Add a library, or replace one of the same name."""
     with _lock:
+        old = _rows.get(row.name)
         _rows[row.name] = row
+        if old is not None:
+            _forget_functions(old)
         for alias in row.aliases:
             _aliases[alias] = row.name
         _of_type.clear()
         _core._set_converters_changed(any(_rows[known.name] is not known for known in _ROWS))
+
+
+def _forget_functions(row: Backend) -> None:
+    # The package keeps to_<name> and from_<name> once they were asked for.
+    kept = vars(sys.modules[__package__])
+    for name, value in ((f"to_{row.name}", "to"), (f"from_{row.name}", "from_")):
+        if name in kept and kept[name] is vars(row).get(value):
+            del kept[name]
 
 
 def _plugins() -> dict[str, importlib.metadata.EntryPoint]:

@@ -78,10 +78,10 @@ def test_the_memory_of_types_does_not_keep_them_alive():
 def clean():
     rows, aliases = dict(registry._rows), dict(registry._aliases)
     yield
+    registry.register(rows["numpy"])  # as after any change, nothing stays remembered
     for table, saved in ((registry._rows, rows), (registry._aliases, aliases)):
         table.clear()
         table.update(saved)
-    registry._of_type.clear()
     registry._entry_points = None
     for name in ("to_toy", "from_toy"):
         vars(converters).pop(name, None)
@@ -111,6 +111,28 @@ def test_a_row_makes_a_converter(clean):
     assert converters.to_toy(x).host.shape == (3,)
     assert "to_toy" in dir(converters)
     assert gi.explain(x, "toy").refused  # it cannot plan, and says so
+
+
+def test_a_converter_under_a_known_name_replaces_every_door(clean):
+    x = converters.from_numpy(np.ones(2, np.float32))  # the functions of before are in use
+    converters.to_numpy(x)
+    mine = types.ModuleType("my_numpy")
+    mine.to_numpy = lambda x, copyif=False: "to mine"
+    mine.from_numpy = lambda obj, copyif=False: "from mine"
+    row = converters.Backend("numpy", "numpy", ("ndarray", "generic"), converter=mine)
+    converters.register(row)
+    host = np.ones(2, np.float32)
+    assert converters.from_any(host) == "from mine"
+    assert converters.from_numpy(host) == "from mine"
+    assert converters.to(x, "numpy") == "to mine"
+    assert converters.to_numpy(x) == "to mine"
+
+
+def test_a_name_of_a_library_takes_no_function_of_the_package(clean):
+    from_any = converters.from_any
+    for _ in range(2):
+        converters.register(converters.Backend("any", "any", converter=toy_module()))
+    assert converters.from_any is from_any
 
 
 def test_an_entry_point_makes_a_converter(clean, monkeypatch):
