@@ -173,17 +173,19 @@ _ROWS = (
     Backend("array_api", "", like=has("__array_namespace__", "__dlpack__"), aliases=("array-api",)),
 )
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer may come in between and convert
 _rows: dict[str, Backend] = {row.name: row for row in _ROWS}
 _aliases: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.aliases}
 # By the class's address, because a WeakKeyDictionary costs more than a conversion. The weak reference
 # takes the entry away with the class.
 _of_type: dict[int, tuple[Backend, weakref.ref[type]]] = {}
+_generation = 0  # of the rows: what was found in an older one is not remembered
 _entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
 
 
 def register(row: Backend) -> None:
     """Add a library, or replace one of the same name."""
+    global _generation
     with _lock:
         old = _rows.get(row.name)
         _rows[row.name] = row
@@ -191,6 +193,7 @@ def register(row: Backend) -> None:
             _forget_functions(old)
         for alias in row.aliases:
             _aliases[alias] = row.name
+        _generation += 1
         _of_type.clear()
         _core._set_converters_changed(any(_rows[known.name] is not known for known in _ROWS))
 
@@ -256,11 +259,15 @@ def recognise(obj: Any) -> Backend | None:
     known = _of_type.get(id(cls))
     if known is not None:
         return known[0]
+    generation = _generation
     row = _find(obj, cls)
     if row is not None:
         # "Not known" is not remembered: attributes of a later instance, or a plugin, may tell.
         number = id(cls)
-        _of_type[number] = row, weakref.ref(cls, lambda _: _of_type.pop(number, None))
+        entry = row, weakref.ref(cls, lambda _: _of_type.pop(number, None))
+        with _lock:
+            if generation == _generation:
+                _of_type[number] = entry
     return row
 
 

@@ -6,6 +6,7 @@ import gc
 import operator
 import subprocess
 import sys
+import threading
 import types
 import weakref
 from importlib import metadata
@@ -126,6 +127,35 @@ def test_a_converter_under_a_known_name_replaces_every_door(clean):
     assert converters.from_numpy(host) == "from mine"
     assert converters.to(x, "numpy") == "to mine"
     assert converters.to_numpy(x) == "to mine"
+
+
+def test_a_converter_replaced_while_an_object_is_looked_at_is_forgotten(clean, monkeypatch):
+    looking, go_on = threading.Event(), threading.Event()
+    is_class_of = registry._is_class_of
+    monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
+    old, new = (
+        converters.Backend("toy", "toy", ("ToyArray",), converter=toy_module()) for _ in range(2)
+    )
+
+    def slow(row, cls):
+        answer = is_class_of(row, cls)
+        if row is old:
+            looking.set()
+            assert go_on.wait(30)
+        return answer
+
+    monkeypatch.setattr(registry, "_is_class_of", slow)
+    toy = ToyArray(np.ones(3, np.float32))
+    found = []
+    converters.register(old)
+    thread = threading.Thread(target=lambda: found.append(registry.recognise(toy)))
+    thread.start()
+    assert looking.wait(30)
+    converters.register(new)
+    go_on.set()
+    thread.join()
+    assert found == [old]
+    assert registry.recognise(toy) is new
 
 
 def test_a_name_of_a_library_takes_no_function_of_the_package(clean):
