@@ -254,15 +254,16 @@ def backend(name: str) -> Backend:
 
 
 def recognise(obj: Any) -> Backend | None:
-    """The row that `obj` belongs to, or None. Imports nothing; remembered per type."""
+    """The row that `obj` belongs to, or None. Imports nothing; remembered when its class tells."""
     cls = type(obj)
     known = _of_type.get(id(cls))
     if known is not None:
         return known[0]
     generation = _generation
-    row = _find(obj, cls)
-    if row is not None:
-        # "Not known" is not remembered: attributes of a later instance, or a plugin, may tell.
+    row, by_class = _find(obj, cls)
+    if row is not None and by_class:
+        # What attributes tell is told of one object, and the next of its class may have others.
+        # "Not known" is not remembered either: a plugin may know later.
         number = id(cls)
         entry = row, weakref.ref(cls, lambda _: _of_type.pop(number, None))
         with _lock:
@@ -278,16 +279,17 @@ def _is_class_of(row: Backend, cls: type) -> bool:
     )
 
 
-def _find(obj: Any, cls: type) -> Backend | None:
+def _find(obj: Any, cls: type) -> tuple[Backend | None, bool]:
+    # The row, and whether the class alone decided.
     if issubclass(cls, _core.Array):
-        return None
+        return None, True
     for base in cls.__mro__:
         for row in list(_rows.values()):
             if _is_class_of(row, base):
-                return row
+                return row, True
     for row in list(_rows.values()):
         if row.matches is not None and row.matches(obj):
-            return row
+            return row, False
     for name in _plugins():
         # Only a loaded library can have made the object.
         if name not in _rows and name in sys.modules:
@@ -296,11 +298,11 @@ def _find(obj: Any, cls: type) -> Backend | None:
                 continue
             named = any(_is_class_of(plugin, base) for base in cls.__mro__)
             if named or (plugin.matches is not None and plugin.matches(obj)):
-                return plugin
+                return plugin, named
     for row in list(_rows.values()):
         if row.like is not None and row.like(obj):
-            return row
-    return None
+            return row, False
+    return None, False
 
 
 def load(row_name: str, where: str, module: str = "") -> Any:

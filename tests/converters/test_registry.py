@@ -61,6 +61,38 @@ def test_properties_are_not_run_to_recognise():
     assert registry.recognise(Trap()) is None
 
 
+def test_what_attributes_tell_is_told_of_one_object():
+    class Mix:
+        pass
+
+    def built(**attributes):
+        made = Mix()
+        vars(made).update(attributes)
+        return made
+
+    like_gnumpy = built(_base=1, shape=(2,), _is_alias_of=None)
+    like_pycuda = built(mem_size=8, strides=(4,), dtype="f4", shape=(2,), flags=1, ptr=8)
+    assert registry.recognise(like_gnumpy).name == "gnumpy"
+    assert registry.recognise(like_pycuda).name == "pycuda"
+    assert registry.recognise(Mix()) is None
+    host = np.ones(2, np.float32)
+    speaks = built(__array_interface__=host.__array_interface__, host=host)
+    assert gi.from_any(speaks).tolist() == [1, 1]
+    with pytest.raises(gi.ConversionTypeError):
+        gi.from_any(Mix())
+
+
+def test_what_matches_is_asked_of_every_object(clean):
+    module = toy_module()
+    ours = ToyArray(np.ones(3, np.float32))
+    other = ToyArray(None)
+    converters.register(
+        converters.Backend("toy", "toy", converter=module, matches=lambda obj: obj is ours)
+    )
+    assert registry.recognise(ours).name == "toy"
+    assert registry.recognise(other) is None
+
+
 def test_the_memory_of_types_does_not_keep_them_alive():
     def once():
         class Mine(np.ndarray):
