@@ -22,6 +22,8 @@ _DTYPES = frozenset(
     "complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
     "float8_e8m0fnu".split()
 )
+# Of 1 to 7 bits, for which torch stores whole bytes but defines no operations.
+_PART_BYTES = frozenset(f"torch.{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8))
 _TO = Rules("torch", "to_torch", _DTYPES, negative=False)
 _FROM = Rules("gpuinterop", "from_torch")
 
@@ -155,6 +157,14 @@ def _oddity(t: Any, copyif: bool) -> Plan | None:
             "a dense strided tensor",
             f"a {what} tensor",
             "pass t.dequantize()" if t.is_quantized else "pass t.to_dense(), or its parts",
+        )
+    if t.dtype.itemsize == 1 and str(t.dtype) in _PART_BYTES:
+        return no(
+            errors.DTypeError,
+            "a dtype whose elements are whole bytes of plain memory",
+            f"a torch tensor of dtype {t.dtype}",
+            "pass the bytes: t.view(torch.uint8), or make the tensor of torch.int8",
+            "dtype",
         )
     if t.device.type not in ("cpu", "cuda") or (t.is_cuda and torch.version.cuda is None):
         return no(

@@ -65,7 +65,7 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
   }
   Checked c = check({owned.m->dl_tensor, owned.m->flags, true},
                     torch ? Trust::ByPage : Trust::Never, o.may_copy(), o.where);
-  if (torch) refuse_torch_conjugation(p, obj, c.dtype, o.where);
+  if (torch) refuse_torch_values(p, obj, c.dtype, o.where);
   if (p.family == Family::Jax) c.readonly = true;
   void* producer = nullptr;
   if (c.device.is_cuda()) {

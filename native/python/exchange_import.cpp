@@ -110,7 +110,7 @@ void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
   if (import_dlpack(p, obj, o, out, &tried)) {
     if (torch) {
       refuse_torch_negation(p, obj, o.where);
-      refuse_torch_conjugation(p, obj, out->dtype, o.where);
+      refuse_torch_values(p, obj, out->dtype, o.where);
     }
     if (p.family == Family::Jax && out->dtype == kBool) refuse_jax_dtype(obj, o.where);
     return;

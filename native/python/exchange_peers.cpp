@@ -55,7 +55,8 @@ void make_names() {
            intern("__array_interface__"),
            intern("device"),
            intern("where"),
-           intern("_only")};
+           intern("_only"),
+           intern("dtype")};
 }
 
 namespace {

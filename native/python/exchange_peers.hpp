@@ -15,7 +15,7 @@ struct Names {
   PyObject *stream, *max_version, *dl_device, *copy;
   PyObject *dlpack, *dlpack_device, *api, *old_api;
   PyObject *cuda_interface, *array_interface;
-  PyObject *device, *where, *only_dtype;
+  PyObject *device, *where, *only_dtype, *dtype;
 };
 extern Names names;
 void make_names();  // once, when the module is made; throws nanobind::python_error
@@ -65,7 +65,7 @@ bool is_plain_torch(const Peer& p, const DLManagedTensorVersioned* m) noexcept;
 // Throw when the tensor, by its own account, is not what its memory shows.
 void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where);
 void refuse_torch_negation(const Peer& p, PyObject* tensor, const char* where);
-void refuse_torch_conjugation(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where);
+void refuse_torch_values(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where);
 void explain_torch(PyObject* tensor, const char* where);  // throws when it finds a reason
 
 // ---- python/exchange_cupy.cpp ----

@@ -124,6 +124,22 @@ void refuse_functorch(PyObject* t, const char* where) {
          "convert before or after the transform");
 }
 
+// Torch exports its integers of 1 to 7 bits as if they were of 8.
+void refuse_part_bytes(PyObject* tensor, const char* where) {
+  static PyObject* whole[2];  // torch.uint8 and torch.int8, which live as long as torch
+  PyRef dtype = PyRef::steal(PyObject_GetAttr(tensor, names.dtype));
+  if (!dtype) throw PythonError();
+  if (dtype.get() == whole[0] || dtype.get() == whole[1]) return;
+  const std::string name = repr_text(dtype.get());
+  const bool is_uint8 = name == "torch.uint8";
+  if (!is_uint8 && name != "torch.int8")
+    fail(Kind::DType, where, "a dtype whose elements are whole bytes of plain memory",
+         "a torch tensor of dtype " + name,
+         "pass the bytes: x.view(torch.uint8), or make the tensor of torch.int8");
+  PyObject*& known = whole[is_uint8];
+  if (!known) known = dtype.release();
+}
+
 }  // namespace
 
 void describe_torch(Peer* p, PyObject* base) {
@@ -181,10 +197,13 @@ void refuse_torch_negation(const Peer& p, PyObject* tensor, const char* where) {
          "a lazily negated tensor (is_neg() is true)", "pass x.resolve_neg()");
 }
 
-void refuse_torch_conjugation(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where) {
-  if (kDTypes[dtype].kind == 'c' && p.is_conj && call_is_true(p.is_conj, tensor))
+void refuse_torch_values(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where) {
+  const char kind = kDTypes[dtype].kind;
+  if (kind == 'c' && p.is_conj && call_is_true(p.is_conj, tensor))
     fail(Kind::Exchange, where, "a tensor whose memory holds its values",
          "a lazily conjugated tensor (is_conj() is true)", "pass x.resolve_conj()");
+  if ((kind == 'i' || kind == 'u') && kDTypes[dtype].itemsize == 1)
+    refuse_part_bytes(tensor, where);
 }
 
 void explain_torch(PyObject* t, const char* where) {

@@ -183,6 +183,27 @@ def test_tensors_of_other_classes_with_plain_memory_are_shared():
             assert door(t).ptr == base.data_ptr(), type(t)
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("bits", range(1, 8))
+@pytest.mark.parametrize("sign", ["int", "uint"])
+def test_dtypes_of_part_bytes_in_torch(sign, bits):
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, f"{sign}{bits}", None)
+    if dtype is None:
+        pytest.skip("this torch has no such dtype")
+    doors = {**DOORS, "from_torch": converters.from_torch}
+    refused_everywhere(torch.empty((2, 3), dtype=dtype), f"torch.{sign}{bits}", doors)
+    for whole in (torch.int8, torch.uint8):
+        t = torch.arange(6).to(whole)
+        for door in doors.values():
+            assert door(t).ptr == t.data_ptr()
+    t = torch.empty((2, 3), dtype=dtype)
+    for door in doors.values():
+        with pytest.raises(gi.DTypeError):
+            door(t)
+    assert gi.from_any(t.view(torch.uint8)).ptr == t.data_ptr()  # as the message says
+
+
 # ---- jax ----------------------------------------------------------------------------------------
 
 SMALL = ["int1", "int2", "uint2", "int4", "uint4", "float4_e2m1fn"]
