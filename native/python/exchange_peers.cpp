@@ -106,6 +106,14 @@ const DLPackExchangeAPI* usable(const DLPackExchangeAPIHeader* h) {
   return nullptr;
 }
 
+// Names alone would take in whatever class gives itself these.
+bool is_numpy_array(PyTypeObject* type) {
+  PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
+  PyRef array = numpy ? optional_attribute(numpy.get(), "ndarray") : PyRef();
+  PyErr_Clear();
+  return array.get() == reinterpret_cast<PyObject*>(type);
+}
+
 void describe(Peer* p) {
   PyRef mro = optional_attribute(reinterpret_cast<PyObject*>(p->type), "__mro__");
   const Py_ssize_t n = mro && PyTuple_Check(mro.get()) ? PyTuple_Size(mro.get()) : 0;
@@ -126,7 +134,7 @@ void describe(Peer* p) {
       if (i == 0) describe_cupy(p);
       return;
     }
-    if (i == 0 && module == "numpy" && text_attribute(base, "__name__") == "ndarray") {
+    if (i == 0 && module == "numpy" && is_numpy_array(p->type)) {
       p->family = Family::Numpy;
       p->plain = true;
     }

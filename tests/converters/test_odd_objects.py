@@ -236,6 +236,24 @@ def test_bool_arrays_of_jax_are_bool():
     assert gi.from_dlpack(x).dtype == np.bool_
 
 
+# ---- numpy --------------------------------------------------------------------------------------
+
+
+def test_a_class_that_calls_itself_numpys_is_not_shared_as_one():
+    class Named:
+        def __init__(self, host):
+            self.host = host
+
+        @property
+        def __array_interface__(self):
+            return self.host.__array_interface__
+
+    Named.__module__, Named.__name__, Named.__qualname__ = "numpy", "ndarray", "ndarray"
+    named = Named(np.ones(3, np.float32))
+    assert gi._core.share_plain(named) is None
+    assert gi._core.share_plain(named.host) is not None
+
+
 # ---- anything else ------------------------------------------------------------------------------
 
 
