@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.errors import ArgumentTypeError, BoundsError
 
 from .reductions import may_overlap
 from .trace import Graph, Node, ordered
@@ -51,6 +52,7 @@ class Stages:
         if len(outs) != self.results:
             raise ArgumentTypeError(where="fuse", expected=f"{self.results} outs", got=str(len(outs)),
                                     fix="pass a tuple with one array for each result")  # fmt: skip
+        _refuse_overlap(outs)
         values = list(operands) if out is None else self._apart(operands, outs)
         found = list(outs)
         for stage in self.stages:
@@ -76,6 +78,14 @@ class Stages:
                     values[place] = operands[place].copy()
             written += [outs[g] for g in stage.gives if isinstance(outs[g], _core.Array)]
         return values
+
+
+def _refuse_overlap(outs: Sequence[Any]) -> None:
+    """Refuse outs that share memory, as one kernel does: a stage would write what another gave."""
+    arrays = [out for out in outs if isinstance(out, _core.Array)]
+    if any(may_overlap(x, y) for x, y in combinations(arrays, 2)):
+        raise BoundsError(where="fuse", expected="results that do not overlap each other",
+                          got="two that share memory", fix="pass copies")  # fmt: skip
 
 
 def stages_of(

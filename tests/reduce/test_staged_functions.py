@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuinterop as gi
-from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, BoundsError, ShapeError
 
 sys.path.append(str(Path(__file__).parents[1] / "ops"))
 
@@ -189,6 +189,23 @@ def test_out_may_be_what_is_read(device: str) -> None:
     np.testing.assert_allclose(out.get(), a.sum(axis=1) * 2, rtol=1e-6)
     with pytest.raises(ArgumentTypeError, match="3 outs"):
         fused(x, y, out=(None, None))
+
+
+def test_outs_that_share_memory_are_refused(device: str) -> None:
+    x, z = gi.GpuArray(inputs(4, 4), device=device), gi.zeros((6, 4), device=device)
+    row = z[0]
+    two = gi.fuse(lambda x: (x.sum(axis=0), x.max(axis=0)))
+    for function, outs in (
+        (two, (row, row)),
+        (two, (row, row[::-1])),
+        (gi.fuse(lambda x: (x.sum(axis=0), x + 1)), (row, z[:4])),
+        (gi.fuse(lambda x: (x + 1, x.sum(axis=1), x - 1)), (z[:4], None, z[2:])),
+    ):
+        with pytest.raises(BoundsError, match="do not overlap each other"):
+            function(x, out=outs)
+    assert not z.get().any()
+    two(x, out=(z[0], z[1]))
+    np.testing.assert_allclose(z.get()[:2], [x.get().sum(0), x.get().max(0)], rtol=1e-6)
 
 
 def test_stages_are_captured_and_replayed(device: str) -> None:
