@@ -159,6 +159,16 @@ def _binary(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], 
     return forward, backward
 
 
+def _no_place(self: Tracer, other: Any) -> Any:
+    # Without it Python rebinds the name, and the argument stays what it was.
+    raise ArgumentTypeError(
+        where="fuse",
+        expected="a function that changes no array: it is traced, and nothing is computed meanwhile",
+        got="an operator that works in place, such as x += 1",
+        fix="y = x + 1 inside, and pass out=x to the fused function",
+    )
+
+
 for _python, _name in {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
     "mod": "remainder", "pow": "power", "divmod": "divmod", "and": "bitwise_and", "or": "bitwise_or",
@@ -167,6 +177,7 @@ for _python, _name in {
     _forward, _backward = _binary(_name)
     setattr(Tracer, f"__{_python}__", _forward)
     setattr(Tracer, f"__r{_python}__", _backward)
+    setattr(Tracer, f"__i{_python}__", _no_place)
 for _python, _name in {
     "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal", "gt": "greater",
     "ge": "greater_equal",
@@ -176,6 +187,9 @@ for _python, _name in {
     "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
 }.items():  # fmt: skip
     setattr(Tracer, f"__{_python}__", lambda self, _row=TABLE[_name]: record(_row, (self,)))
+
+
+Tracer.__imatmul__ = _no_place  # type: ignore[attr-defined]
 
 
 def _no_value(got: str) -> ArgumentTypeError:

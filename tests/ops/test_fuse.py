@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -272,3 +273,18 @@ def test_elements_cannot_be_set_while_a_function_is_fused():
 
     with pytest.raises(ArgumentTypeError, match="an assignment to x"):
         gi.fuse(function)(gi.GpuArray(np.ones(1, np.float32), device="cpu"))
+
+
+IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift",
+            "rshift", "matmul")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_operators_in_place_are_refused_while_a_function_is_fused(name):
+    change = getattr(operator, f"i{name}", None) or getattr(operator, f"i{name}_")
+    x = gi.GpuArray(np.ones(2, np.int32), device="cpu")
+    for other in (2, None):
+        with pytest.raises(ArgumentTypeError, match="works in place") as error:
+            gi.fuse(lambda a, b=other: change(a + 0, a if b is None else b))(x)
+    assert "out=x" in error.value.fix
+    assert x.tolist() == [1, 1]
