@@ -22,7 +22,7 @@ from gpuinterop.errors import DTypeError
 from gpuinterop.ops import results
 from gpuinterop.ops.blas_host import compute
 from gpuinterop.ops.blas_plans import plan, rank_one
-from gpuinterop.ops.runtime import FUNCTIONS, _check_only, general_class
+from gpuinterop.ops.runtime import FUNCTIONS, check_only, general_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
     """Dtype and class of a product: the operators' rule."""
     special = next((c for c in classes if getattr(c, "_only", None) is not None), None)
     if special is not None:
-        _check_only(where, special._only, rows)
+        check_only(where, special._only, rows)
     types = [dtype_of(row) for row in rows]
     common = np.result_type(*types)
     if common.kind not in "biufcV":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,12 @@ from .fuse_tracer import Tracer, refuse_out
 from .host import run_row
 from .rules import is_extended, loop_for
 from .runtime import Traced, add_traced, numpy_types
-from .trace import Graph, Node, described, settled
+from .trace import Graph, Node, described, is_strict, met, settled
 
 __all__ = ["Fused", "fuse"]
+
+
+_FIXED = (bool, int, float, complex, str, np.generic)
 
 
 class _FusedOperation(Traced):
@@ -33,8 +37,10 @@ class _FusedOperation(Traced):
         self.results = len(graph.results)
 
     def loop(self, kinds: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        ins = tuple(k % 64 if k >= 0 else _held(k) for k in kinds)
-        return ins, self.graph.result_rows(kinds)
+        return kinds, self.graph.result_rows(kinds)
+
+    def strict(self, kinds: tuple[int, ...]) -> tuple[bool, ...]:
+        return self.graph.strict_results(kinds)
 
     def body(self, kinds: tuple[int, ...]) -> Body:
         outs = self.graph.result_rows(kinds)
@@ -46,16 +52,22 @@ class _FusedOperation(Traced):
         )
 
     def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
-        known = self.graph.kinds(kinds)
+        known, strict = self.graph.kinds(kinds)
         values: dict[int, Any] = {}
         for node in self.graph.order():
-            values[id(node)] = self._value(node, inputs, values, known)
+            values[id(node)] = self._value(node, inputs, values, known, strict)
         with np.errstate(all="ignore"):
             for out, node in zip(results, self.graph.results, strict=True):
                 out[...] = values[id(node)]
 
     @staticmethod
-    def _value(node: Node, inputs: list[Any], values: dict[int, Any], known: dict[int, int]) -> Any:
+    def _value(
+        node: Node,
+        inputs: list[Any],
+        values: dict[int, Any],
+        known: dict[int, int],
+        strict: set[int],
+    ) -> Any:
         if node.index >= 0:
             return np.asarray(inputs[node.index])
         if node.row is None:
@@ -64,7 +76,7 @@ class _FusedOperation(Traced):
         if node.cast_to >= 0:
             with np.errstate(all="ignore"):
                 return operands[0].astype(dtype_of(node.cast_to))
-        kinds = tuple(known[id(o)] for o in node.operands)
+        kinds = met(node, known, strict)
         types, _ = numpy_types(node.row, kinds)
         numbers = settled(node, loop_for(node.row, kinds)[0])
         if numbers is not None:
@@ -79,14 +91,9 @@ class _FusedOperation(Traced):
         return found.astype(dtype_of(held)) if is_extended(held) else found
 
 
-def _held(kind: int) -> int:
-    """What a Python number that is an argument is passed as."""
-    return NAMES.index({-1: "int64", -2: "float64", -3: "complex128"}[kind])
-
-
 def _told_apart(value: Any) -> Any:
     """The value as part of a key: 0.0 equals -0.0 and a NaN nothing, but kernels differ in them."""
-    return repr(value) if isinstance(value, (float, complex)) else value
+    return repr(value) if isinstance(value, (float, complex, np.generic)) else value
 
 
 class Fused:
@@ -137,8 +144,10 @@ class Fused:
                     fix="call it as it is declared; out= is the only further argument",
                 ) from error  # fmt: skip
         # Numbers are fixed in the kernel: they may decide what the function does.
-        fixed = (a if isinstance(a, (bool, int, float, complex, str)) else None for a in args)
-        key = tuple((type(value), _told_apart(value)) for value in fixed)
+        args = tuple(
+            a[()] if isinstance(a, np.ndarray) and a.ndim == 0 else a for a in args
+        )  # as numbers, which they are without `fuse`
+        key = tuple((type(a), _told_apart(a) if isinstance(a, _FIXED) else None) for a in args)
         arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
         known = (names, *key)
         found = self._traces.get(known)
@@ -202,10 +211,24 @@ class Fused:
         if len(stages) == 1 and not stages[0].reduces:
             part, leaves = part_of([r.node for r in results])
             if [leaf.index for leaf in leaves] == list(range(len(graph.inputs))):
-                return self._elementwise(part)
+                given = (*graph.given, *graph.captured)
+                return self._kernel(replace(part, strict=tuple(map(is_strict, given))))
         return Stages(stages, len(results))
 
-    def _elementwise(self, part: Graph) -> Any:
+    def _elementwise(self, part: Graph) -> Callable[..., Any]:
+        """The function of a stage; which of its operands are CudaNdarrays is seen when it is called."""
+        known: dict[tuple[bool, ...], Any] = {}
+
+        def run(*operands: Any, out: Any = None) -> Any:
+            strict = tuple(map(is_strict, operands))
+            found = known.get(strict)
+            if found is None:
+                found = known[strict] = self._kernel(replace(part, strict=strict))
+            return found(*operands, out=out)
+
+        return run
+
+    def _kernel(self, part: Graph) -> Any:
         """The core's operation for a graph; equal ones have one, so that new shapes cost nothing."""
         key = part.signature()
         found = self._kernels.get(key)
@@ -218,7 +241,7 @@ class Fused:
         key = (*part.signature(), repr(reduction))
         found = self._kernels.get(key)
         if found is None:
-            made = FusedReduction(part, reduction, lambda *x: self._elementwise(part)(*x))
+            made = FusedReduction(part, reduction, self._elementwise(part))
             found = self._kernels[key] = made
         return found
 
@@ -228,7 +251,7 @@ def fuse(function: Callable[..., Any]) -> Fused:
 
     Inside, arrays stand for single elements: use operators, the functions of this package or
     NumPy's, numbers, and arrays from outside. The function may return several arrays. Results have
-    the shapes and dtypes that they have without `fuse`, and are the same bit for bit. Python numbers
+    the shapes and dtypes that they have without `fuse`, and are the same bit for bit. Numbers
     among the arguments become part of the kernel; so do shapes and dtypes once the function asks for
     them (``x.shape``, ``x.ndim``, ``x.size``, ``len(x)``, ``x.dtype``), and it is traced anew for others.
 

@@ -8,6 +8,7 @@ and then reduced.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from .map_reduce import MapReduce
 from .reduce_table import REDUCTIONS
 from .reduce_text import CUDA_TYPES
 from .reductions import normalized_axes
-from .trace import Graph
+from .trace import Graph, is_strict
 
 __all__ = ["FusedReduction"]
 
@@ -69,7 +70,9 @@ class FusedReduction:
         self, part: Graph, reduction: tuple[str, Any, bool], elementwise: Callable[..., Any]
     ) -> None:
         self.op, self.axis, self.keepdims = reduction
-        self.kernel = _Kernel(part, self.op, self.axis)
+        strict = replace(part, strict=(True,) * len(part.inputs))
+        # By whether the operands are CudaNdarrays, all of them or none.
+        self.kernels = [_Kernel(graph, self.op, self.axis) for graph in (part, strict)]
         self.value = elementwise
         self.reads_only = part.results[0].index >= 0
 
@@ -77,24 +80,32 @@ class FusedReduction:
         """The result for operands that the elementwise function takes."""
         if self.reads_only and isinstance(operands[0], _core.Array):
             return self._method(operands[0], out)
-        if not self._one_kernel(operands):
+        strict = len(operands) > 0 and is_strict(operands[0])
+        kernel = self.kernels[strict]
+        if not self._one_kernel(operands, kernel):
             return self._method(self.value(*operands), out)
+        made = self._run(kernel, operands, out)
+        if out is None and strict and not kernel.graph.strict_results(_rows(operands))[0]:
+            return results.plain(made)
+        return made
+
+    def _run(self, kernel: _Kernel, operands: Sequence[Any], out: Any) -> Any:
         if not self.keepdims:
-            return self.kernel(*operands, out=out)
+            return kernel(*operands, out=out)
         shape = broadcast_shapes([x.shape for x in operands], "fuse")
         axes = normalized_axes(self.axis, len(shape), self.op)
         full = tuple(1 if i in axes else n for i, n in enumerate(shape))
         if out is None:
-            return self.kernel(*operands).reshape(full)
-        results.check_out(out, full, self.kernel._dtypes(operands)[1][0], operands[0], self.op)
+            return kernel(*operands).reshape(full)
+        results.check_out(out, full, kernel._dtypes(operands)[1][0], operands[0], self.op)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
-        self.kernel(*operands, out=out.reshape(kept))
+        kernel(*operands, out=out.reshape(kept))
         return out
 
     def _method(self, value: Any, out: Any) -> Any:
         return getattr(value, self.op)(self.axis, keepdims=self.keepdims, out=out)
 
-    def _one_kernel(self, operands: Sequence[Any]) -> bool:
+    def _one_kernel(self, operands: Sequence[Any], kernel: _Kernel) -> bool:
         if not all(isinstance(x, _core.Array) and x.device.type == "cuda" for x in operands):
             return False
         if any(x.device != operands[0].device or x.dtype.name not in CUDA_TYPES for x in operands):
@@ -102,7 +113,7 @@ class FusedReduction:
         # A CudaNdarray's class and its rules hold for the result only beside its own kind.
         if len({type(x) for x in operands}) > 1:
             return False
-        dtype = self.kernel.mapped(operands)
+        dtype = kernel.mapped(operands)
         if dtype.name not in CUDA_TYPES or dtype.kind == "c":
             return False
         return not any(x.dtype.kind == "c" for x in operands)

@@ -24,7 +24,16 @@ from .catalog import ROWS, Row
 from .host import run_row
 from .rules import is_extended, kind_of, loop_for, name_of_kind
 
-__all__ = ["FUNCTIONS", "IDS", "TRUTHS", "Traced", "add_traced", "general_class", "numpy_types"]
+__all__ = [
+    "FUNCTIONS",
+    "IDS",
+    "TRUTHS",
+    "Traced",
+    "add_traced",
+    "check_only",
+    "general_class",
+    "numpy_types",
+]
 
 _RAW = 64  # kRaw in native/ops/kernels.hpp
 _TAKE = 2  # kTake; below it kCopy and kFill
@@ -45,6 +54,10 @@ class Traced:
         """The computation for stored operands of these rows."""
         raise NotImplementedError
 
+    def strict(self, kinds: tuple[int, ...]) -> tuple[bool, ...] | None:
+        """Which results are CudaNdarrays where operands are; None for what can be."""
+        return None
+
     def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
         """Compute on host arrays."""
         raise NotImplementedError
@@ -64,7 +77,7 @@ def general_class() -> Any:
 # ---- dtypes and classes -----------------------------------------------------------------------
 
 
-def _check_only(where: str, only: Any, kinds: tuple[int, ...]) -> None:
+def check_only(where: str, only: Any, kinds: tuple[int, ...]) -> None:
     """A CudaNdarray takes part with float32 and with what float32 holds exactly."""
     for kind in kinds:
         if kind == -3 or (
@@ -103,13 +116,16 @@ def _resolve(
     entry = _by_id[op]
     owners = [c for c in classes if c is not None]
     special = next((c for c in owners if getattr(c, "_only", None) is not None), None)
-    if special is not None and entry.name != "cast":
-        _check_only(entry.name, special._only, kinds)
+    strict = entry.strict(kinds) if isinstance(entry, Traced) else None
+    if special is not None and entry.name != "cast" and strict is None:
+        check_only(entry.name, special._only, kinds)
     # The same refusal on both devices: what has no kernel is not computed on the host either.
     ins, outs = body_for(entry, kinds)[1] if isinstance(entry, Row) else entry.loop(kinds)
     if entry.name != "cast":
         _check_out(entry.name, outs, given)
-    return ins, outs, tuple(_class_for(row, special, owners) for row in outs)
+    held = strict or [True] * len(outs)
+    found = (_class_for(r, special if s else None, owners) for r, s in zip(outs, held, strict=True))
+    return ins, outs, tuple(found)
 
 
 def _class_for(row: int, special: Any, owners: list[Any]) -> Any:

@@ -20,8 +20,13 @@ from .catalog import Row
 from .reduce_table import REDUCTIONS
 from .reductions import normalized_axes
 from .rules import kind_of, loop_for
+from .runtime import check_only
 
-__all__ = ["Graph", "Node", "described", "kinds_of", "ordered", "settled", "strong"]
+__all__ = [
+    "Graph", "Node", "described", "is_strict", "kinds_of", "met", "ordered", "settled", "strong",
+]  # fmt: skip
+
+_STRICT = np.dtype(np.float32)  # what a CudaNdarray holds
 
 
 @dataclass(eq=False)
@@ -48,6 +53,7 @@ class Graph:
 
     inputs: list[Node] = field(default_factory=list)
     captured: list[Any] = field(default_factory=list)
+    strict: Sequence[bool] = ()  # which inputs are CudaNdarrays, once it is known
     results: list[Node] = field(default_factory=list)
     # The same operation on the same nodes is one node.
     known: dict[tuple[Any, ...], Node] = field(default_factory=dict)
@@ -100,8 +106,10 @@ class Graph:
     def dtype(self, node: Node) -> np.dtype[Any]:
         """The dtype of a value for the arguments at hand."""
         nodes = ordered([node], through=True)
-        given = {n.index: _input_kind(self._array(n.index)) for n in nodes if n.index >= 0}
-        return np.dtype(dtype_of(strong(kinds_of(nodes, given)[id(node)])))
+        arrays = {n.index: self._array(n.index) for n in nodes if n.index >= 0}
+        given = {i: _input_kind(x) for i, x in arrays.items()}
+        strict = {i: is_strict(x) for i, x in arrays.items()}
+        return np.dtype(dtype_of(strong(kinds_of(nodes, given, strict)[0][id(node)])))
 
     def _array(self, index: int) -> Any:
         if index >= len(self.inputs) - len(self.captured):
@@ -126,18 +134,28 @@ class Graph:
             number = (type(node.number), repr(node.number))
             operands = tuple(places[id(o)] for o in node.operands)
             steps.append((node.row, operands, node.result, node.cast_to, number, node.index))
-        return (len(self.inputs), *steps, *(places[id(node)] for node in self.results))
+        return (
+            tuple(self.strict),
+            len(self.inputs),
+            *steps,
+            *(places[id(node)] for node in self.results),
+        )
 
     # ---- dtypes -----------------------------------------------------------------------------
 
-    def kinds(self, given: tuple[int, ...]) -> dict[int, int]:
-        """The dtype of every node (or its weak kind), for inputs of these kinds."""
-        return kinds_of(self.order(), given)
+    def kinds(self, given: tuple[int, ...]) -> tuple[dict[int, int], set[int]]:
+        """The dtype of every node (or its weak kind) and the strict ones, for inputs of these kinds."""
+        return kinds_of(self.order(), given, self.strict or [False] * len(self.inputs))
 
     def result_rows(self, given: tuple[int, ...]) -> tuple[int, ...]:
         """Dtypes of the results; a lone number is NumPy's default type."""
-        kinds = self.kinds(given)
+        kinds, _ = self.kinds(given)
         return tuple(strong(kinds[id(node)]) for node in self.results)
+
+    def strict_results(self, given: tuple[int, ...]) -> tuple[bool, ...]:
+        """Which results are CudaNdarrays."""
+        _, strict = self.kinds(given)
+        return tuple(id(node) in strict for node in self.results)
 
     # ---- CUDA text ----------------------------------------------------------------------------
 
@@ -147,7 +165,7 @@ class Graph:
         Each value is pinned, so that a product and a sum are not contracted: a fused function gives
         the bits that the single operations give.
         """
-        kinds = self.kinds(given)
+        kinds, strict = self.kinds(given)
         names: dict[int, str] = {}
         lines: list[str] = []
         for i, node in enumerate(self.order()):
@@ -155,16 +173,15 @@ class Graph:
                 names[id(node)] = f"a{node.index}"
             elif node.row is not None:
                 names[id(node)] = f"t{i}"
-                lines.append(self._line(f"t{i}", node, kinds, names))
+                lines.append(self._line(f"t{i}", node, met(node, kinds, strict), names))
         for j, node in enumerate(self.results):
             row = strong(kinds[id(node)])
             value = names.get(id(node)) or _literal(node.number, row)
             lines.append(f"o{j} = gi_to<{WORKING[NAMES[row]]}>({value});")
         return "\n  ".join(lines)
 
-    def _line(self, name: str, node: Node, kinds: dict[int, int], names: dict[int, str]) -> str:
+    def _line(self, name: str, node: Node, operands: tuple[int, ...], names: dict[int, str]) -> str:
         assert node.row is not None
-        operands = tuple(kinds[id(o)] for o in node.operands)
         ins: tuple[int, ...]
         if node.cast_to >= 0:
             ins = (strong(operands[0]),)
@@ -211,15 +228,49 @@ def ordered(results: Sequence[Node], *, through: bool = False) -> list[Node]:
     return list(done.values())
 
 
-def kinds_of(nodes: Sequence[Node], given: Mapping[int, int] | Sequence[int]) -> dict[int, int]:
-    """The dtype of each of the ordered nodes, or its weak kind."""
+def kinds_of(
+    nodes: Sequence[Node],
+    given: Mapping[int, int] | Sequence[int],
+    inputs: Mapping[int, bool] | Sequence[bool],
+) -> tuple[dict[int, int], set[int]]:
+    """The dtype of each of the ordered nodes, or its weak kind; and those that are strict.
+
+    Without `fuse` a strict one would be a CudaNdarray: float32, and computed from another.
+    """
     found: dict[int, int] = {}
+    strict: set[int] = set()
     for node in nodes:
-        found[id(node)] = _kind(node, given, found)
+        kind = found[id(node)] = _kind(node, given, found, strict)
+        among = any(id(o) in strict for o in node.operands)
+        if inputs[node.index] if node.index >= 0 else among and kind == row_of(_STRICT):
+            strict.add(id(node))
+    return found, strict
+
+
+def met(node: Node, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, ...]:
+    """The kinds of the operands of `node`; beside a CudaNdarray NumPy's scalars are plain numbers."""
+    found = tuple(kinds[id(o)] for o in node.operands)
+    if not any(id(o) in strict for o in node.operands):
+        return found
+    first = next(o for o in node.operands if o.row is not None or o.is_leaf)
+    if id(first) in strict:
+        found = tuple(
+            _number_kind(o.number.item()) if isinstance(o.number, np.generic) else k
+            for o, k in zip(node.operands, found, strict=True)
+        )
+    if node.row is not None and node.cast_to < 0:
+        check_only(node.row.name, _STRICT, found)
     return found
 
 
-def _kind(node: Node, given: Mapping[int, int] | Sequence[int], found: dict[int, int]) -> int:
+def is_strict(x: Any) -> bool:
+    """Whether `x` is of a class of one dtype, which numbers beside it take on."""
+    return getattr(type(x), "_only", None) is not None
+
+
+def _kind(
+    node: Node, given: Mapping[int, int] | Sequence[int], found: dict[int, int], strict: set[int]
+) -> int:
     if node.index >= 0:
         return given[node.index]
     if node.reduction is not None:
@@ -229,8 +280,7 @@ def _kind(node: Node, given: Mapping[int, int] | Sequence[int], found: dict[int,
         return _number_kind(node.number)
     if node.cast_to >= 0:
         return node.cast_to
-    kinds = tuple(found[id(o)] for o in node.operands)
-    ins, outs = body_for(node.row, kinds)[1]
+    ins, outs = body_for(node.row, met(node, found, strict))[1]
     if not node.row.compares:
         for operand, row in zip(node.operands, ins, strict=True):
             if type(operand.number) is int:

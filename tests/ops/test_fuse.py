@@ -288,3 +288,55 @@ def test_operators_in_place_are_refused_while_a_function_is_fused(name):
             gi.fuse(lambda a, b=other: change(a + 0, a if b is None else b))(x)
     assert "out=x" in error.value.fix
     assert x.tolist() == [1, 1]
+
+
+# Of a float32 CudaNdarray; what is made of it without fuse may be a GpuArray or an error.
+BESIDE = {
+    "float64": lambda x: x * np.float64(0.1), "int64": lambda x: x * np.int64(2),
+    "remainder": lambda x: x % np.float64(0.3), "first": lambda x: np.float64(0.1) - x,
+    "compared": lambda x: x > np.float64(0.1), "truths": lambda x: (x > 1) * np.float32(0.3),
+    "0-d": lambda x: x + np.array(0.1), "where": lambda x: gi.where(x > 1, x, np.float64(0.1)),
+    "cast down": lambda x: (x > 1).astype("float32"), "twice": lambda x: x.astype("f8").astype("f4"),
+    "cast and on": lambda x: (x > 1).astype("float32") + x, "same": lambda x: x.astype("f4") + 1,
+    "int64 beside": lambda x: x + (x > 1).astype("int64"), "complex": lambda x: x * 1j,
+    "float64 beside": lambda x: x + x.astype("float64"), "apart": lambda x: x.astype("f8") * 3,
+    "sum": lambda x: x * x.sum().astype("f8"), "sum of truths": lambda x: (x > 1).astype("f4").sum(),
+    "of a sum": lambda x: x.sum(axis=0) * np.float64(0.1), "counted": lambda x: (x > 1).sum() * 2,
+}  # fmt: skip
+
+
+def outcome(function, *arguments):
+    """The class and the bits, or the error with what it was given."""
+    try:
+        found = function(*arguments)
+    except TypeError as error:
+        return type(error), error.got
+    return type(found), found.dtype, found.get().tobytes()
+
+
+# On the fake driver, which knows no reductions, a compilation by g++ for each.
+@pytest.mark.parametrize("name", ["remainder", "truths", "cast down"] if FAKE else BESIDE)
+def test_classes_beside_cudandarrays_are_those_without_fuse(device, name):
+    values = np.linspace(0.1, 4, 12, dtype=np.float32).reshape(3, 4)
+    function = BESIDE[name]
+    fused = gi.fuse(function)
+    for cls in (gi.CudaNdarray, gi.GpuArray, gi.CudaNdarray):
+        x = cls(values, device=device)
+        assert outcome(fused, x) == outcome(function, x)
+
+
+@pytest.mark.parametrize(
+    "number", [np.float64(0.1), np.float32(0.3), np.int64(2**60), np.True_, np.array(0.3, "f4")]
+)
+def test_scalars_of_numpy_among_the_arguments(number):
+    values = np.linspace(0.1, 4, 12, dtype=np.float32)
+    for function in (lambda x, n: x % n, lambda x, n: (x > 1) * n, lambda x, n: n * x):
+        for cls in (gi.CudaNdarray, gi.GpuArray):
+            x = cls(values, device="cpu")
+            assert outcome(gi.fuse(function), x, number) == outcome(function, x, number)
+
+
+def test_text_beside_cudandarrays_is_that_of_float32():
+    graph = Graph(strict=(True,))
+    graph.results = [(Tracer(graph, graph.add_input()) % np.float64(0.3)).node]
+    assert "double" not in graph.statements((row_of(np.dtype("float32")),))
