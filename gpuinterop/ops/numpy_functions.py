@@ -15,6 +15,7 @@ from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.geometry import broadcast_shapes, real
 from gpuinterop.ops import blas, join, results
+from gpuinterop.ops.copying import copyto
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS
 from gpuinterop.ops.runtime import FUNCTIONS, _placed
 from gpuinterop.sources import as_source, read_shape
@@ -272,10 +273,6 @@ def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     return a
 
 
-def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    dst[...] = src if where is True else FUNCTIONS["where"](where, src, dst)
-
-
 def _where(condition: Any, *choices: Any) -> Any:
     if len(choices) != 2:
         raise ArgumentTypeError(
@@ -332,7 +329,7 @@ FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
     np.ndim: lambda a: a.ndim,
     np.size: _size,
     np.copy: lambda a, order="K", subok=False: a.copy() if order in "KA" else a.copy(order),
-    np.copyto: _copyto,
+    np.copyto: copyto,
     np.astype: lambda x, dtype, /, *, copy=True: x.astype(dtype, copy=copy),
     np.around: lambda a, decimals=0, out=None: NUMPY_FUNCTIONS[np.round](a, decimals, out),
     np.ptp: lambda a, axis=None, out=None, keepdims=False: FUNCTIONS["subtract"](

@@ -113,6 +113,63 @@ def test_copyto(device):
     np.testing.assert_array_equal(m.get()[0], [-1, -1, 2, -1])
 
 
+LARGE = np.array([2**60 + 1, -(2**60) - 1, 3])
+CHOSEN = np.array([False, True, False])
+
+
+@pytest.mark.parametrize(
+    ("src", "casting"),
+    [
+        (7, "same_kind"), (True, "safe"), (LARGE[::-1].copy(), "no"), (np.int32([[5, 6, 7]]), "safe"),
+        (np.array([1.5, 2.5, 3]), "unsafe"), (np.array(4), "same_kind"), (np.int8(-4), "safe"),
+        ([4, 5, 6], "same_kind"), (2.5, "unsafe"),
+    ],
+)  # fmt: skip
+def test_copyto_changes_what_the_mask_selects(device, src, casting):
+    for where in (CHOSEN, CHOSEN[:1], True, np.False_, CHOSEN.tolist()):
+        expected, x = LARGE.copy(), gi.GpuArray(LARGE, device=device)
+        np.copyto(expected, src, casting, where)
+        given = [src, gi.GpuArray(src, device=device)] if isinstance(src, np.ndarray) else [src]
+        for theirs in given:
+            x[...] = LARGE
+            np.copyto(x, theirs, casting, where)
+            np.testing.assert_array_equal(x.get(), expected)
+    np.copyto(x, -1, where=gi.GpuArray(~CHOSEN, device=device))
+    assert x.tolist() == [-1, expected[1], -1]
+
+
+def test_copyto_to_numpy(device):
+    x, mask = gi.GpuArray(LARGE[::-1].copy(), device=device), gi.GpuArray(CHOSEN, device=device)
+    for where in (CHOSEN, mask):
+        expected, got = LARGE.copy(), LARGE.copy()
+        np.copyto(expected, LARGE[::-1], where=CHOSEN)
+        np.copyto(got, x, where=where)
+        np.testing.assert_array_equal(got, expected)
+    with pytest.raises(TypeError):
+        np.copyto(got, x.astype("float64"))
+    for where in (CHOSEN.astype(int), x):
+        with pytest.raises(gi.DTypeError, match="where of dtype bool"):
+            np.copyto(got, x, where=where)
+
+
+def test_copyto_refuses_what_numpy_refuses(device):
+    x = gi.GpuArray(LARGE, device=device)
+    for src, options in [
+        (1.5, {}), (np.float64(1.5), {}), (LARGE / 2, {}), (gi.GpuArray(LARGE / 2, device=device), {}),
+        ([0.5, 1, 2], {}), (1j, {}), (np.uint64(1), {"casting": "safe"}),
+        (7, {"where": CHOSEN.astype(int)}), (7, {"where": x}),
+    ]:  # fmt: skip
+        theirs = {k: v.get() if v is x else v for k, v in options.items()}
+        with pytest.raises(TypeError):
+            np.copyto(LARGE.copy(), src.get() if isinstance(src, gi.GpuArray) else src, **theirs)
+        with pytest.raises(gi.DTypeError):
+            np.copyto(x, src, **options)
+    for src, where in [(LARGE, np.ones((2, 3), bool)), (LARGE[:2], CHOSEN), (1, np.ones(2, bool))]:
+        with pytest.raises(gi.ShapeError):
+            np.copyto(x, src, where=where)
+    np.testing.assert_array_equal(x.get(), LARGE)
+
+
 @pytest.mark.parametrize(
     "call",
     [

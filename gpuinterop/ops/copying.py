@@ -1,0 +1,99 @@
+"""numpy.copyto: elements cast by NumPy's rule for `casting`, and copied where a mask is true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.dtypes import row_of
+from gpuinterop.errors import DTypeError, ShapeError, shown
+from gpuinterop.geometry import real
+from gpuinterop.ops import results
+from gpuinterop.ops.rules import kind_of
+from gpuinterop.ops.runtime import FUNCTIONS, _placed
+from gpuinterop.scalars import NUMBERS, as_elements
+from gpuinterop.sources import as_source, over
+
+__all__ = ["copyto"]
+
+_WHERE = "numpy.copyto"
+# Python's numbers have a kind and no size: each fits into these.
+_KINDS: dict[type, str] = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
+
+
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """Set the elements of `dst` that `where` selects, of either library, to those of `src`."""
+    mask = _mask(where)
+    if not isinstance(dst, _core.Array):
+        np.copyto(dst, _downloaded(src), casting=casting, where=_downloaded(mask))  # type: ignore[arg-type]
+        return
+    target = results.plain(dst)
+    # Before the mask: a selection from two dtypes would meet in a third, and round both.
+    value = _cast(src, target, casting)
+    if mask is True:
+        target[...] = value
+    elif mask is not False:
+        while value.ndim > target.ndim and value.shape[0] == 1:
+            value = value[0]
+        chosen, value = (_fitted(x, target) for x in (_placed_mask(mask, target), value))
+        target[...] = FUNCTIONS["where"](chosen, value, target)
+
+
+def _mask(where: Any) -> Any:
+    """The mask as True, False or an array of bool."""
+    mask = where if isinstance(where, _core.Array) else np.asarray(where)
+    if mask.dtype != np.bool_:
+        raise DTypeError(where=_WHERE, expected="where of dtype bool", got=f"dtype {mask.dtype}",
+                         fix="compare: where=x > 0")  # fmt: skip
+    return bool(mask) if isinstance(mask, np.ndarray) and mask.ndim == 0 else mask
+
+
+def _placed_mask(mask: Any, target: Any) -> Any:
+    if isinstance(mask, _core.Array):
+        results.require_arrays(_WHERE, target, mask)
+        return results.plain(mask)
+    return _placed(as_source(mask, None, _WHERE), target, _WHERE)
+
+
+def _fitted(x: Any, target: Any) -> Any:
+    try:
+        return x.broadcast_to(target.shape)
+    except ShapeError:
+        raise ShapeError(
+            where=_WHERE, expected=f"src and where of shapes that broadcast to {target.shape}",
+            got=str(x.shape), fix="reshape it",
+        ) from None  # fmt: skip
+
+
+def _cast(src: Any, target: Any, casting: str) -> Any:
+    """The source as an array of the target's dtype, where the target is."""
+    dtype = target.dtype
+    number = type(src) in _KINDS
+    if not number and isinstance(src, NUMBERS) and not isinstance(src, np.generic):
+        src = np.asarray(src)
+    elif not number and not isinstance(src, (_core.Array, np.ndarray, np.generic)):
+        src = _placed(as_source(src, None, _WHERE), target, _WHERE)
+    if number:
+        # Asked of the dtype alone, NumPy only checks the word.
+        known = np.can_cast(dtype, dtype, casting)  # type: ignore[arg-type]
+        allowed = known and (casting == "unsafe" or kind_of(row_of(dtype)) in _KINDS[type(src)])
+    else:
+        allowed = np.can_cast(real(src).dtype if isinstance(src, _core.Array) else src.dtype,
+                              dtype, casting)  # type: ignore[arg-type]  # fmt: skip
+    if not allowed:
+        raise DTypeError(
+            where=_WHERE, expected=f"elements that casting={casting!r} lets become {dtype}",
+            got=shown(src) if number else f"dtype {src.dtype}", fix='pass casting="unsafe"',
+        )  # fmt: skip
+    if isinstance(src, _core.Array):
+        results.require_arrays(_WHERE, target, src)
+        return results.plain(src).astype(dtype, copy=False)
+    if number or isinstance(src, np.generic):
+        return _placed(over(as_elements(src, dtype, _WHERE)), target, _WHERE)
+    return _placed(as_source(src, dtype, _WHERE), target, _WHERE)
+
+
+def _downloaded(x: Any) -> Any:
+    return results.plain(x).get() if isinstance(x, _core.Array) else x
