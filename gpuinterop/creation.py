@@ -77,15 +77,12 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
             found.device.type != "cpu" or devices.default_device().type == "cpu"
         ):
             return found
-    plain = isinstance(obj, NUMBERS)
+    plain = isinstance(obj, (*NUMBERS, np.generic))
     source = as_source(obj, dtype if plain else None, "asarray")
     wanted = source.dtype if dtype is None else known(dtype)
     target = home(obj, source) if device is None else devices.device(device)
     # What was made from numbers, or had to be straightened first, no longer is `obj`'s memory.
-    if isinstance(obj, (np.ndarray, np.generic)):
-        fresh = source.base is not obj
-    else:
-        fresh = plain
+    fresh = source.base is not obj if isinstance(obj, np.ndarray) else plain
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
         *([f"a transfer from {source.device} to {target}"] if target != source.device else []),

@@ -163,6 +163,8 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
     """Return `value` as an array to read from, cast when `dtype` asks for it."""
     if isinstance(value, _core.Array):
         found = real(value)
+    elif isinstance(value, np.generic) and dtype is not None:
+        return over(as_elements(value, dtype, where))
     elif isinstance(value, (np.ndarray, np.generic)):
         found = _from_numpy(value, where)
     elif isinstance(value, NUMBERS):

@@ -172,6 +172,52 @@ def test_numbers_of_numpy_follow_the_same_rule(device):
     assert x.tolist() == [1, 1]
 
 
+# Every way in for a scalar of NumPy whose dtype is named.
+NAMED = {
+    **{k: WAYS[k] for k in ("x[...] = n", "fill", "full", "full_like")},
+    "asarray": WAYS["asarray of a number"],
+    "array": lambda n, dtype, device: gi.array(n, dtype, device=device),
+    "GpuArray": lambda n, dtype, device: gi.GpuArray(n, dtype, device=device),
+}
+
+
+@pytest.mark.parametrize("way", NAMED.values(), ids=NAMED)
+def test_scalars_of_numpy_are_refused_wherever_numbers_are(device, way):
+    for value, dtype in [
+        (np.int64(300), "int8"), (np.uint8(200), "int8"), (np.int8(-1), "uint8"), (np.float64(1e39), "int64"),
+        (np.float32("nan"), "uint8"), (np.float64("inf"), "int32"), (np.float64(1e39), "float32"),
+        (np.float32(1e6), "float16"), (np.complex128(1e39), "complex64"), (np.complex64(1j), "float32"),
+    ]:  # fmt: skip
+        with pytest.raises(gi.DTypeError) as caught:
+            way(value, dtype, device)
+        assert dtype in caught.value.expected
+    for value, dtype in [
+        (np.int64(-128), "int8"), (np.float64(0.1), "float32"), (np.float32(2.9), "uint8"),
+        (np.int64(2**24 + 1), "float32"), (np.float64("inf"), "float16"), (np.bool_(True), "int16"),
+        (np.uint64(2**64 - 1), "uint64"), (np.float32(-0.0), "float64"),
+    ]:  # fmt: skip
+        got, expected = way(value, dtype, device), np.asarray(value).astype(dtype)
+        assert got.dtype == dtype
+        assert np.ravel(got.get())[0].tobytes() == expected.tobytes()
+
+
+def test_scalars_of_numpy_keep_their_dtype_unless_one_is_named(device):
+    for value in (
+        np.int64(2**60 + 1),
+        np.float64(0.1),
+        np.float32(3),
+        np.complex64(1j),
+        np.bool_(True),
+    ):
+        for make in (gi.asarray, gi.array):
+            got = make(value, device=device)
+            assert (got.dtype, got.shape, got.item()) == (value.dtype, (), value.item())
+        with pytest.raises(gi.CopyForbiddenError):
+            gi.asarray(value, device=device, copy=False)
+    with pytest.raises(gi.DTypeError):
+        gi.CudaNdarray(np.float64(1e39), dtype="float32", device=device)
+
+
 def test_every_error_names_the_function(device):
     x = gi.zeros(2, "int8", device=device)
     y = gi.zeros(2, device=device)
