@@ -219,9 +219,18 @@ def _size(a: Any, axis: Any = None) -> Any:
 
 
 def _isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
-    x, y = _pair(a, b, "numpy.isclose")
-    if x.dtype.kind in "biu" and y.dtype.kind in "biu":
-        x, y = x.astype("float64"), y.astype("float64")
+    # Python's numbers stay numbers, which take on the dtype of the array beside them.
+    like = a if isinstance(a, _core.Array) else b
+    x, y = (
+        v
+        if isinstance(v, (int, float, complex))
+        else results.plain(_ours(v, like, "numpy.isclose"))
+        for v in (a, b)
+    )
+    if isinstance(y, int):
+        y = float(y)
+    elif isinstance(y, _core.Array) and y.dtype.kind in "biu":
+        y = y.astype("float64")
     near = FUNCTIONS["absolute"](x - y) <= FUNCTIONS["absolute"](y) * rtol + atol
     # Infinities are close to themselves only.
     near = (near & FUNCTIONS["isfinite"](y)) | (x == y)

@@ -113,6 +113,31 @@ def test_copyto(device):
     np.testing.assert_array_equal(m.get()[0], [-1, -1, 2, -1])
 
 
+def test_isclose_takes_numbers_as_numbers(device):
+    tenths = np.float32([0.1, 0.2, np.nan, np.inf])
+    whole, unsigned = np.array([1, 2**53 + 1, -3, 0]), np.uint8([0, 255, 1, 2])
+    for host in (tenths, whole, unsigned, unsigned > 0, tenths.astype("float16")):
+        x = gi.asarray(host, device=device)
+        for other in (
+            0.1,
+            1,
+            True,
+            255,
+            np.nan,
+            np.inf,
+            np.float64(0.1),
+            np.float32(0.1),
+            [1, 0.1, 2, 2],
+        ):
+            for options in ({"rtol": 0, "atol": 0}, {"equal_nan": True}, {"atol": np.float32(0.1)}):
+                for got, expected in [
+                    (np.isclose(x, other, **options), np.isclose(host, other, **options)),
+                    (np.isclose(other, x, **options), np.isclose(other, host, **options)),
+                ]:
+                    np.testing.assert_array_equal(got.get(), expected)
+                assert np.allclose(x, other, **options) is np.allclose(host, other, **options)
+
+
 LARGE = np.array([2**60 + 1, -(2**60) - 1, 3])
 CHOSEN = np.array([False, True, False])
 
