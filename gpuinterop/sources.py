@@ -33,6 +33,7 @@ __all__ = [
     "home",
     "host_view",
     "in_the_name_of",
+    "is_index",
     "new_array",
     "new_full",
     "over",
@@ -219,9 +220,14 @@ def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core
     return as_source(value, dtype, where)
 
 
+def is_index(value: Any) -> bool:
+    """Whether `value` is one whole number. Arrays have the method too, and are sequences."""
+    return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+
+
 def read_shape(shape: Any) -> tuple[int, ...]:
     """Return a shape given as an int or a sequence of ints."""
-    if hasattr(shape, "__index__"):
+    if is_index(shape):
         return (operator.index(shape),)
     try:
         return tuple(operator.index(n) for n in shape)

@@ -12,7 +12,7 @@ from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import results
 from gpuinterop.ops.reductions import may_overlap
-from gpuinterop.sources import read_shape
+from gpuinterop.sources import is_index, read_shape
 from gpuinterop.views import read_axis
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     along = read_axis(axis, x.ndim, "split")
     n = x.shape[along]
     try:
-        count = operator.index(sections) if hasattr(sections, "__index__") else None
+        count = operator.index(sections) if is_index(sections) else None
         cuts = [] if count is not None else [operator.index(c) for c in sections]
     except TypeError:
         raise ArgumentTypeError(
@@ -146,9 +146,7 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
 def alloc(value: Any, *shape: Any) -> Any:
     """Return a new array of `shape` whose elements are those of `value`, broadcast (GpuAlloc)."""
     results.require_arrays("alloc", value)
-    wanted = read_shape(
-        shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
-    )
+    wanted = read_shape(shape[0] if len(shape) == 1 else shape)
     real = results.plain(value)
     if real.ndim > len(wanted):
         raise ShapeError(

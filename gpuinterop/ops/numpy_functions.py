@@ -18,7 +18,7 @@ from gpuinterop.ops import blas, join, results
 from gpuinterop.ops.copying import copyto
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS
 from gpuinterop.ops.runtime import FUNCTIONS, _placed
-from gpuinterop.sources import as_source, read_shape
+from gpuinterop.sources import as_source, in_the_name_of, is_index, read_shape
 from gpuinterop.views import read_axis
 
 __all__ = ["FUNCTIONS_OF_SHAPE"]
@@ -114,7 +114,7 @@ def _append(arr: Any, values: Any, axis: Any = None) -> Any:
 
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     results.require_arrays("numpy.array_split", ary)
-    if not hasattr(indices_or_sections, "__index__"):
+    if not is_index(indices_or_sections):
         return join.split(ary, indices_or_sections, axis)
     count, n = (
         operator.index(indices_or_sections),
@@ -144,15 +144,17 @@ def _tile(A: Any, reps: Any) -> Any:
 
 
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    if not hasattr(repeats, "__index__"):
+    with in_the_name_of("numpy.repeat"):
+        counts = read_shape(repeats)
+    if len(counts) != 1:
         raise ArgumentTypeError(
             where="numpy.repeat", expected="one number of repetitions for all elements",
-            got=f"an object of type {type(repeats).__name__}",
+            got=f"{len(counts)} numbers",
             fix="gather instead: x.take(numpy.repeat(numpy.arange(len(x)), repeats), 0)",
         )  # fmt: skip
     x = a.ravel() if axis is None else a
     along = read_axis(0 if axis is None else axis, x.ndim, "numpy.repeat")
-    (count,) = read_shape(repeats)
+    count = counts[0]
     shape, n = list(x.shape), x.shape[along]
     spread = [*shape[:along], n, count, *shape[along + 1 :]]
     shape[along] = n * count
@@ -166,7 +168,7 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return _roll(a.ravel(), shift, 0).reshape(a.shape)
-    if not (hasattr(shift, "__index__") and hasattr(axis, "__index__")):
+    if not (is_index(shift) and is_index(axis)):
         raise ArgumentTypeError(where="numpy.roll", expected="one shift along one axis",
                                 got=f"shift={shift!r}, axis={axis!r}", fix="roll axis by axis")  # fmt: skip
     along = read_axis(axis, a.ndim, "numpy.roll")
@@ -181,14 +183,14 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 
 def _flip(m: Any, axis: Any = None) -> Any:
-    given = range(m.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    given = range(m.ndim) if axis is None else axis if np.ndim(axis) else (axis,)
     turned = {read_axis(i, m.ndim, "numpy.flip") for i in given}
     return m[tuple(slice(None, None, -1 if i in turned else 1) for i in range(m.ndim))]
 
 
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     def axes(given: Any) -> list[int]:
-        listed = given if isinstance(given, (tuple, list)) else (given,)
+        listed = given if np.ndim(given) else (given,)
         return [read_axis(i, a.ndim, "numpy.moveaxis") for i in listed]
 
     taken, places = axes(source), axes(destination)
