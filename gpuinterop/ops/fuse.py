@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.geometry import broadcast_shapes
@@ -96,6 +98,29 @@ def _told_apart(value: Any) -> Any:
     return repr(value) if isinstance(value, (float, complex, np.generic)) else value
 
 
+def _refuse_computed(captured: Sequence[Any]) -> None:
+    """Refuse arrays that were made while the function was traced: they would stay as they are then.
+
+    Nothing but the graph holds such an array by now; a view of one from outside has an owner there.
+    """
+    probe = [object()]
+    alone = sys.getrefcount(probe[0])
+    for i in range(len(captured)):
+        if sys.getrefcount(captured[i]) > alone:
+            continue
+        owners = [captured[i].base]
+        # The view holds its owner too. Memory of another library is shared and not computed.
+        if owners[0] is None or (
+            isinstance(owners[0], _core.Array) and sys.getrefcount(owners[0]) <= alone + 1
+        ):
+            raise ArgumentTypeError(
+                where="fuse",
+                expected="arrays from outside as they are: nothing is computed while it is traced",
+                got=f"an array of shape {captured[i].shape} that the function made without an argument",
+                fix="pass what it is made from as an argument, or make it before the function is called",
+            )
+
+
 class Fused:
     """A function that runs as one kernel, or as a few if it reduces; made by `fuse`.
 
@@ -175,6 +200,7 @@ class Fused:
         positional = len(tracers) - len(names)
         named = dict(zip(names, tracers[positional:], strict=True))
         returned = self.__wrapped__(*tracers[:positional], **named)  # type: ignore[attr-defined]
+        _refuse_computed(graph.captured)
         several = isinstance(returned, (tuple, list))
         results = list(returned) if several else [returned]
         for value in results:
@@ -250,10 +276,12 @@ def fuse(function: Callable[..., Any]) -> Fused:
     """Return `function` as one kernel: traced once, no temporaries, every operand read once.
 
     Inside, arrays stand for single elements: use operators, the functions of this package or
-    NumPy's, numbers, and arrays from outside. The function may return several arrays. Results have
-    the shapes and dtypes that they have without `fuse`, and are the same bit for bit. Numbers
-    among the arguments become part of the kernel; so do shapes and dtypes once the function asks for
-    them (``x.shape``, ``x.ndim``, ``x.size``, ``len(x)``, ``x.dtype``), and it is traced anew for others.
+    NumPy's, numbers, and arrays from outside, which are read anew by every call. Numbers from outside
+    are fixed by the first; an array that is made inside from no argument is refused. The function may
+    return several arrays. Results have the shapes and dtypes that they have without `fuse`, and are
+    the same bit for bit. Numbers among the arguments become part of the kernel; so do shapes and
+    dtypes once the function asks for them (``x.shape``, ``x.ndim``, ``x.size``, ``len(x)``,
+    ``x.dtype``), and it is traced anew for others.
 
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
     or ``axis=``. Each reduction is one kernel that reads the operands once and stores nothing but its

@@ -340,3 +340,34 @@ def test_text_beside_cudandarrays_is_that_of_float32():
     graph = Graph(strict=(True,))
     graph.results = [(Tracer(graph, graph.add_input()) % np.float64(0.3)).node]
     assert "double" not in graph.statements((row_of(np.dtype("float32")),))
+
+
+def test_arrays_from_outside_are_read_anew_by_every_call(device):
+    x, w = gi.ones(3, device=device), gi.ones((3, 3), device=device)
+    row = gi.ones((2, 3), device=device)[0]  # nothing else holds what it is a view of
+    held = {"w": w}
+    for function in (
+        lambda x: x + held["w"], lambda x: x + w[0], lambda x: x + w.T[::-1], lambda x: x + w * x,
+        lambda x, w=w: (x + w[1:]).sum(axis=0), lambda x: x + gi.asarray(w),
+    ):  # fmt: skip
+        fused = gi.fuse(function)
+        for number in (1, 5):
+            w.fill(number)
+            assert fused(x).tolist() == function(x).tolist()
+    assert gi.fuse(lambda x: x + row)(x).tolist() == [2, 2, 2]
+
+
+def test_arrays_made_while_a_function_is_fused_are_refused():
+    x, w = gi.ones(3, device="cpu"), gi.ones((3, 3), device="cpu")
+
+    def named(x):
+        twice = w * 2
+        return x + twice
+
+    for function in (
+        named, lambda x: x + w * 2, lambda x: x + (w * 2)[0], lambda x: x - w.sum(axis=0),
+        lambda x: (x - (w @ w).T).sum(), lambda x: x + w.copy(), lambda x: gi.exp(w) * x,
+        lambda x: x + gi.ones(3, device="cpu"),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentTypeError, match="made without an argument"):
+            gi.fuse(function)(x)
