@@ -89,6 +89,18 @@ def test_cudandarrays_stay_what_they_are(device: str) -> None:
             call(x)
 
 
+def test_reduced_values_have_the_class_that_they_have_without_fuse(device: str) -> None:
+    a = inputs(3, 4)
+    x = gi.CudaNdarray(a, device=device)
+    for function in (
+        lambda x: (x > 1).astype("float32").sum(axis=0),
+        lambda x: (x > 1).astype("float32").max(axis=0, keepdims=True),
+        lambda x: (x * np.float64(0.1)).max(axis=1),
+    ):
+        got, apart = gi.fuse(function)(x), function(x)
+        assert (type(got), got.dtype, got.tolist()) == (type(apart), apart.dtype, apart.tolist())
+
+
 def test_each_result_has_the_shape_of_its_own_operands(device: str) -> None:
     a, b = inputs(4, 6), inputs(6, seed=1)
     x, y = gi.GpuArray(a, device=device), gi.GpuArray(b, device=device)
