@@ -40,6 +40,8 @@ class Tracer:
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         refuse_out(f"numpy.{func.__name__}", kwargs.get("out"))
+        if func is np.result_type:  # it would ask the tracer again
+            return func(*(x.dtype if isinstance(x, (Tracer, _core.Array)) else x for x in args))
         found = methods.__array_function__(self, func, types, args, kwargs)
         if found is NotImplemented:
             raise ArgumentTypeError(where="fuse", expected="functions of NumPy that go element by element",

@@ -371,3 +371,12 @@ def test_arrays_made_while_a_function_is_fused_are_refused():
     ):  # fmt: skip
         with pytest.raises(ArgumentTypeError, match="made without an argument"):
             gi.fuse(function)(x)
+
+
+def test_numpys_result_type_while_a_function_is_fused():
+    x = gi.GpuArray(np.ones(2, np.int16), device="cpu")
+    for other in (1, 1.5, np.float32, np.dtype("int64")):
+        function = gi.fuse(lambda a, t=other: a.astype(np.result_type(a * 1, t)))
+        assert function(x).dtype == np.result_type(np.int16, other)
+    held = gi.ones(2, device="cpu")
+    assert gi.fuse(lambda a: a.astype(np.result_type(held, a)))(x).dtype == np.float32
