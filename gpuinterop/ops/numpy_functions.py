@@ -5,6 +5,7 @@ Each is made of views, copies and the operations; none is worth a kernel of its 
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -14,27 +15,15 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.geometry import broadcast_shapes, real
-from gpuinterop.ops import blas, join, results
+from gpuinterop.ops import blas, equality, join, results
 from gpuinterop.ops.copying import copyto
+from gpuinterop.ops.equality import ours
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS
-from gpuinterop.ops.runtime import FUNCTIONS, _placed
-from gpuinterop.sources import as_source, in_the_name_of, is_index, read_shape
+from gpuinterop.ops.runtime import FUNCTIONS
+from gpuinterop.sources import in_the_name_of, is_index, read_shape
 from gpuinterop.views import read_axis
 
 __all__ = ["FUNCTIONS_OF_SHAPE"]
-
-
-def _ours(value: Any, like: Any, where: str) -> Any:
-    """An operand as an array: one of this library as it is, another one beside `like`."""
-    if isinstance(value, _core.Array):
-        return value
-    return _placed(as_source(np.asarray(value), None, where), like, where)
-
-
-def _pair(a: Any, b: Any, where: str) -> tuple[Any, Any]:
-    """Two operands as plain arrays: to be compared, dtypes may meet in a wider one."""
-    like = a if isinstance(a, _core.Array) else b
-    return results.plain(_ours(a, like, where)), results.plain(_ours(b, like, where))
 
 
 # ---- new arrays -------------------------------------------------------------------------------------
@@ -109,7 +98,7 @@ def _column_stack(tup: Any) -> Any:
 
 def _append(arr: Any, values: Any, axis: Any = None) -> Any:
     like = arr if isinstance(arr, _core.Array) else values
-    return join.concatenate([_ours(v, like, "numpy.append") for v in (arr, values)], axis)
+    return join.concatenate([ours(v, like, "numpy.append") for v in (arr, values)], axis)
 
 
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
@@ -124,6 +113,13 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]
         raise ShapeError(where="numpy.array_split", expected="a number of parts of 1 or more",
                          got=str(count), fix="pass the indices to cut at")  # fmt: skip
     return join.split(ary, [i * (n // count) + min(i, n % count) for i in range(1, count)], axis)
+
+
+def _vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    if ary.ndim < 2:
+        raise ShapeError(where="numpy.vsplit", expected="an array of two axes or more",
+                         got=f"shape {ary.shape}", fix="numpy.split(x, parts)")  # fmt: skip
+    return join.split(ary, indices_or_sections, 0)
 
 
 def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
@@ -214,52 +210,15 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
 
 
 def _size(a: Any, axis: Any = None) -> Any:
-    return a.size if axis is None else a.shape[axis]
+    given = range(a.ndim) if axis is None else axis if np.ndim(axis) else (axis,)
+    axes = [read_axis(i, a.ndim, "numpy.size") for i in given]
+    if len(set(axes)) != len(axes):
+        raise ShapeError(where="numpy.size", expected="each axis once", got=str(axis),
+                         fix="name each axis once")  # fmt: skip
+    return math.prod(a.shape[i] for i in axes)
 
 
 # ---- questions --------------------------------------------------------------------------------------
-
-
-def _isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
-    # Python's numbers stay numbers, which take on the dtype of the array beside them.
-    like = a if isinstance(a, _core.Array) else b
-    x, y = (
-        v
-        if isinstance(v, (int, float, complex))
-        else results.plain(_ours(v, like, "numpy.isclose"))
-        for v in (a, b)
-    )
-    if isinstance(y, int):
-        y = float(y)
-    elif isinstance(y, _core.Array) and y.dtype.kind in "biu":
-        y = y.astype("float64")
-    near = FUNCTIONS["absolute"](x - y) <= FUNCTIONS["absolute"](y) * rtol + atol
-    # Infinities are close to themselves only.
-    near = (near & FUNCTIONS["isfinite"](y)) | (x == y)
-    return near | (FUNCTIONS["isnan"](x) & FUNCTIONS["isnan"](y)) if equal_nan else near
-
-
-def _allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
-    return bool(_isclose(a, b, rtol, atol, equal_nan).all())
-
-
-def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    x, y = _pair(a1, a2, "numpy.array_equal")
-    if x.shape != y.shape:
-        return False
-    same = x == y
-    if equal_nan:
-        same = same | (FUNCTIONS["isnan"](x) & FUNCTIONS["isnan"](y))
-    return bool(same.all())
-
-
-def _array_equiv(a1: Any, a2: Any) -> bool:
-    x, y = _pair(a1, a2, "numpy.array_equiv")
-    try:
-        broadcast_shapes([x.shape, y.shape], "numpy.array_equiv")
-    except ShapeError:
-        return False
-    return bool((x == y).all())
 
 
 def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
@@ -271,15 +230,19 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 def _outer(a: Any, b: Any, out: Any = None) -> Any:
     like = a if isinstance(a, _core.Array) else b
-    return blas.ger(*(_ours(x, like, "numpy.outer").ravel() for x in (a, b)), out=out)
+    return blas.ger(*(ours(x, like, "numpy.outer").ravel() for x in (a, b)), out=out)
 
 
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    times = operator.index(n)
+    if times < 0:
+        raise ShapeError(where="numpy.diff", expected="a number of times of 0 or more", got=str(times),
+                         fix="pass n=1 for the differences")  # fmt: skip
     along = read_axis(axis, a.ndim, "numpy.diff")
     before = (slice(None),) * along
     later, earlier = (*before, slice(1, None)), (*before, slice(-1))
     name = "not_equal" if a.dtype == np.bool_ else "subtract"
-    for _ in range(operator.index(n)):
+    for _ in range(times):
         a = FUNCTIONS[name](a[later], a[earlier])
     return a
 
@@ -308,9 +271,9 @@ FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
     np.append: _append,
     np.split: lambda ary, indices_or_sections, axis=0: join.split(ary, indices_or_sections, axis),
     np.array_split: _array_split,
-    np.vsplit: lambda ary, indices_or_sections: join.split(ary, indices_or_sections, 0),
+    np.vsplit: _vsplit,
     np.hsplit: lambda ary, indices_or_sections: join.split(
-        ary, indices_or_sections, 0 if ary.ndim == 1 else 1
+        ary, indices_or_sections, 0 if ary.ndim <= 1 else 1
     ),
     np.unstack: _unstack,
     np.tile: _tile,
@@ -346,10 +309,10 @@ FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
     np.ptp: lambda a, axis=None, out=None, keepdims=False: FUNCTIONS["subtract"](
         a.max(axis, keepdims=keepdims), a.min(axis, keepdims=keepdims), out=out
     ),
-    np.isclose: _isclose,
-    np.allclose: _allclose,
-    np.array_equal: _array_equal,
-    np.array_equiv: _array_equiv,
+    np.isclose: equality.isclose,
+    np.allclose: equality.allclose,
+    np.array_equal: equality.array_equal,
+    np.array_equiv: equality.array_equiv,
     np.count_nonzero: _count_nonzero,
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
     np.result_type: lambda *given: np.result_type(

@@ -149,6 +149,42 @@ def test_isclose_takes_numbers_as_numbers(device):
                 assert np.allclose(x, other, **options) is np.allclose(host, other, **options)
 
 
+def test_what_is_no_array_equals_none(device):
+    x = gi.asarray(VECTOR, device=device)
+    for same in (np.array_equal, np.array_equiv):
+        for other in ("abc", None, ["a"] * 4, [[1], [1, 2]], np.datetime64("2020-01-01"), {}):
+            assert same(x, other) is same(other, x) is same(VECTOR, other) is False
+            assert same(x[0], other) is False
+        assert same(x, VECTOR.tolist()) is True
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.diff(x, -1), lambda x: np.diff(x[0, 0]), lambda x: np.vsplit(x[0], 2),
+        lambda x: np.hsplit(x[0, 0], 1), lambda x: np.size(x, 2), lambda x: np.size(x, (0, 0)),
+    ],
+)  # fmt: skip
+def test_a_shape_that_numpy_refuses(device, call):
+    with pytest.raises((ValueError, IndexError, TypeError)):
+        call(MATRIX)
+    with pytest.raises(gi.ShapeError):
+        call(arrays_on(device)[0])
+
+
+def test_size_along_axes(device):
+    cube = arrays_on(device)[2]
+    for axis, expected in [
+        (None, 24),
+        (1, 3),
+        (-1, 4),
+        ((0, 2), 8),
+        ((), 1),
+        (np.array([0, 1]), 6),
+    ]:
+        assert np.size(cube, axis) == expected
+
+
 LARGE = np.array([2**60 + 1, -(2**60) - 1, 3])
 CHOSEN = np.array([False, True, False])
 

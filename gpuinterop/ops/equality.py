@@ -1,0 +1,100 @@
+"""NumPy's questions whether arrays are equal or close."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.errors import ShapeError
+from gpuinterop.geometry import broadcast_shapes
+from gpuinterop.ops import results
+from gpuinterop.ops.runtime import FUNCTIONS, _placed
+from gpuinterop.sources import as_source
+
+__all__ = ["allclose", "array_equal", "array_equiv", "isclose", "ours"]
+
+
+def ours(value: Any, like: Any, where: str) -> Any:
+    """An operand as an array: one of this library as it is, another one beside `like`."""
+    if isinstance(value, _core.Array):
+        return value
+    return _placed(as_source(np.asarray(value), None, where), like, where)
+
+
+def _pair(a: Any, b: Any, where: str) -> tuple[Any, Any]:
+    """Two operands as plain arrays: to be compared, dtypes may meet in a wider one."""
+    like = a if isinstance(a, _core.Array) else b
+    return results.plain(ours(a, like, where)), results.plain(ours(b, like, where))
+
+
+def _may_equal(value: Any) -> bool:
+    """Whether there is anything to compare: text, None and ragged lists equal no array of numbers."""
+    if isinstance(value, _core.Array):
+        return True
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        return False
+    numbers = (bool, int, float, complex, np.generic)
+    return found.dtype.kind not in "SUTMm" and (
+        found.dtype.kind != "O" or any(isinstance(one, numbers) for one in found.flat)
+    )
+
+
+def _ask(name: str, value: Any) -> Any:
+    """A function of an array where it is, or of a Python number, which stays one."""
+    known = FUNCTIONS[name] if isinstance(value, _core.Array) else getattr(np, name)
+    found = known(value)
+    return found if isinstance(value, _core.Array) else found.item()
+
+
+def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether the elements are as near as the tolerances say, each."""
+    # Python's numbers stay numbers, which take on the dtype of the array beside them.
+    like = a if isinstance(a, _core.Array) else b
+    x, y = (
+        v
+        if type(v) in (bool, int, float, complex)
+        else results.plain(ours(v, like, "numpy.isclose"))
+        for v in (a, b)
+    )
+    if isinstance(y, int):
+        y = float(y)
+    elif isinstance(y, _core.Array) and y.dtype.kind in "biu":
+        y = y.astype("float64")
+    near = _ask("absolute", x - y) <= _ask("absolute", y) * rtol + atol
+    # Infinities are close to themselves only.
+    near = (near & _ask("isfinite", y)) | (x == y)
+    return near | (_ask("isnan", x) & _ask("isnan", y)) if equal_nan else near
+
+
+def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether all elements are close."""
+    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    """Whether shapes and elements are equal."""
+    if not (_may_equal(a1) and _may_equal(a2)):
+        return False
+    x, y = _pair(a1, a2, "numpy.array_equal")
+    if x.shape != y.shape:
+        return False
+    same = x == y
+    if equal_nan:
+        same = same | (FUNCTIONS["isnan"](x) & FUNCTIONS["isnan"](y))
+    return bool(same.all())
+
+
+def array_equiv(a1: Any, a2: Any) -> bool:
+    """Whether the elements are equal once the shapes are broadcast."""
+    if not (_may_equal(a1) and _may_equal(a2)):
+        return False
+    x, y = _pair(a1, a2, "numpy.array_equiv")
+    try:
+        broadcast_shapes([x.shape, y.shape], "numpy.array_equiv")
+    except ShapeError:
+        return False
+    return bool((x == y).all())
