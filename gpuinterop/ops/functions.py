@@ -35,6 +35,12 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     >>> gpuinterop.clip(gpuinterop.asarray([1.0, 5.0, 9.0], device="cpu"), 2, 6).tolist()
     [2.0, 5.0, 6.0]
     """
+    dtype = getattr(x, "dtype", None)
+    if dtype is not None and np.dtype(dtype).kind in "iu":
+        # NumPy's rule: a Python integer that no element can pass does not cut.
+        info = np.iinfo(dtype)
+        min = None if type(min) is int and min <= info.min else min
+        max = None if type(max) is int and max >= info.max else max
     if min is None and max is None:
         return FUNCTIONS["positive"](x, out=out)
     if min is None:

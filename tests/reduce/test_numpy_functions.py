@@ -172,6 +172,29 @@ def test_a_shape_that_numpy_refuses(device, call):
         call(arrays_on(device)[0])
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+def test_clip_by_bounds_that_no_element_passes(device, dtype):
+    info = np.iinfo(dtype)
+    host = np.array([info.min, 1, 2, 3, info.max], dtype)
+    x = gi.GpuArray(host, device=device)
+    for bounds in [
+        (-(2**70), 2),
+        (2, 2**70),
+        (-(2**70), 2**70),
+        (info.min, info.max),
+        (info.min, 2),
+    ]:
+        expected = np.clip(host, *bounds)
+        for got in (np.clip(x, *bounds), x.clip(*bounds), gi.clip(x, *bounds)):
+            assert got.dtype == expected.dtype
+            np.testing.assert_array_equal(got.get(), expected)
+    for bounds in [(info.max + 1, None), (None, info.min - 1), (1, info.min - 1)]:
+        with pytest.raises(OverflowError):
+            np.clip(host, *bounds)
+        with pytest.raises(OverflowError):
+            np.clip(x, *bounds)
+
+
 def test_size_along_axes(device):
     cube = arrays_on(device)[2]
     for axis, expected in [
