@@ -240,7 +240,7 @@ def _on_host(
     source, sink = host_view(x), host_view(out)
     arguments: dict[str, Any] = {"axis": axes}
     if REDUCTIONS[op].one_axis:
-        arguments["axis"] = None if flat else axes[0]
+        arguments["axis"] = None if flat or not axes else axes[0]
     if op in ("var", "std"):
         arguments["ddof"] = ddof
     if op in _WIDE:

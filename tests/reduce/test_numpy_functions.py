@@ -195,6 +195,16 @@ def test_clip_by_bounds_that_no_element_passes(device, dtype):
             np.clip(x, *bounds)
 
 
+@pytest.mark.parametrize("dtype", ["int16", "float32", "complex64"])
+def test_an_axis_of_no_axes(device, dtype):
+    host = np.array(3, dtype)
+    x = gi.asarray(host, device=device)
+    for name in ("argmin", "argmax", "min", "sum", "all"):
+        for axis in (0, -1, None):
+            got, expected = getattr(x, name)(axis=axis), getattr(host, name)(axis=axis)
+            assert (got.shape, got.item()) == (expected.shape, expected.item())
+
+
 def test_size_along_axes(device):
     cube = arrays_on(device)[2]
     for axis, expected in [
