@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -69,6 +70,9 @@ void set_python_error(const Error& e) noexcept {
 void register_errors() {
   nb::register_exception_translator(
       [](const std::exception_ptr& p, void*) {
+        // No exception at all: CPython is unwinding this thread. See array/gil.hpp.
+        if (!p)
+          for (;;) pause();
         try {
           std::rethrow_exception(p);
         } catch (const Error& e) {
