@@ -131,7 +131,11 @@ def gpu_rows(n: int) -> dict[str, dict[str, Callable[[], Any]]]:
     }
     torch, cupy, tvm_ffi = load("torch"), load("cupy"), load("tvm_ffi")
     core = load("cuda.core.utils")
-    t = torch.ones(n, n, device="cuda:0") if torch is not None and torch.cuda.is_available() else None
+    t = (
+        torch.ones(n, n, device="cuda:0")
+        if torch is not None and torch.cuda.is_available()
+        else None
+    )
     c = cupy.ones((n, n), "float32") if cupy is not None else None
     if t is not None:
         rows["CudaNdarray -> torch"] = {"gpuinterop": lambda: converters.to_torch(x)}

@@ -37,7 +37,7 @@ _MODULES: dict[str, str] = {
         "abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 "
         "arctanh asin asinh astype atan atan2 atanh bitwise_and bitwise_invert "
         "bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt "
-        "ceil clip clip conj conjugate copysign cos cosh deg2rad degrees digamma divide "
+        "ceil clip conj conjugate copysign cos cosh deg2rad degrees digamma divide "
         "divmod equal erf erfc erfinv exp exp2 expm1 fabs float_power floor "
         "floor_divide fmax fmin fmod gamma gammaln gcd greater greater_equal heaviside "
         "hypot invert isfinite isinf isnan left_shift less less_equal lgamma log log10 "

@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 
 from gpuinterop._core import Float32, OtherDType
 
+from gpuinterop import converters as converters, testing as testing
 from gpuinterop._version import __version__ as __version__
 from gpuinterop.ndarray import (
     CudaNdarray as CudaNdarray,
@@ -506,5 +507,3 @@ tan: _Unary
 tanh: _Unary
 true_divide: _Binary
 trunc: _Unary
-
-def __getattr__(name: str) -> Any: ...

@@ -213,7 +213,10 @@ def face_stub() -> str:
     by_hand = check_signatures(ast.parse(text))
     rows = {row.name: row for row in ROWS}
     rows |= {alias: rows[name] for alias, name in ALIASES.items()}
-    imports = ["from gpuinterop._version import __version__ as __version__"]
+    imports = [
+        "from gpuinterop import converters as converters, testing as testing",
+        "from gpuinterop._version import __version__ as __version__",
+    ]
     made: list[str] = []
     for module, names in gpuinterop._MODULES.items():
         words = sorted(set(names.split()) - by_hand)
@@ -225,8 +228,8 @@ def face_stub() -> str:
             imports.append(f"from {module} import (\n{lines})")
     head, first, rest = text.partition("# The classes that")
     parts = [head + "\n".join(imports), "", "__all__: list[str]", "", first + rest]
-    parts += ["# ---- the table's operations " + "-" * 66, "", *sorted(made), ""]
-    return "\n".join([*parts, "def __getattr__(name: str) -> Any: ..."]) + "\n"
+    parts += ["# ---- the table's operations " + "-" * 66, "", *sorted(made)]
+    return "\n".join(parts) + "\n"
 
 
 def check_signatures(slots: ast.Module) -> set[str]:

@@ -188,6 +188,7 @@ def test_no_function_gives_just_anything():
 
 
 MISTAKES = {
+    "gi.zeroes(3)": "attr-defined",
     "gi.exp('abc')": "No overload variant",
     "gi.add(x)": "No overload variant",
     "gi.zeros('ab')": "incompatible type",
