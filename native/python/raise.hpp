@@ -19,7 +19,7 @@ void set_python_error(const Error& e) noexcept;
 
 // Runs f; on a C++ exception sets the Python error and returns `failed`.
 template <class F, class R>
-R guard(R failed, F&& f) noexcept {
+GPUINTEROP_CATCHES_UNWINDING R guard(R failed, F&& f) noexcept {
   try {
     return std::forward<F>(f)();
   } catch (const Error& e) {

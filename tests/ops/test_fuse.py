@@ -348,7 +348,8 @@ def test_arrays_from_outside_are_read_anew_by_every_call(device):
     held = {"w": w}
     for function in (
         lambda x: x + held["w"], lambda x: x + w[0], lambda x: x + w.T[::-1], lambda x: x + w * x,
-        lambda x, w=w: (x + w[1:]).sum(axis=0), lambda x: x + gi.asarray(w),
+        lambda x: x + gi.asarray(w),
+        *([] if FAKE else [lambda x, w=w: (x + w[1:]).sum(axis=0)]),  # reductions do not run there
     ):  # fmt: skip
         fused = gi.fuse(function)
         for number in (1, 5):
