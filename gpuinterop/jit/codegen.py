@@ -27,7 +27,8 @@ WORKING = {
 } | {"bool": "bool"}
 
 _DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "LOOP", "TILE",
-                "LOADS(DO)", "STORES(DO)", "TILED(DO)", "CALL(e, k)", "CALL_TILED(e, k)")  # fmt: skip
+                "LOADS(DO)", "STORES(DO)", "TILED(DO)", "CALL(e, k)", "CALL_TILED(e, k)",
+                "WHERE(live)")  # fmt: skip
 
 
 def _apply(body: Body, stored: tuple[str, ...], symbol: str) -> str:
@@ -87,6 +88,7 @@ def _define(spec: KernelSpec, symbol: str) -> str:
         "TILED(DO)": entries(tiled),
         "CALL(e, k)": f"{symbol}_apply({call});",
         "CALL_TILED(e, k)": f"{symbol}_apply({call_tiled});",
+        "WHERE(live)": "if (live)" if spec.body.once else "",
     }
     return "\n".join(f"#define GI_{name} {values[name]}" for name in _DEFINITIONS)
 

@@ -23,6 +23,9 @@ class Body:
     loop_in, loop_out : dtype names that the computation is done in.
     statements : CUDA C++ statements.
     preamble : functions and types put before the kernel.
+    once : the statements run for the elements that there are, and for nothing else. Without it
+        threads behind the end compute on repeated or unset values whose results are thrown away,
+        which is quicker, and harmless as long as statements only compute.
     """
 
     name: str
@@ -30,6 +33,7 @@ class Body:
     loop_out: tuple[str, ...]
     statements: str
     preamble: str = ""
+    once: bool = False
 
 
 @dataclass(frozen=True)

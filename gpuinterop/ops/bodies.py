@@ -66,4 +66,4 @@ def raw_body(op: str, itemsize: int) -> Body:
 def take_body(itemsize: int) -> Body:
     """Gathers bits: index, address of the element at index 0, step between indices."""
     name = raw_name(itemsize)
-    return Body("take", ("int64", ADDRESS, "int64"), (name,), "o0 = a1[a0 * a2];")
+    return Body("take", ("int64", ADDRESS, "int64"), (name,), "o0 = a1[a0 * a2];", once=True)

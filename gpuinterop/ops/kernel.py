@@ -115,7 +115,7 @@ class _Expression(Traced):
         stores = " ".join(f"o{j} = {name};" for j, (_, name) in enumerate(self.outs))
         declared = " ".join(names)
         text = f'{{ {declared}\n#line 1 "{self.name}"\n{self.text};\n#line 1 "stores"\n{stores} }}'
-        return Body(f"user_{self.name}", ins, outs, text, self.preamble)
+        return Body(f"user_{self.name}", ins, outs, text, self.preamble, once=True)
 
     def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
         if self.numpy is None:

@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
 #undef GI_LOAD
 #pragma unroll
         for (int k = 0; k < GI_V; ++k) {
-          GI_CALL([u], k)
+          GI_WHERE(k < count) { GI_CALL([u], k) }
         }
 #define GI_STORE(i, T, M) r##i[u].store_part(GI_AT(i, T, M), a.s[i], count);
         GI_STORES(GI_STORE)

@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
 #undef GI_LOAD
 #pragma unroll
   for (int u = 0; u < GI_U; ++u) {
-    GI_CALL([u], 0)
+    GI_WHERE(first + u * GI_THREADS < (GI_INDEX)a.n) { GI_CALL([u], 0) }
   }
 #define GI_STORE(i, T, M) r##i[u].store((T*)a.p[i] + o[u][i], a.s[i]);
 #pragma unroll

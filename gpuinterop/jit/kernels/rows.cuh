@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   for (int u = 0; u < GI_U; ++u) {
 #pragma unroll
     for (int k = 0; k < GI_V; ++k) {
-      GI_CALL([u], k)
+      GI_WHERE(k < count && row0 + (GI_INDEX)(u * blockDim.y) < (GI_INDEX)a.rows) { GI_CALL([u], k) }
     }
   }
 #define GI_STORE(i, T, M)                                     \

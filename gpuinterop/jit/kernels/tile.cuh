@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
 #undef GI_FETCH
 #pragma unroll
     for (int k = 0; k < GI_V; ++k) {
-      GI_CALL_TILED([u], k)
+      GI_WHERE(line + u * kLines < left_y && lane + k < left_x) { GI_CALL_TILED([u], k) }
     }
 #define GI_STORE(i, T, M)                                                                     \
   if (whole)                                                                                  \
