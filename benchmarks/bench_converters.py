@@ -1,7 +1,8 @@
 """What does one conversion cost on the host, beside the peers' own routes?
 
 Every pair is timed in one process, the routes of a row in turn, so that the machine's mood falls on
-all of them alike; the figure is the best of the repeats. Without a GPU only the host pairs are timed.
+all of them alike; the figure is the best of the repeats. Exports and views are timed by
+bench_exchange. Without a GPU only the host pairs are timed.
 ``--sizes`` shows that a conversion does not depend on the size of the array.
 """
 
@@ -25,7 +26,6 @@ MARKS = {
     "CudaNdarray -> cupy": 2.0,
     "cupy -> CudaNdarray": 0.5,
     "CudaNdarray -> Numba": 6.0,
-    "__dlpack__()": 0.2,
 }
 
 
@@ -125,10 +125,7 @@ def gpu_rows(n: int) -> dict[str, dict[str, Callable[[], Any]]]:
     a = np.ones((n, n), np.float32)
     x = gi.array(a, device="cuda")
     gi.synchronize()
-    rows: dict[str, dict[str, Callable[[], Any]]] = {
-        "__dlpack__()": {"gpuinterop": lambda: x.__dlpack__(stream=1, max_version=(1, 3))},
-        "view x[1:, ::2]": {"gpuinterop": lambda: x[1:, ::2]},
-    }
+    rows: dict[str, dict[str, Callable[[], Any]]] = {}
     torch, cupy, tvm_ffi = load("torch"), load("cupy"), load("tvm_ffi")
     core = load("cuda.core.utils")
     t = (
@@ -143,7 +140,6 @@ def gpu_rows(n: int) -> dict[str, dict[str, Callable[[], Any]]]:
             "gpuinterop": lambda: converters.from_torch(t),
             "gpuinterop.from_any": lambda: gi.from_any(t),
         }
-        rows["__dlpack__()"]["torch"] = lambda: t.__dlpack__(stream=-1, max_version=(1, 3))
         reversed_x = x[:, ::-1]
         rows["refusal: negative strides -> torch"] = {
             "gpuinterop": refused(lambda: converters.to_torch(reversed_x))
@@ -163,8 +159,6 @@ def gpu_rows(n: int) -> dict[str, dict[str, Callable[[], Any]]]:
             "cupy.from_dlpack(ours)": lambda: cupy.from_dlpack(x),
         }
         rows["cupy -> CudaNdarray"] = {"gpuinterop": lambda: converters.from_cupy(c)}
-        rows["__dlpack__()"]["cupy"] = lambda: c.__dlpack__(stream=-1)
-        rows["view x[1:, ::2]"]["cupy"] = lambda: c[1:, ::2]
         if tvm_ffi is not None:
             rows["cupy -> CudaNdarray"]["tvm_ffi.from_dlpack(cupy)"] = lambda: tvm_ffi.from_dlpack(
                 c

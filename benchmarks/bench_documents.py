@@ -226,7 +226,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--compile", action="store_true", help="torch.compile as well")
     chosen = options.parse_args()
-    bench = Benchmark("the documents' programs", "us", chosen)
+    bench = Benchmark("the old tutorials' programs", "us", chosen)
     libraries = peers(chosen)
     exp_loop(bench, libraries)
     line(bench, libraries, 64 if chosen.quick else 1000)

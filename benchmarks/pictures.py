@@ -32,7 +32,9 @@ DIGEST = "gpuinterop-record"  # the PNG text field that says which numbers were 
 
 def digest(record: dict[str, Any]) -> str:
     """Names the numbers of a record, to see whether a picture is drawn from them."""
-    text = json.dumps([record[k] for k in ("name", "unit", "picture", "rows", "marks")])
+    text = json.dumps(
+        [record[k] for k in ("name", "unit", "picture", "rows", "marks")] + [_mark(record)]
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -73,6 +75,11 @@ def _save(figure: Any, path: Path, named: str) -> None:
     small.save(path, optimize=True, pnginfo=texts)
 
 
+def _mark(record: dict[str, Any]) -> str:
+    """What the marks are called: a picture of docs/ draws them as far from a peer as they were set."""
+    return str(record.get("mark", "mark"))
+
+
 def contenders(record: dict[str, Any]) -> list[str]:
     """In the order of STYLES, then as they come."""
     found = list(dict.fromkeys(who for row in record["rows"].values() for who in row))
@@ -88,7 +95,8 @@ def _scatter(axes: Any, who: str, x: list[float], y: list[float]) -> None:
     colour, marker = STYLES.get(who, OTHER)
     size = {OURS: 62, "floor": 110, "torch graph": 52, "torch.compile": 46}.get(who, 34)
     edge = {"linewidths": 2} if marker == "|" else {"linewidths": 0.5, "edgecolors": "white"}
-    axes.scatter(x, y, s=size, c=colour, marker=marker, label=who, zorder=3, **edge)
+    # A rate near zero stays whole at the edge.
+    axes.scatter(x, y, s=size, c=colour, marker=marker, label=who, zorder=3, clip_on=False, **edge)
 
 
 def _dots(axes: Any, record: dict[str, Any], value: Any) -> None:
@@ -122,7 +130,7 @@ def _height(record: dict[str, Any]) -> float:
 
 
 def _marks(axes: Any, record: dict[str, Any], value: Any) -> None:
-    label = "mark"
+    label = _mark(record)
     for i, name in enumerate(record["rows"]):
         if name in record["marks"]:
             at = value(name, record["marks"][name])
@@ -175,6 +183,7 @@ def lines(pyplot: Any, record: dict[str, Any]) -> Any:
                 panels.setdefault(found[1], {}).setdefault(who, []).append((size, value))
     figure, axes = pyplot.subplots(1, len(panels), figsize=(3.1 * len(panels), 3.4), sharey=True)
     handles: dict[str, Any] = {}
+    empty = None
     every = [value for panel in panels.values() for line in panel.values() for _, value in line]
     for ax, (name, found) in zip(axes, panels.items(), strict=True):
         for who in sorted(found, key=list(STYLES).index):
@@ -184,7 +193,7 @@ def lines(pyplot: Any, record: dict[str, Any]) -> Any:
                                    zorder=4 if who == OURS else 3)[0]  # fmt: skip
         floor = record["rows"].get("empty kernel", {}).get("floor")
         if floor:
-            handles["an empty kernel"] = ax.axhline(floor, color="#555555", linestyle=":")
+            empty = ax.axhline(floor, color="#555555", linestyle=":")
         ax.set_xscale("log", base=2)
         _log(ax, every, "y")
         ax.set_title(name, fontsize=9)
@@ -192,6 +201,8 @@ def lines(pyplot: Any, record: dict[str, Any]) -> Any:
         ax.set_xlabel("elements")
     axes[0].set_ylabel(f"{_spelt(record['unit'])} a call")
     figure.suptitle(_title(record), x=0.06, y=1.0, ha="left", fontsize=10)
+    if empty is not None:
+        handles["an empty kernel"] = empty
     figure.legend(handles.values(), handles.keys(), loc="upper center", bbox_to_anchor=(0.5, 0.0),
                   ncols=len(handles), frameon=False)  # fmt: skip
     return figure
@@ -206,7 +217,8 @@ def routes(pyplot: Any, record: dict[str, Any]) -> Any:
     figure, axes = pyplot.subplots(figsize=(8, 0.7 + 0.17 * len(entries)))
     shown: dict[str, float | None] = {}
     every = [value for _, _, value in entries if value is not None]
-    low = 10.0 ** math.floor(math.log10(min(every) * 0.6))
+    decade = 10.0 ** math.floor(math.log10(min(every) * 0.6))
+    low = max(step * decade for step in (1, 2, 5) if step * decade <= min(every) * 0.6)
     for y, (name, who, value) in enumerate(entries):
         if value is None:
             axes.text(-0.012, y + 0.12, name, transform=axes.get_yaxis_transform(), ha="right",
@@ -222,14 +234,14 @@ def routes(pyplot: Any, record: dict[str, Any]) -> Any:
         axes.text(-0.012, y, who, transform=axes.get_yaxis_transform(), ha="right", va="center",
                   fontsize=7.5)  # fmt: skip
         if mark:
-            axes.plot([mark, mark], [y - 0.55, y + 0.55], color="black", linewidth=1.6, zorder=5)
+            axes.plot([mark, mark], [y - 0.45, y + 0.45], color="black", linewidth=1.6, zorder=5)
     axes.set_yticks([])
     axes.set_ylim(len(entries) - 0.3, -0.7)
     _log(axes, every)
-    axes.set_xlim(left=low)
+    axes.set_xlim(left=low, right=max(every) * 1.5)  # room for the longest bar's figure
     axes.grid(axis="x", color="#D0D5DA", linewidth=0.6)
     axes.set_axisbelow(True)
-    note = "; black line: the mark" if record["marks"] else ""
+    note = f"; black line: the {_mark(record)}" if record["marks"] else ""
     axes.set_xlabel(f"{_spelt(record['unit'])}, less is better{note}")
     axes.set_title(_title(record), loc="left")
     return figure
@@ -243,7 +255,11 @@ def _log(axes: Any, values: list[float], which: str = "x") -> None:
     axis = getattr(axes, f"{which}axis")
     span = max(values) / max(min(values), 1e-12)
     subs = (
-        (1, 1.5, 2, 3, 5, 7) if span < 12 else (1, 2, 5) if span < 5000 and which == "x" else (1,)
+        (1, 1.5, 2, 3, 4, 5, 7)
+        if span < 12
+        else (1, 2, 5)
+        if span < 5000 and which == "x"
+        else (1,)
     )
     axis.set_major_locator(ticker.LogLocator(subs=subs))
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
