@@ -13,7 +13,7 @@ from gpuinterop.ndarray import CudaNdarray
 __all__ = ["explain"]
 
 # Names for "an array of ours".
-_OURS = {"gpuinterop": None, "any": None, "cudandarray": "float32", "CudaNdarray": "float32"}
+OURS = {"gpuinterop": None, "any": None, "cudandarray": "float32", "CudaNdarray": "float32"}
 
 
 def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any) -> Plan:
@@ -31,13 +31,13 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     >>> gpuinterop.explain(x[:, ::-1], to="numpy").shared
     True
     """
-    if any(to == name for name in _OURS):  # `to` may be anything, also what has no hash
-        if isinstance(x, CudaNdarray if _OURS[to] else _core.Array):
+    if any(to == name for name in OURS):  # `to` may be anything, also what has no hash
+        if isinstance(x, CudaNdarray if OURS[to] else _core.Array):
             # It comes back as it is, whatever state its geometry is in.
             registry.check_options(None, options, f"explain(x, {to!r})")
-            return Plan("gpuinterop", "shared", where="to_cudandarray" if _OURS[to] else "from_any")
+            return Plan("gpuinterop", "shared", where="to_cudandarray" if OURS[to] else "from_any")
         return _into_ours(x, copyif, to, options)[0]
-    row = registry.backend(to)
+    row = registry.backend(to, "gpuinterop.explain")
     plan_to = getattr(row.module, "plan_to", None)
     if options:
         registry.check_options(row.to, options, f"explain(x, {to!r})")
@@ -68,7 +68,7 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
 
 def _into_ours(x: Any, copyif: bool, to: str, options: dict[str, Any]) -> tuple[Plan, Facts | None]:
     """The plan to make `x` an array of ours, and the description of that array."""
-    dtype = _OURS[to]
+    dtype = OURS[to]
     where = "to_cudandarray" if dtype else "from_any"
     try:
         plan, facts = _read(x, copyif, where, to, options)

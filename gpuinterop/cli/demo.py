@@ -131,7 +131,9 @@ def _nothing(*words: object) -> None:
 def chosen(only: str | None) -> list[str] | None:
     """The libraries that ``--only`` names, by the names of their rows; None for all."""
     words = [word.strip() for word in (only or "").split(",") if word.strip()]
-    return [word if word == STRICT else registry.backend(word).name for word in words] or None
+    return [
+        word if word == STRICT else registry.backend(word, "--only").name for word in words
+    ] or None
 
 
 def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], list[Library]]:

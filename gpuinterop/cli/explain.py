@@ -14,8 +14,10 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop import _core
+from gpuinterop.converters import registry
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
+from gpuinterop.explain import OURS
 
 LAYOUTS = ("C", "F", "sliced", "reversed", "mirrored", "broadcast", "offset", "readonly")
 
@@ -38,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
     try:
         x = array_of(arguments.shape, arguments.layout, arguments.dtype, arguments.device)
+        if arguments.to not in OURS:
+            registry.backend(arguments.to, "--to")
         plan = gi.explain(x, arguments.to, arguments.copyif)
     except (GpuInteropError, MemoryError) as error:
         print(error, file=sys.stderr)

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from gpuinterop.converters import registry
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.testing import Matrix, matrix
 
@@ -52,6 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _tried(arguments: argparse.Namespace) -> Matrix:
     libraries = _words(arguments.only)
+    if libraries:
+        libraries = [
+            word if ":" in word else registry.backend(word, "--only").name for word in libraries
+        ]
     if arguments.bridge:
         libraries = (libraries or []) + arguments.bridge
     return matrix(

@@ -22,6 +22,7 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.converters.likeness import has, like_cudamat, like_gnumpy, like_pycuda
+from gpuinterop.converters.misspelt import no_library
 from gpuinterop.converters.presence import installed
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError
 
@@ -238,19 +239,18 @@ def backends() -> list[Backend]:
     return list(_rows.values())
 
 
-def backend(name: str) -> Backend:
-    """The row of a library, by name or alias."""
+def backend(name: str, where: str = "gpuinterop.to") -> Backend:
+    """The row of a library, by name or alias, in capitals or not."""
     row = None
     if isinstance(name, str):
-        row = _rows.get(name) or _rows.get(_aliases.get(name, "")) or _load_plugin(name)
+        row = _named(name) or _load_plugin(name) or _named(name.lower())
     if row is None:
-        raise ConversionTypeError(
-            where="gpuinterop.converters.to",
-            expected=f"the name of a library: {', '.join(names())}",
-            got=repr(name),
-            fix="pick one of these, or add a converter by the entry-point group " + GROUP,
-        )
+        raise no_library(name, names(), _aliases, where)
     return row
+
+
+def _named(name: str) -> Backend | None:
+    return _rows.get(name) or _rows.get(_aliases.get(name, ""))
 
 
 def recognise(obj: Any) -> Backend | None:

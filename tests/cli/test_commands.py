@@ -90,7 +90,8 @@ def test_matrix_fails_for_a_wrong_cell(capsys, tmp_path):
     ("words", "message"),
     [
         (["/nonexistent/file.json"], "No such file"),
-        (["--only", "nosuch"], "torch"),
+        (["--only", "tourch"], "--only: expected the name of a library: torch, numpy, "),
+        (["--only", "tourch"], "fix: write 'torch'"),
         (["--only", "numpy", "--layouts", "spiral"], "'spiral'"),
         (["--only", "numpy", "--dtypes", "float31"], "'float31'"),
         (["--only", "numpy", "--device", "tpu"], "tpu"),
@@ -170,7 +171,8 @@ def test_the_array_is_as_described(shape, layout, dtype, strides):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--to", "nolib"], "'nolib'"),
+        (["--to", "nolib"], "--to: expected the name of a library"),
+        (["--to", "tourch"], "fix: write 'torch'"),
         (["--to", "numpy", "--shape", "3,x"], "3,x"),
         (["--to", "numpy", "--shape=-1"], "extents of 0 or more"),
         (["--to", "numpy", "--layout", "zigzag"], "zigzag"),
@@ -230,7 +232,7 @@ def test_demo_as_data(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--only", "nosuch"], "expected the name of a library"),
+        (["--only", "nosuch"], "--only: expected the name of a library"),
         (["--only", "cupy", "--device", "cpu"], "has arrays on cpu\n  got: cupy"),
         (["--device", "mars"], "'mars'"),
     ],

@@ -253,6 +253,20 @@ def test_a_converter_that_cannot_plan_or_describe(clean):
     assert gi.explain(ToyArray(packed)).code == "alignment"
 
 
+@pytest.mark.parametrize("name", ["NumPy", "numpy", "NUMPY"])
+def test_capitals_do_not_matter(name):
+    assert isinstance(gi.to(gi.zeros(3, device="cpu"), name), np.ndarray)
+
+
+@pytest.mark.parametrize("call", ["to", "explain"])
+def test_a_misspelt_library_is_answered_with_the_nearest(call):
+    with pytest.raises(gi.ConversionTypeError) as error:
+        getattr(gi, call)(gi.zeros(3, device="cpu"), "PyTorsh")
+    assert error.value.where == f"gpuinterop.{call}"
+    assert error.value.expected.startswith("the name of a library: torch, numpy, ")
+    assert error.value.fix == "write 'torch'"
+
+
 def test_unknown_objects_list_the_protocols():
     with pytest.raises(gi.ConversionTypeError, match="__cuda_array_interface__"):
         gi.from_any(object())
