@@ -136,20 +136,24 @@ def config() -> dict[str, Any]:
 
     from gpuinterop import libs  # noqa: PLC0415
 
-    version = _core.cuda_driver_version()
+    version, available = _core.cuda_driver_version(), _core.cuda_available()
     found: dict[str, Any] = {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "driver": f"{version // 1000}.{version % 1000 // 10}" if version else None,
         "libcuda": _core.cuda_library_path() or None,
-        "devices": [f"{place} {place.name}" for place in devices()],
+    }
+    if not available:
+        found["no CUDA because"] = _core.cuda_unavailable_reason()
+    return found | {
+        "devices": [
+            str(place) if place.name == str(place) else f"{place} {place.name}"
+            for place in devices()
+        ],
         "default device": str(default_device()),
-        "libraries": {name: libs.describe(name) for name in libs.NAMES},
+        "libraries": {n: libs.describe(n) if available else "not looked for" for n in libs.NAMES},
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith("GPUINTEROP_")},
     }
-    if not _core.cuda_available():
-        found["no CUDA because"] = _core.cuda_unavailable_reason()
-    return found
 
 
 def show_config(mode: str = "stdout") -> dict[str, Any] | None:
@@ -158,9 +162,15 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     if mode == "dicts":
         return found
     for key, value in found.items():
-        if isinstance(value, dict):
-            value = "".join(f"\n  {name}: {text}" for name, text in value.items()) or "none"
-        elif isinstance(value, list):
-            value = ", ".join(value)
-        print(f"{key}: {value}")
+        print(f"{key}: {_told(value)}")
+        if key == "no CUDA because":
+            print(
+                'without CUDA: arrays live in host memory, device "cpu"; all but CUDA C++ works there'
+            )
     return None
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, dict):
+        return "".join(f"\n  {name}: {text}" for name, text in value.items()) or "none"
+    return ", ".join(value) if isinstance(value, list) else "none found" if value is None else value

@@ -247,6 +247,23 @@ def test_show_config(capsys):
     assert gi.show_config() is None
     printed = capsys.readouterr().out
     assert all(f"{key}:" in printed for key in found)
+    assert "None" not in printed
+
+
+def test_show_config_without_a_driver_says_so_in_order(monkeypatch, capsys):
+    for name, answer in (
+        ("cuda_driver_version", 0),
+        ("cuda_available", False),
+        ("cuda_library_path", ""),
+        ("cuda_unavailable_reason", "tried libcuda.so.1: no such file; /other: no such file"),
+    ):
+        monkeypatch.setattr(devices._core, name, lambda answer=answer: answer)
+    gi.show_config()
+    printed = capsys.readouterr().out
+    told = ["driver: none found", "no CUDA because: tried libcuda.so.1", "without CUDA: arrays live in",
+            "devices: ", "default device: "]  # fmt: skip
+    places = [printed.index(line) for line in told]
+    assert places == sorted(places)
 
 
 # ---- with GPUs ----------------------------------------------------------------------------------
