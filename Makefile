@@ -17,7 +17,7 @@ pip := $(bin)/python -m pip --disable-pip-version-check --quiet
 native := $(shell find native -type f 2>/dev/null)
 quick := -m "not slow and not bench"
 
-.PHONY: help demo test test-all test-asan lint format types stub docs soak bench sdist wheel clean
+.PHONY: help asked-python demo test test-all test-asan lint format types stub docs soak bench sdist wheel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1 @/p' Makefile | column -t -s @
@@ -78,8 +78,12 @@ clean: ## everything that was built
 	@$*/bin/python -m pip --disable-pip-version-check --quiet install --group build
 	@touch $@
 
+# An environment keeps the Python that it was made with.
+asked-python:
+	@$(if $(PYTHON),tools/same-python $(VENV) $(PYTHON))
+
 # Python files are used where they lie; only the core and its build have to be made again.
-$(VENV)/.installed: $(VENV)/.tools $(native)
+$(VENV)/.installed: $(VENV)/.tools $(native) | asked-python
 	@echo "building the core"
 	@$(pip) install --no-build-isolation --editable '.[test]'
 	@touch $@
