@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,14 @@ def test_layers_are_kept():
         lines += violations(path, path.read_text(encoding="utf-8"))
     print("\n".join(lines))
     assert not lines, "\n" + "\n".join(lines)
+
+
+def test_contributing_draws_the_same_layers():
+    page = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    picture = page.partition("## Layers")[2].split("```")[1]
+    drawn = re.findall(r"^([\d.]+) +(\w+(?:, \w+)*)", picture, flags=re.M)
+    found = {name: float(number) for number, names in drawn for name in names.split(", ")}
+    assert found == LAYERS
 
 
 @pytest.mark.parametrize(
