@@ -28,6 +28,8 @@ Every conversion of every library, tried: addresses compared, writes looked for 
 | R | refused both ways |
 | - | the library has no such array |
 
+*broadcast* is memory of stride 0 that may be written to. What `broadcast_to` gives may not: see *readonly*.
+
 `gi.explain(x, "torch")` gives the same answer for one array of yours, with the reason and the call that would work.
 """
 

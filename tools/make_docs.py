@@ -32,7 +32,8 @@ Each error is a `GpuInteropError`, and also the built-in exceptions beside its n
 that catch those go on working. Its message has up to three lines: where it was raised and what was
 expected; what came; what to do. The same parts are the attributes `where`, `expected`, `got` and
 `fix`; `reason` is a word for programs, and `axis` the axis at fault, or `None`. All of them can be
-imported from `gpuinterop`.
+imported from `gpuinterop`. Below, *the documents* are the pages of
+[Theano's time](old-programs.md).
 
 ```python
 import gpuinterop as gi
@@ -44,6 +45,30 @@ except ValueError as error:
     assert error.reason == "shape"
     print(error)
 ```
+
+## Plans and errors
+
+What `gi.explain` returns is a plan of the same refusal, before it happens. **There `reason` is the
+sentence and `code` the word**, because a plan is read by people first:
+
+| | the word | the sentence |
+| --- | --- | --- |
+| an error | `error.reason` | `error.expected` |
+| a plan of `gi.explain` | `plan.code` | `plan.reason` |
+
+`fix`, `got`, `where` and `axis` have one name in both. An error may have a word of its own beside its class's, such as
+"alignment".
+
+```python
+plan = gi.explain(gi.zeros((2, 3), device="cpu").T, "buffer")
+try:
+    gi.to(gi.zeros((2, 3), device="cpu").T, "buffer")
+except gi.ContiguityError as error:
+    assert (plan.code, plan.reason) == (error.reason, error.expected)
+    assert plan.fix == error.fix
+```
+
+## The classes
 
 | error | is also | `reason` | means |
 | --- | --- | --- | --- |

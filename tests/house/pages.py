@@ -21,22 +21,29 @@ def title(page: Path) -> str:
 class Block:
     line: int
     language: str
-    needs: tuple[str, ...]  # words after the language: libraries without which it cannot run
+    needs: tuple[
+        str, ...
+    ]  # words after the language: libraries, or "gpu", without which it cannot run
     text: str
+    told: str  # what stands between the heading above and the block, other blocks included
 
 
 def blocks(page: Path) -> list[Block]:
-    found, start, info, lines = [], 0, "", []
+    found, start, info, lines, told = [], 0, "", [], []
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         fence = re.match(r"```(.*)$", line)
         if fence and not start:
             start, info, lines = number + 1, fence.group(1), []
         elif fence:
             words = info.split() or [""]
-            found.append(Block(start, words[0], tuple(words[1:]), "\n".join(lines) + "\n"))
+            text = "\n".join(lines) + "\n"
+            found.append(Block(start, words[0], tuple(words[1:]), text, "\n".join(told)))
+            told += lines
             start = 0
         elif start:
             lines.append(line)
+        else:
+            told = [] if line.startswith("#") else [*told, line]
     assert not start, f"{title(page)}: the block at line {start} has no end"
     return found
 

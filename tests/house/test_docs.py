@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codeop
 import importlib.util
 import os
 import re
@@ -29,12 +30,13 @@ def programs():
     for page in PAGES:
         needs = {block.needs for block in blocks(page) if block.language == "python"}
         for need in sorted(needs):
-            yield pytest.param(page, need, id=" ".join([title(page), *need]))
+            marks = [pytest.mark.gpu] if "gpu" in need else []
+            yield pytest.param(page, need, id=" ".join([title(page), *need]), marks=marks)
 
 
 @pytest.mark.parametrize(("page", "needs"), list(programs()))
 def test_code_runs_as_printed(page, needs, tmp_path):
-    for library in needs:
+    for library in set(needs) - {"gpu"}:
         if importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed")
     # Blocks that need nothing more run in every program of the page, so later ones may build on them.
@@ -49,6 +51,58 @@ def test_code_runs_as_printed(page, needs, tmp_path):
     command = [sys.executable, "-W", "error", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, f"{title(page)}\n{done.stderr}"
+
+
+def refused_at_the_prompt(text: str) -> str | None:
+    """The first line that ``>>>`` refuses when the lines are pasted into it, one by one."""
+    compile_command, typed = codeop.CommandCompiler(), []
+    for line in [*text.splitlines(), ""]:
+        typed.append(line)
+        try:
+            complete = compile_command("\n".join(typed)) is not None
+        except SyntaxError:
+            return line
+        if complete:
+            typed = []
+    return typed[0] if typed else None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_code_can_be_pasted_into_the_prompt(page):
+    code = [block for block in blocks(page) if block.language in ("python", "py")]
+    refused = [(block.line, refused_at_the_prompt(block.text)) for block in code]
+    assert not [found for found in refused if found[1] is not None], (
+        "a body ends with an empty line, and has none inside, except before else, except and the like"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("with x:\n    y\n\nz", None),
+        ("with x:\n    y\nz", "z"),
+        ("try:\n    x\nexcept E:\n    y\n\nz", None),
+        ("if x:\n    y\n\nelse:\n    z", "else:"),
+        ("def f():\n    x\n\n    y", "    y"),
+        ('x = """\n\n"""\ny', None),
+    ],
+)
+def test_the_prompt_itself(text, refused):
+    assert refused_at_the_prompt(text) == refused
+
+
+SPELT = {"gpu": "GPU", "torch": "PyTorch"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_a_block_that_needs_something_says_so(page):
+    silent = [
+        (block.line, need)
+        for block in blocks(page)
+        for need in block.needs
+        if SPELT.get(need, need).lower() not in block.told.lower()
+    ]
+    assert not silent
 
 
 @pytest.mark.parametrize("page", PAGES, ids=title)
@@ -101,6 +155,19 @@ def test_pictures_are_small_and_fresh(name):
         "run `make docs` (python tools/make_docs.py)"
     )
     assert (ROOT / "docs" / "images" / f"{name}.png").stat().st_size < 150_000
+
+
+def test_pictures_draw_what_the_tables_say():
+    made = tool("performance_page")
+    found = made.records()
+    for mark in made.MARKS:
+        converted = mark in made.CONVERSIONS
+        picture = made.drawn(found, "converters" if converted else mark.record)
+        name = mark.title.replace("`", "") if converted else mark.row
+        row = found[mark.record]["rows"][mark.row]
+        assert list(picture["rows"][name].values()) == list(row.values())
+        beyond = made.better(picture, picture["marks"][name], made.ours(row))
+        assert beyond == ("missed" in made.verdict(found[mark.record], mark)), mark.title
 
 
 @pytest.mark.parametrize("page", list(tool("make_docs").PAGES), ids=title)
