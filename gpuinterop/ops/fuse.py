@@ -192,6 +192,12 @@ class Fused:
         self, args: tuple[Any, ...], key: tuple[Any, ...], names: tuple[str, ...]
     ) -> tuple[Any, list[Any], Any]:
         arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
+        if not arrays:
+            raise ArgumentTypeError(
+                where=self._name, expected="at least one array among the arguments of a fused function",
+                got=", ".join(type(a).__name__ for a in args) or "none",
+                fix="pass an array, such as gpuinterop.asarray(value), or call the function without fuse",
+            )  # fmt: skip
         graph = Graph(given=arrays)
         tracers = [
             Tracer(graph, graph.add_input()) if k is None else a
@@ -211,9 +217,6 @@ class Fused:
                     got=type(value).__name__,
                     fix="return one array or a tuple of arrays",
                 )
-        if not graph.inputs:
-            raise ArgumentTypeError(where="fuse", expected="at least one array argument",
-                                    got="none", fix="pass an array")  # fmt: skip
         kind, single = type(returned), len(results) == 1
 
         def rebuild(x: Any) -> Any:
