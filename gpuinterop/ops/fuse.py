@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of
-from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.jit.spec import Body
 
@@ -276,7 +276,15 @@ class Fused:
         found = self._kernels.get(key)
         if found is None:
             name = getattr(self, "__name__", "function")
-            found = self._kernels[key] = add_traced(_FusedOperation(name, part))[1]
+            try:
+                found = self._kernels[key] = add_traced(_FusedOperation(name, part))[1]
+            except ShapeError as error:
+                raise ShapeError(
+                    where=self._name, expected=f"{error.expected}, in one kernel",
+                    got=f"{error.got}, where each reduced value is an input of what is computed from it",
+                    fix="fuse it in parts of fewer arrays and reduced values, and combine what they "
+                    "return without fuse, for example by gpuinterop.stack(values).sum(0)",
+                ) from None  # fmt: skip
         return found
 
     def _reduction(self, part: Graph, reduction: tuple[str, Any, bool]) -> FusedReduction:
