@@ -17,8 +17,8 @@ from gpuinterop._version import __version__
 _MODULES: dict[str, str] = {
     "gpuinterop.ndarray": "CudaNdarray GpuArray",
     "gpuinterop.creation": (
-        "arange asarray array dimshuffle empty empty_like eye from_gpu_pointer full "
-        "full_like ones ones_like zeros zeros_like"
+        "arange array asarray broadcast_to dimshuffle empty empty_like eye from_gpu_pointer full "
+        "full_like linspace ones ones_like zeros zeros_like"
     ),
     "gpuinterop.pinned": "copy_async pinned_empty",
     "gpuinterop.converters.protocols": "from_dlpack",
@@ -46,6 +46,8 @@ _MODULES: dict[str, str] = {
         "reciprocal remainder right_shift rint round rsqrt sigmoid sign signbit sin "
         "sinh softplus sqrt square subtract tan tanh true_divide trunc where"
     ),
+    "gpuinterop.ops.gather": "take",
+    "gpuinterop.ops.equality": "allclose",
     "gpuinterop.ops.fuse": "fuse",
     # Importing it lets devices.stream enter the other libraries' streams too.
     "gpuinterop.converters.streams": "stream",

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, TypeVar
 
 from gpuinterop import _core
 from gpuinterop.errors import CopyForbiddenError
@@ -86,6 +87,37 @@ class TransferLog:
         return "\n".join(str(t) for t in self.transfers)
 
 
+T = TypeVar("T")
+
+
+class Watch(ContextDecorator, AbstractContextManager[T]):
+    """What `no_copies` and its like return: a block, or a decorator, that says what it is for."""
+
+    def __init__(self, block: Callable[[], AbstractContextManager[T]], purpose: str) -> None:
+        self._block, self._purpose = block, purpose
+        self._entered: list[AbstractContextManager[T]] = []
+
+    def __enter__(self) -> T:
+        entered = self._block()
+        self._entered.append(entered)
+        return entered.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return self._entered.pop().__exit__(kind, error, trace)
+
+    def _recreate_cm(self) -> Watch[T]:
+        # Of each call of a decorated function: calls may overlap in threads.
+        return Watch(self._block, self._purpose)
+
+    def __repr__(self) -> str:
+        return f"<{self._purpose}: use it in a with statement>"
+
+
 class _State:
     def __init__(self) -> None:
         self.bans: list[object] = []
@@ -133,8 +165,7 @@ def _caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-@contextmanager
-def no_copies() -> Iterator[None]:
+def no_copies() -> Watch[None]:
     """Refuse every copy that this thread would make in the block, by any converter.
 
     `CopyForbiddenError` is raised before memory is touched. Copies asked for in words are refused as
@@ -148,6 +179,11 @@ def no_copies() -> Iterator[None]:
     >>> with gpuinterop.no_copies():
     ...     y = gpuinterop.converters.to_numpy(x)  # shares, hence allowed
     """
+    return Watch(_no_copies, "no copies are made")
+
+
+@contextmanager
+def _no_copies() -> Iterator[None]:
     bans, ban = _local.state.bans, object()
     _core._watch(+1)
     bans.append(ban)
@@ -158,8 +194,7 @@ def no_copies() -> Iterator[None]:
         _core._watch(-1)
 
 
-@contextmanager
-def count_copies() -> Iterator[CopyCount]:
+def count_copies() -> Watch[CopyCount]:
     """Count the copies that this thread makes in the block: ``.count`` and ``.bytes``.
 
     Examples
@@ -171,6 +206,11 @@ def count_copies() -> Iterator[CopyCount]:
     >>> copies
     CopyCount(count=1, bytes=24)
     """
+    return Watch(_count_copies, "copies are counted")
+
+
+@contextmanager
+def _count_copies() -> Iterator[CopyCount]:
     counts, count = _local.state.counts, CopyCount()
     _core._watch(+1)
     counts.append(count)
@@ -181,8 +221,7 @@ def count_copies() -> Iterator[CopyCount]:
         _core._watch(-1)
 
 
-@contextmanager
-def log_transfers() -> Iterator[TransferLog]:
+def log_transfers() -> Watch[TransferLog]:
     """List what this thread moves between host and device (or devices) in the block, and who asked.
 
     The list has `Transfer` objects with ``kind``, ``bytes``, ``where`` (the function that copied) and
@@ -196,6 +235,11 @@ def log_transfers() -> Iterator[TransferLog]:
     >>> print(log)
     nothing crossed between host and device
     """
+    return Watch(_log_transfers, "transfers are listed")
+
+
+@contextmanager
+def _log_transfers() -> Iterator[TransferLog]:
     logs, log = _local.state.logs, TransferLog()
     _core._watch(+1)
     logs.append(log)

@@ -9,7 +9,7 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.dtypes import known
-from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, ShapeError, shown
+from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, DTypeError, ShapeError, shown
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 from gpuinterop.scalars import NUMBERS, as_elements
@@ -27,6 +27,7 @@ __all__ = [
     "arange",
     "array",
     "asarray",
+    "broadcast_to",
     "dimshuffle",
     "empty",
     "empty_like",
@@ -34,6 +35,7 @@ __all__ = [
     "from_gpu_pointer",
     "full",
     "full_like",
+    "linspace",
     "ones",
     "ones_like",
     "zeros",
@@ -208,7 +210,7 @@ def arange(
     """Return evenly spaced values, as numpy.arange computes them; float32 by default.
 
     Whole numbers that the default float32 would round, those beyond 2**24, are refused: name the
-    dtype, "int64" to keep them or "float32" to have them rounded.
+    dtype, "int64" to keep them or "float32" to have them rounded. Of truths there are two at most.
     """
     if stop is None:
         start, stop = 0, start
@@ -220,7 +222,31 @@ def arange(
         raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
                          got=f"arange({shown(start)}, {shown(stop)}, {shown(step)}): {error}",
                          fix="pass numbers that give a finite count") from error  # fmt: skip
+    if dtype is not None and known(dtype) == np.bool_ and values.size > 2:
+        raise DTypeError(where="arange", expected="at most two values of dtype bool",
+                         got=f"{values.size} values",
+                         fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
     return array(as_elements(values, dtype, "arange"), device=device)
+
+
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, dtype: Any = None,
+    device: Any = None,
+) -> Any:  # fmt: skip
+    """Return `num` numbers from `start` to `stop`, as numpy.linspace computes them; float32 by default.
+
+    Integer dtypes round down.
+    """
+    wanted = np.dtype(np.float64) if dtype is None else known(dtype)
+    try:
+        values = np.linspace(
+            start, stop, num, endpoint, dtype=wanted if wanted.kind in "iu" else None
+        )
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise ShapeError(where="linspace", expected="numbers as start and stop, and how many, 0 or more",
+                         got=f"linspace({shown(start)}, {shown(stop)}, {shown(num)}): {error}",
+                         fix="pass numbers: linspace(0, 1, 5)") from error  # fmt: skip
+    return array(as_elements(values, dtype, "linspace"), device=device)
 
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:
@@ -230,6 +256,15 @@ def dimshuffle(x: Any, *pattern: Any) -> Any:
                                 got=f"an object of type {type(x).__name__}",
                                 fix="convert it with gpuinterop.asarray(x)")  # fmt: skip
     return x.dimshuffle(*pattern)
+
+
+def broadcast_to(x: Any, shape: Any) -> Any:
+    """Return a read-only view of `x` repeated to `shape` by strides of 0; see numpy.broadcast_to."""
+    if not isinstance(x, ArrayMethods):
+        raise ArgumentTypeError(where="broadcast_to", expected="an array of this library",
+                                got=f"an object of type {type(x).__name__}",
+                                fix="convert it with gpuinterop.asarray(x)")  # fmt: skip
+    return x.broadcast_to(shape)
 
 
 def from_gpu_pointer(

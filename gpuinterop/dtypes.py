@@ -109,8 +109,15 @@ def known(dtype: Any) -> np.dtype[Any]:
 
 
 def _unknown(dtype: Any) -> DTypeError:
-    fix = "cast it to one of these first"
-    if isinstance(dtype, np.dtype) and not dtype.isnative:
+    from difflib import get_close_matches  # costs more than this module, and is rarely needed
+
+    fix = "name one of these, or cast to one of them first"
+    near = get_close_matches(shown(dtype).strip("'").rpartition(".")[2], NAMES, 1)
+    if isinstance(dtype, int):  # zeros(2, 3)
+        fix = "name one of these; a shape is one argument, a tuple: (2, 3)"
+    elif near and not isinstance(dtype, np.dtype):
+        fix = f"pass {near[0]!r}"
+    elif isinstance(dtype, np.dtype) and not dtype.isnative:
         fix = f"convert the byte order: x.astype('{dtype.newbyteorder('=').str}')"
     return DTypeError(
         where="dtype",

@@ -17,6 +17,8 @@ from gpuinterop import _core, dtypes, sources
 from gpuinterop.arguments import ArgumentMethods
 from gpuinterop.errors import (
     ArgumentTypeError,
+    ArrayIndexError,
+    ConversionTypeError,
     CopyForbiddenError,
     DeviceError,
     DTypeError,
@@ -54,7 +56,9 @@ def _only(x: Any, where: str) -> Any:
             where=where,
             expected="one element",
             got=f"{seen.size} elements of shape {seen.shape}",
-            fix="index it: x.item(0, 0), or take all: x.tolist()",
+            fix=f"read one: x.item({', '.join('0' * seen.ndim)}), or all: x.tolist()"
+            if seen.size
+            else "there is none to read: ask for x.size first",
         )
     return _values(x, where).item()
 
@@ -119,18 +123,31 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         one: Any = _core.view(GpuArray, self)
         if len(index) == 1 and isinstance(index[0], tuple):
             index = index[0]
-        if len(index) == 1 and one.ndim != 1:
+        if index:
             try:
-                flat = operator.index(index[0])
+                places = [operator.index(i) for i in index]
             except TypeError:
                 raise ArgumentTypeError(where="item", expected="an int, or one for each axis",
-                                        got=shown(index[0]), fix="write x.item(0)") from None  # fmt: skip
-            if not -one.size <= flat < one.size:
-                one = one[(flat,) * max(one.ndim, 1)] if one.size == 0 else one.ravel()[flat]
-            else:
-                one = one[tuple(int(i) for i in np.unravel_index(flat % one.size, one.shape))]
-        elif index:
-            one = one[index]
+                                        got=", ".join(map(shown, index)),
+                                        fix="write x.item(0)") from None  # fmt: skip
+            if len(places) not in (1, one.ndim):
+                raise ArrayIndexError(
+                    where="item", expected=f"one index, or one for each of {one.ndim} axes",
+                    got=f"{len(places)} for an array of shape {one.shape}",
+                    fix="count through all elements, or name every axis",
+                )  # fmt: skip
+            if len(places) == 1 and not -one.size <= places[0] < one.size:
+                raise ArrayIndexError(
+                    where="item", expected=f"an index into {one.size} elements",
+                    got=f"{places[0]} for an array of shape {one.shape}",
+                    fix=f"count from 0 to {one.size - 1}, or back from -1"
+                    if one.size
+                    else "there is none to read: ask for x.size first",
+                )  # fmt: skip
+            if len(places) == 1:
+                places = [int(i) for i in np.unravel_index(places[0] % one.size, one.shape)]
+            with sources.in_the_name_of("item"):
+                one = one[tuple(places)]
         return _only(one, "item")
 
     def tolist(self) -> Any:
@@ -193,7 +210,13 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return str(np.asarray(self))
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else str(self)
+        if not spec:
+            return str(self)
+        if real(self).size != 1:
+            raise ShapeError(where="format", expected=f"one element for the format {spec!r}",
+                             got=f"{real(self).size} elements of shape {real(self).shape}",
+                             fix="format an element, x.item(0), or the array without a format")  # fmt: skip
+        return format(_only(self, "format"), spec)
 
     # ---- values in -----------------------------------------------------------------------------
 
@@ -201,6 +224,11 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         """Set every element to one value."""
         try:
             self[...] = value
+        except (ConversionTypeError, ShapeError) as error:
+            raise type(error)(
+                where="fill", expected="one number", got=error.got,
+                fix="pass a number, or assign an array that broadcasts: x[...] = values",
+            ) from None  # fmt: skip
         except GpuInteropError as error:
             raise sources.renamed(error, "fill") from None
 

@@ -23,8 +23,11 @@ Self = TypeVar("Self", bound="ViewMethods")
 
 
 def _spread(values: tuple[Any, ...]) -> Any:
-    """f(1, 2), f((1, 2)) and f([1, 2]) mean the same."""
-    if len(values) == 1 and not hasattr(values[0], "__index__"):
+    """f(1, 2), f((1, 2)), f([1, 2]) and f(numpy.array([1, 2])) mean the same."""
+    # Arrays of any shape have an __index__, which works where they hold one int.
+    if len(values) == 1 and (
+        not hasattr(values[0], "__index__") or bool(getattr(values[0], "ndim", 0))
+    ):
         return values[0]
     return values
 
@@ -197,7 +200,7 @@ class ViewMethods(_core.Array):
         """Return a view with the axes reversed, or in the order given."""
         wanted = _spread(axes)
         ndim = real(self).ndim
-        if not axes or wanted is None or (not wanted and not ndim):
+        if not axes or wanted is None or (not ndim and len(wanted) == 0):
             wanted = range(ndim)[::-1]
         view: Self = self._permuted(wanted)
         return view

@@ -151,7 +151,9 @@ class Capture:
             own[...] = value
 
     def __repr__(self) -> str:
-        state = f"{self.nodes} nodes" if self._recorder.ready else "not recorded"
+        count = self.nodes
+        many = "1 node" if count == 1 else f"{count} nodes"
+        state = many if self._recorder.ready else "not recorded"
         return f"<Capture on {self.device}: {state}>"
 
 

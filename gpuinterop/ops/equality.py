@@ -71,7 +71,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
 
 
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all elements are close."""
+    """Whether all elements are as near as the tolerances say; at least one operand is an array here.
+
+    Waits for the answer, a bool.
+    """
+    if not any(isinstance(v, _core.Array) or hasattr(v, "__gpuinterop_trace__") for v in (a, b)):
+        results.require_arrays("allclose", a)
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 

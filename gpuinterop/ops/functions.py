@@ -64,7 +64,7 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
                                 got=repr(decimals), fix="pass an int") from None  # fmt: skip
     if not -300 <= decimals <= 300:
         raise BoundsError(where="round", expected="decimals from -300 to 300", got=str(decimals),
-                          fix="no float has that many: leave the rounding away")  # fmt: skip
+                          fix="no float has that many: leave the rounding out")  # fmt: skip
     kind = np.dtype(x.dtype).kind if hasattr(x, "dtype") else "f"
     if kind in "biu" and decimals >= 0:
         return FUNCTIONS["positive" if kind != "b" else "logical_or"](

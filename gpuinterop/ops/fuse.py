@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,10 +14,11 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of
-from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.jit.spec import Body
 
+from .fuse_methods import FIXED, BoundFused, Instances, told_apart
 from .fuse_reduce import FusedReduction
 from .fuse_stages import Stages, part_of, stages_of
 from .fuse_tracer import Tracer, refuse_out
@@ -26,9 +28,6 @@ from .runtime import Traced, add_traced, numpy_types
 from .trace import Graph, Node, described, is_strict, met, settled
 
 __all__ = ["Fused", "fuse"]
-
-
-_FIXED = (bool, int, float, complex, str, np.generic)
 
 
 class _FusedOperation(Traced):
@@ -93,11 +92,6 @@ class _FusedOperation(Traced):
         return found.astype(dtype_of(held)) if is_extended(held) else found
 
 
-def _told_apart(value: Any) -> Any:
-    """The value as part of a key: 0.0 equals -0.0 and a NaN nothing, but kernels differ in them."""
-    return repr(value) if isinstance(value, (float, complex, np.generic)) else value
-
-
 def _refuse_computed(captured: Sequence[Any]) -> None:
     """Refuse arrays that were made while the function was traced: they would stay as they are then.
 
@@ -152,6 +146,25 @@ class Fused:
         # None where the trace depends on shapes and dtypes, which are in the key then.
         self._traces: dict[tuple[Any, ...], tuple[Any, list[Any], Any] | None] = {}
         self._kernels: dict[tuple[Any, ...], Any] = {}
+        self._instances: Instances | None = None
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        if isinstance(instance, _core.Array):
+            return types.MethodType(self, instance)
+        if self._instances is None:
+            self._instances = Instances(self.__wrapped__, self._alike)  # type: ignore[attr-defined]
+        return BoundFused(self, instance, self._instances)
+
+    def _alike(self, function: Callable[..., Any]) -> Fused:
+        """A fused function that has the kernels of this one."""
+        made = Fused(function)
+        made._kernels = self._kernels
+        return made
+
+    def __repr__(self) -> str:
+        return f"<fused function {getattr(self, '__qualname__', self._name)}{self._signature}>"
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         if Tracer in map(type, args) or Tracer in map(type, kwargs.values()):
@@ -172,7 +185,7 @@ class Fused:
         args = tuple(
             a[()] if isinstance(a, np.ndarray) and a.ndim == 0 else a for a in args
         )  # as numbers, which they are without `fuse`
-        key = tuple((type(a), _told_apart(a) if isinstance(a, _FIXED) else None) for a in args)
+        key = tuple((type(a), told_apart(a) if isinstance(a, FIXED) else None) for a in args)
         arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
         known = (names, *key)
         found = self._traces.get(known)
@@ -192,6 +205,12 @@ class Fused:
         self, args: tuple[Any, ...], key: tuple[Any, ...], names: tuple[str, ...]
     ) -> tuple[Any, list[Any], Any]:
         arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
+        if not arrays:
+            raise ArgumentTypeError(
+                where=self._name, expected="at least one array among the arguments of a fused function",
+                got=", ".join(type(a).__name__ for a in args) or "none",
+                fix="pass an array, such as gpuinterop.asarray(value), or call the function without fuse",
+            )  # fmt: skip
         graph = Graph(given=arrays)
         tracers = [
             Tracer(graph, graph.add_input()) if k is None else a
@@ -211,9 +230,6 @@ class Fused:
                     got=type(value).__name__,
                     fix="return one array or a tuple of arrays",
                 )
-        if not graph.inputs:
-            raise ArgumentTypeError(where="fuse", expected="at least one array argument",
-                                    got="none", fix="pass an array")  # fmt: skip
         kind, single = type(returned), len(results) == 1
 
         def rebuild(x: Any) -> Any:
@@ -260,7 +276,15 @@ class Fused:
         found = self._kernels.get(key)
         if found is None:
             name = getattr(self, "__name__", "function")
-            found = self._kernels[key] = add_traced(_FusedOperation(name, part))[1]
+            try:
+                found = self._kernels[key] = add_traced(_FusedOperation(name, part))[1]
+            except ShapeError as error:
+                raise ShapeError(
+                    where=self._name, expected=f"{error.expected}, in one kernel",
+                    got=f"{error.got}, where each reduced value is an input of what is computed from it",
+                    fix="fuse it in parts of fewer arrays and reduced values, and combine what they "
+                    "return without fuse, for example by gpuinterop.stack(values).sum(0)",
+                ) from None  # fmt: skip
         return found
 
     def _reduction(self, part: Graph, reduction: tuple[str, Any, bool]) -> FusedReduction:
@@ -288,6 +312,10 @@ def fuse(function: Callable[..., Any]) -> Fused:
     result; what is computed from reduced values is one kernel after those. A softmax of rows is
     three. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be joined in another
     order and so differ in the last bit on CUDA. Fused functions may call one another.
+
+    On a method, `self` is what it is in Python. Each instance is traced by itself, and again when an
+    attribute of it that the method names has been assigned anew; what lies deeper, such as
+    ``self.settings.rate``, is fixed as any number from outside is: pass it as an argument.
 
     Examples
     --------

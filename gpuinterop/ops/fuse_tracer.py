@@ -228,9 +228,9 @@ def _reduction(op: str) -> Callable[..., Tracer]:
         keepdims: bool = False,
         *,
         initial: Any = None,
-        where: Any = None,
+        where: Any = True,
     ) -> Tracer:
-        if initial is not None or where is not None:
+        if initial is not None or where is not True:
             raise ArgumentTypeError(where="fuse", expected=f"{op} with axis and keepdims only",
                                     got="initial or where inside of a fused function",
                                     fix="gpuinterop.where(mask, x, 0) first; x.sum() + initial")  # fmt: skip

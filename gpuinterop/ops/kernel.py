@@ -208,10 +208,14 @@ class ElementwiseKernel:
         if host is not None and not callable(host):
             raise ArgumentTypeError(where=where, expected="a function of NumPy arrays as host",
                                     got=repr(host), fix="pass a function, or leave it out")  # fmt: skip
-        self.name = name
+        self.name, self._declared = name, (ins, outs)
         self._operation = add_traced(
             _Expression(name, ins, outs, operation.strip().rstrip(";"), preamble, host)
         )[1]
+
+    def __repr__(self) -> str:
+        ins, outs = (", ".join(map(" ".join, declared)) for declared in self._declared)
+        return f"<ElementwiseKernel {self.name}({ins}) -> {outs}>"
 
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """Run it; returns new C-ordered arrays, or `out`."""
@@ -276,6 +280,10 @@ class RawKernel:
         self.name = _text(name, "name", "RawKernel")
         self.options, self.any_strides = tuple(options), any_strides
         self._loaded: dict[int, _core.LoadedKernel] = {}
+
+    def __repr__(self) -> str:
+        lines = self.source.count("\n") + 1
+        return f"<RawKernel {self.name} of {lines} line{'s'[: lines > 1]} of CUDA C++>"
 
     def compile(self, arch: int) -> bytes:
         """Return machine code for a compute capability times ten; CompileError shows the line."""

@@ -5,6 +5,7 @@ Each is made of views, copies and the operations; none is worth a kernel of its 
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -13,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError, shown
 from gpuinterop.geometry import broadcast_shapes, real
 from gpuinterop.ops import blas, equality, join, results
 from gpuinterop.ops.copying import copyto
 from gpuinterop.ops.equality import ours
+from gpuinterop.ops.gather import take
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS
 from gpuinterop.ops.runtime import FUNCTIONS
 from gpuinterop.sources import in_the_name_of, is_index, read_shape
@@ -142,14 +144,15 @@ def _tile(A: Any, reps: Any) -> Any:
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     with in_the_name_of("numpy.repeat"):
         counts = read_shape(repeats)
-    if len(counts) != 1:
-        raise ArgumentTypeError(
-            where="numpy.repeat", expected="one number of repetitions for all elements",
-            got=f"{len(counts)} numbers",
-            fix="gather instead: x.take(numpy.repeat(numpy.arange(len(x)), repeats), 0)",
-        )  # fmt: skip
     x = a.ravel() if axis is None else a
     along = read_axis(0 if axis is None else axis, x.ndim, "numpy.repeat")
+    if len(counts) not in (1, x.shape[along]) or any(n < 0 for n in counts):
+        raise ShapeError(
+            where="numpy.repeat", expected=f"one number of repetitions, or {x.shape[along]}, of 0 or more",
+            got=shown(counts), fix="count for each element along the axis, or one for all",
+        )  # fmt: skip
+    if len(counts) != 1:
+        return take(x, np.repeat(np.arange(len(counts)), counts), along)
     count = counts[0]
     shape, n = list(x.shape), x.shape[along]
     spread = [*shape[:along], n, count, *shape[along + 1 :]]
@@ -164,15 +167,45 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return _roll(a.ravel(), shift, 0).reshape(a.shape)
-    if not (is_index(shift) and is_index(axis)):
-        raise ArgumentTypeError(where="numpy.roll", expected="one shift along one axis",
-                                got=f"shift={shift!r}, axis={axis!r}", fix="roll axis by axis")  # fmt: skip
-    along = read_axis(axis, a.ndim, "numpy.roll")
-    n = a.shape[along]
-    cut = -operator.index(shift) % n if n else 0
-    before = (slice(None),) * along
-    back, front = (*before, slice(cut, None)), (*before, slice(cut))
-    return join.concatenate([a[back], a[front]], along)
+    cuts: dict[int, int] = {}
+    for by, one in _pairs(shift, axis):
+        along = read_axis(one, a.ndim, "numpy.roll")
+        cuts[along] = cuts.get(along, 0) - by
+    cuts = {along: cut % a.shape[along] if a.shape[along] else 0 for along, cut in cuts.items()}
+    out = results.new_like(a, a.shape, a.dtype)
+    target = results.plain(out)
+    # Each axis in two parts that change places: a view for each combination, copied once.
+    halves = [
+        [(slice(None), slice(None))]
+        if not cuts.get(along)
+        else [
+            (slice(cuts[along], None), slice(n - cuts[along])),
+            (slice(cuts[along]), slice(n - cuts[along], None)),
+        ]
+        for along, n in enumerate(a.shape)
+    ]
+    for parts in itertools.product(*halves):
+        source, place = tuple(p[0] for p in parts), tuple(p[1] for p in parts)
+        target[place] = results.plain(a)[source]
+    return out
+
+
+def _pairs(shift: Any, axis: Any) -> list[tuple[int, Any]]:
+    """Shifts with their axes: one of either stands for as many as there are of the other."""
+    try:
+        shifts, axes = np.broadcast_arrays(np.asarray(shift), np.asarray(axis))
+        if shifts.ndim > 1:
+            raise ValueError("more than one dimension")
+        return [
+            (operator.index(s), operator.index(i))
+            for s, i in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True)
+        ]
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            where="numpy.roll", expected="as many shifts as axes, or one of either, all ints",
+            got=f"shift={shown(shift)}, axis={shown(axis)}: {error}",
+            fix="pass roll(x, (1, 2), (0, 1)) for two axes",
+        ) from None  # fmt: skip
 
 
 # ---- views ------------------------------------------------------------------------------------------

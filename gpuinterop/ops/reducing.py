@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import blas, join, norms
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS, UFUNC_METHODS
 
@@ -50,14 +50,14 @@ var: Callable[..., Any] = _reducer("var")
 std: Callable[..., Any] = _reducer("std")
 
 
-def _given(options: dict[str, Any], where: str) -> dict[str, Any]:
+def _given(options: dict[str, Any]) -> dict[str, Any]:
     """The arguments that were really given: NumPy has a value of its own for the others."""
-    if options.get("where", True) is None:
-        # To NumPy it is false, and selects nothing; to our own functions it is nothing said.
-        raise DTypeError(
-            where=where, expected="where of dtype bool", got="None", fix="leave where away"
-        )
-    return {k: v for k, v in options.items() if v is not np._NoValue and v is not None}
+    return {
+        # Reductions refuse a where that is None; any other None is the default.
+        k: v
+        for k, v in options.items()
+        if v is not np._NoValue and (v is not None or k == "where")
+    }
 
 
 def _numpy_reduction(
@@ -73,7 +73,7 @@ def _numpy_reduction(
                 got=f"{len(args)} arguments", fix="name the arguments",
             )  # fmt: skip
         given = dict(zip(positional, args, strict=False)) | options
-        return function(x, **_given(given, f"numpy.{name}"))
+        return function(x, **_given(given))
 
     return call
 
@@ -114,7 +114,7 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
              **options: Any) -> Any:  # fmt: skip
-        left = _given(options, f"numpy.{function.__name__}")
+        left = _given(options)
         if out is not None:
             left["out"] = out
         # Those without a dtype refuse it themselves.

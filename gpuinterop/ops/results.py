@@ -53,7 +53,7 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: st
             where=where,
             expected="an array of this library as out",
             got=f"an object of type {type(out).__name__}",
-            fix="share it first: gpuinterop.asarray(out), or leave out away",
+            fix="share it first: gpuinterop.asarray(out), or call it without out",
         )
     out, like = real(out), real(like)
     if tuple(out.shape) != tuple(shape):
@@ -61,14 +61,14 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: st
             where=where,
             expected=f"out of shape {tuple(shape)}",
             got=str(out.shape),
-            fix="leave out away",
+            fix="call it without out",
         )
     if out.dtype != dtype:
         raise DTypeError(
             where=where,
             expected=f"out of dtype {dtype}",
             got=str(out.dtype),
-            fix="leave out away, then cast",
+            fix="call it without out, then cast",
         )
     if out.device != like.device:
         raise DeviceMismatchError(

@@ -51,8 +51,35 @@ def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
         where=row.name,
         expected=f"dtypes that {row.name} is defined for",
         got=", ".join(name_of_kind(k) for k in kinds),
-        fix="cast the operands first: x.astype('float32')",
+        fix=_mend(row, kinds),
     )
+
+
+def _mend(row: Row, kinds: Sequence[int]) -> str:
+    """The cast that the operation is defined for, tried and not guessed."""
+    strong = [dtype_of(k % 64) for k in kinds if k >= 0]
+    wide = any(d.itemsize == 8 and d.kind in "iuf" for d in strong)
+    kinds_given = {d.kind for d in strong}
+    names = ["int64", "float64"] if wide else ["int32", "float32"]
+    if kinds_given & {"f", "c"}:
+        names.reverse()
+    for weak in (False, True):  # Python's numbers as they are, then as whole ones
+        for name in names:
+            operands = [np.dtype(name) if k >= 0 else int if weak else WEAK[k] for k in kinds]
+            if _is_defined(row.rule, operands):
+                casts = "cast both first" if len(strong) == 2 else "cast first"
+                real = ", which keeps the real parts" if "c" in kinds_given else ""
+                whole = ", with ints as the numbers" if weak else ""
+                return f"{casts}: x.astype('{name}'){real}{whole}"
+    return "cast first, or compute it on the host: numpy.asarray(x)"
+
+
+def _is_defined(rule: np.ufunc, operands: list[Any]) -> bool:
+    try:
+        rule.resolve_dtypes((*operands, *[None] * rule.nout))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _meet(kinds: Sequence[int]) -> int | None:

@@ -134,6 +134,23 @@ void broadcast(Shape64& s, const Layout& l, const char* where) {
   std::memcpy(s.extents, out, sizeof(int64_t) * static_cast<size_t>(s.ndim));
 }
 
+// Whether the operands, which have this shape together, broadcast to the shape of an out.
+bool takes(const Layout& out, const Shape64& s) {
+  const int n = out.ndim();
+  if (n < s.ndim) return false;
+  for (int i = 1; i <= s.ndim; ++i)
+    if (s.extents[s.ndim - i] != 1 && s.extents[s.ndim - i] != out.shape()[n - i]) return false;
+  return true;
+}
+
+[[noreturn]] void refuse_out(const Shape64& s, const Layout& out, const char* where,
+                             bool in_place) {
+  fail(Kind::Shape, where, "an out of shape " + shape_text(s.ndim, s.extents),
+       shape_text(out.ndim(), out.shape()),
+       in_place ? "keep x as it is: x = x + y in place of x += y, no out"
+                : "pass an out of that shape, or none");
+}
+
 void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
                  PyObject* results) {
   nb::list inputs, kinds;
@@ -271,8 +288,12 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     broadcast(shape, in[i].array->layout, where);
   }
   // Operands are repeated to the shape of an out, as in NumPy, never an out to theirs.
-  for (int j = 0; j < info.results && outs; ++j)
-    if (outs[j]) broadcast(shape, unwrap(outs[j]).layout, where);
+  for (int j = 0; j < info.results && outs; ++j) {
+    if (!outs[j]) continue;
+    const Layout& out = unwrap(outs[j]).layout;
+    if (!takes(out, shape)) refuse_out(shape, out, where, outs[j] == args[0]);
+    broadcast(shape, out, where);
+  }
   const Resolution& r = resolve(op, info, in, outs);
 
   PyRef results[kMaxResults];
@@ -285,9 +306,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
       if (a.layout.ndim() != shape.ndim ||
           std::memcmp(a.layout.shape(), shape.extents,
                       sizeof(int64_t) * static_cast<size_t>(shape.ndim)) != 0)
-        fail(Kind::Shape, where, "an out of shape " + shape_text(shape.ndim, shape.extents),
-             shape_text(a.layout.ndim(), a.layout.shape()),
-             "pass an out of the broadcast shape, or none");
+        refuse_out(shape, a.layout, where, out == args[0]);
       results[j] = PyRef::borrow(out);
     } else {
       results[j] = PyRef::steal(wrap(

@@ -158,17 +158,17 @@ void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShap
   if (!is_array(out))
     fail(Kind::Type, where, "an array of this library as out",
          "an object of type " + type_text(out),
-         "share it first: gpuinterop.asarray(out), or leave out away");
+         "share it first: gpuinterop.asarray(out), or call it without out");
   require_settled(out);
   const Array& a = unwrap(out);
   const Layout& l = a.layout;
   if (l.ndim() != shape.ndim ||
       std::memcmp(l.shape(), shape.extents, sizeof(int64_t) * size_t(shape.ndim)) != 0)
     fail(Kind::Shape, where, "out of shape " + shape.text(), shape_text(l.ndim(), l.shape()),
-         "leave out away");
+         "call it without out");
   if (a.dtype != dtype)
     fail(Kind::DType, where, std::string("out of dtype ") + kDTypes[dtype].name,
-         kDTypes[a.dtype].name, "leave out away, then cast");
+         kDTypes[a.dtype].name, "call it without out, then cast");
   if (a.device != device)
     fail(Kind::DeviceMismatch, where, "out on " + device_text(device) + ", where the operands are",
          device_text(a.device), "out.to_device(\"" + device_text(device) + "\")");

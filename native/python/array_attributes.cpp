@@ -77,13 +77,14 @@ int set_strides_scaled(PyObject* o, PyObject* value, int64_t unit, const char* w
     for (int i = 0; i < n; ++i) {
       if (given[i] % unit)
         fail(Kind::Bounds, where,
-             "strides that are multiples of the itemsize, " + std::to_string(unit),
-             shape_text(n, given), "strides count bytes, _strides counts elements");
-      given[i] /= unit;
+             "strides in bytes, multiples of the itemsize " + std::to_string(unit),
+             shape_text(n, given),
+             "multiply elements by " + std::to_string(unit) + ", or assign them to x._strides");
     }
+    for (int i = 0; i < n; ++i) given[i] /= unit;
     const Layout layout(n, shown.shape(), given);
     char* data = const_cast<char*>(shown_data(o));
-    check_reach(a, layout, data, where);
+    check_reach(a, layout, data, where, unit == 1 ? Unit::Elements : Unit::Bytes);
     change_geometry(o, layout, data, where);
     return 0;
   });

@@ -17,14 +17,47 @@ std::string array_text(const Layout& l) {
   return "an array of shape " + shape_text(l.ndim(), l.shape());
 }
 
-[[noreturn]] void bad_key(PyObject* item) {
-  fail(Kind::IndexKind, kGet, "ints, slices, Ellipsis, None and tuples of them",
-       "a key of type " + type_text(item) + ": " + repr_text(item),
-       "index with slices, or gather along an axis with x.take(indices, axis)");
+std::string attribute_text(PyObject* o, const char* name) {
+  PyRef value = PyRef::steal(PyObject_GetAttrString(o, name));
+  PyRef text = value ? PyRef::steal(PyObject_Str(value.get())) : PyRef();
+  const char* utf8 = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  PyErr_Clear();
+  return utf8 ? utf8 : "";
+}
+
+// What to write instead of a key that only NumPy takes. `text` is the key's dtype, or its repr.
+std::string instead_of(PyObject* item, const std::string& text, bool is_array_like, bool writes) {
+  const bool listed = PyList_Check(item) || PyTuple_Check(item);
+  const bool truths = text.find(listed ? "True" : "bool") != std::string::npos ||
+                      (listed && text.find("False") != std::string::npos);
+  if ((is_array_like || listed) && truths)
+    return writes
+               ? "choose by element: x[...] = gpuinterop.where(mask, value, x)"
+               : "choose by element: gpuinterop.where(mask, x, 0); how many there are is known on "
+                 "the host only: numpy.asarray(x)[numpy.asarray(mask)]";
+  const bool numbers = is_array_like ? text.find("int") != std::string::npos : listed;
+  if (numbers)
+    return writes ? "write on the host: h = x.get(); h[key] = value; x[...] = h"
+                  : "gather along an axis: x.take(indices, axis)";
+  if (PyBool_Check(item)) return "x[None] for a new axis, x[int(key)] for an element";
+  if (PyFloat_Check(item)) return "convert it: x[int(key)]";
+  return "index with ints and slices; nothing here has a name";
+}
+
+[[noreturn]] void bad_key(PyObject* item, bool writes) {
+  std::string text = attribute_text(item, "dtype");
+  const bool is_array_like = !text.empty();
+  std::string got = "a key of type " + type_text(item);
+  if (is_array_like)  // never its elements, which may lie on a device
+    got += " of dtype " + text + " and shape " + attribute_text(item, "shape");
+  else
+    got += ": " + (text = repr_text(item));
+  fail(Kind::IndexKind, writes ? kSet : kGet, "ints, slices, Ellipsis, None and tuples of them",
+       got, instead_of(item, text, is_array_like, writes));
 }
 
 // True and the value when `item` is an integer; bools and index arrays are not.
-bool read_index(PyObject* item, int64_t* out) {
+bool read_index(PyObject* item, int64_t* out, bool writes) {
   if (PyBool_Check(item)) return false;
   if (!PyLong_Check(item) && !PyIndex_Check(item)) return false;
   *out = PyNumber_AsSsize_t(item, PyExc_IndexError);
@@ -32,7 +65,7 @@ bool read_index(PyObject* item, int64_t* out) {
     const bool index_array = PyErr_ExceptionMatches(PyExc_TypeError);
     if (!index_array && !PyErr_ExceptionMatches(PyExc_IndexError)) throw PythonError();
     PyErr_Clear();
-    if (index_array) bad_key(item);
+    if (index_array) bad_key(item, writes);
     fail(Kind::Index, kGet, "an index that fits 63 bits", repr_text(item),
          "index within the array's shape");
   }
@@ -69,8 +102,12 @@ bool read_index(PyObject* item, int64_t* out) {
 class KeyReader {
  public:
   // Copies what it reads: an __index__ in the key may run code that changes the array.
-  KeyReader(const Array& source, Array& view)
-      : layout_(source.layout), data_(source.data), item_(source.itemsize()), view_(view) {}
+  KeyReader(const Array& source, Array& view, bool writes)
+      : layout_(source.layout),
+        data_(source.data),
+        item_(source.itemsize()),
+        view_(view),
+        writes_(writes) {}
 
   void run(PyObject* key) {
     if (!PyTuple_Check(key)) {
@@ -136,7 +173,7 @@ class KeyReader {
       return;
     }
     int64_t index;
-    if (!read_index(item, &index)) bad_key(item);
+    if (!read_index(item, &index, writes_)) bad_key(item, writes_);
     if (index < -n || index >= n)
       fail(Kind::Index, kGet,
            "an index from " + std::to_string(-n) + " to " + std::to_string(n - 1) + " on axis " +
@@ -162,6 +199,7 @@ class KeyReader {
   char* const data_;
   const int64_t item_;
   Array& view_;
+  const bool writes_;
   int axis_ = 0, count_ = 0;
   int64_t offset_ = 0;
   int64_t shape_[kMaxDims], strides_[kMaxDims];
@@ -245,7 +283,7 @@ PyObject* array_subscript(PyObject* self, PyObject* key) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     require_settled(self);
     Array view = view_of(self);
-    KeyReader(unwrap(self), view).run(key);
+    KeyReader(unwrap(self), view, false).run(key);
     return wrap(Py_TYPE(self), std::move(view));
   });
 }
@@ -257,7 +295,7 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
            "arrays do not shrink; make a view");
     require_settled(self);
     Array target = view_of(self);
-    KeyReader(unwrap(self), target).run(key);
+    KeyReader(unwrap(self), target, true).run(key);
     assign(target, Py_TYPE(self), value, kSet);
     return 0;
   });

@@ -188,10 +188,14 @@ PyObject* set_shape(PyObject* self, PyObject* value) {
 
 PyMethodDef array_methods[] = {
     {"is_c_contiguous", is_c_contiguous, METH_NOARGS,
+     "is_c_contiguous($self, /)\n--\n\n"
      "True when the elements lie in C order without gaps; extents of 1 do not count."},
     {"is_f_contiguous", is_f_contiguous, METH_NOARGS,
+     "is_f_contiguous($self, /)\n--\n\n"
      "True when the elements lie in column order without gaps; extents of 1 do not count."},
-    {"view", view, METH_NOARGS, "A new object over the same memory."},
+    {"view", view, METH_NOARGS,
+     "view($self, /)\n--\n\n"
+     "A new object over the same memory."},
     {"_permuted", permuted, METH_O, "View with the axes in another order."},
     {"_reshaped", reshaped, METH_O, "View under another shape, or None when strides forbid one."},
     {"_broadcast_to", broadcast_to, METH_O, "Read-only view repeated to a larger shape."},
@@ -291,15 +295,21 @@ bool within_memory(const Array& a, const Layout& layout, const char* data, const
   return start + lo * item >= 0 && start + (hi + 1) * item <= b->nbytes;
 }
 
-void check_reach(const Array& a, const Layout& layout, const char* data, const char* where) {
+void check_reach(const Array& a, const Layout& layout, const char* data, const char* where,
+                 Unit unit) {
   if (within_memory(a, layout, data, where)) return;
   const Buffer* b = a.buffer.get();
+  const int64_t bytes = b ? b->nbytes : 0, item = a.itemsize();
+  const bool elements = unit == Unit::Elements;
+  int64_t steps[kMaxDims];
+  for (int i = 0; i < layout.ndim(); ++i) steps[i] = layout.strides()[i] * (elements ? 1 : item);
   fail(Kind::Bounds, where, "a shape and strides that stay inside the memory",
        "shape " + shape_text(layout.ndim(), layout.shape()) + " with strides " +
-           shape_text(layout.ndim(), layout.strides()) + " (elements) over " +
-           std::to_string(b ? b->nbytes : 0) + " bytes",
-       "reach only elements of the array; the documents count _strides in elements, strides counts "
-       "bytes");
+           shape_text(layout.ndim(), steps) + " over " +
+           std::to_string(elements ? bytes / item : bytes) +
+           (elements ? " elements, counted in elements" : " bytes, counted in bytes"),
+       elements ? "reach only elements of the array; x.strides counts bytes"
+                : "reach only elements of the array; x._strides counts elements");
 }
 
 }  // namespace gpuinterop

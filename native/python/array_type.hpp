@@ -21,7 +21,9 @@ PyObject* array_iter(PyObject* self);
 
 // What is reached from `data` must lie inside the memory, as far as its extent is known.
 bool within_memory(const Array& a, const Layout& layout, const char* data, const char* where);
-void check_reach(const Array& a, const Layout& layout, const char* data, const char* where);
+enum class Unit { Elements, Bytes };  // what the caller counts strides in, for the message
+void check_reach(const Array& a, const Layout& layout, const char* data, const char* where,
+                 Unit unit = Unit::Elements);
 
 // The geometry as its object shows it: the real one, or the one in the making (see change_geometry).
 const Layout& shown_layout(PyObject* o) noexcept;

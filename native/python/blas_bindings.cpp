@@ -138,7 +138,7 @@ PyCFunction as_function(F f) {
 }
 
 PyMethodDef dot_def = {"dot", as_function(dot_method), METH_FASTCALL | METH_KEYWORDS,
-                       "Return numpy.dot's product."};
+                       "dot($self, /, other, out=None)\n--\n\nReturn numpy.dot's product."};
 
 }  // namespace
 

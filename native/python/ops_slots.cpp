@@ -128,17 +128,22 @@ PyObject* matmul(PyObject* a, PyObject* b) {
   });
 }
 
-#define GI_METHODS(X)                                                                         \
-  X(__array_ufunc__, "How numpy.exp(x) and numpy.add(x, y, out=z) come here.")                \
-  X(__array_function__, "How numpy.where(x, y, z), numpy.sum(x) and their like come here.")   \
-  X(astype, "A copy in another dtype; the array itself when copy=False and nothing changes.") \
-  X(exp, "The exponential of every element, a new C-ordered array.")                          \
-  X(clip, "Every element cut to the range from min to max.")                                  \
-  X(round, "Every element rounded to the given number of decimals.")                          \
-  X(conj, "The complex conjugate of every element.")                                          \
-  X(take, "Elements gathered along an axis, as numpy.take.")
+// Names, arguments as inspect.signature shows them, docstrings.
+#define GI_METHODS(X)                                                                           \
+  X(__array_ufunc__, "ufunc, method, /, *inputs, **kwargs",                                     \
+    "How numpy.exp(x) and numpy.add(x, y, out=z) come here.")                                   \
+  X(__array_function__, "func, types, args, kwargs, /",                                         \
+    "How numpy.where(x, y, z), numpy.sum(x) and their like come here.")                         \
+  X(astype, "/, dtype, order='C', copy=True",                                                   \
+    "A copy in another dtype; the array itself when copy=False and nothing changes.")           \
+  X(exp, "/", "The exponential of every element, a new C-ordered array.")                       \
+  X(clip, "/, min=None, max=None, out=None", "Every element cut to the range from min to max.") \
+  X(round, "/, decimals=0, out=None", "Every element rounded to the given number of decimals.") \
+  X(conj, "/", "The complex conjugate of every element.")                                       \
+  X(take, "/, indices, axis=None, out=None, mode='raise'",                                      \
+    "Elements gathered along an axis, as numpy.take.")
 
-#define X(name, doc)                                                          \
+#define X(name, arguments, doc)                                               \
   PyObject* method_##name(PyObject* self, PyObject* args, PyObject* kwargs) { \
     return forward("gpuinterop.ops.methods", #name, self, args, kwargs);      \
   }
@@ -153,9 +158,9 @@ void* slot(F f) {
 }  // namespace
 
 PyMethodDef ops_methods[] = {
-#define X(name, doc)                                                             \
+#define X(name, arguments, doc)                                                  \
   {#name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(method_##name)), \
-   METH_VARARGS | METH_KEYWORDS, doc},
+   METH_VARARGS | METH_KEYWORDS, #name "($self, " arguments ")\n--\n\n" doc},
     GI_METHODS(X)
 #undef X
         {nullptr, nullptr, 0, nullptr},

@@ -98,7 +98,7 @@ std::string signature_of(const Method& m) {
   fail(Kind::Type, m.name, "the arguments " + known, got,
        got.find("'where'") != std::string::npos
            ? "choose by element first: gpuinterop.where(mask, x, value)"
-           : "leave it away");
+           : "leave it out");
 }
 
 void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
@@ -118,8 +118,12 @@ void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* n
     *slot = args[nargs + k];
   }
   for (const Argument& one : kArguments)
-    if (to->*one.at == Py_None) to->*one.at = nullptr;
+    if (one.letter != 'w' && to->*one.at == Py_None) to->*one.at = nullptr;
   if (to->where == Py_True) to->where = nullptr;
+  // To NumPy it is false, which selects nothing and is hardly what was meant.
+  if (to->where == Py_None)
+    fail(Kind::DType, m.name, "where of dtype bool", "None",
+         "leave where out to take every element");
 }
 
 bool read_flag(PyObject* value, const Method& m) {
@@ -262,19 +266,21 @@ template <int... OPS>
 void add_methods(nb::module_& m, std::integer_sequence<int, OPS...>) {
   constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
   static PyMethodDef methods[] = {
-      {kMethods[OPS].name, fast(reduce_method<OPS>), kFlags, kMethods[OPS].doc}...};
+      {kMethods[OPS].name, fast(reduce_method<OPS>), kFlags, nullptr}...};
   static PyMethodDef functions[] = {
       {kMethods[OPS].name, fast(reduce_function<OPS>), kFlags, nullptr}...};
-  static std::string docs[kMethodCount];
+  static std::string docs[kMethodCount], method_docs[kMethodCount];
   nb::dict found;
   PyRef home = PyRef::steal(PyUnicode_FromString("gpuinterop"));
   for (int i = 0; i < kMethodCount; ++i) {
+    const std::string name = kMethods[i].name, arguments = signature_of(kMethods[i]) + "\n--\n\n";
+    method_docs[i] = name + "($self, /" + arguments + kMethods[i].doc;
+    methods[i].ml_doc = method_docs[i].c_str();
     PyRef method = PyRef::steal(PyDescr_NewMethod(array_type, &methods[i]));
     if (!method || PyObject_SetAttrString(reinterpret_cast<PyObject*>(array_type),
                                           methods[i].ml_name, method.get()) < 0)
       throw nb::python_error();
-    docs[i] = std::string(kMethods[i].name) + "(x, /" + signature_of(kMethods[i]) + "\n--\n\n" +
-              kMethods[i].doc;
+    docs[i] = name + "(x, /" + arguments + kMethods[i].doc;
     functions[i].ml_doc = docs[i].c_str();
     PyObject* function = PyCFunction_NewEx(&functions[i], nullptr, home.get());
     if (!function) throw nb::python_error();

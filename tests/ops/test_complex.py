@@ -59,6 +59,17 @@ def test_special_values_are_numpys(device, row, dtype):
     check(got.get(), expected, given)
 
 
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, -2, 0.5, -0.5, 2.0, 1j, 2 + 0j])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_python_exponents_are_those_of_numpys_power(device, dtype, exponent):
+    base = EXPONENTS.astype(dtype)
+    with np.errstate(all="ignore"):
+        expected = np.power(base, exponent)
+    got = gi.GpuArray(base, device=device) ** exponent
+    assert got.dtype == dtype
+    check(got.get(), expected, (base,))
+
+
 def test_zero_to_a_negative_power(device):
     zero = gi.GpuArray(np.zeros(4, complex), device=device)
     power = gi.float_power(zero, np.array([-2, 0, 2, 1j])).get()

@@ -31,6 +31,16 @@ def test_functions_read_well(name):
     assert pickle.loads(pickle.dumps(function)) is function
 
 
+@pytest.mark.parametrize("cls", [gi.CudaNdarray, gi.GpuArray])
+def test_every_method_has_a_signature_and_a_docstring(cls):
+    for name in dir(cls):
+        method = getattr(cls, name)
+        if callable(method) and not name.startswith("_"):
+            assert inspect.signature(method), name
+            assert inspect.getdoc(method), name
+            assert "$self" not in inspect.getdoc(method), name
+
+
 def test_signatures_name_every_argument():
     for call, arguments in [
         (gi.add, ["x", "y", "out"]),
@@ -39,5 +49,15 @@ def test_signatures_name_every_argument():
         (gi.argmax, ["x", "axis", "out", "keepdims"]),
     ]:
         assert list(inspect.signature(call).parameters) == arguments
+    x = gi.zeros(3, device="cpu")
+    for method, arguments in [
+        (x.sum, ["axis", "dtype", "out", "keepdims", "initial", "where"]),
+        (x.var, ["axis", "dtype", "out", "ddof", "keepdims", "where"]),
+        (x.astype, ["dtype", "order", "copy"]),
+        (x.take, ["indices", "axis", "out", "mode"]),
+        (x.dot, ["other", "out"]),
+        (x.exp, []),
+    ]:
+        assert list(inspect.signature(method).parameters) == arguments
     where = inspect.signature(gi.mean).parameters["where"]
     assert (where.kind, where.default) == (inspect.Parameter.KEYWORD_ONLY, True)

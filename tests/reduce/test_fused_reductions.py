@@ -158,3 +158,21 @@ def test_other_arrays_and_complex_numbers(device: str) -> None:
     np.testing.assert_allclose(float(dot(x, a)), (a.astype(np.float64) ** 2).sum(), rtol=1e-6)
     z = gi.GpuArray(a * np.complex64(1 + 2j), device=device)
     np.testing.assert_allclose(complex(dot(z, z)), ((a * (1 + 2j)) ** 2).sum(), rtol=1e-5)
+
+
+def test_more_reduced_values_than_a_kernel_reads(device):
+    x = gi.asarray(np.arange(6, dtype="float32"), device=device)
+
+    def sums(x, first, last):
+        return [(x * (i + 1)).sum() for i in range(first, last)]
+
+    with pytest.raises(gi.ShapeError, match="at most 24 operands") as caught:
+        gi.fuse(lambda x: sum(sums(x, 0, 60), x * 0))(x)
+    assert caught.value.where == "<lambda>"
+    assert "60 inputs" in caught.value.got or "61 inputs" in caught.value.got
+    # As the message says: reduced values in any number, and the rest without fuse.
+    values = gi.fuse(lambda x: tuple(sums(x, 0, 60)))(x)
+    assert gi.stack(values).sum(0).item() == 15 * 60 * 61 / 2
+    for parts in (1, 20):
+        one = gi.fuse(lambda x, n=parts: sum(sums(x, 0, n), x * 0))(x)
+        assert one.tolist() == [15 * parts * (parts + 1) / 2] * 6

@@ -107,6 +107,8 @@ def test_what_cannot_be_meant(device: str) -> None:
         (gi.DTypeError, lambda: x.sum(dtype="float64", initial=1)),
         (gi.DTypeError, lambda: x.mean(dtype="int32", where=host > 0)),
         (gi.ShapeError, lambda: x.sum(0, where=host > 0, out=gi.empty(3, device=device))),
+        (gi.DTypeError, lambda: x.sum(where=None)),
+        (gi.DTypeError, lambda: gi.all(x, where=None)),
         (gi.DTypeError, lambda: np.sum(x, where=None)),
         (gi.DTypeError, lambda: np.max(x, where=None, initial=0)),
         (gi.DTypeError, lambda: np.add.reduce(x, where=None)),

@@ -1,0 +1,191 @@
+"""What an error says to write instead works as it is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+HOST = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def refused(call, *arguments, **named) -> gi.GpuInteropError:
+    with pytest.raises(gi.GpuInteropError) as caught:
+        call(*arguments, **named)
+    return caught.value
+
+
+@pytest.fixture
+def x(device):
+    return gi.asarray(HOST.copy(), device=device)
+
+
+BITWISE = {
+    "and": lambda x: x & x,
+    "or with a number": lambda x: x | 1,
+    "xor": lambda x: x ^ x,
+    "not": lambda x: ~x,
+    "shift": lambda x: x << 1,
+    "shift from": lambda x: 1 >> x,
+    "common divisor": lambda x: gi.gcd(x, x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("name", BITWISE)
+def test_bits_of_floats(x, dtype, name):
+    call = BITWISE[name]
+    x = x.astype(dtype)
+    fix = refused(lambda: call(x)).fix
+    with np.errstate(all="ignore"):
+        found = call(eval(fix.partition(": ")[2].partition(", ")[0]))
+        expected = call(np.real(HOST).astype("int64" if dtype == "float64" else "int32")) if (
+            name != "common divisor"
+        ) else np.gcd(HOST.astype(int), HOST.astype(int))  # fmt: skip
+    assert found.get().tolist() == expected.tolist()
+
+
+def test_difference_of_truths_and_other_casts(x):
+    mask = x > 3
+    assert refused(lambda: mask - mask).fix == "cast both first: x.astype('int32')"
+    assert refused(lambda: -mask).fix == "cast first: x.astype('int32')"
+    assert refused(lambda: gi.floor(x.astype("complex64"))).fix == (
+        "cast first: x.astype('float32'), which keeps the real parts"
+    )
+    assert (
+        refused(lambda: mask << 1.0).fix
+        == "cast first: x.astype('int32'), with ints as the numbers"
+    )
+    big = x.astype("uint64")
+    assert refused(lambda: big & x.astype("int64")).fix == "cast both first: x.astype('int64')"
+
+
+def test_out_of_another_shape(device, x):
+    for call in (gi.exp, gi.isnan):
+        error = refused(call, x, out=gi.empty(4, device=device))
+        assert isinstance(error, gi.ShapeError)
+        assert (error.expected, error.got) == ("an out of shape (2, 3)", "(4,)")
+    error = refused(lambda: x.__iadd__(gi.ones((4, 2, 3), device=device)))
+    assert (error.expected, error.got) == ("an out of shape (4, 2, 3)", "(2, 3)")
+    assert "x = x + y" in error.fix
+    two = gi.empty((2, 2, 3), device=device)
+    assert gi.exp(x, out=two) is two  # repeated, as in NumPy
+    np.testing.assert_allclose(two.get()[1], np.exp(HOST), rtol=1e-6)
+    error = refused(lambda: gi.divmod(x, 2, out=(x.copy(), two)))
+    assert (error.expected, error.got) == ("an out of shape (2, 2, 3)", "(2, 3)")
+
+
+def test_a_mask_as_key(x):
+    mask = x > 3
+    error = refused(lambda: x[mask])
+    assert isinstance(error, gi.IndexKindError)
+    assert error.got.endswith("GpuArray of dtype bool and shape (2, 3)")
+    assert "gpuinterop.where(mask, x, 0)" in error.fix
+    assert np.asarray(x)[np.asarray(mask)].tolist() == [4, 5]
+    error = refused(lambda: x.__setitem__(mask, -1))
+    assert error.where == "x[key] = value"
+    x[...] = gi.where(mask, -1, x)
+    assert "x[...] = gpuinterop.where(mask, value, x)" in error.fix
+    assert x.tolist() == np.where(HOST > 3, -1, HOST).tolist()
+    for other in (np.asarray(mask), [True, False]):
+        assert "where(mask" in refused(x.__getitem__, other).fix
+
+
+def test_places_as_key(x):
+    for key in ([0, 1], (0, [0, 1]), np.array([1, 0]), gi.asarray(np.array([1, 0]), device="cpu")):
+        assert refused(x.__getitem__, key).fix == "gather along an axis: x.take(indices, axis)"
+    fix = refused(lambda: x.__setitem__([1], 7)).fix
+    names = {"x": x, "key": [1], "value": 7}
+    exec(fix.partition(": ")[2], names)
+    assert x.tolist() == [[0, 1, 2], [7, 7, 7]]
+
+
+def test_other_keys(x):
+    assert refused(lambda: x["a"]).fix == "index with ints and slices; nothing here has a name"
+    assert refused(lambda: x[1.0]).fix == "convert it: x[int(key)]"
+    assert "x[None]" in refused(lambda: x[True]).fix
+
+
+def test_strides_have_one_unit(device, x):
+    error = refused(lambda: setattr(x, "strides", (4, 3)))
+    assert error.got == "(4, 3)"
+    assert error.fix == "multiply elements by 4, or assign them to x._strides"
+    error = refused(lambda: setattr(x, "strides", (100, 4)))
+    assert error.got == "shape (2, 3) with strides (100, 4) over 24 bytes, counted in bytes"
+    error = refused(lambda: setattr(x, "_strides", (25, 1)))
+    assert error.got == "shape (2, 3) with strides (25, 1) over 6 elements, counted in elements"
+    x.strides = (0, 4)
+    assert x._strides == (0, 1)
+
+
+def test_a_shape_in_pieces():
+    for call in (gi.zeros, gi.ones, gi.empty):
+        error = refused(call, 3, 3)
+        assert error.got == "3"
+        assert "a shape is one argument, a tuple: (2, 3)" in error.fix
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("float33", "float32"), ("flaot32", "float32"), ("boolean", "bool"), ("uint31", "uint32")],
+)
+def test_nearest_dtype(wrong, right):
+    assert refused(gi.zeros, 3, wrong).fix == f"pass {right!r}"
+
+
+def test_dtypes_without_a_near_one():
+    for wrong in ("banana", object, "U3", np.dtype("datetime64[s]")):
+        assert refused(gi.zeros, 3, wrong).fix.startswith("name one of these")
+
+
+def test_dtypes_of_another_library():
+    torch = pytest.importorskip("torch")
+    assert refused(lambda: gi.zeros(3, torch.float32)).fix == "pass 'float32'"
+
+
+def test_a_fused_function_of_numbers():
+    error = refused(lambda: gi.fuse(lambda x: x + 1)(3))
+    assert (error.got, error.fix.partition(",")[0]) == ("int", "pass an array")
+    assert refused(gi.fuse(lambda: 3)).got == "none"
+
+
+def test_items(device, x):
+    assert refused(x.item).fix == "read one: x.item(0, 0), or all: x.tolist()"
+    assert refused(gi.zeros((2, 2, 2), device=device).item).fix.startswith(
+        "read one: x.item(0, 0, 0)"
+    )
+    error = refused(lambda: x.item(9))
+    assert isinstance(error, IndexError)
+    assert (error.where, error.expected) == ("item", "an index into 6 elements")
+    for index in ((1, 2, 3), ((1, 2, 3),)):
+        error = refused(x.item, *index)
+        assert isinstance(error, IndexError)
+        assert error.expected == "one index, or one for each of 2 axes"
+    assert refused(lambda: x.item(5, 5)).where == "item"
+    empty = gi.zeros((0, 2), device=device)
+    for call in (empty.item, lambda: empty.item(0)):
+        assert "x.size" in refused(call).fix
+    assert [x.item(i) for i in (0, 5, -1, (1, 2), (-2, -3))] == [0, 5, 5, 5, 0]
+    assert [x[0].item(1), x[0, 0].item(), x[0, 0].item(0)] == [1, 0, 0]
+
+
+def test_formats(x):
+    error = refused(lambda: f"{x:.2f}")
+    assert error.where == "format"
+    assert "'.2f'" in error.expected
+    assert f"{x[1, 2]:.2f} {x}" == f"5.00 {HOST}"
+
+
+def test_fill_takes_one_number(x):
+    for value in ([1, 2], "a", None):
+        error = refused(x.fill, value)
+        assert (error.where, error.expected) == ("fill", "one number")
+    x.fill(2)
+    assert x.tolist() == [[2] * 3] * 2
+
+
+def test_arguments_that_a_reduction_lacks(x):
+    assert refused(lambda: x.sum(axes=0)).fix == "leave it out"
+    assert refused(lambda: x.sum(where=None)).fix == "leave where out to take every element"

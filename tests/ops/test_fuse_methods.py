@@ -1,0 +1,151 @@
+"""Fused methods: `self` is a Python object, and what it holds is seen when it changes."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import weakref
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop.ops import fuse as fuse_module
+
+HOST = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+class Layer:
+    """Equal to every other, as dataclasses may be; hence without a hash."""
+
+    def __init__(self, scale, weights):
+        self.scale, self.weights = scale, weights
+        self.calls = 0
+
+    def __eq__(self, other):
+        return isinstance(other, Layer)
+
+    @gi.fuse
+    def forward(self, x, shift=1):
+        """Scale, weigh and shift."""
+        return x * self.scale * self.weights + shift
+
+    @gi.fuse
+    def normal(self, x):
+        return self.forward(x) / (x * x).sum()
+
+    @staticmethod
+    @gi.fuse
+    def double(x):
+        return x + x
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """How often a function was traced."""
+    count = []
+    trace = fuse_module.Fused._trace
+    monkeypatch.setattr(fuse_module.Fused, "_trace", lambda *a: (count.append(1), trace(*a))[1])
+    return count
+
+
+def test_methods_see_their_instance(device):
+    x = gi.asarray(HOST, device=device)
+    rows = [np.array(row, "float32") for row in ([1, 2, 3], [4, 5, 6])]
+    layers = [Layer(i + 2.0, gi.asarray(w, device=device)) for i, w in enumerate(rows)]
+    for _ in range(2):
+        for layer, w in zip(layers, rows, strict=True):
+            expected = HOST * layer.scale * w
+            np.testing.assert_array_equal(layer.forward(x).get(), expected + 1)
+            np.testing.assert_array_equal(layer.forward(x, shift=2).get(), expected + 2)
+            np.testing.assert_allclose(
+                layer.normal(x).get(), (expected + 1) / np.sum(HOST * HOST), rtol=1e-6
+            )
+    out = gi.empty((2, 3), device=device)
+    assert layers[0].forward(x, out=out) is out
+    assert layers[0].double(x).tolist() == (HOST + HOST).tolist()
+
+
+def test_what_is_assigned_to_the_instance_is_seen(device, traced):
+    x = gi.asarray(HOST, device=device)
+    layer = Layer(2.0, gi.ones(3, device=device))
+    layer.forward(x)
+    layer.calls += 1  # not named by the method
+    layer.forward(x)
+    assert len(traced) == 1
+    layer.weights[...] = 3
+    assert layer.forward(x).tolist() == (HOST * 6 + 1).tolist()
+    assert len(traced) == 1
+    layer.scale = 5.0
+    assert layer.forward(x).tolist() == (HOST * 15 + 1).tolist()
+    layer.weights = gi.zeros(3, device=device)
+    assert layer.forward(x).tolist() == np.ones((2, 3)).tolist()
+    layer.scale = -0.0
+    assert len(traced) == 3
+
+
+def test_arrays_that_are_replaced_are_released():
+    x = gi.asarray(HOST, device="cpu")
+    layer = Layer(2.0, gi.ones(3, device="cpu"))
+    host = np.ones(3, "float32")
+    memory = weakref.ref(host)
+    layer.weights = gi.asarray(host, device="cpu")
+    del host
+    layer.forward(x)
+    layer.weights = gi.zeros(3, device="cpu")
+    layer.forward(x)
+    gc.collect()
+    assert memory() is None
+
+
+def test_an_instance_lives_no_longer_for_its_traces():
+    layer = Layer(2.0, gi.ones(3, device="cpu"))
+    layer.forward(gi.asarray(HOST, device="cpu"))
+    known = vars(Layer)["forward"]._instances._known
+    before, gone = len(known), weakref.ref(layer)
+    del layer
+    gc.collect()
+    assert gone() is None
+    assert len(known) == before - 1
+
+
+def test_kernels_are_shared_by_instances():
+    x = gi.asarray(HOST, device="cpu")
+    for _ in range(3):
+        Layer(7.0, gi.ones(3, device="cpu")).forward(x)
+    one = len(vars(Layer)["forward"]._kernels)
+    Layer(7.0, gi.ones(3, device="cpu")).forward(x)
+    assert len(vars(Layer)["forward"]._kernels) == one
+
+
+def test_bound_methods_read_well():
+    layer = Layer(2.0, gi.ones(3, device="cpu"))
+    assert list(inspect.signature(layer.forward).parameters) == ["x", "shift"]
+    assert layer.forward.__name__ == "forward"
+    assert layer.forward.__doc__ == "Scale, weigh and shift."
+    assert repr(layer.forward).startswith("<fused method Layer.forward of <")
+    assert repr(Layer.forward) == "<fused function Layer.forward(self, x, shift=1)>"
+    with pytest.raises(gi.ArgumentTypeError, match="forward"):
+        layer.forward()
+
+
+def test_slots_need_room_for_a_weak_reference():
+    class Bare:
+        __slots__ = ("scale",)
+
+        @gi.fuse
+        def step(self, x):
+            return x * 2
+
+    with pytest.raises(gi.ArgumentTypeError, match="__weakref__"):
+        Bare().step(gi.ones(3, device="cpu"))
+
+
+def test_a_method_of_an_array_is_a_function_of_it(device):
+    class Mine(gi.CudaNdarray):
+        @gi.fuse
+        def plus(self, other):
+            return self + other
+
+    x = Mine(HOST, device=device)
+    assert x.plus(x).tolist() == (HOST + HOST).tolist()
