@@ -44,6 +44,11 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     first, facts = _into_ours(x, copyif, "any", {})
     if first.refused or facts is None:
         return first
+    if isinstance(x, _core.Array):
+        try:
+            checks.require_array(x, f"to_{row.name}")
+        except errors.CaptureError as e:
+            return refused_by(e, row.name, f"to_{row.name}")
     if plan_to is None:
         return refuse(
             row.name, f"to_{row.name}", errors.ConversionTypeError,
