@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, from_any, registry
+from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options, taken_by
 from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
 from gpuinterop.ndarray import CudaNdarray
@@ -107,11 +108,16 @@ def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) ->
         ours = registry.share_unknown(x, where) if row is None else row.from_(x)
         return Plan("gpuinterop", "shared", where=where), checks.facts_of(ours)
     check_options(row.from_, options, f"explain(x, {to!r})")
-    plan = plan_from(x, copyif, **taken_by(plan_from, options))
-    if plan.refused:
-        return plan, NOTHING
-    read = row.module.describe
-    return plan, read(x, **taken_by(read, options))
+    try:
+        plan = plan_from(x, copyif, **taken_by(plan_from, options))
+        if plan.refused:
+            return plan, NOTHING
+        read = row.module.describe
+        return plan, read(x, **taken_by(read, options))
+    except (AttributeError, KeyError, TypeError) as e:
+        if isinstance(e, errors.GpuInteropError):
+            raise
+        raise disguised(x, where, e) from e
 
 
 NOTHING = Facts((), (), "", 0, "cpu")  # stands for an array that will not be

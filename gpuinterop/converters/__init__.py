@@ -12,8 +12,10 @@ from typing import Any
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of what comes in)
 from gpuinterop import _core
 from gpuinterop.converters import registry
+from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options
 from gpuinterop.converters.registry import Backend, backends, names, register
+from gpuinterop.errors import GpuInteropError
 
 __all__ = [
     "Backend",
@@ -110,4 +112,9 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
         check_options(row.from_ if row else None, options, "from_any")
     if row is None:
         return registry.share_unknown(obj, "from_any")
-    return row.from_(obj, copyif, **options)
+    try:
+        return row.from_(obj, copyif, **options)
+    except (AttributeError, KeyError) as e:
+        if isinstance(e, GpuInteropError):
+            raise
+        raise disguised(obj, "from_any", e) from e

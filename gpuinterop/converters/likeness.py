@@ -7,10 +7,13 @@ taken.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["has", "like_cudamat", "like_gnumpy", "like_pycuda"]
+from gpuinterop.errors import ConversionTypeError
+
+__all__ = ["disguised", "has", "like_cudamat", "like_gnumpy", "like_pycuda"]
 
 
 def has(*attributes: str) -> Callable[[Any], bool]:
@@ -38,4 +41,21 @@ def like_gnumpy(obj: Any) -> bool:
     missing = object()
     return has("_base", "shape")(obj) and (
         inspect.getattr_static(obj, "_is_alias_of", missing) is not missing
+    )
+
+
+def disguised(obj: Any, where: str, why: Exception) -> ConversionTypeError:
+    """The refusal of an object whose class has the name of a library's, but not what belongs to it.
+
+    Of the library's own objects `why` is raised again.
+    """
+    cls = type(obj)
+    if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls:
+        raise why
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    return ConversionTypeError(
+        where=where,
+        expected=f"an array of the class {name} as its library makes it",
+        got=f"an object of another class by that name ({type(why).__name__}: {why})",
+        fix="give the class a name and a module of its own, or register a converter for it",
     )

@@ -275,10 +275,12 @@ def recognise(obj: Any) -> Backend | None:
 
 
 def _is_class_of(row: Backend, cls: type) -> bool:
-    root = (cls.__module__ or "").partition(".")[0]
-    return cls.__qualname__ in row.types and (
-        root == row.package.partition(".")[0] or root in row.roots
-    )
+    name, module = cls.__qualname__, cls.__module__ or ""
+    root = module.partition(".")[0]
+    if name not in row.types or (root != row.package.partition(".")[0] and root not in row.roots):
+        return False
+    # Another class may give itself the name, but not the place in a module that is loaded.
+    return getattr(sys.modules.get(module), name, cls) is cls
 
 
 def _named(cls: type) -> tuple[Backend | None, bool]:
