@@ -175,7 +175,7 @@ _rows: dict[str, Backend] = {row.name: row for row in _ROWS}
 _aliases: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.aliases}
 # By the class's address, because a WeakKeyDictionary costs more than a conversion. The weak reference
 # takes the entry away with the class.
-_of_type: dict[int, tuple[Backend, bool, weakref.ref[type]]] = {}
+_of_type: dict[int, tuple[Backend | None, bool, weakref.ref[type]]] = {}
 _generation = 0  # of the rows: what was found in an older one is not remembered
 _entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
 
@@ -251,27 +251,32 @@ def backend(name: str) -> Backend:
 
 
 def recognise(obj: Any) -> Backend | None:
-    """The row that `obj` belongs to, or None. Imports nothing; remembered when its class tells."""
+    """The row that `obj` belongs to, or None. Imports nothing.
+
+    What the class tells is remembered of it. What attributes tell is told of one object, and the next
+    of its class may have others.
+    """
     cls = type(obj)
     known = _of_type.get(id(cls))
-    if known is not None:
-        row, own, _ = known
-        # Of a subclass in another package, that package's converter is asked each time.
-        if own:
-            return row
-        if not _load_waiting():
-            return _matching(obj) or row
+    if known is None or (not known[1] and _load_waiting()):
+        known = _of_class(cls)
+    row, own, _ = known
+    return row if own else _matching(obj) or row or _alike(obj)
+
+
+def _of_class(cls: type) -> tuple[Backend | None, bool, weakref.ref[type]]:
+    # The row that names the class or a base, and whether there is nothing more to ask of objects.
     generation = _generation
-    found, by_class, own = _find(obj, cls)
-    if found is not None and by_class:
-        # What attributes tell is told of one object, and the next of its class may have others.
-        # "Not known" is not remembered either: a plugin may know later.
-        number = id(cls)
-        entry = found, own, weakref.ref(cls, lambda _: _of_type.pop(number, None))
-        with _lock:
-            if generation == _generation:
-                _of_type[number] = entry
-    return found
+    row, own = (None, True) if issubclass(cls, _core.Array) else _named(cls)
+    if not own and _load_waiting():
+        generation = _generation
+        row, own = _named(cls)
+    number = id(cls)
+    entry = row, own, weakref.ref(cls, lambda _: _of_type.pop(number, None))
+    with _lock:
+        if generation == _generation:
+            _of_type[number] = entry
+    return entry
 
 
 def _is_class_of(row: Backend, cls: type) -> bool:
@@ -299,30 +304,17 @@ def _matching(obj: Any) -> Backend | None:
     return None
 
 
+def _alike(obj: Any) -> Backend | None:
+    for row in list(_rows.values()):
+        if row.like is not None and row.like(obj):
+            return row
+    return None
+
+
 def _load_waiting() -> bool:
     # Whether there were plugins to load. Only a loaded library can have made an object.
     waiting = [name for name in _plugins() if name not in _rows and name in sys.modules]
     return any([_load_plugin(name) for name in waiting])
-
-
-def _find(obj: Any, cls: type) -> tuple[Backend | None, bool, bool]:
-    # The row, whether the class alone decided, and whether the row names that very class.
-    if issubclass(cls, _core.Array):
-        return None, True, True
-    row, own = _named(cls)
-    if not own and _load_waiting():
-        row, own = _named(cls)
-    if own:
-        return row, True, True
-    claimed = _matching(obj)
-    if claimed is not None:
-        return claimed, False, False
-    if row is not None:
-        return row, True, False
-    for other in list(_rows.values()):
-        if other.like is not None and other.like(obj):
-            return other, False, False
-    return None, False, False
 
 
 def load(row_name: str, where: str, module: str = "") -> Any:
