@@ -139,3 +139,19 @@ def test_the_first_conversion_inside_a_mode_that_changes_every_call():
         [sys.executable, "-c", FIRST_IN_A_MODE], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["uint1", "uint4", "uint7", "int1", "int4", "int7"])
+def test_a_capsule_of_an_integer_of_a_few_bits_shows_the_bytes_that_torch_says_it_holds(name):
+    """Torch writes "8 bits" into the capsule, and stores a byte for each element: nothing else is left
+    to tell it from torch.uint8. The tensor itself tells its dtype, and is refused."""
+    stored = torch.arange(4, dtype=torch.uint8)
+    narrow = stored.view(getattr(torch, name))
+    capsules = torch.utils.dlpack.to_dlpack(narrow), narrow.__dlpack__(max_version=(1, 3))
+    for capsule in capsules:
+        x = gi.from_dlpack(capsule)
+        assert (x.dtype.name, x.ptr) == (f"{name.rstrip('147')}8", stored.data_ptr())
+        assert x.tolist() == [0, 1, 2, 3]
+    for door in (gi.from_any, gi.from_dlpack, gi.asarray):
+        with pytest.raises(gi.DTypeError, match=f"torch.{name}"):
+            door(narrow)
