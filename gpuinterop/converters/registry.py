@@ -267,10 +267,10 @@ def recognise(obj: Any) -> Backend | None:
 def _of_class(cls: type) -> tuple[Backend | None, bool, weakref.ref[type]]:
     # The row that names the class or a base, and whether there is nothing more to ask of objects.
     generation = _generation
-    row, own = (None, True) if issubclass(cls, _core.Array) else _named(cls)
+    row, own = (None, True) if issubclass(cls, _core.Array) else _row_of_class(cls)
     if not own and _load_waiting():
         generation = _generation
-        row, own = _named(cls)
+        row, own = _row_of_class(cls)
     number = id(cls)
     entry = row, own, weakref.ref(cls, lambda _: _of_type.pop(number, None))
     with _lock:
@@ -288,7 +288,7 @@ def _is_class_of(row: Backend, cls: type) -> bool:
     return getattr(sys.modules.get(module), name, cls) is cls
 
 
-def _named(cls: type) -> tuple[Backend | None, bool]:
+def _row_of_class(cls: type) -> tuple[Backend | None, bool]:
     # The row that names a class or the nearest of its bases, and whether it is the class itself.
     for base in cls.__mro__:
         for row in list(_rows.values()):

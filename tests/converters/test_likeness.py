@@ -94,8 +94,8 @@ def test_a_class_is_looked_up_once_and_its_objects_each_time(monkeypatch):
         pass
 
     asked = []
-    named = registry._named
-    monkeypatch.setattr(registry, "_named", lambda cls: asked.append(cls) or named(cls))
+    named = registry._row_of_class
+    monkeypatch.setattr(registry, "_row_of_class", lambda cls: asked.append(cls) or named(cls))
     for _ in range(3):
         assert registry.recognise(Mix()) is None
         assert registry.recognise(with_names(Mix, **PYCUDA)).name == "pycuda"
