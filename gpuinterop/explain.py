@@ -7,6 +7,8 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, from_any, registry
+from gpuinterop.converters.likeness import disguised
+from gpuinterop.converters.options import check_options, taken_by
 from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
 from gpuinterop.ndarray import CudaNdarray
 
@@ -34,16 +36,21 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     if any(to == name for name in OURS):  # `to` may be anything, also what has no hash
         if isinstance(x, CudaNdarray if OURS[to] else _core.Array):
             # It comes back as it is, whatever state its geometry is in.
-            registry.check_options(None, options, f"explain(x, {to!r})")
+            check_options(None, options, f"explain(x, {to!r})")
             return Plan("gpuinterop", "shared", where="to_cudandarray" if OURS[to] else "from_any")
         return _into_ours(x, copyif, to, options)[0]
     row = registry.backend(to, "gpuinterop.explain")
     plan_to = getattr(row.module, "plan_to", None)
     if options:
-        registry.check_options(row.to, options, f"explain(x, {to!r})")
+        check_options(row.to, options, f"explain(x, {to!r})")
     first, facts = _into_ours(x, copyif, "any", {})
     if first.refused or facts is None:
         return first
+    if isinstance(x, _core.Array):
+        try:
+            checks.require_array(x, f"to_{row.name}")
+        except errors.CaptureError as e:
+            return refused_by(e, row.name, f"to_{row.name}")
     if plan_to is None:
         return refuse(
             row.name, f"to_{row.name}", errors.ConversionTypeError,
@@ -54,7 +61,7 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     if row.name == "array_api":
         # Its plan asks the namespace, which wants an array; sharing one leaves nothing behind.
         described = from_any(x, copyif)
-    second: Plan = plan_to(described, copyif, **registry.taken_by(plan_to, options))
+    second: Plan = plan_to(described, copyif, **taken_by(plan_to, options))
     if options.get("module") is None:
         package_for = getattr(row.module, "package_for", None)
         package = package_for(facts.device) if package_for is not None else ""
@@ -90,22 +97,27 @@ def _into_ours(x: Any, copyif: bool, to: str, options: dict[str, Any]) -> tuple[
 
 def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) -> tuple[Plan, Facts]:
     if isinstance(x, _core.Array):
-        registry.check_options(None, options, f"explain(x, {to!r})")
+        check_options(None, options, f"explain(x, {to!r})")
         return Plan("gpuinterop", "shared", where=where), checks.facts_of(x)
     row = registry.recognise(x)
     plan_from = getattr(row.module, "plan_from", None) if row is not None else None
     if row is None or plan_from is None:
-        registry.check_options(row.from_ if row else None, options, f"explain(x, {to!r})")
+        check_options(row.from_ if row else None, options, f"explain(x, {to!r})")
         # Protocols, or a converter that cannot plan: sharing is the one way to know, and leaves
         # nothing behind.
         ours = registry.share_unknown(x, where) if row is None else row.from_(x)
         return Plan("gpuinterop", "shared", where=where), checks.facts_of(ours)
-    registry.check_options(row.from_, options, f"explain(x, {to!r})")
-    plan = plan_from(x, copyif, **registry.taken_by(plan_from, options))
-    if plan.refused:
-        return plan, NOTHING
-    read = row.module.describe
-    return plan, read(x, **registry.taken_by(read, options))
+    check_options(row.from_, options, f"explain(x, {to!r})")
+    try:
+        plan = plan_from(x, copyif, **taken_by(plan_from, options))
+        if plan.refused:
+            return plan, NOTHING
+        read = row.module.describe
+        return plan, read(x, **taken_by(read, options))
+    except (AttributeError, KeyError, TypeError) as e:
+        if isinstance(e, errors.GpuInteropError):
+            raise
+        raise disguised(x, where, e) from e
 
 
 NOTHING = Facts((), (), "", 0, "cpu")  # stands for an array that will not be

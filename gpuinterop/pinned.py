@@ -11,9 +11,9 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.dtypes import known
-from gpuinterop.errors import ArgumentTypeError, DeviceError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, ShapeError
 from gpuinterop.geometry import real
-from gpuinterop.sources import host_view, over, read_shape
+from gpuinterop.sources import host_view, over, read_shape, refuse_mask
 
 __all__ = ["copy_async", "pinned_empty"]
 
@@ -56,7 +56,8 @@ def _side(x: Any, name: str) -> _core.Array:
     if isinstance(x, _core.Array):
         return real(x)
     if isinstance(x, np.ndarray):
-        return over(x)
+        refuse_mask(x, "copy_async")
+        return over(np.asarray(x))  # a subclass may say anything of its shape
     raise ArgumentTypeError(
         where="copy_async",
         expected=f"an array here or a NumPy array as {name}",
@@ -77,6 +78,10 @@ def copy_async(dst: Any, src: Any) -> None:
     ------
     DeviceError
         The host's side is ordinary memory, from or to which no copy runs by itself.
+    ContiguityError
+        A stride of `dst` is 0.
+    UnsupportedError
+        One of the two is a NumPy array in which something is masked.
 
     Examples
     --------
@@ -88,6 +93,16 @@ def copy_async(dst: Any, src: Any) -> None:
     [1.0, 1.0, 1.0]
     """
     target, source = _side(dst, "dst"), _side(src, "src")
+    for axis, (extent, stride) in enumerate(zip(target.shape, target.strides, strict=True)):
+        if stride == 0 and extent > 1 and target.size:
+            raise ContiguityError(
+                where="copy_async",
+                expected="a destination whose elements lie apart",
+                got=f"shape {target.shape} with strides {target.strides} (bytes): "
+                f"axis {axis} repeats one element",
+                fix="copy into an array of its own, for example pinned_empty(shape, dtype)",
+                axis=axis,
+            )
     if (target.device.type == "cpu") != (source.device.type == "cpu"):
         host = target if target.device.type == "cpu" else source
         inside = host.is_c_contiguous()

@@ -38,6 +38,7 @@ __all__ = [
     "new_full",
     "over",
     "read_shape",
+    "refuse_mask",
     "renamed",
 ]
 
@@ -186,7 +187,8 @@ def _import(value: Any, where: str) -> _core.Array:
     return _core.import_any(_core.Array, value, where=where)
 
 
-def _from_numpy(value: Any, where: str) -> _core.Array:
+def refuse_mask(value: Any, where: str) -> None:
+    """Refuse NumPy's masked arrays in which something is masked: no array here has a mask."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise UnsupportedError(
             where=where,
@@ -194,6 +196,10 @@ def _from_numpy(value: Any, where: str) -> _core.Array:
             got=f"a masked array with {int(np.sum(np.ma.getmaskarray(value)))} masked elements",
             fix="fill it: x.filled(value)",
         )
+
+
+def _from_numpy(value: Any, where: str) -> _core.Array:
+    refuse_mask(value, where)
     host = np.asarray(value)
     known(host.dtype.newbyteorder("="))  # first of all: what follows divides by the itemsize
     if not host.dtype.isnative:

@@ -84,7 +84,15 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
     if stream is None:
         return legacy_stream(device)
     handle = stream_handle(stream)
-    if handle is None or handle < 0:
+    if handle is not None and not 0 <= handle < 2**64:
+        owner = "" if as_int(stream) is not None else f", the handle of {shown(stream)}"
+        raise StreamError(
+            where="stream",
+            expected="a handle from 0 to 2**64 - 1, an address in the driver",
+            got=f"{shown(handle)}{owner}",
+            fix="pass the stream object of the other library, or gpuinterop.Stream()",
+        )
+    if handle is None:
         raise StreamError(
             where="stream",
             expected="a stream: an object with __cuda_stream__, .cuda_stream, .ptr or .handle, "
@@ -96,8 +104,8 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
         place = gpu(device if device is not None else stream_device(stream))
         return per_thread_stream(place) if handle == 2 else legacy_stream(place)
     index = _core.stream_device(handle)
-    owner = None if as_int(stream) is not None else stream
-    return _core.foreign_stream(CUDA, index, handle, owner)
+    keeper = None if as_int(stream) is not None else stream
+    return _core.foreign_stream(CUDA, index, handle, keeper)
 
 
 class StreamScope:

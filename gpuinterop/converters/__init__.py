@@ -12,7 +12,10 @@ from typing import Any
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of what comes in)
 from gpuinterop import _core
 from gpuinterop.converters import registry
+from gpuinterop.converters.likeness import disguised
+from gpuinterop.converters.options import check_options
 from gpuinterop.converters.registry import Backend, backends, names, register
+from gpuinterop.errors import GpuInteropError
 
 __all__ = [
     "Backend",
@@ -83,7 +86,7 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     """
     row = registry.backend(library)
     if options:
-        registry.check_options(row.to, options, f"to(x, {library!r})")
+        check_options(row.to, options, f"to(x, {library!r})")
     if not isinstance(x, _core.Array):
         x = from_any(x, copyif)
     return row.to(x, copyif, **options)
@@ -102,11 +105,16 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
         `obj` is no array: the message lists what is recognised.
     """
     if isinstance(obj, _core.Array):
-        registry.check_options(None, options, "from_any")
+        check_options(None, options, "from_any")
         return obj
     row = registry.recognise(obj)
     if options:
-        registry.check_options(row.from_ if row else None, options, "from_any")
+        check_options(row.from_ if row else None, options, "from_any")
     if row is None:
         return registry.share_unknown(obj, "from_any")
-    return row.from_(obj, copyif, **options)
+    try:
+        return row.from_(obj, copyif, **options)
+    except (AttributeError, KeyError) as e:
+        if isinstance(e, GpuInteropError):
+            raise
+        raise disguised(obj, "from_any", e) from e

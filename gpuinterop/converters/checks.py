@@ -49,8 +49,14 @@ LEGACY = 1  # CU_STREAM_LEGACY: where libraries without a notion of streams work
 
 
 def require_array(x: Any, where: str) -> Any:
-    """`x` when it is one of our arrays; the documents' ValueError otherwise."""
+    """`x` when it is one of our arrays; the documents' ValueError otherwise.
+
+    Inside a capture on "cpu" its memory has no values yet, and what other libraries do with it would
+    not be replayed: a CaptureError.
+    """
     if isinstance(x, _core.Array):
+        if not _core.traits(x) & _core.ON_CUDA:
+            _core._require_values(where)
         return x
     raise errors.ConversionTypeError(
         where=where,

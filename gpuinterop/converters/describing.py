@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
+from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.plan import Facts
 
 __all__ = ["describe"]
@@ -25,7 +26,10 @@ def describe(x: Any) -> Facts:
     except errors.GpuInteropError:
         raise
     except Exception as e:  # the foreign library's own refusal: sparse, deleted, symbolic, ...
-        plan = row.module.plan_from(x)
+        try:
+            plan = row.module.plan_from(x)
+        except (AttributeError, KeyError) as again:
+            raise disguised(x, "describe", again) from e
         if plan.refused:
             raise plan.exception() from e
         raise

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import inspect
 import sys
 import threading
 import weakref
@@ -24,13 +23,12 @@ from gpuinterop import _core
 from gpuinterop.converters.likeness import has, like_cudamat, like_gnumpy, like_pycuda
 from gpuinterop.converters.misspelt import no_library
 from gpuinterop.converters.presence import installed
-from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError
+from gpuinterop.errors import ConversionTypeError, MissingLibraryError
 
 __all__ = [
     "Backend",
     "backend",
     "backends",
-    "check_options",
     "how_to_install",
     "installed",
     "load",
@@ -38,7 +36,6 @@ __all__ = [
     "recognise",
     "register",
     "share_unknown",
-    "taken_by",
 ]
 
 GROUP = "gpuinterop.converters"
@@ -179,7 +176,7 @@ _rows: dict[str, Backend] = {row.name: row for row in _ROWS}
 _aliases: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.aliases}
 # By the class's address, because a WeakKeyDictionary costs more than a conversion. The weak reference
 # takes the entry away with the class.
-_of_type: dict[int, tuple[Backend, weakref.ref[type]]] = {}
+_of_type: dict[int, tuple[Backend | None, bool, weakref.ref[type]]] = {}
 _generation = 0  # of the rows: what was found in an older one is not remembered
 _entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
 
@@ -254,55 +251,70 @@ def _named(name: str) -> Backend | None:
 
 
 def recognise(obj: Any) -> Backend | None:
-    """The row that `obj` belongs to, or None. Imports nothing; remembered when its class tells."""
+    """The row that `obj` belongs to, or None. Imports nothing.
+
+    What the class tells is remembered of it. What attributes tell is told of one object, and the next
+    of its class may have others.
+    """
     cls = type(obj)
     known = _of_type.get(id(cls))
-    if known is not None:
-        return known[0]
+    if known is None or (not known[1] and _load_waiting()):
+        known = _of_class(cls)
+    row, own, _ = known
+    return row if own else _matching(obj) or row or _alike(obj)
+
+
+def _of_class(cls: type) -> tuple[Backend | None, bool, weakref.ref[type]]:
+    # The row that names the class or a base, and whether there is nothing more to ask of objects.
     generation = _generation
-    row, by_class = _find(obj, cls)
-    if row is not None and by_class:
-        # What attributes tell is told of one object, and the next of its class may have others.
-        # "Not known" is not remembered either: a plugin may know later.
-        number = id(cls)
-        entry = row, weakref.ref(cls, lambda _: _of_type.pop(number, None))
-        with _lock:
-            if generation == _generation:
-                _of_type[number] = entry
-    return row
+    row, own = (None, True) if issubclass(cls, _core.Array) else _row_of_class(cls)
+    if not own and _load_waiting():
+        generation = _generation
+        row, own = _row_of_class(cls)
+    number = id(cls)
+    entry = row, own, weakref.ref(cls, lambda _: _of_type.pop(number, None))
+    with _lock:
+        if generation == _generation:
+            _of_type[number] = entry
+    return entry
 
 
 def _is_class_of(row: Backend, cls: type) -> bool:
-    root = (cls.__module__ or "").partition(".")[0]
-    return cls.__qualname__ in row.types and (
-        root == row.package.partition(".")[0] or root in row.roots
-    )
+    name, module = cls.__qualname__, cls.__module__ or ""
+    root = module.partition(".")[0]
+    if name not in row.types or (root != row.package.partition(".")[0] and root not in row.roots):
+        return False
+    # Another class may give itself the name, but not the place in a module that is loaded.
+    return getattr(sys.modules.get(module), name, cls) is cls
 
 
-def _find(obj: Any, cls: type) -> tuple[Backend | None, bool]:
-    # The row, and whether the class alone decided.
-    if issubclass(cls, _core.Array):
-        return None, True
+def _row_of_class(cls: type) -> tuple[Backend | None, bool]:
+    # The row that names a class or the nearest of its bases, and whether it is the class itself.
     for base in cls.__mro__:
         for row in list(_rows.values()):
             if _is_class_of(row, base):
-                return row, True
+                return row, base is cls
+    return None, False
+
+
+def _matching(obj: Any) -> Backend | None:
     for row in list(_rows.values()):
         if row.matches is not None and row.matches(obj):
-            return row, False
-    for name in _plugins():
-        # Only a loaded library can have made the object.
-        if name not in _rows and name in sys.modules:
-            plugin = _load_plugin(name)
-            if plugin is None:
-                continue
-            named = any(_is_class_of(plugin, base) for base in cls.__mro__)
-            if named or (plugin.matches is not None and plugin.matches(obj)):
-                return plugin, named
+            return row
+    return None
+
+
+def _alike(obj: Any) -> Backend | None:
     for row in list(_rows.values()):
         if row.like is not None and row.like(obj):
-            return row, False
-    return None, False
+            return row
+    return None
+
+
+def _load_waiting() -> bool:
+    # Whether there were plugins to load. Only a loaded library can have made an object.
+    waiting = [name for name in _plugins() if name not in _rows and name in sys.modules]
+    return any([_load_plugin(name) for name in waiting])
 
 
 def load(row_name: str, where: str, module: str = "") -> Any:
@@ -338,35 +350,6 @@ def share_unknown(obj: Any, where: str = "from_dlpack") -> Any:
         fix="pass an array (gpuinterop.asarray makes one of numbers and lists), or tell of its "
         "library: gpuinterop.converters.register",
     )
-
-
-def check_options(function: Callable[..., Any] | None, options: dict[str, Any], where: str) -> None:
-    """Refuse keywords that a converter does not take; None takes none."""
-    if not options:
-        return
-    parameters = inspect.signature(function).parameters if function is not None else {}
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    # The first two are the array and copyif; names with an underscore are the library's own.
-    known = [name for name in list(parameters)[2:] if not name.startswith("_")]
-    for name in options:
-        if name not in known:
-            raise ArgumentTypeError(
-                where=where,
-                expected=f"options among {', '.join(known)}" if known else "no further options",
-                got=f"{name}=...",
-                fix="leave it out" if not known else "pass one of these, or leave it out",
-            )
-
-
-def taken_by(function: Callable[..., Any] | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The options that a function takes: a plan does not depend on all that a conversion does."""
-    if not options or function is None:
-        return {}
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return options
-    return {name: value for name, value in options.items() if name in parameters}
 
 
 # Packages that come with another one.

@@ -183,6 +183,15 @@ def _oddity(t: Any, copyif: bool) -> Plan | None:
             "pass t.detach()",
             "grad",
         )
+    forward = torch.autograd.forward_ad
+    if forward._current_level >= 0 and forward.unpack_dual(t).tangent is not None:
+        return no(
+            errors.ExportError,
+            "a tensor without a tangent, which no other library carries on",
+            "a dual tensor of torch.autograd.forward_ad",
+            "pass torch.autograd.forward_ad.unpack_dual(t).primal, or t.detach()",
+            "grad",
+        )
     if t.numel() and t.data_ptr() == 0:
         return no(
             errors.ExchangeError,

@@ -8,6 +8,7 @@
 #include "cuda/cuda.hpp"
 #include "exchange/export.hpp"
 #include "exchange/import.hpp"
+#include "ops/graph.hpp"
 #include "python/exchange_peers.hpp"
 #include "python/raise.hpp"
 
@@ -28,7 +29,9 @@ const Array& array_argument(void* object) {
     fail(Kind::Type, kWhere, "a gpuinterop array", o ? type_text(o) : "a null pointer",
          "use the table of the object's own type");
   require_settled(o);
-  return unwrap(o);
+  const Array& a = unwrap(o);
+  if (!a.device.is_cuda()) ops::require_values(kWhere);
+  return a;
 }
 
 // Consumers of this interface work on current_work_stream, so the array must be complete there.
@@ -197,6 +200,7 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type, bool allow_readonly) 
          "convert it first: gpuinterop.asarray(x)");
   require_settled(x);
   const Array& a = unwrap(x);
+  if (!a.device.is_cuda()) ops::require_values(where);
   const Peer& peer = peer_of(type);
   const DLPackExchangeAPI* api = peer.api;
   if (!api || !api->managed_tensor_to_py_object_no_sync)

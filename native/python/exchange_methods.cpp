@@ -213,6 +213,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     if (kwnames) read_keywords(&r, args, kwnames);
     require_settled(self);
     const Array& a = unwrap(self);
+    if (!a.device.is_cuda()) ops::require_values(kWhere);
     const Stream stream = read_stream(r.stream);
     const int version = read_version(r.max_version);
     const Device target = read_device(r.dl_device, a);

@@ -124,6 +124,24 @@ void refuse_functorch(PyObject* t, const char* where) {
          "convert before or after the transform");
 }
 
+// A dual tensor has requires_grad=False, and autograd's pointer set. Asking for the tangent takes a
+// microsecond, so the level is looked at first: outside of dual_level() there are no tangents.
+void refuse_tangent(PyObject* t, const char* where) {
+  static PyObject* module = nullptr;  // lives as long as torch
+  if (!module) module = PyImport_ImportModule("torch.autograd.forward_ad");
+  PyRef level = module ? optional_attribute(module, "_current_level") : PyRef();
+  const long depth = level ? PyLong_AsLong(level.get()) : -1;
+  PyErr_Clear();
+  if (depth < 0) return;
+  PyRef parts = PyRef::steal(PyObject_CallMethod(module, "unpack_dual", "O", t));
+  PyRef tangent = parts ? optional_attribute(parts.get(), "tangent") : PyRef();
+  PyErr_Clear();
+  if (tangent && tangent.get() != Py_None)
+    fail(Kind::Exchange, where, "a tensor without a tangent, which no other library carries on",
+         "a dual tensor of torch.autograd.forward_ad",
+         "pass torch.autograd.forward_ad.unpack_dual(x).primal, or x.detach()");
+}
+
 // Torch exports its integers of 1 to 7 bits as if they were of 8.
 void refuse_part_bytes(PyObject* tensor, const char* where) {
   static PyObject* whole[2];  // torch.uint8 and torch.int8, which live as long as torch
@@ -189,6 +207,7 @@ void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where) {
     fail(Kind::Exchange, where, "a tensor outside autograd", "a tensor with requires_grad=True",
          "pass x.detach()");
   }
+  refuse_tangent(tensor, where);
 }
 
 void refuse_torch_negation(const Peer& p, PyObject* tensor, const char* where) {

@@ -93,6 +93,65 @@ def test_what_matches_is_asked_of_every_object(clean):
     assert registry.recognise(other) is None
 
 
+class Tagged(np.ndarray):
+    """A subclass of another library's class, as pint and astropy have."""
+
+    tag = None
+
+
+def tagged(tag):
+    made = np.ones(3, np.float32).view(Tagged)
+    made.tag = tag
+    return made
+
+
+def tag_module():
+    module = types.ModuleType("toy_converter")
+    module.to = lambda x, copyif=False: converters.to_numpy(x).view(Tagged)
+    module.from_ = lambda obj, copyif=False: obj.tag
+    module.matches = lambda obj: isinstance(obj, Tagged) and obj.tag is not None
+    return module
+
+
+def test_what_matches_is_asked_before_a_base_of_a_known_library_is_believed(clean):
+    module = tag_module()
+    assert gi.from_any(tagged("early")).tolist() == [1, 1, 1]  # not remembered beyond the change
+    converters.register(converters.Backend("toy", "toy", converter=module, matches=module.matches))
+    for tag in ("first", "second"):
+        assert gi.from_any(tagged(tag)) == tag
+        assert gi.from_any(tagged(None)).tolist() == [1, 1, 1]
+
+
+def test_rows_that_match_are_asked_in_the_order_of_their_registration(clean):
+    for name in ("toy", "toy2"):
+        converters.register(
+            converters.Backend(name, name, converter=tag_module(), matches=tag_module().matches)
+        )
+    assert registry.recognise(tagged(1)).name == "toy"
+
+
+def test_what_matches_is_not_asked_of_the_very_class_of_a_known_library(clean):
+    asked = []
+    converters.register(converters.Backend("toy", "toy", matches=asked.append))
+    for _ in range(2):
+        assert gi.from_any(np.ones(2, np.float32)).tolist() == [1, 1]
+        assert registry.recognise(np.ones(2)).name == "numpy"
+    assert not asked
+    assert registry.recognise(tagged(1)).name == "numpy"
+    assert len(asked) == 1
+
+
+def test_a_plugin_is_asked_of_subclasses_too_once_its_library_is_there(clean, monkeypatch):
+    point = types.SimpleNamespace(name="toy", load=tag_module)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
+    registry._entry_points = None
+    for _ in range(2):
+        assert gi.from_any(tagged("ours")).tolist() == [1, 1, 1]
+    monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
+    for _ in range(2):
+        assert gi.from_any(tagged("ours")) == "ours"
+
+
 def test_the_memory_of_types_does_not_keep_them_alive():
     def once():
         class Mine(np.ndarray):

@@ -209,6 +209,20 @@ def test_default_for_the_process():
     assert gi.default_device() is before
 
 
+class Holder:  # of a stream's handle, under the name that its library gives it
+    def __init__(self, name, value):
+        setattr(self, name, value)
+
+
+@pytest.mark.parametrize("handle", [-1, -(2**70), 2**64, 2**200, np.int64(-3)])
+def test_stream_handles_that_are_no_address(handle):
+    others = [Holder(name, handle) for name in ("cuda_stream", "ptr", "handle")]
+    for what in (handle, *others, Holder("__cuda_stream__", (0, handle))):
+        with pytest.raises(StreamError, match="from 0 to 2") as error:
+            gi.stream(what)
+        assert error.value.fix
+
+
 def test_streams_and_events_of_the_cpu_do_nothing():
     s = gi.Stream("cpu")
     assert (s.handle, s.device, s.query(), s.is_capturing) == (0, "cpu", True, False)

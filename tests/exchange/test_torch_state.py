@@ -70,6 +70,31 @@ def test_autograd_is_seen_in_every_guise():
         refused(torch._neg_view(t), "negated")
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is:DeprecationWarning")  # make_dual itself
+def test_a_tensor_with_a_tangent_is_refused_wherever_it_came_from():
+    forward = torch.autograd.forward_ad
+    primal, inside = torch.ones(2, 3), torch.zeros(2, 3)
+    with forward.dual_level():
+        dual = forward.make_dual(primal, torch.full((2, 3), 2.0))
+        inside.add_(dual)  # becomes one in place
+        duals = dual, dual * 3, dual[1:], dual.T, dual.sum(), inside
+        for tensor in duals:
+            assert not tensor.requires_grad
+            refused(tensor, "tangent")
+            for door in (gi.from_any, gi.asarray, gi.from_dlpack, gi.CudaNdarray):
+                with pytest.raises(gi.GpuInteropError, match="unpack_dual"):
+                    door(tensor)
+            plan = gi.explain(tensor)
+            assert plan.refused
+            assert plan.code == "grad"
+        for mended in (forward.unpack_dual(dual).primal, dual.detach(), primal):
+            assert _core.import_any(None, mended).ptr == primal.data_ptr()
+            assert gi.explain(mended).shared
+    # A level that ends takes its tangents along.
+    assert _core.import_any(None, dual).ptr == primal.data_ptr()
+    assert gi.explain(dual).shared
+
+
 def test_many_tensors_of_all_states():
     """Objects that are made and dropped at the same addresses in other states."""
     for i in range(300):
@@ -114,3 +139,19 @@ def test_the_first_conversion_inside_a_mode_that_changes_every_call():
         [sys.executable, "-c", FIRST_IN_A_MODE], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["uint1", "uint4", "uint7", "int1", "int4", "int7"])
+def test_a_capsule_of_an_integer_of_a_few_bits_shows_the_bytes_that_torch_says_it_holds(name):
+    """Torch writes "8 bits" into the capsule, and stores a byte for each element: nothing else is left
+    to tell it from torch.uint8. The tensor itself tells its dtype, and is refused."""
+    stored = torch.arange(4, dtype=torch.uint8)
+    narrow = stored.view(getattr(torch, name))
+    capsules = torch.utils.dlpack.to_dlpack(narrow), narrow.__dlpack__(max_version=(1, 3))
+    for capsule in capsules:
+        x = gi.from_dlpack(capsule)
+        assert (x.dtype.name, x.ptr) == (f"{name.rstrip('147')}8", stored.data_ptr())
+        assert x.tolist() == [0, 1, 2, 3]
+    for door in (gi.from_any, gi.from_dlpack, gi.asarray):
+        with pytest.raises(gi.DTypeError, match=f"torch.{name}"):
+            door(narrow)

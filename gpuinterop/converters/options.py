@@ -1,0 +1,40 @@
+"""Keywords beyond the array and `copyif`: which of them a converter takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from gpuinterop.errors import ArgumentTypeError
+
+__all__ = ["check_options", "taken_by"]
+
+
+def check_options(function: Callable[..., Any] | None, options: dict[str, Any], where: str) -> None:
+    """Refuse keywords that a converter does not take; None takes none."""
+    if not options:
+        return
+    parameters = inspect.signature(function).parameters if function is not None else {}
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    # The first two are the array and copyif; names with an underscore are the library's own.
+    known = [name for name in list(parameters)[2:] if not name.startswith("_")]
+    for name in options:
+        if name not in known:
+            raise ArgumentTypeError(
+                where=where,
+                expected=f"options among {', '.join(known)}" if known else "no further options",
+                got=f"{name}=...",
+                fix="leave it out" if not known else "pass one of these, or leave it out",
+            )
+
+
+def taken_by(function: Callable[..., Any] | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that a function takes: a plan does not depend on all that a conversion does."""
+    if not options or function is None:
+        return {}
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return options
+    return {name: value for name, value in options.items() if name in parameters}
