@@ -16,6 +16,8 @@ pip := $(bin)/python -m pip --disable-pip-version-check --quiet
 # Torch's name means several GB of CUDA packages on a machine without a GPU, so nothing here asks for it.
 native := $(shell find native -type f 2>/dev/null)
 quick := -m "not slow and not bench"
+# What another build of the core may change.
+core := -m "not slow and not bench and not text" $(addprefix tests/,array blas capture compile converters cuda exchange ops reduce)
 
 .PHONY: help asked-python demo test test-all test-asan lint format types stub docs soak bench sdist wheel clean
 
@@ -32,8 +34,8 @@ test: $(VENV)/.installed ## the quick suite (JOBS=1: in one process)
 test-all: $(VENV)/.installed ## with the slow tests
 	$(bin)/python -m pytest -n $(JOBS) -m "not bench" $(PYTEST_FLAGS)
 
-test-asan: $(VENV)-asan/.installed ## the quick suite on a core built with ASan and UBSan
-	tools/with-asan $(VENV)-asan/bin/python -m pytest -n $(JOBS) $(quick) $(PYTEST_FLAGS)
+test-asan: $(VENV)-asan/.installed ## what computes and shares, on a core built with ASan and UBSan
+	tools/with-asan $(VENV)-asan/bin/python -m pytest -n $(JOBS) $(core) $(PYTEST_FLAGS)
 
 soak: $(VENV)/.installed ## property tests with a million examples (SOAK=10: ten times the usual)
 	GPUINTEROP_SOAK=$(SOAK) $(bin)/python -m pytest -n $(JOBS) --timeout 0 -m "hypothesis and not bench" $(PYTEST_FLAGS)

@@ -81,6 +81,7 @@ def test_any_layout(data) -> None:
     test_product_layouts.check_products(data, "cuda:0")
 
 
+@pytest.mark.slow  # minutes of g++
 @pytest.mark.slow
 @settings(max_examples=2000, deadline=None, derandomize=True)
 @given(st.data())

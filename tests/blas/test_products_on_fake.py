@@ -45,6 +45,8 @@ def test_products_on_the_fakes(tmp_path: Path) -> None:
             "pytest",
             "-q",
             "-x",
+            "-m",
+            "not slow",
             "-p",
             "no:cacheprovider",
             str(HERE / "on_fake_blas.py"),

@@ -32,7 +32,7 @@ class Layer:
 
     @gi.fuse
     def normal(self, x):
-        return self.forward(x) / (x * x).sum()
+        return self.forward(x) / (x * x + 1)
 
     @staticmethod
     @gi.fuse
@@ -59,7 +59,7 @@ def test_methods_see_their_instance(device):
             np.testing.assert_array_equal(layer.forward(x).get(), expected + 1)
             np.testing.assert_array_equal(layer.forward(x, shift=2).get(), expected + 2)
             np.testing.assert_allclose(
-                layer.normal(x).get(), (expected + 1) / np.sum(HOST * HOST), rtol=1e-6
+                layer.normal(x).get(), (expected + 1) / (HOST * HOST + 1), rtol=1e-6
             )
     out = gi.empty((2, 3), device=device)
     assert layers[0].forward(x, out=out) is out

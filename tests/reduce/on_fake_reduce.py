@@ -38,10 +38,15 @@ for _many in (
     "test_dtypes_are_those_of_the_steps",
     "test_dtypes_of_stages_are_those_of_the_steps",
     "test_equal_to_float64_and_to_the_steps",
+    "test_follow_numpy",
+    "test_gpuarray_has_numpys_dtypes",
+    "test_more_reduced_values_than_a_kernel_reads",
+    "test_more_streams_than_sets_of_tickets",
     "test_cudandarrays_stay_what_they_are",
     "test_operands_of_other_kinds",
     "test_shapes_and_dtypes_may_be_asked_for",
     "test_order_is_real_part_first",
+    "test_several_axes",
     "test_where_is_numpys",
 ):
     globals()[_many] = pytest.mark.slow(globals()[_many])

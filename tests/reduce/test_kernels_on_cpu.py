@@ -11,6 +11,8 @@ from gpuinterop.ops.reduce_plan import Operand, plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, recipe_for
 from gpuinterop.ops.reduce_text import accumulator_bytes, pack_params, pointer_offsets, render
 
+pytestmark = pytest.mark.text
+
 
 def elements(array: np.ndarray) -> tuple[int, ...]:
     return tuple(s // array.itemsize for s in array.strides)

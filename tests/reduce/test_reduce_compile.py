@@ -14,6 +14,8 @@ from gpuinterop.ops.reduce_plan import Operand, plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, recipe_for
 from gpuinterop.ops.reduce_text import CUDA_TYPES, render
 
+pytestmark = pytest.mark.text
+
 
 def archs() -> list[int]:
     try:
