@@ -82,7 +82,6 @@ def test_any_layout(data) -> None:
 
 
 @pytest.mark.slow  # minutes of g++
-@pytest.mark.slow
 @settings(max_examples=2000, deadline=None, derandomize=True)
 @given(st.data())
 def test_many_layouts(data) -> None:
