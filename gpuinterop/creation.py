@@ -84,7 +84,8 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     wanted = source.dtype if dtype is None else known(dtype)
     target = home(obj, source) if device is None else devices.device(device)
     # What was made from numbers, or had to be straightened first, no longer is `obj`'s memory.
-    fresh = source.base is not obj if isinstance(obj, np.ndarray) else plain
+    fresh = source.ptr != np.asarray(obj).ctypes.data if isinstance(obj, np.ndarray) else plain
+    fresh = fresh and source.size > 0
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
         *([f"a transfer from {source.device} to {target}"] if target != source.device else []),
@@ -235,17 +236,16 @@ def linspace(
 ) -> Any:  # fmt: skip
     """Return `num` numbers from `start` to `stop`, as numpy.linspace computes them; float32 by default.
 
-    Integer dtypes round down.
+    Integer dtypes round down, and refuse what they cannot hold.
     """
-    wanted = np.dtype(np.float64) if dtype is None else known(dtype)
     try:
-        values = np.linspace(
-            start, stop, num, endpoint, dtype=wanted if wanted.kind in "iu" else None
-        )
+        values = np.linspace(start, stop, num, endpoint)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="linspace", expected="numbers as start and stop, and how many, 0 or more",
                          got=f"linspace({shown(start)}, {shown(stop)}, {shown(num)}): {error}",
                          fix="pass numbers: linspace(0, 1, 5)") from error  # fmt: skip
+    if dtype is not None and known(dtype).name.startswith(("int", "uint")):
+        values = np.floor(values)
     return array(as_elements(values, dtype, "linspace"), device=device)
 
 

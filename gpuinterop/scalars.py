@@ -96,7 +96,9 @@ def _outside(found: np.ndarray[Any, Any], wanted: np.dtype[Any]) -> Any:
     if wanted.name.startswith(("int", "uint")):
         info = np.iinfo(wanted) if wanted.kind in "iu" else _ml_dtypes().iinfo(wanted)
         low, high = int(info.min), int(info.max)
-        if found.dtype.kind in "biuO":
+        if found.dtype.kind == "b":
+            return False
+        if found.dtype.kind in "iuO":
             return (found < low) | (found > high)
         whole = np.trunc(found.astype(np.float64))
         # As `not inside`, which is also true of nan; high + 1 is a float exactly.

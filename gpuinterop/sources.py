@@ -175,7 +175,8 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
         found = _import(value, where)
     if dtype is None or found.dtype == known(dtype):
         return found
-    if found.device.type == "cpu":
+    unmade = isinstance(value, _core.Array) and _core._recording() is not None
+    if found.device.type == "cpu" and not unmade:
         return over(host_view(found).astype(dtype))
     cast: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
     return cast

@@ -86,3 +86,32 @@ def test_shapes_as_arrays(device):
     assert x.transpose(np.array([1, 0])).shape == (3, 2)
     with pytest.raises(gi.GpuInteropError):
         x.reshape(np.array([3.0, 2.0]))
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        ((0, 300, 3), "int8"),
+        ((-1, 3, 5), "uint8"),
+        ((0, 2**64 - 1, 2), "uint64"),
+        ((0, 9, 2), "int4"),
+    ],
+)
+def test_linspace_wraps_no_integers(device, given, dtype):
+    with pytest.raises(gi.DTypeError, match=f"linspace: expected a number that {dtype} can hold"):
+        gi.linspace(*given, dtype=dtype, device=device)
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "int64", "uint8", "float32", "bool"])
+def test_truths_go_into_every_dtype(device, dtype):
+    assert gi.full(2, True, dtype, device=device).tolist() == [1, 1]
+    assert gi.asarray([True, False], dtype, device=device).tolist() == [1, 0]
+
+
+def test_subclasses_that_only_look_are_shared_without_a_copy(tmp_path):
+    kept = np.memmap(tmp_path / "kept", "f4", "w+", shape=(4,))
+    for host in (kept, np.ones(2, "f4").view(np.recarray), np.ma.array(np.ones(3, "f4"))):
+        assert gi.shares_memory(gi.asarray(host, device="cpu", copy=False), host)
+    for value in (np.ones(3, ">f4"), [1.0, 2.0], np.float32(1)):
+        with pytest.raises(gi.CopyForbiddenError):
+            gi.asarray(value, device="cpu", copy=False)

@@ -63,6 +63,23 @@ def test_inputs_are_read_at_each_replay(device: str) -> None:
     assert double(np.float32([4, 4])).tolist() == [8, 8]
 
 
+def test_casts_on_the_way_are_part_of_the_sequence(device: str) -> None:
+    x = array([1, 2, 3], device)
+    z, one = (gpuinterop.zeros(3, "float64", device=device) for _ in range(2))
+    with gpuinterop.capture(device=device) as graph:
+        y = x + x
+        z[...] = y
+        one.fill(y[0])
+        made = gpuinterop.asarray(y, "float64"), gpuinterop.GpuArray(y, "float64")
+        full = gpuinterop.full(3, y[0], "float64", device=device)
+    for values in ([1, 2, 3], [5, 6, 7]):
+        x[...] = array(values, device)
+        graph.replay()
+        twice = [2.0 * v for v in values]
+        assert [a.tolist() for a in (z, *made)] == [twice] * 3
+        assert [a.tolist() for a in (one, full)] == [[twice[0]] * 3] * 2
+
+
 def test_results_keep_their_place(device: str) -> None:
     x = array([1, 2], device)
     double = gpuinterop.capture(lambda a: a + a, x)
