@@ -131,7 +131,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
 
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value; float32 unless `dtype` says otherwise."""
-    if dtype is None and isinstance(value, (int, list, tuple)):
+    if dtype is None and isinstance(value, (int, np.integer, list, tuple)):
         # Only the check: a number itself is filled in on the device, without an upload.
         as_elements(value, None, "full")
     return _full(shape, value, dtype, device, "full")

@@ -213,12 +213,12 @@ def _from_numpy(value: Any, where: str) -> _core.Array:
 def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core.Array:
     """Return what ``x[key] = value`` assigns, in the target's dtype.
 
-    Python's numbers and NumPy's scalars take on the dtype. Arrays must have it already when the target is a
-    `CudaNdarray`; a `GpuArray` casts, as NumPy does.
+    Python's numbers and NumPy's scalars take on the dtype. Arrays, alone or in a list, must have it already
+    when the target is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
     """
     where = "x[key] = value"
     if isinstance(value, (*NUMBERS, np.generic)):
-        return over(as_elements(value, dtype, where))
+        return over(as_elements(value, dtype, where, casts=not hasattr(cls, "_only")))
     found = as_source(value, None, where)
     if found.dtype == dtype:
         return found
