@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,15 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.dtypes import known
-from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, DTypeError, ShapeError, shown
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    ContiguityError,
+    CopyForbiddenError,
+    DTypeError,
+    OutOfMemoryError,
+    ShapeError,
+    shown,
+)
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 from gpuinterop.scalars import NUMBERS, as_elements
@@ -70,6 +80,9 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     DTypeError
         A Python number that the dtype cannot hold.
     """
+    if copy not in (None, True, False):
+        raise ArgumentTypeError(where="asarray", expected="copy=True, False or None",
+                                got=shown(copy), fix="pass copy=False to forbid a copy")  # fmt: skip
     if copy:
         return array(obj, dtype=dtype, device=device)
     if dtype is None and device is None:
@@ -80,17 +93,19 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
         ):
             return found
     plain = isinstance(obj, (*NUMBERS, np.generic))
-    source = as_source(obj, dtype if plain else None, "asarray")
+    source = _as_source(obj, dtype if plain else None, copy)
     wanted = source.dtype if dtype is None else known(dtype)
     target = home(obj, source) if device is None else devices.device(device)
     # What was made from numbers, or had to be straightened first, no longer is `obj`'s memory.
-    fresh = source.base is not obj if isinstance(obj, np.ndarray) else plain
+    fresh = isinstance(obj, np.ndarray) and source.base is not obj
+    kind = type(obj).__name__
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
         *([f"a transfer from {source.device} to {target}"] if target != source.device else []),
         *(["values that lie in no aligned memory of native byte order"] if fresh else []),
+        *([f"an object of type {kind}, which has no memory to share"] if plain else []),
     ]
-    if needs and copy is False:
+    if needs and copy is not None:
         raise CopyForbiddenError(
             where="asarray",
             expected="an object whose memory can be shared",
@@ -107,6 +122,17 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     moved = _core.empty(cls, source.shape, wanted, target.type_code, target.index)
     _core.copy_into(moved, source, where="asarray")
     return moved
+
+
+def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
+    """What `asarray` reads; the array of a converter is not copied where a copy is forbidden."""
+    try:
+        return as_source(obj, dtype, "asarray", copyif=copy is None)
+    except ContiguityError as error:
+        if copy is None:
+            raise
+        raise CopyForbiddenError(where="asarray", expected=error.expected, got=error.got,
+                                 fix="pass copy=None to allow a copy") from error  # fmt: skip
 
 
 def _class_for(dtype: Any) -> Any:
@@ -217,7 +243,8 @@ def arange(
     try:
         if start is None or stop is None:
             raise TypeError("None is no number")
-        values = np.arange(start, stop, step)
+        with _in_host_memory("arange"):
+            values = np.arange(start, stop, step)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
                          got=f"arange({shown(start)}, {shown(stop)}, {shown(step)}): {error}",
@@ -227,6 +254,21 @@ def arange(
                          got=f"{values.size} values",
                          fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
     return array(as_elements(values, dtype, "arange"), device=device)
+
+
+@contextmanager
+def _in_host_memory(where: str) -> Iterator[None]:
+    """Let NumPy's refusal of memory look like that of this library."""
+    try:
+        yield
+    except MemoryError as error:
+        free, total = devices.mem_info("cpu")
+        raise OutOfMemoryError(
+            where=where,
+            expected="host memory for the values, which NumPy computes",
+            got=f"{error}; {free} bytes free of {total}",
+            fix="work in smaller pieces",
+        ) from error
 
 
 def linspace(
@@ -239,9 +281,10 @@ def linspace(
     """
     wanted = np.dtype(np.float64) if dtype is None else known(dtype)
     try:
-        values = np.linspace(
-            start, stop, num, endpoint, dtype=wanted if wanted.kind in "iu" else None
-        )
+        with _in_host_memory("linspace"):
+            values = np.linspace(
+                start, stop, num, endpoint, dtype=wanted if wanted.kind in "iu" else None
+            )
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="linspace", expected="numbers as start and stop, and how many, 0 or more",
                          got=f"linspace({shown(start)}, {shown(stop)}, {shown(num)}): {error}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from gpuinterop.errors import (
     ArgumentTypeError,
     BoundsError,
     ConversionTypeError,
+    DeviceError,
     DTypeError,
     GpuInteropError,
     UnsupportedError,
@@ -34,6 +36,7 @@ __all__ = [
     "host_view",
     "in_the_name_of",
     "is_index",
+    "is_of_a_converter",
     "new_array",
     "new_full",
     "over",
@@ -154,15 +157,26 @@ def renamed(error: GpuInteropError, where: str) -> GpuInteropError:
 def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, where: str = "") -> A:
     """Return an array of one value."""
     check_cast(cls, known(dtype), cls.__name__)
-    target = devices.device(device)
-    with in_the_name_of(where or f"{cls.__name__}.zeros"):
+    where = where or f"{cls.__name__}.zeros"
+    try:
+        target = devices.device(device)
+    except DeviceError as error:
+        if not (is_index(device) and is_index(shape)):
+            raise
+        raise DeviceError(where=where, expected=error.expected, got=error.got,
+                          fix="name a device that exists; a shape is one argument, a tuple: "
+                          f"({shown(shape)}, {shown(device)})") from None  # fmt: skip
+    with in_the_name_of(where):
         made = _core.empty(cls, read_shape(shape), dtype, target.type_code, target.index)
         made[...] = value
     return made
 
 
-def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
-    """Return `value` as an array to read from, cast when `dtype` asks for it."""
+def as_source(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.Array:
+    """Return `value` as an array to read from, cast when `dtype` asks for it.
+
+    Without `copyif` the array of a converter shares memory, or is refused.
+    """
     if isinstance(value, _core.Array):
         found = real(value)
     elif isinstance(value, np.generic) and dtype is not None:
@@ -172,7 +186,7 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
     elif isinstance(value, NUMBERS):
         return over(as_elements(value, dtype, where))
     else:
-        found = _import(value, where)
+        found = _import(value, where, copyif)
     if dtype is None or found.dtype == known(dtype):
         return found
     if found.device.type == "cpu":
@@ -181,10 +195,27 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
     return cast
 
 
-def _import(value: Any, where: str) -> _core.Array:
+def _import(value: Any, where: str, copyif: bool) -> _core.Array:
     if isinstance(value, (str, dict, set)) or value is None:
         raise _unknown(value, where)
-    return _core.import_any(_core.Array, value, where=where)
+    try:
+        return _core.import_any(_core.Array, value, where=where)
+    except ConversionTypeError:
+        # Last, so that arrays which speak a protocol pay nothing for those which do not.
+        if is_of_a_converter(value):
+            with in_the_name_of(where):
+                return real(import_module("gpuinterop.converters").from_any(value, copyif))
+        if isinstance(value, type) or _core.protocols_of(value):
+            raise
+        raise _unknown(value, where) from None
+
+
+def is_of_a_converter(value: Any) -> bool:
+    """Whether `value` speaks no protocol and only a converter knows it: gnumpy's, a plugin's."""
+    if value is None or isinstance(value, (str, list, tuple, dict, set, type)):
+        return False
+    found = import_module("gpuinterop.converters.registry").recognise(value)
+    return found is not None and not _core.protocols_of(value)
 
 
 def refuse_mask(value: Any, where: str) -> None:
