@@ -277,13 +277,14 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
 
 def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -> ArrayMethods:
-    place = os.environ.get("GPUINTEROP_UNPICKLE_DEVICE", place)
+    wish = os.environ.get("GPUINTEROP_UNPICKLE_DEVICE")
+    place = wish or place
     try:
         target = devices.device(place)
     except DeviceError as error:
         raise DeviceError(
-            where="unpickle",
-            expected=f"the device the array was pickled on, {place}",
+            where="GPUINTEROP_UNPICKLE_DEVICE" if wish else "unpickle",
+            expected=error.expected if wish else f"the device the array was pickled on, {place}",
             got=error.got,
             fix="set GPUINTEROP_UNPICKLE_DEVICE=cpu to load it into host memory",
         ) from error
