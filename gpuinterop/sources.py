@@ -282,8 +282,10 @@ def borrowed(
     device: Any,
     nbytes: int,
     readonly: bool,
+    dtype: Any = np.float32,
+    unit: int = 4,
 ) -> A:
-    """Return an array over float32 memory at an address; strides count elements."""
+    """Return an array over memory at an address; strides count units of so many bytes."""
     if isinstance(ptr, bool) or not hasattr(ptr, "__index__"):
         raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as address",
                                 got=shown(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
@@ -300,14 +302,14 @@ def borrowed(
         raise BoundsError(where="from_gpu_pointer", expected="nbytes of at least 0, below 2**63",
                           got=shown(limit), fix="leave it out when it is not known")  # fmt: skip
     extents = read_shape(shape)
-    steps = None if strides is None else tuple(4 * s for s in read_shape(strides))
+    steps = None if strides is None else tuple(unit * s for s in read_shape(strides))
     target = devices.device(device) if device is not None else _locate(address)
     return _core.from_pointer(
         cls,
         address,
         extents,
         steps,
-        np.dtype(np.float32),
+        known(dtype),
         target.type_code,
         target.index,
         base,
