@@ -47,7 +47,7 @@ class ArgumentMethods(_core.Array):
 
     @property
     def allocator(self) -> Any:
-        """What PyCUDA's ReductionKernel allocates its result with."""
+        """What PyCUDA's ReductionKernel allocates its result with; there once PyCUDA is loaded."""
         driver = sys.modules.get("pycuda.driver")
         if driver is None:
             raise AttributeError("allocator: there is one once PyCUDA is loaded")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,15 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.dtypes import known
-from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, DTypeError, ShapeError, shown
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    ContiguityError,
+    CopyForbiddenError,
+    DTypeError,
+    OutOfMemoryError,
+    ShapeError,
+    shown,
+)
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 from gpuinterop.scalars import NUMBERS, as_elements
@@ -70,6 +80,9 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     DTypeError
         A Python number that the dtype cannot hold.
     """
+    if copy not in (None, True, False):
+        raise ArgumentTypeError(where="asarray", expected="copy=True, False or None",
+                                got=shown(copy), fix="pass copy=False to forbid a copy")  # fmt: skip
     if copy:
         return array(obj, dtype=dtype, device=device)
     if dtype is None and device is None:
@@ -80,18 +93,20 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
         ):
             return found
     plain = isinstance(obj, (*NUMBERS, np.generic))
-    source = as_source(obj, dtype if plain else None, "asarray")
+    source = _as_source(obj, dtype if plain else None, copy)
     wanted = source.dtype if dtype is None else known(dtype)
     target = home(obj, source) if device is None else devices.device(device)
     # What was made from numbers, or had to be straightened first, no longer is `obj`'s memory.
-    fresh = source.ptr != np.asarray(obj).ctypes.data if isinstance(obj, np.ndarray) else plain
+    fresh = isinstance(obj, np.ndarray) and source.ptr != np.asarray(obj).ctypes.data
     fresh = fresh and source.size > 0
+    kind = type(obj).__name__
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
         *([f"a transfer from {source.device} to {target}"] if target != source.device else []),
         *(["values that lie in no aligned memory of native byte order"] if fresh else []),
+        *([f"an object of type {kind}, which has no memory to share"] if plain else []),
     ]
-    if needs and copy is False:
+    if needs and copy is not None:
         raise CopyForbiddenError(
             where="asarray",
             expected="an object whose memory can be shared",
@@ -108,6 +123,17 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     moved = _core.empty(cls, source.shape, wanted, target.type_code, target.index)
     _core.copy_into(moved, source, where="asarray")
     return moved
+
+
+def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
+    """What `asarray` reads; the array of a converter is not copied where a copy is forbidden."""
+    try:
+        return as_source(obj, dtype, "asarray", copyif=copy is None)
+    except ContiguityError as error:
+        if copy is None:
+            raise
+        raise CopyForbiddenError(where="asarray", expected=error.expected, got=error.got,
+                                 fix="pass copy=None to allow a copy") from error  # fmt: skip
 
 
 def _class_for(dtype: Any) -> Any:
@@ -132,7 +158,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
 
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value; float32 unless `dtype` says otherwise."""
-    if dtype is None and isinstance(value, (int, list, tuple)):
+    if dtype is None and isinstance(value, (int, np.integer, list, tuple)):
         # Only the check: a number itself is filled in on the device, without an upload.
         as_elements(value, None, "full")
     return _full(shape, value, dtype, device, "full")
@@ -218,7 +244,8 @@ def arange(
     try:
         if start is None or stop is None:
             raise TypeError("None is no number")
-        values = np.arange(start, stop, step)
+        with _in_host_memory("arange"):
+            values = np.arange(start, stop, step)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
                          got=f"arange({shown(start)}, {shown(stop)}, {shown(step)}): {error}",
@@ -230,6 +257,21 @@ def arange(
     return array(as_elements(values, dtype, "arange"), device=device)
 
 
+@contextmanager
+def _in_host_memory(where: str) -> Iterator[None]:
+    """Let NumPy's refusal of memory look like that of this library."""
+    try:
+        yield
+    except MemoryError as error:
+        free, total = devices.mem_info("cpu")
+        raise OutOfMemoryError(
+            where=where,
+            expected="host memory for the values, which NumPy computes",
+            got=f"{error}; {free} bytes free of {total}",
+            fix="work in smaller pieces",
+        ) from error
+
+
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, dtype: Any = None,
     device: Any = None,
@@ -239,7 +281,8 @@ def linspace(
     Integer dtypes round down, and refuse what they cannot hold.
     """
     try:
-        values = np.linspace(start, stop, num, endpoint)
+        with _in_host_memory("linspace"):
+            values = np.linspace(start, stop, num, endpoint)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="linspace", expected="numbers as start and stop, and how many, 0 or more",
                          got=f"linspace({shown(start)}, {shown(stop)}, {shown(num)}): {error}",

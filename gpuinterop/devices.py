@@ -16,7 +16,7 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop._core import Event, Stream
-from gpuinterop.errors import DeviceError
+from gpuinterop.errors import ArgumentTypeError, DeviceError, shown
 from gpuinterop.foreign import CUDA
 from gpuinterop.places import (
     Device,
@@ -158,6 +158,9 @@ def config() -> dict[str, Any]:
 
 def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     """Print what this library found on this machine, or return it with ``mode="dicts"``."""
+    if mode not in ("stdout", "dicts"):
+        raise ArgumentTypeError(where="show_config", expected="mode 'stdout' or 'dicts'",
+                                got=shown(mode), fix='pass mode="dicts" for a dict')  # fmt: skip
     found = config()
     if mode == "dicts":
         return found

@@ -277,16 +277,16 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
 
 def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -> ArrayMethods:
-    place = os.environ.get("GPUINTEROP_UNPICKLE_DEVICE", place)
+    wish = os.environ.get("GPUINTEROP_UNPICKLE_DEVICE")
+    place = wish or place
     try:
         target = devices.device(place)
     except DeviceError as error:
         raise DeviceError(
-            where="unpickle",
-            expected=f"the device the array was pickled on, {place}",
-            got=error.got,
+            where="GPUINTEROP_UNPICKLE_DEVICE" if wish else "unpickle", got=error.got,
+            expected=error.expected if wish else f"the device the array was pickled on, {place}",
             fix="set GPUINTEROP_UNPICKLE_DEVICE=cpu to load it into host memory",
-        ) from error
+        ) from error  # fmt: skip
     if not isinstance(host, np.ndarray):
         raise ArgumentTypeError(where="unpickle", expected="the elements as a NumPy array",
                                 got=f"an object of type {type(host).__name__}",
@@ -366,6 +366,25 @@ class GpuArray(ArrayMethods):
     def zeros(cls, shape: Any, dtype: Any = np.float32, device: Any = None) -> GpuArray:
         """Return an array of zeros."""
         return sources.new_full(cls, shape, 0, dtype, device)
+
+    @classmethod
+    def from_pointer(
+        cls,
+        ptr: int,
+        shape: Any,
+        dtype: Any,
+        strides: Any = None,
+        base: Any = None,
+        *,
+        device: Any = None,
+        nbytes: int = -1,
+        readonly: bool = False,
+    ) -> GpuArray:
+        """Wrap memory of any dtype, as `CudaNdarray.from_pointer` does; `strides` are in bytes."""
+        with sources.in_the_name_of("GpuArray.from_pointer"):
+            return sources.borrowed(
+                cls, ptr, shape, strides, base, device, nbytes, readonly, dtype, unit=1
+            )
 
 
 def _source(value: Any, row: int, device_type: int, device_id: int, cls: type) -> _core.Array:

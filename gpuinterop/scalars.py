@@ -3,7 +3,8 @@
 A Python number has no dtype, so it takes on the array's, as in NumPy: rounded where that is a float
 dtype, cut towards zero where it is an integer dtype. What the dtype cannot hold is refused: a finite
 number that would become infinite or not a number, one outside the integers' range. So is a whole
-number that the default float32 would round while nobody named a dtype.
+number that the default float32 would round while nobody named a dtype. An array inside a list counts
+with its own dtype, as outside: floats are not narrowed unless the caller wrote the cast.
 """
 
 from __future__ import annotations
@@ -20,11 +21,17 @@ __all__ = ["NUMBERS", "as_elements"]
 
 NUMBERS = (bool, int, float, complex, list, tuple)
 
+_PLAIN = {bool, int, float, complex}  # in lists: nothing to look into
+_EXACT = 2**24  # every whole number up to here is a float32
 
-def as_elements(value: Any, dtype: Any, where: str) -> np.ndarray[Any, Any]:
+
+def as_elements(
+    value: Any, dtype: Any, where: str, *, casts: bool | None = None
+) -> np.ndarray[Any, Any]:
     """Return a Python or NumPy number, or nested lists of them, as a host array of `dtype`.
 
-    None stands for the default, float32, which whole numbers must survive.
+    None stands for the default, float32, which whole numbers must survive. `casts` tells whether
+    arrays inside the lists may be narrowed; by default if a dtype is named.
     """
     wanted = dtype_of(FLOAT32) if dtype is None else known(dtype)
     if type(value) is int and wanted.kind in "iu":
@@ -39,6 +46,8 @@ def as_elements(value: Any, dtype: Any, where: str) -> np.ndarray[Any, Any]:
                          got="complex numbers" if found.ndim else shown(value),
                          fix="pass the real part")  # fmt: skip
     lost = _outside(found, wanted)
+    if isinstance(value, (list, tuple)) and not (dtype is not None if casts is None else casts):
+        _refuse_narrowing(value, wanted, where)
     with np.errstate(all="ignore"):
         if not np.any(lost):
             result = found.astype(wanted)
@@ -46,17 +55,63 @@ def as_elements(value: Any, dtype: Any, where: str) -> np.ndarray[Any, Any]:
                 lost = ~_finite(result) & _finite(found)
         if np.any(lost):
             raise _too_large(found[lost].item(0), wanted, where)
-        if dtype is None and found.dtype.kind in "iuO":
-            # Not the integers as floats: that would round them too.
-            changed = found != result.astype(object)
-            if np.any(changed):
-                raise DTypeError(
-                    where=where,
-                    expected=f"whole numbers that {wanted}, the default, holds exactly",
-                    got=shown(found[changed].item(0)),
-                    fix="name the dtype: 'int64' keeps them, 'float32' rounds them",
-                )
+        if dtype is None:
+            _refuse_rounding(value, found, result, where)
     return result
+
+
+def _refuse_rounding(
+    value: Any, found: np.ndarray[Any, Any], result: np.ndarray[Any, Any], where: str
+) -> None:
+    """Refuse whole numbers that became others, also those among floats."""
+    if found.dtype.kind in "iuO":
+        # Not the integers as floats: that would round them too.
+        changed = found[found != result.astype(object)]
+    elif isinstance(value, (list, tuple)) and np.any(large := np.abs(result) >= _EXACT):
+        # NumPy has read them as floats already; the objects tell which were whole numbers.
+        given = np.asarray(value, object)[large]
+        whole = np.array([isinstance(one, (int, np.integer)) for one in given.flat], bool)
+        changed = given[whole & (given != result[large].astype(object))]
+    else:
+        return
+    if changed.size:
+        raise DTypeError(
+            where=where,
+            expected=f"whole numbers that {result.dtype}, the default, holds exactly",
+            got=shown(changed.item(0)),
+            fix="name the dtype: 'int64' keeps them, 'float32' rounds them"
+            if found.dtype.kind in "iuO"
+            else "name the dtype: 'float64' keeps them up to 2**53, 'float32' rounds them",
+        )
+
+
+def _refuse_narrowing(values: Any, wanted: np.dtype[Any], where: str) -> None:
+    """Refuse arrays of wider floats inside lists, and of integers that `wanted` would change."""
+    for kind in set(map(type, values)) - _PLAIN:
+        for one in values:
+            if type(one) is not kind:
+                continue
+            if isinstance(one, (list, tuple)):
+                _refuse_narrowing(one, wanted, where)
+            elif not isinstance(one, np.generic) and hasattr(one, "dtype"):
+                own = one.dtype
+                if not isinstance(own, np.dtype) or not np.can_cast(own, wanted):
+                    _refuse_narrowing_of(np.asarray(one), wanted, where)
+
+
+def _refuse_narrowing_of(array: np.ndarray[Any, Any], wanted: np.dtype[Any], where: str) -> None:
+    if np.can_cast(array.dtype, wanted):
+        return
+    if array.dtype.kind in "iu":
+        with np.errstate(all="ignore"):
+            if np.array_equal(array.astype(wanted).astype(object), array.astype(object)):
+                return
+    raise DTypeError(
+        where=where,
+        expected=f"arrays inside the list that {wanted} holds as they are",
+        got=f"one of dtype {array.dtype}",
+        fix=f"write the cast: a.astype('{wanted}'), or numpy.stack(list) to keep the dtype",
+    )
 
 
 def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from gpuinterop.errors import (
     ArgumentTypeError,
     BoundsError,
     ConversionTypeError,
+    DeviceError,
     DTypeError,
     GpuInteropError,
     UnsupportedError,
@@ -34,6 +36,7 @@ __all__ = [
     "host_view",
     "in_the_name_of",
     "is_index",
+    "is_of_a_converter",
     "new_array",
     "new_full",
     "over",
@@ -154,15 +157,26 @@ def renamed(error: GpuInteropError, where: str) -> GpuInteropError:
 def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, where: str = "") -> A:
     """Return an array of one value."""
     check_cast(cls, known(dtype), cls.__name__)
-    target = devices.device(device)
-    with in_the_name_of(where or f"{cls.__name__}.zeros"):
+    where = where or f"{cls.__name__}.zeros"
+    try:
+        target = devices.device(device)
+    except DeviceError as error:
+        if not (is_index(device) and is_index(shape)):
+            raise
+        raise DeviceError(where=where, expected=error.expected, got=error.got,
+                          fix="name a device that exists; a shape is one argument, a tuple: "
+                          f"({shown(shape)}, {shown(device)})") from None  # fmt: skip
+    with in_the_name_of(where):
         made = _core.empty(cls, read_shape(shape), dtype, target.type_code, target.index)
         made[...] = value
     return made
 
 
-def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
-    """Return `value` as an array to read from, cast when `dtype` asks for it."""
+def as_source(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.Array:
+    """Return `value` as an array to read from, cast when `dtype` asks for it.
+
+    Without `copyif` the array of a converter shares memory, or is refused.
+    """
     if isinstance(value, _core.Array):
         found = real(value)
     elif isinstance(value, np.generic) and dtype is not None:
@@ -172,7 +186,7 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
     elif isinstance(value, NUMBERS):
         return over(as_elements(value, dtype, where))
     else:
-        found = _import(value, where)
+        found = _import(value, where, copyif)
     if dtype is None or found.dtype == known(dtype):
         return found
     unmade = isinstance(value, _core.Array) and _core._recording() is not None
@@ -182,10 +196,27 @@ def as_source(value: Any, dtype: Any, where: str) -> _core.Array:
     return cast
 
 
-def _import(value: Any, where: str) -> _core.Array:
+def _import(value: Any, where: str, copyif: bool) -> _core.Array:
     if isinstance(value, (str, dict, set)) or value is None:
         raise _unknown(value, where)
-    return _core.import_any(_core.Array, value, where=where)
+    try:
+        return _core.import_any(_core.Array, value, where=where)
+    except ConversionTypeError:
+        # Last, so that arrays which speak a protocol pay nothing for those which do not.
+        if is_of_a_converter(value):
+            with in_the_name_of(where):
+                return real(import_module("gpuinterop.converters").from_any(value, copyif))
+        if isinstance(value, type) or _core.protocols_of(value):
+            raise
+        raise _unknown(value, where) from None
+
+
+def is_of_a_converter(value: Any) -> bool:
+    """Whether `value` speaks no protocol and only a converter knows it: gnumpy's, a plugin's."""
+    if value is None or isinstance(value, (str, list, tuple, dict, set, type)):
+        return False
+    found = import_module("gpuinterop.converters.registry").recognise(value)
+    return found is not None and not _core.protocols_of(value)
 
 
 def refuse_mask(value: Any, where: str) -> None:
@@ -214,12 +245,12 @@ def _from_numpy(value: Any, where: str) -> _core.Array:
 def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core.Array:
     """Return what ``x[key] = value`` assigns, in the target's dtype.
 
-    Python's numbers and NumPy's scalars take on the dtype. Arrays must have it already when the target is a
-    `CudaNdarray`; a `GpuArray` casts, as NumPy does.
+    Python's numbers and NumPy's scalars take on the dtype. Arrays, alone or in a list, must have it already
+    when the target is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
     """
     where = "x[key] = value"
     if isinstance(value, (*NUMBERS, np.generic)):
-        return over(as_elements(value, dtype, where))
+        return over(as_elements(value, dtype, where, casts=not hasattr(cls, "_only")))
     found = as_source(value, None, where)
     if found.dtype == dtype:
         return found
@@ -252,8 +283,10 @@ def borrowed(
     device: Any,
     nbytes: int,
     readonly: bool,
+    dtype: Any = np.float32,
+    unit: int = 4,
 ) -> A:
-    """Return an array over float32 memory at an address; strides count elements."""
+    """Return an array over memory at an address; strides count units of so many bytes."""
     if isinstance(ptr, bool) or not hasattr(ptr, "__index__"):
         raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as address",
                                 got=shown(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
@@ -270,14 +303,14 @@ def borrowed(
         raise BoundsError(where="from_gpu_pointer", expected="nbytes of at least 0, below 2**63",
                           got=shown(limit), fix="leave it out when it is not known")  # fmt: skip
     extents = read_shape(shape)
-    steps = None if strides is None else tuple(4 * s for s in read_shape(strides))
+    steps = None if strides is None else tuple(unit * s for s in read_shape(strides))
     target = devices.device(device) if device is not None else _locate(address)
     return _core.from_pointer(
         cls,
         address,
         extents,
         steps,
-        np.dtype(np.float32),
+        known(dtype),
         target.type_code,
         target.index,
         base,

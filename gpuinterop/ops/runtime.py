@@ -17,7 +17,7 @@ from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import Body, KernelSpec
-from gpuinterop.sources import as_source, home, host_view
+from gpuinterop.sources import as_source, home, host_view, is_of_a_converter
 
 from .bodies import body_for, raw_body, raw_name, take_body
 from .catalog import ROWS, Row
@@ -163,7 +163,7 @@ def _operand(value: Any, like: Any, where: str) -> Any:
         # A subclass, such as an IntEnum: the plain number.
         plain: tuple[Any, ...] = (bool, int, float, complex)
         return next(t(value) for t in plain if isinstance(value, t))
-    if isinstance(value, np.ndarray) or _speaks(value):
+    if isinstance(value, np.ndarray) or _speaks(value) or is_of_a_converter(value):
         return _placed(as_source(value, None, where), like, where)
     return NotImplemented
 

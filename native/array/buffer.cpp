@@ -1,5 +1,7 @@
 #include "array/buffer.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -48,8 +50,11 @@ void allocate_host(Buffer* b, const char* where) {
   }
   if (!b->ptr) {
     int64_t held = statistics(b->device).live_bytes.load(std::memory_order_relaxed);
+    const int64_t page = sysconf(_SC_PAGESIZE);
     fail(Kind::OutOfMemory, where, std::to_string(b->nbytes) + " bytes of host memory",
-         "the system refused; arrays here hold " + std::to_string(held) + " bytes",
+         std::to_string(page * sysconf(_SC_AVPHYS_PAGES)) + " bytes free of " +
+             std::to_string(page * sysconf(_SC_PHYS_PAGES)) + "; arrays here hold " +
+             std::to_string(held) + " bytes",
          "delete arrays that are no longer used, or work in smaller pieces");
   }
   b->release = release_host;

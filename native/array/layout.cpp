@@ -328,7 +328,10 @@ void resolve_minus_one(int ndim, int64_t* shape, int64_t size, const char* where
   if (unknown < 0) return;
   if (overflow || known == 0 || size % known != 0)
     fail(Kind::Shape, where, "extents that divide the " + std::to_string(size) + " elements",
-         "shape " + shape_text(ndim, shape), "give the open extent explicitly");
+         "shape " + shape_text(ndim, shape),
+         known == 0 && !overflow
+             ? "write the extent that -1 stands for: beside a 0 it could be any"
+             : "choose extents beside the -1 whose product divides " + std::to_string(size));
   shape[unknown] = size / known;
 }
 

@@ -82,7 +82,8 @@ void import_own(PyObject* obj, Array* out) {
   if (tried.text.empty())
     fail(Kind::ConversionType, o.where, std::string("an object that speaks ") + protocols,
          "an object of type " + type_text(obj) + ", which has none of them",
-         "pass an array, or a list to gpuinterop.asarray");
+         "call gpuinterop.from_any, which knows the arrays of more libraries, or "
+         "gpuinterop.asarray for numbers and lists");
   fail(tried.kind, o.where, "one protocol of the object to work",
        "an object of type " + type_text(obj) + "; tried:" + tried.text,
        "mend the first cause above, or copy it in the producer");
@@ -221,11 +222,13 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     auto* cls =
         nargs < 1 || args[0] == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(args[0]);
-    if (nargs < 2 || nargs > 6 || (cls && !PyType_Check(args[0])) ||
-        (cls && !PyType_IsSubtype(cls, array_type)))
+    if (nargs < 2 || nargs > 6)
       fail(Kind::Type, "import_any", "an array class or None, and an object",
            std::to_string(nargs) + " arguments",
            "import_any(cls, obj, device=None, copy=None, stream=None, where=...)");
+    if (cls && !(PyType_Check(args[0]) && PyType_IsSubtype(cls, array_type)))
+      fail(Kind::Type, "from_dlpack", "as cls CudaNdarray, GpuArray, a class of these, or None",
+           repr_text(args[0]), "leave cls out, or choose: from_dlpack(x, cls=gpuinterop.GpuArray)");
     if (nargs == 2 && !kwnames) return import_object(cls, args[1], Options());
     return import_object(cls, args[1], read_options(args, nargs, kwnames));
   });

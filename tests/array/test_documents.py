@@ -212,6 +212,20 @@ def test_base_is_the_root(device):
     assert all((v.get() == 1).all() for v in views)
 
 
+def test_a_pointer_to_any_dtype(device):
+    host = np.arange(12, dtype="int16").reshape(3, 4)
+    x = gi.GpuArray(host, device=device)
+    y = gi.GpuArray.from_pointer(x.ptr, (3, 4), "int16", base=x, device=device, nbytes=x.nbytes)
+    assert (type(y), y.ptr, y.base) == (gi.GpuArray, x.ptr, x)
+    np.testing.assert_array_equal(y.get(), host)
+    t = gi.GpuArray.from_pointer(x.ptr, (4, 2), np.int16, (2, 16), x, device=device)
+    np.testing.assert_array_equal(t.get(), host.T[:, ::2])
+    with pytest.raises(ValueError, match=r"GpuArray.from_pointer: .*inside the memory"):
+        gi.GpuArray.from_pointer(x.ptr, (3, 5), "int16", base=x, device=device, nbytes=x.nbytes)
+    with pytest.raises(gi.DTypeError):
+        gi.GpuArray.from_pointer(x.ptr, (3, 4), "datetime64[s]", device=device)
+
+
 def test_from_gpu_pointer(device):
     class Owner:
         """Something that holds memory."""

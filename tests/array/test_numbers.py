@@ -114,7 +114,10 @@ UNNAMED = {
     "asarray": lambda n: gi.asarray(n),
     "asarray of a list": lambda n: gi.asarray([0, n]),
     "array": lambda n: gi.array([n]),
+    "asarray of whole numbers among floats": lambda n: gi.asarray([[n], [0.5]]),
     "full": lambda n: gi.full(2, n),
+    "full of NumPy's number": lambda n: gi.full(2, np.int64(n)),
+    "full of a list": lambda n: gi.full(2, [n, 0.5]),
     "CudaNdarray": lambda n: gi.CudaNdarray([n]),
     "GpuArray": lambda n: gi.GpuArray([n]),
     "arange": lambda n: gi.arange(n, n - 2, -1),
@@ -231,3 +234,53 @@ def test_every_error_names_the_function(device):
             with pytest.raises(gi.DTypeError) as caught:
                 call(value)
             assert caught.value.where == where
+
+
+def _filled_from(value, device):
+    x = gi.zeros((2, 1), device=device)
+    x[...] = value
+    return x
+
+
+# Every way in for a list with arrays where nobody writes a cast to float32.
+UNCAST = {
+    "asarray": lambda v, device: gi.asarray(v, device=device),
+    "array": lambda v, device: gi.array(v, device=device),
+    "CudaNdarray": lambda v, device: gi.CudaNdarray(v, device=device),
+    "full": lambda v, device: gi.full((2, 1), v, device=device),
+    "x[...] = v": _filled_from,
+}
+
+
+@pytest.mark.parametrize("way", UNCAST.values(), ids=UNCAST)
+def test_an_array_in_a_list_is_not_narrowed(device, way):
+    wide = np.array([0.1])
+    for value in (
+        [wide, wide],
+        [[0.5], wide],
+        [np.float32([1]), wide],
+        (wide, [1]),
+        [gi.asarray(wide, device=device), [0.5]],
+        [np.array([2**24 + 1]), [1]],
+        [np.array([2**24 + 1]), np.float32([0.5])],
+    ):
+        with pytest.raises(gi.DTypeError, match=r"astype\('float32'\)"):
+            way(value, device)
+    for value in (
+        [np.float32([0.1]), [2]],
+        [np.float16([0.1]), np.int64([2**24])],
+        [[np.float64(0.1)], [np.True_]],
+        [gi.ones(1, device=device), [0.5]],
+    ):
+        expected = np.array([[float(np.asarray(one)[0])] for one in value], "float32")
+        assert (way(value, device).get() == expected).all()
+
+
+def test_a_written_cast_narrows_arrays_in_lists(device):
+    values, expected = [np.array([0.1]), np.array([2**24 + 1])], np.float32([[0.1], [2**24]])
+    assert (gi.CudaNdarray(values, device, dtype="float32").get() == expected).all()
+    assert (gi.asarray(values, "float32", device=device).get() == expected).all()
+    # Nor is anything refused where an array would be cast too.
+    x = gi.GpuArray(np.zeros((2, 1), "float32"), device=device)
+    x[...] = values
+    assert (x.get() == expected).all()

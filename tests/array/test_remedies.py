@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import re
+
 import numpy as np
 import pytest
 
@@ -189,3 +192,71 @@ def test_fill_takes_one_number(x):
 def test_arguments_that_a_reduction_lacks(x):
     assert refused(lambda: x.sum(axes=0)).fix == "leave it out"
     assert refused(lambda: x.sum(where=None)).fix == "leave where out to take every element"
+
+
+def test_an_extent_left_open_in_vain():
+    error = refused(gi.ones(12, device="cpu").reshape, 7, -1)
+    assert error.fix == "choose extents beside the -1 whose product divides 12"
+    assert gi.ones(12, device="cpu").reshape(6, -1).shape == (6, 2)
+    assert "beside a 0" in refused(gi.ones(0, device="cpu").reshape, 0, -1).fix
+
+
+@pytest.mark.parametrize("zeros", [gi.CudaNdarray.zeros, gi.zeros], ids=["class", "function"])
+def test_a_shape_in_two_arguments(zeros):
+    error = refused(zeros, 2, 63)  # no machine has a GPU of this number
+    assert error.fix.partition("a tuple: ")[2] in {"(2, 63)", "(2, 3)"}
+
+
+def test_a_misspelt_device_for_unpickling(monkeypatch):
+    pickled = pickle.dumps(gi.ones(2, device="cpu"))
+    monkeypatch.setenv("GPUINTEROP_UNPICKLE_DEVICE", "cpuu")
+    error = refused(pickle.loads, pickled)
+    assert error.where == "GPUINTEROP_UNPICKLE_DEVICE"
+    assert '"cpu"' in error.expected
+    assert "pickled" not in error.expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gi.arange(10**15),
+        lambda: gi.linspace(0, 1, 10**15),
+        lambda: gi.zeros(10**15, device="cpu"),
+    ],
+    ids=["arange", "linspace", "zeros"],
+)
+def test_too_much_host_memory_tells_what_is_free(make):
+    error = refused(make)
+    assert isinstance(error, gi.OutOfMemoryError)
+    free, total = map(int, re.search(r"(\d+) bytes free of (\d+)", error.got).groups())
+    assert 0 < free < total == gi.mem_info("cpu")[1]
+
+
+def test_copy_of_asarray_is_one_of_three():
+    x = gi.ones(2, device="cpu")
+    assert "copy=False" in refused(gi.asarray, x, copy="never").fix
+    for copy in (False, 0, np.False_):
+        assert gi.asarray(x, copy=copy) is x
+        with pytest.raises(gi.CopyForbiddenError):
+            gi.asarray(x, "float64", copy=copy)
+
+
+@pytest.mark.parametrize("value", [[1, 2], (1.0,), 3, 0.5, np.float32(3)], ids=repr)
+def test_numbers_have_no_memory_to_share(value):
+    error = refused(gi.asarray, value, device="cpu", copy=False)
+    assert type(value).__name__ in error.got
+    assert "no memory to share" in error.got
+    assert "byte order" not in error.got
+
+
+def test_unknown_mode_of_show_config(capsys):
+    assert 'mode="dicts"' in refused(gi.show_config, mode="dict").fix
+    assert capsys.readouterr().out == ""
+    assert isinstance(gi.show_config(mode="dicts"), dict)
+
+
+@pytest.mark.parametrize("cls", [np.ndarray, 3, "CudaNdarray"])
+def test_from_dlpack_to_another_class(cls):
+    error = refused(gi.from_dlpack, HOST, cls=cls)
+    assert (error.where, error.got) == ("from_dlpack", repr(cls))
+    assert type(gi.from_dlpack(HOST, cls=gi.GpuArray)) is gi.GpuArray
