@@ -71,6 +71,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *known})
 
 
+@_core.quick
 def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     """Return `x` as an array of a library, by name: ``to(x, "torch")``.
 

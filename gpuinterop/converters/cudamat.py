@@ -168,14 +168,26 @@ def _npmat_over(x: Any, module: Any, layout: str, where: str) -> Any:
 
 def npmat_matrix(module: Any, host: Any, owner: Any, where: str) -> Any:
     """An npmat matrix of `module` over a host matrix, holding `owner`."""
-    made = module.CUDAMatrix(host)
-    if host.size and not numpy.shares_memory(made.numpy_array, host):
-        # npmat keeps its own dtype (GNUMPY_CPU_PRECISION) and order.
+    # Constructors of npmat copy what they are given, so the matrix is made small and its array set.
+    made = module.CUDAMatrix(numpy.zeros((1, 1), host.dtype, order="F"))
+    own = made.numpy_array.dtype
+    if own != host.dtype:  # GNUMPY_CPU_PRECISION
         raise errors.DTypeError(
             where=where,
             expected="an npmat of float32, which shares our memory",
-            got=f"npmat made an array of dtype {made.numpy_array.dtype}",
+            got=f"npmat made an array of dtype {own}",
             fix=_SINGLE,
+        )
+    made.numpy_array = host
+    if "mat" in vars(made):
+        made.mat = host
+    seen = made.asarray()
+    if tuple(made.shape) != host.shape or (host.size and not numpy.shares_memory(seen, host)):
+        raise errors.ExchangeError(
+            where=where,
+            expected="an npmat matrix that is what its numpy_array is",
+            got=f"shape {tuple(made.shape)} instead of {host.shape}, or memory of its own",
+            fix="use the npmat that gnumpy 0.2 brings",
         )
     made._base = owner
     return made

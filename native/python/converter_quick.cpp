@@ -1,5 +1,6 @@
-// quick(function): a converter whose ordinary case, one array and no option, is served here without a
-// Python frame, which would cost as much as the conversion. Every other case is the function's.
+// quick(function): a converter whose ordinary case, one array and no option but copyif=False, is served
+// here without a Python frame, which would cost as much as the conversion. Every other case is the
+// function's.
 #include <Python.h>
 #include <structmember.h>
 
@@ -41,10 +42,15 @@ PyObject* to_torch(PyObject* x) {
   return exchange_export(x, torch_tensor, false);
 }
 
+// to(x, "torch"): the array is the first argument, the library's name the second.
+PyObject* to_named(PyObject* x) { return converters_changed ? nullptr : to_torch(x); }
+
 constexpr struct {
   const char* name;
   Ordinary ordinary;
+  const char* library = nullptr;  // the second argument for which the case is ordinary
 } kConverters[] = {
+    {"to", to_named, "torch"},
     {"from_any", from_any},
     {"from_numpy", from_library<Family::Numpy>},
     {"from_torch", from_library<Family::Torch>},
@@ -55,14 +61,26 @@ constexpr struct {
 struct Quick {
   PyObject_HEAD vectorcallfunc call;
   Ordinary ordinary;
+  const char* library;
   PyObject* function;
   PyObject* dict;  // the function's names, and the function itself as __wrapped__
 };
 
 Quick* cast(PyObject* o) noexcept { return reinterpret_cast<Quick*>(o); }
 
+bool is_ordinary(const Quick* q, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  const Py_ssize_t needed = q->library ? 2 : 1;
+  const Py_ssize_t given = n + (names ? PyTuple_Size(names) : 0);
+  if (n < needed || given > needed + 1) return false;
+  if (given > needed && args[needed] != Py_False) return false;
+  if (given > n && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "copyif") != 0)
+    return false;
+  return !q->library || (PyUnicode_CheckExact(args[1]) &&
+                         PyUnicode_CompareWithASCIIString(args[1], q->library) == 0);
+}
+
 PyObject* call_quick(PyObject* self, PyObject* const* args, size_t nargs, PyObject* names) {
-  if (PyVectorcall_NARGS(nargs) == 1 && !names) {
+  if (is_ordinary(cast(self), args, PyVectorcall_NARGS(nargs), names)) {
     PyObject* found = guard((PyObject*)nullptr, [&]() -> PyObject* {
       try {
         return cast(self)->ordinary(args[0]);
@@ -123,8 +141,9 @@ PyObject* make_quick(PyObject*, PyObject* function) {
     const char* text = name ? PyUnicode_AsUTF8AndSize(name.get(), nullptr) : nullptr;
     if (!text) throw PythonError();
     Ordinary ordinary = nullptr;
+    const char* library = nullptr;
     for (const auto& row : kConverters)
-      if (!std::strcmp(row.name, text)) ordinary = row.ordinary;
+      if (!std::strcmp(row.name, text)) ordinary = row.ordinary, library = row.library;
     if (!ordinary)
       fail(Kind::Type, "quick", "a converter whose ordinary case is known here",
            repr_text(function), "add a row to kConverters");
@@ -133,6 +152,7 @@ PyObject* make_quick(PyObject*, PyObject* function) {
     Quick* q = cast(made.get());
     q->call = call_quick;
     q->ordinary = ordinary;
+    q->library = library;
     q->function = PyRef::borrow(function).release();
     q->dict = PyDict_New();
     if (!q->dict || PyDict_SetItemString(q->dict, "__wrapped__", function) < 0) throw PythonError();

@@ -132,7 +132,14 @@ Array moved(const Array& a, Device target, const Options& o) {
 PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
   // An object may change its class while it is asked, and what is known of a type goes with the type.
   const PyRef type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)));
-  Peer& p = peer_of(Py_TYPE(obj));
+  Peer* peer = &peer_of(Py_TYPE(obj));
+  PyRef alias;
+  if (peer->parameter && peer->family == Family::Torch) {
+    alias = alias_of_parameter(*peer, obj, o.where);
+    obj = alias.get();
+    peer = &peer_of(Py_TYPE(obj));
+  }
+  Peer& p = *peer;
   Array a;
   p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);
   const int wanted = cls ? only_dtype(cls) : -1;

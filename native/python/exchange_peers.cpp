@@ -117,12 +117,15 @@ bool is_numpy_array(PyTypeObject* type) {
 void describe(Peer* p) {
   PyRef mro = optional_attribute(reinterpret_cast<PyObject*>(p->type), "__mro__");
   const Py_ssize_t n = mro && PyTuple_Check(mro.get()) ? PyTuple_Size(mro.get()) : 0;
+  bool itself = false;  // torch.nn.Parameter, not a class of somebody's over it
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* base = PyTuple_GetItem(mro.get(), i);
     const std::string module = text_attribute(base, "__module__");
+    if (module == "torch.nn.parameter" && text_attribute(base, "__name__") == "Parameter")
+      p->parameter = true, itself = i == 0;
     if (module == "torch" && text_attribute(base, "__name__") == "Tensor") {
       describe_torch(p, base);
-      p->plain = i == 0 && p->api && p->family == Family::Torch;
+      p->plain = (i == 0 || itself) && p->api && p->family == Family::Torch;
       return;
     }
     if (in_package(module, "jax") || in_package(module, "jaxlib")) {

@@ -43,8 +43,10 @@ struct Peer {
   PyObject *requires_grad = nullptr, *is_neg = nullptr, *is_conj = nullptr;
   descrgetfunc get_requires_grad = nullptr;
   PyObject* weakref = nullptr;
-  // numpy.ndarray, torch.Tensor or cupy.ndarray itself: shared without asking a converter first.
+  // numpy.ndarray, torch.Tensor, torch.nn.Parameter or cupy.ndarray itself: shared without asking a converter first.
   bool plain = false;
+  // torch.nn.Parameter: shared through an alias.
+  bool parameter = false;
 };
 
 extern Peer* recent_peers[64];
@@ -66,6 +68,9 @@ bool is_plain_torch(const Peer& p, const DLManagedTensorVersioned* m) noexcept;
 void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where);
 void refuse_torch_negation(const Peer& p, PyObject* tensor, const char* where);
 void refuse_torch_values(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where);
+// A tensor of its own over the memory of a parameter. Modules give their parameters other memory
+// (module.double(), module.to()), and torch's export holds the tensor that it came from, not the memory.
+PyRef alias_of_parameter(const Peer& p, PyObject* parameter, const char* where);
 void explain_torch(PyObject* tensor, const char* where);  // throws when it finds a reason
 
 // ---- python/exchange_cupy.cpp ----

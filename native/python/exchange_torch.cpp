@@ -210,6 +210,16 @@ void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where) {
   refuse_tangent(tensor, where);
 }
 
+PyRef alias_of_parameter(const Peer& p, PyObject* parameter, const char* where) {
+  refuse_torch_state(p, parameter, where);  // the alias would not say that it needs gradients
+  PyRef alias =
+      PyRef::steal(run_python([&] { return PyObject_CallMethod(parameter, "detach", nullptr); }));
+  if (!alias)
+    fail(Kind::Exchange, where, "a parameter whose detach() works", take_error_text(),
+         "pass x.detach(), where that works");
+  return alias;
+}
+
 void refuse_torch_negation(const Peer& p, PyObject* tensor, const char* where) {
   if (p.is_neg && call_is_true(p.is_neg, tensor))
     fail(Kind::Exchange, where, "a tensor whose memory holds its values",

@@ -104,8 +104,11 @@ def cudamat(driver, name="cudamat"):
 # ---- npmat --------------------------------------------------------------------------------------
 
 
-def npmat(dtype="float32", name="npmat"):
-    """npmat: the stand-in for CUDAMat that gnumpy brings, on host memory."""
+def npmat(dtype="float32", name="npmat", copies=False):
+    """npmat: the stand-in for CUDAMat that gnumpy brings, on host memory.
+
+    With `copies`, its constructor takes no memory over, as that of gnumpy 0.2.
+    """
     module = types.ModuleType(name)
     module.__DTYPE__ = np.dtype(dtype)
 
@@ -113,7 +116,8 @@ def npmat(dtype="float32", name="npmat"):
         __module__ = name
 
         def __init__(self, array, ref=True):
-            kept = np.asarray(array, module.__DTYPE__, order="F")
+            take = np.array if copies else np.asarray
+            kept = take(array, module.__DTYPE__, order="F")
             self.numpy_array = kept if kept.ndim == 2 else kept.reshape((kept.size, 1), order="F")
             self.trans = False
 

@@ -17,9 +17,9 @@ def host(*shape, order="C"):
     return np.asarray(np.arange(np.prod(shape), dtype="float32").reshape(shape), order=order)
 
 
-@pytest.fixture
-def npmat(monkeypatch):
-    module = matrix_stand_ins.npmat()
+@pytest.fixture(params=[False, True], ids=["takes over", "copies"])
+def npmat(monkeypatch, request):
+    module = matrix_stand_ins.npmat(copies=request.param)
     stand_ins.installed(monkeypatch, module)
     return module
 
@@ -44,6 +44,24 @@ def test_matrices_share_both_ways(npmat, shape):
     if x.size:
         back.numpy_array[-1, -1] = 8
         assert x[-1, -1].item() == 8
+
+
+def test_nothing_is_copied_on_the_way(npmat):
+    x = gi.ones((2, 3), device="cpu")
+    with gi.no_copies():
+        assert gi.shares_memory(gi.to(x.T, "cudamat"), x)
+    before = npmat.CUDAMatrix.__init__
+    given = []
+
+    def counting(self, array, ref=True):
+        given.append(array.size)
+        before(self, array, ref)
+
+    npmat.CUDAMatrix.__init__ = counting
+    m = converters.to_cudamat(x.T)
+    m.numpy_array[2, 1] = 7
+    assert x[1, 2].item() == 7
+    assert given == [1]
 
 
 def test_row_major_is_refused_or_copied(npmat):

@@ -14,7 +14,7 @@ import pytest
 import gpuinterop as gi
 from gpuinterop import _core, converters
 
-NAMES = ["from_any", "from_numpy", "from_torch", "from_cupy", "to_torch"]
+NAMES = ["to", "from_any", "from_numpy", "from_torch", "from_cupy", "to_torch"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,6 +52,31 @@ def test_every_way_to_call_it():
         converters.from_numpy(a, dtype="float32")
 
 
+def test_every_way_to_name_a_library():
+    torch = pytest.importorskip("torch")
+    x = gi.ones((2, 3), device="cpu")
+    calls = [
+        lambda: gi.to(x, "torch"),
+        lambda: gi.to(x, "torch", False),
+        lambda: gi.to(x, "torch", True),
+        lambda: gi.to(x, "torch", copyif=False),
+        lambda: gi.to(x, library="torch"),
+        lambda: gi.to(copyif=False, library="torch", x=x),
+        lambda: gi.to(x, "Torch"),
+        lambda: gi.to(x, "torch", allow_readonly=False),
+        lambda: gi.to(np.asarray(x), "torch"),
+    ]
+    for call in calls:
+        assert isinstance(call(), torch.Tensor)
+        assert call().data_ptr() == x.ptr
+    for wrong in ((x,), (x, "torch", False, False)):
+        with pytest.raises(TypeError, match=r"to\(\)"):
+            gi.to(*wrong)
+    with pytest.raises(gi.ContiguityError):
+        gi.to(x[::-1], "torch", False)
+    assert gi.to(x[::-1], "torch", True).shape == (2, 3)
+
+
 def test_an_array_of_ours_comes_back_as_it_is():
     x = gi.zeros(3, device="cpu")
     assert converters.from_any(x) is x
@@ -76,7 +101,12 @@ def test_the_ordinary_case_is_served_without_a_python_frame():
     calls = [lambda: converters.from_numpy(a), lambda: converters.from_any(a)]
     if "torch" in sys.modules:
         t = converters.to_torch(x)
+        parameter = sys.modules["torch"].nn.Parameter(t, requires_grad=False)
         calls += [lambda: converters.from_torch(t), lambda: converters.to_torch(x)]
+        calls += [lambda: converters.from_any(parameter), lambda: converters.from_torch(parameter)]
+        calls += [lambda: converters.to_torch(x, False), lambda: converters.to_torch(x, copyif=False)]
+        calls += [lambda: converters.to(x, "torch"), lambda: converters.to(x, "torch", False)]
+        calls += [lambda: converters.to(x, "torch", copyif=False)]
     frames: list[str] = []
     gc.disable()  # others have callbacks there
     for call in calls:

@@ -190,3 +190,59 @@ def test_documents_names_take_tensors_too():
     assert gi.to_cudandarray(t).ptr == t.data_ptr()
     with pytest.raises(ValueError, match="float32"):
         gi.to_cudandarray(t.double())
+
+
+DOORS = {
+    "from_any": gi.from_any,
+    "from_torch": converters.from_torch,
+    "from_dlpack": gi.from_dlpack,
+    "asarray": gi.asarray,
+    "to_cudandarray": gi.to_cudandarray,
+    "asarray of a class": lambda t: gi.asarray(t, dtype="float32", copy=False),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("change", ["double", "data", "set_"])
+def test_a_parameter_that_is_given_other_memory_leaves_ours_alone(door, change):
+    module = torch.nn.Linear(600, 600).requires_grad_(False)
+    parameter = module.weight
+    before = parameter.numpy().copy()
+    w = DOORS[door](parameter)
+    assert w.ptr == parameter.data_ptr()
+    if change == "double":
+        module.double()
+    elif change == "data":
+        parameter.data = torch.zeros(2, 2)
+    else:
+        parameter.set_(torch.zeros(3))
+    gc.collect()
+    scratch = [torch.full((600, 600), 7.0) for _ in range(8)]
+    assert parameter.data_ptr() != w.ptr
+    assert all(t.data_ptr() != w.ptr for t in scratch)
+    assert np.array_equal(w.get(), before)
+
+
+def test_a_subclass_of_parameter_shares_as_well():
+    class Named(torch.nn.Parameter):
+        pass
+
+    parameter = Named(torch.ones(3), requires_grad=False)
+    x = gi.from_any(parameter)
+    assert x.ptr == parameter.data_ptr()
+    parameter.data = torch.zeros(3)
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_a_parameter_that_needs_gradients_is_refused_at_every_door():
+    parameter = torch.nn.Parameter(torch.ones(3))
+    for door in DOORS.values():
+        with pytest.raises(gi.GpuInteropError, match="detach"):
+            door(parameter)
+
+
+def test_the_plain_tensor_behind_detach_leaves_ours_alone():
+    t = torch.ones(600, 600)
+    x = gi.from_any(t.detach())
+    t.set_(torch.zeros(3))
+    assert x.sum().item() == 360_000
