@@ -132,7 +132,7 @@ def test_orders_of_memory_share(device):
     assert x.T.reshape((3, 2), order="C", copy=None).base is x
     with pytest.raises(gi.ShapeError, match="'C', 'F' or 'A'"):
         x.reshape(-1, order="K")  # as NumPy
-    with pytest.raises(gi.ShapeError, match="flatten.*'C', 'F', 'A' or 'K'"):
+    with pytest.raises(gi.ShapeError, match=r"flatten.*'C', 'F', 'A' or 'K'"):
         x.flatten("B")
 
 
