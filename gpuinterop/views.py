@@ -50,6 +50,35 @@ def read_axis(axis: Any, ndim: int, where: str) -> int:
     return index % ndim
 
 
+def _memory_order(array: Any) -> list[int]:
+    """The axes from the longest step to the shortest, as NumPy's order 'K' walks them.
+
+    An axis without a step (extent 1, or broadcast) stays where it is; directions are kept.
+    """
+    steps = [0 if n == 1 else abs(s) for n, s in zip(array.shape, array.strides, strict=True)]
+    order: list[int] = []
+    for axis in reversed(range(len(steps))):  # the fastest axis first
+        place = len(order)
+        for i in reversed(range(len(order))):
+            if steps[axis] and steps[order[i]]:
+                if steps[order[i]] <= steps[axis]:
+                    break
+                place = i
+        order.insert(place, axis)
+    return order[::-1]
+
+
+def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
+    """The elements in one of NumPy's orders; 'K' is a C order of the axes as they lie in memory."""
+    if order == "K":
+        in_memory: Self = x._permuted(_memory_order(real(x)))
+        return in_memory.reshape(-1, copy=copy)
+    if order not in ("C", "F", "A"):
+        raise ShapeError(where=where, expected="order 'C', 'F', 'A' or 'K'", got=shown(order),
+                         fix="pass one of these")  # fmt: skip
+    return x.reshape(-1, order=order, copy=copy)
+
+
 class Flags:
     """What is known of an array's memory; readable by name and by NumPy's keys."""
 
@@ -161,18 +190,22 @@ class ViewMethods(_core.Array):
         return copied
 
     def reshape(self: Self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
-        """Return the elements, in C order, under another shape; one extent may be -1.
+        """Return the elements, in C order (or F), under another shape; one extent may be -1.
 
-        Shares memory where strides allow it and copies otherwise. ``copy=False`` raises
-        instead of copying, ``copy=True`` always copies.
+        Order 'A' means F for an array that is F-contiguous and not C-contiguous. Shares memory
+        where strides allow it and copies otherwise. ``copy=False`` raises instead of copying,
+        ``copy=True`` always copies.
         """
         wanted = _spread(shape)
+        if order == "A":
+            seen = real(self)
+            order = "F" if seen.is_f_contiguous() and not seen.is_c_contiguous() else "C"
         if order == "F":
             if isinstance(wanted, Sequence):
                 wanted = tuple(wanted)[::-1]
             return self.transpose().reshape(wanted, copy=copy).transpose()
-        if order not in ("C", "A", "K"):
-            raise ShapeError(where="reshape", expected="order 'C' or 'F'", got=shown(order),
+        if order != "C":
+            raise ShapeError(where="reshape", expected="order 'C', 'F' or 'A'", got=shown(order),
                              fix="pass one of these")  # fmt: skip
         view: Self | None = None if copy else self._reshaped(wanted)
         if view is None:
@@ -189,12 +222,15 @@ class ViewMethods(_core.Array):
         return view
 
     def ravel(self: Self, order: str = "C") -> Self:
-        """Return the elements as a vector; shares memory where strides allow it."""
-        return self.reshape(-1, order=order)
+        """Return the elements as a vector, in order 'C', 'F', 'A' or 'K' (as they lie in memory).
+
+        Shares memory where strides allow it.
+        """
+        return _vector(self, order, "ravel", None)
 
     def flatten(self: Self, order: str = "C") -> Self:
-        """Return a copy of the elements as a vector."""
-        return self.reshape(-1, order=order, copy=True)
+        """Return a copy of the elements as a vector, in order 'C', 'F', 'A' or 'K'."""
+        return _vector(self, order, "flatten", True)
 
     def transpose(self: Self, *axes: Any) -> Self:
         """Return a view with the axes reversed, or in the order given."""

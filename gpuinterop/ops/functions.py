@@ -10,9 +10,10 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, BoundsError
 
+from . import results
 from .casting import cast
 from .catalog import ALIASES
-from .runtime import FUNCTIONS
+from .runtime import FUNCTIONS, _speaks
 
 __all__ = [
     "astype",
@@ -26,6 +27,14 @@ globals().update({name: f for name, f in FUNCTIONS.items() if name != "cast"})
 globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
 
 
+def _with_dtype(where: str, x: Any, *others: Any) -> Any:
+    """An operand whose dtype is NumPy's: other libraries have dtypes of their own."""
+    if isinstance(x, (_core.Array, np.ndarray, np.generic)) or not _speaks(x):
+        return x
+    like = next((a for a in others if isinstance(a, _core.Array)), None)
+    return results.taken(where, x, *([] if like is None else [like]))[0]
+
+
 def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     """Return x cut to the range from min to max; a bound that is None does not cut.
 
@@ -35,6 +44,7 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     >>> gpuinterop.clip(gpuinterop.asarray([1.0, 5.0, 9.0], device="cpu"), 2, 6).tolist()
     [2.0, 5.0, 6.0]
     """
+    x = _with_dtype("clip", x, min, max, out)
     dtype = getattr(x, "dtype", None)
     if dtype is not None and np.dtype(dtype).kind in "iu":
         # NumPy's rule: a Python integer that no element can pass does not cut.
@@ -65,6 +75,7 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     if not -300 <= decimals <= 300:
         raise BoundsError(where="round", expected="decimals from -300 to 300", got=str(decimals),
                           fix="no float has that many: leave the rounding out")  # fmt: skip
+    x = _with_dtype("round", x, out)
     kind = np.dtype(x.dtype).kind if hasattr(x, "dtype") else "f"
     if kind in "biu" and decimals >= 0:
         return FUNCTIONS["positive" if kind != "b" else "logical_or"](
@@ -81,13 +92,11 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     return result.astype(x.dtype) if kind in "iu" and out is None else result
 
 
-def astype(x: _core.Array, dtype: Any, order: str = "C", copy: bool = True) -> Any:
+def astype(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     """Return x in another dtype, in C order (or F): a copy, or x itself when nothing changes.
 
     Casts as NumPy does: floats are cut towards zero, wider integers lose their upper bits. With
     ``copy=False`` an array that has the dtype already is returned as it is.
     """
-    if not isinstance(x, _core.Array):
-        raise ArgumentTypeError(where="astype", expected="an array of this library",
-                                got=type(x).__name__, fix="pass gpuinterop.asarray(x)")  # fmt: skip
+    (x,) = results.taken("astype", x)
     return cast(x, dtype, order, copy)

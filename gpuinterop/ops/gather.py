@@ -28,7 +28,7 @@ def _indices(indices: Any) -> np.ndarray[Any, Any]:
             where="take",
             expected="integer indices",
             got=f"dtype {host.dtype}",
-            fix="cast them: indices.astype('int64')",
+            fix=_mend(indices, host.dtype),
         )
     if host.dtype == np.uint64 and host.size and host.max() > np.iinfo(np.int64).max:
         raise ArrayIndexError(  # as int64 they would count from the end
@@ -40,8 +40,18 @@ def _indices(indices: Any) -> np.ndarray[Any, Any]:
     return host.astype(np.int64)
 
 
+def _mend(indices: Any, dtype: np.dtype[Any]) -> str:
+    """What selects what was meant: as numbers, the truths of a mask would be the places 0 and 1."""
+    given = "indices.get()" if isinstance(indices, _core.Array) else "indices"
+    if dtype == np.bool_:
+        return f"pass the places where the mask is true: numpy.flatnonzero({given})"
+    if dtype.kind == "f":
+        return f"round them as you mean it, then cast: numpy.rint({given}).astype('int64')"
+    return "pass integers, or a sequence of ints"
+
+
 def take(
-    x: _core.Array, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
 ) -> Any:
     """Return the elements of x at `indices` along `axis`, of the flattened x when it is None.
 
@@ -52,7 +62,7 @@ def take(
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",
                                 got=repr(mode), fix="pass one of these")  # fmt: skip
-    results.require_arrays("take", x)
+    (x,) = results.taken("take", x)
     cls, source = type(x), results.plain(x)
     device, dtype = source.device, source.dtype
     if axis is None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.dtypes import row_of
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import results
 from gpuinterop.ops.reductions import may_overlap
+from gpuinterop.ops.runtime import check_only
 from gpuinterop.sources import is_index, read_shape
 from gpuinterop.views import read_axis
 
@@ -34,14 +36,14 @@ def listed(arrays: Any, where: str) -> list[Any]:
         ) from None
     if not parts:
         raise ShapeError(where=where, expected="at least one array", got="none", fix="pass arrays")
-    results.require_arrays(where, *parts)
-    return parts
+    return results.taken(where, *parts)
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
     """Return the arrays one after the other along `axis`; None flattens them first.
 
-    One strided copy per array, nothing in between. Dtypes are promoted by NumPy's rules.
+    One strided copy per array, nothing in between. Dtypes are promoted by NumPy's rules; beside a
+    CudaNdarray the result is float32, as of every operation.
     """
     given = listed(arrays, "concatenate")
     parts = [results.plain(x) for x in given]
@@ -69,8 +71,12 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
             )
     shape = list(first.shape)
     shape[along] = sum(x.shape[along] for x in parts)
-    dtype = np.result_type(*[x.dtype for x in parts])
     like = results.leading(given)
+    dtype = getattr(type(like), "_only", None)
+    if dtype is None:
+        dtype = np.result_type(*[x.dtype for x in parts])
+    else:
+        check_only("concatenate", dtype, tuple(row_of(x.dtype) for x in parts))
     if out is None:
         out = results.new_like(like, tuple(shape), dtype)
     else:
@@ -113,7 +119,7 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
 
 def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     """Return views of `x` cut along `axis`: into n equal parts, or at the given indices."""
-    results.require_arrays("split", x)
+    (x,) = results.taken("split", x)
     cls, x = type(x), results.plain(x)
     along = read_axis(axis, x.ndim, "split")
     n = x.shape[along]

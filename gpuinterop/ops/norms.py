@@ -24,20 +24,16 @@ atexit.register(_plans.clear)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the vector norm over `axis` (all axes by default): ord 2, 1, inf or -inf.
 
-    Squares are summed in float64, so float32 values up to 1e38 do not overflow on the way.
-    Matrix norms other than Frobenius' are not here.
+    Of a matrix too it is the norm of the elements, whatever `ord` is. Matrix norms are numpy.linalg.norm's,
+    of which Frobenius' is here. Squares are summed in float64, so float32 values up to 1e38 do not
+    overflow on the way.
     """
-    results.require_arrays("norm", x)
+    (x,) = results.taken("norm", x)
     ndim = real(x).ndim
     if ord is None or (isinstance(ord, str) and ord == "fro"):
         op = "norm2"
     elif isinstance(ord, (int, float, np.number)) and ord in (2, 1, np.inf, -np.inf):
         op = {2: "norm2", 1: "norm1", np.inf: "norm_max", -np.inf: "norm_min"}[float(ord)]
-        if ndim == 2 and axis is None:
-            raise ShapeError(
-                where="norm", expected="an axis, because a matrix norm of this order is not here", got=f"ord={ord}",
-                fix="pass axis=(0, 1) for the norm of the elements",
-            )  # fmt: skip
     else:
         raise ShapeError(
             where="norm", expected="ord 2, 1, inf or -inf", got=repr(ord),

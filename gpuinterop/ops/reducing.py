@@ -13,6 +13,7 @@ from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import blas, join, norms
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS, UFUNC_METHODS
+from gpuinterop.ops.reductions import normalized_axes
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin",
@@ -72,20 +73,38 @@ def _numpy_reduction(
                 where=f"numpy.{name}", expected=f"at most {', '.join(positional)} after the array",
                 got=f"{len(args)} arguments", fix="name the arguments",
             )  # fmt: skip
-        given = dict(zip(positional, args, strict=False)) | options
-        return function(x, **_given(given))
+        given = _given(dict(zip(positional, args, strict=False)) | options)
+        if "correction" in given and "ddof" in positional:  # the array API's name
+            if "ddof" in given:
+                raise ArgumentTypeError(where=f"numpy.{name}", expected="ddof or correction",
+                                        got="both", fix="pass one of them")  # fmt: skip
+            given["ddof"] = given.pop("correction")
+        return function(x, **given)
 
     return call
 
 
 def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Two axes are a matrix to NumPy: of its norms only Frobenius' is here."""
-    if isinstance(axis, (tuple, list)) and len(axis) == 2 and ord is not None and ord != "fro":
+    if ord is None and axis is None:
+        return norms.norm(x, None, None, keepdims)
+    axes = normalized_axes(axis, x.ndim, "numpy.linalg.norm")
+    if len(axes) not in (1, 2):
+        raise ShapeError(
+            where="numpy.linalg.norm", expected="one axis or two", got=f"{len(axes)} of shape {x.shape}",
+            fix="gpuinterop.norm for the norm of the elements, or name the axes",
+        )  # fmt: skip
+    frobenius = isinstance(ord, str) and ord == "fro"
+    if len(axes) == 2 and ord is not None and not frobenius:
         raise ShapeError(
             where="numpy.linalg.norm", expected="ord None or 'fro' for the norm of a matrix",
-            got=f"ord={ord!r} over two axes", fix="gpuinterop.norm for the norm of the elements",
+            got=f"ord={ord!r} over two axes",
+            fix="gpuinterop.norm for the norm of the elements, numpy.linalg.norm(x.get(), ...) for the matrix's",
         )  # fmt: skip
-    return norms.norm(x, ord, axis, keepdims)
+    if len(axes) == 1 and frobenius:
+        raise ShapeError(where="numpy.linalg.norm", expected="a number as ord, for the norm of a vector",
+                         got="ord='fro'", fix="leave ord out")  # fmt: skip
+    return norms.norm(x, ord, axes, keepdims)
 
 
 _ORDER = ("axis", "dtype", "out", "keepdims")

@@ -279,7 +279,7 @@ def _reduce(
     if row.one_axis and has_axis and len(axes) != 1 and x.ndim:
         raise ArgumentTypeError(
             where=op, expected="one axis, or None for the flattened array", got=str(axes),
-            fix="call it once for each axis",
+            fix=_along_one(op, axes, x.shape),
         )  # fmt: skip
     if dtype is not None:
         dtype = dtypes.known(dtype)
@@ -320,6 +320,17 @@ def _reduce(
     return value if out is None else given_out
 
 
+def _along_one(op: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """The call that looks along several axes at once: they are made one, in the order of the flat array."""
+    if len(axes) in (0, len(shape)):
+        return f"x.{op}() for the place in the flattened array"
+    kept = [i for i in range(len(shape)) if i not in axes]
+    order = (*kept, *axes)
+    turned = "" if order == tuple(range(len(shape))) else f".transpose{order}"
+    joined = (*(shape[i] for i in kept), int(np.prod([shape[i] for i in axes], dtype=np.int64)))
+    return f"make them one first: x{turned}.reshape{joined}.{op}(axis=-1)"
+
+
 def new_as(cls: type, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """An unset array beside `x` of the class that an operand of class `cls` leads to."""
     made = results.class_for(cls, dtype)
@@ -346,24 +357,20 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
 
     The documents' name and argument; a mask of zeros gives a copy.
     """
-    results.require_arrays("reduce_sum", x)
+    (x,) = results.taken("reduce_sum", x)
     ndim = real(x).ndim
     try:
         bits = [bool(int(m)) for m in mask]
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(
-            where="reduce_sum",
-            expected="a sequence of ints",
-            got=repr(mask),
+            where="reduce_sum", expected="a sequence of ints", got=repr(mask),
             fix="pass (1, 0) or the like",
-        ) from error
+        ) from error  # fmt: skip
     if len(bits) != ndim:
         raise ArgumentTypeError(
-            where="reduce_sum",
-            expected=f"one entry for each of {ndim} axes",
-            got=f"{len(bits)} entries",
-            fix="pass 1 for the axes to sum, 0 for the others",
-        )
+            where="reduce_sum", expected=f"one entry for each of {ndim} axes",
+            got=f"{len(bits)} entries", fix="pass 1 for the axes to sum, 0 for the others",
+        )  # fmt: skip
     axes = tuple(i for i, bit in enumerate(bits) if bit)
     return x.sum(axis=axes) if axes else x.copy()
 
@@ -382,11 +389,9 @@ def normalized_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
     for a in given:
         if not -ndim <= a < ndim:
             raise ShapeError(
-                where=where,
-                expected=f"axes from {-ndim} to {ndim - 1}",
-                got=str(a),
+                where=where, expected=f"axes from {-ndim} to {ndim - 1}", got=str(a),
                 fix="count axes from 0",
-            )
+            )  # fmt: skip
     axes = tuple(sorted({a % ndim for a in given}))
     if len(axes) != len(given):
         raise ShapeError(where=where, expected="each axis once", got=str(axis), fix="name it once")

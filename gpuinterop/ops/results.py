@@ -14,13 +14,15 @@ from gpuinterop.errors import (
     ShapeError,
 )
 from gpuinterop.geometry import real
-from gpuinterop.ops.runtime import general_class
+from gpuinterop.ops.runtime import _placed, _speaks, general_class
+from gpuinterop.sources import as_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
     "check_out", "class_for", "leading", "new_like", "plain", "record_or_run", "require_arrays",
+    "taken",
 ]  # fmt: skip
 
 
@@ -113,6 +115,29 @@ def require_arrays(where: str, *operands: Any) -> Any:
                 fix=f'move it: x.to_device("{device}")',
             )
     return device
+
+
+def taken(where: str, *operands: Any) -> list[Any]:
+    """Return the operands as arrays on one device: the operators' rule, for every other function.
+
+    Arrays of other libraries are shared where they are; host arrays are copied to the device of the
+    first array here, or else to that of the first one on a GPU, or else to the default device.
+    """
+    if not all(isinstance(x, _core.Array) for x in operands):
+        found = [as_source(x, None, where) if _foreign(x) else x for x in operands]
+        arrays = [x for x in operands if isinstance(x, _core.Array)]
+        arrays += [x for x in found if isinstance(x, _core.Array) and x.device.type != "cpu"]
+        like = arrays[0] if arrays else None
+        operands = tuple(
+            _placed(source, like, where) if _foreign(x) else x
+            for x, source in zip(operands, found, strict=True)
+        )
+    require_arrays(where, *operands)
+    return list(operands)
+
+
+def _foreign(x: Any) -> bool:
+    return not isinstance(x, _core.Array) and _speaks(x)
 
 
 def record_or_run(work: Any) -> None:

@@ -144,13 +144,30 @@ const ProductRule& rule_for(const ProductCall& call, const Side& a, const Side& 
 
 void forget_rules() noexcept { rules().clear(); }
 
+namespace {
+
+// The mend that would work: transposing helps only where the other extent fits.
+std::string inner_fix(const Side& a, const Side& b, int64_t n, int64_t m) {
+  auto turned = [](const Side& s, const char* operand) {
+    return std::string("transpose the ") + operand + (s.ndim() == 2 ? ".T" : ".swapaxes(-1, -2)");
+  };
+  auto rows = [](const Side& s) { return s.array->layout.shape()[s.ndim() - 2]; };
+  auto columns = [](const Side& s) { return s.array->layout.shape()[s.ndim() - 1]; };
+  if (a.ndim() >= 2 && rows(a) == m) return turned(a, "first operand: x");
+  if (b.ndim() >= 2 && columns(b) == n) return turned(b, "second operand: y");
+  if (a.ndim() == 1 && b.ndim() == 1) return "pass vectors of one length";
+  return "reshape or slice one operand";
+}
+
+}  // namespace
+
 void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where) {
   if (n == m) return;
   auto text = [](const Side& s) { return shape_text(s.ndim(), s.array->layout.shape()); };
   fail(Kind::Shape, where, "inner extents that are equal",
        "shapes " + text(a) + " and " + text(b) + ": " + std::to_string(n) + " against " +
            std::to_string(m),
-       "transpose one operand: x.T");
+       inner_fix(a, b, n, m));
 }
 
 void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShape& shape,

@@ -91,20 +91,30 @@ std::string signature_of(const Method& m) {
   return text + ")";
 }
 
-[[noreturn]] void fail_argument(const Method& m, const std::string& got) {
+[[noreturn]] void fail_argument(const Method& m, const std::string& got, const std::string& fix) {
   std::string known;
   for (const char* c = m.arguments; *c; ++c)
     if (*c != '*') known += std::string(known.empty() ? "" : ", ") + argument(*c).name;
-  fail(Kind::Type, m.name, "the arguments " + known, got,
-       got.find("'where'") != std::string::npos
-           ? "choose by element first: gpuinterop.where(mask, x, value)"
-           : "leave it out");
+  fail(Kind::Type, m.name, "the arguments " + known, got, fix);
+}
+
+// The argument of ours that another library's name stands for, as far as the method has it.
+std::string fix_for(const Method& m, const std::string& name) {
+  auto has = [&](char letter) { return std::strchr(m.arguments, letter) != nullptr; };
+  if (name == "where") return "choose by element first: gpuinterop.where(mask, x, value)";
+  if (name == "dim" || name == "axes" || name == "dims") return "name the axis: axis=...";
+  if (name == "keepdim" || name == "keep_dims") return "spell it keepdims=...";
+  if (has('d') && (name == "correction" || name == "unbiased"))
+    return "pass ddof: 0 divides by n, 1 by n - 1";
+  return "pass only these: what the other one asks for is not done here";
 }
 
 void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
            Arguments* to) {
   const Py_ssize_t known = static_cast<Py_ssize_t>(std::strcspn(m.arguments, "*"));
-  if (nargs > known) fail_argument(m, std::to_string(nargs) + " arguments");
+  if (nargs > known)
+    fail_argument(m, std::to_string(nargs) + " arguments",
+                  "name the further ones: axis=0, for one");
   for (Py_ssize_t i = 0; i < nargs; ++i) to->*argument(m.arguments[i]).at = args[i];
   const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
   for (Py_ssize_t k = 0; k < n_names; ++k) {
@@ -113,8 +123,12 @@ void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* n
     for (const char* c = m.arguments; *c && !slot; ++c)
       if (*c != '*' && PyUnicode_CompareWithASCIIString(name, argument(*c).name) == 0)
         slot = &(to->*argument(*c).at);
-    if (!slot) fail_argument(m, "no argument " + nb::cast<std::string>(nb::repr(name)) + " here");
-    if (*slot) fail_argument(m, "argument " + nb::cast<std::string>(nb::repr(name)) + " twice");
+    if (!slot)
+      fail_argument(m, "no argument " + nb::cast<std::string>(nb::repr(name)) + " here",
+                    fix_for(m, nb::cast<std::string>(nb::handle(name))));
+    if (*slot)
+      fail_argument(m, "argument " + nb::cast<std::string>(nb::repr(name)) + " twice",
+                    "name it once");
     *slot = args[nargs + k];
   }
   for (const Argument& one : kArguments)
@@ -239,12 +253,15 @@ PyObject* reduce_function(PyObject*, PyObject* const* args, Py_ssize_t nargs, Py
   if (nargs > 0 && is_array(args[0])) return reduce(OP, args[0], args + 1, nargs - 1, names);
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     const Method& m = kMethods[OP];
-    if (nargs == 0 || !PyObject_HasAttrString(args[0], "__gpuinterop_trace__"))
-      fail(Kind::Type, m.name, "an array of this library",
-           nargs ? "an object of type " +
-                       nb::cast<std::string>(nb::borrow(args[0]).type().attr("__name__"))
-                 : "no array",
-           "convert it first: gpuinterop.asarray(x)");
+    if (nargs == 0) fail(Kind::Type, m.name, "an array", "no array", "pass one");
+    if (!PyObject_HasAttrString(args[0], "__gpuinterop_trace__")) {
+      PyRef results = PyRef::steal(PyImport_ImportModule("gpuinterop.ops.results"));
+      if (!results) return nullptr;
+      PyRef taken = PyRef::steal(run_python(
+          [&] { return PyObject_CallMethod(results.get(), "taken", "sO", m.name, args[0]); }));
+      if (!taken) return nullptr;
+      return reduce(OP, PyList_GetItem(taken.get(), 0), args + 1, nargs - 1, names);
+    }
     PyRef method = PyRef::steal(PyObject_GetAttrString(args[0], m.name));
     PyRef positional = PyRef::steal(PyTuple_New(nargs - 1));
     PyRef named = PyRef::steal(PyDict_New());

@@ -190,7 +190,15 @@ def test_fill_takes_one_number(x):
 
 
 def test_arguments_that_a_reduction_lacks(x):
-    assert refused(lambda: x.sum(axes=0)).fix == "leave it out"
+    for name in ("axes", "dim"):
+        assert refused(lambda name=name: x.sum(**{name: 0})).fix == "name the axis: axis=..."
+    assert refused(lambda: x.sum(keepdim=True)).fix == "spell it keepdims=..."
+    assert refused(lambda: x.var(correction=1)).fix == "pass ddof: 0 divides by n, 1 by n - 1"
+    assert "ddof" not in refused(lambda: x.sum(correction=1)).fix
+    assert "name the further ones" in refused(lambda: x.any(0, None, True, 1)).fix
+    assert refused(lambda: x.sum(0, axis=0)).fix == "name it once"
+    assert np.var(x, axis=0, correction=1).tolist() == np.var(HOST, axis=0, ddof=1).tolist()
+    assert refused(lambda: np.std(x, correction=1, ddof=1)).got == "both"
     assert refused(lambda: x.sum(where=None)).fix == "leave where out to take every element"
 
 
@@ -260,3 +268,50 @@ def test_from_dlpack_to_another_class(cls):
     error = refused(gi.from_dlpack, HOST, cls=cls)
     assert (error.where, error.got) == ("from_dlpack", repr(cls))
     assert type(gi.from_dlpack(HOST, cls=gi.GpuArray)) is gi.GpuArray
+
+
+def test_masks_as_indices(x):
+    for mask in (HOST > 2, gi.asarray(HOST, device=x.device) > 2):
+        fix = refused(lambda mask=mask: x.take(mask)).fix
+        places = eval(fix.partition(": ")[2], {"numpy": np, "indices": mask})
+        assert x.take(places).tolist() == HOST[HOST > 2].tolist()
+    assert "rint(indices)" in refused(lambda: x.take([0.6])).fix
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 2), (0, 2), (2, 0), (0, 1, 2), ()])
+def test_places_along_several_axes(device, axes):
+    host = np.random.default_rng(3).permutation(24).reshape(2, 3, 4).astype("float32")
+    x = gi.asarray(host, device=device)
+    call = refused(lambda: x.argmax(axis=axes)).fix
+    found = eval(call.partition(": ")[2] or call.partition(" ")[0])
+    joined = sorted(axes) if axes else range(3)
+    kept = [i for i in range(3) if i not in joined]
+    flat = host.transpose(*kept, *joined).reshape([host.shape[i] for i in kept] + [-1])
+    assert found.tolist() == flat.argmax(-1).tolist()
+
+
+def test_inner_extents(x):
+    vector, cube = gi.ones(4, device=x.device), gi.ones((2, 2, 3), device=x.device)
+    assert refused(lambda: gi.dot(vector, vector[:3])).fix == "pass vectors of one length"
+    for left, right in ((x, x), (x, vector[:2]), (x[:1], x), (cube, x), (cube, cube)):
+        mend = refused(lambda left=left, right=right: left @ right).fix.partition(": ")[2]
+        mended = eval(mend, {"x": left, "y": right})
+        product = mended @ right if mend.startswith("x") else left @ mended
+        assert product.shape[-1:]
+    assert refused(lambda: x @ vector).fix == "reshape or slice one operand"
+
+
+def test_functions_that_are_missing_are_called_with_all_arguments(x):
+    square, vector = x[:, :2], x[0, :2]
+    assert refused(lambda: np.linalg.solve(square, vector)).fix == (
+        "download first: numpy.linalg.solve(x.get(), y.get())"
+    )
+    assert refused(lambda: np.percentile(x, 5, axis=0)).fix.endswith("(x.get(), ..., axis=...)")
+    assert refused(lambda: np.block([vector, vector])).fix.endswith("([x.get(), y.get()])")
+    for call in (
+        lambda: np.add.at(x, [0], 1), lambda: np.put(x, [0], 1), lambda: np.fill_diagonal(x, 1)
+    ):  # fmt: skip
+        fix = refused(call).fix
+        assert "host = x.get()" in fix
+        assert fix.endswith("x[...] = host")
+    assert refused(lambda: np.shares_memory(x, x)).fix == "gpuinterop.shares_memory(x, y)"

@@ -104,6 +104,38 @@ def test_column_order_reshape_and_ravel(device, data, shape):
     np.testing.assert_array_equal(ours.flatten().get(), theirs.flatten())
 
 
+@examples(300)
+@given(data=st.data(), shape=shapes)
+def test_orders_of_memory(device, data, shape):
+    """'A' and 'K' look at how the elements lie: negative steps, gaps and repeated axes included."""
+    theirs = numbers(shape)
+    ours = gi.CudaNdarray(theirs, device=device)
+    if data.draw(st.booleans()):
+        lead = data.draw(st.lists(st.integers(1, 3), max_size=2))
+        wanted = (*lead, *(data.draw(st.integers(1, 3)) if n == 1 else n for n in shape))
+        theirs, ours = np.broadcast_to(theirs, wanted), ours.broadcast_to(wanted)
+    theirs, ours = data.draw(view_chains((theirs, ours)))
+    for order in "CFAK":
+        expected = theirs.flatten(order)
+        for got in (ours.flatten(order), ours.ravel(order), np.ravel(ours, order=order)):
+            np.testing.assert_array_equal(got.get(), expected)
+        assert not gi.may_share_memory(ours.flatten(order), ours)
+    expected = theirs.reshape(-1, order="A")
+    np.testing.assert_array_equal(ours.reshape(-1, order="A").get(), expected)
+    np.testing.assert_array_equal(np.reshape(ours, -1, order="A").get(), expected)
+
+
+def test_orders_of_memory_share(device):
+    x = gi.CudaNdarray(numbers((2, 3)), device=device)
+    assert x.T.ravel("K").base is x
+    assert x.T.reshape((2, 3), order="A").base is x
+    assert x.T.reshape((3, 2), order="C", copy=None).base is x
+    with pytest.raises(gi.ShapeError, match="'C', 'F' or 'A'"):
+        x.reshape(-1, order="K")  # as NumPy
+    with pytest.raises(gi.ShapeError, match=r"flatten.*'C', 'F', 'A' or 'K'"):
+        x.flatten("B")
+
+
 @examples(200)
 @given(data=st.data(), shape=shapes)
 def test_broadcast_to(device, data, shape):

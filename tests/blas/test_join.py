@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpuinterop
-from gpuinterop import CudaNdarray, GpuArray
+from gpuinterop import CudaNdarray, DTypeError, GpuArray
 from gpuinterop.ops.join import alloc
 
 
@@ -49,8 +49,33 @@ def test_refusals(device: str) -> None:
         gpuinterop.concatenate([x], 2)
     with pytest.raises(ValueError, match="divides"):
         gpuinterop.split(x, 2, axis=1)
-    with pytest.raises(TypeError, match="arrays of this library"):
-        gpuinterop.concatenate([x, values(2, 3)])
+    with pytest.raises(TypeError, match=r"arrays of this library(.|\n)*asarray"):
+        gpuinterop.concatenate([x, [[1.0, 2.0, 3.0]]])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "complex64"])
+def test_beside_a_cudandarray_every_result_is_float32(device: str, dtype: str) -> None:
+    x, y = CudaNdarray(values(2, 3), device=device), np.ones((2, 3), dtype)
+    for join in (
+        gpuinterop.concatenate, gpuinterop.stack, np.concatenate, np.stack, np.vstack,
+        lambda parts: gpuinterop.join(0, *parts), lambda parts: np.append(*parts),
+    ):  # fmt: skip
+        for parts in ([x, GpuArray(y, device=device)], [y, x]):
+            with pytest.raises(DTypeError, match=r"beside a CudaNdarray(.|\n)*cast it"):
+                join(parts)
+    small = gpuinterop.concatenate([GpuArray(np.ones((1, 3), "int16"), device=device), x])
+    assert (type(small), small.dtype) == (CudaNdarray, np.float32)
+
+
+def test_arrays_of_numpy_go_where_ours_are(device: str) -> None:
+    host = values(2, 3)
+    x = CudaNdarray(host, device=device)
+    for parts in ([x, host], [host, x]):
+        for join in ("concatenate", "stack"):
+            for ours in (getattr(gpuinterop, join), getattr(np, join)):
+                result = ours(parts)
+                assert (type(result), result.device) == (CudaNdarray, x.device)
+                np.testing.assert_array_equal(result.get(), getattr(np, join)([host, host]))
 
 
 def test_stack(device: str) -> None:

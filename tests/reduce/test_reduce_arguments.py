@@ -138,6 +138,30 @@ def test_norms_of_matrices_are_not_those_of_their_elements(device: str) -> None:
     assert gi.norm(x, 1, axis=(0, 1)).item() == 15
 
 
+def test_norms_without_an_axis(device: str) -> None:
+    """Ours is of all elements, however many axes they have; NumPy's is a matrix's, or refused."""
+    host = np.arange(24, dtype=np.float32) - 7
+    for shape in ((24,), (4, 6), (2, 3, 4)):
+        x = gi.CudaNdarray(host.reshape(shape), device=device)
+        for ord in (None, 1, 2, np.inf, -np.inf):
+            expected = np.linalg.norm(host.astype(np.float64), ord)
+            np.testing.assert_allclose(gi.norm(x, ord).item(), expected, rtol=1e-6)
+            np.testing.assert_allclose(x.norm(ord).item(), expected, rtol=1e-6)
+        for ord in (None, 1, 2, np.inf, "fro"):
+            try:
+                expected = np.linalg.norm(host.reshape(shape), ord)
+            except ValueError:
+                expected = None
+            if expected is None or (len(shape) == 2 and ord not in (None, "fro")):
+                with pytest.raises(ShapeError, match="norm"):
+                    np.linalg.norm(x, ord)
+            else:
+                np.testing.assert_allclose(np.linalg.norm(x, ord).item(), expected, rtol=1e-6)
+    cube = gi.CudaNdarray(host.reshape(2, 3, 4), device=device)
+    with pytest.raises(ShapeError, match="one axis or two"):
+        np.linalg.norm(cube, axis=(0, 1, 2))
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [("sum", bool), ("prod", bool), ("mean", bool), ("mean", "int64"), ("var", "uint8"), ("std", "int8")],

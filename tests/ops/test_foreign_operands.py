@@ -1,0 +1,82 @@
+"""Every function of the package takes the arrays of other libraries: the operators' rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+HOST = np.arange(6, dtype="float32").reshape(2, 3) / 3
+
+CALLS = {
+    **{name: lambda a, gi, name=name: getattr(gi, name)(a)
+       for name in ("sum", "prod", "mean", "min", "max", "argmin", "argmax", "any", "all", "var", "std",
+                    "exp")},
+    "sum along": lambda a, gi: gi.sum(a, axis=0, keepdims=True),
+    "clip": lambda a, gi: gi.clip(a, 0.5, 1),
+    "round": lambda a, gi: gi.round(a, 1),
+    "where": lambda a, gi: gi.where(a > 1, a, 0),
+    "take": lambda a, gi: gi.take(a, [2, 0]),
+    "concatenate": lambda a, gi: gi.concatenate([a, a], axis=1),
+    "stack": lambda a, gi: gi.stack([a, a], axis=1),
+    "split": lambda a, gi: gi.split(a, 2)[1],
+    "dot": lambda a, gi: gi.dot(a, a.T),
+    "allclose": lambda a, gi: np.bool_(gi.allclose(a, a)),
+    "astype": lambda a, gi: gi.astype(a, "int16"),
+}  # fmt: skip
+OURS = {
+    "norm": lambda a: (gi.norm(a), np.linalg.norm(HOST)),
+    "reduce_sum": lambda a: (gi.reduce_sum(a, (1, 0)), HOST.sum(0)),
+    "join": lambda a: (gi.join(1, a, a), np.concatenate([HOST, HOST], 1)),
+    "clip beside ours": lambda a: (gi.clip(a, gi.asarray(HOST), None), HOST),
+}
+
+
+def foreign(library: str):
+    if library == "numpy":
+        return HOST.copy()
+    return pytest.importorskip("torch").from_numpy(HOST.copy())
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
+@pytest.mark.parametrize("name", CALLS)
+def test_functions_take_them(library, name):
+    found = CALLS[name](foreign(library), gi)
+    np.testing.assert_allclose(np.asarray(found), CALLS[name](HOST, np), rtol=1e-6)
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
+@pytest.mark.parametrize("name", OURS)
+def test_functions_of_ours_take_them(library, name):
+    found, expected = OURS[name](foreign(library))
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
+
+
+@pytest.mark.torch
+@pytest.mark.gpu
+def test_tensors_stay_on_their_gpu():
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_numpy(HOST).cuda()
+    for found in (
+        gi.sum(tensor), gi.norm(tensor), gi.clip(tensor, 0, 1), gi.round(tensor), gi.take(tensor, [0]),
+        gi.concatenate([tensor, HOST]), gi.stack([HOST, tensor]), gi.split(tensor, 2)[0],
+    ):  # fmt: skip
+        assert found.device.type == "cuda"
+    assert gi.shares_memory(gi.split(tensor, 2)[0], tensor)
+    with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
+        gi.concatenate([tensor, HOST])
+
+
+def test_host_arrays_are_shared_on_the_host():
+    with gi.device("cpu"):
+        part = gi.split(HOST, 2)[0]
+        assert gi.shares_memory(part, HOST)
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], None, "text", 3])
+@pytest.mark.parametrize("name", ["sum", "norm", "split", "take"])
+def test_what_is_no_array_is_told_how_to_become_one(name, value):
+    extra = {"split": (2,), "take": ([0],)}.get(name, ())
+    with pytest.raises(gi.ArgumentTypeError, match=rf"{name}: (.|\n)*gpuinterop\.asarray\(x\)"):
+        getattr(gi, name)(value, *extra)
