@@ -288,8 +288,15 @@ class RawKernel:
         return f"<RawKernel {self.name} of {lines} line{'s'[: lines > 1]} of CUDA C++>"
 
     def compile(self, arch: int) -> bytes:
-        """Return machine code for a compute capability times ten; CompileError shows the line."""
-        return self._compiled(arch, fresh=False)
+        """Return machine code for a compute capability times ten; CompileError shows the line.
+
+        It is PTX, which drivers translate, for a capability that is newer than the compiler.
+        """
+        if isinstance(arch, bool) or not isinstance(arch, (int, np.integer)):
+            raise ArgumentTypeError(where=f"{self.name}.compile", got=repr(arch),
+                                    expected="a compute capability times ten, as an int",
+                                    fix="compile(90) is for capability 9.0, sm_90")  # fmt: skip
+        return self._compiled(int(arch), fresh=False)
 
     def _compiled(self, arch: int, fresh: bool) -> bytes:
         file = f"{self.name}.cu"

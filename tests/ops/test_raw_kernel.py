@@ -43,6 +43,39 @@ def test_an_error_counts_lines_of_the_users_text(nvrtc):
         gi.RawKernel(text, "k").compile(90)
 
 
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_the_lines_that_an_error_shows_are_the_users(nvrtc, at):
+    lines = ['extern "C" __global__ void k(float* x) {', "  x[0] = 1;", "  x[1] = 2;", "}"]
+    lines[at - 1] = "oops " + lines[at - 1]
+    with pytest.raises(CompileError) as told:
+        gi.RawKernel("\n".join(lines), "k").compile(90)
+    shown = [line for line in told.value.got.splitlines() if " | " in line]
+    numbers = range(max(1, at - 2), min(4, at + 1) + 1)
+    assert shown == [f"{'>' if n == at else ' '} {n:4d} | {lines[n - 1]}" for n in numbers]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "fix"),
+    [
+        ("", ("--nonsense",), "leave out the option"),
+        ("#include <vector>", (), "put into the text what it needs of the header.*-I/path"),
+        ("void f() {", (), "mend the text"),
+        ("oops", (), "mend the"),
+    ],
+)
+def test_the_fix_is_for_what_is_wrong(nvrtc, text, options, fix):
+    with pytest.raises(CompileError, match=rf"fix: {fix}"):
+        gi.RawKernel(text, "k", options).compile(90)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", 9.0, None, (9, 0), True])
+def test_an_architecture_is_a_number(arch):
+    with pytest.raises(
+        ArgumentTypeError, match=r"k.compile: expected a compute capability times ten"
+    ):
+        gi.RawKernel("", "k").compile(arch)
+
+
 def test_an_error_in_an_elementwise_expression_shows_it(nvrtc):
     from gpuinterop.jit.codegen import render
     from gpuinterop.jit.spec import KernelSpec
