@@ -21,6 +21,7 @@ __all__ = ["FIXED", "Outside", "fixed_or_identity", "is_fixed", "told_apart"]
 
 FIXED = (bool, int, float, complex, str, np.generic, types.NoneType, tuple)
 _ABSENT = object()
+_Place = tuple[Any, str | None]  # a cell, or globals and a name among them
 
 
 def told_apart(value: Any) -> Any:
@@ -47,8 +48,6 @@ def is_fixed(value: Any) -> bool:
 
 def fixed_or_identity(value: Any) -> tuple[Any, Any]:
     """Equal for values that a trace cannot tell apart."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
     return type(value), told_apart(value) if is_fixed(value) else id(value)
 
 
@@ -58,25 +57,31 @@ class Outside:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._names: tuple[tuple[types.CellType, ...], tuple[str, ...]] | None = None
-        self._watched: tuple[tuple[Any, str | None], ...] = ()
-        # What was read, the traces made of it, and the values, so that no other takes their place.
-        self._current: tuple[list[Any], dict[Any, Any], list[Any]] = ([], {}, [])
+        # Where to look, what was there (which keeps it alive, so that no other takes its place), and
+        # the traces made of it. One tuple, because threads replace it.
+        self._current: tuple[list[_Place], list[Any], dict[Any, Any]] = ([], [], {})
 
     def traces(self) -> dict[Any, Any]:
         """Those that hold now: none after a name has been bound anew."""
-        values = [_read(*place) for place in self._watched]
-        state = [fixed_or_identity(value) for value in values]
-        current = self._current
-        if state != current[0]:
-            current = self._current = (state, {}, values)
-        return current[1]
+        places, values, traces = self._current
+        for place, value in zip(places, values, strict=True):
+            if _read(*place) is not value:
+                return self._renewed(places)
+        return traces
 
     def watch(self) -> dict[Any, Any]:
         """Look for the names anew, because a trace is about to be made; return where it belongs."""
-        self._watched = tuple(self._places(set()))
-        return self.traces()
+        return self._renewed(list(self._places(set())))
 
-    def _places(self, seen: set[int]) -> Iterator[tuple[Any, str | None]]:
+    def _renewed(self, places: list[_Place]) -> dict[Any, Any]:
+        values = [_read(*place) for place in places]
+        before, known, traces = self._current
+        if _state(places, values) != _state(before, known):
+            traces = {}
+        self._current = places, values, traces
+        return traces
+
+    def _places(self, seen: set[int]) -> Iterator[_Place]:
         if id(self) in seen:
             return
         seen.add(id(self))
@@ -89,12 +94,16 @@ class Outside:
             inner = getattr(value, "_outside", None) if callable(value) else None
             if isinstance(inner, Outside):
                 yield from inner._places(seen)
-            elif (
-                is_fixed(value)
-                or isinstance(value, _core.Array)
-                or (isinstance(value, np.ndarray) and value.ndim == 0)
-            ):
+            elif is_fixed(value) or isinstance(value, _core.Array):
                 yield place
+
+
+def _state(places: list[_Place], values: list[Any]) -> list[Any]:
+    # By identity: cells are equal where what they hold is.
+    return [
+        (id(where), name, fixed_or_identity(value))
+        for (where, name), value in zip(places, values, strict=True)
+    ]
 
 
 def _read(where: Any, name: str | None) -> Any:

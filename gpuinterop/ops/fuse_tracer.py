@@ -216,7 +216,8 @@ def _no_product(self: Tracer, other: Any) -> Any:
     raise cannot_be_fused("matmul")
 
 
-Tracer.__matmul__ = Tracer.__rmatmul__ = _no_product  # type: ignore[attr-defined]
+for _python in ("matmul", "rmatmul"):
+    setattr(Tracer, f"__{_python}__", _no_product)
 Tracer.__imatmul__ = _no_place  # type: ignore[attr-defined]
 
 

@@ -40,16 +40,16 @@ def require_held_numbers(
     for (kind, name), value in zip(parameters, arguments, strict=False):
         if isinstance(value, _core.Array):
             continue
+        if type(value) in (int, float) and len(kind) > 1:  # nearly all of them, and quickly
+            low, high = _range(kind)
+            if low <= value <= high:
+                continue
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value[()]
-        if not isinstance(value, (bool, int, float, complex, np.generic)):
-            continue
-        wanted = kind if len(kind) > 1 else _letter(kind, parameters, arguments)
-        if wanted is None:
-            continue
-        low, high = _range(wanted)
-        if not (type(value) in (int, float) and low <= value <= high):
-            as_elements(value, wanted, f"{where}, parameter {name}")
+        if isinstance(value, (bool, int, float, complex, np.generic)):
+            wanted = kind if len(kind) > 1 else _letter(kind, parameters, arguments)
+            if wanted is not None:
+                as_elements(value, wanted, f"{where}, parameter {name}")
 
 
 def _letter(

@@ -147,7 +147,8 @@ void Recorder::replay() {
   for (const BufferRef& b : buffers_) cuda::order(b.get(), stream, "replay");
   // On a captured stream the launch becomes a node that holds a copy of this graph, which may
   // outlive it: what it reads and writes has to live with the graph around it.
-  if (recorder && !recorder->on_host_ && recorder->stream_ == stream) {
+  if (recorder && !recorder->on_host_ && recorder->device_.id == device_.id &&
+      cuda::is_capturing(stream)) {
     for (const auto* list : {&used_, &fresh_})
       for (const Array& array : *list) recorder->use(array);
     recorder->inner_nodes_ += nodes() - 1;
