@@ -96,13 +96,34 @@ def _line_at(source: str, name: str, file: str, line: int) -> int | None:
     return found
 
 
+def _around(lines: list[str], at: int) -> range:
+    """Two lines before and one after, as far as they are of the same text."""
+    first = last = at
+    while first > max(0, at - 2) and not lines[first - 1].startswith("#line "):
+        first -= 1
+    if at + 1 < len(lines) and not lines[at + 1].startswith("#line "):
+        last += 1
+    return range(first, last + 1)
+
+
+def _fix(complaint: str) -> str:
+    if "unrecognized option" in complaint:
+        return "leave out the option, or write it as this NVRTC knows it"
+    if "could not open source file" in complaint:
+        return (
+            "put into the text what it needs of the header, or name the header's folder: "
+            "options=('-I/path/to/headers',)"
+        )
+    return "mend the line" if "error" in complaint and "(" in complaint else "mend the text"
+
+
 def _compile_error(source: str, name: str, command: str, log: str) -> CompileError:
     shown = "no line is named in the log"
     match = _LOCATION.search(log)
     at = _line_at(source, name, match["file"], int(match["line"])) if match else None
     if at is not None and match:
         lines, named = source.splitlines(), int(match["line"])
-        window = range(max(0, at - 2), min(len(lines), at + 2))
+        window = _around(lines, at)
         shown = "\n".join(
             f"{'>' if n == at else ' '} {named + n - at:4d} | {lines[n]}" for n in window
         )
@@ -111,7 +132,7 @@ def _compile_error(source: str, name: str, command: str, log: str) -> CompileErr
         where=f"compiling {name}",
         expected="CUDA C++ that NVRTC accepts without headers",
         got=f"{first}\n{shown}",
-        fix=f"mend the line; the whole log is in .log, the text in .source ({command})",
+        fix=f"{_fix(first)}; the whole log is in .log, the text in .source ({command})",
     )
     error.log, error.source = log, source
     return error

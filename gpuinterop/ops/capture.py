@@ -14,9 +14,10 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, CaptureError, GpuInteropError, ShapeError
 from gpuinterop.ops import results
 from gpuinterop.ops.reductions import may_overlap
+from gpuinterop.ops.runtime import is_foreign_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,7 @@ def _is_same(own: Any, given: Any) -> bool:
         return repr(own) == repr(given)  # 0.0 equals -0.0 and a NaN nothing
     try:
         return bool(own == given)
-    except ValueError:  # of NumPy arrays, which nobody watches for changes
+    except ValueError:  # of NumPy arrays in a list, which nobody watches for changes
         return False
 
 
@@ -99,11 +100,24 @@ class Capture:
         return int(self._recorder.nodes)
 
     def replay(self) -> None:
-        """Run the recorded operations on the current stream, on what their arrays hold now."""
+        """Run the recorded operations on the current stream, on what their arrays hold now.
+
+        Inside another capture of the same device nothing runs: they become part of that one.
+        """
         self._recorder.replay()
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Replay; arguments other than the captured arrays are copied into those first."""
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Replay and return the outputs, which are the same arrays every time.
+
+        Arguments other than the captured arrays are copied into those first.
+        """
+        if named:
+            raise ArgumentTypeError(
+                where="Capture",
+                expected="arguments by position: a capture knows their places, not their names",
+                got=f"{next(iter(named))}= by name",
+                fix="pass all of them in the order in which they were captured",
+            )
         if arguments:
             self._accept(arguments)
         self._recorder.replay()
@@ -148,7 +162,15 @@ class Capture:
             for own, given in changed
         ]
         for (own, _), value in zip(changed, values, strict=True):
-            own[...] = value
+            try:
+                own[...] = value
+            except GpuInteropError as error:
+                raise type(error)(
+                    where="Capture",
+                    expected=f"an argument that fits the captured {own.dtype} array: {error.expected}",
+                    got=error.got,
+                    fix=error.fix,
+                ) from None
 
     def __repr__(self) -> str:
         count = self.nodes
@@ -158,7 +180,10 @@ class Capture:
 
 
 def capture(
-    function: Callable[..., Any] | None = None, *arguments: Any, device: Any = None
+    function: Callable[..., Any] | None = None,
+    *arguments: Any,
+    device: Any = None,
+    **named: Any,
 ) -> Capture:
     """Record operations into a graph that one call replays.
 
@@ -166,7 +191,8 @@ def capture(
     one call of the function, and ``f(*arguments)`` replays it, copying arguments other than the
     captured ones into these. Nothing is computed until the first replay. The graph keeps every
     array that it uses alive, and memory made inside it belongs to it: results keep their place and
-    each replay overwrites them. A replay gives the same bits as the operations one by one.
+    each replay overwrites them; copy those that the next one must not change. A capture that is
+    replayed inside of another one becomes part of it. A replay gives the same bits as the operations one by one.
 
     Whatever would wait for the device is illegal inside: `item`, ``numpy.asarray``, printing.
 
@@ -188,6 +214,22 @@ def capture(
             got=repr(function),
             fix="capture(function, x, y), or: with capture() as graph",
         )
+    if named:
+        name = next(iter(named))
+        raise ArgumentTypeError(
+            where="capture",
+            expected="the function's arguments by position, and no keyword but device",
+            got=f"{name}=",
+            fix=f"fix it in the function: capture(lambda x: function(x, {name}=...), x)",
+        )
+    for argument in arguments:
+        if is_foreign_array(argument):
+            raise ArgumentTypeError(
+                where="capture",
+                expected="arrays of this library, whose memory every replay reads, or constants",
+                got=f"an object of type {type(argument).__module__}.{type(argument).__qualname__}",
+                fix="share or copy it first: gpuinterop.asarray(x)",
+            )
     if device is None:
         device = next((a.device for a in arguments if isinstance(a, _core.Array)), None)
     graph = Capture(device)

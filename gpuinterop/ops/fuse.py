@@ -14,20 +14,24 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of
-from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
 from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.jit.spec import Body
 
-from .fuse_methods import FIXED, BoundFused, Instances, told_apart
+from .fuse_methods import BoundFused, Instances
+from .fuse_names import FIXED, Outside, told_apart
 from .fuse_reduce import FusedReduction
 from .fuse_stages import Stages, part_of, stages_of
-from .fuse_tracer import Tracer, refuse_out
+from .fuse_tracer import Tracer, cannot_be_fused, refuse_out
 from .host import run_row
 from .rules import is_extended, loop_for
-from .runtime import Traced, add_traced, numpy_types
+from .runtime import Traced, add_traced, is_foreign_array, numpy_types
 from .trace import Graph, Node, described, is_strict, met, settled
 
 __all__ = ["Fused", "fuse"]
+
+# What functions that know nothing of `fuse` say they were given.
+_TRACER = f"{Tracer.__module__}.{Tracer.__qualname__}"
 
 
 class _FusedOperation(Traced):
@@ -143,8 +147,7 @@ class Fused:
         self._open = any(
             p.kind is inspect.Parameter.VAR_POSITIONAL for p in self._signature.parameters.values()
         )
-        # None where the trace depends on shapes and dtypes, which are in the key then.
-        self._traces: dict[tuple[Any, ...], tuple[Any, list[Any], Any] | None] = {}
+        self._outside = Outside(function)
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self._instances: Instances | None = None
 
@@ -161,6 +164,7 @@ class Fused:
         """A fused function that has the kernels of this one."""
         made = Fused(function)
         made._kernels = self._kernels
+        made._outside = Outside(self.__wrapped__)  # type: ignore[attr-defined]
         return made
 
     def __repr__(self) -> str:
@@ -188,9 +192,11 @@ class Fused:
         key = tuple((type(a), told_apart(a) if isinstance(a, FIXED) else None) for a in args)
         arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
         known = (names, *key)
-        found = self._traces.get(known)
-        if found is None and known in self._traces:
-            found = self._traces.get((*known, *map(described, arrays)))
+        # None where the trace depends on shapes and dtypes, which are in the key then.
+        traces = self._outside.traces()
+        found = traces.get(known)
+        if found is None and known in traces:
+            found = traces.get((*known, *map(described, arrays)))
         if found is None:
             found = self._trace(args, key, names)
         operation, captured, rebuild = found
@@ -211,6 +217,15 @@ class Fused:
                 got=", ".join(type(a).__name__ for a in args) or "none",
                 fix="pass an array, such as gpuinterop.asarray(value), or call the function without fuse",
             )  # fmt: skip
+        for value in arrays:
+            if not (isinstance(value, _core.Array) or is_foreign_array(value)):
+                raise ArgumentTypeError(
+                    where=self._name, expected="arrays, numbers, text, None, or tuples of constants as "
+                    "arguments of a fused function", got=f"an object of type {type(value).__name__}",
+                    fix="convert data first: gpuinterop.asarray(value); let the function mention "
+                    "what is no data: fuse(lambda x: function(x))",
+                )  # fmt: skip
+        traces = self._outside.watch()
         graph = Graph(given=arrays)
         tracers = [
             Tracer(graph, graph.add_input()) if k is None else a
@@ -218,7 +233,12 @@ class Fused:
         ]
         positional = len(tracers) - len(names)
         named = dict(zip(names, tracers[positional:], strict=True))
-        returned = self.__wrapped__(*tracers[:positional], **named)  # type: ignore[attr-defined]
+        try:
+            returned = self.__wrapped__(*tracers[:positional], **named)  # type: ignore[attr-defined]
+        except GpuInteropError as error:
+            if _TRACER not in error.got:
+                raise
+            raise cannot_be_fused(error.where) from None
         _refuse_computed(graph.captured)
         several = isinstance(returned, (tuple, list))
         results = list(returned) if several else [returned]
@@ -241,10 +261,10 @@ class Fused:
         known: tuple[Any, ...] = (names, *key)
         found = (self._operation(graph, results), graph.captured, rebuild)
         if graph.asked:
-            self._traces[known] = None
+            traces[known] = None
             known = (*known, *map(described, arrays))
         graph.given = ()
-        self._traces[known] = found
+        traces[known] = found
         return found
 
     def _operation(self, graph: Graph, results: Sequence[Tracer]) -> Any:
@@ -300,10 +320,13 @@ def fuse(function: Callable[..., Any]) -> Fused:
     """Return `function` as one kernel: traced once, no temporaries, every operand read once.
 
     Inside, arrays stand for single elements: use operators, the functions of this package or
-    NumPy's, numbers, and arrays from outside, which are read anew by every call. Numbers from outside
-    are fixed by the first; an array that is made inside from no argument is refused. The function may
+    NumPy's, numbers, and arrays from outside, which are read anew by every call. It is traced anew when
+    a closure cell or a global that it names is bound to another array or number. What lies deeper,
+    such as ``settings.rate`` or what a helper function mentions, is fixed by the first call: pass it
+    as an argument. An array that is made inside from no argument is refused. The function may
     return several arrays. Results have the shapes and dtypes that they have without `fuse`, and are
-    the same bit for bit. Numbers among the arguments become part of the kernel; so do shapes and
+    the same bit for bit. Numbers, text, None and tuples of these among the arguments become part
+    of the kernel; so do shapes and
     dtypes once the function asks for them (``x.shape``, ``x.ndim``, ``x.size``, ``len(x)``,
     ``x.dtype``), and it is traced anew for others.
 
@@ -314,8 +337,8 @@ def fuse(function: Callable[..., Any]) -> Fused:
     order and so differ in the last bit on CUDA. Fused functions may call one another.
 
     On a method, `self` is what it is in Python. Each instance is traced by itself, and again when an
-    attribute of it that the method names has been assigned anew; what lies deeper, such as
-    ``self.settings.rate``, is fixed as any number from outside is: pass it as an argument.
+    attribute that the method or a property of it names, the instance's or the class's, has been
+    assigned anew; ``self.settings.rate`` lies deeper.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Fused functions as methods: `self` is a Python object, and each instance has traces of its own.
 
 A trace holds numbers and arrays that the function read from `self`. So it is made anew when one of the
-instance's attributes that the function names has been assigned something else. Only the last trace of
-an instance is kept, and none keeps the instance alive.
+attributes that the function names, the instance's or its class's, has been assigned something else.
+Of a property the attributes that it names count. Only the last trace of an instance is kept, and none
+keeps the instance alive.
 """
 
 from __future__ import annotations
@@ -13,19 +14,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError
 
-__all__ = ["BoundFused", "Instances", "FIXED", "told_apart"]
+from .fuse_names import fixed_or_identity, is_fixed
 
-FIXED = (bool, int, float, complex, str, np.generic)
-
-
-def told_apart(value: Any) -> Any:
-    """The value as part of a key: 0.0 equals -0.0 and a NaN nothing, but kernels differ in them."""
-    return repr(value) if isinstance(value, (float, complex, np.generic)) else value
+__all__ = ["BoundFused", "Instances"]
 
 
 class BoundFused:
@@ -56,21 +50,22 @@ class Instances:
         self._function, self._fused = function, fused
         self._names = frozenset(_names(getattr(function, "__code__", None)))
         # By identity: instances may be equal, or have no hash.
-        self._known: dict[int, tuple[Any, list[Any], list[Any], Any]] = {}
+        self._known: dict[int, tuple[Any, _Watched, list[Any], list[Any], Any]] = {}
 
     def fused(self, instance: Any) -> Any:
         """The instance's own, with what it traced before while its attributes are the same."""
-        attributes = getattr(instance, "__dict__", {})
-        read = [(n, attributes[n]) for n in self._names if n in attributes]
-        state = [(n, type(v), told_apart(v) if isinstance(v, FIXED) else id(v)) for n, v in read]
         found = self._known.get(id(instance))
-        if found is not None and found[0]() is instance and found[1] == state:
-            return found[3]
+        if found is not None and found[0]() is instance:
+            _, watched, state, _, made = found
+            if _state(_read(instance, watched)) == state:
+                return made
+        watched = _watched(instance, self._names)
+        read = _read(instance, watched)
         ref = self._reference(instance)
         made = self._fused(_weakly(self._function, ref, instance))
         # Arrays stay alive with the trace, so that no other takes their place.
         arrays = [v for _, v in read if isinstance(v, _core.Array)]
-        self._known[id(instance)] = (ref, state, arrays, made)
+        self._known[id(instance)] = (ref, watched, _state(read), arrays, made)
         return made
 
     def _reference(self, instance: Any) -> Any:
@@ -89,6 +84,39 @@ class Instances:
                 got=f"an object of type {type(instance).__name__}",
                 fix="add '__weakref__' to the __slots__ of the class, or fuse a function of the arrays",
             ) from error  # fmt: skip
+
+
+# Names to look for on the instance, and those to ask its class for: plain values, and slots.
+_Watched = tuple[frozenset[str], tuple[str, ...]]
+
+
+def _watched(instance: Any, names: frozenset[str]) -> _Watched:
+    classes = [vars(c) for c in type(instance).__mro__]
+
+    def held(names: frozenset[str]) -> dict[str, Any]:
+        """What the class holds under these names, as it stands there."""
+        return {
+            n: next(c[n] for c in classes if n in c) for n in names if any(n in c for c in classes)
+        }
+
+    found = held(names)
+    for value in list(found.values()):
+        if isinstance(value, property):
+            inner = frozenset(_names(getattr(value.fget, "__code__", None)))
+            found |= held(inner)
+            names |= inner
+    plain = (_core.Array, types.MemberDescriptorType)
+    return names, tuple(sorted(n for n, v in found.items() if is_fixed(v) or isinstance(v, plain)))
+
+
+def _read(instance: Any, watched: _Watched) -> list[tuple[str, Any]]:
+    attributes = getattr(instance, "__dict__", {})
+    found = [(n, attributes[n]) for n in watched[0] if n in attributes]
+    return found + [(n, getattr(instance, n, None)) for n in watched[1] if n not in attributes]
+
+
+def _state(read: list[tuple[str, Any]]) -> list[Any]:
+    return [(n, *fixed_or_identity(v)) for n, v in read]
 
 
 def _weakly(function: Callable[..., Any], ref: Any, instance: Any) -> Callable[..., Any]:

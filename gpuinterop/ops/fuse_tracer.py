@@ -16,7 +16,13 @@ from . import methods
 from .catalog import ALIASES, TABLE, Row
 from .trace import Graph, Node
 
-__all__ = ["Tracer", "record", "refuse_out"]
+__all__ = ["Tracer", "cannot_be_fused", "record", "refuse_out"]
+
+
+_IN_MEANS = {
+    "var": "((x - x.mean()) ** 2).mean()",
+    "std": "gpuinterop.sqrt(((x - x.mean()) ** 2).mean())",
+}
 
 
 class Tracer:
@@ -110,12 +116,27 @@ class Tracer:
             raise AttributeError(name)
         if name in ("item", "tolist", "tobytes", "get"):
             raise _no_value(f"x.{name}()")
+        if name in _IN_MEANS:
+            raise ArgumentTypeError(
+                where="fuse", expected="sum, prod, mean, min, max, any or all as reductions",
+                got=f"x.{name}, which cannot be fused", fix=f"write it in means: {_IN_MEANS[name]}",
+            )  # fmt: skip
         raise ArgumentTypeError(
             where="fuse",
             expected="elementwise operations of gpuinterop or NumPy on the arguments",
             got=f"x.{name}, which is not known while a function is fused",
             fix="use it outside of the fused function",
         )
+
+
+def cannot_be_fused(name: str) -> ArgumentTypeError:
+    """The refusal of a function that is neither elementwise nor a reduction."""
+    return ArgumentTypeError(
+        where="fuse",
+        expected="operations that go element by element, and reductions, inside of a fused function",
+        got=f"{name}, which cannot be fused",
+        fix=f"call {name} outside of the fused function, and pass its result as an argument",
+    )
 
 
 def refuse_out(where: str, out: Any) -> None:
@@ -191,6 +212,12 @@ for _python, _name in {
     setattr(Tracer, f"__{_python}__", lambda self, _row=TABLE[_name]: record(_row, (self,)))
 
 
+def _no_product(self: Tracer, other: Any) -> Any:
+    raise cannot_be_fused("matmul")
+
+
+for _python in ("matmul", "rmatmul"):
+    setattr(Tracer, f"__{_python}__", _no_product)
 Tracer.__imatmul__ = _no_place  # type: ignore[attr-defined]
 
 

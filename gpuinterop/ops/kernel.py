@@ -24,6 +24,7 @@ from gpuinterop.jit import compile_source
 from gpuinterop.jit.codegen import STORAGE, WORKING
 from gpuinterop.jit.spec import Body
 
+from .kernel_arguments import require_held_numbers, require_safe_arrays
 from .rules import name_of_kind
 from .runtime import Traced, add_traced
 
@@ -98,10 +99,9 @@ class _Expression(Traced):
             ) from None
 
     def loop(self, kinds: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return (
-            tuple(NAMES.index(t) for t in self._types(self.ins, kinds)),
-            tuple(NAMES.index(t) for t in self._types(self.outs, kinds)),
-        )
+        ins, outs = self._types(self.ins, kinds), self._types(self.outs, kinds)
+        require_safe_arrays(self.name, self.ins, ins, kinds)
+        return tuple(NAMES.index(t) for t in ins), tuple(NAMES.index(t) for t in outs)
 
     def body(self, kinds: tuple[int, ...]) -> Body:
         ins, outs = self._types(self.ins, kinds), self._types(self.outs, kinds)
@@ -163,7 +163,8 @@ class ElementwiseKernel:
     Parameters
     ----------
     inputs, outputs : declarations, "float32 x, T y": a dtype's or C's name, or a capital letter for
-        any dtype, the same wherever the letter stands.
+        any dtype, the same wherever the letter stands. An array must be of the declared dtype or of
+        one that NumPy casts safely to it; numbers follow the rule of `asarray`.
     operation : statements that set the outputs from the inputs; small floats are floats here.
     name : of the kernel in profiles and messages.
     preamble : functions that the operation calls.
@@ -219,6 +220,7 @@ class ElementwiseKernel:
 
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """Run it; returns new C-ordered arrays, or `out`."""
+        require_held_numbers(self.name, self._declared[0], args)
         return self._operation(*args) if out is None else self._operation(*args, out=out)
 
 
@@ -286,8 +288,15 @@ class RawKernel:
         return f"<RawKernel {self.name} of {lines} line{'s'[: lines > 1]} of CUDA C++>"
 
     def compile(self, arch: int) -> bytes:
-        """Return machine code for a compute capability times ten; CompileError shows the line."""
-        return self._compiled(arch, fresh=False)
+        """Return machine code for a compute capability times ten; CompileError shows the line.
+
+        It is PTX, which drivers translate, for a capability that is newer than the compiler.
+        """
+        if isinstance(arch, bool) or not isinstance(arch, (int, np.integer)):
+            raise ArgumentTypeError(where=f"{self.name}.compile", got=repr(arch),
+                                    expected="a compute capability times ten, as an int",
+                                    fix="compile(90) is for capability 9.0, sm_90")  # fmt: skip
+        return self._compiled(int(arch), fresh=False)
 
     def _compiled(self, arch: int, fresh: bool) -> bytes:
         file = f"{self.name}.cu"

@@ -7,6 +7,7 @@ of the result's shape); `host` says the same in NumPy.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,10 +70,16 @@ class MapReduce:
                 got=repr(op),
                 fix="use the array's method for the others",
             )
+        if not callable(host):
+            raise ArgumentTypeError(
+                where="MapReduce", expected="a NumPy function of (operands, extras) as host",
+                got=repr(host), fix="host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
+            )  # fmt: skip
         self.map, self.host, self.op = map, host, op
         self.axis, self.posts, self.locals = axis, tuple(posts), locals
         self.dtypes, self.support = dtypes, support
         self._where = where
+        self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
         self._caches: dict[int, _core.PlanCache] = {}  # by the number of operands
 
     def __call__(self, *operands: Any, extras: Sequence[Any] = (), out: Any = None) -> Any:
@@ -88,11 +95,27 @@ class MapReduce:
         cache = self._caches.get(n)
         if cache is None:
             cache = self._caches[n] = _core.PlanCache(
-                lambda given, outs: self._resolved(given[:n], given[n:], outs)
+                lambda given, outs: self._resolved(*self._counted(given[:n], given[n:]), outs)
             )
         if out is not None and not isinstance(out, tuple):
             out = (out,)
         return cache((*operands, *extras) if extras else operands, out)
+
+    def _counted(self, operands: Sequence[Any], extras: Sequence[Any]) -> tuple[Any, Any]:
+        """Both, if they are as many as the expressions mention."""
+        for given, count, letter, what in zip(
+            (operands, extras), self._counts, "xe", ("operand", "extra"), strict=True
+        ):
+            if len(given) != count:
+                names = ", ".join(f"{letter}{i}" for i in range(count))
+                raise ArgumentTypeError(
+                    where=self._where,
+                    expected=f"{count} {what}{'s'[: count != 1]}, as the expressions mention"
+                    + f": {names}" * (count > 0),
+                    got=str(len(given)),
+                    fix=f"pass an array for each of {names}" if count else f"leave out the {what}s",
+                )
+        return operands, extras
 
     def _resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
         """The plan for operands on a GPU, the result of those in host memory."""
@@ -154,12 +177,34 @@ class MapReduce:
 
         def work() -> None:
             with np.errstate(all="ignore"):
-                values = self.host(reads, reads_after)
+                values = self._returned(self.host(reads, reads_after), len(writes))
                 for sink, value in zip(writes, values, strict=True):
-                    sink[...] = value
+                    self._store(sink, value)
 
         results.record_or_run(work)
         return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _returned(self, found: Any, count: int) -> Sequence[Any]:
+        """What host= gave, if it is one value for each result."""
+        if isinstance(found, (tuple, list)) and len(found) == count:
+            return found
+        got = type(found).__name__
+        raise ArgumentTypeError(
+            where=self._where,
+            expected=f"a tuple of {count} array{'s'[: count != 1]} from host=",
+            got=f"{got} of {len(found)}" if isinstance(found, (tuple, list)) else got,
+            fix=f"return ({', '.join(f'result{j}' for j in range(count))},)",
+        )
+
+    def _store(self, sink: Any, value: Any) -> None:
+        try:
+            sink[...] = value
+        except (TypeError, ValueError):
+            raise ShapeError(
+                where=self._where, expected=f"numbers of shape {sink.shape} from host=",
+                got=f"{type(value).__name__} of shape {np.shape(value)}",
+                fix=f"reduce over axis {self.axis} in host= as well",
+            ) from None  # fmt: skip
 
     def _check_outs(
         self, like: Any, kept: tuple[int, ...], kinds: Sequence[Any], outs: Sequence[Any]
@@ -237,6 +282,12 @@ class MapReduce:
             scratch,
             [(results.class_for(cls, kind), dtypes.row_of(kind), kept) for kind in kinds],
         )
+
+
+def _mentioned(letter: str, *texts: str) -> int:
+    """How many operands the texts speak of: one more than the highest that they name."""
+    found = re.findall(rf"\b{letter}(\d+)\b", " ".join(texts))
+    return max(map(int, found), default=-1) + 1
 
 
 def _same_place(x: Any, y: Any) -> bool:

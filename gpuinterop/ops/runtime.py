@@ -32,6 +32,7 @@ __all__ = [
     "add_traced",
     "check_only",
     "general_class",
+    "is_foreign_array",
     "numpy_types",
 ]
 
@@ -166,6 +167,11 @@ def _operand(value: Any, like: Any, where: str) -> Any:
     if isinstance(value, np.ndarray) or _speaks(value) or is_of_a_converter(value):
         return _placed(as_source(value, None, where), like, where)
     return NotImplemented
+
+
+def is_foreign_array(value: Any) -> bool:
+    """Whether `value` is an array of another library; NumPy's scalars are numbers."""
+    return not isinstance(value, (_core.Array, np.generic, type)) and _speaks(value)
 
 
 def _speaks(value: Any) -> bool:

@@ -127,6 +127,10 @@ void Recorder::replay() {
     fail(Kind::Capture, "replay", "a finished capture",
          active_ ? "one in progress" : "one without operations", "replay after the with-block");
   if (on_host_) {
+    if (recording_on_host()) {  // its calls become calls of the capture around it
+      recorder->calls_.insert(recorder->calls_.end(), calls_.begin(), calls_.end());
+      return;
+    }
     for (const Call& call : calls_) {
       if (!call.callable) {
         copy_elements(call.dst, call.src, "replay");
@@ -141,6 +145,14 @@ void Recorder::replay() {
   cuda::DeviceGuard guard(device_.id);
   CUstream stream = cuda::current_stream(device_.id);
   for (const BufferRef& b : buffers_) cuda::order(b.get(), stream, "replay");
+  // On a captured stream the launch becomes a node that holds a copy of this graph, which may
+  // outlive it: what it reads and writes has to live with the graph around it.
+  if (recorder && !recorder->on_host_ && recorder->device_.id == device_.id &&
+      cuda::is_capturing(stream)) {
+    for (const auto* list : {&used_, &fresh_})
+      for (const Array& array : *list) recorder->use(array);
+    recorder->inner_nodes_ += nodes() - 1;
+  }
   cuda::RelaxedCapture relaxed;  // the first launch of a graph may allocate
   cuda::check(cuda::driver().GraphLaunch(exec_, stream), "cuGraphLaunch", "replay");
 }
@@ -183,7 +195,7 @@ size_t Recorder::nodes() const {
   size_t n = 0;
   if (graph_)
     cuda::check(cuda::driver().GraphGetNodes(graph_, nullptr, &n), "cuGraphGetNodes", kWhere);
-  return n;
+  return n + inner_nodes_;
 }
 
 int Recorder::traverse(visitproc visit, void* arg) {

@@ -24,6 +24,7 @@ class Recorder {
   void end();             // and stop; the graph is ready afterwards
   void abandon();         // stop without a graph
   void leave() noexcept;  // the same, where this thread records; nothing elsewhere
+  // Runs it, or, where this thread records on its device, makes it part of that capture.
   void replay();
 
   // An operand that the graph will read or write at every replay. It is kept alive.
@@ -60,6 +61,7 @@ class Recorder {
   std::vector<Call> calls_;
   std::vector<Array> used_, fresh_;
   std::vector<BufferRef> buffers_;  // those of used_ and fresh_, each once
+  size_t inner_nodes_ = 0;          // of captures replayed inside, beyond one for each
 };
 
 extern thread_local Recorder* recorder;  // of the innermost capture of this thread

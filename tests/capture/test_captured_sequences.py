@@ -10,7 +10,7 @@ import pytest
 
 import gpuinterop
 from gpuinterop import CudaNdarray
-from gpuinterop.errors import CaptureError
+from gpuinterop.errors import CaptureError, DTypeError
 
 
 def array(values, device: str) -> CudaNdarray:
@@ -260,11 +260,80 @@ def test_fixed_arguments_are_told_apart(device: str) -> None:
     x = array([1, 2], device)
     graph = gpuinterop.capture(lambda a, s: a + s, x, float("nan"))
     assert np.isnan(graph(x, float("nan")).tolist()).all()
-    for own, other in ((0.0, -0.0), (1, True), (1, 1.0), (np.ones(2), np.ones(2))):
+    for own, other in ((0.0, -0.0), (1, True), (1, 1.0), ([np.ones(2)], [np.ones(2)])):
         graph = gpuinterop.capture(lambda a, s: a + 1, x, own)
         assert graph(x, own).tolist() == [2, 3]
         with pytest.raises(CaptureError, match="fixed in the recorded operations"):
             graph(x, other)
+
+
+def test_a_replay_inside_a_capture_is_part_of_it(device: str) -> None:
+    x = array([1, 1, 1], device)
+    inner = gpuinterop.capture(lambda a: a + 1, x)
+    outer = gpuinterop.capture(lambda a: inner(a) * 2, x)
+    made = inner.outputs
+    assert outer().tolist() == [4, 4, 4]
+    x.fill(10)
+    assert outer().tolist() == [22, 22, 22]
+    x.fill(0)
+    assert made.tolist() == [11, 11, 11]  # computed when it is replayed, and only then
+    assert outer.nodes == 2
+    inner = made = None
+    gc.collect()
+    filler = [array(np.full(3, -1), device) for _ in range(8)]
+    x.fill(3)
+    assert outer().tolist() == [8, 8, 8]  # it needs the inner one no more
+    assert all(f.tolist() == [-1, -1, -1] for f in filler)
+
+
+def test_a_replay_inside_copies_its_arguments_at_each_replay(device: str) -> None:
+    x, y = array([0, 0], device), array([1, 2], device)
+    with gpuinterop.capture(device=device) as inner:
+        x += 1
+    inner.inputs = (x,)
+    with gpuinterop.capture(device=device) as outer:
+        inner(y)
+        inner.replay()
+    assert x.tolist() == [0, 0]
+    outer.replay()
+    assert x.tolist() == [3, 4]
+    y.fill(7)
+    outer.replay()
+    assert x.tolist() == [9, 9]
+
+
+def test_arrays_of_other_libraries_are_no_arguments(device: str) -> None:
+    x, foreign = array([1, 2], device), np.ones(2, np.float32)
+    for arguments in ((foreign,), (x, foreign), (x, np.ones(()))):
+        with pytest.raises(TypeError, match=r"numpy.ndarray\n  fix: .*gpuinterop.asarray"):
+            gpuinterop.capture(lambda *a: a[0] + 1, *arguments, device=device)
+    assert gpuinterop.capture(lambda a, s: a + s, x, np.float32(2))().tolist() == [3, 4]
+
+
+@pytest.mark.torch
+def test_tensors_are_no_arguments() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"torch.Tensor\n  fix: .*gpuinterop.asarray"):
+        gpuinterop.capture(lambda q: q + 1, torch.ones(2))
+
+
+def test_keywords_are_answered(device: str) -> None:
+    x = array([1, 2], device)
+    with pytest.raises(TypeError, match=r"got: k=\n  fix: .*lambda x: function\(x, k=...\)"):
+        gpuinterop.capture(lambda a, k: a * k, x, k=2)
+    graph = gpuinterop.capture(lambda a: a + 1, x)
+    with pytest.raises(TypeError, match="Capture: expected arguments by position"):
+        graph(a=x)
+
+
+def test_an_argument_of_another_dtype_names_the_capture(device: str) -> None:
+    graph = gpuinterop.capture(lambda a: a + 1, array([1, 2], device))
+    with pytest.raises(
+        DTypeError, match=r"^Capture: expected an argument that fits the captured float32"
+    ):
+        graph(np.ones(2) / 3)
+    with pytest.raises(DTypeError, match=r"^Capture: "):
+        graph([1e300, 1])
 
 
 def test_only_the_own_thread_ends_a_capture(device: str) -> None:

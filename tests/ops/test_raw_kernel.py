@@ -43,6 +43,39 @@ def test_an_error_counts_lines_of_the_users_text(nvrtc):
         gi.RawKernel(text, "k").compile(90)
 
 
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_the_lines_that_an_error_shows_are_the_users(nvrtc, at):
+    lines = ['extern "C" __global__ void k(float* x) {', "  x[0] = 1;", "  x[1] = 2;", "}"]
+    lines[at - 1] = "oops " + lines[at - 1]
+    with pytest.raises(CompileError) as told:
+        gi.RawKernel("\n".join(lines), "k").compile(90)
+    shown = [line for line in told.value.got.splitlines() if " | " in line]
+    numbers = range(max(1, at - 2), min(4, at + 1) + 1)
+    assert shown == [f"{'>' if n == at else ' '} {n:4d} | {lines[n - 1]}" for n in numbers]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "fix"),
+    [
+        ("", ("--nonsense",), "leave out the option"),
+        ("#include <vector>", (), "put into the text what it needs of the header.*-I/path"),
+        ("void f() {", (), "mend the text"),
+        ("oops", (), "mend the"),
+    ],
+)
+def test_the_fix_is_for_what_is_wrong(nvrtc, text, options, fix):
+    with pytest.raises(CompileError, match=rf"fix: {fix}"):
+        gi.RawKernel(text, "k", options).compile(90)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", 9.0, None, (9, 0), True])
+def test_an_architecture_is_a_number(arch):
+    with pytest.raises(
+        ArgumentTypeError, match=r"k.compile: expected a compute capability times ten"
+    ):
+        gi.RawKernel("", "k").compile(arch)
+
+
 def test_an_error_in_an_elementwise_expression_shows_it(nvrtc):
     from gpuinterop.jit.codegen import render
     from gpuinterop.jit.spec import KernelSpec
@@ -162,3 +195,61 @@ def test_ways_to_give_results_on_the_host():
             "float32 x", "float32 z, float32 w", "z = x; w = -x", host=host
         )
         assert [v.tolist() for v in kernel(x)] == [[1, 4], [-1, -4]]
+
+
+NARROWED = {
+    ("int64", "int32"): 2**40 + 5, ("float32", "int32"): 1.7, ("float64", "float32"): 1e300,
+    ("complex64", "float32"): 1 + 2j, ("int32", "float32"): 2**24 + 1, ("int32", "uint32"): -1,
+    ("float32", "bool"): 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "declared"), NARROWED)
+def test_no_array_is_narrowed_without_a_word(device, given, declared):
+    kernel = gi.ElementwiseKernel(f"{declared} x", f"{declared} z", "z = x", host=lambda x: x)
+    x = gi.GpuArray(np.asarray([NARROWED[given, declared]], given), device=device)
+    with pytest.raises(gi.DTypeError, match=rf"got: {given}\n  fix: .*astype\('{declared}'\)"):
+        kernel(x)
+    assert kernel(gi.GpuArray(np.ones(1, declared), device=device)).dtype == declared
+
+
+@pytest.mark.parametrize(
+    ("given", "declared"), [("bool", "int8"), ("int32", "int64"), ("uint8", "int16"), ("float32", "float64"),
+                        ("float32", "complex64"), ("int16", "float32"), ("int64", "float64")],
+)  # fmt: skip
+def test_arrays_are_widened(device, given, declared):
+    kernel = gi.ElementwiseKernel(f"{declared} x", f"{declared} z", "z = x", host=lambda x: x)
+    values = np.asarray([0, 1, 1], given)
+    made = kernel(gi.GpuArray(values, device=device))
+    assert made.dtype == declared
+    assert made.tolist() == values.astype(declared).tolist()
+
+
+@pytest.mark.parametrize(
+    ("declared", "number"),
+    [("int32", 2**40), ("int8", -129), ("float32", 1e300), ("float16", 70000), ("float64", 1j),
+     ("int32", float("nan")), ("int32", np.int64(2**40)), ("float32", np.float64(1e300)),
+     ("float32", np.asarray(1e300)), ("T", 1e300), ("uint8", -1)],
+)  # fmt: skip
+def test_numbers_follow_the_rule_of_asarray(device, declared, number):
+    kernel = gi.ElementwiseKernel(f"T x, {declared} s", "T z", "z = x", "held", host=lambda x, s: x)
+    x = gi.GpuArray(np.ones(2, np.float32), device=device)
+    dtype = "float32" if declared == "T" else declared
+    with pytest.raises(gi.DTypeError):
+        gi.asarray(np.asarray(number).item(), dtype=dtype, device="cpu")
+    with pytest.raises(gi.DTypeError, match=r"^held, parameter s: expected"):
+        kernel(x, number)
+
+
+def test_numbers_that_a_parameter_holds(device):
+    kernel = gi.ElementwiseKernel(
+        "float32 x, int32 n, float32 s",
+        "float32 z",
+        "z = x * n + s",
+        host=lambda x, n, s: x * n + s,
+    )
+    x = gi.GpuArray(np.ones(2, np.float32), device=device)
+    assert kernel(x, 3, 0.1).tolist() == [float(np.float32(3) + np.float32(0.1))] * 2
+    assert kernel(x, np.int64(3), np.float64(2)).tolist() == [5, 5]
+    assert kernel(x, 1.5, float("inf")).tolist() == [np.inf] * 2
+    assert kernel(x, True, 1).tolist() == [2, 2]

@@ -16,7 +16,11 @@ sys.path.append(str(Path(__file__).parents[1] / "capture"))
 
 import hostkernels
 from reduce_shim import fake_image
-from test_captured_sequences import test_take_and_kernels_keep_what_they_use  # noqa: F401
+from test_captured_sequences import (  # noqa: F401
+    test_a_replay_inside_a_capture_is_part_of_it,
+    test_a_replay_inside_copies_its_arguments_at_each_replay,
+    test_take_and_kernels_keep_what_they_use,
+)
 from test_complex_reductions import *  # noqa: F403
 from test_fused_reductions import *  # noqa: F403
 from test_numpy_functions import *  # noqa: F403

@@ -179,3 +179,42 @@ def test_a_map_reduce_over_nothing(device: str) -> None:
     with pytest.raises(ShapeError, match="at least one element"):
         largest(x)
     assert np.asarray(largest(x.T)).shape == (0,)
+
+
+def sums(x, e):
+    return (np.sum(x[0] * x[1], axis=-1),)
+
+
+def test_operands_are_counted(device: str) -> None:
+    x = gi.CudaNdarray(np.ones((2, 3), np.float32), device=device)
+    dot = gi.MapReduce("x0 * x1", sums)
+    scaled = gi.MapReduce("x0 * x1", lambda x, e: (sums(x, e)[0] * e[0],), posts=("r * e0",))
+    assert dot(x, x).tolist() == [3, 3]
+    assert scaled(x, x, extras=(x[:, 0],)).tolist() == [3, 3]
+    for call, said in (
+        (lambda: dot(x), "2 operands, as the expressions mention: x0, x1\n  got: 1"),
+        (lambda: dot(x, x, x), "2 operands, .*\n  got: 3"),
+        (lambda: dot(x, x, extras=(x,)), "0 extras, .*\n  got: 1\n  fix: leave out the extras"),
+        (lambda: scaled(x, x), "1 extra, as the expressions mention: e0\n  got: 0"),
+    ):
+        with pytest.raises(ArgumentTypeError, match=f"^MapReduce: expected {said}"):
+            call()
+
+
+def test_what_host_gives_to_a_mapped_reduction() -> None:
+    x = gi.CudaNdarray(np.ones((2, 3), np.float32), device="cpu")
+    for host in (None, "x0"):
+        with pytest.raises(ArgumentTypeError, match="as host"):
+            gi.MapReduce("x0", host)
+    for given, kind in (
+        (np.ones(2), "ndarray"), (None, "NoneType"), ((), "tuple of 0"), ((1, 2), "tuple of 2"),
+    ):  # fmt: skip
+        kernel = gi.MapReduce("x0", lambda x, e, given=given: given)
+        with pytest.raises(
+            ArgumentTypeError, match=f"a tuple of 1 array from host=\n  got: {kind}"
+        ):
+            kernel(x)
+    with pytest.raises(
+        ShapeError, match=r"shape \(2,\) from host=\n  got: ndarray of shape \(2, 3\)"
+    ):
+        gi.MapReduce("x0", lambda x, e: (x[0],))(x)
