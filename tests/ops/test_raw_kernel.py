@@ -162,3 +162,18 @@ def test_ways_to_give_results_on_the_host():
             "float32 x", "float32 z, float32 w", "z = x; w = -x", host=host
         )
         assert [v.tolist() for v in kernel(x)] == [[1, 4], [-1, -4]]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("a1", "a0", "z"), ("a0", "a1", "o0"), ("s0", "r0", "a0"), ("o0", "a1", "r0"), ("e", "k", "x")],
+)
+def test_any_names_are_good_for_parameters(device, names):
+    x, y, z = names
+    kernel = gi.ElementwiseKernel(
+        f"float32 {x}, float32 {y}", f"float32 {z}, float32 o1", f"{z} = {x} - 2 * {y}; o1 = {y}",
+        f"named_{x}_{y}_{z}", host=lambda a, b: (a - 2 * b, b),
+    )  # fmt: skip
+    a, b = (gi.asarray(np.array(v, "float32"), device=device) for v in ([1, 2], [10, 30]))
+    found = kernel(a, b)
+    assert [f.tolist() for f in found] == [[-19, -58], [10, 30]]
