@@ -7,6 +7,7 @@ an instance is kept, and none keeps the instance alive.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import types
 import weakref
@@ -15,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError
 
 __all__ = ["BoundFused", "Instances", "FIXED", "told_apart"]
@@ -56,22 +56,28 @@ class Instances:
         self._function, self._fused = function, fused
         self._names = frozenset(_names(getattr(function, "__code__", None)))
         # By identity: instances may be equal, or have no hash.
-        self._known: dict[int, tuple[Any, list[Any], list[Any], Any]] = {}
+        self._known: dict[int, tuple[Any, list[tuple[str, Callable[[Any], bool]]], Any]] = {}
 
     def fused(self, instance: Any) -> Any:
         """The instance's own, with what it traced before while its attributes are the same."""
-        attributes = getattr(instance, "__dict__", {})
-        read = [(n, attributes[n]) for n in self._names if n in attributes]
-        state = [(n, type(v), told_apart(v) if isinstance(v, FIXED) else id(v)) for n, v in read]
+        read = list(self._read(instance))
         found = self._known.get(id(instance))
-        if found is not None and found[0]() is instance and found[1] == state:
-            return found[3]
+        if found is not None and found[0]() is instance and _is_as_before(found[1], read):
+            return found[2]
         ref = self._reference(instance)
         made = self._fused(_weakly(self._function, ref, instance))
-        # Arrays stay alive with the trace, so that no other takes their place.
-        arrays = [v for _, v in read if isinstance(v, _core.Array)]
-        self._known[id(instance)] = (ref, state, arrays, made)
+        self._known[id(instance)] = (ref, [(name, _question(v)) for name, v in read], made)
         return made
+
+    def _read(self, instance: Any) -> Iterator[tuple[str, Any]]:
+        """The attributes that the function names and the instance has, in its dict or its slots."""
+        attributes = getattr(instance, "__dict__", {})
+        for name in self._names:
+            if name in attributes:
+                yield name, attributes[name]
+            elif isinstance(getattr(type(instance), name, None), types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # a slot that is not set
+                    yield name, getattr(instance, name)
 
     def _reference(self, instance: Any) -> Any:
         key, known = id(instance), self._known
@@ -89,6 +95,30 @@ class Instances:
                 got=f"an object of type {type(instance).__name__}",
                 fix="add '__weakref__' to the __slots__ of the class, or fuse a function of the arrays",
             ) from error  # fmt: skip
+
+
+def _is_as_before(
+    known: list[tuple[str, Callable[[Any], bool]]], read: list[tuple[str, Any]]
+) -> bool:
+    return len(known) == len(read) and all(
+        name == now and is_same(value)
+        for (name, is_same), (now, value) in zip(known, read, strict=True)
+    )
+
+
+def _question(value: Any) -> Callable[[Any], bool]:
+    """Whether another value is this one, asked without keeping it alive where that can be.
+
+    What cannot be referred to weakly is kept: another object could take its place in memory.
+    """
+    if isinstance(value, FIXED):
+        kind, key = type(value), told_apart(value)
+        return lambda other: type(other) is kind and told_apart(other) == key
+    try:
+        ref = weakref.ref(value)
+    except TypeError:
+        return lambda other: other is value
+    return lambda other: other is not None and ref() is other
 
 
 def _weakly(function: Callable[..., Any], ref: Any, instance: Any) -> Callable[..., Any]:
