@@ -319,8 +319,8 @@ class RawKernel:
         if len(args) == 1 and isinstance(args[0], (tuple, list)):
             args = tuple(args[0])
         extents = self._extents(grid, "grid"), self._extents(block, "block")
-        if isinstance(shared, bool) or not isinstance(shared, int) or shared < 0:
-            raise ArgumentTypeError(where=self.name, expected="bytes of shared memory, 0 or more",
+        if isinstance(shared, bool) or not isinstance(shared, int) or not 0 <= shared < 1 << 31:
+            raise ArgumentTypeError(where=self.name, expected="bytes of shared memory, 0 to 2^31 - 1",
                                     got=repr(shared), fix="pass an int")  # fmt: skip
         arrays: list[Any] = []
         packed = [self._pack(a, arrays) for a in args]
