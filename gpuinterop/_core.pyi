@@ -764,6 +764,10 @@ def _compute_capability(device: int) -> int:
     """Times ten: 90 for 9.0."""
 def _add_op(name: str, inputs: int, results: int, compares: bool=False) -> int:
     """Add an elementwise operation; its id."""
+def _drop_op(op: int) -> None:
+    """
+    Forget an operation that nobody can call any more; its id is given to another one.
+    """
 def _op_function(op: int, name: str, doc: str) -> object:
     """The operation as a function."""
 def _op_of(function: object) -> int:

@@ -111,7 +111,8 @@ def _kernel(spec: KernelSpec) -> str:
 
 
 def _needs_math(body: Body) -> bool:
-    return "gi_" in body.statements or any(t.startswith("complex") for t in body.loop_in)
+    text = body.preamble + body.statements
+    return "gi_" in text or any(t.startswith("complex") for t in body.loop_in)
 
 
 def render_many(specs: list[KernelSpec], *, device: str = "") -> str:

@@ -95,12 +95,16 @@ def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> MapRed
     return kernel
 
 
+_kept: list[Any] = []  # operations that the core calls by their numbers
+
+
 def rank_one() -> int:
     """Return the core's number of the elementwise operation x * y + a."""
     graph = Graph()
     x, y, a = (Tracer(graph, graph.add_input()) for _ in range(3))
     fused = Fused(_rank_one)
     operation = fused._operation(graph, [fused.__wrapped__(x, y, a)])  # type: ignore[attr-defined]
+    _kept.append(operation)
     return _core._op_of(operation)
 
 

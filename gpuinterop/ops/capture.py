@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import reprlib
 import threading
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, CaptureError, GpuInteropError, ShapeError
 from gpuinterop.ops import results
 from gpuinterop.ops.reductions import may_overlap
-from gpuinterop.ops.runtime import is_foreign_array
+from gpuinterop.ops.runtime import is_foreign_array, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,14 +29,33 @@ __all__ = ["Capture", "capture"]
 
 def _is_same(own: Any, given: Any) -> bool:
     """Whether a replay with `given` would be what was recorded with `own`."""
+    if own is given:
+        return True
     if type(own) is not type(given):
         return False
+    if isinstance(own, (tuple, list)):
+        return len(own) == len(given) and all(map(_is_same, own, given))
     if isinstance(own, (float, complex, np.generic)):
         return repr(own) == repr(given)  # 0.0 equals -0.0 and a NaN nothing
     try:
         return bool(own == given)
     except ValueError:  # of NumPy arrays in a list, which nobody watches for changes
         return False
+
+
+def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
+    """Refuse to write into an input what another one, in the same memory, holds or gets as well."""
+    pairs = [p for p in zip(inputs, arguments, strict=True) if isinstance(p[0], _core.Array)]
+    for (one, to_one), (other, to_other) in combinations(pairs, 2):
+        kept = to_one is one and to_other is other
+        same = one is other and to_one is to_other
+        if not (kept or same) and may_overlap(one, other):
+            raise CaptureError(
+                where="Capture",
+                expected="inputs in memory of their own, for other arguments than the captured ones",
+                got="two inputs that share memory: one would overwrite the other",
+                fix="capture it with copies, such as capture(function, x, x.copy())",
+            )
 
 
 class _Leaver:
@@ -153,14 +173,14 @@ class Capture:
                     fix="capture the function again for other shapes",
                 )
             changed.append((own, given))
+        _refuse_shared(self.inputs, arguments)
         # Inputs may have changed places: what another copy overwrites is read before.
-        values = [
-            results.plain(given).copy()
-            if isinstance(given, _core.Array)
-            and any(may_overlap(other, given) for other, _ in changed if other is not own)
-            else given
-            for own, given in changed
-        ]
+        values = []
+        for own, given in changed:
+            others = [other for other, _ in changed if other is not own]
+            seen = viewed(given, own, "Capture") if others else None
+            overwritten = seen is not None and any(may_overlap(o, seen) for o in others)
+            values.append(results.plain(seen).copy() if overwritten else given)
         for (own, _), value in zip(changed, values, strict=True):
             try:
                 own[...] = value

@@ -17,7 +17,7 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError
 
-from .fuse_names import fixed_or_identity, is_fixed
+from .fuse_names import is_fixed, told_apart
 
 __all__ = ["BoundFused", "Instances"]
 
@@ -50,22 +50,20 @@ class Instances:
         self._function, self._fused = function, fused
         self._names = frozenset(_names(getattr(function, "__code__", None)))
         # By identity: instances may be equal, or have no hash.
-        self._known: dict[int, tuple[Any, _Watched, list[Any], list[Any], Any]] = {}
+        self._known: dict[int, tuple[Any, _Watched, _Questions, Any]] = {}
 
     def fused(self, instance: Any) -> Any:
         """The instance's own, with what it traced before while its attributes are the same."""
         found = self._known.get(id(instance))
         if found is not None and found[0]() is instance:
-            _, watched, state, _, made = found
-            if _state(_read(instance, watched)) == state:
+            _, watched, questions, made = found
+            if _is_as_before(questions, _read(instance, watched)):
                 return made
         watched = _watched(instance, self._names)
         read = _read(instance, watched)
         ref = self._reference(instance)
         made = self._fused(_weakly(self._function, ref, instance))
-        # Arrays stay alive with the trace, so that no other takes their place.
-        arrays = [v for _, v in read if isinstance(v, _core.Array)]
-        self._known[id(instance)] = (ref, watched, _state(read), arrays, made)
+        self._known[id(instance)] = (ref, watched, [(n, _question(v)) for n, v in read], made)
         return made
 
     def _reference(self, instance: Any) -> Any:
@@ -88,6 +86,7 @@ class Instances:
 
 # Names to look for on the instance, and those to ask its class for: plain values, and slots.
 _Watched = tuple[frozenset[str], tuple[str, ...]]
+_Questions = list[tuple[str, Callable[[Any], bool]]]
 
 
 def _watched(instance: Any, names: frozenset[str]) -> _Watched:
@@ -115,8 +114,26 @@ def _read(instance: Any, watched: _Watched) -> list[tuple[str, Any]]:
     return found + [(n, getattr(instance, n, None)) for n in watched[1] if n not in attributes]
 
 
-def _state(read: list[tuple[str, Any]]) -> list[Any]:
-    return [(n, *fixed_or_identity(v)) for n, v in read]
+def _is_as_before(questions: _Questions, read: list[tuple[str, Any]]) -> bool:
+    return len(questions) == len(read) and all(
+        name == now and is_same(value)
+        for (name, is_same), (now, value) in zip(questions, read, strict=True)
+    )
+
+
+def _question(value: Any) -> Callable[[Any], bool]:
+    """Whether another value is this one, asked without keeping it alive where that can be.
+
+    What cannot be referred to weakly is kept: another object could take its place in memory.
+    """
+    if is_fixed(value):
+        kind, key = type(value), told_apart(value)
+        return lambda other: type(other) is kind and told_apart(other) == key
+    try:
+        ref = weakref.ref(value)
+    except TypeError:
+        return lambda other: other is value
+    return lambda other: other is not None and ref() is other
 
 
 def _weakly(function: Callable[..., Any], ref: Any, instance: Any) -> Callable[..., Any]:

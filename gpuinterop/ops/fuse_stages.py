@@ -16,6 +16,7 @@ from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, BoundsError
 
 from .reductions import may_overlap
+from .runtime import viewed
 from .trace import Graph, Node, ordered
 
 __all__ = ["Stage", "Stages", "stages_of"]
@@ -66,16 +67,18 @@ class Stages:
     def _apart(self, operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
         """The operands, copied where a stage would overwrite what a later one reads."""
         values = list(operands)
+        like = next((out for out in outs if isinstance(out, _core.Array)), None)
+        seen = [None if like is None else viewed(x, like, "fuse") for x in operands]
         written: list[Any] = []
         for stage in self.stages:
             for place in stage.reads:
                 if (
                     place < len(operands)
                     and values[place] is operands[place]
-                    and isinstance(operands[place], _core.Array)
-                    and any(may_overlap(operands[place], w) for w in written)
+                    and seen[place] is not None
+                    and any(may_overlap(seen[place], w) for w in written)
                 ):
-                    values[place] = operands[place].copy()
+                    values[place] = seen[place].copy()
             written += [outs[g] for g in stage.gives if isinstance(outs[g], _core.Array)]
         return values
 

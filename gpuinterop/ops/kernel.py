@@ -105,17 +105,20 @@ class _Expression(Traced):
 
     def body(self, kinds: tuple[int, ...]) -> Body:
         ins, outs = self._types(self.ins, kinds), self._types(self.outs, kinds)
-        # Inputs by value, results as local variables of their working type.
-        names = [
-            f"const {WORKING[t]} {name} = a{i};"
-            for i, (t, (_, name)) in enumerate(zip(ins, self.ins, strict=True))
-        ]
-        names += [f"{WORKING[t]} {name};" for t, (_, name) in zip(outs, self.outs, strict=True)]
-        names += [f"typedef {WORKING[t]} {kind};" for kind, t in self._letters(kinds).items()]
-        stores = " ".join(f"o{j} = {name};" for j, (_, name) in enumerate(self.outs))
-        declared = " ".join(names)
-        text = f'{{ {declared}\n#line 1 "{self.name}"\n{self.text};\n#line 1 "stores"\n{stores} }}'
-        return Body(f"user_{self.name}", ins, outs, text, self.preamble, once=True)
+        # A function of its own: the text sees the declared names, and none of the generator's.
+        named = zip((*ins, *outs), (*self.ins, *self.outs), strict=True)
+        parameters = ", ".join(
+            f"const {WORKING[t]} {name}" if i < len(ins) else f"{WORKING[t]}& {name}"
+            for i, (t, (_, name)) in enumerate(named)
+        )
+        types = " ".join(f"typedef {WORKING[t]} {k};" for k, t in self._letters(kinds).items())
+        function = (
+            f"{self.preamble}\nGI_FN void user_{self.name}_element({parameters}) {{ {types}\n"
+            f'#line 1 "{self.name}"\n{self.text};\n#line 1 "end"\n}}'
+        )
+        given = [f"a{i}" for i in range(len(ins))] + [f"o{j}" for j in range(len(outs))]
+        call = f"user_{self.name}_element({', '.join(given)});"
+        return Body(f"user_{self.name}", ins, outs, call, function, once=True)
 
     def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
         if self.numpy is None:
@@ -325,8 +328,8 @@ class RawKernel:
         if len(args) == 1 and isinstance(args[0], (tuple, list)):
             args = tuple(args[0])
         extents = self._extents(grid, "grid"), self._extents(block, "block")
-        if isinstance(shared, bool) or not isinstance(shared, int) or shared < 0:
-            raise ArgumentTypeError(where=self.name, expected="bytes of shared memory, 0 or more",
+        if isinstance(shared, bool) or not isinstance(shared, int) or not 0 <= shared < 1 << 31:
+            raise ArgumentTypeError(where=self.name, expected="bytes of shared memory, 0 to 2^31 - 1",
                                     got=repr(shared), fix="pass an int")  # fmt: skip
         arrays: list[Any] = []
         packed = [self._pack(a, arrays) for a in args]

@@ -5,6 +5,7 @@ The core keeps each answer, so none of this runs on a warm call on CUDA.
 
 from __future__ import annotations
 
+import weakref
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -34,6 +35,7 @@ __all__ = [
     "general_class",
     "is_foreign_array",
     "numpy_types",
+    "viewed",
 ]
 
 _RAW = 64  # kRaw in native/ops/kernels.hpp
@@ -193,6 +195,12 @@ def _placed(source: Any, like: Any, where: str) -> Any:
     return moved
 
 
+def viewed(value: Any, like: Any, where: str) -> Any:
+    """An operand as an array, in its own memory where `like` can reach that; None for what has none."""
+    found = value if isinstance(value, _core.Array) else _operand(value, like, where)
+    return found if isinstance(found, _core.Array) else None
+
+
 def _encode(number: Any, row: int) -> tuple[int, int]:
     """The bytes of a number of a dtype, as two little-endian words."""
     with np.errstate(all="ignore"):
@@ -248,15 +256,15 @@ def _host(
     op: int, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...]
 ) -> None:
     """Compute on the host: now, or at each replay of the capture that this thread records."""
-    if not _core._record_call(lambda: _host_now(op, kinds, inputs, results)):
-        _host_now(op, kinds, inputs, results)
+    entry = _by_id[op]  # which a replay may need when the operation has been dropped
+    if not _core._record_call(lambda: _host_now(entry, kinds, inputs, results)):
+        _host_now(entry, kinds, inputs, results)
 
 
 def _host_now(
-    op: int, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...]
+    entry: Row | Traced, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...]
 ) -> None:
     outs = [host_view(r) for r in results]
-    entry = _by_id[op]
     if isinstance(entry, Traced):
         entry.host([host_view(x) if isinstance(x, _core.Array) else x for x in inputs], outs, kinds)
         return
@@ -352,10 +360,22 @@ def _unknown(op: int, args: tuple[Any, ...], has_out: bool) -> Any:
 
 
 def add_traced(entry: Traced) -> tuple[int, Any]:
-    """Give the core an operation that is no row: its id and the function to call."""
+    """Give the core an operation that is no row: its id and the function to call.
+
+    The operation lives as long as the function.
+    """
     op = _core._add_op(entry.name, entry.inputs, entry.results)
     _by_id[op] = entry
-    return op, _core._op_function(op, entry.name, entry.__doc__ or "")
+    function = _core._op_function(op, entry.name, entry.__doc__ or "")
+    weakref.finalize(function, _forget, op).atexit = False
+    return op, function
+
+
+def _forget(op: int) -> None:
+    # Destructors may add an operation that gets this id: the entry leaves before, and dies after.
+    entry = _by_id.pop(op)
+    _core._drop_op(op)
+    del entry
 
 
 def _register() -> None:

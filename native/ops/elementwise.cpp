@@ -39,7 +39,13 @@ std::unordered_map<std::string, OpId>& names() {
   static auto* map = new std::unordered_map<std::string, OpId>();
   return *map;
 }
-// The GIL guards it. Entries are never removed, because a call may hold one while Python runs.
+// Of operations that were dropped.
+std::vector<OpId>& free_ids() {
+  static auto* ids = new std::vector<OpId>();
+  return *ids;
+}
+// The GIL guards it. Entries live as long as their operation, because a call may hold one while Python
+// runs; whoever calls an operation holds its function, and that the operation.
 std::unordered_map<std::string, Resolution*>& resolutions() {
   static auto* map = new std::unordered_map<std::string, Resolution*>();
   return *map;
@@ -220,10 +226,32 @@ void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r,
 }  // namespace
 
 OpId add_op(OpInfo info) {
-  const OpId id = static_cast<OpId>(table().size());
-  names()[info.name] = id;
-  table().push_back(std::move(info));
+  OpId id;
+  if (free_ids().empty()) {
+    if (table().size() > UINT16_MAX)
+      fail(Kind::Shape, info.name, "at most 65536 operations at a time", "another one",
+           "keep fewer fused functions and kernels of your own");
+    id = static_cast<OpId>(table().size());
+    table().emplace_back();
+  } else {
+    id = free_ids().back();
+    free_ids().pop_back();
+  }
+  names().emplace(info.name, id);  // the table's rows come first: no later operation takes their name
+  table()[id] = std::move(info);
   return id;
+}
+void drop_op(OpId op) {
+  auto named = names().find(table()[op].name);
+  if (named != names().end() && named->second == op) names().erase(named);
+  forget_kernels_of(op);
+  std::vector<std::unique_ptr<Resolution>> dropped;  // deleted last: Python code may run then
+  for (auto it = resolutions().begin(); it != resolutions().end();) {
+    const bool of_op = std::memcmp(it->first.data(), &op, sizeof op) == 0;
+    if (of_op) dropped.emplace_back(it->second);
+    it = of_op ? resolutions().erase(it) : std::next(it);
+  }
+  free_ids().push_back(op);
 }
 const OpInfo& op_info(OpId op) { return table()[op]; }
 int op_count() noexcept { return static_cast<int>(table().size()); }

@@ -15,6 +15,7 @@ struct OpInfo {
 };
 
 OpId add_op(OpInfo info);
+void drop_op(OpId op);  // nobody can call it any more; its id is given to another one
 const OpInfo& op_info(OpId op);
 int op_count() noexcept;
 OpId op_by_name(const char* name);  // of the table; imports gpuinterop.ops if need be

@@ -6,6 +6,7 @@
 #include <bit>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "array/error.hpp"
 #include "cuda/module.hpp"
@@ -114,6 +115,17 @@ void require_python() {
 
 int64_t compiled_kernels() noexcept { return static_cast<int64_t>(compiled().size()); }
 void forget_kernels() noexcept { compiled().clear(); }
+
+void forget_kernels_of(OpId op) {
+  // A CUDA graph, of any library, may hold the functions of a module: it stays loaded.
+  static auto* loaded = new std::vector<std::shared_ptr<cuda::Module>>();
+  for (auto it = compiled().begin(); it != compiled().end();) {
+    const uint8_t* bytes = it->first.bytes;
+    const bool of_op = (bytes[0] | bytes[1] << 8) == op;
+    if (of_op) loaded->push_back(std::move(it->second.module));
+    it = of_op ? compiled().erase(it) : std::next(it);
+  }
+}
 
 void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstream stream,
             const char* where) {

@@ -28,5 +28,6 @@ void set_kernel_builder(PyRef builder) noexcept;
 void require_python();
 int64_t compiled_kernels() noexcept;
 void forget_kernels() noexcept;  // tests and tuning
+void forget_kernels_of(OpId op);
 
 }  // namespace gpuinterop::ops

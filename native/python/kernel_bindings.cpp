@@ -28,10 +28,12 @@ void read_triple(nb::handle sizes, unsigned* out, const char* what) {
     fail(Kind::Shape, "kernel", std::string(what) + " of one to three extents", std::to_string(n),
          "pass (x, y, z)");
   for (size_t i = 0; i < n; ++i) {
-    const int64_t v = nb::cast<int64_t>(sizes[i]);
-    if (v < 1 || v > 0x7fffffff)
+    int overflow = 0;
+    const int64_t v = PyLong_AsLongLongAndOverflow(nb::handle(sizes[i]).ptr(), &overflow);
+    if (overflow || v < 1 || v > 0x7fffffff)
       fail(Kind::Shape, "kernel", std::string(what) + " of extents from 1 to 2^31 - 1",
-           std::to_string(v), "launch nothing for an empty array");
+           overflow ? "one beyond 64 bits" : std::to_string(v),
+           v == 0 ? "launch nothing for an empty array" : "let each thread take several elements");
     out[i] = static_cast<unsigned>(v);
   }
 }

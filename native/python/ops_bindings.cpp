@@ -80,7 +80,7 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
 }
 
 PyObject* make_function(int op, const char* name, const char* doc) {
-  // Lives as long as the process, like the operation itself.
+  // Lives as long as the process: the function asks for it until its very end.
   auto* def = new PyMethodDef{
       strdup(name), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)),
       METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
@@ -105,6 +105,9 @@ void register_ops(nb::module_& m) {
       },
       "name"_a, "inputs"_a, "results"_a, "compares"_a = false,
       "Add an elementwise operation; its id.");
+  m.def(
+      "_drop_op", [](int op) { ops::drop_op(static_cast<ops::OpId>(op)); }, "op"_a,
+      "Forget an operation that nobody can call any more; its id is given to another one.");
   m.def(
       "_op_function",
       [](int op, const char* name, const char* doc) {

@@ -256,11 +256,35 @@ def test_arguments_that_changed_places(device: str) -> None:
     assert (x.tolist(), y.tolist()) == ([10, 20], [1, 2])
 
 
+def test_arguments_of_another_library_that_changed_places() -> None:
+    host = np.arange(6, dtype="float32")
+    x = gpuinterop.asarray(host, copy=False)
+    graph = gpuinterop.capture(lambda a, b: a * 10 + b, x[:3], x[3:])
+    assert graph(host[3:], host[:3]).tolist() == [30, 41, 52]
+
+
+def test_inputs_that_share_memory_take_no_other_arguments(device: str) -> None:
+    x, p, q = (array(values, device) for values in ([1, 2, 3], [10, 20, 30], [3, 4, 5]))
+    graph = gpuinterop.capture(lambda a, b: a - b, x, x)
+    assert graph().tolist() == graph(x, x).tolist() == graph(p, p).tolist() == [0, 0, 0]
+    with pytest.raises(CaptureError, match=r"share memory[\s\S]*x\.copy\(\)"):
+        graph(p, q)
+    shifted = gpuinterop.capture(lambda a, b: a - b, x[:-1], x[1:])
+    assert shifted().tolist() == [-10, -10]
+    with pytest.raises(CaptureError, match="share memory"):
+        shifted(p[:2], q[:2])
+    apart = gpuinterop.capture(lambda a, b: a - b, x[:1], x[1:2])
+    assert apart(p[:1], q[:1]).tolist() == [7]
+
+
 def test_fixed_arguments_are_told_apart(device: str) -> None:
     x = array([1, 2], device)
     graph = gpuinterop.capture(lambda a, s: a + s, x, float("nan"))
     assert np.isnan(graph(x, float("nan")).tolist()).all()
-    for own, other in ((0.0, -0.0), (1, True), (1, 1.0), ([np.ones(2)], [np.ones(2)])):
+    for own, other in (
+        (0.0, -0.0), (1, True), (1, 1.0), ([np.ones(2)], [np.ones(2)]), ((1, [0.0]), (1, [-0.0])),
+        ((1,), (1.0,)), ((1,), (1, 2)),
+    ):  # fmt: skip
         graph = gpuinterop.capture(lambda a, s: a + 1, x, own)
         assert graph(x, own).tolist() == [2, 3]
         with pytest.raises(CaptureError, match="fixed in the recorded operations"):

@@ -86,3 +86,20 @@ def test_integers_to_negative_powers_are_cut(device):
     np.testing.assert_array_equal(got.get(), np.trunc(exact))
     with pytest.raises(ValueError, match="cast the base"):
         x**-1
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_roots_of_the_largest_and_the_smallest_numbers(device, dtype):
+    info = np.finfo(dtype)
+    large, small = float(info.max), float(info.smallest_subnormal)
+    parts = np.array([0.6, 1, -0.6, -1, 0.2]) * large
+    parts = [*parts, small, -2 * small, 1e4 * small, float(info.tiny), 0.0, 1.0]
+    given = np.array([complex(a, b) for a in parts for b in parts], dtype)
+    wide = given.astype(np.clongdouble)
+    expected = np.sqrt(wide)
+    assert np.isfinite(expected).all()
+    got = gi.sqrt(gi.GpuArray(given, device=device)).get().astype(np.clongdouble)
+    for take in (np.real, np.imag):
+        np.testing.assert_allclose(
+            take(got), take(expected), rtol=4 * float(info.eps), atol=4 * small
+        )

@@ -149,3 +149,56 @@ def test_a_method_of_an_array_is_a_function_of_it(device):
 
     x = Mine(HOST, device=device)
     assert x.plus(x).tolist() == (HOST + HOST).tolist()
+
+
+class Rate:
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, x):
+        return x * self.value
+
+
+class Scheduled:
+    rate = None
+
+    @gi.fuse
+    def step(self, x):
+        return self.rate(x)
+
+
+class Slotted:
+    __slots__ = ("__weakref__", "rate")
+
+    @gi.fuse
+    def step(self, x):
+        return x * self.rate
+
+
+def test_an_object_in_the_place_of_a_freed_one_is_another(device):
+    x = gi.asarray(HOST, device=device)
+    scheduled = Scheduled()
+    for value in range(1, 20):
+        scheduled.rate = None  # the next one may lie where this one lay
+        scheduled.rate = Rate(float(value))
+        np.testing.assert_array_equal(scheduled.step(x).get(), HOST * value)
+
+
+def test_objects_that_refer_to_the_instance_do_not_keep_it(device):
+    x = gi.asarray(HOST, device=device)
+    scheduled = Scheduled()
+    scheduled.rate = Rate(2.0)
+    scheduled.rate.owner = scheduled
+    scheduled.step(x)
+    gone = weakref.ref(scheduled)
+    del scheduled
+    gc.collect()
+    assert gone() is None
+
+
+def test_slots_are_looked_at(device):
+    x = gi.asarray(HOST, device=device)
+    slotted = Slotted()
+    for value in (2.0, 3.0, -0.0):
+        slotted.rate = value
+        np.testing.assert_array_equal(slotted.step(x).get(), HOST * np.float32(value))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
+import weakref
+
 import numpy as np
 import pytest
 
@@ -12,7 +17,9 @@ from gpuinterop.errors import (
     CompileError,
     ContiguityError,
     LibraryNotFoundError,
+    ShapeError,
 )
+from gpuinterop.ops import runtime
 
 SCALE = """
 extern "C" __global__ void scale(gpuinterop_strided<float, 2> x, float by) {
@@ -145,11 +152,53 @@ def test_launches_that_cannot_be_meant(device):
         kernel("a", (32,), x)
     with pytest.raises(ArgumentTypeError, match="a block of one to three ints"):
         kernel((1,), (2.5,), x)
-    for shared in (-1, "a", True, 1.5):
+    for shared in (-1, "a", True, 1.5, 2**31, 2**32):
         with pytest.raises(ArgumentTypeError, match="shared"):
             kernel((1,), (32,), x, shared=shared)
     with pytest.raises(ArgumentTypeError, match="with stream"):
         kernel((1,), (32,), x, stream=3)
+
+
+@pytest.mark.gpu
+def test_extents_beyond_all_bounds_are_refused():
+    x = gi.GpuArray(np.ones(32, np.float32), device="cuda:0")
+    for extent in (2**31, 2**70, -(2**70), 0):
+        with pytest.raises(ShapeError, match="grid of extents"):
+            gi.RawKernel(TWICE, "twice")((extent,), (32,), x)
+
+
+def test_a_kernel_may_have_the_name_of_an_operation():
+    program = (
+        "import gpuinterop as gi\n"
+        "gi.ElementwiseKernel('T x, T y', 'T z', 'z = x', 'add', host=lambda x, y: x)\n"
+        "x = gi.asarray([1.0, 2.0], device='cpu')\n"
+        "assert (x + x).tolist() == [2, 4]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_operations_go_with_what_made_them(device):
+    x = gi.asarray(np.arange(3, dtype="float32"), device=device)
+    kept = gi.fuse(lambda x: x * 2)
+    kept(x)
+    graph = gi.capture(gi.fuse(lambda x: x + 7), x)
+    gc.collect()
+    before = len(runtime._by_id)
+    for i in range(5):
+        big = gi.ones(3, device=device)
+        gone = weakref.ref(big)
+        function = gi.fuse(lambda x, big=big, i=i: (x + big) * i)
+        assert function(x).tolist() == [i, 2 * i, 3 * i]
+        kernel = gi.ElementwiseKernel(
+            "float32 x", "float32 y", f"y = x * {i}", f"times_{i}", host=lambda x, i=i: x * i
+        )  # fmt: skip
+        assert kernel(x).tolist() == [0, i, 2 * i]
+    del function, kernel, big
+    gc.collect()
+    assert gone() is None
+    assert len(runtime._by_id) == before
+    assert kept(x).tolist() == [0, 2, 4]
+    assert graph().tolist() == [7, 8, 9]
 
 
 @pytest.mark.gpu
@@ -253,3 +302,24 @@ def test_numbers_that_a_parameter_holds(device):
     assert kernel(x, np.int64(3), np.float64(2)).tolist() == [5, 5]
     assert kernel(x, 1.5, float("inf")).tolist() == [np.inf] * 2
     assert kernel(x, True, 1).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("a1", "a0", "z"),
+        ("a0", "a1", "o0"),
+        ("s0", "r0", "a0"),
+        ("o0", "a1", "r0"),
+        ("e", "k", "x"),
+    ],
+)
+def test_any_names_are_good_for_parameters(device, names):
+    x, y, z = names
+    kernel = gi.ElementwiseKernel(
+        f"float32 {x}, float32 {y}", f"float32 {z}, float32 o1", f"{z} = {x} - 2 * {y}; o1 = {y}",
+        f"named_{x}_{y}_{z}", host=lambda a, b: (a - 2 * b, b),
+    )  # fmt: skip
+    a, b = (gi.asarray(np.array(v, "float32"), device=device) for v in ([1, 2], [10, 30]))
+    found = kernel(a, b)
+    assert [f.tolist() for f in found] == [[-19, -58], [10, 30]]

@@ -220,6 +220,14 @@ def test_outs_that_share_memory_are_refused(device: str) -> None:
     np.testing.assert_allclose(z.get()[:2], [x.get().sum(0), x.get().max(0)], rtol=1e-6)
 
 
+def test_operands_of_another_library_that_share_memory_with_an_out() -> None:
+    host = np.array([1, 2, 3], "float32")
+    shared, other = gi.asarray(host, copy=False), gi.zeros(3, device="cpu")
+    gi.fuse(lambda x: (x.sum(), x * x.max()))(host, out=(shared[:1].reshape(()), other))
+    assert other.tolist() == [3, 6, 9]
+    assert host.tolist() == [6, 2, 3]
+
+
 def test_stages_are_captured_and_replayed(device: str) -> None:
     x = gi.CudaNdarray(inputs(4, 6), device=device)
     graph = gi.capture(gi.fuse(standardized), x)

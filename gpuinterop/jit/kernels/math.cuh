@@ -236,8 +236,17 @@ GI_FN C gi_sqrt(C a) {
   typedef decltype(a.re) T;
   if (a.re == 0 && a.im == 0) return gi_make((T)0, a.im);
   if (isinf(a.im)) return gi_make(fabs(a.im), a.im);
-  const T t = sqrt((fabs(a.re) + gi_abs(a)) / 2);
-  return a.re >= 0 ? gi_make(t, a.im / (2 * t)) : gi_make(fabs(a.im) / (2 * t), copysign(t, a.im));
+  // Powers of 4 keep the sum below from overflow, and denormal parts from losing their digits.
+  const bool single = sizeof(T) == 4;
+  const T size = fabs(a.re) > fabs(a.im) ? fabs(a.re) : fabs(a.im);
+  T scale = 1, back = 1;
+  if (size > (T)(single ? 4e37 : 4e307)) scale = (T)0.25, back = 2;
+  if (size < (T)(single ? 1e-30 : 1e-290))
+    scale = (T)(single ? 0x1p48 : 0x1p108), back = (T)(single ? 0x1p-24 : 0x1p-54);
+  const T re = a.re * scale, im = a.im * scale;
+  const T t = sqrt((fabs(re) + gi_abs(gi_make(re, im))) / 2);
+  const T u = im / (2 * t) * back;
+  return re >= 0 ? gi_make(t * back, u) : gi_make(fabs(u), copysign(t * back, im));
 }
 template <class C>
 GI_FN C gi_sinh(C a) {
