@@ -733,6 +733,10 @@ def export_via(x: Array, type: type[T], allow_readonly: bool=False, /) -> T:
     """
 def protocols_of(obj: Any, /) -> tuple[str, ...]:
     """Names of the exchange protocols that `obj` has."""
+def _look_into(capsule: Any, /) -> Array | None:
+    """
+    What a DLPack capsule describes, as an array that owns nothing; the capsule stays unused. None for another object.
+    """
 def share_plain(obj: Any, /) -> Array | None:
     """
     An array over an ordinary array of numpy, torch or cupy; None for what needs a converter's look.
@@ -823,6 +827,8 @@ def borrow(cls: object | None, ptr: int, shape: object, strides: object, dtype: 
     """
     An array over foreign memory that `base` keeps alive; strides in bytes. cls None: by dtype; device_id -1: where the driver says.
     """
+def check_borrowed(ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, where: str) -> None:
+    """Fail where `borrow` would; nothing is made."""
 def quick(function: T, /) -> T:
     """The converter `function`, its ordinary case served without calling it."""
 def _set_torch(tensor: type, cuda: bool, /) -> None:

@@ -7,6 +7,7 @@ copy to `note` before they make it, so a refused copy has not happened.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,12 +18,14 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from gpuinterop import _core
-from gpuinterop.errors import CopyForbiddenError
+from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError
 
 __all__ = [
     "CopyCount",
     "Transfer",
     "TransferLog",
+    "aside",
+    "ban",
     "count_copies",
     "log_transfers",
     "no_copies",
@@ -88,6 +91,12 @@ class TransferLog:
 
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+_LATER = {
+    inspect.isgeneratorfunction: "generator function",
+    inspect.iscoroutinefunction: "coroutine function",
+    inspect.isasyncgenfunction: "asynchronous generator function",
+}
 
 
 class Watch(ContextDecorator, AbstractContextManager[T]):
@@ -108,7 +117,26 @@ class Watch(ContextDecorator, AbstractContextManager[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
+        if not self._entered:
+            raise ArgumentTypeError(
+                where="__exit__",
+                expected="a block that was entered",
+                got=f"one that was not, or was left already ({self._purpose})",
+                fix="use it in a with statement",
+            )
         return self._entered.pop().__exit__(kind, error, trace)
+
+    def __call__(self, function: F) -> F:
+        # Such a function returns at once; what it copies, it copies later.
+        for is_of, name in _LATER.items():
+            if is_of(function):
+                raise ArgumentTypeError(
+                    where=f"the decorator of a block in which {self._purpose}",
+                    expected="a function that does its work when it is called",
+                    got=f"{function.__qualname__}, a {name}",
+                    fix="write the with statement inside the function",
+                )
+        return super().__call__(function)
 
     def _recreate_cm(self) -> Watch[T]:
         # Of each call of a decorated function: calls may overlap in threads.
@@ -143,12 +171,7 @@ def note(kind: str, nbytes: int, where: str) -> None:
     """
     state = _local.state
     if state.bans:
-        raise CopyForbiddenError(
-            where=where,
-            expected="no copy, because this runs inside no_copies()",
-            got=f"{KINDS[kind]}, {nbytes} bytes",
-            fix="leave the no_copies() block for this call, or see explain() for how to share",
-        )
+        raise _forbidden(kind, nbytes, where)
     for count in state.counts:
         count.count += 1
         count.bytes += nbytes
@@ -156,6 +179,31 @@ def note(kind: str, nbytes: int, where: str) -> None:
         transfer = Transfer(kind, nbytes, where, _caller())
         for log in state.logs:
             log.transfers.append(transfer)
+
+
+def _forbidden(kind: str, nbytes: int, where: str) -> CopyForbiddenError:
+    return CopyForbiddenError(
+        where=where,
+        expected="no copy, because this runs inside no_copies()",
+        got=f"{KINDS[kind]}, {nbytes} bytes",
+        fix="leave the no_copies() block for this call, or see explain() for how to share",
+    )
+
+
+def ban(kind: str, nbytes: int, where: str) -> CopyForbiddenError | None:
+    """The error that `note` would raise here and now, if it would; nothing is counted."""
+    return _forbidden(kind, nbytes, where) if _local.state.bans else None
+
+
+@contextmanager
+def aside() -> Iterator[CopyCount]:
+    """Count the copies of the block without telling, or asking, the watchers around it."""
+    around, _local.state = _local.state, _State()
+    try:
+        with count_copies() as counted:
+            yield counted
+    finally:
+        _local.state = around
 
 
 def _caller() -> str:

@@ -43,6 +43,7 @@ class Facts:
     per_thread: dict[str, bool] = field(default_factory=dict)  # library -> flag
     environment: dict[str, str] = field(default_factory=dict)
     modules: frozenset[str] = frozenset()  # that are loaded, of those that matter
+    left_out: dict[str, str] = field(default_factory=dict)  # converters of others, and why
     failures: list[str] = field(default_factory=list)  # parts that could not be described
 
     def find(self, library: str) -> list[Installed]:
@@ -90,6 +91,11 @@ def _driver(facts: Facts) -> Iterator[Finding]:
             "unset GPUINTEROP_LIBCUDA to use the system's driver",
             "hint",
         )
+    for name, why in facts.left_out.items():
+        yield Finding(
+            "converter", f"the converter {name!r} is left out: {why}",
+            "mend or uninstall the package that offers it",
+        )  # fmt: skip
     for failure in facts.failures:
         yield Finding("report", failure, "run with --verbose and report what it prints")
 

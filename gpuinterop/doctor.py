@@ -217,6 +217,8 @@ def _streams(report: Report, facts: Facts) -> None:
 def _libraries(report: Report, facts: Facts) -> None:
     facts.libraries = inventory.scan()
     report.libraries = [asdict(row) for row in facts.libraries]
+    converters = sys.modules.get("gpuinterop.converters.left_out")
+    facts.left_out = dict(converters.broken) if converters is not None else {}
 
 
 def _runtime(report: Report, facts: Facts) -> None:

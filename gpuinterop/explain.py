@@ -5,26 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpuinterop import _core, errors
-from gpuinterop.converters import checks, from_any, registry
+from gpuinterop import _core, copies, errors
+from gpuinterop.converters import OURS, checks, from_any, registry
 from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options, taken_by
 from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
+from gpuinterop.dtypes import known
 from gpuinterop.ndarray import CudaNdarray
 
 __all__ = ["explain"]
-
-# Names for "an array of ours".
-OURS = {"gpuinterop": None, "any": None, "cudandarray": "float32", "CudaNdarray": "float32"}
 
 
 def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any) -> Plan:
     """Say what converting `x` would do: share, copy or refuse, why, and how to mend it.
 
-    Nothing is converted. The answer is the plan that the converter itself carries out, with
-    ``.shared``, ``.copied``, ``.refused``, ``.reason``, ``.axis``, ``.bytes`` and ``.fix``; printing
-    it shows all of them. `x` may be one of our arrays or any other; `to` is a library's name, or
-    "gpuinterop" and "cudandarray" for an array of ours.
+    Nothing is converted, and a DLPack capsule stays unused. The answer is the plan that the converter
+    itself carries out, with ``.shared``, ``.copied``, ``.refused``, ``.reason``, ``.axis``, ``.bytes``
+    and ``.fix``; printing it shows all of them. `x` may be one of our arrays or any other; `to` is a
+    library's name, or "gpuinterop" and "cudandarray" for an array of ours. Inside `no_copies` a copy is
+    a refusal. A converter of another package that has no ``plan_from`` is tried with ``copyif=True``,
+    because nothing else tells.
 
     Examples
     --------
@@ -33,6 +33,15 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     >>> gpuinterop.explain(x[:, ::-1], to="numpy").shared
     True
     """
+    plan = _plan(x, to, copyif, options)
+    if plan.copied and plan.bytes:
+        banned = copies.ban(plan.crosses, plan.bytes, plan.where)
+        if banned is not None:
+            return refused_by(banned, plan.library, plan.where)
+    return plan
+
+
+def _plan(x: Any, to: str, copyif: bool, options: dict[str, Any]) -> Plan:
     if any(to == name for name in OURS):  # `to` may be anything, also what has no hash
         if isinstance(x, CudaNdarray if OURS[to] else _core.Array):
             # It comes back as it is, whatever state its geometry is in.
@@ -59,8 +68,10 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
         )  # fmt: skip
     described: Any = facts
     if row.name == "array_api":
-        # Its plan asks the namespace, which wants an array; sharing one leaves nothing behind.
-        described = from_any(x, copyif)
+        # Its plan asks the namespace, which wants an array; sharing one leaves nothing behind. For a
+        # copy, and for a capsule, which can be shared only once, an empty one stands.
+        lasting = first.shared and _core._look_into(x) is None
+        described = from_any(x) if lasting else _empty(facts)
     second: Plan = plan_to(described, copyif, **taken_by(plan_to, options))
     if options.get("module") is None:
         package_for = getattr(row.module, "package_for", None)
@@ -101,12 +112,22 @@ def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) ->
         return Plan("gpuinterop", "shared", where=where), checks.facts_of(x)
     row = registry.recognise(x)
     plan_from = getattr(row.module, "plan_from", None) if row is not None else None
-    if row is None or plan_from is None:
-        check_options(row.from_ if row else None, options, f"explain(x, {to!r})")
-        # Protocols, or a converter that cannot plan: sharing is the one way to know, and leaves
-        # nothing behind.
-        ours = registry.share_unknown(x, where) if row is None else row.from_(x)
+    if row is None:
+        check_options(None, options, f"explain(x, {to!r})")
+        # Sharing is the one way to know, and leaves nothing behind; a capsule would be used up.
+        seen = _core._look_into(x)
+        ours = registry.share_unknown(x, where) if seen is None else seen
         return Plan("gpuinterop", "shared", where=where), checks.facts_of(ours)
+    if plan_from is None:
+        check_options(row.from_, options, f"explain(x, {to!r})")
+        with copies.aside() as made:
+            ours = row.from_(x, copyif, **options)
+        if not made.bytes:
+            return Plan("gpuinterop", "shared", where=where), checks.facts_of(ours)
+        return Plan(
+            "gpuinterop", "copied", "memory that the converter can share", "", None, made.bytes,
+            "see what the converter shares", where, f"{type(x).__module__}.{type(x).__qualname__}",
+        ), checks.facts_of(ours)  # fmt: skip
     check_options(row.from_, options, f"explain(x, {to!r})")
     try:
         plan = plan_from(x, copyif, **taken_by(plan_from, options))
@@ -121,6 +142,12 @@ def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) ->
 
 
 NOTHING = Facts((), (), "", 0, "cpu")  # stands for an array that will not be
+
+
+def _empty(facts: Facts) -> Any:
+    """An array like the one described, in C order, of no elements."""
+    dtype, code = known(facts.dtype), checks.TYPE_CODES[facts.device]
+    return _core.empty(checks.class_for(dtype), (0,) * len(facts.shape), dtype, code, facts.index)
 
 
 def compact(facts: Facts) -> Facts:

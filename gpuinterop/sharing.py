@@ -30,7 +30,11 @@ def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
     >>> gpuinterop.shares_memory(x[::2], x[1::2]), gpuinterop.shares_memory(x[::2], x[::3])
     (False, True)
     """
-    return meet(_reach(a, "shares_memory"), _reach(b, "shares_memory"), budget)
+    a_reach, a_kept = _reach(a, "shares_memory")
+    b_reach, b_kept = _reach(b, "shares_memory")
+    shared = meet(a_reach, b_reach, budget)
+    del a_kept, b_kept  # until here, lest one takes the address that the other had
+    return shared
 
 
 def may_share_memory(a: Any, b: Any) -> bool:
@@ -38,12 +42,15 @@ def may_share_memory(a: Any, b: Any) -> bool:
 
     Never False for arrays that do share memory; `shares_memory` is exact.
     """
-    a_low, a_high = extent(*_reach(a, "may_share_memory"))
-    b_low, b_high = extent(*_reach(b, "may_share_memory"))
+    a_reach, a_kept = _reach(a, "may_share_memory")
+    b_reach, b_kept = _reach(b, "may_share_memory")
+    del a_kept, b_kept
+    a_low, a_high = extent(*a_reach)
+    b_low, b_high = extent(*b_reach)
     return a_low < b_high and b_low < a_high and a_low != a_high and b_low != b_high
 
 
-def _reach(x: Any, where: str) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
+def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], Any]:
     if isinstance(x, (str, int, float, complex, list, tuple, dict, type(None))):
         raise ConversionTypeError(
             where=where,
@@ -51,5 +58,7 @@ def _reach(x: Any, where: str) -> tuple[int, tuple[int, ...], tuple[int, ...], i
             got=f"an object of type {type(x).__name__}",
             fix="pass arrays: a list or a number has no memory of its own to share",
         )
-    facts = describe(x)
-    return facts.ptr, facts.shape, facts.strides, facts.itemsize
+    facts, kept = describe(x)
+    if not facts.ptr:  # no memory, of whatever shape: a tensor on meta, a scalar
+        return (0, (0,), (facts.itemsize,), facts.itemsize), kept
+    return (facts.ptr, facts.shape, facts.strides, facts.itemsize), kept

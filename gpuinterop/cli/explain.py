@@ -14,10 +14,9 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.converters import registry
+from gpuinterop.converters import OURS, registry
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
-from gpuinterop.explain import OURS
 
 LAYOUTS = ("C", "F", "sliced", "reversed", "mirrored", "broadcast", "offset", "readonly")
 

@@ -43,14 +43,20 @@ _HOMES = {
     "pointer_arguments": "kernel_args",
 }
 
+# Names for "an array of ours" in to() and explain(), and the one dtype that it has.
+OURS = {"gpuinterop": None, "any": None, "cudandarray": "float32", "CudaNdarray": "float32"}
+
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         direction, _, library = name.partition("_")
         if direction in ("to", "from") and library in registry.names():
-            row = registry.backend(library)
-            value = row.to if direction == "to" else row.from_
+            try:
+                row = registry.backend(library, f"gpuinterop.converters.{name}")
+                value = row.to if direction == "to" else row.from_
+            except (GpuInteropError, ImportError) as e:  # a name that cannot be had, for hasattr()
+                raise AttributeError(str(e)) from e
             globals()[name] = value
             if registry.backend(library) is not row:  # replaced while it was asked for
                 globals().pop(name, None)
@@ -85,6 +91,12 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     >>> gpuinterop.to(x, "numpy").shape
     (2, 3)
     """
+    name: Any = library  # in truth it may be anything, also what has no hash
+    if isinstance(name, str) and name in OURS:
+        if OURS[name] is None:
+            return from_any(x, copyif, **options)
+        check_options(None, options, f"to(x, {library!r})")
+        return registry.backend("pycuda").module.to_cudandarray(x, copyif)
     row = registry.backend(library)
     if options:
         check_options(row.to, options, f"to(x, {library!r})")

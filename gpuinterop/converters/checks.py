@@ -16,6 +16,7 @@ from gpuinterop.converters.plan import (
     c_strides,
     mend_by_copy,
     plan_layout,
+    refuse,
     refused_by,
 )
 from gpuinterop.dtypes import NAMES, known
@@ -29,6 +30,7 @@ __all__ = [
     "carry_out",
     "class_for",
     "copied",
+    "dtype_name",
     "facts_of",
     "float32_only",
     "imported",
@@ -38,12 +40,13 @@ __all__ = [
     "require_array",
     "require_float32",
     "require_foreign",
+    "with_memory",
     "with_need",
 ]
 
-_TYPE_CODES = {"cpu": 1, "cuda": 2}  # DLPack's numbers, which the core uses
+TYPE_CODES = {"cpu": 1, "cuda": 2}  # DLPack's numbers, which the core uses
 _DTYPES = frozenset(NAMES)
-CUDA = _TYPE_CODES["cuda"]
+CUDA = TYPE_CODES["cuda"]
 ANY_DEVICE = -1  # the driver knows where an address lies
 LEGACY = 1  # CU_STREAM_LEGACY: where libraries without a notion of streams work
 
@@ -146,11 +149,21 @@ def class_for(dtype: Any) -> type:
     return CudaNdarray if numpy.dtype(dtype) == numpy.float32 else GpuArray
 
 
+def dtype_name(dtype: Any) -> str:
+    """NumPy's name of a dtype; with its byte order, ">f4", where that is not this machine's."""
+    return dtype.name if dtype.isnative else dtype.str  # type: ignore[no-any-return]
+
+
 def plan_own(facts: Facts, where: str, copyif: bool) -> Plan:
     """The part of every ``from_<lib>`` plan that depends on layout and dtype alone.
 
     An array of ours holds every layout, on both devices, and keeps the read-only flag.
     """
+    if facts.dtype[:1] in ("<", ">"):
+        return refuse(
+            "gpuinterop", where, errors.DTypeError, "native byte order", f"dtype {facts.dtype}",
+            f"convert the values in their own library first: a.astype('{facts.dtype[1:]}')",
+        )  # fmt: skip
     plan = plan_layout(facts, Rules("gpuinterop", where, _DTYPES, readonly=True), copyif)
     if not plan.shared or facts.size == 0:
         return plan
@@ -174,6 +187,23 @@ def plan_own(facts: Facts, where: str, copyif: bool) -> Plan:
         code="alignment",
         axis=where_axis,
     )
+
+
+def with_memory(plan: Plan, facts: Facts) -> Plan:
+    """`plan`, or a refusal when the driver knows nothing of the memory that an array describes.
+
+    For libraries whose arrays say where they lie by attributes, which nobody else has checked.
+    """
+    if plan.refused or facts.device != "cuda" or not facts.size:
+        return plan
+    shape, strides, dtype = facts.shape, facts.strides, known(facts.dtype)
+    if plan.copied:  # as `carry_in` reads it
+        shape, strides, dtype = (*shape, facts.itemsize), (*strides, 1), _BYTE
+    try:
+        _core.check_borrowed(facts.ptr, shape, strides, dtype, CUDA, facts.index, plan.where)
+    except errors.GpuInteropError as e:
+        return refused_by(e, plan.library, plan.where)
+    return plan
 
 
 def alignment_of(facts: Facts) -> int:
@@ -215,7 +245,7 @@ def borrowed(
         facts.shape,
         facts.strides,
         dtype,
-        _TYPE_CODES[facts.device],
+        TYPE_CODES[facts.device],
         facts.index,
         base,
         facts.readonly,
@@ -234,7 +264,7 @@ def carry_in(
         return borrowed(facts, base, plan.where, dtype=dtype, stream=stream)
     # Strides or an address between elements: as bytes, with an axis for the bytes of an element.
     dtype = known(facts.dtype if dtype is None else dtype)
-    code, shape = _TYPE_CODES[facts.device], (*facts.shape, facts.itemsize)
+    code, shape = TYPE_CODES[facts.device], (*facts.shape, facts.itemsize)
     source: Any = _core.borrow(
         GpuArray, facts.ptr, shape, (*facts.strides, 1), _BYTE, code, facts.index, base, True,
         stream, plan.where,

@@ -252,7 +252,39 @@ def describe(m: Any, layout: str = "logical") -> Facts:
     return Facts(shape, strides, "float32", 4, *device_of(ptr), ptr, library="cudamat")
 
 
-def _oddity(m: Any, where: str) -> Plan | None:
+def npmat_fault(host: Any, where: str) -> Plan | None:
+    """What of the array inside an npmat matrix no array of ours can show."""
+    if isinstance(host, numpy.ma.MaskedArray):
+        return refuse(
+            "gpuinterop", where, errors.ConversionTypeError,
+            "an array without a mask, which has no counterpart here", "a numpy.ma.MaskedArray",
+            "put m.numpy_array.filled(value) into the matrix",
+        )  # fmt: skip
+    if host.ndim != 2:
+        return refuse(
+            "gpuinterop", where, errors.ShapeError, "a matrix of two dimensions",
+            f"a numpy_array of shape {host.shape}", "reshape m.numpy_array to (rows, columns)",
+        )  # fmt: skip
+    if not host.dtype.isnative:
+        return refuse(
+            "gpuinterop", where, errors.DTypeError, "native byte order", f"dtype {host.dtype.str}",
+            "convert it once: m.numpy_array = m.numpy_array.astype('float32')",
+        )  # fmt: skip
+    return None
+
+
+def gaps(m: Any, where: str) -> Plan | None:
+    """A refusal where the elements of an npmat matrix do not lie one beside the other."""
+    host = m.numpy_array
+    if not host.size or host.flags.c_contiguous or host.flags.f_contiguous:
+        return None
+    return refuse(
+        "gpuinterop", where, errors.ExchangeError, "npmat memory without gaps",
+        f"strides {host.strides}", "pass a copy, which the library makes dense",
+    )  # fmt: skip
+
+
+def _oddity(m: Any, where: str, layout: str) -> Plan | None:
     def no(error: type[errors.GpuInteropError], reason: str, got: str, fix: str) -> Plan:
         return refuse("gpuinterop", where, error, reason, got, fix)
 
@@ -264,7 +296,9 @@ def _oddity(m: Any, where: str) -> Plan | None:
             "convert the matrix and transpose the result: from_cudamat(m).T",
         )
     if is_npmat(m):
-        return None
+        fault = npmat_fault(m.numpy_array, where)
+        # Only the other layout has the strides that the array itself has.
+        return fault or (gaps(m, where) if layout == "memory" else None)
     mat = _struct(m)
     root = m
     while getattr(root, "sliceof", None) is not None:
@@ -297,7 +331,11 @@ def plan_from(
 ) -> Plan:
     """Plan `from_cudamat`: what explain() shows and the converter carries out."""
     _check_layout(layout, _where)
-    return _oddity(m, _where) or checks.plan_own(describe(m, layout), _where, copyif)
+    odd = _oddity(m, _where, layout)
+    if odd is not None:
+        return odd
+    facts = describe(m, layout)
+    return checks.with_memory(checks.plan_own(facts, _where, copyif), facts)
 
 
 def from_cudamat(

@@ -12,17 +12,25 @@ from gpuinterop.converters.plan import Facts
 __all__ = ["describe"]
 
 
-def describe(x: Any) -> Facts:
-    """Shape, strides, dtype, address and device of any known array; nothing is converted."""
+def describe(x: Any) -> tuple[Facts, Any]:
+    """Shape, strides, dtype, address and device of any known array; nothing is converted.
+
+    Beside it, what keeps the memory at that address: some objects make new memory at every look.
+    """
     if isinstance(x, _core.Array):
-        return checks.facts_of(x)
+        return checks.facts_of(x), x
     row = registry.recognise(x)
     reader = getattr(row.module, "describe", None) if row is not None else None
+    if row is None:
+        seen = _core._look_into(x)
+        if seen is not None:
+            return checks.facts_of(seen), x
     if row is None or reader is None:
         # Sharing the memory for a moment tells as much, and leaves nothing behind.
-        return checks.facts_of(registry.share_unknown(x) if row is None else row.from_(x))
+        ours = registry.share_unknown(x) if row is None else row.from_(x)
+        return checks.facts_of(ours), ours
     try:
-        return reader(x)  # type: ignore[no-any-return]
+        return reader(x), x
     except errors.GpuInteropError:
         raise
     except Exception as e:  # the foreign library's own refusal: sparse, deleted, symbolic, ...

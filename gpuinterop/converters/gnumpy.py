@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -104,16 +105,19 @@ def describe(g: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
     shape = tuple(int(n) for n in g.shape)
     base = g._base
+    readonly = False
     if cudamat.is_npmat(base):
         host = base.numpy_array
         dtype, where, ptr = host.dtype, ("cpu", 0), host.ctypes.data
+        readonly = not host.flags.writeable
     else:
         dtype, ptr = numpy.dtype("float32"), cudamat.address(base.mat)
         where = cudamat.device_of(ptr)
     strides = c_strides(shape, dtype.itemsize)
     if 0 in shape:
         ptr = 0
-    return Facts(shape, strides, dtype.name, dtype.itemsize, *where, ptr, library="gnumpy")
+    name = checks.dtype_name(dtype)
+    return Facts(shape, strides, name, dtype.itemsize, *where, ptr, readonly, "gnumpy")
 
 
 def _oddity(g: Any, where: str) -> Plan | None:
@@ -121,13 +125,22 @@ def _oddity(g: Any, where: str) -> Plan | None:
         return refuse("gpuinterop", where, errors.ExchangeError, reason, got, fix)
 
     base = g._base
+    held, size = 0, math.prod(int(n) for n in g.shape)
     if cudamat.is_npmat(base):
-        host = base.numpy_array
         # npmat reshapes in place; elements then are in the order of memory, which must be dense.
-        if host.size and not (host.flags.c_contiguous or host.flags.f_contiguous):
-            return no("npmat memory without gaps", f"strides {host.strides}", "pass g.copy()")
-        return None
-    if 0 in tuple(g.shape):
+        fault = cudamat.npmat_fault(base.numpy_array, where) or cudamat.gaps(base, where)
+        if fault is not None:
+            return fault
+        held = base.numpy_array.size
+    elif size:
+        held = int(base.mat.size[0]) * int(base.mat.size[1])
+    if size > held:
+        return no(
+            f"a garray of at most {held} elements, the size of its matrix",
+            f"shape {tuple(g.shape)}, {size} elements",
+            "reshape it by its own method: g.reshape(shape)",
+        )
+    if size == 0 or cudamat.is_npmat(base):
         return None
     if not base.mat.on_device:
         return no(
@@ -140,7 +153,11 @@ def _oddity(g: Any, where: str) -> Plan | None:
 
 def plan_from(g: Any, copyif: bool = False, _where: str = "from_gnumpy") -> Plan:
     """Plan `from_gnumpy`: what explain() shows and the converter carries out."""
-    return _oddity(g, _where) or checks.plan_own(describe(g), _where, copyif)
+    odd = _oddity(g, _where)
+    if odd is not None:
+        return odd
+    facts = describe(g)
+    return checks.with_memory(checks.plan_own(facts, _where, copyif), facts)
 
 
 def from_gnumpy(g: Any, copyif: bool = False, *, _where: str = "from_gnumpy") -> Any:

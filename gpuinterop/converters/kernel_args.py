@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
+from gpuinterop.converters.overlap import meet
 
 __all__ = ["pointer_arguments"]
 
@@ -27,7 +29,8 @@ def pointer_arguments(
 
     CuPy's RawKernel, PyCUDA and ctypes pass an array's address and drop its strides. Inside the
     block, `args` hold C-contiguous arrays on the GPU; a strided one raises, or is replaced by a
-    compact copy that is written back at the end of the block (``copyif=True``). The kernel must be
+    compact copy that is written back at the end of the block (``copyif=True``): one copy for each
+    array, however often it is passed, and none of arrays that overlap others in part. The kernel must be
     launched on `stream`, which waits for what is queued on each array. With `wrap`, arrays are
     replaced by ``wrap(address)``; with `device`, they must lie on that GPU. `pycuda.kernel` and
     `cupy.kernel` do all this for a kernel of theirs.
@@ -41,7 +44,9 @@ def pointer_arguments(
         )
     prepared: list[Any] = []
     keep: list[Any] = []
-    back: list[tuple[Any, Any]] = []
+    copies: dict[Any, Any] = {}  # one for each place, however often it is passed
+    back: list[tuple[Any, Any, int]] = []
+    written: list[tuple[Any, int]] = []
     for position, arg in enumerate(args):
         array = _as_ours(arg)
         if array is None:
@@ -72,9 +77,12 @@ def pointer_arguments(
                     got=f"shape {facts.shape} with strides {facts.strides} (bytes)",
                     fix="pass x.copy(), or copyif=True to copy in and back out",
                 )
-            usable = checks.copied(array, where)
-            if not array.readonly:
-                back.append((array, usable))
+            place = replace(checks.facts_of(array), readonly=False)
+            if place not in copies:
+                copies[place] = checks.copied(array, where)
+            usable = copies[place]
+            if not array.readonly and all(usable is not other for _, other, _ in back):
+                back.append((array, usable, position))
         elif array.readonly and not allow_readonly:
             if not copyif:
                 raise errors.ReadOnlyError(
@@ -84,12 +92,45 @@ def pointer_arguments(
                     fix="pass allow_readonly=True if the kernel only reads it, or copyif=True",
                 )
             usable = checks.copied(array, where)
-        _core.used_on(usable, stream, where)
+        elif not array.readonly:
+            written.append((array, position))
         keep.append(usable)
         prepared.append(usable if wrap is None else wrap(usable.ptr))
+    _require_apart(back, written, where)
+    for usable in keep:
+        _core.used_on(usable, stream, where)
     yield prepared
-    for array, usable in back:
+    for array, usable, _ in back:
         _core.copy_into(array, usable, where=where)
+
+
+def _require_apart(
+    back: list[tuple[Any, Any, int]], written: list[tuple[Any, int]], where: str
+) -> None:
+    """Refuse copies whose way back would undo what the kernel wrote by another argument."""
+    for i, (array, _, position) in enumerate(back):
+        others = [(other, at) for other, _, at in back[i + 1 :]] + written
+        if _core._overlaps_itself(array):
+            others.append((array, position))
+        for other, at in others:
+            if other is array or _meet(array, other):
+                raise errors.ContiguityError(
+                    where=f"{where}, argument {position}",
+                    expected="a strided array apart from all others that the kernel may write to, "
+                    "because it is copied in and back out",
+                    got=f"memory that argument {at} writes to as well"
+                    if at != position
+                    else "elements that share places",
+                    fix="pass a copy of the one that the kernel only reads: x.copy()",
+                )
+
+
+def _meet(a: Any, b: Any) -> bool:
+    reaches = [(f.ptr, f.shape, f.strides, f.itemsize) for f in map(checks.facts_of, (a, b))]
+    try:
+        return meet(reaches[0], reaches[1])
+    except errors.BoundsError:  # too involved to tell
+        return True
 
 
 def _as_ours(arg: Any) -> Any:

@@ -125,8 +125,9 @@ def describe(a: Any) -> Facts:
     context = getattr(getattr(a, "gpu_data", None), "context", None)
     index = int(getattr(getattr(context, "device", None), "id", 0) or 0)
     return Facts(
-        shape, tuple(a.strides), dtype.name, dtype.itemsize, "cuda", index, ptr, library="numba"
-    )
+        shape, tuple(a.strides), checks.dtype_name(dtype), dtype.itemsize, "cuda", index, ptr,
+        library="numba",
+    )  # fmt: skip
 
 
 def plan_from(a: Any, copyif: bool = False) -> Plan:
@@ -136,7 +137,23 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
             "gpuinterop", "from_numba", errors.DTypeError, "a numeric dtype", f"dtype {a.dtype}",
             "pass one field of the records: a['field']",
         )  # fmt: skip
-    return checks.plan_own(describe(a), "from_numba", copyif)
+    _stream_of(a)
+    facts = describe(a)
+    return checks.with_memory(checks.plan_own(facts, "from_numba", copyif), facts)
+
+
+def _stream_of(a: Any) -> int:
+    """The handle of the stream that the array is bound to, or of Numba's default."""
+    bound = getattr(a, "stream", 0)
+    found = int(bound) if bound else 0
+    if not 0 <= found < 1 << 64:
+        raise errors.StreamError(
+            where="from_numba",
+            expected="a stream of Numba, or 0 for its default",
+            got=f"the number {found}",
+            fix="bind the array to numba.cuda.stream()",
+        )
+    return found or _default_stream(sys.modules.get("numba.cuda"))
 
 
 def from_numba(a: Any, copyif: bool = False) -> Any:
@@ -146,8 +163,7 @@ def from_numba(a: Any, copyif: bool = False) -> Any:
     or else on Numba's default stream, is visible here.
     """
     checks.require_foreign(a, "numba", "from_numba", "a Numba device array")
-    bound = getattr(a, "stream", 0)
-    stream = (int(bound) if bound else 0) or _default_stream(sys.modules.get("numba.cuda"))
+    stream = _stream_of(a)
     try:
         # The core checks all of this; the long way below finds the words for what is wrong.
         return _core.borrow(

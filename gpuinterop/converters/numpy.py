@@ -72,12 +72,12 @@ def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
 
 def describe(a: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
+    scalar = isinstance(a, numpy.generic)  # its array is a temporary one, whose memory is nobody's
     # Its real geometry: what a subclass says of its shape may be anything.
     a = numpy.ndarray.view(numpy.asanyarray(a), numpy.ndarray)
+    ptr = 0 if scalar else a.ctypes.data
     readonly = not a.flags.writeable
-    return Facts(
-        a.shape, a.strides, a.dtype.name, a.itemsize, "cpu", 0, a.ctypes.data, readonly, "numpy"
-    )
+    return Facts(a.shape, a.strides, a.dtype.name, a.itemsize, "cpu", 0, ptr, readonly, "numpy")
 
 
 def plan_from(a: Any, copyif: bool = False) -> Plan:

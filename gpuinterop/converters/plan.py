@@ -314,7 +314,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             f"make {_COPY[rules.layout == 'f']} once and reuse it",
             axis=axis,
         )
-    if facts.readonly and not rules.readonly and not allow_readonly:
+    if facts.readonly and facts.size and not rules.readonly and not allow_readonly:
         return mend_by_copy(
             rules,
             facts,

@@ -118,9 +118,17 @@ def _address(gpudata: Any) -> int:
     if gpudata is None:
         return 0
     try:
-        return int(gpudata)
+        found = int(gpudata)
     except TypeError:
-        return int(gpudata.get_pointer())
+        found = int(gpudata.get_pointer())
+    if not 0 <= found < 1 << 64:
+        raise errors.BoundsError(
+            where="from_pycuda",
+            expected="gpudata with an address from 0 to 2**64 - 1",
+            got=str(found),
+            fix="make the GPUArray over a driver allocation or its address",
+        )
+    return found
 
 
 def _device_of(ptr: int) -> int:
@@ -147,7 +155,7 @@ def describe(g: Any) -> Facts:
     # An odd slice of GPUArray may keep a pointer although it is empty.
     ptr = 0 if 0 in shape else _address(g.gpudata)
     return Facts(
-        shape, tuple(g.strides), dtype.name, dtype.itemsize, "cuda", _device_of(ptr), ptr,
+        shape, tuple(g.strides), checks.dtype_name(dtype), dtype.itemsize, "cuda", _device_of(ptr), ptr,
         library="pycuda",
     )  # fmt: skip
 
@@ -155,22 +163,19 @@ def describe(g: Any) -> Facts:
 def _plan_from(g: Any, copyif: bool, where: str) -> tuple[Plan, Facts]:
     facts = describe(g)
     plan = checks.plan_own(facts, where, copyif)
-    if plan.refused or not facts.ptr:
-        return plan, facts
-    info = _core.pointer_info(facts.ptr)
-    if info is not None and not info[2]:
-        made = "pycuda.autoinit" in sys.modules
-        got = "memory of another context" + (
-            ": pycuda.autoinit makes one of its own" if made else ""
-        )
-        plan = refuse(
-            "gpuinterop",
-            where,
-            errors.ContextError,
-            f"memory of the primary context of cuda:{facts.index}, where all libraries share it",
-            got,
-            "import pycuda.autoprimaryctx instead of pycuda.autoinit, at the top of the program",
-        )
+    info = _core.pointer_info(facts.ptr) if facts.ptr and not plan.refused else None
+    if info is None or info[2]:
+        return checks.with_memory(plan, facts), facts
+    made = "pycuda.autoinit" in sys.modules
+    got = "memory of another context" + (": pycuda.autoinit makes one of its own" if made else "")
+    plan = refuse(
+        "gpuinterop",
+        where,
+        errors.ContextError,
+        f"memory of the primary context of cuda:{facts.index}, where all libraries share it",
+        got,
+        "import pycuda.autoprimaryctx instead of pycuda.autoinit, at the top of the program",
+    )
     return plan, facts
 
 

@@ -20,10 +20,11 @@ from types import ModuleType
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop.converters.left_out import broken, leave_out
 from gpuinterop.converters.likeness import has, like_cudamat, like_gnumpy, like_pycuda
 from gpuinterop.converters.misspelt import no_library
 from gpuinterop.converters.presence import installed
-from gpuinterop.errors import ConversionTypeError, MissingLibraryError
+from gpuinterop.errors import ConversionTypeError, GpuInteropError, MissingLibraryError
 
 __all__ = [
     "Backend",
@@ -185,6 +186,7 @@ def register(row: Backend) -> None:
     """Add a library, or replace one of the same name."""
     global _generation
     with _lock:
+        broken.pop(row.name, None)
         old = _rows.get(row.name)
         _rows[row.name] = row
         if old is not None:
@@ -216,7 +218,15 @@ def _load_plugin(name: str) -> Backend | None:
     point = _plugins().get(name)
     if point is None:
         return None
-    value = point.load()
+    try:
+        value = point.load()
+    except Exception as e:
+        raise MissingLibraryError(
+            where=f"gpuinterop.converters ({name})",
+            expected="a converter that can be imported, from the package that offers it",
+            got=f"{type(e).__name__}: {e}",
+            fix="mend or uninstall that package",
+        ) from e
     row = value if isinstance(value, Backend) else getattr(value, "backend", None)
     if row is None:
         row = Backend(
@@ -261,7 +271,7 @@ def recognise(obj: Any) -> Backend | None:
     if known is None or (not known[1] and _load_waiting()):
         known = _of_class(cls)
     row, own, _ = known
-    return row if own else _matching(obj) or row or _alike(obj)
+    return row if own else _asked("matches", obj) or row or _asked("like", obj)
 
 
 def _of_class(cls: type) -> tuple[Backend | None, bool, weakref.ref[type]]:
@@ -297,24 +307,30 @@ def _row_of_class(cls: type) -> tuple[Backend | None, bool]:
     return None, False
 
 
-def _matching(obj: Any) -> Backend | None:
+def _asked(question: str, obj: Any) -> Backend | None:
     for row in list(_rows.values()):
-        if row.matches is not None and row.matches(obj):
-            return row
-    return None
-
-
-def _alike(obj: Any) -> Backend | None:
-    for row in list(_rows.values()):
-        if row.like is not None and row.like(obj):
-            return row
+        ask = getattr(row, question)
+        if ask is None:
+            continue
+        try:
+            if ask(obj):
+                return row
+        except Exception as e:
+            leave_out(row.name, f"{question}() raised {type(e).__name__}: {e}")
     return None
 
 
 def _load_waiting() -> bool:
     # Whether there were plugins to load. Only a loaded library can have made an object.
-    waiting = [name for name in _plugins() if name not in _rows and name in sys.modules]
-    return any([_load_plugin(name) for name in waiting])
+    found = False
+    for name in _plugins():
+        if name in _rows or name in broken or name not in sys.modules:
+            continue
+        try:
+            found |= _load_plugin(name) is not None
+        except GpuInteropError as e:
+            leave_out(name, e.got)
+    return found
 
 
 def load(row_name: str, where: str, module: str = "") -> Any:

@@ -94,6 +94,7 @@ def describe(t: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
     itemsize = t.element_size()
     device = t.device
+    fake = type(t).__name__ == "FakeTensor"  # it warns that it has no address, and says 0
     return Facts(
         tuple(t.shape),
         tuple(s * itemsize for s in t.stride()),
@@ -101,7 +102,7 @@ def describe(t: Any) -> Facts:
         itemsize,
         device.type,
         device.index or 0,
-        t.data_ptr(),
+        0 if fake else t.data_ptr(),
         library="torch",
     )
 

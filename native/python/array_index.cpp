@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "array/error.hpp"
+#include "ops/overlap.hpp"
 #include "python/array_type.hpp"
 #include "python/raise.hpp"
 
@@ -264,6 +265,12 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   if (skip)
     source.layout = Layout(source.layout.ndim() - skip, source.layout.shape() + skip,
                            source.layout.strides() + skip);
+  // One value may be written to a place many times; of several, it would be chance which one stays.
+  if (source.layout.size() > 1 && ops::overlaps_itself(target))
+    fail(Kind::Contiguity, where, "a target whose elements all have a place of their own",
+         "shape " + shape_text(target.layout.ndim(), target.layout.shape()) + " with strides " +
+             shape_text(target.layout.ndim(), target.layout.strides()) + " (elements)",
+         "assign one number, or write to a copy: x.copy()");
   source.layout = source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
   if (target.layout.size() == 0) return;
   copy_elements(target, source, where);

@@ -55,6 +55,30 @@ PyObject* finish(exchange::Checked&& c, PyTypeObject* cls, PyObject* base, CUstr
   return o;
 }
 
+// The driver's word on memory that an object describes; fails as `borrow` would.
+void ask_driver(exchange::Checked* c, int device_type, int device_id, const char* where) {
+  if (device_id < 0 && !c->data)
+    fail(Kind::Exchange, where, "memory, whose address tells the device", "an empty array",
+         "pass the device's number");
+  if (device_id < 0) device_id = cuda::inspect(c->data).device;
+  c->device = {static_cast<DeviceType>(device_type), device_id};
+  c->memory = c->device.is_cuda() ? Memory::Device : Memory::Host;
+  exchange::check_memory(c, exchange::Trust::Never, false, where);
+}
+
+// What `borrow` would refuse; nothing is made.
+void check_borrowed(uint64_t ptr, nb::handle shape, nb::handle strides, nb::handle dtype,
+                    int device_type, int device_id, const std::string& where) {
+  int64_t extents[kMaxDims], steps[kMaxDims];
+  const int n = read_ints(shape.ptr(), extents, where.c_str(), "shape");
+  exchange::Checked c;
+  c.dtype = dtype_from(dtype.ptr());
+  read_strides(strides.ptr(), n, extents, itemsize_of(c.dtype), steps, where.c_str());
+  c.layout = exchange::checked_layout(n, extents, steps, where.c_str());
+  c.data = c.layout.size() ? reinterpret_cast<char*>(static_cast<uintptr_t>(ptr)) : nullptr;
+  ask_driver(&c, device_type, device_id, where.c_str());
+}
+
 // Foreign memory that `base` keeps alive, of a library without an exchange protocol of its own. The
 // address is asked of the driver: device, context and the extent of the allocation must agree; with
 // device_id -1 the driver's word on the device is taken. The library is taken to work on `stream`:
@@ -70,14 +94,8 @@ nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle str
   read_strides(strides.ptr(), n, extents, itemsize_of(c.dtype), steps, where);
   c.layout = exchange::checked_layout(n, extents, steps, where);
   c.data = c.layout.size() ? reinterpret_cast<char*>(static_cast<uintptr_t>(ptr)) : nullptr;
-  if (device_id < 0 && !c.data)
-    fail(Kind::Exchange, where, "memory, whose address tells the device", "an empty array",
-         "pass the device's number");
-  if (device_id < 0) device_id = cuda::inspect(c.data).device;
-  c.device = {static_cast<DeviceType>(device_type), device_id};
-  c.memory = c.device.is_cuda() ? Memory::Device : Memory::Host;
   c.readonly = readonly;
-  exchange::check_memory(&c, exchange::Trust::Never, false, where);
+  ask_driver(&c, device_type, device_id, where);
   auto* type = cls.is_none() ? nullptr : reinterpret_cast<PyTypeObject*>(cls.ptr());
   return nb::steal(finish(std::move(c), type, base.ptr(), handle(stream), handle(stream)));
 }
@@ -91,6 +109,8 @@ void register_borrowing(nb::module_& m) {
       "device_type"_a, "device_id"_a, "base"_a.none(), "readonly"_a, "stream"_a, "where"_a,
       "An array over foreign memory that `base` keeps alive; strides in bytes. cls None: by dtype; "
       "device_id -1: where the driver says.");
+  m.def("check_borrowed", &check_borrowed, "ptr"_a, "shape"_a, "strides"_a, "dtype"_a,
+        "device_type"_a, "device_id"_a, "where"_a, "Fail where `borrow` would; nothing is made.");
 }
 
 }  // namespace gpuinterop

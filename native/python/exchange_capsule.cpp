@@ -124,6 +124,7 @@ Array consume(PyObject* capsule, Managed* m, const Incoming& in, const char* use
          text(in.tensor.device) + " in the capsule", "report it to the producer");
   Checked c = check(in, Trust::Never, o.may_copy(), o.where);
   c.readonly |= readonly;
+  if (o.look) return make_array(std::move(c), nullptr, PyRef::borrow(owner));
   // Nothing of the producer's was touched until here.
   Buffer* buffer = m->deleter ? adopt(c, m, {}) : adopt_borrowed(c, {});
   Array a = make_array(std::move(c), buffer, PyRef::borrow(owner));
@@ -145,6 +146,7 @@ Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claime
     if (m->version.major != kMajor) {
       // Only the deleter is promised to stay where it is.
       const DLPackVersion version = m->version;
+      if (o.look) refuse_version(version, o.where);
       take_capsule(capsule, kVersionedUsed);
       Owned owned{m};
       refuse_version(version, o.where);

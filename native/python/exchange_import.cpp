@@ -262,6 +262,19 @@ PyObject* exchange_share_plain(PyObject*, PyObject* obj) {
   });
 }
 
+// The array that a DLPack capsule describes, for looking at; None for any other object. The capsule
+// stays unused, and the array owns nothing.
+PyObject* exchange_look_into(PyObject*, PyObject* obj) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    if (!PyCapsule_CheckExact(obj)) Py_RETURN_NONE;
+    Options o;
+    o.look = true;
+    PyObject* seen = wrap(array_type, consume_capsule(obj, obj, nullptr, nullptr, false, o));
+    if (!seen) throw PythonError();
+    return seen;
+  });
+}
+
 PyObject* exchange_set_converters_changed(PyObject*, PyObject* value) {
   const int changed = PyObject_IsTrue(value);
   if (changed < 0) return nullptr;

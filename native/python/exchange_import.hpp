@@ -20,6 +20,7 @@ struct Options {
   Device device;      // wanted, when has_device
   int copy = -1;      // None, 0 or 1
   bool order = true;  // false: stream=-1, the caller orders the work
+  bool look = false;  // leave a capsule as it is; the array is for looking at, while the capsule is
   bool may_copy() const noexcept { return copy == 1; }
 };
 

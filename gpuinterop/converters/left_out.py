@@ -1,0 +1,16 @@
+"""Converters of other packages that do not work: conversions go on without them."""
+
+from __future__ import annotations
+
+import warnings
+
+__all__ = ["broken", "leave_out"]
+
+broken: dict[str, str] = {}  # by name, and why
+
+
+def leave_out(name: str, why: str) -> None:
+    """Go on without a converter, and say so once."""
+    if name not in broken:
+        broken[name] = why
+        warnings.warn(f"the converter {name!r} is left out: {why}", RuntimeWarning, stacklevel=2)
