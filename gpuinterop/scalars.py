@@ -88,12 +88,14 @@ def _refuse_rounding(
 def _refuse_narrowing(values: Any, wanted: np.dtype[Any], where: str) -> None:
     """Refuse arrays of wider floats inside lists, and of integers that `wanted` would change."""
     for kind in set(map(type, values)) - _PLAIN:
+        if issubclass(kind, np.generic):
+            continue
         for one in values:
             if type(one) is not kind:
                 continue
             if isinstance(one, (list, tuple)):
                 _refuse_narrowing(one, wanted, where)
-            elif not isinstance(one, np.generic) and hasattr(one, "dtype"):
+            elif hasattr(one, "dtype"):
                 own = one.dtype
                 if not isinstance(own, np.dtype) or not np.can_cast(own, wanted):
                     _refuse_narrowing_of(np.asarray(one), wanted, where)
