@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import compatibility_page
 import performance_page
+import performance_readme
 import reference_page
 
 from gpuinterop import errors
@@ -98,7 +99,7 @@ def readme() -> str:
     """The README with its table of figures made anew."""
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
-    return before + BEGIN + performance_page.readme_table() + END + after
+    return before + BEGIN + performance_readme.readme_table() + END + after
 
 
 PAGES = {

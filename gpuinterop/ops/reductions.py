@@ -218,12 +218,8 @@ def plan_for(
 def _shifted(
     sources: Sequence[tuple[int, int, int]], plan: Plan, inputs: Sequence[Operand]
 ) -> list[tuple[int, int, int]]:
-    return [
-        (slot, index, shift + moved * given.itemsize)
-        for (slot, index, shift), moved, given in zip(
-            sources, plan.geometry.in_shifts, inputs, strict=True
-        )
-    ]
+    places = zip(sources, plan.geometry.in_shifts, inputs, strict=True)
+    return [(slot, i, shift + by * given.itemsize) for (slot, i, shift), by, given in places]
 
 
 _NUMPY: dict[str, Any] = {

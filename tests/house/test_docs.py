@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codeop
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -168,6 +169,45 @@ def test_pictures_draw_what_the_tables_say():
         assert list(picture["rows"][name].values()) == list(row.values())
         beyond = made.better(picture, picture["marks"][name], made.ours(row))
         assert beyond == ("missed" in made.verdict(found[mark.record], mark)), mark.title
+
+
+def test_every_row_in_which_a_peer_is_ahead_is_told():
+    """Against the records themselves: the fastest peer of each row, and nothing left out."""
+    made = tool("performance_page")
+    found = made.records()
+    text = "\n".join(made.losses(found))
+    told = {(name, row): (who, theirs) for name, row, who, _, theirs in made.ahead(found)}
+    told |= {(mark.record, mark.row): None for mark in made.missed(found)}
+    for name in found:
+        record = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
+        more = "/s" in record["unit"]
+        for row, values in record["rows"].items():
+            mine = [v for who, v in values.items() if who.startswith("gpuinterop")]
+            # What takes our array, as numpy.from_dlpack(ours) does, is ours in part, and no peer's.
+            theirs = {who: v for who, v in values.items()
+                      if not who.startswith(("gpuinterop", "floor"))
+                      and "(ours)" not in who and "(x" not in who}  # fmt: skip
+            if not mine or not theirs:
+                continue
+            best = (max if more else min)(theirs.values())
+            if (best / mine[0] if more else mine[0] / best) > 1.05:
+                assert (name, row) in told, f"{row!r} of {name} is not listed"
+                assert told[name, row] is None or told[name, row][1] == best
+    assert "Not explained yet" not in text
+    assert len(told) == len(made.ahead(found)) + len(made.missed(found))
+
+
+def test_all_marks_are_counted():
+    made = tool("performance_page")
+    found = made.records()
+    page = made.page()
+    lost = page.count("**missed**")
+    total = len(made.MARKS) + len(made.promises(found))
+    assert f"{total - lost} of {total} marks are met" in " ".join(page.split())
+    launch = next(one for one in made.promises(found) if one.row == made.LAUNCHED)
+    rows = found["launch"]["rows"]
+    above = rows[made.LAUNCHED]["gpuinterop"] - rows["empty kernel"]["floor"]
+    assert (launch.value, launch.mark, launch.unit) == (above, 0.5, "us")
 
 
 @pytest.mark.parametrize("page", list(tool("make_docs").PAGES), ids=title)

@@ -1,0 +1,54 @@
+"""The key figures of the README, from the records of docs/performance.md."""
+
+from __future__ import annotations
+
+from performance_page import NAMES, OURS, figure, ours, records, spelt, unit
+
+KEY = (
+    ("documents", "exp, out given", "`exp` of 230,400 floats, out given"),
+    ("documents", "y = m.x + b, 1000 x 1000", "y = m.x + b, 1000 x 1000"),
+    (
+        "documents",
+        "logistic regression, a step",
+        "logistic regression, a training step (ours captured)",
+    ),
+)
+KEY_BANDWIDTH = (
+    ("bandwidth", "exp(x)", "`exp(x)`"),
+    ("bandwidth", "X + Y.T", "`X + Y.T`, nothing copied first"),
+    ("reductions", "sum axis 0", "`X.sum(axis=0)`"),
+)
+
+
+CONVERTED = (
+    ("CudaNdarray -> torch", "array to tensor"),
+    ("torch -> CudaNdarray", "tensor to array"),
+)
+
+
+def readme_cell(values: dict[str, float], who: str) -> str:
+    captured = values.get(f"{who} graph")
+    return (figure(values.get(who)) or "-") + (f", captured {figure(captured)}" if captured else "")
+
+
+def readme_table() -> str:
+    """The key figures, for the README."""
+    found = records()
+    gpu = found["documents"]["gpu"].partition(",")[0]
+    columns = ("torch", "cupy", "jax")
+    lines = [
+        f"| {gpu}, float32 | | gpuinterop | " + " | ".join(NAMES[c] for c in columns) + " |",
+        "| --- " * 6 + "|",
+    ]
+    for record, row, title in (*KEY, *KEY_BANDWIDTH):
+        values = found[record]["rows"][row]
+        cells = " | ".join(readme_cell(values, c) for c in columns)
+        lines.append(f"| {title} | {unit(found[record])} | {figure(ours(values))} | {cells} |")
+    lines += ["", "| a conversion, 64 x 64 | us | gpuinterop | others |", "| --- " * 4 + "|"]
+    for row, title in CONVERTED:
+        values = found["converters"]["rows"][row]
+        others = ", ".join(
+            f"{spelt(who)} {figure(v)}" for who, v in values.items() if not who.startswith(OURS)
+        )
+        lines.append(f"| {title} | us | {figure(ours(values))} | {others} |")
+    return "\n".join(lines) + "\n"
