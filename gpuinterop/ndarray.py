@@ -25,6 +25,7 @@ from gpuinterop.errors import (
     GpuInteropError,
     ReadOnlyError,
     ShapeError,
+    StreamError,
     shown,
 )
 from gpuinterop.geometry import real
@@ -252,7 +253,14 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         if stream is None:
             _core.copy_into(moved, self, where="to_device")
         else:
-            with devices.as_stream(stream, target if target.type == "cuda" else seen.device):
+            places = [d for d in (target, seen.device) if d.type == "cuda"] or [target]
+            order = devices.as_stream(stream, places[0])
+            if order.device not in places:
+                raise StreamError(where="to_device",
+                                  expected=f"a stream of {' or '.join(map(str, places))}",
+                                  got=f"{order} for a copy from {seen.device} to {target}",
+                                  fix="pass a stream of one of the two devices, or none")  # fmt: skip
+            with order:
                 _core.copy_into(moved, self, where="to_device")
         return moved
 
