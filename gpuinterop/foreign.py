@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CPU", "CUDA", "as_int", "device_pair", "stream_device", "stream_handle"]
+__all__ = [
+    "CPU",
+    "CUDA",
+    "as_int",
+    "device_pair",
+    "other_than_stream",
+    "stream_device",
+    "stream_handle",
+]
 
 CPU, CUDA = 1, 2
 # DLPack's device types that live here: pinned memory is the host's, managed memory the GPU's.
@@ -94,8 +102,20 @@ def stream_handle(stream: Any) -> int | None:
     return None
 
 
+def other_than_stream(value: Any) -> str | None:
+    """Return "an array" or "an event" for one, whose address or handle is no stream's, else None."""
+    kind = type(value)
+    if hasattr(kind, "__cuda_stream__"):
+        return None
+    if hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"):
+        return "an array"
+    return "an event" if kind.__name__ == "Event" else None
+
+
 def stream_device(stream: Any) -> Any:
     """Return the device that a foreign stream object names, else None."""
+    if isinstance(stream, int | np.integer):  # NumPy's have one: where the number lies
+        return None
     place = getattr(stream, "device", None)
     if place is not None:
         return place

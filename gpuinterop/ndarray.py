@@ -25,6 +25,7 @@ from gpuinterop.errors import (
     GpuInteropError,
     ReadOnlyError,
     ShapeError,
+    StreamError,
     shown,
 )
 from gpuinterop.geometry import real
@@ -101,20 +102,22 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             raise ArgumentTypeError(where="get", expected="a NumPy array to fill",
                                     got=f"an object of type {type(out).__name__}",
                                     fix="pass numpy.empty(x.shape, x.dtype), or nothing")  # fmt: skip
-        if host.dtype != seen.dtype:
+        plain = np.asarray(host)  # a subclass may say anything of itself
+        if plain.dtype != seen.dtype:
             raise DTypeError(
                 where="get",
                 expected=f"an array of dtype {seen.dtype}",
-                got=str(host.dtype),
+                got=str(plain.dtype),
                 fix="get() first, then cast with astype",
             )
-        if not host.flags.writeable:
+        if not plain.flags.writeable:
             raise ReadOnlyError(where="get", expected="a writable array", got="a read-only one",
                                 fix="pass a writable array")  # fmt: skip
-        target = over(host)
+        target = sources.host_side(host, "get")
         if target.shape != seen.shape:
-            raise ShapeError(where="get", expected=f"shape {seen.shape}", got=str(host.shape),
+            raise ShapeError(where="get", expected=f"shape {seen.shape}", got=str(target.shape),
                              fix="pass an array of the same shape")  # fmt: skip
+        sources.refuse_repeats(target, "get")
         _core.copy_into(target, self, where="get")
         return host
 
@@ -250,7 +253,14 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         if stream is None:
             _core.copy_into(moved, self, where="to_device")
         else:
-            with devices.as_stream(stream, target if target.type == "cuda" else seen.device):
+            places = [d for d in (target, seen.device) if d.type == "cuda"] or [target]
+            order = devices.as_stream(stream, places[0])
+            if order.device not in places:
+                raise StreamError(where="to_device",
+                                  expected=f"a stream of {' or '.join(map(str, places))}",
+                                  got=f"{order} for a copy from {seen.device} to {target}",
+                                  fix="pass a stream of one of the two devices, or none")  # fmt: skip
+            with order:
                 _core.copy_into(moved, self, where="to_device")
         return moved
 
@@ -291,6 +301,7 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
         raise ArgumentTypeError(where="unpickle", expected="the elements as a NumPy array",
                                 got=f"an object of type {type(host).__name__}",
                                 fix="pickle the array itself")  # fmt: skip
+    host = np.asarray(host)  # a subclass may say anything of itself
     sources.check_cast(cls, host.dtype, "unpickle")
     array: ArrayMethods = _core.empty(cls, host.shape, host.dtype, target.type_code, target.index)
     _core.copy_into(array, over(host), where="unpickle")

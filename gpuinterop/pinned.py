@@ -11,9 +11,9 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.dtypes import known
-from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, DeviceError, ShapeError
 from gpuinterop.geometry import real
-from gpuinterop.sources import host_view, over, read_shape, refuse_mask
+from gpuinterop.sources import host_side, host_view, read_shape, refuse_repeats
 
 __all__ = ["copy_async", "pinned_empty"]
 
@@ -36,9 +36,12 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     """
     extents = read_shape(shape)
     kind = known(np.float32 if dtype is None else dtype)
+    if any(n < 0 for n in extents):
+        raise ShapeError(where="pinned_empty", expected="extents of 0 or more",
+                         got=f"shape {extents}", fix="pass non-negative extents")  # fmt: skip
     place = devices.device(device)
     count = prod(extents)
-    if place.type == "cpu" or count <= 0:
+    if place.type == "cpu" or count == 0:
         return np.empty(extents, kind)
     nbytes = count * kind.itemsize
     if nbytes > sys.maxsize:
@@ -56,8 +59,7 @@ def _side(x: Any, name: str) -> _core.Array:
     if isinstance(x, _core.Array):
         return real(x)
     if isinstance(x, np.ndarray):
-        refuse_mask(x, "copy_async")
-        return over(np.asarray(x))  # a subclass may say anything of its shape
+        return host_side(x, "copy_async")
     raise ArgumentTypeError(
         where="copy_async",
         expected=f"an array here or a NumPy array as {name}",
@@ -79,7 +81,7 @@ def copy_async(dst: Any, src: Any) -> None:
     DeviceError
         The host's side is ordinary memory, from or to which no copy runs by itself.
     ContiguityError
-        A stride of `dst` is 0.
+        A stride of `dst` is 0, or the elements of a NumPy array lie where none may lie.
     UnsupportedError
         One of the two is a NumPy array in which something is masked.
 
@@ -93,16 +95,7 @@ def copy_async(dst: Any, src: Any) -> None:
     [1.0, 1.0, 1.0]
     """
     target, source = _side(dst, "dst"), _side(src, "src")
-    for axis, (extent, stride) in enumerate(zip(target.shape, target.strides, strict=True)):
-        if stride == 0 and extent > 1 and target.size:
-            raise ContiguityError(
-                where="copy_async",
-                expected="a destination whose elements lie apart",
-                got=f"shape {target.shape} with strides {target.strides} (bytes): "
-                f"axis {axis} repeats one element",
-                fix="copy into an array of its own, for example pinned_empty(shape, dtype)",
-                axis=axis,
-            )
+    refuse_repeats(target, "copy_async")
     if (target.device.type == "cpu") != (source.device.type == "cpu"):
         host = target if target.device.type == "cpu" else source
         inside = host.is_c_contiguous()

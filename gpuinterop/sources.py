@@ -16,6 +16,7 @@ from gpuinterop.dtypes import known
 from gpuinterop.errors import (
     ArgumentTypeError,
     BoundsError,
+    ContiguityError,
     ConversionTypeError,
     DeviceError,
     DTypeError,
@@ -33,6 +34,7 @@ __all__ = [
     "check_cast",
     "construct",
     "home",
+    "host_side",
     "host_view",
     "in_the_name_of",
     "is_index",
@@ -97,6 +99,7 @@ def host_view(array: _core.Array) -> np.ndarray[Any, Any]:
 
 def over(host: np.ndarray[Any, Any]) -> _core.Array:
     """Return a core array over a NumPy array's memory."""
+    host = np.asarray(host)  # a subclass may say anything of its shape
     return _core.from_pointer(
         _core.Array,
         host.ctypes.data if host.size else 0,
@@ -108,6 +111,36 @@ def over(host: np.ndarray[Any, Any]) -> _core.Array:
         host,
         readonly=not host.flags.writeable,
     )
+
+
+def host_side(host: np.ndarray[Any, Any], where: str) -> _core.Array:
+    """Return a core array over a NumPy array that a copy reads or fills in place."""
+    refuse_mask(host, where)
+    plain = np.asarray(host)
+    size = known(plain.dtype).itemsize
+    if plain.size and (not plain.flags.aligned or any(s % size for s in plain.strides)):
+        raise ContiguityError(
+            where=where,
+            expected=f"a NumPy array of aligned elements, a multiple of {size} bytes apart",
+            got=f"shape {plain.shape} with strides {plain.strides} (bytes) "
+            f"at address {plain.ctypes.data:#x}",
+            fix="copy through an array of its own: numpy.empty(shape, dtype)",
+        )
+    return over(plain)
+
+
+def refuse_repeats(target: _core.Array, where: str) -> None:
+    """Refuse to fill an array in which a stride of 0 repeats one element."""
+    for axis, (extent, stride) in enumerate(zip(target.shape, target.strides, strict=True)):
+        if stride == 0 and extent > 1 and target.size:
+            raise ContiguityError(
+                where=where,
+                expected="a destination whose elements lie apart",
+                got=f"shape {target.shape} with strides {target.strides} (bytes): "
+                f"axis {axis} repeats one element",
+                fix="copy into an array of its own, for example pinned_empty(shape, dtype)",
+                axis=axis,
+            )
 
 
 def new_array(cls: type[A], source: _core.Array, device: Any, where: str) -> A:
@@ -287,7 +320,7 @@ def borrowed(
     unit: int = 4,
 ) -> A:
     """Return an array over memory at an address; strides count units of so many bytes."""
-    if isinstance(ptr, bool) or not hasattr(ptr, "__index__"):
+    if isinstance(ptr, bool | _core.Array) or not hasattr(ptr, "__index__"):
         raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as address",
                                 got=shown(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
     address = operator.index(ptr)

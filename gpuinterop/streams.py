@@ -15,7 +15,7 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop._core import Stream
 from gpuinterop.errors import StreamError, shown
-from gpuinterop.foreign import CUDA, as_int, stream_device, stream_handle
+from gpuinterop.foreign import CUDA, as_int, other_than_stream, stream_device, stream_handle
 from gpuinterop.places import gpu
 
 __all__ = [
@@ -83,7 +83,8 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
         return stream
     if stream is None:
         return legacy_stream(device)
-    handle = stream_handle(stream)
+    other = other_than_stream(stream)
+    handle = None if other else stream_handle(stream)
     if handle is not None and not 0 <= handle < 2**64:
         owner = "" if as_int(stream) is not None else f", the handle of {shown(stream)}"
         raise StreamError(
@@ -97,7 +98,8 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
             where="stream",
             expected="a stream: an object with __cuda_stream__, .cuda_stream, .ptr or .handle, "
             "a handle as an int, or None",
-            got=f"{shown(stream)} of type {type(stream).__module__}.{type(stream).__qualname__}",
+            got=(f"{other}, of type " if other else f"{shown(stream)} of type ")
+            + f"{type(stream).__module__}.{type(stream).__qualname__}",
             fix="pass the stream object of the other library, or gpuinterop.Stream()",
         )
     if handle in (0, 1, 2):
@@ -132,6 +134,13 @@ class StreamScope:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if not self._stack:
+            raise StreamError(
+                where="stream.__exit__",
+                expected="a stream that was entered and not left yet",
+                got=f"{self.stream}, which is not entered",
+                fix="enter it first: with gpuinterop.stream(s):",
+            )
         self._stack.pop().__exit__(kind, error, trace)
 
 

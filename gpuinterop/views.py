@@ -80,17 +80,42 @@ def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
 
 
 class Flags:
-    """What is known of an array's memory; readable by name and by NumPy's keys."""
+    """What is known of an array's memory; readable by name and by NumPy's keys.
 
-    __slots__ = ("aligned", "c_contiguous", "f_contiguous", "owndata", "writeable")
+    ``writeable = False`` makes the array read-only. The way back is a copy.
+    """
+
+    __slots__ = ("_array",)
+    _shown = ("aligned", "c_contiguous", "f_contiguous", "owndata", "writeable")
 
     def __init__(self, array: _core.Array) -> None:
-        self.owndata = array._owns
-        array = real(array)
-        self.c_contiguous = array.is_c_contiguous()
-        self.f_contiguous = array.is_f_contiguous()
-        self.writeable = not array.readonly
-        self.aligned = array.ptr % min(array.itemsize, 8) == 0
+        self._array = array
+
+    @property
+    def owndata(self) -> bool:
+        return self._array._owns
+
+    @property
+    def c_contiguous(self) -> bool:
+        return real(self._array).is_c_contiguous()
+
+    @property
+    def f_contiguous(self) -> bool:
+        return real(self._array).is_f_contiguous()
+
+    @property
+    def aligned(self) -> bool:
+        array = real(self._array)
+        return array.ptr % min(array.itemsize, 8) == 0
+
+    @property
+    def writeable(self) -> bool:
+        return not real(self._array).readonly
+
+    @writeable.setter
+    def writeable(self, value: bool) -> None:
+        # The core's own attribute: a subclass may have another of that name.
+        _core.Array.readonly.__set__(self._array, not value)  # type: ignore[attr-defined]
 
     @property
     def contiguous(self) -> bool:
@@ -125,28 +150,31 @@ class Flags:
         return False
 
     def __getitem__(self, key: str) -> bool:
+        return bool(getattr(self, self._name(key)))
+
+    def __setitem__(self, key: str, value: bool) -> None:
+        setattr(self, self._name(key), value)
+
+    def _name(self, key: object) -> str:
         short = {
             "C": "c_contiguous", "CONTIGUOUS": "c_contiguous", "F": "f_contiguous",
             "FORTRAN": "f_contiguous", "W": "writeable", "A": "aligned", "O": "owndata",
             "B": "behaved", "CA": "carray", "FA": "farray", "X": "writebackifcopy",
         }  # fmt: skip
-        name = short.get(key, key.lower())
-        if name.startswith("_") or not isinstance(getattr(type(self), name, None), object):
+        name = short.get(key, key.lower()) if isinstance(key, str) else ""
+        if not isinstance(getattr(type(self), name, None), property):
             raise KeyError(key)
-        try:
-            return bool(getattr(self, name))
-        except AttributeError:
-            raise KeyError(key) from None
+        return name
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Flags):
             return NotImplemented
-        return all(getattr(self, n) == getattr(other, n) for n in self.__slots__)
+        return all(getattr(self, n) == getattr(other, n) for n in self._shown)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in sorted(self.__slots__))
+        return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in self._shown)
 
 
 class ViewMethods(_core.Array):

@@ -39,10 +39,7 @@ bool is_retired(CUstream stream) noexcept {
 std::string name_of(CUstream stream) {
   if (stream == CU_STREAM_LEGACY) return "the legacy default stream";
   if (stream == CU_STREAM_PER_THREAD) return "the per-thread default stream";
-  char text[32];
-  std::snprintf(text, sizeof text, "stream %#llx",
-                (unsigned long long)reinterpret_cast<uintptr_t>(stream));
-  return text;
+  return "stream " + handle_text(stream);
 }
 
 // The captured stream `waiter` needs work that was queued outside the capture.
@@ -68,6 +65,13 @@ void wait_from_capture(DeviceState& d, CUstream waiter, CUstream producer, const
 }
 
 }  // namespace
+
+std::string handle_text(CUstream stream) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%#llx",
+                (unsigned long long)reinterpret_cast<uintptr_t>(stream));
+  return text;
+}
 
 bool is_default(CUstream stream) noexcept {
   return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
@@ -322,19 +326,23 @@ bool any_lent(bool (*holds)(CUstream) noexcept) noexcept {
                      [holds](const auto& item) { return holds(item.first); });
 }
 
+void check_address(CUstream stream, const char* where) {
+  thread_local CUstream last = nullptr;  // consumers name one stream many times in a row
+  if (stream == last) return;
+  char byte;
+  iovec into{&byte, 1}, from{stream, 1};
+  if (process_vm_readv(getpid(), &into, 1, &from, 1, 0) < 0 && errno == EFAULT)
+    fail(
+        Kind::Stream, where, "the handle of a living CUDA stream", handle_text(stream),
+        "pass the stream object itself, or its handle as an int (torch: .cuda_stream, CuPy: .ptr)");
+  last = stream;
+}
+
 int device_of_stream(uintptr_t handle) {
   const char* where = "stream";
   require(where);
   auto stream = reinterpret_cast<CUstream>(handle);
-  char text[32];
-  std::snprintf(text, sizeof text, "%#llx", (unsigned long long)handle);
-  // The driver reads behind whatever it is given. A number that is no address at all can be told.
-  char byte;
-  iovec into{&byte, 1}, from{reinterpret_cast<void*>(handle), 1};
-  if (process_vm_readv(getpid(), &into, 1, &from, 1, 0) < 0 && errno == EFAULT)
-    fail(
-        Kind::Stream, where, "the handle of a living CUDA stream", text,
-        "pass the stream object itself, or its handle as an int (torch: .cuda_stream, CuPy: .ptr)");
+  check_address(stream, where);
   CUcontext context = nullptr;
   check(driver().StreamGetCtx(stream, &context), "cuStreamGetCtx", where);
   for (int i = 0; i < device_count(); ++i) {
@@ -348,7 +356,7 @@ int device_of_stream(uintptr_t handle) {
       return i;
   }
   fail(Kind::Context, where, "a stream of a device's primary context",
-       std::string(text) + " of another context",
+       handle_text(stream) + " of another context",
        "make the other library use the primary context (PyCUDA: import pycuda.autoprimaryctx "
        "instead of pycuda.autoinit)");
 }

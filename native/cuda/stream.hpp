@@ -1,6 +1,8 @@
 // Streams beyond what kernels need: making, lending and retiring them.
 #pragma once
 
+#include <string>
+
 #include "cuda/cuda.hpp"
 
 namespace gpuinterop::cuda {
@@ -27,12 +29,17 @@ bool any_lent(bool (*holds)(CUstream) noexcept) noexcept;
 // wait() as a user asks for it: a stream that waits for a captured one joins that capture.
 void join(int device, CUstream waiter, CUstream producer, const char* where);
 
+// The driver reads behind whatever handle it is given. Kind::Stream for one that is no address at all.
+void check_address(CUstream stream, const char* where);
+
 // Ordinal of the device whose primary context `handle` belongs to. Kind::Context when it is in
 // another context, Kind::Stream when it is no handle.
 int device_of_stream(uintptr_t handle);
 
 // Where work after the last use of a buffer is to be queued.
 CUstream living(DeviceState& d, CUstream stream, uint32_t token);
+
+std::string handle_text(CUstream stream);  // "0x55c031b17510"
 
 // An event from the device's pool.
 class EventLease {

@@ -119,6 +119,7 @@ void check_stream(Device device, void* stream, const char* where) {
   // The default streams exist in every context.
   if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return;
   cuda::DeviceState& d = cuda::device_state(device.id, where);
+  cuda::check_address(static_cast<CUstream>(stream), where);
   CUcontext context = nullptr;
   const CUresult code = cuda::driver().StreamGetCtx(static_cast<CUstream>(stream), &context);
   if (code == CUDA_SUCCESS && context == d.primary) return;

@@ -117,6 +117,7 @@ int set_ptr(PyObject* o, PyObject* value, void*) {
       fail(Kind::Bounds, "_dev_data", "an address from 0 to 2**64 - 1", repr_text(value),
            "assign an address inside the array's memory");
     }
+    if (shown_layout(o).size()) check_aligned(address, unwrap(o).itemsize(), "_dev_data");
     change_geometry(o, shown_layout(o), reinterpret_cast<char*>(static_cast<uintptr_t>(address)),
                     "_dev_data");
     return 0;

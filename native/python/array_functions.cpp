@@ -157,9 +157,7 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
       fail(Kind::Bounds, where, "the address of the memory",
            "a null pointer for shape " + shape_text(n, extents),
            "pass a valid address; only empty arrays have none");
-    if (ptr % static_cast<uint64_t>(std::min<int64_t>(item, 8)))
-      fail(Kind::Bounds, where, "an address aligned to the itemsize, " + std::to_string(item),
-           std::to_string(ptr), "pass an aligned address");
+    check_aligned(ptr, item, where);
     auto* b = new Buffer;
     a.buffer = BufferRef(b);
     b->device = a.device;

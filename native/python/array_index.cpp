@@ -26,6 +26,16 @@ std::string attribute_text(PyObject* o, const char* name) {
   return utf8 ? utf8 : "";
 }
 
+bool holds_float(PyObject* sequence) {
+  const Py_ssize_t n = PySequence_Size(sequence);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    const PyRef one = PyRef::steal(PySequence_GetItem(sequence, i));
+    if (one && PyFloat_Check(one.get())) return true;
+  }
+  PyErr_Clear();
+  return false;
+}
+
 // What to write instead of a key that only NumPy takes. `text` is the key's dtype, or its repr.
 std::string instead_of(PyObject* item, const std::string& text, bool is_array_like, bool writes) {
   const bool listed = PyList_Check(item) || PyTuple_Check(item);
@@ -36,6 +46,7 @@ std::string instead_of(PyObject* item, const std::string& text, bool is_array_li
                ? "choose by element: x[...] = gpuinterop.where(mask, value, x)"
                : "choose by element: gpuinterop.where(mask, x, 0); how many there are is known on "
                  "the host only: numpy.asarray(x)[numpy.asarray(mask)]";
+  if (listed && holds_float(item)) return "convert them: x.take([int(i) for i in key], axis)";
   const bool numbers = is_array_like ? text.find("int") != std::string::npos : listed;
   if (numbers)
     return writes ? "write on the host: h = x.get(); h[key] = value; x[...] = h"

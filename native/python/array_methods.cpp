@@ -295,6 +295,12 @@ bool within_memory(const Array& a, const Layout& layout, const char* data, const
   return start + lo * item >= 0 && start + (hi + 1) * item <= b->nbytes;
 }
 
+void check_aligned(uint64_t address, int64_t itemsize, const char* where) {
+  if (address % static_cast<uint64_t>(std::min<int64_t>(itemsize, 8)))
+    fail(Kind::Bounds, where, "an address aligned to the itemsize, " + std::to_string(itemsize),
+         std::to_string(address), "pass an aligned address");
+}
+
 void check_reach(const Array& a, const Layout& layout, const char* data, const char* where,
                  Unit unit) {
   if (within_memory(a, layout, data, where)) return;

@@ -19,6 +19,9 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value);
 PyObject* array_item(PyObject* self, Py_ssize_t i);
 PyObject* array_iter(PyObject* self);
 
+// Elements lie at multiples of their size, of 8 for larger ones.
+void check_aligned(uint64_t address, int64_t itemsize, const char* where);
+
 // What is reached from `data` must lie inside the memory, as far as its extent is known.
 bool within_memory(const Array& a, const Layout& layout, const char* data, const char* where);
 enum class Unit { Elements, Bytes };  // what the caller counts strides in, for the message

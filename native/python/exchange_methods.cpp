@@ -92,7 +92,7 @@ int read_version(PyObject* o) {
   if (o == Py_None) return -1;
   const auto [major, minor] = read_pair(o, "max_version as a tuple (major, minor)");
   if (major < 0 || minor < 0)
-    fail(Kind::Stream, kWhere, "max_version of non-negative ints", repr_text(o), "pass (1, 3)");
+    fail(Kind::Bounds, kWhere, "max_version of non-negative ints", repr_text(o), "pass (1, 3)");
   if (major == 0) return -1;
   return major > long(kMajor) || minor > long(kMinor) ? int(kMinor) : int(minor);
 }

@@ -1,5 +1,7 @@
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,14 +18,44 @@ namespace gpuinterop {
 
 namespace {
 
-// The streams that this thread has entered with `with`, innermost last. Holding the objects keeps
-// their owners alive while they are current.
 struct Entered {
   int device;
   CUstream previous;
   PyObject* stream;
 };
-thread_local std::vector<Entered> entered;
+
+// Streams that threads had entered and not left when they ended.
+std::mutex abandoned_lock;
+std::vector<PyObject*> abandoned;
+
+int drop_abandoned(void*) {
+  std::vector<PyObject*> all;
+  {
+    std::lock_guard lock(abandoned_lock);
+    all.swap(abandoned);
+  }
+  for (PyObject* stream : all) Py_DECREF(stream);
+  return 0;
+}
+
+// The streams that this thread has entered with `with`, innermost last. Holding the objects keeps
+// their owners alive while they are current.
+struct EnteredStreams : std::vector<Entered> {
+  EnteredStreams() = default;
+  EnteredStreams(const EnteredStreams&) = delete;
+  // The thread is past Python. To ask for the GIL here could meet the interpreter's end, so the main
+  // thread lets go.
+  ~EnteredStreams() {
+    if (empty() || !Py_IsInitialized()) return;
+    try {
+      std::lock_guard lock(abandoned_lock);
+      for (const Entered& e : *this) abandoned.push_back(e.stream);
+    } catch (...) {
+    }
+    Py_AddPendingCall(drop_abandoned, nullptr);
+  }
+};
+thread_local EnteredStreams entered;
 
 Device device_of(int type, int id) {
   if (type == 1) return {DeviceType::Cpu, 0};
@@ -42,12 +74,6 @@ nb::object python_device(Device d) {
   return nb::module_::import_("gpuinterop.devices").attr("from_codes")(int(d.type), d.id);
 }
 
-std::string handle_text(CUstream s) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%#llx", (unsigned long long)reinterpret_cast<uintptr_t>(s));
-  return text;
-}
-
 std::string stream_repr(const Stream& s) {
   std::string place = s.device.is_cuda() ? "cuda:" + std::to_string(s.device.id) : "cpu";
   if (!s.handle) return "<Stream on cpu>";
@@ -56,7 +82,7 @@ std::string stream_repr(const Stream& s) {
   std::string whose = s.origin == Stream::Origin::Own
                           ? ""
                           : " of " + (s.owner ? type_text(s.owner.ptr()) : "somebody else");
-  return "<Stream " + handle_text(s.handle) + whose + " on " + place + ">";
+  return "<Stream " + cuda::handle_text(s.handle) + whose + " on " + place + ">";
 }
 
 nb::object enter(nb::handle self) {
@@ -73,14 +99,25 @@ nb::object enter(nb::handle self) {
 void leave(nb::handle self) {
   Stream& s = nb::cast<Stream&>(self);
   if (!s.handle) return;
-  if (entered.empty() || entered.back().stream != self.ptr())
+  size_t at = entered.size();
+  while (at > 0 && entered[at - 1].stream != self.ptr()) --at;
+  const bool in_order = at == entered.size() && at > 0;
+  if (at > 0) {
+    const Entered left = entered[at - 1];
+    entered.erase(entered.begin() + ptrdiff_t(at - 1));
+    // Out of order, nobody comes to leave it again: what was entered next goes back past it.
+    auto next = std::find_if(entered.begin() + ptrdiff_t(at - 1), entered.end(),
+                             [&](const Entered& e) { return e.device == left.device; });
+    if (next == entered.end())
+      cuda::set_current_stream(left.device, left.previous);
+    else
+      next->previous = left.previous;
+    Py_DECREF(left.stream);
+  }
+  if (!in_order)
     fail(Kind::Stream, "Stream.__exit__", "the stream that this thread entered last",
          stream_repr(s),
          "leave streams in the reverse order, on the thread that entered them: use `with stream:`");
-  Entered last = entered.back();
-  entered.pop_back();
-  cuda::set_current_stream(last.device, last.previous);
-  Py_DECREF(last.stream);
 }
 
 // The object that was entered, so that `current_stream() is s` holds inside `with s:`; null when the
@@ -275,7 +312,11 @@ void register_streams(nb::module_& m) {
             Stream& s = nb::cast<Stream&>(self);
             if (event.is_none())
               event = nb::cast(new Event(s.device, false, false), nb::rv_policy::take_ownership);
-            record(nb::cast<Event&>(event), nb::borrow(self));
+            Event* e = nullptr;
+            if (!nb::try_cast(event, e) || !e)
+              fail(Kind::Type, "Stream.record", "a gpuinterop.Event or None",
+                   type_text(event.ptr()), "leave it out: stream.record() returns a new one");
+            record(*e, nb::borrow(self));
             return event;
           },
           nb::arg("event") = nb::none(), "Record an event, a new one by default, and return it.")

@@ -127,6 +127,37 @@ def test_assigning_what_is_no_address(address):
     assert x.tolist() == [0, 0]
 
 
+def test_an_address_between_two_elements():
+    x = gi.arange(4, dtype="float32", device="cpu")
+    view = x[:2]
+    for step in (1, 2, 6):
+        with pytest.raises(gi.BoundsError, match=r"_dev_data: .* aligned to the itemsize, 4"):
+            view._dev_data = x.ptr + step
+    view._dev_data = x.ptr + 8
+    assert view.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: gi.ones(8, device="cpu"), lambda: gi.ones((), "int64", device="cpu")]
+)
+def test_an_array_is_no_address(make):
+    with pytest.raises(TypeError, match="from_gpu_pointer: expected an int as address"):
+        gi.from_gpu_pointer(make(), (2,), device="cpu")
+
+
+def test_a_list_of_floats_is_not_sent_to_take_as_it_is():
+    x = gi.ones(3, device="cpu")
+    with pytest.raises(gi.IndexKindError) as caught:
+        x[[0, 0.5]]
+    assert "int(" in caught.value.fix
+    assert x.take([int(i) for i in (0, 0.5)], 0).tolist() == [1, 1]
+
+
+def test_a_negative_version_is_a_wrong_number():
+    with pytest.raises(gi.BoundsError, match="max_version"):
+        gi.ones(3, device="cpu").__dlpack__(max_version=(1, -1))
+
+
 def test_attributes_that_cannot_be_deleted():
     x = gi.zeros(2, device="cpu")
     for name in ("readonly", "_dev_data", "strides", "_strides"):

@@ -182,6 +182,8 @@ def test_flags(device):
     with pytest.raises(KeyError):
         x.flags["nonsense"]
     with pytest.raises(KeyError):
+        x.flags[0]
+    with pytest.raises(KeyError):
         x.flags["_private"]
 
 
@@ -220,3 +222,33 @@ def test_keys_that_change_the_array_while_they_are_read():
 
     x._set_stride(Twist(), 100)
     assert x._strides == (100, 1)
+
+
+@pytest.mark.parametrize("key", ["writeable", "W", "WRITEABLE"])
+def test_flags_make_an_array_read_only(device, key):
+    x = gi.ones(3, device=device)
+    flags, before = x.flags, x[1:]
+    if key == "writeable":
+        flags.writeable = False
+    else:
+        flags[key] = False
+    assert x.readonly
+    assert not flags.writeable
+    assert x[1:].readonly
+    assert not before.readonly  # an array of its own, as in NumPy
+    with pytest.raises(gi.ReadOnlyError):
+        x.fill(7)
+    with pytest.raises(gi.ReadOnlyError):
+        flags.writeable = True
+    before.flags.writeable = True
+    assert x.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["c_contiguous", "aligned", "owndata", "forc"])
+def test_flags_that_are_facts_take_no_assignment(name):
+    x = gi.ones(3, device="cpu")
+    with pytest.raises(AttributeError):
+        setattr(x.flags, name, False)
+    with pytest.raises(AttributeError):
+        x.flags[name] = False
+    assert getattr(x.flags, name)

@@ -318,3 +318,45 @@ def test_exit_beside_daemon_threads_that_run_python(body):
     """
     for _ in range(3):
         run(code)
+
+
+# ---- other interpreters -------------------------------------------------------------------------
+
+SECOND_INTERPRETER = """
+try:
+    import _interpreters as interpreters
+except ImportError:  # before Python 3.13
+    import _xxsubinterpreters as interpreters
+import gpuinterop as gi
+from gpuinterop import _core
+
+x = gi.ones(3, device="cpu")
+other = interpreters.create()
+try:
+    # From Python 3.13 on what was raised is returned.
+    said = interpreters.run_string(other, "import gpuinterop._core")
+except Exception as error:
+    said = error
+assert "ImportError" in str(said) and "interpreter" in str(said), said
+interpreters.destroy(other)
+assert x.tolist() == [1, 1, 1]
+assert isinstance(x, _core.Array)
+assert gi.ones(2, device="cpu").tolist() == [1, 1]
+"""
+
+
+def test_a_second_interpreter_is_refused_and_the_first_goes_on():
+    run(SECOND_INTERPRETER)
+
+
+def test_loading_the_core_again_in_the_same_interpreter():
+    run("""
+    import importlib.util, warnings
+    from gpuinterop import _core
+    spec = importlib.util.spec_from_file_location("gpuinterop._core", _core.__file__)
+    again = importlib.util.module_from_spec(spec)
+    with warnings.catch_warnings():  # of types that are there already
+        warnings.simplefilter("ignore")
+        spec.loader.exec_module(again)
+    assert again.Array is not None
+    """)

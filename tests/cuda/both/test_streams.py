@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from contextlib import ExitStack
 
@@ -54,10 +55,58 @@ def test_leaving_out_of_order_is_refused():
     b.__enter__()
     with pytest.raises(StreamError, match="reverse order"):
         a.__exit__(None, None, None)
+    assert devices.current_stream() is b
     b.__exit__(None, None, None)
-    a.__exit__(None, None, None)
+    assert devices.current_stream().handle == 1
     with pytest.raises(StreamError):
         a.__exit__(None, None, None)
+
+
+def test_generators_that_close_out_of_order_leave_no_stream_current():
+    def inside():
+        with gi.stream(gi.Stream()) as s:
+            yield s
+
+    first, second, third = inside(), inside(), inside()
+    next(first)
+    middle = next(second)
+    next(third)
+    with pytest.raises(StreamError, match="reverse order"):
+        first.close()
+    third.close()
+    assert devices.current_stream() is middle
+    second.close()
+    assert devices.current_stream().handle == 1
+
+
+def test_a_thread_that_ends_inside_a_stream_lets_go_of_it():
+    alive = []
+
+    def enter():
+        s = gi.Stream()
+        alive.append(weakref.ref(s))
+        s.__enter__()
+
+    for _ in range(3):
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+    # The thread itself goes a little later than join, and the main thread drops the stream.
+    end = time.monotonic() + 10
+    while any(s() is not None for s in alive) and time.monotonic() < end:
+        time.sleep(0.001)
+    assert [s() for s in alive] == [None] * 3
+
+
+def test_leaving_a_scope_that_was_not_entered():
+    scope = gi.stream(gi.Stream())
+    with pytest.raises(StreamError, match="not entered"):
+        scope.__exit__(None, None, None)
+
+
+def test_recording_what_is_no_event():
+    with pytest.raises(TypeError, match=r"Stream\.record: .*Event"):
+        gi.Stream().record(5)
 
 
 def test_current_stream_is_the_threads_own():
@@ -262,10 +311,15 @@ def test_foreign_streams(kind):
 
 
 @pytest.mark.parametrize(
-    ("value", "handle"), [(None, 1), (0, 1), (1, 1), (2, 2), (Torch(0), 1), (CuPy(2), 2)]
-)
+    ("value", "handle"),
+    [
+        (None, 1), (0, 1), (1, 1), (2, 2), (Torch(0), 1), (CuPy(2), 2),
+        (np.int64(0), 1), (np.int64(1), 1), (np.uint8(2), 2),
+    ],
+)  # fmt: skip
 def test_defaults_by_number(value, handle):
-    assert devices.as_stream(value).handle == handle
+    s = devices.as_stream(value)
+    assert (s.handle, str(s.device)) == (handle, "cuda:0")
 
 
 @pytest.mark.parametrize("value", [True, -1, "s", 2.0, object(), 12345, Protocol("x"), np.zeros(3)])
@@ -273,6 +327,46 @@ def test_what_is_no_stream(value):
     with pytest.raises(StreamError) as error:
         devices.as_stream(value)
     assert error.value.fix
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda:0"])
+def test_arrays_and_events_have_a_handle_of_something_else(place):
+    for value in (gi.ones(3, device=place), gi.zeros((), "int64", device=place), np.array(2)):
+        with pytest.raises(StreamError, match="got: an array, of type"):
+            gi.stream(value)
+    with pytest.raises(StreamError, match=r"got: an event, of type gpuinterop\._core\.Event"):
+        gi.stream(gi.Event(place))
+
+
+def test_no_junk_handle_reaches_the_driver():
+    x = filled(1.0)
+
+    class Producer:
+        def __init__(self, stream):
+            self.__cuda_array_interface__ = {**x.__cuda_array_interface__, "stream": stream}
+
+    for junk in (99, 0xDEAD0000):
+        for call in (
+            lambda junk=junk: x.__dlpack__(stream=junk),
+            lambda junk=junk: gi.asarray(Producer(junk)),
+        ):
+            with pytest.raises(
+                StreamError, match=f"living CUDA stream\n  got: {junk:#x}"
+            ) as caught:
+                call()
+            assert "cuStreamGetCtx" not in str(caught.value)
+
+
+def test_a_copy_takes_no_stream_of_a_device_that_has_no_part_in_it(second_device):
+    x = filled(1.0)
+    for target in ("cpu", "cuda:0"):
+        with pytest.raises(StreamError, match=r"to_device: expected a stream of cuda:0") as caught:
+            x.to_device(target, stream=gi.Stream(second_device), copy=True)
+        assert str(second_device) in caught.value.got
+    with pytest.raises(StreamError, match="to_device"):
+        x.to_device("cpu", stream=gi.Stream("cpu"))
+    for s in (gi.Stream("cuda:0"), gi.Stream(second_device)):
+        assert x.to_device(second_device, stream=s).get().max() == 1
 
 
 def test_owner_lives_as_long_as_its_stream_is_in_use():
