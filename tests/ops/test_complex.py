@@ -100,4 +100,6 @@ def test_roots_of_the_largest_and_the_smallest_numbers(device, dtype):
     assert np.isfinite(expected).all()
     got = gi.sqrt(gi.GpuArray(given, device=device)).get().astype(np.clongdouble)
     for take in (np.real, np.imag):
-        np.testing.assert_allclose(take(got), take(expected), rtol=4 * float(info.eps), atol=4 * small)
+        np.testing.assert_allclose(
+            take(got), take(expected), rtol=4 * float(info.eps), atol=4 * small
+        )

@@ -215,7 +215,13 @@ def test_ways_to_give_results_on_the_host():
 
 @pytest.mark.parametrize(
     "names",
-    [("a1", "a0", "z"), ("a0", "a1", "o0"), ("s0", "r0", "a0"), ("o0", "a1", "r0"), ("e", "k", "x")],
+    [
+        ("a1", "a0", "z"),
+        ("a0", "a1", "o0"),
+        ("s0", "r0", "a0"),
+        ("o0", "a1", "r0"),
+        ("e", "k", "x"),
+    ],
 )
 def test_any_names_are_good_for_parameters(device, names):
     x, y, z = names
