@@ -264,7 +264,7 @@ class Array:
     def __rmatmul__(self, other: Any, /) -> Self:
         ...
 
-    def __imatmul__(self, other: Any, /) -> Self:
+    def __imatmul__(self, other: Any, /) -> Self:  # type: ignore[misc]
         ...
 
     def __len__(self) -> int:
