@@ -264,6 +264,9 @@ class Array:
     def __rmatmul__(self, other: Any, /) -> Self:
         ...
 
+    def __imatmul__(self, other: Any, /) -> Self:  # type: ignore[misc]
+        ...
+
     def __len__(self) -> int:
         ...
 

@@ -36,7 +36,7 @@ SUPPRESSED = {
     # In place the class stays, where an addition of a CudaNdarray gives one.
     **{
         f"    def __i{name}__(self, other: Any, /) -> Self:": "misc"
-        for name in ("add", "sub", "mul", "mod", "floordiv", "truediv")
+        for name in ("add", "sub", "mul", "mod", "floordiv", "truediv", "matmul")
     },
     "    def __ipow__(self, other: Any, modulus: None=None, /) -> Self:": "misc",
 }

@@ -45,7 +45,17 @@ def cache_directory() -> Path:
     """Where kernels are kept: GPUINTEROP_CACHE_DIR, or the user's own cache folder."""
     chosen = os.environ.get("GPUINTEROP_CACHE_DIR")
     if chosen:
-        return Path(chosen).expanduser()
+        try:
+            return Path(chosen).expanduser()
+        except RuntimeError:
+            folder = _own_temporary() / "kernels"
+            warnings.warn(
+                f"GPUINTEROP_CACHE_DIR is {chosen!r}, the folder of a user who does not exist; "
+                f"compiled kernels are kept in {folder}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return folder
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA", "~\\AppData\\Local"))
     elif sys.platform == "darwin":

@@ -46,11 +46,8 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     """
     x = _with_dtype("clip", x, min, max, out)
     dtype = getattr(x, "dtype", None)
-    if dtype is not None and np.dtype(dtype).kind in "iu":
-        # NumPy's rule: a Python integer that no element can pass does not cut.
-        info = np.iinfo(dtype)
-        min = None if type(min) is int and min <= info.min else min
-        max = None if type(max) is int and max >= info.max else max
+    if dtype is not None:
+        min, max = cutting(np.dtype(dtype), min, max)
     if min is None and max is None:
         return FUNCTIONS["positive"](x, out=out)
     if min is None:
@@ -58,6 +55,16 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     if max is None:
         return FUNCTIONS["maximum"](x, min, out=out)
     return FUNCTIONS["clip"](x, min, max, out=out)
+
+
+def cutting(dtype: np.dtype[Any], min: Any, max: Any) -> tuple[Any, Any]:
+    """The bounds, None for a Python integer that no element can pass: NumPy's rule."""
+    if dtype.kind not in "iu":
+        return min, max
+    info = np.iinfo(dtype)
+    low = None if type(min) is int and min <= info.min else min
+    high = None if type(max) is int and max >= info.max else max
+    return low, high
 
 
 def where(condition: Any, x: Any, y: Any, out: Any = None) -> Any:

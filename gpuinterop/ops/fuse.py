@@ -150,6 +150,10 @@ class Fused:
         self._outside = Outside(function)
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self._instances: Instances | None = None
+        self._owner: type | None = None  # the class that it is a method of
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner = owner
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -171,6 +175,10 @@ class Fused:
         return f"<fused function {getattr(self, '__qualname__', self._name)}{self._signature}>"
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if self._owner and args and isinstance(args[0], self._owner):
+            method = self.__get__(args[0])
+            if isinstance(method, BoundFused):  # Class.method(instance, x), as Python has it
+                return method(*args[1:], out=out, **kwargs)
         if Tracer in map(type, args) or Tracer in map(type, kwargs.values()):
             refuse_out(self._name, out)
             return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
@@ -301,9 +309,9 @@ class Fused:
             except ShapeError as error:
                 raise ShapeError(
                     where=self._name, expected=f"{error.expected}, in one kernel",
-                    got=f"{error.got}, where each reduced value is an input of what is computed from it",
-                    fix="fuse it in parts of fewer arrays and reduced values, and combine what they "
-                    "return without fuse, for example by gpuinterop.stack(values).sum(0)",
+                    got=f"{error.got}; a reduced value counts as an input of what is computed from it",
+                    fix="fuse it in parts of fewer arrays, results and reduced values, and combine what "
+                    "they return without fuse, for example by gpuinterop.stack(values).sum(0)",
                 ) from None  # fmt: skip
         return found
 

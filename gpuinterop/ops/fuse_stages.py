@@ -68,7 +68,7 @@ class Stages:
         """The operands, copied where a stage would overwrite what a later one reads."""
         values = list(operands)
         like = next((out for out in outs if isinstance(out, _core.Array)), None)
-        seen = [None if like is None else viewed(x, like, "fuse") for x in operands]
+        seen: list[Any] = [None if like is None else viewed(x, like, "fuse") for x in operands]
         written: list[Any] = []
         for stage in self.stages:
             for place in stage.reads:

@@ -14,6 +14,7 @@ from gpuinterop.errors import ArgumentTypeError
 
 from . import methods
 from .catalog import ALIASES, TABLE, Row
+from .functions import cutting
 from .trace import Graph, Node
 
 __all__ = ["Tracer", "cannot_be_fused", "record", "refuse_out"]
@@ -67,6 +68,8 @@ class Tracer:
         return record(TABLE["exp"], (self,))
 
     def clip(self, min: Any = None, max: Any = None) -> Any:
+        if any(type(bound) is int and not 0 <= bound < 128 for bound in (min, max)):
+            min, max = cutting(self.dtype, min, max)  # the others pass for no dtype
         low = self if min is None else record(TABLE["maximum"], (self, min))
         return low if max is None else record(TABLE["minimum"], (low, max))
 

@@ -203,6 +203,8 @@ def viewed(value: Any, like: Any, where: str) -> Any:
 
 def _encode(number: Any, row: int) -> tuple[int, int]:
     """The bytes of a number of a dtype, as two little-endian words."""
+    if is_extended(row) and type(number) is int and number.bit_length() > 63:
+        number = float(number)  # NumPy holds it as an object, which these dtypes do not take
     with np.errstate(all="ignore"):
         data = np.asarray(number).astype(dtype_of(row)).tobytes().ljust(16, b"\0")
     return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little")

@@ -237,7 +237,8 @@ OpId add_op(OpInfo info) {
     id = free_ids().back();
     free_ids().pop_back();
   }
-  names().emplace(info.name, id);  // the table's rows come first: no later operation takes their name
+  // The table's rows come first: no later operation takes their names.
+  names().emplace(info.name, id);
   table()[id] = std::move(info);
   return id;
 }

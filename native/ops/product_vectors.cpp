@@ -198,6 +198,18 @@ PyObject* ger(const ProductCall& call) {
   if (!cublas_takes(rule.dtype)) require_whole(call, rule.dtype);
   if (a.array) a.array->layout.broadcast_to(shape.ndim, shape.extents, where);  // or an error
   if (call.out) check_result(call.out, rule.dtype, x.array->device, shape, where);
+  if (call.alpha == Scalar{0, 0}) {  // as in BLAS, x and y are not read
+    ProductCall rest = call;
+    rest.beta = Scalar{a.array ? 1.0 : 0.0, 0};
+    PyRef result = result_for(call, rule, x.array->device, shape);
+    if (!x.array->device.is_cuda()) {
+      on_host("ger", rest, result.get(), x, y, a);
+    } else {
+      cast_side(a, rule.dtype, where);
+      scaled_into(rest, result.get(), a);
+    }
+    return result.release();
+  }
   // A wider addend decides what the product is computed in.
   for (Side* s : {&x, &y})
     if (a.array) cast_side(*s, rule.dtype, where);

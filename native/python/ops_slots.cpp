@@ -87,7 +87,9 @@ PyObject* compare(PyObject* a, PyObject* b, int how) {
   static constexpr Which which[] = {kLess, kLessEqual, kEqual, kNotEqual, kGreater, kGreaterEqual};
   return guard((PyObject*)nullptr, [&] {
     PyObject* args[] = {a, b};
-    return ops::call(named[which[how]].get(), args, nullptr, true);
+    // A list would compare as an object: one answer, False, where NumPy gives one for each element.
+    const bool sequence = PyList_Check(b) || PyTuple_Check(b);
+    return ops::call(named[which[how]].get(), args, nullptr, !sequence);
   });
 }
 
@@ -124,6 +126,17 @@ PyObject* matmul(PyObject* a, PyObject* b) {
     call.b = b;
     call.tf32 = ops::tf32_allowed;
     call.operand_may_answer = true;
+    return ops::matmul(call);
+  });
+}
+
+PyObject* matmul_in_place(PyObject* a, PyObject* b) {
+  return guard((PyObject*)nullptr, [&] {
+    ops::ProductCall call;
+    call.where = "matmul";
+    call.a = call.out = a;
+    call.b = b;
+    call.tf32 = ops::tf32_allowed;
     return ops::matmul(call);
   });
 }
@@ -197,6 +210,7 @@ PyType_Slot ops_slots[] = {
     {Py_nb_absolute, slot(unary<kAbsolute>)},
     {Py_nb_invert, slot(unary<kInvert>)},
     {Py_nb_matrix_multiply, slot(matmul)},
+    {Py_nb_inplace_matrix_multiply, slot(matmul_in_place)},
     {Py_tp_richcompare, slot(compare)},
     {0, nullptr},
 };

@@ -265,3 +265,9 @@ def test_remains_of_a_killed_process_are_swept(tmp_path):
     DiskCache(tmp_path).put("a", b"code")
     assert not old.exists()
     assert fresh.exists()  # somebody may be writing it at this moment
+
+
+def test_the_folder_of_a_user_who_does_not_exist_is_warned_about(monkeypatch):
+    monkeypatch.setenv("GPUINTEROP_CACHE_DIR", "~no-such-user/kernels")
+    with pytest.warns(RuntimeWarning, match="who does not exist"):
+        assert "~" not in str(cache_directory())

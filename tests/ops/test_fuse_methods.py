@@ -202,3 +202,11 @@ def test_slots_are_looked_at(device):
     for value in (2.0, 3.0, -0.0):
         slotted.rate = value
         np.testing.assert_array_equal(slotted.step(x).get(), HOST * np.float32(value))
+
+
+def test_methods_are_called_by_the_class_too(device):
+    x = gi.asarray(HOST, device=device)
+    scheduled = Scheduled()
+    scheduled.rate = Rate(3.0)
+    np.testing.assert_array_equal(Scheduled.step(scheduled, x).get(), HOST * 3)
+    np.testing.assert_array_equal(Scheduled.step(scheduled, x=x).get(), HOST * 3)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 import pytest
 from ops_place import FAKE
 
 import gpuinterop as gi
-from gpuinterop.errors import DTypeError
+from gpuinterop.errors import DTypeError, ShapeError
 from gpuinterop.ops import special
 from gpuinterop.ops.catalog import ROWS
 from gpuinterop.ops.runtime import FUNCTIONS
@@ -206,3 +207,46 @@ def test_special_functions_have_their_known_values():
         assert math.isclose(float(function(x)), y, rel_tol=4e-14), (function, x)
     inside = np.linspace(-0.999999, 0.999999, 1001)
     np.testing.assert_allclose(special.erf(special.erfinv(inside)), inside, rtol=0, atol=4e-16)
+
+
+def test_lists_are_no_operands(device):
+    x = gi.asarray(np.array([1, 2], "float32"), device=device)
+    for compare in (operator.eq, operator.ne, operator.lt):
+        for other in ([1, 2], (1, 2)):
+            with pytest.raises(TypeError, match=r"gpuinterop\.asarray\(value\)"):
+                compare(x, other)
+            with pytest.raises(TypeError):
+                compare(other, x)
+    assert (x == None) is False  # noqa: E711
+    assert (x != "text") is True
+
+
+def test_products_in_place_write_into_the_array(device):
+    hosts = [np.array(v, "float32") for v in ([[1, 2], [3, 4], [5, 6]], [[0, 1], [1, 2]])]
+    x, y = (gi.asarray(v.copy(), device=device) for v in hosts)
+    same = x
+    x @= y
+    assert same is x
+    np.testing.assert_array_equal(same.get(), hosts[0] @ hosts[1])
+    y @= y
+    np.testing.assert_array_equal(y.get(), hosts[1] @ hosts[1])
+    with pytest.raises(ShapeError):
+        x @= gi.ones((2, 3), device=device)
+    with pytest.raises(ValueError, match="operands of one axis or more"):
+        x @= 3
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "float32"])
+@pytest.mark.parametrize("bounds", [(-300, 300), (-1, 5), (0, 127), (1, 2**40), (-(2**70), 2**70)])
+def test_bounds_that_no_element_passes_do_not_cut_in_fused_functions_either(device, dtype, bounds):
+    host = np.array([0, 1, 2, 100], dtype)
+    x = gi.GpuArray(host, device=device)
+    expected = np.clip(host, *bounds) if dtype != "float32" else x.clip(*bounds).get()
+    for found in (x.clip(*bounds), gi.fuse(lambda x: x.clip(*bounds))(x)):
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found.get(), expected)
+
+
+def test_integers_beyond_64_bits_beside_small_floats(device):
+    x = gi.GpuArray(np.ones(2, "float32"), device=device).astype("bfloat16")
+    assert (x + 2**70).astype("float32").tolist() == [2.0**70] * 2
