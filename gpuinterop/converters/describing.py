@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, registry
+from gpuinterop.converters import checks, protocols, registry
 from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.plan import Facts
 
@@ -20,7 +20,7 @@ def describe(x: Any) -> Facts:
     reader = getattr(row.module, "describe", None) if row is not None else None
     if row is None or reader is None:
         # Sharing the memory for a moment tells as much, and leaves nothing behind.
-        return checks.facts_of(registry.share_unknown(x) if row is None else row.from_(x))
+        return checks.facts_of(protocols.share_unknown(x) if row is None else row.from_(x))
     try:
         return reader(x)  # type: ignore[no-any-return]
     except errors.GpuInteropError:

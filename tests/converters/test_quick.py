@@ -104,7 +104,10 @@ def test_the_ordinary_case_is_served_without_a_python_frame():
         parameter = sys.modules["torch"].nn.Parameter(t, requires_grad=False)
         calls += [lambda: converters.from_torch(t), lambda: converters.to_torch(x)]
         calls += [lambda: converters.from_any(parameter), lambda: converters.from_torch(parameter)]
-        calls += [lambda: converters.to_torch(x, False), lambda: converters.to_torch(x, copyif=False)]
+        calls += [
+            lambda: converters.to_torch(x, False),
+            lambda: converters.to_torch(x, copyif=False),
+        ]
         calls += [lambda: converters.to(x, "torch"), lambda: converters.to(x, "torch", False)]
         calls += [lambda: converters.to(x, "torch", copyif=False)]
     frames: list[str] = []
