@@ -207,6 +207,7 @@ def test_a_row_makes_a_converter(clean):
     assert not any([plan.shared, plan.copied, plan.refused])
     assert "has no plan_to" in str(plan)
     assert str(plan).startswith("to_toy: unknown")
+    assert cli.main(["explain", "--to", "toy", "--device", "cpu"]) == 3
 
 
 def test_a_converter_under_a_known_name_replaces_every_door(clean):
