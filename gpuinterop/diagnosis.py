@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuinterop.inventory import Installed, numbers
+from gpuinterop.inventory import BY_HAND, Installed, numbers
 
 __all__ = ["Facts", "Finding", "diagnose"]
 
@@ -33,6 +33,7 @@ class Facts:
 
     driver: tuple[int, ...] = ()  # (13, 0); () without a driver
     driver_reason: str = ""
+    device_fault: str = ""  # why the default device cannot be had; "" when it can
     stand_in: str = ""  # GPUINTEROP_LIBCUDA
     nvidia_files: bool = False  # the kernel module is there
     forked: bool = False
@@ -77,6 +78,12 @@ def _driver(facts: Facts) -> Iterator[Finding]:
             "device",
             f"GPUINTEROP_DEVICE is {wanted!r}, and no CUDA device answers",
             "unset GPUINTEROP_DEVICE, or set it to cpu",
+        )
+    elif facts.device_fault:
+        yield Finding(
+            "device",
+            f"GPUINTEROP_DEVICE names no device that is here: {facts.device_fault}",
+            "unset GPUINTEROP_DEVICE, or set it to cpu, cuda or cuda:1",
         )
     if facts.forked:
         yield Finding(
@@ -129,7 +136,7 @@ def _broken(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "installation",
                 f"{row.distribution}: {row.broken}",
-                f"pip install --force-reinstall {row.distribution}",
+                BY_HAND.get(row.library) or f"pip install --force-reinstall {row.distribution}",
             )
     if not facts.find("numpy"):
         yield Finding("numpy", "NumPy is not installed", "pip install numpy")

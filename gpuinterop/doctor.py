@@ -12,13 +12,14 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import gpuinterop.devices as devices
 from gpuinterop import _core, inventory, libs
 from gpuinterop._version import __version__
+from gpuinterop.converters import registry
 from gpuinterop.diagnosis import Facts, Finding, diagnose
 from gpuinterop.errors import GpuInteropError
 
@@ -152,6 +153,12 @@ def _kernel_module() -> str:
 
 def _devices(report: Report, facts: Facts) -> None:
     facts.devices = _core.cuda_device_count()
+    wish = os.environ.get("GPUINTEROP_DEVICE", "").strip()
+    if wish:
+        try:
+            devices.device(wish)
+        except GpuInteropError as error:
+            facts.device_fault = f"{wish!r}: {error.got}"
     driver = ctypes.CDLL(_core.cuda_library_path()) if facts.devices else None
     for index in range(facts.devices):
         row = {"device": f"cuda:{index}", **_properties(driver, index), **_context(driver, index)}
@@ -216,6 +223,16 @@ def _streams(report: Report, facts: Facts) -> None:
 
 def _libraries(report: Report, facts: Facts) -> None:
     facts.libraries = inventory.scan()
+    # What was tried in this process and failed; nothing is imported to know more.
+    for package, why in registry.failures().items():
+        broken = f"its import fails: {why}"
+        if package in {row.library for row in facts.libraries}:
+            facts.libraries = [
+                replace(row, broken=broken) if row.library == package else row
+                for row in facts.libraries
+            ]
+        else:
+            facts.libraries.append(inventory.Installed(package, package, "", broken=broken))
     report.libraries = [asdict(row) for row in facts.libraries]
     converters = sys.modules.get("gpuinterop.converters.left_out")
     facts.left_out = dict(converters.broken) if converters is not None else {}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, copies, errors
-from gpuinterop.converters import OURS, checks, from_any, registry
+from gpuinterop.converters import OURS, checks, from_any, protocols, registry
 from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options, taken_by
 from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
@@ -21,10 +21,11 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
 
     Nothing is converted, and a DLPack capsule stays unused. The answer is the plan that the converter
     itself carries out, with ``.shared``, ``.copied``, ``.refused``, ``.reason``, ``.axis``, ``.bytes``
-    and ``.fix``; printing it shows all of them. `x` may be one of our arrays or any other; `to` is a
-    library's name, or "gpuinterop" and "cudandarray" for an array of ours. Inside `no_copies` a copy is
-    a refusal. A converter of another package that has no ``plan_from`` is tried with ``copyif=True``,
-    because nothing else tells.
+    and ``.fix``; printing it shows all of them. A converter of another package that cannot plan gives
+    ``.unknown``. `x` may be one of our arrays or any other; `to` is a library's name, or "gpuinterop"
+    and "cudandarray" for an array of ours. The library is imported, as the conversion would, to see
+    that this works. Inside `no_copies` a copy is a refusal. A converter of another package that has no
+    ``plan_from`` is tried with ``copyif=True``, because nothing else tells.
 
     Examples
     --------
@@ -50,6 +51,13 @@ def _plan(x: Any, to: str, copyif: bool, options: dict[str, Any]) -> Plan:
         return _into_ours(x, copyif, to, options)[0]
     row = registry.backend(to, "gpuinterop.explain")
     plan_to = getattr(row.module, "plan_to", None)
+    where = f"to_{row.name}"
+    if row.name == "array_api" and "xp" not in options:
+        try:
+            xp = registry.namespace(to, where)
+        except errors.MissingLibraryError as e:
+            return refused_by(e, row.name, where)
+        options = options if xp is None else {**options, "xp": xp}
     if options:
         check_options(row.to, options, f"explain(x, {to!r})")
     first, facts = _into_ours(x, copyif, "any", {})
@@ -57,15 +65,16 @@ def _plan(x: Any, to: str, copyif: bool, options: dict[str, Any]) -> Plan:
         return first
     if isinstance(x, _core.Array):
         try:
-            checks.require_array(x, f"to_{row.name}")
+            checks.require_array(x, where)
         except errors.CaptureError as e:
-            return refused_by(e, row.name, f"to_{row.name}")
+            return refused_by(e, row.name, where)
     if plan_to is None:
-        return refuse(
-            row.name, f"to_{row.name}", errors.ConversionTypeError,
+        told = refuse(
+            row.name, where, errors.ConversionTypeError,
             "a converter that can plan", f"{row.module.__name__}, which has no plan_to",
             "convert and see, or add plan_to(x, copyif) to the converter",
         )  # fmt: skip
+        return replace(told, outcome="unknown")
     described: Any = facts
     if row.name == "array_api":
         # Its plan asks the namespace, which wants an array; sharing one leaves nothing behind. For a
@@ -77,6 +86,12 @@ def _plan(x: Any, to: str, copyif: bool, options: dict[str, Any]) -> Plan:
         package_for = getattr(row.module, "package_for", None)
         package = package_for(facts.device) if package_for is not None else ""
         second = checks.with_need(second, row.name, package)
+        if not second.refused and row.package:
+            try:
+                module = package or getattr(row.module, "IMPORTS", row.package)
+                registry.load(row.name, second.where, module)
+            except errors.MissingLibraryError as e:
+                return refused_by(e, row.name, second.where)
     if second.shared and first.copied:
         return replace(first, library=second.library)
     if second.copied and first.copied:
@@ -116,7 +131,7 @@ def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) ->
         check_options(None, options, f"explain(x, {to!r})")
         # Sharing is the one way to know, and leaves nothing behind; a capsule would be used up.
         seen = _core._look_into(x)
-        ours = registry.share_unknown(x, where) if seen is None else seen
+        ours = protocols.share_unknown(x, where) if seen is None else seen
         return Plan("gpuinterop", "shared", where=where), checks.facts_of(ours)
     if plan_from is None:
         check_options(row.from_, options, f"explain(x, {to!r})")

@@ -6,11 +6,13 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Installed", "canonical", "numbers", "scan"]
+__all__ = ["BY_HAND", "Installed", "canonical", "how_to_mend", "numbers", "scan"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,20 @@ _KNOWN: dict[str, tuple[str, str]] = {
     "nvrtc": (r"nvidia-cuda-nvrtc(-cu\d+)?", ""),
     "cublas": (r"nvidia-cublas(-cu\d+)?", ""),
 }
+
+
+_PORTED = (
+    "put a gnumpy.py and an npmat.py that are ported to Python 3 where Python finds modules: the gnumpy "
+    "of PyPI is for Python 2"
+)
+# What no package index has in a form that works, and how to come by it.
+BY_HAND = {"gnumpy": _PORTED, "npmat": _PORTED}
+
+
+def how_to_mend(package: str, distribution: str = "") -> str:
+    """What to do about a package that is installed and cannot be imported."""
+    again = f"pip install --force-reinstall {distribution or package}"
+    return BY_HAND.get(package) or f"mend that, or install it anew: {again}"
 
 
 def canonical(name: str) -> str:
@@ -98,6 +114,8 @@ def _describe(library: str, name: str, module: str, distribution: Any) -> Instal
     broken = "" if version else "its metadata has no version"
     if module and not broken and module not in sys.modules and not _findable(module):
         broken = f"the package is there, its module {module} is not"
+    elif module and not broken and module not in sys.modules:
+        broken = _unreadable(module)
     return Installed(
         library, name, version, _cuda(library, canonical(name), version, distribution),
         module in sys.modules, broken,
@@ -110,6 +128,26 @@ def _findable(module: str) -> bool:
         return importlib.util.find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):
         return False
+
+
+def _unreadable(module: str) -> str:
+    """Why a module of one file cannot be imported, as far as reading it tells; "" when it may be."""
+    if "." in module:
+        return ""
+    try:
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.submodule_search_locations is not None:
+            return ""
+        source = Path(spec.origin or "")
+        if source.suffix == ".py":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(source.read_bytes(), str(source), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return f"its import fails: SyntaxError: {error}"
+    except (ImportError, OSError, ValueError):
+        return ""
+    return ""
 
 
 def _cuda(library: str, name: str, version: str, distribution: Any) -> int | None:

@@ -52,7 +52,7 @@ class Library:
 
     name: str
     package: str
-    install: str
+    install: str  # the command that brings it
     converter: str = ""  # where it is not the name
     options: Callable[[], dict[str, Any]] = dict
     cells: dict[str, str] = field(default_factory=dict)  # a word for each of VIEWS
@@ -69,7 +69,9 @@ class Library:
             return platform.python_version()
         root = self.package.partition(".")[0]
         for name in importlib.metadata.packages_distributions().get(root, ()):
-            if root != "cuda" or name == self.install:  # NVIDIA's packages share one root
+            if root != "cuda" or self.install.endswith(
+                f" {name}"
+            ):  # NVIDIA's packages share one root
                 return importlib.metadata.version(name)
         return ""
 
@@ -109,8 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     tell("\n2. A strided view is shared with those who can hold it, and refused to the others")
     for library in here:
-        for view in list(VIEWS)[1:]:
-            offer(library, view, device)
+        if library.cells:  # it could be imported
+            for view in list(VIEWS)[1:]:
+                offer(library, view, device)
     ok = not any(word in BAD for library in here for word in library.cells.values())
     if arguments.json:
         print(json.dumps(data(here, absent, device, ok), indent=1))
@@ -145,16 +148,16 @@ def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], list[
         fits = device.type in row.devices or row.name == "numpy"
         if not row.package or not fits or (only and row.name not in only):
             continue
-        library = Library(row.name, row.package, row.install or row.name)
+        library = Library(row.name, row.package, registry.how_to_install(row))
         (here if row.installed() else absent).append(library)
     if device.type == "cpu" and importlib.util.find_spec(STRICT) and (not only or STRICT in only):
         options = lambda: {"xp": importlib.import_module(STRICT)}  # noqa: E731
-        here.append(Library(STRICT, STRICT, STRICT, "array_api", options))
+        here.append(Library(STRICT, STRICT, f"pip install {STRICT}", "array_api", options))
     if only and not here:
         raise gi.ConversionTypeError(
             where="gpuinterop demo", expected=f"a library that is installed and has arrays on {device}",
             got=", ".join(only),
-            fix=f"pip install {' '.join(lib.install for lib in absent)}" if absent
+            fix="; ".join(lib.install for lib in absent) if absent
             else "leave --only out, or name another --device",
         )  # fmt: skip
     return here, absent
@@ -174,6 +177,9 @@ def share(library: Library, device: Any) -> str:
     try:
         other = library.convert(x)
         seen = observe(library, x, other)
+    except gi.MissingLibraryError as error:
+        library.failure = f"{error.got}\n      fix: {error.fix}"
+        return f"left out: {error.got.splitlines()[0]}"
     except gi.GpuInteropError as error:
         library.refuse(PLAIN, error)
         offer(library, PLAIN, device)

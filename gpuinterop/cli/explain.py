@@ -1,6 +1,7 @@
 """``gpuinterop explain``: what a conversion of an array of this shape and layout would do, and why.
 
-Exit code 0 when it shares, 1 when it refuses, 0 when it copies and that was allowed.
+Exit code 0 when it shares, 1 when it refuses, 0 when it copies and that was allowed, 3 when the
+converter cannot tell.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({word: getattr(plan, word) for word in words}, indent=1))
     else:
         print(plan)
-    return int(plan.refused)
+    return 3 if plan.unknown else int(plan.refused)
 
 
 def array_of(shape: str, layout: str, dtype: str, device: str | None) -> Any:

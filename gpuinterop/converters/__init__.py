@@ -11,7 +11,7 @@ from typing import Any
 
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of what comes in)
 from gpuinterop import _core
-from gpuinterop.converters import registry
+from gpuinterop.converters import protocols, registry
 from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options
 from gpuinterop.converters.registry import Backend, backends, names, register
@@ -98,6 +98,9 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
         check_options(None, options, f"to(x, {library!r})")
         return registry.backend("pycuda").module.to_cudandarray(x, copyif)
     row = registry.backend(library)
+    if row.name == "array_api" and "xp" not in options:
+        xp = registry.namespace(library, "to_array_api")
+        options = options if xp is None else {**options, "xp": xp}
     if options:
         check_options(row.to, options, f"to(x, {library!r})")
     if not isinstance(x, _core.Array):
@@ -124,7 +127,7 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     if options:
         check_options(row.from_ if row else None, options, "from_any")
     if row is None:
-        return registry.share_unknown(obj, "from_any")
+        return protocols.share_unknown(obj, "from_any")
     try:
         return row.from_(obj, copyif, **options)
     except (AttributeError, KeyError) as e:

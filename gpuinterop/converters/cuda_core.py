@@ -13,6 +13,8 @@ from gpuinterop.geometry import real
 
 __all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core"]
 
+IMPORTS = "cuda.core.utils"  # what a conversion imports
+
 # The view takes any struct, and fails later, on its dtype, for the types that it does not know.
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
@@ -35,7 +37,7 @@ def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     """
     checks.require_array(x, "to_cuda_core")
     plan = plan_to(x, copyif)
-    utils = checks.library_for(plan, "cuda_core", "cuda.core.utils")
+    utils = checks.library_for(plan, "cuda_core", IMPORTS)
     x = checks.carry_out(x, plan)
     if real(x).device.type == "cpu":
         handle = -1  # the class's word for "no stream"

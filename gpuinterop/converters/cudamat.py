@@ -179,9 +179,10 @@ def npmat_matrix(module: Any, host: Any, owner: Any, where: str) -> Any:
             fix=_SINGLE,
         )
     made.numpy_array = host
-    if "mat" in vars(made):
-        made.mat = host
-    seen = made.asarray()
+    for name, value in (("mat", host), ("num_elems", host.size)):
+        if name in vars(made):  # kept by the constructor, not computed
+            setattr(made, name, value)
+    seen = made.numpy_array
     if tuple(made.shape) != host.shape or (host.size and not numpy.shares_memory(seen, host)):
         raise errors.ExchangeError(
             where=where,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, registry
+from gpuinterop.converters import checks, protocols, registry
 from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.plan import Facts
 
@@ -27,7 +27,7 @@ def describe(x: Any) -> tuple[Facts, Any]:
             return checks.facts_of(seen), x
     if row is None or reader is None:
         # Sharing the memory for a moment tells as much, and leaves nothing behind.
-        ours = registry.share_unknown(x) if row is None else row.from_(x)
+        ours = protocols.share_unknown(x) if row is None else row.from_(x)
         return checks.facts_of(ours), ours
     try:
         return reader(x), x

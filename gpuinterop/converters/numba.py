@@ -15,6 +15,8 @@ from gpuinterop.ndarray import CudaNdarray
 
 __all__ = ["describe", "from_numba", "plan_from", "plan_to", "to_numba"]
 
+IMPORTS = "numba.cuda"  # what a conversion imports
+
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
     "complex128".split()
@@ -40,7 +42,7 @@ def to_numba(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
     if cuda is None or not _core.ready_for(x, _MASK, _PLAIN, _default_stream(cuda)):
         checks.require_array(x, "to_numba")
         plan = plan_to(x, copyif, allow_readonly)
-        cuda = checks.library_for(plan, "numba", "numba.cuda")
+        cuda = checks.library_for(plan, "numba", IMPORTS)
         x = checks.carry_out(x, plan)
         _core.hand_over(x, _default_stream(cuda), "to_numba")
         return _build(cuda)(x, None)

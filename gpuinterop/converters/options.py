@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -22,12 +23,16 @@ def check_options(function: Callable[..., Any] | None, options: dict[str, Any], 
     known = [name for name in list(parameters)[2:] if not name.startswith("_")]
     for name in options:
         if name not in known:
+            everything = ["copyif", *known]
+            near = difflib.get_close_matches(name, everything)
+            ordered = dict.fromkeys([*near, *everything])
             raise ArgumentTypeError(
                 where=where,
-                expected=f"options among {', '.join(known)}" if known else "no further options",
+                expected=f"options among {', '.join(ordered)}",
                 got=f"{name}=...",
-                fix="leave it out" if not known else "pass one of these, or leave it out",
-            )
+                fix=f"write {near[0]}=..., or leave it out" if near
+                else "pass one of these, or leave it out",
+            )  # fmt: skip
 
 
 def taken_by(function: Callable[..., Any] | None, options: dict[str, Any]) -> dict[str, Any]:

@@ -134,10 +134,13 @@ class Rules:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """What a conversion does: ``.shared``, ``.copied`` or ``.refused``, why, and how to mend it."""
+    """What a conversion does: ``.shared``, ``.copied`` or ``.refused``, why, and how to mend it.
+
+    ``.unknown`` when its converter cannot tell.
+    """
 
     library: str
-    outcome: str  # "shared", "copied" or "refused"
+    outcome: str  # "shared", "copied", "refused" or "unknown"
     reason: str = ""  # a sentence; "" when shared without anything to say
     code: str = ""  # the stable word of errors: "strides", "dtype", "device", ...
     axis: int | None = None
@@ -159,6 +162,10 @@ class Plan:
     @property
     def refused(self) -> bool:
         return self.outcome == "refused"
+
+    @property
+    def unknown(self) -> bool:
+        return self.outcome == "unknown"
 
     def exception(self) -> errors.GpuInteropError:
         return self.error(

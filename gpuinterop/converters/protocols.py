@@ -10,9 +10,11 @@ from typing import Any
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
+from gpuinterop.converters import registry
+from gpuinterop.errors import ConversionTypeError
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 
-__all__ = ["from_dlpack", "protocols_of"]
+__all__ = ["from_dlpack", "protocols_of", "share_unknown"]
 
 
 def from_dlpack(
@@ -64,3 +66,22 @@ def protocols_of(obj: Any) -> tuple[str, ...]:
     ('buffer protocol',)
     """
     return _core.protocols_of(obj)
+
+
+def share_unknown(obj: Any, where: str = "from_dlpack") -> Any:
+    """An array over an object of no known library, by the protocols that it speaks."""
+    try:
+        return _core.import_any(None, obj, where=where)
+    except ConversionTypeError:
+        if _core.protocols_of(obj):
+            raise
+        kind = type(obj)
+    known = [name for name in registry.names() if name not in ("buffer", "array_api")]
+    raise ConversionTypeError(
+        where=where,
+        expected=f"an array of {', '.join(known)}, or an object that speaks DLPack, "
+        "__cuda_array_interface__, __array_interface__ or the buffer protocol",
+        got=f"{kind.__module__}.{kind.__qualname__}, which is none of these",
+        fix="pass an array (gpuinterop.asarray makes one of numbers and lists), or tell of its "
+        "library: gpuinterop.converters.register",
+    )

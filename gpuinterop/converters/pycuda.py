@@ -32,6 +32,8 @@ __all__ = [
     "to_pycuda",
 ]
 
+IMPORTS = "pycuda.gpuarray"  # what a conversion imports
+
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
     "complex128".split()
@@ -102,7 +104,7 @@ def to_gpuarray(
             return gpuarray.GPUArray(shape, dtype, base=x, gpudata=ptr, strides=steps)
     checks.require_array(x, "to_gpuarray")
     plan = plan_to(x, copyif, allow_readonly, strided)
-    gpuarray = checks.library_for(plan, "pycuda", "pycuda.gpuarray")
+    gpuarray = checks.library_for(plan, "pycuda", IMPORTS)
     x = checks.carry_out(x, plan)
     _core.hand_over(x, checks.LEGACY, "to_gpuarray")
     seen = real(x)

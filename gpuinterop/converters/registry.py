@@ -20,23 +20,32 @@ from types import ModuleType
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop.converters.absence import failures, how_to_install, imported, missing
 from gpuinterop.converters.left_out import broken, leave_out
 from gpuinterop.converters.likeness import has, like_cudamat, like_gnumpy, like_pycuda
 from gpuinterop.converters.misspelt import no_library
 from gpuinterop.converters.presence import installed
-from gpuinterop.errors import ConversionTypeError, GpuInteropError, MissingLibraryError
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    ConversionTypeError,
+    GpuInteropError,
+    MissingLibraryError,
+    shown,
+)
 
 __all__ = [
     "Backend",
     "backend",
     "backends",
+    "failures",
     "how_to_install",
     "installed",
     "load",
+    "missing",
     "names",
+    "namespace",
     "recognise",
     "register",
-    "share_unknown",
 ]
 
 GROUP = "gpuinterop.converters"
@@ -50,13 +59,15 @@ class Backend:
     ----------
     name : the name in ``to(x, name)`` and ``to_<name>``.
     package : what must be importable; the root of the classes' modules.
-    types : qualified class names, matched along ``type(obj).__mro__``.
+    types : class names, ``"Arr"`` or ``"mylib.Arr"``, matched along ``type(obj).__mro__``.
     roots : further roots that those classes may report as their module.
     like : tells objects of the same structure but another class; it reads attributes, nothing more.
     converter : the module with the functions, or its name.
     install : what a message recommends when the package is missing.
     aliases : further names for ``to()`` and ``explain()``.
     devices : where the library has arrays; for tables.
+    matches : whether an object is an array of the library; by default the converter module's
+        function of that name, if it has one.
     """
 
     name: str
@@ -97,13 +108,26 @@ class Backend:
             fix="define that function in the converter",
         )
 
+    def claims(self, obj: Any) -> bool:
+        """Whether `matches`, or that of the converter's module, takes `obj` for the library's own."""
+        test = self.matches
+        if test is None and self.converter:
+            # A module by name is imported when its library is there, whose objects it knows.
+            if isinstance(self.converter, str) and self.package not in sys.modules:
+                return False
+            test = getattr(self.module, "matches", None)
+        return test is not None and bool(test(obj))
+
     def installed(self) -> bool:
         """Whether the package can be imported; nothing is imported to know."""
         return installed(self.package)
 
 
+# Libraries of the array API that are named by their own name, and how they are installed.
+_NAMESPACES = {"array_api_strict": "array-api-strict", "dpnp": "dpnp"}
+
 _ROWS = (
-    Backend("numpy", "numpy", ("ndarray", "generic"), devices=("cpu",)),
+    Backend("numpy", "numpy", ("ndarray", "generic"), aliases=("np",), devices=("cpu",)),
     Backend("torch", "torch", ("Tensor",), install="torch", aliases=("pytorch",)),
     Backend("cupy", "cupy", ("ndarray",), install="cupy-cuda13x", devices=("cuda",)),
     Backend(
@@ -134,9 +158,7 @@ _ROWS = (
         like=like_cudamat,
         install="git+https://github.com/cudamat/cudamat",
     ),
-    Backend(
-        "gnumpy", "gnumpy", ("garray",), like=like_gnumpy, install="gnumpy", aliases=("garray",)
-    ),
+    Backend("gnumpy", "gnumpy", ("garray",), like=like_gnumpy, aliases=("garray",)),
     Backend(
         "cuda_core",
         "cuda.core",
@@ -169,7 +191,12 @@ _ROWS = (
         devices=("cpu",),
     ),
     # Last: these are many libraries, told by what they offer instead of by their class.
-    Backend("array_api", "", like=has("__array_namespace__", "__dlpack__"), aliases=("array-api",)),
+    Backend(
+        "array_api",
+        "",
+        like=has("__array_namespace__", "__dlpack__"),
+        aliases=("array-api", *_NAMESPACES),
+    ),
 )
 
 _lock = threading.RLock()  # a finalizer may come in between and convert
@@ -185,6 +212,13 @@ _entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
 def register(row: Backend) -> None:
     """Add a library, or replace one of the same name."""
     global _generation
+    if not isinstance(row, Backend):
+        raise ArgumentTypeError(
+            where="gpuinterop.converters.register",
+            expected="a gpuinterop.converters.Backend",
+            got=shown(row),
+            fix="write register(Backend('mylib', 'mylib', converter=the_module))",
+        )
     with _lock:
         broken.pop(row.name, None)
         old = _rows.get(row.name)
@@ -250,10 +284,24 @@ def backend(name: str, where: str = "gpuinterop.to") -> Backend:
     """The row of a library, by name or alias, in capitals or not."""
     row = None
     if isinstance(name, str):
-        row = _named(name) or _load_plugin(name) or _named(name.lower())
+        row = _named(name) or _load_plugin(name) or _in_capitals_or_not(name.lower())
     if row is None:
         raise no_library(name, names(), _aliases, where)
     return row
+
+
+def _in_capitals_or_not(name: str) -> Backend | None:
+    plugin = next((known for known in _plugins() if known.lower() == name), "")
+    return _named(name) or _load_plugin(plugin)
+
+
+def namespace(name: Any, where: str) -> Any:
+    """The array-API library that is called `name`, imported; None for any other name."""
+    found = name.lower() if isinstance(name, str) else ""
+    if found not in _NAMESPACES or _aliases.get(found) != "array_api":
+        return None
+    row = Backend(found, found, install=_NAMESPACES[found])
+    return imported(row, found, where)
 
 
 def _named(name: str) -> Backend | None:
@@ -292,7 +340,9 @@ def _of_class(cls: type) -> tuple[Backend | None, bool, weakref.ref[type]]:
 def _is_class_of(row: Backend, cls: type) -> bool:
     name, module = cls.__qualname__, cls.__module__ or ""
     root = module.partition(".")[0]
-    if name not in row.types or (root != row.package.partition(".")[0] and root not in row.roots):
+    if root != row.package.partition(".")[0] and root not in row.roots:
+        return False
+    if not {name, f"{root}.{name}", f"{module}.{name}"}.intersection(row.types):
         return False
     # Another class may give itself the name, but not the place in a module that is loaded.
     return getattr(sys.modules.get(module), name, cls) is cls
@@ -309,7 +359,7 @@ def _row_of_class(cls: type) -> tuple[Backend | None, bool]:
 
 def _asked(question: str, obj: Any) -> Backend | None:
     for row in list(_rows.values()):
-        ask = getattr(row, question)
+        ask = row.claims if question == "matches" else row.like
         if ask is None:
             continue
         try:
@@ -334,59 +384,6 @@ def _load_waiting() -> bool:
 
 
 def load(row_name: str, where: str, module: str = "") -> Any:
-    """Import a foreign library, or say how to install it."""
+    """Import a foreign library, or say how to install or mend it."""
     row = _rows[row_name]
-    name = module or row.package
-    loaded = sys.modules.get(name)
-    if loaded is not None:
-        return loaded
-    package = "" if name.partition(".")[0] == row.package.partition(".")[0] else name
-    if not installed(package or row.package):
-        raise missing(row, where, package=package)
-    try:
-        return importlib.import_module(name)
-    except ImportError as e:
-        raise missing(row, where, str(e), package) from e
-
-
-def share_unknown(obj: Any, where: str = "from_dlpack") -> Any:
-    """An array over an object of no known library, by the protocols that it speaks."""
-    try:
-        return _core.import_any(None, obj, where=where)
-    except ConversionTypeError:
-        if _core.protocols_of(obj):
-            raise
-        kind = type(obj)
-    known = [name for name in names() if name not in ("buffer", "array_api")]
-    raise ConversionTypeError(
-        where=where,
-        expected=f"an array of {', '.join(known)}, or an object that speaks DLPack, "
-        "__cuda_array_interface__, __array_interface__ or the buffer protocol",
-        got=f"{kind.__module__}.{kind.__qualname__}, which is none of these",
-        fix="pass an array (gpuinterop.asarray makes one of numbers and lists), or tell of its "
-        "library: gpuinterop.converters.register",
-    )
-
-
-# Packages that come with another one.
-_BROUGHT_BY = {"npmat": "gnumpy"}
-
-
-def missing(
-    row: Backend, where: str, why: str = "it is not installed", package: str = ""
-) -> MissingLibraryError:
-    """The error of a conversion that needs a package which is not here."""
-    return MissingLibraryError(
-        where=where,
-        expected=f"the package {package or row.package}, which is imported on the first conversion",
-        got=why,
-        fix=how_to_install(row, package),
-    )
-
-
-def how_to_install(row: Backend, package: str = "") -> str:
-    """The command that brings a library, or a package that its converter needs."""
-    name = package or row.package
-    bringer = _BROUGHT_BY.get(name)
-    wanted = bringer or (row.install if name == row.package else name) or name
-    return f"pip install {wanted}" + (f", which brings {name}" if bringer else "")
+    return imported(row, module or row.package, where)

@@ -72,13 +72,13 @@ class Stages:
         written: list[Any] = []
         for stage in self.stages:
             for place in stage.reads:
+                view = seen[place] if place < len(operands) else None
                 if (
-                    place < len(operands)
+                    view is not None
                     and values[place] is operands[place]
-                    and seen[place] is not None
-                    and any(may_overlap(seen[place], w) for w in written)
+                    and any(may_overlap(view, w) for w in written)
                 ):
-                    values[place] = seen[place].copy()
+                    values[place] = view.copy()
             written += [outs[g] for g in stage.gives if isinstance(outs[g], _core.Array)]
         return values
 

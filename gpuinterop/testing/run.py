@@ -85,7 +85,11 @@ def gather(
                 )
                 continue
         if bridge is None:
-            rows.append(Library(str(entry), why="no bridge for the suite"))
+            rows.append(
+                Library(
+                    str(entry), why="no bridge for the suite: its converter has no testing_bridge"
+                )
+            )
         elif not bridge.directions():
             raise ArgumentTypeError(
                 where="gpuinterop.testing",

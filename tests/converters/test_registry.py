@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import converters
-from gpuinterop.converters import presence, registry
+from gpuinterop import cli, converters, inventory
+from gpuinterop.converters import absence, presence, registry
 
 
 def test_recognising_imports_nothing():
@@ -202,7 +202,12 @@ def test_a_row_makes_a_converter(clean):
     assert np.shares_memory(gi.to(x, "t").host, gi.to(x, "numpy"))
     assert converters.to_toy(x).host.shape == (3,)
     assert "to_toy" in dir(converters)
-    assert gi.explain(x, "toy").refused  # it cannot plan, and says so
+    plan = gi.explain(x, "toy")  # it cannot plan, and says so
+    assert plan.unknown
+    assert not any([plan.shared, plan.copied, plan.refused])
+    assert "has no plan_to" in str(plan)
+    assert str(plan).startswith("to_toy: unknown")
+    assert cli.main(["explain", "--to", "toy", "--device", "cpu"]) == 3
 
 
 def test_a_converter_under_a_known_name_replaces_every_door(clean):
@@ -312,7 +317,50 @@ def test_a_converter_that_cannot_plan_or_describe(clean):
     assert gi.explain(ToyArray(packed)).code == "alignment"
 
 
-@pytest.mark.parametrize("name", ["NumPy", "numpy", "NUMPY"])
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_row_is_asked_by_the_test_of_its_module(clean, monkeypatch, by_name):
+    module = toy_module()
+    monkeypatch.setitem(sys.modules, "toy_converter", module)
+    converters.register(
+        converters.Backend("toy", "toy", converter="toy_converter" if by_name else module)
+    )
+    toy = ToyArray(np.ones(3, np.float32))
+    if by_name:
+        with pytest.raises(gi.ConversionTypeError):
+            gi.from_any(toy)  # its library is not there, so the object cannot be its own
+        monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
+    assert gi.from_any(toy).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["ToyArray", "toy.ToyArray", "toy.arrays.ToyArray"])
+def test_classes_are_named_with_or_without_their_module(clean, monkeypatch, name):
+    module = toy_module()
+    del module.matches
+    monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
+    converters.register(converters.Backend("toy", "toy", (name,), converter=module))
+    assert gi.from_any(ToyArray(np.ones(3, np.float32))).tolist() == [1, 1, 1]
+    converters.register(converters.Backend("toy", "toy", ("other.ToyArray",), converter=module))
+    with pytest.raises(gi.ConversionTypeError):
+        gi.from_any(ToyArray(np.ones(3, np.float32)))
+
+
+def test_only_rows_are_registered():
+    with pytest.raises(gi.ArgumentTypeError, match="Backend") as error:
+        converters.register(3)
+    assert error.value.got == "3"
+
+
+@pytest.mark.parametrize(("point", "asked"), [("toy", "Toy"), ("Toy", "toy"), ("Toy", "TOY")])
+def test_an_entry_point_is_found_in_capitals_or_not(clean, monkeypatch, point, asked):
+    entry = types.SimpleNamespace(name=point, load=toy_module)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [entry])
+    registry._entry_points = None
+    x = gi.ones(3, device="cpu")
+    for _ in range(2):  # before it is loaded, and after
+        assert np.shares_memory(gi.to(x, asked).host, gi.to(x, "numpy"))
+
+
+@pytest.mark.parametrize("name", ["np", "NumPy", "numpy", "NUMPY"])
 def test_capitals_do_not_matter(name):
     assert isinstance(gi.to(gi.zeros(3, device="cpu"), name), np.ndarray)
 
@@ -343,10 +391,94 @@ def test_every_row_has_its_file():
 
 def test_missing_libraries_name_the_package():
     x = gi.from_any(np.asfortranarray(np.ones((2, 3), np.float32)))
-    with pytest.raises(gi.MissingLibraryError, match="pip install gnumpy, which brings npmat"):
+    with pytest.raises(gi.MissingLibraryError, match="ported to Python 3"):
         converters.to_cudamat(x)
     with pytest.raises(ImportError):
         converters.to_gnumpy(x.T)
+
+
+BROKEN = {
+    "gnumpy": ("print 'Python 2'\n", "SyntaxError", "ported to Python 3"),
+    "warp": ("raise ImportError('libwarp.so.1: no such file')\n", "libwarp", "warp-lang"),
+    "tensorflow": ("import module_that_nobody_has\n", "module_that_nobody_has", "tensorflow"),
+}
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch, request):
+    """A library that is installed and cannot be imported."""
+    name = request.param
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / f"{name}.py").write_text(BROKEN[name][0])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(presence, "_AT_ONCE", 0)
+    yield name
+    presence._found.discard(name)
+    absence._failures.clear()
+
+
+@pytest.mark.parametrize("broken", BROKEN, indirect=True)
+def test_a_library_that_is_installed_but_broken_says_so(broken):
+    x = gi.ones((2, 3), device="cpu")
+    told, fix = BROKEN[broken][1:]
+    plan = gi.explain(x, broken)
+    assert plan.refused
+    with pytest.raises(gi.MissingLibraryError, match="which is installed, to be imported") as error:
+        gi.to(x, broken)
+    assert told in error.value.got
+    assert fix in error.value.fix
+    assert "pip install gnumpy" not in error.value.fix
+    assert (plan.error, plan.got, plan.fix) == (type(error.value), error.value.got, error.value.fix)
+    report = gi.doctor()
+    assert any(told in finding.text and broken in finding.text for finding in report.warnings)
+    assert not report.ok
+
+
+@pytest.mark.parametrize("broken", BROKEN, indirect=True)
+def test_the_demo_goes_on_without_a_broken_library(broken, capsys):
+    assert cli.main(["demo", "--device", "cpu", "--only", f"numpy,{broken}"]) == 0
+    text = capsys.readouterr().out
+    assert BROKEN[broken][1] in text
+    assert "left out" in text
+    assert "4 shared" in text
+
+
+def test_a_module_of_one_file_for_python_2_is_seen_without_importing_it(tmp_path, monkeypatch):
+    (tmp_path / "gnumpy.py").write_text("print 'Python 2'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    metadata_of = types.SimpleNamespace(metadata={"Name": "gnumpy", "Version": "0.2"})
+    (row,) = inventory.scan([metadata_of])
+    assert "SyntaxError" in row.broken
+    (tmp_path / "gnumpy.py").write_text("garray = None\n")
+    assert inventory.scan([metadata_of])[0].broken == ""
+
+
+def test_a_library_of_the_array_api_by_its_own_name():
+    xp = pytest.importorskip("array_api_strict")
+    x = gi.ones((2, 3), device="cpu")
+    assert gi.explain(x, "array_api_strict").shared
+    made = gi.to(x, "array_api_strict")
+    assert type(made) is type(xp.ones(1))
+    assert gi.shares_memory(made, x)
+    assert gi.to(x[::-1], "Array_API_Strict", copyif=True).shape == (2, 3)
+    assert cli.main(["explain", "--to", "array_api_strict", "--device", "cpu"]) == 0
+    if not registry.installed("dpnp"):
+        with pytest.raises(gi.MissingLibraryError, match="pip install dpnp"):
+            gi.to(x, "dpnp")
+        assert gi.explain(x, "dpnp").error is gi.MissingLibraryError
+
+
+@pytest.mark.parametrize("word", ["copy", "copfi", "copyfi"])
+def test_a_misspelt_option_is_answered_with_the_nearest(word):
+    x = gi.ones(3, device="cpu")
+    for call in (gi.to, gi.explain):
+        with pytest.raises(gi.ArgumentTypeError) as error:
+            call(x, "torch", **{word: True})
+        assert error.value.expected == "options among copyif, allow_readonly"
+        assert error.value.fix == "write copyif=..., or leave it out"
+    with pytest.raises(gi.ArgumentTypeError) as error:
+        gi.to(x, "torch", readonly=True)
+    assert error.value.expected == "options among allow_readonly, copyif"
 
 
 def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):
@@ -384,7 +516,7 @@ def test_a_missing_library_is_not_looked_for_again_and_again(monkeypatch):
 
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
     for _ in range(5):
-        with pytest.raises(gi.MissingLibraryError, match="pip install gnumpy"):
+        with pytest.raises(gi.MissingLibraryError, match="gnumpy of PyPI"):
             converters.to_gnumpy(x)
     assert looks.count("gnumpy") <= 1
 

@@ -246,3 +246,18 @@ def test_the_plain_tensor_behind_detach_leaves_ours_alone():
     x = gi.from_any(t.detach())
     t.set_(torch.zeros(3))
     assert x.sum().item() == 360_000
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_memory_of_a_parameter_lives_as_long_as_ours(door):
+    host = np.ones((2, 3), np.float32)
+    watch = weakref.ref(host)
+    parameter = torch.nn.Parameter(torch.from_numpy(host), requires_grad=False)
+    del host
+    x = DOORS[door](parameter)
+    parameter.data = torch.zeros(2, 3)
+    gc.collect()
+    assert watch() is not None
+    del x
+    gc.collect()
+    assert watch() is None

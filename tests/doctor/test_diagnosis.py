@@ -144,3 +144,16 @@ def test_streams():
 def test_warnings_come_first():
     findings = found(lib("torch", "2.9.1", 13), missing={"nvrtc": "x"})
     assert [f.level for f in findings] == ["warning", "hint"]
+
+
+def test_a_default_device_that_does_not_exist():
+    environment = {"GPUINTEROP_DEVICE": "cpuu"}
+    finding = only(found(environment=environment, device_fault="'cpuu': no device of that name"))
+    assert finding.code == "device"
+    assert "cpuu" in finding.text
+    assert "unset GPUINTEROP_DEVICE" in finding.fix
+
+
+def test_a_gnumpy_that_cannot_be_imported_is_not_installed_again():
+    broken = lib("gnumpy", "0.2", broken="its import fails: SyntaxError")
+    assert "pip install" not in only(found(broken)).fix

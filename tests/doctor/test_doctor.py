@@ -136,3 +136,14 @@ def test_on_a_gpu():
     report = gi.doctor()
     assert report.driver["available"]
     assert report.devices[0]["total_bytes"] > 1 << 30
+
+
+@pytest.mark.parametrize("wish", ["cpuu", "cuda:99"])
+def test_a_wrong_default_device_is_a_finding(monkeypatch, wish):
+    monkeypatch.setenv("GPUINTEROP_DEVICE", wish)
+    report = gi.doctor()
+    (finding,) = [f for f in report.warnings if f.code == "device"]
+    assert wish in finding.text
+    assert "GPUINTEROP_DEVICE" in finding.fix
+    monkeypatch.setenv("GPUINTEROP_DEVICE", " cpu ")
+    assert not [f for f in gi.doctor().warnings if f.code == "device"]

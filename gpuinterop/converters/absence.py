@@ -1,0 +1,78 @@
+"""Libraries that a conversion needs and cannot have: not installed, or installed and broken."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gpuinterop import inventory
+from gpuinterop.converters.presence import installed
+from gpuinterop.errors import MissingLibraryError
+
+if TYPE_CHECKING:
+    from gpuinterop.converters.registry import Backend
+
+__all__ = ["failing", "failures", "how_to_install", "imported", "missing"]
+
+# Package -> why its import failed when it was last tried.
+_failures: dict[str, str] = {}
+
+
+def failures() -> dict[str, str]:
+    """The packages that are installed and could not be imported, each with its error."""
+    return dict(_failures)
+
+
+def failing(row: Backend, where: str, why: Exception, package: str) -> MissingLibraryError:
+    """The error of a conversion whose package is installed and cannot be imported, which is remembered."""
+    name = package or row.package
+    _failures[name] = f"{type(why).__name__}: {why}"
+    return MissingLibraryError(
+        where=where,
+        expected=f"the package {name}, which is installed, to be imported",
+        got=f"its import fails: {_failures[name]}",
+        fix=inventory.how_to_mend(name, row.install if name == row.package else ""),
+    )
+
+
+def _works(package: str) -> None:
+    """Forget that the import of a package has failed: now it was imported."""
+    _failures.pop(package, None)
+
+
+def imported(row: Backend, name: str, where: str) -> Any:
+    """A package of a library, imported now; an error that says how to install or mend it."""
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return loaded
+    package = "" if name.partition(".")[0] == row.package.partition(".")[0] else name
+    if not installed(package or row.package):
+        raise missing(row, where, package=package)
+    try:
+        found = importlib.import_module(name)
+    except Exception as e:  # whatever a broken library raises
+        if isinstance(e, ModuleNotFoundError) and e.name == name:
+            raise missing(row, where, str(e), package) from e
+        raise failing(row, where, e, package) from e
+    _works(package or row.package)
+    return found
+
+
+def missing(
+    row: Backend, where: str, why: str = "it is not installed", package: str = ""
+) -> MissingLibraryError:
+    """The error of a conversion that needs a package which is not here."""
+    return MissingLibraryError(
+        where=where,
+        expected=f"the package {package or row.package}, which is imported on the first conversion",
+        got=why,
+        fix=how_to_install(row, package),
+    )
+
+
+def how_to_install(row: Backend, package: str = "") -> str:
+    """The command that brings a library, or a package that its converter needs."""
+    name = package or row.package
+    wanted = (row.install if name == row.package else name) or name
+    return inventory.BY_HAND.get(name) or f"pip install {wanted}"
