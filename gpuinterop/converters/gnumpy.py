@@ -134,7 +134,7 @@ def _oddity(g: Any, where: str) -> Plan | None:
         held = base.numpy_array.size
     elif size:
         held = int(base.mat.size[0]) * int(base.mat.size[1])
-    if size > held:
+    if size > held or min(g.shape, default=0) < 0:
         return no(
             f"a garray of at most {held} elements, the size of its matrix",
             f"shape {tuple(g.shape)}, {size} elements",
