@@ -96,6 +96,10 @@ namespace gpuinterop::cuda {
   X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                                     \
     (CUgraphExec*, CUgraph, unsigned long long))                                                \
   X(GraphUpload, cuGraphUpload, (CUgraphExec, CUstream))                                        \
+  X(GraphAddChildGraphNode, cuGraphAddChildGraphNode,                                           \
+    (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUgraph))                               \
+  X(StreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies,                         \
+    (CUstream, CUgraphNode*, size_t, unsigned))                                                 \
   X(UserObjectCreate, cuUserObjectCreate, (CUuserObject*, void*, CUhostFn, unsigned, unsigned)) \
   X(UserObjectRelease, cuUserObjectRelease, (CUuserObject, unsigned))                           \
   X(GraphRetainUserObject, cuGraphRetainUserObject, (CUgraph, CUuserObject, unsigned, unsigned))

@@ -26,6 +26,30 @@ constexpr const char* kWhere = "gpuinterop.capture";
        "synchronize(), item(), numpy.asarray(x), printing, another library's allocations");
 }
 
+// What a launch would do on a captured stream if the driver allowed it: all of `inner`, a copy of it,
+// becomes one node behind what the stream has recorded.
+void add_to_capture(CUstream stream, CUgraph inner) {
+  const cuda::Driver& cu = cuda::driver();
+  if (!cu.StreamGetCaptureInfo || !cu.GraphAddChildGraphNode || !cu.StreamUpdateCaptureDependencies)
+    fail(Kind::Capture, "replay", "a driver that can put one graph into another",
+         "one that is too old for it", "write the inner operations in the outer block");
+  CUstreamCaptureStatus status;
+  cuuint64_t id = 0;
+  CUgraph outer = nullptr;
+  const CUgraphNode* last = nullptr;
+  size_t count = 0;
+  cuda::check(cu.StreamGetCaptureInfo(stream, &status, &id, &outer, &last, &count),
+              "cuStreamGetCaptureInfo", "replay");
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !outer)
+    fail_broken(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  CUgraphNode node = nullptr;
+  cuda::check(cu.GraphAddChildGraphNode(&node, outer, last, count, inner),
+              "cuGraphAddChildGraphNode", "replay");
+  cuda::check(
+      cu.StreamUpdateCaptureDependencies(stream, &node, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+      "cuStreamUpdateCaptureDependencies", "replay");
+}
+
 }  // namespace
 
 Recorder::Recorder(Device device, bool on_host) : device_(device), on_host_(on_host) {}
@@ -145,13 +169,14 @@ void Recorder::replay() {
   cuda::DeviceGuard guard(device_.id);
   CUstream stream = cuda::current_stream(device_.id);
   for (const BufferRef& b : buffers_) cuda::order(b.get(), stream, "replay");
-  // On a captured stream the launch becomes a node that holds a copy of this graph, which may
-  // outlive it: what it reads and writes has to live with the graph around it.
-  if (recorder && !recorder->on_host_ && recorder->device_.id == device_.id &&
-      cuda::is_capturing(stream)) {
-    for (const auto* list : {&used_, &fresh_})
-      for (const Array& array : *list) recorder->use(array);
-    recorder->inner_nodes_ += nodes() - 1;
+  if (cuda::is_capturing(stream)) {
+    // The copy may outlive this graph: what it reads and writes has to live with the graph around it.
+    if (recorder && !recorder->on_host_ && recorder->device_.id == device_.id) {
+      for (const auto* list : {&used_, &fresh_})
+        for (const Array& array : *list) recorder->use(array);
+      recorder->inner_nodes_ += nodes() - 1;
+    }
+    return add_to_capture(stream, graph_);
   }
   cuda::RelaxedCapture relaxed;  // the first launch of a graph may allocate
   cuda::check(cuda::driver().GraphLaunch(exec_, stream), "cuGraphLaunch", "replay");

@@ -276,11 +276,34 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream handle) {
   NEED_CONTEXT();
   LOCKED();
   STREAM(s, handle);
+  if (s->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   enqueue(s, [body = reinterpret_cast<GraphExec*>(e)->body] {
     for (const Work& work : body->works)
       if (work) work();
   });
   return CUDA_SUCCESS;
+}
+// One node with a copy of another graph. Nodes run in the order in which they were added, so that
+// dependencies need no telling.
+CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph outer, const CUgraphNode*, size_t, CUgraph inner) {
+  ENTER(cuGraphAddChildGraphNode);
+  LOCKED();
+  std::vector<Work> works = reinterpret_cast<Graph*>(inner)->body->works;
+  reinterpret_cast<Graph*>(outer)->body->works.push_back([works] {
+    for (const Work& work : works)
+      if (work) work();
+  });
+  *node = reinterpret_cast<CUgraphNode>(outer);
+  return CUDA_SUCCESS;
+}
+// The older one, without edges; the header gives its name to the newer.
+#undef cuStreamUpdateCaptureDependencies
+CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode*, size_t, unsigned) {
+  ENTER(cuStreamUpdateCaptureDependencies);
+  NEED_CONTEXT();
+  LOCKED();
+  STREAM(s, handle);
+  return s->capture ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
 }
 CUresult cuGraphExecDestroy(CUgraphExec e) {
   ENTER(cuGraphExecDestroy);
