@@ -48,7 +48,9 @@ def test_code_runs_as_printed(page, needs, tmp_path):
             lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
     program = tmp_path / f"{page.stem}.py"
     program.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(Path(gpuinterop.__file__).parents[1])}
+    # In front of what is there already: the libraries of the test run are those of the program.
+    places = [str(Path(gpuinterop.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
     # What another library warns of while it is imported is not ours to mend.
     strict = ["-W", "error"] if set(needs) <= {"gpu"} else []
     command = [sys.executable, *strict, str(program)]

@@ -63,6 +63,8 @@ def test_leaving_out_of_order_is_refused():
 
 
 def test_generators_that_close_out_of_order_leave_no_stream_current():
+    before = helper.c_void_p(helper.current_context())
+
     def inside():
         with gi.stream(gi.Stream()) as s:
             yield s
@@ -77,6 +79,8 @@ def test_generators_that_close_out_of_order_leave_no_stream_current():
     assert devices.current_stream() is middle
     second.close()
     assert devices.current_stream().handle == 1
+    # Contexts come back in the order of the closing, where other libraries' streams were entered too.
+    helper.call("cuCtxSetCurrent", before)
 
 
 def test_a_thread_that_ends_inside_a_stream_lets_go_of_it():
