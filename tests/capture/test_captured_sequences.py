@@ -301,7 +301,8 @@ def test_a_replay_inside_a_capture_is_part_of_it(device: str) -> None:
     assert outer().tolist() == [22, 22, 22]
     x.fill(0)
     assert made.tolist() == [11, 11, 11]  # computed when it is replayed, and only then
-    assert outer.nodes == 2
+    # On a GPU, memory that another stream used before may bring a node that waits for it.
+    assert outer.nodes == 2 if device == "cpu" else outer.nodes >= 2
     inner = made = None
     gc.collect()
     filler = [array(np.full(3, -1), device) for _ in range(8)]
