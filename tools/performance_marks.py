@@ -135,6 +135,10 @@ WHY: dict[tuple[str, str], str] = {
     ("exchange", "from torch, cuda"): BY_TABLE,
     ("launch", LAUNCHED): "The raw launch is that of an empty kernel without arguments. On top of it the call passes "
     "through Python, checks layout, overlap and streams, and looks up its kernel.",
+    ("exchange", "view, cuda"): "Host time with no peer to count it against, so the machine of the day decides: "
+    "0.23 us on another one, hours before.",
+    ("converters", "refusal: negative strides -> torch"): "Host time with no peer to count it against, on a day "
+    "on which the peers' conversions took twice as long as before: a plan, an exception, and its four sentences.",
     ("exchange", "view, cpu"): "A view here is an object of a Python subclass and counts in an owner that may be a "
     "GPU's buffer; NumPy makes one of its own base class.",
     ("bandwidth", "exp(x[::2])"): "Half of every cache line that is read is thrown away: the memory moves 1.5 "
