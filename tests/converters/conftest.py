@@ -3,4 +3,40 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+import matrix_stand_ins
+import stand_ins
+
+from gpuinterop import converters
+from gpuinterop.converters import registry
+
+
+@pytest.fixture
+def clean():
+    """Puts the registry back as it was, and forgets the names of the tests' own library."""
+    rows, aliases = dict(registry._rows), dict(registry._aliases)
+    yield
+    registry.register(rows["numpy"])  # as after any change, nothing stays remembered
+    for table, saved in ((registry._rows, rows), (registry._aliases, aliases)):
+        table.clear()
+        table.update(saved)
+    registry._entry_points = None
+    for name in ("to_toy", "from_toy"):
+        vars(converters).pop(name, None)
+
+
+@pytest.fixture
+def npmat(monkeypatch):
+    module = matrix_stand_ins.npmat()
+    stand_ins.installed(monkeypatch, module)
+    return module
+
+
+@pytest.fixture
+def gnumpy(monkeypatch, npmat):
+    module = matrix_stand_ins.gnumpy(npmat)
+    stand_ins.installed(monkeypatch, module)
+    return module

@@ -24,13 +24,6 @@ def npmat(monkeypatch, request):
     return module
 
 
-@pytest.fixture
-def gnumpy(monkeypatch, npmat):
-    module = matrix_stand_ins.gnumpy(npmat)
-    stand_ins.installed(monkeypatch, module)
-    return module
-
-
 @pytest.mark.parametrize("shape", [(3, 4), (1, 5), (5, 1), (0, 3)])
 def test_matrices_share_both_ways(npmat, shape):
     m = npmat.CUDAMatrix(host(*shape, order="F"))

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import matrix_stand_ins
 import numpy as np
 import pytest
-import stand_ins
 
 import gpuinterop as gi
-
-
-@pytest.fixture
-def npmat(monkeypatch):
-    module = matrix_stand_ins.npmat()
-    stand_ins.installed(monkeypatch, module)
-    return module
-
-
-@pytest.fixture
-def gnumpy(monkeypatch, npmat):
-    module = matrix_stand_ins.gnumpy(npmat)
-    stand_ins.installed(monkeypatch, module)
-    return module
 
 
 def refused(obj, error, words, **options):

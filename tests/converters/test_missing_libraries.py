@@ -1,0 +1,117 @@
+"""Libraries that are absent, broken, or come later."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import cli, converters, inventory
+from gpuinterop.converters import absence, presence, registry
+
+
+def test_missing_libraries_name_the_package():
+    x = gi.from_any(np.asfortranarray(np.ones((2, 3), np.float32)))
+    with pytest.raises(gi.MissingLibraryError, match="ported to Python 3"):
+        converters.to_cudamat(x)
+    with pytest.raises(ImportError):
+        converters.to_gnumpy(x.T)
+
+
+BROKEN = {
+    "gnumpy": ("print 'Python 2'\n", "SyntaxError", "ported to Python 3"),
+    "warp": ("raise ImportError('libwarp.so.1: no such file')\n", "libwarp", "warp-lang"),
+    "tensorflow": ("import module_that_nobody_has\n", "module_that_nobody_has", "tensorflow"),
+}
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch, request):
+    """A library that is installed and cannot be imported."""
+    name = request.param
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / f"{name}.py").write_text(BROKEN[name][0])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(presence, "_AT_ONCE", 0)
+    yield name
+    presence._found.discard(name)
+    absence._failures.clear()
+
+
+@pytest.mark.parametrize("broken", BROKEN, indirect=True)
+def test_a_library_that_is_installed_but_broken_says_so(broken):
+    x = gi.ones((2, 3), device="cpu")
+    told, fix = BROKEN[broken][1:]
+    plan = gi.explain(x, broken)
+    assert plan.refused
+    with pytest.raises(gi.MissingLibraryError, match="which is installed, to be imported") as error:
+        gi.to(x, broken)
+    assert told in error.value.got
+    assert fix in error.value.fix
+    assert "pip install gnumpy" not in error.value.fix
+    assert (plan.error, plan.got, plan.fix) == (type(error.value), error.value.got, error.value.fix)
+    report = gi.doctor()
+    assert any(told in finding.text and broken in finding.text for finding in report.warnings)
+    assert not report.ok
+
+
+@pytest.mark.parametrize("broken", BROKEN, indirect=True)
+def test_the_demo_goes_on_without_a_broken_library(broken, capsys):
+    assert cli.main(["demo", "--device", "cpu", "--only", f"numpy,{broken}"]) == 0
+    text = capsys.readouterr().out
+    assert BROKEN[broken][1] in text
+    assert "left out" in text
+    assert "4 shared" in text
+
+
+def test_a_module_of_one_file_for_python_2_is_seen_without_importing_it(tmp_path, monkeypatch):
+    (tmp_path / "gnumpy.py").write_text("print 'Python 2'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    metadata_of = types.SimpleNamespace(metadata={"Name": "gnumpy", "Version": "0.2"})
+    (row,) = inventory.scan([metadata_of])
+    assert "SyntaxError" in row.broken
+    (tmp_path / "gnumpy.py").write_text("garray = None\n")
+    assert inventory.scan([metadata_of])[0].broken == ""
+
+
+def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(presence, "_AT_ONCE", 0)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = "gpuinterop_test_of_late_packages"
+    assert not registry.installed(name)
+    assert not registry.installed(name)
+    (tmp_path / f"{name}.py").touch()
+    assert registry.installed(name)
+    assert name not in sys.modules
+    later, other = tmp_path / "later", name + "_2"
+    later.mkdir()
+    (later / f"{other}.py").touch()
+    assert not registry.installed(other)
+    monkeypatch.syspath_prepend(str(later))
+    assert registry.installed(other)
+
+
+def test_a_bare_folder_is_no_library(tmp_path, monkeypatch):
+    monkeypatch.setattr(presence, "_AT_ONCE", 0)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = "gpuinterop_test_of_bare_folders"
+    (tmp_path / name).mkdir()
+    assert not registry.installed(name)
+
+
+def test_a_missing_library_is_not_looked_for_again_and_again(monkeypatch):
+    x = gi.from_any(np.ones((2, 3), np.float32))
+    looks = []
+
+    class Finder:
+        def find_spec(self, name, *more):
+            looks.append(name)
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
+    for _ in range(5):
+        with pytest.raises(gi.MissingLibraryError, match="gnumpy of PyPI"):
+            converters.to_gnumpy(x)
+    assert looks.count("gnumpy") <= 1

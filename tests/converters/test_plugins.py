@@ -1,0 +1,266 @@
+"""Converters of other packages: registered, found by entry points, asked and replaced."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import types
+from importlib import metadata
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import cli, converters
+from gpuinterop.converters import registry
+
+
+def test_what_matches_is_asked_of_every_object(clean):
+    module = toy_module()
+    ours = ToyArray(np.ones(3, np.float32))
+    other = ToyArray(None)
+    converters.register(
+        converters.Backend("toy", "toy", converter=module, matches=lambda obj: obj is ours)
+    )
+    assert registry.recognise(ours).name == "toy"
+    assert registry.recognise(other) is None
+
+
+class Tagged(np.ndarray):
+    """A subclass of another library's class, as pint and astropy have."""
+
+    tag = None
+
+
+def tagged(tag):
+    made = np.ones(3, np.float32).view(Tagged)
+    made.tag = tag
+    return made
+
+
+def tag_module():
+    module = types.ModuleType("toy_converter")
+    module.to = lambda x, copyif=False: converters.to_numpy(x).view(Tagged)
+    module.from_ = lambda obj, copyif=False: obj.tag
+    module.matches = lambda obj: isinstance(obj, Tagged) and obj.tag is not None
+    return module
+
+
+def test_what_matches_is_asked_before_a_base_of_a_known_library_is_believed(clean):
+    module = tag_module()
+    assert gi.from_any(tagged("early")).tolist() == [1, 1, 1]  # not remembered beyond the change
+    converters.register(converters.Backend("toy", "toy", converter=module, matches=module.matches))
+    for tag in ("first", "second"):
+        assert gi.from_any(tagged(tag)) == tag
+        assert gi.from_any(tagged(None)).tolist() == [1, 1, 1]
+
+
+def test_rows_that_match_are_asked_in_the_order_of_their_registration(clean):
+    for name in ("toy", "toy2"):
+        converters.register(
+            converters.Backend(name, name, converter=tag_module(), matches=tag_module().matches)
+        )
+    assert registry.recognise(tagged(1)).name == "toy"
+
+
+def test_what_matches_is_not_asked_of_the_very_class_of_a_known_library(clean):
+    asked = []
+    converters.register(converters.Backend("toy", "toy", matches=asked.append))
+    for _ in range(2):
+        assert gi.from_any(np.ones(2, np.float32)).tolist() == [1, 1]
+        assert registry.recognise(np.ones(2)).name == "numpy"
+    assert not asked
+    assert registry.recognise(tagged(1)).name == "numpy"
+    assert len(asked) == 1
+
+
+def test_a_plugin_is_asked_of_subclasses_too_once_its_library_is_there(clean, monkeypatch):
+    point = types.SimpleNamespace(name="toy", load=tag_module)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
+    registry._entry_points = None
+    for _ in range(2):
+        assert gi.from_any(tagged("ours")).tolist() == [1, 1, 1]
+    monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
+    for _ in range(2):
+        assert gi.from_any(tagged("ours")) == "ours"
+
+
+class ToyArray:
+    def __init__(self, host):
+        self.host = host
+
+
+def toy_module():
+    module = types.ModuleType("toy_converter")
+    module.matches = lambda obj: isinstance(obj, ToyArray)
+    module.to = lambda x, copyif=False: ToyArray(converters.to_numpy(x))
+    module.from_ = lambda obj, copyif=False: converters.from_numpy(obj.host)
+    return module
+
+
+def test_a_row_makes_a_converter(clean):
+    module = toy_module()
+    converters.register(
+        converters.Backend("toy", "toy", converter=module, matches=module.matches, aliases=("t",))
+    )
+    x = gi.from_any(ToyArray(np.arange(3, dtype=np.float32)))
+    assert x.tolist() == [0, 1, 2]
+    assert np.shares_memory(gi.to(x, "t").host, gi.to(x, "numpy"))
+    assert converters.to_toy(x).host.shape == (3,)
+    assert "to_toy" in dir(converters)
+    plan = gi.explain(x, "toy")  # it cannot plan, and says so
+    assert plan.unknown
+    assert not any([plan.shared, plan.copied, plan.refused])
+    assert "has no plan_to" in str(plan)
+    assert str(plan).startswith("to_toy: unknown")
+    assert cli.main(["explain", "--to", "toy", "--device", "cpu"]) == 3
+
+
+def test_a_converter_under_a_known_name_replaces_every_door(clean):
+    x = converters.from_numpy(np.ones(2, np.float32))  # the functions of before are in use
+    converters.to_numpy(x)
+    mine = types.ModuleType("my_numpy")
+    mine.to_numpy = lambda x, copyif=False: "to mine"
+    mine.from_numpy = lambda obj, copyif=False: "from mine"
+    row = converters.Backend("numpy", "numpy", ("ndarray", "generic"), converter=mine)
+    converters.register(row)
+    host = np.ones(2, np.float32)
+    assert converters.from_any(host) == "from mine"
+    assert converters.from_numpy(host) == "from mine"
+    assert converters.to(x, "numpy") == "to mine"
+    assert converters.to_numpy(x) == "to mine"
+
+
+def test_a_converter_replaced_while_an_object_is_looked_at_is_forgotten(clean, monkeypatch):
+    looking, go_on = threading.Event(), threading.Event()
+    is_class_of = registry._is_class_of
+    monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
+    old, new = (
+        converters.Backend("toy", "toy", ("ToyArray",), converter=toy_module()) for _ in range(2)
+    )
+
+    def slow(row, cls):
+        answer = is_class_of(row, cls)
+        if row is old:
+            looking.set()
+            assert go_on.wait(30)
+        return answer
+
+    monkeypatch.setattr(registry, "_is_class_of", slow)
+    toy = ToyArray(np.ones(3, np.float32))
+    found = []
+    converters.register(old)
+    thread = threading.Thread(target=lambda: found.append(registry.recognise(toy)))
+    thread.start()
+    assert looking.wait(30)
+    converters.register(new)
+    go_on.set()
+    thread.join()
+    assert found == [old]
+    assert registry.recognise(toy) is new
+
+
+def test_a_name_of_a_library_takes_no_function_of_the_package(clean):
+    from_any = converters.from_any
+    for _ in range(2):
+        converters.register(converters.Backend("any", "any", converter=toy_module()))
+    assert converters.from_any is from_any
+
+
+def test_an_entry_point_makes_a_converter(clean, monkeypatch):
+    module = toy_module()
+    loads = []
+
+    class Point:
+        name = "toy"
+
+        @staticmethod
+        def load():
+            loads.append(1)
+            return module
+
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Point] if group else [])
+    registry._entry_points = None
+    assert "toy" in converters.names()
+    toy = ToyArray(np.ones(3, np.float32))
+    with pytest.raises(gi.ConversionTypeError):
+        gi.from_any(toy)
+    assert loads == []  # its library is not loaded, so the object cannot be its own
+    monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
+    assert gi.from_any(toy).tolist() == [1, 1, 1]
+    assert gi.to(gi.from_any(toy), "toy").host.shape == (3,)
+    assert loads == [1]
+
+
+def test_an_entry_point_may_be_a_row(clean, monkeypatch):
+    module = toy_module()
+    row = converters.Backend("toy", "toy", ("ToyArray",), converter=module)
+
+    class Point:
+        name = "toy"
+
+        @staticmethod
+        def load():
+            return row
+
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Point] if group else [])
+    monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
+    monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
+    registry._entry_points = None
+    toy = ToyArray(np.ones(3, np.float32))
+    assert gi.from_any(toy).tolist() == [1, 1, 1]  # also the first time, by the class's name
+
+
+def test_a_converter_that_cannot_plan_or_describe(clean):
+    module = toy_module()
+    converters.register(converters.Backend("toy", "toy", converter=module, matches=module.matches))
+    toy = ToyArray(np.ones(3, np.float32))
+    x = gi.from_any(toy)
+    assert gi.explain(toy).shared
+    assert gi.shares_memory(toy, x)
+    assert not gi.shares_memory(toy, x.copy())
+    packed = np.zeros(3, [("tag", "u1"), ("value", "f4")])["value"]
+    assert gi.explain(ToyArray(packed)).code == "alignment"
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_row_is_asked_by_the_test_of_its_module(clean, monkeypatch, by_name):
+    module = toy_module()
+    monkeypatch.setitem(sys.modules, "toy_converter", module)
+    converters.register(
+        converters.Backend("toy", "toy", converter="toy_converter" if by_name else module)
+    )
+    toy = ToyArray(np.ones(3, np.float32))
+    if by_name:
+        with pytest.raises(gi.ConversionTypeError):
+            gi.from_any(toy)  # its library is not there, so the object cannot be its own
+        monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
+    assert gi.from_any(toy).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["ToyArray", "toy.ToyArray", "toy.arrays.ToyArray"])
+def test_classes_are_named_with_or_without_their_module(clean, monkeypatch, name):
+    module = toy_module()
+    del module.matches
+    monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
+    converters.register(converters.Backend("toy", "toy", (name,), converter=module))
+    assert gi.from_any(ToyArray(np.ones(3, np.float32))).tolist() == [1, 1, 1]
+    converters.register(converters.Backend("toy", "toy", ("other.ToyArray",), converter=module))
+    with pytest.raises(gi.ConversionTypeError):
+        gi.from_any(ToyArray(np.ones(3, np.float32)))
+
+
+def test_only_rows_are_registered():
+    with pytest.raises(gi.ArgumentTypeError, match="Backend") as error:
+        converters.register(3)
+    assert error.value.got == "3"
+
+
+@pytest.mark.parametrize(("point", "asked"), [("toy", "Toy"), ("Toy", "toy"), ("Toy", "TOY")])
+def test_an_entry_point_is_found_in_capitals_or_not(clean, monkeypatch, point, asked):
+    entry = types.SimpleNamespace(name=point, load=toy_module)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [entry])
+    registry._entry_points = None
+    x = gi.ones(3, device="cpu")
+    for _ in range(2):  # before it is loaded, and after
+        assert np.shares_memory(gi.to(x, asked).host, gi.to(x, "numpy"))

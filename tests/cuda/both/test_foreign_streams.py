@@ -1,0 +1,252 @@
+"""Streams of other libraries: taken, held as long as they are in use, entered beside ours."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from contextlib import ExitStack
+
+import helper
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import devices
+from gpuinterop.errors import ContextError, StreamError
+
+PAUSE = 30_000  # microseconds
+
+
+def filled(value, n=1000):
+    x = gi.empty((n,), device="cuda:0")
+    x.fill(value)
+    return x
+
+
+class Torch:
+    def __init__(self, handle):
+        self.cuda_stream = handle
+
+
+class CuPy:
+    device_id = 0
+
+    def __init__(self, handle):
+        self.ptr = handle
+
+
+class PyCUDA:
+    def __init__(self, handle):
+        self.handle = handle
+
+
+class Protocol:
+    def __init__(self, handle):
+        self._handle = handle
+
+    def __cuda_stream__(self):
+        return (0, self._handle)
+
+
+class Attribute:
+    def __init__(self, handle):
+        self.__dict__["__cuda_stream__"] = (0, handle)
+
+
+@pytest.mark.parametrize("kind", [Torch, CuPy, PyCUDA, Protocol, Attribute, int])
+def test_foreign_streams(kind):
+    handle = helper.new_stream()
+    foreign = kind(handle)
+    s = devices.as_stream(foreign)
+    assert s.handle == handle
+    assert s.owner is (None if kind is int else foreign)
+    with gi.stream(foreign) as entered:
+        assert entered == s
+        x = filled(4.0)
+        assert x._stream == handle
+    assert np.asarray(x).max() == 4.0
+    del s, entered
+    gi.synchronize()
+
+
+@pytest.mark.parametrize(
+    ("value", "handle"),
+    [
+        (None, 1), (0, 1), (1, 1), (2, 2), (Torch(0), 1), (CuPy(2), 2),
+        (np.int64(0), 1), (np.int64(1), 1), (np.uint8(2), 2),
+    ],
+)  # fmt: skip
+def test_defaults_by_number(value, handle):
+    s = devices.as_stream(value)
+    assert (s.handle, str(s.device)) == (handle, "cuda:0")
+
+
+@pytest.mark.parametrize("value", [True, -1, "s", 2.0, object(), 12345, Protocol("x"), np.zeros(3)])
+def test_what_is_no_stream(value):
+    with pytest.raises(StreamError) as error:
+        devices.as_stream(value)
+    assert error.value.fix
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda:0"])
+def test_arrays_and_events_have_a_handle_of_something_else(place):
+    for value in (gi.ones(3, device=place), gi.zeros((), "int64", device=place), np.array(2)):
+        with pytest.raises(StreamError, match="got: an array, of type"):
+            gi.stream(value)
+    with pytest.raises(StreamError, match=r"got: an event, of type gpuinterop\._core\.Event"):
+        gi.stream(gi.Event(place))
+
+
+def test_no_junk_handle_reaches_the_driver():
+    x = filled(1.0)
+
+    class Producer:
+        def __init__(self, stream):
+            self.__cuda_array_interface__ = {**x.__cuda_array_interface__, "stream": stream}
+
+    for junk in (99, 0xDEAD0000):
+        for call in (
+            lambda junk=junk: x.__dlpack__(stream=junk),
+            lambda junk=junk: gi.asarray(Producer(junk)),
+        ):
+            with pytest.raises(
+                StreamError, match=f"living CUDA stream\n  got: {junk:#x}"
+            ) as caught:
+                call()
+            assert "cuStreamGetCtx" not in str(caught.value)
+
+
+def test_a_copy_takes_no_stream_of_a_device_that_has_no_part_in_it(second_device):
+    x = filled(1.0)
+    for target in ("cpu", "cuda:0"):
+        with pytest.raises(StreamError, match=r"to_device: expected a stream of cuda:0") as caught:
+            x.to_device(target, stream=gi.Stream(second_device), copy=True)
+        assert str(second_device) in caught.value.got
+    with pytest.raises(StreamError, match="to_device"):
+        x.to_device("cpu", stream=gi.Stream("cpu"))
+    for s in (gi.Stream("cuda:0"), gi.Stream(second_device)):
+        assert x.to_device(second_device, stream=s).get().max() == 1
+
+
+def test_owner_lives_as_long_as_its_stream_is_in_use():
+    foreign = Torch(helper.new_stream())
+    alive = weakref.ref(foreign)
+    s = devices.as_stream(foreign)
+    del foreign
+    with s:
+        del s
+        gc.collect()
+        assert alive() is not None
+        x = filled(1.0)
+    gc.collect()
+    assert alive() is None
+    assert np.asarray(x).max() == 1.0
+
+
+def test_owner_and_stream_in_a_cycle_are_collected():
+    foreign = Torch(helper.new_stream())
+    foreign.mine = devices.as_stream(foreign)
+    alive = weakref.ref(foreign)
+    del foreign
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_destroyed_foreign_stream_is_not_touched_again():
+    for _ in range(5):
+        handle = helper.new_stream()
+        with devices.as_stream(Torch(handle)):
+            helper.slow(handle, 2000)
+            x, y = filled(6.0), filled(7.0)
+        gc.collect()
+        helper.destroy_stream(handle)
+        assert np.asarray(x).max() == 6.0  # ordered after work of a stream that is gone
+        del y
+
+
+def test_two_wrappers_of_one_foreign_stream():
+    handle = helper.new_stream()
+    first, second = devices.as_stream(Torch(handle)), devices.as_stream(Torch(handle))
+    with first:
+        x = filled(1.0)
+    with second:
+        del first
+        helper.slow(handle, PAUSE)
+        x.fill(2.0)
+        assert x._stream == handle
+    y = x.copy()
+    assert np.asarray(y).max() == 2.0
+
+
+def test_stream_of_a_foreign_context_is_refused():
+    context = helper.c_void_p()
+    helper.call("cuCtxCreate_v2", helper.byref(context), 0, 0)
+    stream = helper.c_void_p()
+    helper.call("cuStreamCreateWithPriority", helper.byref(stream), 1, 0)
+    helper.call("cuCtxPopCurrent_v2", helper.byref(context))
+    try:
+        with pytest.raises(ContextError, match="autoprimaryctx"):
+            devices.as_stream(stream.value)
+    finally:
+        helper.call("cuCtxDestroy_v2", context)
+
+
+def test_hooks_enter_and_leave_other_libraries():
+    seen = []
+
+    class Other:
+        def __init__(self, s):
+            self.s = s
+
+        def __enter__(self):
+            seen.append(("enter", self.s.handle))
+
+        def __exit__(self, *error):
+            seen.append(("exit", self.s.handle))
+
+    devices.stream_hooks.append(Other)
+    try:
+        s = gi.Stream()
+        with gi.stream(s), pytest.raises(ZeroDivisionError), gi.stream(None):
+            raise ZeroDivisionError
+        assert seen == [("enter", s.handle), ("enter", 1), ("exit", 1), ("exit", s.handle)]
+    finally:
+        devices.stream_hooks.remove(Other)
+
+
+@pytest.mark.parametrize("before", ["none", "primary", "foreign"])
+def test_the_context_is_as_before_when_a_library_leaves_its_own(before):
+    def switch(s):
+        stack = ExitStack()
+        helper.call("cuCtxSetCurrent", helper.c_void_p(helper.primary()))
+        stack.callback(helper.call, "cuCtxSetCurrent", helper.c_void_p(helper.primary()))
+        return stack
+
+    def broken(s):
+        helper.call("cuCtxSetCurrent", helper.c_void_p(helper.primary()))
+        raise ZeroDivisionError
+
+    context = helper.c_void_p()
+    if before == "foreign":
+        helper.call("cuCtxCreate_v2", helper.byref(context), 0, 0)
+        helper.call("cuCtxPopCurrent_v2", helper.byref(context))
+    elif before == "primary":
+        context.value = helper.primary()
+    at_first = helper.current_context()
+    helper.call("cuCtxSetCurrent", context)
+    found = helper.current_context()  # "none" uncovers what another library pushed before
+    try:
+        for hook in (switch, broken):
+            devices.stream_hooks.append(hook)
+            try:
+                with gi.stream(gi.Stream()):
+                    assert helper.current_context() == helper.primary()
+            except ZeroDivisionError:
+                assert hook is broken
+            finally:
+                devices.stream_hooks.remove(hook)
+            assert helper.current_context() == found
+    finally:
+        helper.call("cuCtxSetCurrent", helper.c_void_p(at_first))
+        if before == "foreign":
+            helper.call("cuCtxDestroy_v2", context)
