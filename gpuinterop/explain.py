@@ -21,10 +21,11 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
 
     Nothing is converted, and a DLPack capsule stays unused. The answer is the plan that the converter
     itself carries out, with ``.shared``, ``.copied``, ``.refused``, ``.reason``, ``.axis``, ``.bytes``
-    and ``.fix``; printing it shows all of them. `x` may be one of our arrays or any other; `to` is a library's name, or "gpuinterop"
-    and "cudandarray" for an array of ours. The library is imported, as the conversion would, to see
-    that this works. Inside `no_copies` a copy is a refusal. Of converters of other packages,
-    one without ``plan_to`` gives ``.unknown``, and one without ``plan_from`` is tried.
+    and ``.fix``; printing it shows all of them. `x` may be one of our arrays or any other; `to` is a
+    library's name, or "gpuinterop" and "cudandarray" for an array of ours. The library is imported,
+    as the conversion would, to see that this works. Inside `no_copies` a copy is a refusal. Of
+    converters of other packages, one without ``plan_to`` gives ``.unknown``, and one without
+    ``plan_from`` is tried.
 
     Examples
     --------
