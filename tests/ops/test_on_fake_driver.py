@@ -41,13 +41,13 @@ def run(*options: str, launcher: tuple[str, ...] = (), **environment: str) -> No
 @pytest.mark.slow  # two minutes of g++
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_kernels_on_the_host():
-    run("-m", "not slow and not gpu")
+    run("-m", "not slow and not gpu and not barriers")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_kernels_under_the_address_sanitizer():
     run(
-        "-m", "not slow and not gpu", "-k", "test_layouts",
+        "-m", "not slow and not gpu and not barriers", "-k", "test_layouts",
         launcher=("sh", str(ROOT / "tools/with-asan")), GPUINTEROP_TEST_ASAN="1",
     )  # fmt: skip

@@ -222,7 +222,7 @@ def test_outs_that_share_memory_are_refused(device: str) -> None:
 
 def test_operands_of_another_library_that_share_memory_with_an_out() -> None:
     host = np.array([1, 2, 3], "float32")
-    shared, other = gi.asarray(host, copy=False), gi.zeros(3, device="cpu")
+    shared, other = gi.asarray(host, device="cpu", copy=False), gi.zeros(3, device="cpu")
     gi.fuse(lambda x: (x.sum(), x * x.max()))(host, out=(shared[:1].reshape(()), other))
     assert other.tolist() == [3, 6, 9]
     assert host.tolist() == [6, 2, 3]
