@@ -20,21 +20,22 @@ struct GraphPool {
   std::vector<Block> idle;
 };
 
-std::mutex lock;  // of all pools; taken without any other lock and released before driver calls
+std::mutex
+    pools_lock;  // of all pools; taken without any other lock and released before driver calls
 std::list<GraphPool*> pools;
 std::atomic<int> dead_count{0};
 
 // Called by the driver, on a thread of its own, when the last of a graph and its executables goes.
 // CUDA calls are forbidden here.
 void CUDA_CB graph_ended(void* data) {
-  std::lock_guard guard(lock);
+  std::lock_guard guard(pools_lock);
   static_cast<GraphPool*>(data)->dead = true;
   dead_count.fetch_add(1);
 }
 
 GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const char* where) {
   {
-    std::lock_guard guard(lock);
+    std::lock_guard guard(pools_lock);
     for (GraphPool* p : pools)
       if (p->capture == capture && p->device == d.ordinal && !p->dead) return p;
   }
@@ -53,7 +54,7 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
     }
     check(code, "cuGraphRetainUserObject", where);
   }  // else nobody tells when the graph ends, and its memory stays reserved
-  std::lock_guard guard(lock);
+  std::lock_guard guard(pools_lock);
   pools.push_back(pool);
   return pool;
 }
@@ -71,7 +72,7 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
   uint32_t thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
   b->context = pool;
   {
-    std::lock_guard guard(lock);
+    std::lock_guard guard(pools_lock);
     auto fits = [&](const Block& k) {
       return k.bytes == bytes && k.stream == stream && k.thread == thread;
     };
@@ -93,7 +94,7 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
     RelaxedCapture relaxed;
     check(driver().StreamSynchronize(outside), "cuStreamSynchronize", where);
   } catch (...) {
-    std::lock_guard guard(lock);
+    std::lock_guard guard(pools_lock);
     --pool->live;
     throw;
   }
@@ -104,7 +105,7 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept {
   auto stream = static_cast<CUstream>(b->stream);
   bool dead;
   {
-    std::lock_guard guard(lock);
+    std::lock_guard guard(pools_lock);
     --pool->live;
     dead = pool->dead;
     if (!dead) {
@@ -124,7 +125,7 @@ bool dead_graphs() noexcept { return dead_count.load(std::memory_order_relaxed) 
 void bury_graphs() noexcept {
   std::vector<std::pair<int, Block>> blocks;
   {
-    std::lock_guard guard(lock);
+    std::lock_guard guard(pools_lock);
     dead_count.store(0);
     try {
       for (auto it = pools.begin(); it != pools.end();) {

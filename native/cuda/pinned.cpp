@@ -16,7 +16,7 @@ struct Use {
   uint32_t thread;
 };
 
-struct Block {
+struct PinnedBlock {
   int device;  // whose context it was taken in; every device may use it
   char* ptr;
   int64_t nbytes;         // as asked for
@@ -28,23 +28,23 @@ struct Block {
 
 constexpr int64_t kPage = 4096;
 
-std::mutex lock;  // of what follows; released before driver calls
+std::mutex blocks_lock;  // of what follows; released before driver calls
 // Never destroyed: the last array may go when static objects have gone.
-auto& blocks = *new std::map<const char*, Block*>;  // by their first byte
-auto& idle = *new std::multimap<int64_t, Block*>;   // by their capacity
+auto& blocks = *new std::map<const char*, PinnedBlock*>;  // by their first byte
+auto& idle = *new std::multimap<int64_t, PinnedBlock*>;   // by their capacity
 
 // With the lock held.
-Block* find(const void* host) {
+PinnedBlock* find(const void* host) {
   auto at = static_cast<const char*>(host);
   auto it = blocks.upper_bound(at);
   if (it == blocks.begin()) return nullptr;
-  Block* block = std::prev(it)->second;
+  PinnedBlock* block = std::prev(it)->second;
   return at < block->ptr + block->nbytes ? block : nullptr;
 }
 
 // Kept for later: cuMemFreeHost waits for the whole device, and no capture survives it.
-void give_back(Block* block) noexcept {
-  std::lock_guard guard(lock);
+void give_back(PinnedBlock* block) noexcept {
+  std::lock_guard guard(blocks_lock);
   block->let_go = true;
   if (block->graphs > 0) return;  // the last of them gives it back
   try {
@@ -55,44 +55,45 @@ void give_back(Block* block) noexcept {
 
 // Called by the driver, on a thread of its own, when the last of a graph and its executables goes.
 // CUDA calls are forbidden here.
-void CUDA_CB graph_ended(void* data) {
-  auto* block = static_cast<Block*>(data);
+void CUDA_CB block_graph_ended(void* data) {
+  auto* block = static_cast<PinnedBlock*>(data);
   {
-    std::lock_guard guard(lock);
+    std::lock_guard guard(blocks_lock);
     if (--block->graphs > 0 || !block->let_go) return;
   }
   give_back(block);
 }
 
 // The graph that is being recorded keeps the block. Where the driver tells nobody of its end, for good.
-void hold_for_graph(Block* block, CUgraph graph, const char* where) {
+void hold_for_graph(PinnedBlock* block, CUgraph graph, const char* where) {
   {
-    std::lock_guard guard(lock);
+    std::lock_guard guard(blocks_lock);
     ++block->graphs;
   }
   const Driver& cu = driver();
   if (!cu.UserObjectCreate || !cu.GraphRetainUserObject || !graph) return;
   CUuserObject object = nullptr;
-  check(cu.UserObjectCreate(&object, block, graph_ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
-        "cuUserObjectCreate", where);
+  check(
+      cu.UserObjectCreate(&object, block, block_graph_ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+      "cuUserObjectCreate", where);
   CUresult code = cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-  if (code != CUDA_SUCCESS) cu.UserObjectRelease(object, 1);  // ends in graph_ended
+  if (code != CUDA_SUCCESS) cu.UserObjectRelease(object, 1);  // ends in block_graph_ended
   check(code, "cuGraphRetainUserObject", where);
 }
 
 // An idle block of this size, at most twice as large; null for none.
-Block* take_idle(int64_t nbytes) {
-  std::lock_guard guard(lock);
+PinnedBlock* take_idle(int64_t nbytes) {
+  std::lock_guard guard(blocks_lock);
   auto it = idle.lower_bound(nbytes);
   if (it == idle.end() || it->first / 2 > std::max(nbytes, kPage)) return nullptr;
-  Block* block = it->second;
+  PinnedBlock* block = it->second;
   idle.erase(it);
   return block;
 }
 
 // Waits for one use after the other.
 void next_use(void* what) noexcept {
-  auto* block = static_cast<Block*>(what);
+  auto* block = static_cast<PinnedBlock*>(what);
   while (!block->uses.empty()) {
     const Use use = block->uses.back();
     block->uses.pop_back();
@@ -108,9 +109,9 @@ void next_use(void* what) noexcept {
 }
 
 void release_pinned(Buffer* b) noexcept {
-  auto* block = static_cast<Block*>(b->context);
+  auto* block = static_cast<PinnedBlock*>(b->context);
   {
-    std::lock_guard guard(lock);
+    std::lock_guard guard(blocks_lock);
     blocks.erase(block->ptr);
   }
   next_use(block);
@@ -129,7 +130,7 @@ CUresult take(int device, int64_t nbytes, void** ptr) {
 BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
   device_state(device, where);  // the device exists
   finish_done();
-  Block* block = take_idle(nbytes);
+  PinnedBlock* block = take_idle(nbytes);
   if (!block) {
     const int64_t capacity = (nbytes + kPage - 1) / kPage * kPage;
     void* ptr = nullptr;
@@ -141,7 +142,7 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
            "cuMemHostAlloc said " + describe(code),
            "keep less of it, or use ordinary memory: numpy.empty");
     check(code, "cuMemHostAlloc", where);
-    block = new Block{device, static_cast<char*>(ptr), nbytes, capacity};
+    block = new PinnedBlock{device, static_cast<char*>(ptr), nbytes, capacity};
   }
   block->nbytes = nbytes;
   block->let_go = false;
@@ -151,16 +152,16 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
   b->memory = Memory::Pinned;
   b->context = block;
   b->release = release_pinned;
-  std::lock_guard guard(lock);
+  std::lock_guard guard(blocks_lock);
   blocks[block->ptr] = block;
   return BufferRef(b);
 }
 
 bool release_idle_pinned() noexcept {
   if (driver_is_gone() || any_capture()) return false;
-  std::multimap<int64_t, Block*> all;
+  std::multimap<int64_t, PinnedBlock*> all;
   {
-    std::lock_guard guard(lock);
+    std::lock_guard guard(blocks_lock);
     all.swap(idle);
   }
   for (auto& [capacity, block] : all) {
@@ -177,8 +178,8 @@ bool release_idle_pinned() noexcept {
 }
 
 bool is_pinned_here(const void* host, int64_t nbytes) noexcept {
-  std::lock_guard guard(lock);
-  const Block* block = find(host);
+  std::lock_guard guard(blocks_lock);
+  const PinnedBlock* block = find(host);
   return block && static_cast<const char*>(host) + nbytes <= block->ptr + block->nbytes;
 }
 
@@ -186,9 +187,9 @@ void note_pinned_use(int device, const void* host, CUstream stream, const char* 
   CUgraph graph = nullptr;
   const bool captured = capture_id(stream, &graph) != 0;
   const uint32_t thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
-  Block* block;
+  PinnedBlock* block;
   {
-    std::lock_guard guard(lock);
+    std::lock_guard guard(blocks_lock);
     block = find(host);
     if (!block) return;
     if (!captured) {

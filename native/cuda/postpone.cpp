@@ -29,7 +29,7 @@ struct Pending {
 };
 using List = std::list<Pending>;
 
-std::mutex lock;  // of the list; released before driver calls and before finishing
+std::mutex list_lock;  // of the list; released before driver calls and before finishing
 List pending;
 std::atomic<size_t> pending_count{0};
 std::atomic<int64_t> pending_bytes{0};
@@ -60,14 +60,14 @@ bool passed(Pending& p) {
 }
 
 void add(List&& one) noexcept {
-  std::lock_guard guard(lock);
+  std::lock_guard guard(list_lock);
   pending_bytes.fetch_add(one.front().bytes);
   pending.splice(pending.end(), one);
   pending_count.store(pending.size());
 }
 
 List take_all() noexcept {
-  std::lock_guard guard(lock);
+  std::lock_guard guard(list_lock);
   List all;
   all.swap(pending);
   pending_count.store(0);
@@ -76,7 +76,7 @@ List take_all() noexcept {
 }
 
 void put_back(List&& rest) noexcept {
-  std::lock_guard guard(lock);
+  std::lock_guard guard(list_lock);
   for (const Pending& p : rest) pending_bytes.fetch_add(p.bytes);
   pending.splice(pending.begin(), rest);
   pending_count.store(pending.size());

@@ -39,6 +39,11 @@ int device_of_stream(uintptr_t handle);
 // Where work after the last use of a buffer is to be queued.
 CUstream living(DeviceState& d, CUstream stream, uint32_t token);
 
+// A stream as Python code names it; 0 and 1 are both the legacy default stream there.
+inline CUstream stream_of(uint64_t number) noexcept {
+  return number ? reinterpret_cast<CUstream>(static_cast<uintptr_t>(number)) : CU_STREAM_LEGACY;
+}
+
 std::string handle_text(CUstream stream);  // "0x55c031b17510"
 
 // An event from the device's pool.

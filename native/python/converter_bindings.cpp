@@ -9,6 +9,7 @@
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/state.hpp"
+#include "cuda/stream.hpp"
 #include "exchange/export.hpp"
 #include "python/array_type.hpp"
 #include "python/converter_borrow.hpp"
@@ -44,10 +45,6 @@ const Array& checked(nb::handle x, const char* where) {
   return unwrap(x.ptr());
 }
 
-CUstream handle(uint64_t stream) noexcept {
-  return reinterpret_cast<CUstream>(static_cast<uintptr_t>(stream ? stream : 1));
-}
-
 bool primary_is_current(int device) {
   cuda::DeviceState& d = cuda::device_state(device, "gpuinterop.converters");
   CUcontext current = nullptr;
@@ -64,7 +61,7 @@ bool ready_for(nb::handle x, uint32_t mask, uint32_t wanted, uint64_t consumer) 
   if ((traits_of(a) & mask) != wanted) return false;
   if (a.device.is_cuda()) {
     if (!primary_is_current(a.device.id)) return false;
-    exchange::hand_over(a, handle(consumer), "converters");
+    exchange::hand_over(a, cuda::stream_of(consumer), "converters");
   }
   return true;
 }
@@ -100,7 +97,7 @@ PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef converter_functions[] = {
     {"ready_parts", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&ready_parts)),
      METH_FASTCALL,
      "ready_parts(x, mask, wanted, consumer)\n--\n\n(shape, strides, dtype, address) of a "
@@ -143,7 +140,7 @@ void register_converters(nb::module_& m) {
       "hand_over",
       [](nb::handle x, uint64_t consumer, const std::string& where) {
         const Array& a = checked(x, where.c_str());
-        if (a.device.is_cuda()) exchange::hand_over(a, handle(consumer), where.c_str());
+        if (a.device.is_cuda()) exchange::hand_over(a, cuda::stream_of(consumer), where.c_str());
       },
       "x"_a, "consumer"_a, "where"_a,
       "Make a foreign stream wait for what is queued on the array; no host synchronisation.");
@@ -153,11 +150,11 @@ void register_converters(nb::module_& m) {
         const Array& a = checked(x, where.c_str());
         if (!a.device.is_cuda() || !a.buffer) return;
         cuda::DeviceGuard guard(a.device.id);
-        cuda::order(a.buffer.get(), handle(stream), where.c_str());
+        cuda::order(a.buffer.get(), cuda::stream_of(stream), where.c_str());
       },
       "x"_a, "stream"_a, "where"_a,
       "The next use of the array is on this stream, and later ones wait for it.");
-  if (PyModule_AddFunctions(m.ptr(), functions) < 0) throw nb::python_error();
+  if (PyModule_AddFunctions(m.ptr(), converter_functions) < 0) throw nb::python_error();
   register_borrowing(m);
   register_quick(m);
   m.def(
@@ -165,7 +162,8 @@ void register_converters(nb::module_& m) {
       [](nb::handle x, uint64_t producer, const std::string& where) {
         const Array& a = checked(x, where.c_str());
         if (!a.device.is_cuda() || !a.buffer) return;
-        cuda::wait(a.device.id, cuda::current_stream(a.device.id), handle(producer), where.c_str());
+        cuda::wait(a.device.id, cuda::current_stream(a.device.id), cuda::stream_of(producer),
+                   where.c_str());
       },
       "x"_a, "producer"_a, "where"_a,
       "Our current stream waits for a stream on which a library wrote the array unannounced.");

@@ -6,6 +6,7 @@
 #include "array/array.hpp"
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
+#include "cuda/stream.hpp"
 #include "exchange/import.hpp"
 #include "python/array_type.hpp"
 #include "python/converter_borrow.hpp"
@@ -17,10 +18,6 @@ namespace nb = nanobind;
 namespace gpuinterop {
 
 namespace {
-
-CUstream handle(uint64_t stream) noexcept {
-  return reinterpret_cast<CUstream>(static_cast<uintptr_t>(stream ? stream : 1));
-}
 
 DTypeId dtype_from(PyObject* dtype) {
   if (dtype == dtype_object(kFloat32)) return kFloat32;
@@ -97,7 +94,8 @@ nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle str
   c.readonly = readonly;
   ask_driver(&c, device_type, device_id, where);
   auto* type = cls.is_none() ? nullptr : reinterpret_cast<PyTypeObject*>(cls.ptr());
-  return nb::steal(finish(std::move(c), type, base.ptr(), handle(stream), handle(stream)));
+  return nb::steal(
+      finish(std::move(c), type, base.ptr(), cuda::stream_of(stream), cuda::stream_of(stream)));
 }
 
 }  // namespace

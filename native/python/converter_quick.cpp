@@ -66,7 +66,7 @@ struct Quick {
   PyObject* dict;  // the function's names, and the function itself as __wrapped__
 };
 
-Quick* cast(PyObject* o) noexcept { return reinterpret_cast<Quick*>(o); }
+Quick* quick_cast(PyObject* o) noexcept { return reinterpret_cast<Quick*>(o); }
 
 bool is_ordinary(const Quick* q, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   const Py_ssize_t needed = q->library ? 2 : 1;
@@ -80,48 +80,48 @@ bool is_ordinary(const Quick* q, PyObject* const* args, Py_ssize_t n, PyObject* 
 }
 
 PyObject* call_quick(PyObject* self, PyObject* const* args, size_t nargs, PyObject* names) {
-  if (is_ordinary(cast(self), args, PyVectorcall_NARGS(nargs), names)) {
+  if (is_ordinary(quick_cast(self), args, PyVectorcall_NARGS(nargs), names)) {
     PyObject* found = guard((PyObject*)nullptr, [&]() -> PyObject* {
       try {
-        return cast(self)->ordinary(args[0]);
+        return quick_cast(self)->ordinary(args[0]);
       } catch (const Error&) {
         return nullptr;
       }
     });
     if (found || PyErr_Occurred()) return found;
   }
-  return PyObject_Vectorcall(cast(self)->function, args, nargs, names);
+  return PyObject_Vectorcall(quick_cast(self)->function, args, nargs, names);
 }
 
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(cast(self)->function);
-  Py_VISIT(cast(self)->dict);
+int quick_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(quick_cast(self)->function);
+  Py_VISIT(quick_cast(self)->dict);
   Py_VISIT(Py_TYPE(self));
   return 0;
 }
 
-int clear(PyObject* self) {
-  Py_CLEAR(cast(self)->dict);  // the function stays, for whoever calls it meanwhile
+int quick_clear(PyObject* self) {
+  Py_CLEAR(quick_cast(self)->dict);  // the function stays, for whoever calls it meanwhile
   return 0;
 }
 
 void dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   PyTypeObject* type = Py_TYPE(self);
-  Py_XDECREF(cast(self)->function);
-  Py_XDECREF(cast(self)->dict);
+  Py_XDECREF(quick_cast(self)->function);
+  Py_XDECREF(quick_cast(self)->dict);
   PyObject_GC_Del(self);
   Py_DECREF(type);
 }
 
-PyObject* repr(PyObject* self) { return PyObject_Repr(cast(self)->function); }
+PyObject* repr(PyObject* self) { return PyObject_Repr(quick_cast(self)->function); }
 
 // Not bound to instances, as functions in C are not; `inspect` and `pydoc` know a routine by this slot.
 PyObject* get(PyObject* self, PyObject*, PyObject*) { return PyRef::borrow(self).release(); }
 
 // Pickled by name, as functions are.
 PyObject* reduce(PyObject* self, PyObject*) {
-  return PyObject_GetAttrString(cast(self)->function, "__qualname__");
+  return PyObject_GetAttrString(quick_cast(self)->function, "__qualname__");
 }
 
 PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
@@ -149,7 +149,7 @@ PyObject* make_quick(PyObject*, PyObject* function) {
            repr_text(function), "add a row to kConverters");
     PyRef made = PyRef::steal(PyType_GenericAlloc(quick_type, 0));
     if (!made) throw PythonError();
-    Quick* q = cast(made.get());
+    Quick* q = quick_cast(made.get());
     q->call = call_quick;
     q->ordinary = ordinary;
     q->library = library;
@@ -175,7 +175,7 @@ PyObject* set_torch(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef quick_functions[] = {
     {"quick", make_quick, METH_O,
      "quick(function)\n--\n\nThe converter `function`, its ordinary case served without calling "
      "it."},
@@ -190,8 +190,8 @@ void register_quick(nanobind::module_& m) {
   PyType_Slot slots[] = {
       {Py_tp_doc, const_cast<char*>("A converter with its ordinary case served in C.")},
       {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-      {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-      {Py_tp_clear, reinterpret_cast<void*>(clear)},
+      {Py_tp_traverse, reinterpret_cast<void*>(quick_traverse)},
+      {Py_tp_clear, reinterpret_cast<void*>(quick_clear)},
       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
       {Py_tp_repr, reinterpret_cast<void*>(repr)},
       {Py_tp_descr_get, reinterpret_cast<void*>(get)},
@@ -204,7 +204,8 @@ void register_quick(nanobind::module_& m) {
                           Py_TPFLAGS_DISALLOW_INSTANTIATION,
                       slots};
   quick_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  if (!quick_type || PyModule_AddFunctions(m.ptr(), functions) < 0) throw nanobind::python_error();
+  if (!quick_type || PyModule_AddFunctions(m.ptr(), quick_functions) < 0)
+    throw nanobind::python_error();
 }
 
 }  // namespace gpuinterop

@@ -15,7 +15,7 @@ PyCFunction as_function(F* f) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
 }
 
-PyMethodDef functions[] = {
+PyMethodDef exchange_functions[] = {
     {"import_any", as_function(exchange_import_any), METH_FASTCALL | METH_KEYWORDS,
      "import_any(cls, obj, device=None, copy=None, stream=None, where='from_dlpack')\n--\n\n"
      "An array of class `cls` over the memory of `obj`, by the first protocol that works."},
@@ -44,7 +44,7 @@ PyMethodDef functions[] = {
 
 void register_exchange(nanobind::module_& m) {
   exchange::make_names();
-  if (PyModule_AddFunctions(m.ptr(), functions) < 0) throw nanobind::python_error();
+  if (PyModule_AddFunctions(m.ptr(), exchange_functions) < 0) throw nanobind::python_error();
   try {
     publish_exchange_api();
   } catch (const PythonError&) {

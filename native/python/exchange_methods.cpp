@@ -98,14 +98,14 @@ int read_version(PyObject* o) {
 }
 
 // What the consumer does about order.
-struct Stream {
+struct RequestedStream {
   bool given = false;
   bool order = true;
   void* handle = CU_STREAM_LEGACY;
 };
 
-Stream read_stream(PyObject* o) {
-  Stream s;
+RequestedStream read_stream(PyObject* o) {
+  RequestedStream s;
   if (o == Py_None) return s;
   s.given = true;
   if (PyBool_Check(o) || !PyIndex_Check(o))
@@ -188,7 +188,7 @@ Array copied(const Array& a, Device target) {
   return copy_for(a, target, kWhere);
 }
 
-PyObject* finish(const Array& a, const Stream& s, int version, bool copied) {
+PyObject* finish(const Array& a, const RequestedStream& s, int version, bool copied) {
   if (!a.device.is_cuda()) {
     // Host memory that a device writes to (pinned) must be quiet before a host consumer reads it.
     if (a.buffer && a.buffer->stream) settle_for_host(a, kWhere);
@@ -214,7 +214,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     require_settled(self);
     const Array& a = unwrap(self);
     if (!a.device.is_cuda()) ops::require_values(kWhere);
-    const Stream stream = read_stream(r.stream);
+    const RequestedStream stream = read_stream(r.stream);
     const int version = read_version(r.max_version);
     const Device target = read_device(r.dl_device, a);
     const int copy = read_copy(r.copy);

@@ -248,17 +248,17 @@ double elapsed(Event& start, Event& end) {
        "gpuinterop.devices.as_stream(stream)");
 }
 
-int traverse(PyObject* self, visitproc visit, void* arg) {
+int stream_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Stream>(self)->owner.ptr());
   return 0;
 }
-int clear(PyObject* self) {
+int stream_clear(PyObject* self) {
   nb::inst_ptr<Stream>(self)->owner.reset();
   return 0;
 }
 PyType_Slot stream_slots[] = {
-    {Py_tp_traverse, (void*)traverse}, {Py_tp_clear, (void*)clear}, {0, nullptr}};
+    {Py_tp_traverse, (void*)stream_traverse}, {Py_tp_clear, (void*)stream_clear}, {0, nullptr}};
 
 }  // namespace
 
