@@ -135,9 +135,13 @@ def test_the_whole_grid(row, arch):
     if arch not in known_archs():
         pytest.skip(f"no NVRTC: it does not know sm_{arch}")
     turn = ROWS.index(row) + ARCHS.index(arch)
-    # Every type on every architecture; the layouts take turns, and GPUINTEROP_SOAK=2 tries them all.
+    # Every row on every architecture, every type on half of them; the layouts take turns.
+    # GPUINTEROP_SOAK=2 tries them all.
+    types = TYPES if EVERYTHING else TYPES[turn % 2 :: 2]
     for layout in LAYOUTS if EVERYTHING else [LAYOUTS[turn % len(LAYOUTS)]]:
-        build([spec_for(body, stored, layout) for body, stored in instances(row)], arch)
+        specs = [spec_for(body, stored, layout) for body, stored in instances(row, types)]
+        if specs:  # this half of the types may have none
+            build(specs, arch)
 
 
 def test_an_error_shows_the_line():

@@ -55,15 +55,17 @@ PAIRS = [
 def test_compiles(op: str, dtype: str) -> None:
     given = dtype_named(dtype)
     arch = archs()[len(op + dtype) % len(archs())]  # all of them: the slow test below
-    for shape, axes in [((64, 256), (1,)), ((64, 256), (0,))]:
-        assert compile_source(text_of(op, given, shape, axes), arch, use_cache=False)
+    for axes in [(1,), (0,)] if dtype == "float32" else [(len(dtype) % 2,)]:
+        assert compile_source(text_of(op, given, (64, 256), axes), arch, use_cache=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", sorted(REDUCTIONS))
 def test_compiles_everywhere(op: str) -> None:
-    for arch in archs():
-        for shape, axes in [((1 << 20,), (0,)), ((64, 256), (0,)), ((1 << 17, 1 << 15), (1,))]:
+    shapes = [((1 << 20,), (0,)), ((64, 256), (0,)), ((1 << 17, 1 << 15), (1,))]
+    for turn, arch in enumerate(archs()):
+        # All shapes on the oldest; the others share them.
+        for shape, axes in shapes if turn == 0 else [shapes[(turn + len(op)) % 3]]:
             assert compile_source(
                 text_of(op, np.dtype(np.float32), shape, axes), arch, use_cache=False
             )
