@@ -28,7 +28,6 @@ from gpuinterop.devices import (
     Stream as Stream,
     default_device as default_device,
     device as device,
-    devices as devices,
     empty_cache as empty_cache,
     mem_info as mem_info,
     memory_stats as memory_stats,
@@ -93,12 +92,6 @@ from gpuinterop.copies import (
     log_transfers as log_transfers,
     no_copies as no_copies,
 )
-from gpuinterop.explain import (
-    explain as explain,
-)
-from gpuinterop.doctor import (
-    doctor as doctor,
-)
 from gpuinterop.converters import (
     to as to,
 )
@@ -128,7 +121,8 @@ class _HostInterface(Protocol):
     def __array_interface__(self) -> Any: ...
 
 # What an operation computes with: arrays of any library, and numbers.
-_Operand: TypeAlias = _DLPack | _CudaInterface | _HostInterface | np.generic | complex
+_AnyArray: TypeAlias = _DLPack | _CudaInterface | _HostInterface
+_Operand: TypeAlias = _AnyArray | np.generic | complex
 
 # ---- making arrays ----------------------------------------------------------------------------
 
@@ -244,33 +238,49 @@ def dimshuffle(x: _A, *pattern: Any) -> _A: ...
 def broadcast_to(x: _A, shape: _Shape) -> _A: ...
 
 # ---- operations on elements -------------------------------------------------------------------
-# A CudaNdarray among the operands makes the result one, where float32 can hold it.
+# A CudaNdarray among the operands makes the result one, where float32 can hold it. Where the class
+# of an operand is not told (_A is both), that of the result is not told either.
 
 class _Unary(Protocol):
     @overload
-    def __call__(self, x: _A, /, out: None = None, *, dtype: DTypeLike | None = None) -> _A: ...
+    def __call__(self, x: _A, /, out: None = None, *, dtype: Float32 | None = None) -> _A: ...
     @overload
-    def __call__(self, x: _Operand, /, out: None = None, *, dtype: DTypeLike | None = None) -> GpuArray: ...
+    def __call__(self, x: _Operand, /, out: None = None, *, dtype: OtherDType) -> GpuArray: ...
+    @overload
+    def __call__(self, x: _Operand, /, out: None = None, *, dtype: None = None) -> GpuArray: ...
+    @overload
+    def __call__(self, x: _Operand, /, out: None = None, *, dtype: DTypeLike) -> _Array: ...
     @overload
     def __call__(self, x: _Operand, /, out: _A, *, dtype: DTypeLike | None = None) -> _A: ...
 
 class _Binary(Protocol):
     @overload
-    def __call__(self, x: _C, y: _Operand, /, out: None = None, *, dtype: DTypeLike | None = None) -> _C: ...
+    def __call__(self, x: _C, y: _Operand, /, out: None = None, *, dtype: Float32 | None = None) -> _C: ...
     @overload
-    def __call__(self, x: _Operand, y: _C, /, out: None = None, *, dtype: DTypeLike | None = None) -> _C: ...
+    def __call__(self, x: _Operand, y: _C, /, out: None = None, *, dtype: Float32 | None = None) -> _C: ...
     @overload
-    def __call__(self, x: _Operand, y: _Operand, /, out: None = None, *, dtype: DTypeLike | None = None) -> GpuArray: ...
+    def __call__(self, x: _Operand, y: _Operand, /, out: None = None, *, dtype: OtherDType) -> GpuArray: ...
+    @overload
+    def __call__(self, x: _A, y: _A, /, out: None = None, *, dtype: None = None) -> _A: ...
+    @overload
+    def __call__(self, x: _A, y: _Operand, /, out: None = None, *, dtype: None = None) -> _A: ...
+    @overload
+    def __call__(self, x: _Operand, y: _A, /, out: None = None, *, dtype: None = None) -> _A: ...
+    @overload
+    def __call__(self, x: _Operand, y: _Operand, /, out: None = None, *, dtype: None = None) -> GpuArray: ...
+    @overload
+    def __call__(self, x: _Operand, y: _Operand, /, out: None = None, *, dtype: DTypeLike) -> _Array: ...
     @overload
     def __call__(self, x: _Operand, y: _Operand, /, out: _A, *, dtype: DTypeLike | None = None) -> _A: ...
 
-class _UnaryTruth(Protocol):
+# Comparisons, and what is computed in no less than float64.
+class _UnaryOther(Protocol):
     @overload
     def __call__(self, x: _Operand, /, out: None = None, *, dtype: DTypeLike | None = None) -> GpuArray: ...
     @overload
     def __call__(self, x: _Operand, /, out: _A, *, dtype: DTypeLike | None = None) -> _A: ...
 
-class _BinaryTruth(Protocol):
+class _BinaryOther(Protocol):
     @overload
     def __call__(self, x: _Operand, y: _Operand, /, out: None = None, *, dtype: DTypeLike | None = None) -> GpuArray: ...
     @overload
@@ -282,6 +292,12 @@ class _BinaryPair(Protocol):
     @overload
     def __call__(self, x: _Operand, y: _C, /, out: None = None) -> tuple[_C, _C]: ...
     @overload
+    def __call__(self, x: _A, y: _A, /, out: None = None) -> tuple[_A, _A]: ...
+    @overload
+    def __call__(self, x: _A, y: _Operand, /, out: None = None) -> tuple[_A, _A]: ...
+    @overload
+    def __call__(self, x: _Operand, y: _A, /, out: None = None) -> tuple[_A, _A]: ...
+    @overload
     def __call__(self, x: _Operand, y: _Operand, /, out: None = None) -> tuple[GpuArray, GpuArray]: ...
     @overload
     def __call__(self, x: _Operand, y: _Operand, /, out: tuple[_A, _B]) -> tuple[_A, _B]: ...
@@ -290,6 +306,12 @@ class _BinaryPair(Protocol):
 def where(condition: _Operand, x: _C, y: _Operand, out: None = None) -> _C: ...
 @overload
 def where(condition: _Operand, x: _Operand, y: _C, out: None = None) -> _C: ...
+@overload
+def where(condition: _Operand, x: _A, y: _A, out: None = None) -> _A: ...
+@overload
+def where(condition: _Operand, x: _A, y: _Operand, out: None = None) -> _A: ...
+@overload
+def where(condition: _Operand, x: _Operand, y: _A, out: None = None) -> _A: ...
 @overload
 def where(condition: _Operand, x: _Operand, y: _Operand, out: None = None) -> GpuArray: ...
 @overload
@@ -310,37 +332,47 @@ def round(x: _Operand, decimals: int = 0, out: None = None) -> GpuArray: ...
 def round(x: _Operand, decimals: int = 0, *, out: _A) -> _A: ...
 
 @overload
-def astype(x: _A, dtype: Float32, order: str = "C", copy: bool = True) -> _A: ...  # type: ignore[overload-overlap]
+def astype(x: _A, dtype: Float32, order: str = "C", copy: bool = True) -> _A: ...
 @overload
-def astype(x: _Array, dtype: OtherDType, order: str = "C", copy: bool = True) -> GpuArray: ...
+def astype(x: _AnyArray, dtype: Float32 | OtherDType, order: str = "C", copy: bool = True) -> GpuArray: ...
 @overload
-def astype(x: _Array, dtype: DTypeLike, order: str = "C", copy: bool = True) -> _Array: ...
+def astype(x: _AnyArray, dtype: DTypeLike, order: str = "C", copy: bool = True) -> _Array: ...
 
 # ---- reductions, products, joining ------------------------------------------------------------
 
 class _Sum(Protocol):
     @overload
-    def __call__(self, x: _A, /, axis: _Axis = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False) -> _A: ...
+    def __call__(self, x: _A, /, axis: _Axis = None, dtype: Float32 | OtherDType | None = None, out: None = None, keepdims: bool = False) -> _A: ...
     @overload
-    def __call__(self, x: _Array, /, axis: _Axis = None, dtype: DTypeLike | None = None, *, out: _A, keepdims: bool = False) -> _A: ...
+    def __call__(self, x: _AnyArray, /, axis: _Axis = None, dtype: Float32 | OtherDType | None = None, out: None = None, keepdims: bool = False) -> GpuArray: ...
+    @overload
+    def __call__(self, x: _AnyArray, /, axis: _Axis = None, *, dtype: DTypeLike, out: None = None, keepdims: bool = False) -> _Array: ...
+    @overload
+    def __call__(self, x: _AnyArray, /, axis: _Axis = None, dtype: DTypeLike | None = None, *, out: _A, keepdims: bool = False) -> _A: ...
 
 class _Spread(Protocol):
     @overload
-    def __call__(self, x: _A, /, axis: _Axis = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0, keepdims: bool = False) -> _A: ...
+    def __call__(self, x: _A, /, axis: _Axis = None, dtype: Float32 | OtherDType | None = None, out: None = None, ddof: float = 0, keepdims: bool = False) -> _A: ...
     @overload
-    def __call__(self, x: _Array, /, axis: _Axis = None, dtype: DTypeLike | None = None, *, out: _A, ddof: float = 0, keepdims: bool = False) -> _A: ...
+    def __call__(self, x: _AnyArray, /, axis: _Axis = None, dtype: Float32 | OtherDType | None = None, out: None = None, ddof: float = 0, keepdims: bool = False) -> GpuArray: ...
+    @overload
+    def __call__(self, x: _AnyArray, /, axis: _Axis = None, *, dtype: DTypeLike, out: None = None, ddof: float = 0, keepdims: bool = False) -> _Array: ...
+    @overload
+    def __call__(self, x: _AnyArray, /, axis: _Axis = None, dtype: DTypeLike | None = None, *, out: _A, ddof: float = 0, keepdims: bool = False) -> _A: ...
 
 class _Extreme(Protocol):
     @overload
     def __call__(self, x: _A, /, axis: _Axis = None, out: None = None, keepdims: bool = False) -> _A: ...
     @overload
-    def __call__(self, x: _Array, /, axis: _Axis = None, *, out: _A, keepdims: bool = False) -> _A: ...
+    def __call__(self, x: _AnyArray, /, axis: _Axis = None, out: None = None, keepdims: bool = False) -> GpuArray: ...
+    @overload
+    def __call__(self, x: _AnyArray, /, axis: _Axis = None, *, out: _A, keepdims: bool = False) -> _A: ...
 
 class _Question(Protocol):
     @overload
-    def __call__(self, x: _Array, /, axis: _Axis = None, out: None = None, keepdims: bool = False) -> GpuArray: ...
+    def __call__(self, x: _AnyArray, /, axis: _Axis = None, out: None = None, keepdims: bool = False) -> GpuArray: ...
     @overload
-    def __call__(self, x: _Array, /, axis: _Axis = None, *, out: _A, keepdims: bool = False) -> _A: ...
+    def __call__(self, x: _AnyArray, /, axis: _Axis = None, *, out: _A, keepdims: bool = False) -> _A: ...
 
 sum: _Sum
 prod: _Sum
@@ -356,13 +388,26 @@ argmin: _Question
 any: _Question
 all: _Question
 
+@overload
 def norm(x: _A, ord: Any = None, axis: _Axis = None, keepdims: bool = False) -> _A: ...
+@overload
+def norm(x: _AnyArray, ord: Any = None, axis: _Axis = None, keepdims: bool = False) -> GpuArray: ...
+
+@overload
 def reduce_sum(x: _A, mask: Sequence[int]) -> _A: ...
+@overload
+def reduce_sum(x: _AnyArray, mask: Sequence[int]) -> GpuArray: ...
 
 @overload
 def dot(a: _C, b: _Operand, out: None = None) -> _C: ...
 @overload
 def dot(a: _Operand, b: _C, out: None = None) -> _C: ...
+@overload
+def dot(a: _A, b: _A, out: None = None) -> _A: ...
+@overload
+def dot(a: _A, b: _Operand, out: None = None) -> _A: ...
+@overload
+def dot(a: _Operand, b: _A, out: None = None) -> _A: ...
 @overload
 def dot(a: _Operand, b: _Operand, out: None = None) -> GpuArray: ...
 @overload
@@ -373,12 +418,24 @@ def inner(a: _C, b: _Operand) -> _C: ...
 @overload
 def inner(a: _Operand, b: _C) -> _C: ...
 @overload
+def inner(a: _A, b: _A) -> _A: ...
+@overload
+def inner(a: _A, b: _Operand) -> _A: ...
+@overload
+def inner(a: _Operand, b: _A) -> _A: ...
+@overload
 def inner(a: _Operand, b: _Operand) -> GpuArray: ...
 
 @overload
 def vdot(a: _C, b: _Operand) -> _C: ...
 @overload
 def vdot(a: _Operand, b: _C) -> _C: ...
+@overload
+def vdot(a: _A, b: _A) -> _A: ...
+@overload
+def vdot(a: _A, b: _Operand) -> _A: ...
+@overload
+def vdot(a: _Operand, b: _A) -> _A: ...
 @overload
 def vdot(a: _Operand, b: _Operand) -> GpuArray: ...
 
@@ -387,23 +444,123 @@ def matmul(a: _C, b: _Operand, /, out: None = None, *, tf32: bool | None = None)
 @overload
 def matmul(a: _Operand, b: _C, /, out: None = None, *, tf32: bool | None = None) -> _C: ...
 @overload
+def matmul(a: _A, b: _A, /, out: None = None, *, tf32: bool | None = None) -> _A: ...
+@overload
+def matmul(a: _A, b: _Operand, /, out: None = None, *, tf32: bool | None = None) -> _A: ...
+@overload
+def matmul(a: _Operand, b: _A, /, out: None = None, *, tf32: bool | None = None) -> _A: ...
+@overload
 def matmul(a: _Operand, b: _Operand, /, out: None = None, *, tf32: bool | None = None) -> GpuArray: ...
 @overload
 def matmul(a: _Operand, b: _Operand, /, out: _A, *, tf32: bool | None = None) -> _A: ...
 
-def addmm(c: _A, a: _A, b: _A, *, alpha: float = 1.0, beta: float = 1.0, out: _A | None = None, tf32: bool | None = None) -> _A: ...
-def gemm(a: _A, b: _A, c: _A | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: _A | None = None, tf32: bool | None = None) -> _A: ...
-def gemv(a: _A, x: _A, y: _A | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: _A | None = None) -> _A: ...
-def ger(x: _A, y: _A, a: _A | None = None, *, alpha: float = 1.0, out: _A | None = None) -> _A: ...
+@overload
+def addmm(c: _C, a: _AnyArray, b: _AnyArray, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _C: ...
+@overload
+def addmm(c: _AnyArray, a: _C, b: _AnyArray, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _C: ...
+@overload
+def addmm(c: _AnyArray, a: _AnyArray, b: _C, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _C: ...
+@overload
+def addmm(c: _A, a: _A, b: _A, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _A: ...
+@overload
+def addmm(c: _A, a: _AnyArray, b: _AnyArray, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _A: ...
+@overload
+def addmm(c: _AnyArray, a: _A, b: _AnyArray, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _A: ...
+@overload
+def addmm(c: _AnyArray, a: _AnyArray, b: _A, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _A: ...
+@overload
+def addmm(c: _AnyArray, a: _AnyArray, b: _AnyArray, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> GpuArray: ...
+@overload
+def addmm(c: _AnyArray, a: _AnyArray, b: _AnyArray, *, alpha: float = 1.0, beta: float = 1.0, out: _A, tf32: bool | None = None) -> _A: ...
 
-def concatenate(arrays: Sequence[_A], axis: int | None = 0, out: _A | None = None) -> _A: ...
-def stack(arrays: Sequence[_A], axis: int = 0, out: _A | None = None) -> _A: ...
+@overload
+def gemm(a: _C, b: _AnyArray, c: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _C: ...
+@overload
+def gemm(a: _AnyArray, b: _C, c: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _C: ...
+@overload
+def gemm(a: _AnyArray, b: _AnyArray, c: _C, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _C: ...
+@overload
+def gemm(a: _A, b: _A, c: _A | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _A: ...
+@overload
+def gemm(a: _A, b: _AnyArray, c: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _A: ...
+@overload
+def gemm(a: _AnyArray, b: _A, c: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _A: ...
+@overload
+def gemm(a: _AnyArray, b: _AnyArray, c: _A, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> _A: ...
+@overload
+def gemm(a: _AnyArray, b: _AnyArray, c: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None, tf32: bool | None = None) -> GpuArray: ...
+@overload
+def gemm(a: _AnyArray, b: _AnyArray, c: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: _A, tf32: bool | None = None) -> _A: ...
+
+@overload
+def gemv(a: _C, x: _AnyArray, y: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None) -> _C: ...
+@overload
+def gemv(a: _AnyArray, x: _C, y: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None) -> _C: ...
+@overload
+def gemv(a: _AnyArray, x: _AnyArray, y: _C, *, alpha: float = 1.0, beta: float = 1.0, out: None = None) -> _C: ...
+@overload
+def gemv(a: _A, x: _A, y: _A | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None) -> _A: ...
+@overload
+def gemv(a: _A, x: _AnyArray, y: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None) -> _A: ...
+@overload
+def gemv(a: _AnyArray, x: _A, y: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None) -> _A: ...
+@overload
+def gemv(a: _AnyArray, x: _AnyArray, y: _A, *, alpha: float = 1.0, beta: float = 1.0, out: None = None) -> _A: ...
+@overload
+def gemv(a: _AnyArray, x: _AnyArray, y: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: None = None) -> GpuArray: ...
+@overload
+def gemv(a: _AnyArray, x: _AnyArray, y: _AnyArray | None = None, *, alpha: float = 1.0, beta: float = 1.0, out: _A) -> _A: ...
+
+@overload
+def ger(x: _C, y: _AnyArray, a: _AnyArray | None = None, *, alpha: float = 1.0, out: None = None) -> _C: ...
+@overload
+def ger(x: _AnyArray, y: _C, a: _AnyArray | None = None, *, alpha: float = 1.0, out: None = None) -> _C: ...
+@overload
+def ger(x: _AnyArray, y: _AnyArray, a: _C, *, alpha: float = 1.0, out: None = None) -> _C: ...
+@overload
+def ger(x: _A, y: _A, a: _A | None = None, *, alpha: float = 1.0, out: None = None) -> _A: ...
+@overload
+def ger(x: _A, y: _AnyArray, a: _AnyArray | None = None, *, alpha: float = 1.0, out: None = None) -> _A: ...
+@overload
+def ger(x: _AnyArray, y: _A, a: _AnyArray | None = None, *, alpha: float = 1.0, out: None = None) -> _A: ...
+@overload
+def ger(x: _AnyArray, y: _AnyArray, a: _A, *, alpha: float = 1.0, out: None = None) -> _A: ...
+@overload
+def ger(x: _AnyArray, y: _AnyArray, a: _AnyArray | None = None, *, alpha: float = 1.0, out: None = None) -> GpuArray: ...
+@overload
+def ger(x: _AnyArray, y: _AnyArray, a: _AnyArray | None = None, *, alpha: float = 1.0, out: _A) -> _A: ...
+
+# Of arrays that are not of one class, a CudaNdarray among them decides.
+@overload
+def concatenate(arrays: Sequence[_A], axis: int | None = 0, out: None = None) -> _A: ...
+@overload
+def concatenate(arrays: Sequence[_AnyArray], axis: int | None = 0, out: None = None) -> _Array: ...
+@overload
+def concatenate(arrays: Sequence[_AnyArray], axis: int | None = 0, *, out: _A) -> _A: ...
+
+@overload
+def stack(arrays: Sequence[_A], axis: int = 0, out: None = None) -> _A: ...
+@overload
+def stack(arrays: Sequence[_AnyArray], axis: int = 0, out: None = None) -> _Array: ...
+@overload
+def stack(arrays: Sequence[_AnyArray], axis: int = 0, *, out: _A) -> _A: ...
+
+@overload
+def join(axis: int, *arrays: _A) -> _A: ...
+@overload
+def join(axis: int, *arrays: _AnyArray) -> _Array: ...
+
 @overload
 def take(x: _A, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise") -> _A: ...
 @overload
-def take(x: _Array, indices: Any, axis: int | None = None, *, out: _A, mode: str = "raise") -> _A: ...
+def take(x: _AnyArray, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise") -> GpuArray: ...
+@overload
+def take(x: _AnyArray, indices: Any, axis: int | None = None, *, out: _A, mode: str = "raise") -> _A: ...
+
+@overload
 def split(x: _A, sections: Any, axis: int = 0) -> list[_A]: ...
-def join(axis: int, *arrays: _A) -> _A: ...
+@overload
+def split(x: _AnyArray, sections: Any, axis: int = 0) -> list[GpuArray]: ...
 
 def allow_tf32(allowed: bool = True) -> AbstractContextManager[None]: ...
 
@@ -415,6 +572,83 @@ def cudamat_to_cudandarray(x: Any, copyif: bool = False, *, layout: str = "memor
 def to_gpuarray(x: CudaNdarray | GpuArray, copyif: bool = False, *, allow_readonly: bool = False, strided: bool = False) -> Any: ...
 def cudandarray_to_garray(x: CudaNdarray, copyif: bool = False, *, module: Any = None) -> Any: ...
 def cudandarray_to_cudamat(x: CudaNdarray, copyif: bool = False, *, layout: str = "memory", module: Any = None) -> Any: ...
+
+# ---- modules that can be called like their function ---------------------------------------------
+
+from gpuinterop.devices import (
+    Device as _devices_Device,
+    Event as _devices_Event,
+    Stream as _devices_Stream,
+    StreamScope as _devices_StreamScope,
+    as_stream as _devices_as_stream,
+    current_stream as _devices_current_stream,
+    default_device as _devices_default_device,
+    device as _devices_device,
+    device_properties as _devices_device_properties,
+    devices as _devices_devices,
+    empty_cache as _devices_empty_cache,
+    from_codes as _devices_from_codes,
+    legacy_stream as _devices_legacy_stream,
+    mem_info as _devices_mem_info,
+    memory_stats as _devices_memory_stats,
+    per_thread_stream as _devices_per_thread_stream,
+    reset_peak_memory as _devices_reset_peak_memory,
+    set_default_device as _devices_set_default_device,
+    show_config as _devices_show_config,
+    stream as _devices_stream,
+    synchronize as _devices_synchronize,
+)
+
+class _DevicesModule:
+    Device: type[_devices_Device]
+    Event: type[_devices_Event]
+    Stream: type[_devices_Stream]
+    StreamScope: type[_devices_StreamScope]
+    as_stream = staticmethod(_devices_as_stream)
+    current_stream = staticmethod(_devices_current_stream)
+    default_device = staticmethod(_devices_default_device)
+    device = staticmethod(_devices_device)
+    device_properties = staticmethod(_devices_device_properties)
+    devices = staticmethod(_devices_devices)
+    empty_cache = staticmethod(_devices_empty_cache)
+    from_codes = staticmethod(_devices_from_codes)
+    legacy_stream = staticmethod(_devices_legacy_stream)
+    mem_info = staticmethod(_devices_mem_info)
+    memory_stats = staticmethod(_devices_memory_stats)
+    per_thread_stream = staticmethod(_devices_per_thread_stream)
+    reset_peak_memory = staticmethod(_devices_reset_peak_memory)
+    set_default_device = staticmethod(_devices_set_default_device)
+    show_config = staticmethod(_devices_show_config)
+    stream = staticmethod(_devices_stream)
+    stream_hooks: list[Any]
+    synchronize = staticmethod(_devices_synchronize)
+    __call__ = staticmethod(_devices_devices)
+
+devices: _DevicesModule
+
+from gpuinterop.explain import (
+    explain as _explain_explain,
+)
+
+class _ExplainModule:
+    explain = staticmethod(_explain_explain)
+    __call__ = staticmethod(_explain_explain)
+
+explain: _ExplainModule
+
+from gpuinterop.doctor import (
+    Report as _doctor_Report,
+    doctor as _doctor_doctor,
+)
+
+class _DoctorModule:
+    Report: type[_doctor_Report]
+    SCHEMA: str
+    doctor = staticmethod(_doctor_doctor)
+    __call__ = staticmethod(_doctor_doctor)
+
+doctor: _DoctorModule
+
 
 # ---- the table's operations ------------------------------------------------------------------
 
@@ -454,7 +688,7 @@ degrees: _Unary
 digamma: _Unary
 divide: _Binary
 divmod: _BinaryPair
-equal: _BinaryTruth
+equal: _BinaryOther
 erf: _Unary
 erfc: _Unary
 erfinv: _Unary
@@ -462,7 +696,7 @@ exp2: _Unary
 exp: _Unary
 expm1: _Unary
 fabs: _Unary
-float_power: _Binary
+float_power: _BinaryOther
 floor: _Unary
 floor_divide: _Binary
 fmax: _Binary
@@ -471,33 +705,33 @@ fmod: _Binary
 gamma: _Unary
 gammaln: _Unary
 gcd: _Binary
-greater: _BinaryTruth
-greater_equal: _BinaryTruth
+greater: _BinaryOther
+greater_equal: _BinaryOther
 heaviside: _Binary
 hypot: _Binary
 invert: _Unary
-isfinite: _UnaryTruth
-isinf: _UnaryTruth
-isnan: _UnaryTruth
+isfinite: _UnaryOther
+isinf: _UnaryOther
+isnan: _UnaryOther
 left_shift: _Binary
-less: _BinaryTruth
-less_equal: _BinaryTruth
+less: _BinaryOther
+less_equal: _BinaryOther
 lgamma: _Unary
 log10: _Unary
 log1p: _Unary
 log2: _Unary
 log: _Unary
 logaddexp: _Binary
-logical_and: _BinaryTruth
-logical_not: _UnaryTruth
-logical_or: _BinaryTruth
-logical_xor: _BinaryTruth
+logical_and: _BinaryOther
+logical_not: _UnaryOther
+logical_or: _BinaryOther
+logical_xor: _BinaryOther
 maximum: _Binary
 minimum: _Binary
 mod: _Binary
 multiply: _Binary
 negative: _Unary
-not_equal: _BinaryTruth
+not_equal: _BinaryOther
 positive: _Unary
 pow: _Binary
 power: _Binary
@@ -511,7 +745,7 @@ rint: _Unary
 rsqrt: _Unary
 sigmoid: _Unary
 sign: _Unary
-signbit: _UnaryTruth
+signbit: _UnaryOther
 sin: _Unary
 sinh: _Unary
 softplus: _Unary

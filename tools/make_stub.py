@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -218,8 +219,12 @@ def face_stub() -> str:
         "from gpuinterop._version import __version__ as __version__",
     ]
     made: list[str] = []
+    modules = ""
     for module, names in gpuinterop._MODULES.items():
         words = sorted(set(names.split()) - by_hand)
+        both = [name for name in words if module == f"gpuinterop.{name}"]
+        words = [name for name in words if name not in both]
+        modules += "".join(map(callable_module, both))
         operators = [name for name in words if name in rows]
         made += [f"{name}: {family(rows[name])}" for name in operators]
         written = [name for name in words if name not in operators]
@@ -228,8 +233,31 @@ def face_stub() -> str:
             imports.append(f"from {module} import (\n{lines})")
     head, first, rest = text.partition("# The classes that")
     parts = [head + "\n".join(imports), "", "__all__: list[str]", "", first + rest]
+    parts += ["# ---- modules that can be called like their function " + "-" * 45, "", modules]
     parts += ["# ---- the table's operations " + "-" * 66, "", *sorted(made)]
     return "\n".join(parts) + "\n"
+
+
+def callable_module(name: str) -> str:
+    """A module that is called like the function of its name: a class with all that it offers."""
+    module = import_module(f"gpuinterop.{name}")
+    cls, lines = f"_{name.capitalize()}Module", []
+    typed = [each for each in sorted(module.__all__) if callable(getattr(module, each))]
+    imports = "".join(f"    {each} as _{name}_{each},\n" for each in typed)
+    for each in sorted(module.__all__):
+        mine, value = f"_{name}_{each}", getattr(module, each)
+        if inspect.isroutine(value):
+            lines.append(f"    {each} = staticmethod({mine})")
+        elif inspect.isclass(value):
+            lines.append(f"    {each}: type[{mine}]")
+        else:
+            kind = type(value).__name__
+            lines.append(f"    {each}: {Generics.OPEN.get(kind, kind)}")
+    lines.append(f"    __call__ = staticmethod(_{name}_{name})")
+    body = "\n".join(lines)
+    return (
+        f"from gpuinterop.{name} import (\n{imports})\n\nclass {cls}:\n{body}\n\n{name}: {cls}\n\n"
+    )
 
 
 def check_signatures(slots: ast.Module) -> set[str]:
@@ -262,7 +290,13 @@ def family(row: Row) -> str:
     count = {1: "_Unary", 2: "_Binary"}[row.inputs]
     if row.results == 2:
         return count + "Pair"
-    return count + ("Truth" if row.name in TRUTHS else "")
+    return count + ("Other" if row.name in TRUTHS or computes_in_double(row) else "")
+
+
+def computes_in_double(row: Row) -> bool:
+    """Whether the result of float32 is float64, as that of float_power is."""
+    loops = {types[0] for types in getattr(row.numpy, "types", ())}
+    return "d" in loops and "f" not in loops
 
 
 STUBS = {

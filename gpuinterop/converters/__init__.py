@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of what comes in)
 from gpuinterop import _core
@@ -16,6 +16,43 @@ from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.errors import GpuInteropError
+
+if TYPE_CHECKING:  # a type checker knows these names only; in truth they are loaded on first use
+    from gpuinterop.converters.array_api import from_array_api as from_array_api
+    from gpuinterop.converters.array_api import to_array_api as to_array_api
+    from gpuinterop.converters.buffer import from_buffer as from_buffer
+    from gpuinterop.converters.buffer import to_buffer as to_buffer
+    from gpuinterop.converters.cuda_core import from_cuda_core as from_cuda_core
+    from gpuinterop.converters.cuda_core import to_cuda_core as to_cuda_core
+    from gpuinterop.converters.cudamat import cudamat_to_cudandarray as cudamat_to_cudandarray
+    from gpuinterop.converters.cudamat import cudandarray_to_cudamat as cudandarray_to_cudamat
+    from gpuinterop.converters.cudamat import from_cudamat as from_cudamat
+    from gpuinterop.converters.cudamat import to_cudamat as to_cudamat
+    from gpuinterop.converters.cupy import from_cupy as from_cupy
+    from gpuinterop.converters.cupy import to_cupy as to_cupy
+    from gpuinterop.converters.gnumpy import cudandarray_to_garray as cudandarray_to_garray
+    from gpuinterop.converters.gnumpy import from_gnumpy as from_gnumpy
+    from gpuinterop.converters.gnumpy import garray_to_cudandarray as garray_to_cudandarray
+    from gpuinterop.converters.gnumpy import to_gnumpy as to_gnumpy
+    from gpuinterop.converters.jax import from_jax as from_jax
+    from gpuinterop.converters.jax import to_jax as to_jax
+    from gpuinterop.converters.kernel_args import pointer_arguments as pointer_arguments
+    from gpuinterop.converters.numba import from_numba as from_numba
+    from gpuinterop.converters.numba import to_numba as to_numba
+    from gpuinterop.converters.numpy import from_numpy as from_numpy
+    from gpuinterop.converters.numpy import to_numpy as to_numpy
+    from gpuinterop.converters.pycuda import from_pycuda as from_pycuda
+    from gpuinterop.converters.pycuda import to_cudandarray as to_cudandarray
+    from gpuinterop.converters.pycuda import to_gpuarray as to_gpuarray
+    from gpuinterop.converters.pycuda import to_pycuda as to_pycuda
+    from gpuinterop.converters.tensorflow import from_tensorflow as from_tensorflow
+    from gpuinterop.converters.tensorflow import to_tensorflow as to_tensorflow
+    from gpuinterop.converters.torch import from_torch as from_torch
+    from gpuinterop.converters.torch import to_torch as to_torch
+    from gpuinterop.converters.tvm_ffi import from_tvm_ffi as from_tvm_ffi
+    from gpuinterop.converters.tvm_ffi import to_tvm_ffi as to_tvm_ffi
+    from gpuinterop.converters.warp import from_warp as from_warp
+    from gpuinterop.converters.warp import to_warp as to_warp
 
 __all__ = [
     "Backend",
@@ -47,7 +84,7 @@ _HOMES = {
 OURS = {"gpuinterop": None, "any": None, "cudandarray": "float32", "CudaNdarray": "float32"}
 
 
-def __getattr__(name: str) -> Any:
+def _loaded(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         direction, _, library = name.partition("_")
@@ -72,9 +109,14 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+if not TYPE_CHECKING:  # else every misspelt name would have a type
+    __getattr__ = _loaded
+
+
 def __dir__() -> list[str]:
-    known = [f"{direction}_{row.name}" for row in backends() for direction in ("to", "from")]
-    return sorted({*globals(), *__all__, *known})
+    own = {name for name in globals() if name.startswith("__")}
+    known = {f"{direction}_{row.name}" for row in backends() for direction in ("to", "from")}
+    return sorted(own | {*__all__} | known)
 
 
 @_core.quick

@@ -12,3 +12,8 @@ from gpuinterop.testing.run import matrix
 from gpuinterop.testing.table import SCHEMA, Cell, Library, Matrix
 
 __all__ = ["DTYPES", "LAYOUTS", "SCHEMA", "Bridge", "Cell", "Layout", "Library", "Matrix", "matrix"]
+
+
+def __dir__() -> list[str]:
+    # What a user may want to complete; the files of the suite are not among it.
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pydoc
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import errors
+from gpuinterop import converters, errors, testing
+from gpuinterop.converters import registry
 
 PROMISED = {
     "CudaNdarray", "GpuArray", "asarray", "from_dlpack", "from_gpu_pointer", "zeros", "ones", "empty",
@@ -34,6 +37,24 @@ def test_name_resolves(name):
 def test_dir_shows_nothing_else():
     extra = {n for n in dir(gi) if not n.startswith("__")} - set(gi.__all__)
     assert extra == {"converters", "testing"}
+
+
+@pytest.mark.parametrize("module", [converters, testing])
+def test_dir_shows_what_is_offered(module):
+    shown = {name for name in dir(module) if not name.startswith("__")}
+    converting = {f"{way}_{name}" for name in registry.names() for way in ("to", "from")}
+    assert shown == {*module.__all__} | (converting if module is converters else set())
+
+
+def test_type_checkers_know_the_converters():
+    tree = ast.parse(Path(converters.__file__).read_text(encoding="utf-8"))
+    (told,) = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]  # fmt: skip
+    homes = {alias.asname: node.module for node in told.body for alias in node.names}
+    for row in registry._ROWS:
+        for name in (f"to_{row.name}", f"from_{row.name}"):
+            assert homes.pop(name) == f"gpuinterop.converters.{row.name}"
+    # The others are the older names, and those that are offered without being a library's.
+    assert homes == {k: f"gpuinterop.converters.{v}" for k, v in converters._HOMES.items()}
 
 
 def test_every_error_class_is_at_the_top_level():
