@@ -3,12 +3,11 @@
 The result comes back to the host; it stays on the device; its buffer is used again. A loop on a GPU
 ends before its work does, so both moments are told: launched, and finished.
 
-    python examples/exp_loop.py [cpu|cuda]
+    python examples/exp_loop.py [DEVICE]
 """
 
 from __future__ import annotations
 
-import sys
 import time
 
 import numpy as np
@@ -52,4 +51,6 @@ def main(device=None, iterations: int = 1000, vlen: int = VLEN) -> dict[str, np.
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    from command_line import device_asked_for
+
+    main(device_asked_for(__doc__))

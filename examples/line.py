@@ -3,12 +3,11 @@
 NumPy; everything passed in and out each time; m and b resident; everything resident. The last is one
 matrix product that adds b as it writes y.
 
-    python examples/line.py [cpu|cuda]
+    python examples/line.py [DEVICE]
 """
 
 from __future__ import annotations
 
-import sys
 import time
 
 import numpy as np
@@ -67,4 +66,6 @@ def main(device=None, n: int = 1000, iterations: int = 50) -> dict[str, np.ndarr
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    from command_line import device_asked_for
+
+    main(device_asked_for(__doc__))

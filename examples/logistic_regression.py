@@ -3,12 +3,11 @@
 A training step is three kernels: every row's prediction, cross-entropy and error from one pass over
 x; every weight's gradient and update from another; the bias. Nothing comes back to the host.
 
-    python examples/logistic_regression.py [cpu|cuda]
+    python examples/logistic_regression.py [DEVICE]
 """
 
 from __future__ import annotations
 
-import sys
 import time
 
 import numpy as np
@@ -20,9 +19,9 @@ RATE, DECAY = 0.01, 0.02  # the penalty is 0.01 * sum(w**2), so its gradient is 
 
 
 def _rows(operands, extras):
-    """NumPy's version of the first kernel, in float64 like the sums of the kernel."""
+    """NumPy's version of the first kernel; every row of `w`, broadcast to the shape of x, is the same."""
     (x, w), (y, b) = operands, extras
-    z = np.sum(x * w.astype(np.float64), axis=-1) + b
+    z = x @ w[0] + b
     p = 1 / (1 + np.exp(-z))
     xent = np.maximum(z, 0) - y * z + np.log1p(np.exp(-np.abs(z)))
     return p > 0.5, xent, (p - y) / len(y)
@@ -45,7 +44,7 @@ forward = gpuinterop.MapReduce(
 
 def _columns(operands, extras):
     (x, error), (w,) = operands, extras
-    return (w - RATE * (np.sum(x * error.astype(np.float64), axis=0) + DECAY * w),)
+    return (w - RATE * (error[:, 0] @ x + DECAY * w),)
 
 
 backward = gpuinterop.MapReduce(
@@ -65,8 +64,11 @@ def data(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, y, rng.randn(FEATURES).astype(np.float32)
 
 
-def train(steps: int = STEPS, device=None, seed: int = 0) -> dict[str, np.ndarray]:
-    """Train on `device`; return what the tutorial looks at, and the seconds it took."""
+def train(steps: int = STEPS, device=None, seed: int = 0, tell=None) -> dict[str, np.ndarray]:
+    """Train on `device`; return what the tutorial looks at, and the seconds it took.
+
+    After each tenth of the steps `tell` gets their number and the mean cross-entropy.
+    """
     x, y, w = (gpuinterop.CudaNdarray(v, device=device) for v in data(seed))
     b = gpuinterop.CudaNdarray(np.zeros((), np.float32), device=x.device)
     prediction, xent, error = (gpuinterop.empty((N,), device=x.device) for _ in range(3))
@@ -74,11 +76,16 @@ def train(steps: int = STEPS, device=None, seed: int = 0) -> dict[str, np.ndarra
         forward(x, w, extras=(y, b), out=(prediction, xent, error))
         backward(x, error.expand_dims(1), extras=(w,), out=w)
         bias(error, extras=(b,), out=b)
-    begin = time.perf_counter()
-    for _ in range(steps):
-        step.replay()
-    gpuinterop.synchronize(x.device)
-    seconds = time.perf_counter() - begin
+    seconds = 0.0
+    for tenth in range(10):
+        done, until = steps * tenth // 10, steps * (tenth + 1) // 10
+        begin = time.perf_counter()
+        for _ in range(done, until):
+            step.replay()
+        gpuinterop.synchronize(x.device)
+        seconds += time.perf_counter() - begin
+        if tell:
+            tell(until, float(xent.mean()))
     names = {"w": w, "b": b, "prediction": prediction, "xent": xent}
     return {
         **{k: np.array(np.asarray(v)) for k, v in names.items()},
@@ -102,7 +109,10 @@ def oracle(steps: int = STEPS, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def main(device=None) -> None:
-    result = train(device=device)
+    def tell(steps: int, loss: float) -> None:
+        print(f"after {steps:6} steps: cross-entropy {loss:.4f}", flush=True)
+
+    result = train(device=device, tell=tell)
     x, y, _ = data()
     print(
         f"{STEPS} steps, {result['nodes']} nodes each: {result['seconds'] / STEPS * 1e6:.2f} us a step"
@@ -114,4 +124,6 @@ def main(device=None) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    from command_line import device_asked_for
+
+    main(device_asked_for(__doc__))

@@ -3,12 +3,10 @@
 A (20, 10) matrix doubled; x * y of two matrices; x + y and x - y from one kernel; and all of it on
 strided operands, where nothing is copied.
 
-    python examples/pycuda_exercises.py [cpu|cuda]
+    python examples/pycuda_exercises.py [DEVICE]
 """
 
 from __future__ import annotations
-
-import sys
 
 import numpy as np
 
@@ -42,4 +40,6 @@ def main(device=None) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    from command_line import device_asked_for
+
+    main(device_asked_for(__doc__))

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import gpuinterop
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if path.stem != "command_line"]
+PACKAGE = str(Path(gpuinterop.__file__).parents[1])
 
 
 def example(name: str):
@@ -36,6 +43,54 @@ def test_pycuda_exercises(device: str) -> None:
     assert set(example("pycuda_exercises").main(device)) == {
         "double", "product", "sum", "difference", "strided"
     }  # fmt: skip
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": PACKAGE}
+    return subprocess.run(
+        [sys.executable, *words], cwd=EXAMPLES, env=environment,
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_every_example_says_how_it_is_called(path: Path) -> None:
+    done = run(path.name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: {path.name}")
+    assert "--device" in done.stdout
+    assert f"python examples/{path.name} [DEVICE]" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["cpu"], ["--device", "cpu"], ["--device=cpu"]])
+def test_the_device_is_a_word_or_an_option(words: list[str]) -> None:
+    done = run("pycuda_exercises.py", *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("agrees with NumPy") == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--device", "tpu"], "got: 'tpu'"),
+        (["cpu", "--device", "cpu"], "one of them is enough"),
+        (["cpu", "gpu"], "unrecognized arguments: gpu"),
+    ],
+)
+def test_a_wrong_word_is_answered_in_words(words: list[str], message: str) -> None:
+    done = run("line.py", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_training_tells_how_far_it_is(device: str) -> None:
+    module, told = example("logistic_regression"), []
+    result = module.train(50, device, tell=lambda *state: told.append(state))
+    assert [steps for steps, _ in told] == list(range(5, 55, 5))
+    expected = [module.oracle(steps)["xent"].mean() for steps, _ in told]
+    np.testing.assert_allclose([loss for _, loss in told], expected, rtol=1e-3)
+    assert result["seconds"] > 0
 
 
 def same_training(module, steps: int, device: str) -> None:
