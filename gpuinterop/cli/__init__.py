@@ -57,9 +57,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except GpuInteropError as error:
         # The question was wrong, such as a device that is not here; the message says what to write.
-        print(error, file=sys.stderr)
+        print(_in_words_of_the_command_line(str(error)), file=sys.stderr)
         return 2
     return code
+
+
+# What messages recommend to a program, and the same for a shell.
+_SAID = {
+    'use device="cpu"': "write --device cpu",
+    "gpuinterop.devices()": "gpuinterop doctor",
+}
+
+
+def _in_words_of_the_command_line(message: str) -> str:
+    for python, shell in _SAID.items():
+        message = message.replace(python, shell)
+    return message
 
 
 def _module(command: str) -> Any:

@@ -17,7 +17,7 @@ import gpuinterop as gi
 from gpuinterop import _core
 from gpuinterop.converters import OURS, registry
 from gpuinterop.dtypes import known
-from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError
 
 LAYOUTS = ("C", "F", "sliced", "reversed", "mirrored", "broadcast", "offset", "readonly")
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.to not in OURS:
             registry.backend(arguments.to, "--to")
         plan = gi.explain(x, arguments.to, arguments.copyif)
-    except (GpuInteropError, MemoryError) as error:
+    except MemoryError as error:
         print(error, file=sys.stderr)
         return 2
     if arguments.json:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from gpuinterop.converters import registry
-from gpuinterop.errors import GpuInteropError
+from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.testing import Matrix, matrix
+from gpuinterop.testing.run import bridges_named, named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to try, or which saved run to show."""
+    """What to try, or which saved run to show, and what of it."""
     parser.add_argument("file", nargs="?", metavar="FILE", help="show this saved run; try nothing")
     parser.add_argument(
         "--only", metavar="LIBRARY,...", help="these libraries instead of all installed"
@@ -33,35 +34,86 @@ def _words(text: str | None) -> list[str] | None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Try, or read, and draw."""
-    try:
-        if arguments.output:
-            # Before minutes of work, not after them.
-            Path(arguments.output).absolute().parent.stat()
-        found = Matrix.load(arguments.file) if arguments.file else _tried(arguments)
-    except (GpuInteropError, OSError, ImportError) as error:
-        print(error, file=sys.stderr)
-        return 2
+    if arguments.output:
+        # Before minutes of work, not after them.
+        folder = Path(arguments.output).absolute().parent
+        with _named("--output", "a file in a folder", f"make it first: mkdir -p {folder}"):
+            folder.stat()
+    if arguments.file:
+        fix = "correct the name; without one the conversions are tried here"
+        with _named("FILE", "a run that --output has saved", fix):
+            found = Matrix.load(arguments.file)
+        found = _part_of(found, arguments)
+    else:
+        found = _tried(arguments)
     print(found.to_json(indent=1) if arguments.json else found)
     if arguments.output:
-        try:
+        with _named("--output", "a file that can be written", "name another"):
             found.save(arguments.output)
-        except OSError as error:
-            print(error, file=sys.stderr)
-            return 2
     return int(not found.ok)
 
 
+@contextmanager
+def _named(option: str, expected: str, fix: str) -> Iterator[None]:
+    """Tell of a file that cannot be had as of any other argument that is wrong."""
+    try:
+        yield
+    except OSError as error:
+        raise ArgumentTypeError(
+            where=f"gpuinterop matrix: {option}",
+            expected=expected,
+            got=str(error),
+            fix=fix,
+        ) from None
+
+
 def _tried(arguments: argparse.Namespace) -> Matrix:
-    libraries = _words(arguments.only)
-    if libraries:
-        libraries = [
-            word if ":" in word else registry.backend(word, "--only").name for word in libraries
-        ]
+    words = _words(arguments.only)
+    libraries = None if words is None else named(words, "--only")
     if arguments.bridge:
-        libraries = (libraries or []) + arguments.bridge
+        libraries = (libraries or []) + bridges_named(arguments.bridge)
     return matrix(
         libraries,
         arguments.device,
         layouts=_words(arguments.layouts),
         dtypes=_words(arguments.dtypes),
     )
+
+
+def _part_of(saved: Matrix, arguments: argparse.Namespace) -> Matrix:
+    """What the options choose from a saved run."""
+    if arguments.bridge:
+        raise ArgumentTypeError(
+            where="gpuinterop matrix: --bridge",
+            expected="no FILE, because a saved run tries nothing",
+            got=arguments.file,
+            fix="leave the file out, or choose from it with --only",
+        )
+    only = _words(arguments.only)
+    there = [row.name for row in saved.libraries] + [cell.library for cell in saved.cells]
+    libraries = only and _chosen("--only", named(only, "--only", there), there)
+    devices = _chosen("--device", arguments.device, saved.devices)
+    layouts = _chosen("--layouts", _words(arguments.layouts), [c.layout for c in saved.cells])
+    dtypes = _chosen("--dtypes", _words(arguments.dtypes), [c.dtype for c in saved.cells])
+    cells = [
+        cell
+        for cell in saved.cells
+        if (libraries is None or cell.library in libraries)
+        and (devices is None or cell.device in devices)
+        and (layouts is None or cell.layout in layouts)
+        and (dtypes is None or cell.dtype in dtypes)
+    ]
+    rows = [row for row in saved.libraries if libraries is None or row.name in libraries]
+    return Matrix(cells, rows, devices or saved.devices, saved.about)
+
+
+def _chosen(option: str, wanted: list[str] | None, there: list[str]) -> list[str] | None:
+    for name in wanted or ():
+        if name not in there:
+            raise ArgumentTypeError(
+                where=f"gpuinterop matrix: {option}",
+                expected=f"names that the saved run has: {', '.join(dict.fromkeys(there))}",
+                got=repr(name),
+                fix=f"leave {option} out for all of it",
+            )
+    return wanted

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuinterop.testing.run import about, cases, gather, try_case
+from gpuinterop.errors import GpuInteropError
+from gpuinterop.testing.run import about, bridges_named, cases, gather, named, try_case
 from gpuinterop.testing.table import Cell, Matrix
 
 Key = tuple[str, str, str, str]  # library, direction, device, layout
@@ -47,8 +48,12 @@ def _words(variable: str) -> list[str]:
 def run_of(config: pytest.Config) -> Run:
     """The session's run, made on first use."""
     if _RUN not in config.stash:
-        named = _words("GPUINTEROP_LIBRARIES") + _words("GPUINTEROP_BRIDGES")
-        config.stash[_RUN] = Run(named or None)
+        try:
+            wanted = named(_words("GPUINTEROP_LIBRARIES"), "GPUINTEROP_LIBRARIES")
+            wanted += bridges_named(_words("GPUINTEROP_BRIDGES"))
+            config.stash[_RUN] = Run(wanted or None)
+        except GpuInteropError as error:  # what is wrong is the variable, not the suite
+            raise pytest.Collector.CollectError(str(error)) from None
     return config.stash[_RUN]
 
 

@@ -15,7 +15,7 @@ from gpuinterop.converters import registry
 from gpuinterop.devices import device
 from gpuinterop.devices import devices as all_devices
 from gpuinterop.dtypes import NAMES
-from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
+from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError
 from gpuinterop.testing import peers
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import DTYPES, LAYOUTS, named_dtype
@@ -24,7 +24,9 @@ from gpuinterop.testing.table import Cell, Library, Matrix
 from gpuinterop.testing.trial import run
 from gpuinterop.testing.verdict import Verdict
 
-__all__ = ["Case", "about", "bridge_at", "cases", "gather", "matrix", "try_case"]
+__all__ = [
+    "Case", "about", "bridge_at", "bridges_named", "cases", "gather", "matrix", "named", "try_case",
+]  # fmt: skip
 
 # Layouts for which the order of work is tried: one that is shared everywhere, one that is not.
 ORDERED = ("C", "sliced")
@@ -41,18 +43,46 @@ class Case(NamedTuple):
     stream: str
 
 
+def named(words: Iterable[str], where: str, known: Iterable[str] = ()) -> list[str]:
+    """The libraries that a user's words mean; `where` tells in which option they stood."""
+    return [
+        word if ":" in word or word in known else registry.backend(word, where).name
+        for word in words
+    ]
+
+
+def bridges_named(words: Iterable[str]) -> list[str]:
+    """Bridges as "package.module:name"; where a user wrote no name, it is "bridge"."""
+    return [word if ":" in word else f"{word}:bridge" for word in words]
+
+
 def bridge_at(spec: str) -> Bridge:
     """The bridge at "package.module:name", or what a function of that name returns."""
-    module, _, name = spec.partition(":")
-    found = getattr(import_module(module), name or "bridge", None)
+    place, _, name = spec.partition(":")
+    name = name or "bridge"
+    try:
+        module = import_module(place)
+    except ImportError as error:
+        raise MissingLibraryError(
+            where="gpuinterop.testing",
+            expected=f"a module {place!r} that can be imported, for the bridge {spec!r}",
+            got=f"{type(error).__name__}: {error}",
+            fix="correct the name, or put the folder that holds it on PYTHONPATH",
+        ) from error
+    found = getattr(module, name, None)
     if callable(found) and not isinstance(found, type):
         found = found()
     if not isinstance(found, Bridge):
+        there = [key for key, value in vars(module).items() if isinstance(value, Bridge)]
         raise ConversionTypeError(
             where="gpuinterop.testing",
             expected='a Bridge at "package.module:name"',
-            got=f"{type(found).__name__} at {spec!r}",
-            fix="let that name be a gpuinterop.testing.Bridge, or a function that returns one",
+            got=f"{type(found).__name__} at {spec!r}"
+            if hasattr(module, name)
+            else f"no name {name!r} in module {place!r}",
+            fix=f"write {place}:{there[0]}"
+            if there
+            else "let that name be a gpuinterop.testing.Bridge, or a function that returns one",
         )
     return found
 

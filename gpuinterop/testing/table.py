@@ -125,7 +125,10 @@ class Matrix:
     @classmethod
     def load(cls, path: str | Path) -> Matrix:
         """Read a saved run."""
-        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise _unreadable(f"no text: {error}") from None
 
     # ---- text ---------------------------------------------------------------------------------
 

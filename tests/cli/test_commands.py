@@ -10,7 +10,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop.cli import COMMANDS, explain, main
-from gpuinterop.testing import Cell, Matrix
+from gpuinterop.testing import Cell, Library, Matrix
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,11 @@ def test_matrix_fails_for_a_wrong_cell(capsys, tmp_path):
         (["--only", "numpy", "--dtypes", "float31"], "'float31'"),
         (["--only", "numpy", "--device", "tpu"], "tpu"),
         (["--bridge", "nosuchmodule:x"], "nosuchmodule"),
-        (["--bridge", "json:dumps_"], "dumps_"),
+        (["/nonexistent/file.json"], "gpuinterop matrix: FILE: expected a run that"),
+        (["--bridge", "nosuchmodule:x"], "fix: correct the name, or put the folder"),
+        (["--bridge", "json"], "no name 'bridge' in module 'json'"),
+        (["--bridge", "json:dumps_"], "no name 'dumps_' in module 'json'"),
+        (["--bridge", "gpuinterop.testing.run:brigde"], "no name 'brigde'"),
         (["--bridge", "json:JSONDecoder"], "JSONDecoder"),
     ],
 )
@@ -105,6 +109,80 @@ def test_matrix_says_what_is_wrong_with_its_arguments(capsys, words, message):
     assert code == 2
     assert message in err
     assert not out
+
+
+def test_a_bridge_is_found_under_its_usual_name(capsys, tmp_path, monkeypatch):
+    text = "from gpuinterop.testing.peers import load\n{} = load('numpy')\n"
+    for name in ("bridge", "rows"):
+        (tmp_path / f"my_{name}.py").write_text(text.format(name))
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["--device", "cpu", "--layouts", "C", "--dtypes", "float32"]
+    code, out, _ = run(capsys, "matrix", "--bridge", "my_bridge", *words)
+    assert code == 0
+    assert "2 shared" in out
+    code, _, err = run(capsys, "matrix", "--bridge", "my_rows", *words)
+    assert code == 2
+    assert "fix: write my_rows:rows" in err
+
+
+def saved_run(path, outcome="shared"):
+    cells = [
+        Cell(library, "to", "cpu", layout, "float32", "default", found)
+        for library, found in (("toy", outcome), ("numpy", "shared"))
+        for layout in ("C", "reversed")
+    ]
+    rows = [Library("toy"), Library("numpy"), Library("jax", why="not installed")]
+    Matrix(cells, rows, ["cpu"]).save(path)
+    return str(path)
+
+
+def test_a_part_of_a_saved_run(capsys, tmp_path):
+    path = saved_run(tmp_path / "m.json", "wrong")
+    assert run(capsys, "matrix", path)[0] == 1
+    code, out, _ = run(capsys, "matrix", path, "--only", "numpy", "--json")
+    part = Matrix.from_json(out)
+    assert (code, {c.library for c in part.cells}) == (0, {"numpy"})  # what is wrong was left out
+    assert [row.name for row in part.libraries] == ["numpy"]
+    code, out, _ = run(capsys, "matrix", path, "--layouts", "reversed", "--json")
+    assert (code, {c.layout for c in Matrix.from_json(out).cells}) == (1, {"reversed"})
+    assert "not tried: jax" in run(capsys, "matrix", path, "--only", "toy,jax")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "torch"], "--only: expected names that the saved run has: toy, numpy, jax"),
+        (["--only", "nump"], "fix: write 'numpy'"),
+        (["--device", "cuda:0"], "--device: expected names that the saved run has: cpu"),
+        (["--layouts", "spiral"], "C, reversed"),
+        (["--dtypes", "int8"], "float32"),
+        (["--bridge", "a:b"], "a saved run tries nothing"),
+    ],
+)
+def test_a_saved_run_has_no_such_part(capsys, tmp_path, words, message):
+    code, out, err = run(capsys, "matrix", saved_run(tmp_path / "m.json"), *words)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    "words", [["matrix"], ["demo"], ["explain", "--to", "numpy"]], ids=lambda words: words[0]
+)
+def test_what_is_recommended_is_an_option(capsys, words):
+    if len(gi.devices()) == 1:
+        code, _, err = run(capsys, *words, "--device", "cuda")
+        assert code == 2
+        assert "--device cpu" in err
+        assert "device=" not in err
+    assert "gpuinterop doctor lists" in run(capsys, *words, "--device", "tpu")[2]
+
+
+def test_what_is_no_text_is_refused(capsys, tmp_path):
+    path = tmp_path / "m.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    code, _, err = run(capsys, "matrix", str(path))
+    assert code == 2
+    assert "no text" in err
 
 
 def test_other_json_is_refused(capsys, tmp_path):

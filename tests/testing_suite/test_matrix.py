@@ -220,6 +220,22 @@ def test_pytest_fails_for_a_faulty_bridge(tmp_path):
     assert "numpy" not in result.stdout.partition("short test summary")[2]
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("GPUINTEROP_LIBRARIES", "nump", "GPUINTEROP_LIBRARIES: expected the name of a library"),
+        ("GPUINTEROP_LIBRARIES", "nump", "fix: write 'numpy'"),
+        ("GPUINTEROP_BRIDGES", "nosuchmodule:x", "No module named 'nosuchmodule'"),
+        ("GPUINTEROP_BRIDGES", "toys", "no name 'bridge' in module 'toys'"),
+    ],
+)
+def test_a_wrong_variable_is_answered_in_words(tmp_path, variable, value, message):
+    result = pyargs(tmp_path, **{variable: value})
+    assert result.returncode == 2
+    assert message in result.stdout
+    assert "conftest.py:" not in result.stdout + result.stderr
+
+
 def test_pytest_fails_when_nothing_can_be_tried(tmp_path, absent):
     result = pyargs(tmp_path, GPUINTEROP_LIBRARIES=absent)
     assert result.returncode == 1
