@@ -39,7 +39,11 @@ class Device:
     ``with device:`` makes it the default for the block, in the running thread or task.
     """
 
-    __slots__ = ("index", "type", "type_code")
+    __slots__ = {
+        "index": "The number among the devices of its kind; 0 for the CPU.",
+        "type": 'The kind: "cpu" or "cuda".',
+        "type_code": "The kind as DLPack's number: 1 for the CPU, 2 for CUDA.",
+    }
 
     type: str
     index: int

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop._core import Stream
+from gpuinterop._core import Event, Stream
 from gpuinterop.errors import StreamError, shown
 from gpuinterop.foreign import CUDA, as_int, other_than_stream, stream_device, stream_handle
 from gpuinterop.places import gpu
@@ -28,6 +28,28 @@ __all__ = [
     "stream",
     "stream_hooks",
 ]
+
+
+class _Arguments:
+    """What inspect.signature tells of a class of the core; a subclass may take others."""
+
+    def __init__(self, owner: type, example: Callable[..., None]) -> None:
+        self._owner, self._example = owner, example
+
+    def __get__(self, instance: object, cls: type) -> Any:
+        import inspect  # noqa: PLC0415
+
+        if cls is not self._owner:
+            raise AttributeError("__signature__")
+        return inspect.signature(self._example)
+
+
+_core_class: Any
+for _core_class, _example in (
+    (Stream, lambda device=None, *, blocking=False, priority=0: None),
+    (Event, lambda device=None, *, timing=False, blocking=False: None),
+):
+    _core_class.__signature__ = _Arguments(_core_class, _example)
 
 # A later layer adds functions here. Each gets the Stream that `stream` enters and returns a context
 # manager, entered with it, which makes the stream current in another library too.

@@ -164,6 +164,7 @@ def core_stub() -> str:
             continue
         if isinstance(node, ast.ClassDef):
             node = without_refusals(node)
+            node.body = [each for each in node.body if name_of(each) != "__signature__"]
         hands = written.pop(name_of(node), [])
         hand = hands[0] if len(hands) == 1 else None
         if len(hands) > 1:  # overloads: the last one carries the docstring
