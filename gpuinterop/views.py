@@ -184,7 +184,7 @@ class ViewMethods(_core.Array):
 
     @property
     def flags(self) -> Flags:
-        """What is known of the memory, as NumPy tells it; ``flags.writeable`` can be set to False."""
+        """``c_contiguous``, ``f_contiguous``, ``writeable``, ``owndata`` and more, as NumPy's."""
         return Flags(self)
 
     def view(self: Self, dtype: Any = None) -> Self:

@@ -98,11 +98,7 @@ def members(methods: bool) -> str:
     for name in sorted(dir(gi.CudaNdarray), key=str.lower):
         member = getattr(gi.CudaNdarray, name)
         if not name.startswith("_") and callable(member) == methods:
-            told = (
-                summary(member)
-                or "`c_contiguous`, `f_contiguous`, `writeable`, `owndata` and more, as NumPy's"
-            )
-            lines.append(f"| `{name}` | {told} |")
+            lines.append(f"| `{name}` | {summary(member)} |")
     return "\n".join(lines)
 
 
