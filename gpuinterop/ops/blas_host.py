@@ -35,12 +35,12 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
     scale_added: Any = result.dtype.type(beta) if floating else beta
 
     def product() -> Any:
-        nonlocal left, right
+        x, y = left, right  # each replay reads these anew
         if added is not None:  # a wider addend decides what the product is computed in
-            left, right = left.astype(result.dtype), right.astype(result.dtype)
+            x, y = x.astype(result.dtype), y.astype(result.dtype)
         if kind == "gemm":
-            return np.matmul(left, right)
-        return sum_of_products(left, right if right.ndim == 1 else right.swapaxes(-1, -2))
+            return np.matmul(x, y)
+        return sum_of_products(x, y if y.ndim == 1 else y.swapaxes(-1, -2))
 
     def work() -> None:
         with np.errstate(all="ignore"):
