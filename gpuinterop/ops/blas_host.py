@@ -28,7 +28,7 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
     Shapes, dtypes and `result` have been checked. As in BLAS, what is multiplied by an alpha or
     beta of 0 is not read.
     """
-    sink, left, right = host_view(result), host_view(a), host_view(b)
+    sink, left, right = host_view(result, written=True), host_view(a), host_view(b)
     added = None if c is None or beta == 0 else host_view(c)
     floating = result.dtype.kind in "fc"
     scale: Any = result.dtype.type(alpha) if floating else alpha

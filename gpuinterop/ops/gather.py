@@ -96,7 +96,7 @@ def take(
     if 0 in shape:
         return result
     if device.type == "cpu":
-        target, read = host_view(result), host_view(source)
+        target, read = host_view(result, written=True), host_view(source)
 
         def work() -> None:
             target[...] = np.take(read, host, axis=ax)

@@ -233,7 +233,7 @@ _WIDE = {"sum", "prod", "mean", "var", "std"}
 def _on_host(
     op: str, x: Any, axes: tuple[int, ...], flat: bool, keepdims: bool, out: Any, ddof: float
 ) -> None:
-    source, sink = host_view(x), host_view(out)
+    source, sink = host_view(x), host_view(out, written=True)
     arguments: dict[str, Any] = {"axis": axes}
     if REDUCTIONS[op].one_axis:
         arguments["axis"] = None if flat or not axes else axes[0]
