@@ -65,32 +65,11 @@ def real(x: Any) -> Any:
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
-    """Refuse an `out` that does not fit, or whose elements share memory; return it as `real` does."""
+    """Refuse an `out` that does not fit; return it as `real` does."""
     if isinstance(out, _core.Array):
         out = real(out)
     results.check_out(out, shape, dtype, like, where)
-    if shares_elements(out.shape, out._strides):
-        raise ShapeError(
-            where=where, expected="an out whose elements have memory of their own",
-            got=f"shape {out.shape}, strides {out.strides}: elements share addresses",
-            fix="pass an array that was not broadcast, out.copy() for one",
-        )  # fmt: skip
     return out
-
-
-def shares_elements(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two elements may lie at one address. Sorted by stride, each axis must reach past all
-    those within: true of every view of an array but the overlapping ones, and of some harmless
-    interleavings that only as_strided makes.
-    """
-    if 0 in shape:
-        return False
-    reach = 0
-    for stride, n in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
-        if stride <= reach:
-            return True
-        reach += stride * (n - 1)
-    return False
 
 
 def operand(x: Any, strides: Sequence[int] | None = None) -> Operand:

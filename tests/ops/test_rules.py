@@ -64,7 +64,7 @@ def test_integers_out_of_range(device):
         assert "astype" in error.value.fix
     for dtype in ("float16", "float32", "float64", "complex64"):
         for call in (lambda a: a + 10**400, gi.fuse(lambda a: a + 10**400)):
-            with pytest.raises(RangeError, match="^add: .* float64 holds"):
+            with pytest.raises(RangeError, match=r"^add: .* float64 holds"):
                 call(one(dtype, device))
     np.testing.assert_array_equal((x < 300).get(), [True, True])
     np.testing.assert_array_equal((one("uint8", device) > -1).get(), [True, True])
