@@ -263,6 +263,12 @@ def _reduce(
                 where=op, expected=f"a dtype that holds a {op}", got=f"dtype={dtype}",
                 fix="any or all for truths; a float dtype for means, and then astype",
             )  # fmt: skip
+        if row.shifted and x.dtype.kind == "c" and dtype.kind != "c":
+            raise DTypeError(
+                where=op, expected=f"a complex dtype to compute the {op} of complex numbers in",
+                got=f"dtype={dtype}", fix=f"leave dtype out, x.{op}() is real; or cast to real parts first: "
+                f"x.astype('{dtype}').{op}()",
+            )  # fmt: skip
         if dtype != x.dtype:
             x = _cast(x, dtype, cls, op)
     # The dtype of a variance is what it is computed in: the result is real.
