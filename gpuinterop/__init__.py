@@ -30,8 +30,8 @@ _MODULES: dict[str, str] = {
         "ArgumentTypeError ArrayIndexError BoundsError CaptureError CompileError ContextError "
         "ContiguityError ConversionTypeError CopyForbiddenError CudaError DTypeError DeviceError "
         "DeviceMismatchError ExchangeError ExportError GpuInteropError IndexKindError "
-        "LibraryNotFoundError MissingLibraryError OutOfMemoryError ProtocolError ReadOnlyError "
-        "ScalarIndexError ShapeError StreamError UnsupportedError"
+        "LibraryNotFoundError MissingLibraryError OutOfMemoryError ProtocolError RangeError "
+        "ReadOnlyError ScalarIndexError ShapeError StreamError UnsupportedError"
     ),
     "gpuinterop.ops.functions": (
         "abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 "

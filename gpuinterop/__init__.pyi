@@ -56,6 +56,7 @@ from gpuinterop.errors import (
     MissingLibraryError as MissingLibraryError,
     OutOfMemoryError as OutOfMemoryError,
     ProtocolError as ProtocolError,
+    RangeError as RangeError,
     ReadOnlyError as ReadOnlyError,
     ScalarIndexError as ScalarIndexError,
     ShapeError as ShapeError,

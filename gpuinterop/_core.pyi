@@ -912,8 +912,14 @@ class Recorder:
         ...
 def _recording() -> object:
     """The capture of this thread, or None."""
-def _require_values(where: str) -> None:
-    """Refuse while this thread records on the host."""
+def _require_values(where: str, array: object) -> None:
+    """
+    Refuse while this thread records on the host, and results that nothing has filled yet.
+    """
+def _require_set(where: str, array: object) -> None:
+    """Refuse results of a capture that nothing has filled yet."""
+def _note_write(array: object) -> None:
+    """A write outside of a capture gives the array values."""
 def _record_call(call: object) -> bool:
     ...
 def blas_open(cublas: str, cublas_lt: str) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "MissingLibraryError",
     "OutOfMemoryError",
     "ProtocolError",
+    "RangeError",
     "ReadOnlyError",
     "ScalarIndexError",
     "ShapeError",
@@ -137,6 +138,12 @@ class BoundsError(GpuInteropError, ValueError):
     """Strides or offsets reach outside the memory, or do not fit an integer."""
 
     reason = "bounds"
+
+
+class RangeError(GpuInteropError, OverflowError):
+    """A Python number that the dtype it would be computed in cannot hold."""
+
+    reason = "range"
 
 
 class ArrayIndexError(GpuInteropError, IndexError):

@@ -42,7 +42,7 @@ def _values(x: Any, where: str) -> np.ndarray[Any, Any]:
     """The elements as a NumPy array, downloaded or shared; a refusal names `where`."""
     seen = real(x)
     if seen.device.type == "cpu":
-        _core._require_values(where)
+        _core._require_values(where, x)
         return host_view(x)
     host = np.empty(seen.shape, seen.dtype)
     _core.copy_into(over(host), x, where=where)
@@ -96,7 +96,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         """
         seen = real(self)
         if seen.device.type == "cpu":
-            _core._require_values("get")
+            _core._require_values("get", self)
         host = np.empty(seen.shape, seen.dtype) if out is None else out
         if not isinstance(host, np.ndarray):
             raise ArgumentTypeError(where="get", expected="a NumPy array to fill",

@@ -87,8 +87,15 @@ class _HostView:
         }
 
 
-def host_view(array: _core.Array) -> np.ndarray[Any, Any]:
-    """Return a NumPy array that shares a host array's memory and keeps it alive."""
+def host_view(array: _core.Array, *, written: bool = False) -> np.ndarray[Any, Any]:
+    """Return a NumPy array that shares a host array's memory and keeps it alive.
+
+    A result of a capture that nothing has filled yet is refused, unless it is `written`.
+    """
+    if written:
+        _core._note_write(array)
+    else:
+        _core._require_set("gpuinterop.capture", array)
     seen = real(array)
     if seen.size == 0:
         # Older NumPy takes no null pointer, and there is nothing to share.

@@ -59,7 +59,7 @@ def require_array(x: Any, where: str) -> Any:
     """
     if isinstance(x, _core.Array):
         if not _core.traits(x) & _core.ON_CUDA:
-            _core._require_values(where)
+            _core._require_values(where, x)
         return x
     raise errors.ConversionTypeError(
         where=where,

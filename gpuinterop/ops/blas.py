@@ -181,8 +181,9 @@ gemm: Any = _core._product_function(
 Return ``alpha * a @ b + beta * c``; leading axes are batches and broadcast.
 
 `c` broadcasts to the result and is only read: cuBLAS adds it as it writes the result, so no pass
-over memory is spent on it. With ``out=c`` the result replaces it. `out` may have any strides and
-may overlap the operands. As in BLAS, what is multiplied by an alpha or beta of 0 is not read.
+over memory is spent on it. With ``out=c`` the result replaces it; `out` alone is overwritten, and a
+beta without `c` refused. `out` may have any strides and may overlap the operands. As in BLAS, what
+is multiplied by an alpha or beta of 0 is not read.
 Queued on the current stream.
 
 Raises

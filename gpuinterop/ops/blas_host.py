@@ -28,19 +28,19 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
     Shapes, dtypes and `result` have been checked. As in BLAS, what is multiplied by an alpha or
     beta of 0 is not read.
     """
-    sink, left, right = host_view(result), host_view(a), host_view(b)
+    sink, left, right = host_view(result, written=True), host_view(a), host_view(b)
     added = None if c is None or beta == 0 else host_view(c)
     floating = result.dtype.kind in "fc"
     scale: Any = result.dtype.type(alpha) if floating else alpha
     scale_added: Any = result.dtype.type(beta) if floating else beta
 
     def product() -> Any:
-        nonlocal left, right
+        x, y = left, right  # each replay reads these anew
         if added is not None:  # a wider addend decides what the product is computed in
-            left, right = left.astype(result.dtype), right.astype(result.dtype)
+            x, y = x.astype(result.dtype), y.astype(result.dtype)
         if kind == "gemm":
-            return np.matmul(left, right)
-        return sum_of_products(left, right if right.ndim == 1 else right.swapaxes(-1, -2))
+            return np.matmul(x, y)
+        return sum_of_products(x, y if y.ndim == 1 else y.swapaxes(-1, -2))
 
     def work() -> None:
         with np.errstate(all="ignore"):

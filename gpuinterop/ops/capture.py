@@ -209,7 +209,9 @@ def capture(
 
     ``with capture() as graph:`` records the block; ``f = capture(function, *arguments)`` records
     one call of the function, and ``f(*arguments)`` replays it, copying arguments other than the
-    captured ones into these. Nothing is computed until the first replay. The graph keeps every
+    captured ones into these. `device` is by default that of the first array among the arguments, or
+    the default device; work on another one is refused inside. Nothing is computed, and results have
+    no values, until the first replay. The graph keeps every
     array that it uses alive, and memory made inside it belongs to it: results keep their place and
     each replay overwrites them; copy those that the next one must not change. A capture that is
     replayed inside of another one becomes part of it. A replay gives the same bits as the operations one by one.

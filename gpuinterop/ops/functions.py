@@ -84,10 +84,8 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
                           fix="no float has that many: leave the rounding out")  # fmt: skip
     x = _with_dtype("round", x, out)
     kind = np.dtype(x.dtype).kind if hasattr(x, "dtype") else "f"
-    if kind in "biu" and decimals >= 0:
-        return FUNCTIONS["positive" if kind != "b" else "logical_or"](
-            *((x,) if kind != "b" else (x, x)), out=out
-        )
+    if kind in "iu" and decimals >= 0:
+        return FUNCTIONS["positive"](x, out=out)
     if decimals == 0:
         return FUNCTIONS["rint"](x, out=out)
     # NumPy's order of operations, so that the last bit agrees with it.

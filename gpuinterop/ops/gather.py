@@ -8,8 +8,10 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, ArrayIndexError
-from gpuinterop.ops import results
+from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, CaptureError
+from gpuinterop.ops import functions, results
+from gpuinterop.ops.casting import cast
+from gpuinterop.ops.runtime import FUNCTIONS
 from gpuinterop.sources import host_view, over
 from gpuinterop.views import read_axis
 
@@ -18,26 +20,74 @@ from .results import record_or_run
 __all__ = ["take"]
 
 
-def _indices(indices: Any) -> np.ndarray[Any, Any]:
-    """Indices as a host array of int64: they decide where to look, so they are checked here."""
-    host = np.asarray(indices)
-    if host.dtype.kind not in "iu":
-        if host.size == 0 and host.dtype == np.float64:  # an empty list has no better dtype
-            return host.astype(np.int64)
-        raise ArgumentTypeError(
+def _on_host(indices: Any) -> np.ndarray[Any, Any]:
+    """Indices as a host array; those of an array on a GPU are waited for."""
+    try:
+        return np.asarray(indices)
+    except CaptureError:
+        if _core._recording() is None and not _core.capturing():
+            raise  # a result that no replay has filled
+        raise CaptureError(
             where="take",
-            expected="integer indices",
-            got=f"dtype {host.dtype}",
-            fix=_mend(indices, host.dtype),
-        )
-    if host.dtype == np.uint64 and host.size and host.max() > np.iinfo(np.int64).max:
-        raise ArrayIndexError(  # as int64 they would count from the end
+            expected="indices whose values can be looked at, as mode='raise' does",
+            got="an array of indices, while a capture records",
+            fix="pass mode='clip' or mode='wrap', or the indices as a NumPy array or a list",
+        ) from None
+
+
+def _require_whole(indices: Any, dtype: np.dtype[Any], size: int) -> None:
+    # An empty list has no better dtype than float64.
+    if dtype.kind in "iu" or (size == 0 and dtype == np.float64):
+        return
+    raise ArgumentTypeError(
+        where="take", expected="integer indices", got=f"dtype {dtype}", fix=_mend(indices, dtype)
+    )
+
+
+def _inside(indices: Any, mode: str, extent: int, ax: int) -> np.ndarray[Any, Any]:
+    """Indices from 0 on, as int64 on the host."""
+    host = _on_host(indices)
+    _require_whole(indices, host.dtype, host.size)
+    if host.size and not extent:
+        raise _empty(host.size, ax)
+    wide = host if host.dtype == np.uint64 else host.astype(np.int64)
+    if mode == "wrap" and extent:
+        wide = wide % extent
+    elif mode == "clip" and extent:
+        wide = np.clip(wide, 0, extent - 1)
+    elif host.size and (int(host.min()) < -extent or int(host.max()) >= extent):
+        raise ArrayIndexError(
             where="take",
-            expected="indices that fit 63 bits",
-            got=str(host.max()),
-            fix="mend the indices",
+            expected=f"indices from {-extent} to {extent - 1}",
+            got=f"indices from {host.min()} to {host.max()}",
+            fix="pass mode='clip' or mode='wrap', or mend the indices",
+            axis=ax,
         )
-    return host.astype(np.int64)
+    wide = wide.astype(np.int64)
+    return np.where(wide < 0, wide + extent, wide)
+
+
+def _empty(count: int, ax: int) -> ArrayIndexError:
+    return ArrayIndexError(
+        where="take", expected="no index: the axis is empty", got=f"{count} of them",
+        fix="test the shape first, or take along another axis", axis=ax,
+    )  # fmt: skip
+
+
+def _brought_inside(indices: Any, mode: str, extent: int, ax: int) -> Any:
+    """Indices of an array, by operations on its device: nobody looks at them."""
+    indices = results.plain(indices)
+    _require_whole(indices, indices.dtype, indices.size)
+    if indices.size and not extent:
+        raise _empty(indices.size, ax)
+    wide = indices if indices.dtype == np.uint64 else cast(indices, np.int64, copy=False)
+    if extent:
+        wide = (
+            functions.clip(wide, 0, extent - 1)
+            if mode == "clip"
+            else FUNCTIONS["remainder"](wide, extent)
+        )
+    return cast(wide, np.int64, copy=False)
 
 
 def _mend(indices: Any, dtype: np.dtype[Any]) -> str:
@@ -57,7 +107,8 @@ def take(
 
     `mode` says what an index outside does: "raise" IndexError, "wrap" around, or "clip" to the
     ends. Negative indices count from the end with "raise". The result is a new C-ordered array, or
-    `out`.
+    `out`. With "raise" the host looks at the indices: those of an array on a GPU are waited for, and
+    those of an array cannot be captured. With "wrap" and "clip" all is done on the device.
     """
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",
@@ -71,23 +122,9 @@ def take(
         source = source.reshape(1)
     ax = read_axis(0 if axis is None else axis, source.ndim, "take")
     extent = source.shape[ax]
-    host = _indices(indices)
-    if mode == "wrap" and extent:
-        host = host % extent
-    elif mode == "clip" and extent:
-        host = np.clip(host, 0, extent - 1)
-    elif host.size and (int(host.min()) < -extent or int(host.max()) >= extent):
-        raise ArrayIndexError(
-            where="take",
-            expected=f"indices from {-extent} to {extent - 1}"
-            if extent
-            else "no index: the axis is empty",
-            got=f"indices from {host.min()} to {host.max()}",
-            fix="pass mode='clip' or mode='wrap', or mend the indices",
-            axis=ax,
-        )
-    host = np.where(host < 0, host + extent, host)
-    shape = (*source.shape[:ax], *host.shape, *source.shape[ax + 1 :])
+    here = isinstance(indices, _core.Array) and results.plain(indices).device == device
+    places = (_brought_inside if here and mode != "raise" else _inside)(indices, mode, extent, ax)
+    shape = (*source.shape[:ax], *places.shape, *source.shape[ax + 1 :])
     if out is None:
         result = _core.empty(cls, shape, dtype, device.type_code, device.index)
     else:
@@ -96,14 +133,17 @@ def take(
     if 0 in shape:
         return result
     if device.type == "cpu":
-        target, read = host_view(result), host_view(source)
+        target, read = host_view(result, written=True), host_view(source)
+        index = host_view(places) if isinstance(places, _core.Array) else places
 
         def work() -> None:
-            target[...] = np.take(read, host, axis=ax)
+            target[...] = np.take(read, index, axis=ax)
 
         record_or_run(work)
         return result
-    _core._take(source, _uploaded(host, device), ax, result)
+    if not isinstance(places, _core.Array):
+        places = _uploaded(places, device)
+    _core._take(source, places, ax, result)
     return result
 
 

@@ -173,7 +173,7 @@ class MapReduce:
         outs = out or [reductions.new_as(cls, operands[0], kept, kind) for kind in kinds]
         reads = [host_view(x) for x in operands]
         reads_after = [host_view(e) for e in extras]
-        writes = [host_view(o) for o in outs]
+        writes = [host_view(o, written=True) for o in outs]
 
         def work() -> None:
             with np.errstate(all="ignore"):

@@ -59,7 +59,7 @@ def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if x.device.type != "cpu":
         return plan_for(op, x, axes, shape, result, None, 0.0, keepdims, cls)
     out = new_as(cls, x, shape, result)
-    source, sink = host_view(x), host_view(out).reshape(kept)
+    source, sink = host_view(x), host_view(out, written=True).reshape(kept)
 
     def work() -> None:
         # The smallest integer has no magnitude of its own type.

@@ -65,32 +65,11 @@ def real(x: Any) -> Any:
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
-    """Refuse an `out` that does not fit, or whose elements share memory; return it as `real` does."""
+    """Refuse an `out` that does not fit; return it as `real` does."""
     if isinstance(out, _core.Array):
         out = real(out)
     results.check_out(out, shape, dtype, like, where)
-    if shares_elements(out.shape, out._strides):
-        raise ShapeError(
-            where=where, expected="an out whose elements have memory of their own",
-            got=f"shape {out.shape}, strides {out.strides}: elements share addresses",
-            fix="pass an array that was not broadcast, out.copy() for one",
-        )  # fmt: skip
     return out
-
-
-def shares_elements(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two elements may lie at one address. Sorted by stride, each axis must reach past all
-    those within: true of every view of an array but the overlapping ones, and of some harmless
-    interleavings that only as_strided makes.
-    """
-    if 0 in shape:
-        return False
-    reach = 0
-    for stride, n in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
-        if stride <= reach:
-            return True
-        reach += stride * (n - 1)
-    return False
 
 
 def operand(x: Any, strides: Sequence[int] | None = None) -> Operand:
@@ -233,7 +212,7 @@ _WIDE = {"sum", "prod", "mean", "var", "std"}
 def _on_host(
     op: str, x: Any, axes: tuple[int, ...], flat: bool, keepdims: bool, out: Any, ddof: float
 ) -> None:
-    source, sink = host_view(x), host_view(out)
+    source, sink = host_view(x), host_view(out, written=True)
     arguments: dict[str, Any] = {"axis": axes}
     if REDUCTIONS[op].one_axis:
         arguments["axis"] = None if flat or not axes else axes[0]
@@ -283,6 +262,12 @@ def _reduce(
             raise DTypeError(
                 where=op, expected=f"a dtype that holds a {op}", got=f"dtype={dtype}",
                 fix="any or all for truths; a float dtype for means, and then astype",
+            )  # fmt: skip
+        if row.shifted and x.dtype.kind == "c" and dtype.kind != "c":
+            raise DTypeError(
+                where=op, expected=f"a complex dtype to compute the {op} of complex numbers in",
+                got=f"dtype={dtype}", fix=f"leave dtype out, x.{op}() is real; or cast to real parts first: "
+                f"x.astype('{dtype}').{op}()",
             )  # fmt: skip
         if dtype != x.dtype:
             x = _cast(x, dtype, cls, op)

@@ -266,7 +266,7 @@ def _host(
 def _host_now(
     entry: Row | Traced, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...]
 ) -> None:
-    outs = [host_view(r) for r in results]
+    outs = [host_view(r, written=True) for r in results]
     if isinstance(entry, Traced):
         entry.host([host_view(x) if isinstance(x, _core.Array) else x for x in inputs], outs, kinds)
         return

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
-from gpuinterop.errors import ArgumentTypeError, BoundsError
+from gpuinterop.errors import ArgumentTypeError, BoundsError, RangeError, shown
 from gpuinterop.geometry import broadcast_shapes, real
 from gpuinterop.jit.codegen import STORAGE, WORKING
 
@@ -333,6 +333,9 @@ def settled(node: Node, ins: Sequence[int]) -> tuple[int, int] | None:
     return None
 
 
+_FLOATS_END = 2**1024 - 2**970  # from here on float() overflows
+
+
 def _fits(number: int, row: int) -> bool:
     dtype = dtype_of(row)
     return dtype.kind not in "iu" or bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
@@ -348,12 +351,12 @@ def _require_exponent(number: Any, row: int) -> None:
 
 def _require_fit(number: int, row: int, where: str) -> None:
     """Refuse what the operation alone refuses: a Python integer that its type cannot hold."""
-    if not _fits(number, row):
-        dtype = dtype_of(row)
-        raise OverflowError(
-            f"{where}: Python integer {number} is out of bounds for {dtype}\n"
-            "  fix: cast the array to a wider type first: x.astype('int64')"
-        )
+    whole = dtype_of(row).kind in "iu"
+    if not _fits(number, row) or not (whole or abs(number) < _FLOATS_END):
+        raise RangeError(where=where, got=shown(number),
+                         expected=f"a Python integer that {dtype_of(row) if whole else 'float64'} holds",
+                         fix="cast the array to a wider type first: x.astype('int64')" if whole
+                         else "pass float('inf') for infinity")  # fmt: skip
 
 
 def strong(kind: int) -> int:

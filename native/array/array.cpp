@@ -1,6 +1,7 @@
 #include "array/array.hpp"
 
 #include "array/error.hpp"
+#include "ops/graph.hpp"
 
 namespace gpuinterop {
 
@@ -16,6 +17,10 @@ Array view_of(PyObject* owner) {
   return view;
 }
 
+std::string device_text(Device device) {
+  return device.is_cuda() ? "cuda:" + std::to_string(device.id) : "cpu";
+}
+
 Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where) {
   Array a;
   a.layout = std::move(layout);
@@ -28,6 +33,7 @@ Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where)
   if (nbytes > 0) {
     a.buffer = allocate(device, nbytes, where);
     a.data = a.buffer->ptr;
+    ops::note_unset(a);
   }
   return a;
 }

@@ -3,6 +3,8 @@
 
 #include <Python.h>
 
+#include <string>
+
 #include "array/buffer.hpp"
 #include "array/dtype.hpp"
 #include "array/layout.hpp"
@@ -69,6 +71,7 @@ PyObject* wrap(PyTypeObject* type, Array&& a);
 // A view of `owner` (an Array object): base, buffer, device, dtype and flags as for a view; the
 // caller sets layout and data.
 Array view_of(PyObject* owner);
+std::string device_text(Device device);  // as str() of a gpuinterop.Device
 // A fresh C-ordered array that owns its memory.
 Array make_empty(Device device, DTypeId dtype, int ndim, const int64_t* shape, const char* where);
 // As above with the given (compact) layout.

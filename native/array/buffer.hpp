@@ -31,6 +31,7 @@ struct Buffer {
   bool readonly = false;    // the producer forbids writing
   bool needs_base = false;  // foreign memory kept alive by a Python object, Array::base: whoever
                             // holds the buffer outside an Array must hold that object too
+  bool unset = false;  // host: a result of a capture that neither a replay nor a write has filled
   // CUDA only. The stream of the last use, always a real handle (CU_STREAM_LEGACY, never 0). Every
   // use on another stream first waits for it and then takes its place (cuda::order), so uses of one
   // buffer form a chain and freeing on this stream is safe.

@@ -299,6 +299,8 @@ void copy_elements(const Array& dst, const Array& src, const char* where, bool a
     ops::note_use(dst);  // on the host too: a graph may hold a copy of page-locked memory
     ops::note_use(src);
   }
+  ops::require_set(where, src);
+  ops::note_write(dst);
   if (dst.device == src.device)
     copy_same_device(dst, src, where);
   else if (!src.device.is_cuda())
@@ -323,6 +325,7 @@ void fill_elements(const Array& dst, const void* item, const char* where) {
       kept.layout = one.layout;
       return ops::recorder->add_copy(dst, kept);
     }
+    ops::note_write(dst);
     copy_host(dst, one);
     return;
   }

@@ -12,6 +12,7 @@ enum class Kind {
   Contiguity,      // ValueError + BufferError: strides forbid what was asked
   Shape,           // ValueError: shapes, axes or counts do not fit
   Bounds,          // ValueError: memory bounds or integer range
+  Range,           // OverflowError: a number that a dtype cannot hold
   Index,           // IndexError
   ScalarIndex,     // IndexError + ValueError: a 0-d array was indexed
   IndexKind,       // NotImplementedError + IndexError: a kind of key that is not supported

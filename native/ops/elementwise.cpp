@@ -102,11 +102,9 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, PyObject
 }
 
 [[noreturn]] void mixed_devices(const OpInfo& info, const Device& a, const Device& b) {
-  auto text = [](const Device& d) {
-    return d.is_cuda() ? "cuda:" + std::to_string(d.id) : std::string("cpu");
-  };
-  fail(Kind::DeviceMismatch, info.name, "operands on one device", text(a) + " and " + text(b),
-       "move one of them: x.to_device('" + text(a) + "')");
+  fail(Kind::DeviceMismatch, info.name, "operands on one device",
+       device_text(a) + " and " + device_text(b),
+       "move one of them: x.to_device('" + device_text(a) + "')");
 }
 
 void check_out(PyObject* out, const OpInfo& info) {

@@ -1,6 +1,7 @@
 #include "ops/graph.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
@@ -150,11 +151,15 @@ void Recorder::replay() {
   if (!ready_)
     fail(Kind::Capture, "replay", "a finished capture",
          active_ ? "one in progress" : "one without operations", "replay after the with-block");
+  require_recorded(device_);
   if (on_host_) {
-    if (recording_on_host()) {  // its calls become calls of the capture around it
+    if (recorder) {  // its calls become calls of the capture around it
       recorder->calls_.insert(recorder->calls_.end(), calls_.begin(), calls_.end());
+      recorder->unset_.insert(recorder->unset_.end(), unset_.begin(), unset_.end());
       return;
     }
+    for (const BufferRef& b : unset_) b->unset = false;
+    unset_.clear();
     for (const Call& call : calls_) {
       if (!call.callable) {
         copy_elements(call.dst, call.src, "replay");
@@ -182,7 +187,18 @@ void Recorder::replay() {
   cuda::check(cuda::driver().GraphLaunch(exec_, stream), "cuGraphLaunch", "replay");
 }
 
+void Recorder::require_device(Device device) const {
+  if (device == device_) return;
+  const std::string here = device_text(device_), there = device_text(device);
+  fail(Kind::Capture, kWhere, "work on " + here + ", which this capture records",
+       "work on " + there + ": it would run now, and at no replay",
+       "capture(..., device=\"" + there + "\"), or move the array before: x.to_device(\"" + here +
+           "\")");
+}
+
 void Recorder::use(const Array& array) {
+  // A graph may hold copies of page-locked host memory.
+  if (on_host_ || array.device.is_cuda()) require_device(array.device);
   if (on_host_ || !array.buffer) return;  // host calls hold what they need
   const Buffer* b = array.buffer.get();
   for (const auto* list : {&fresh_, &used_})
@@ -194,9 +210,17 @@ void Recorder::use(const Array& array) {
 }
 
 void Recorder::fresh(const Array& array) {
+  require_device(array.device);
   if (on_host_ || !array.buffer) return;
   drop_unused();
   fresh_.push_back(array);
+}
+
+void Recorder::unset(const Array& array) {
+  if (!on_host_ || array.device.is_cuda() || !array.buffer) return;
+  std::memset(array.buffer->ptr, 0, static_cast<size_t>(array.buffer->nbytes));
+  array.buffer->unset = true;
+  unset_.push_back(array.buffer);
 }
 
 void Recorder::add_call(PyObject* callable) { calls_.push_back({PyRef::borrow(callable), {}, {}}); }
@@ -208,11 +232,19 @@ void Recorder::drop_unused() {
   fresh_.erase(std::remove_if(fresh_.begin(), fresh_.end(), unheld), fresh_.end());
 }
 
-void require_values(const char* where) {
+void require_values(const char* where, const Array& array) {
   if (recording_on_host())
     fail(Kind::Capture, where, "no look at values while gpuinterop.capture records",
          "an array whose values exist only after a replay",
          "do it after the with-block, once replay() has run");
+  require_set(where, array);
+}
+
+void require_set(const char* where, const Array& array) {
+  if (array.buffer && array.buffer->unset && !recording_on_host())
+    fail(Kind::Capture, where, "an array that has values",
+         "a result of a capture, whose values exist only after a replay",
+         "replay() the capture first, after its with-block");
 }
 
 size_t Recorder::nodes() const {
@@ -239,6 +271,7 @@ void Recorder::clear() {
   buffers_.clear();  // before the arrays, which hold the owners of borrowed memory
   used_.clear();
   fresh_.clear();
+  unset_.clear();
   calls_.clear();
 }
 

@@ -32,6 +32,11 @@ class Recorder {
   // A result made inside the capture: its memory belongs to the graph, and may serve a later
   // result of the same capture once nobody else holds it.
   void fresh(const Array& array);
+  // Host memory made inside a host capture. It holds zeros, and no reader gets it, until the first
+  // replay or a write from outside.
+  void unset(const Array& array);
+  // Kind::Capture error for work on another device: it would run now and at no replay.
+  void require_device(Device device) const;
   // Host: what every replay does, in order.
   void add_call(PyObject* callable);
   void add_copy(const Array& dst, const Array& src);
@@ -60,6 +65,7 @@ class Recorder {
   };
   std::vector<Call> calls_;
   std::vector<Array> used_, fresh_;
+  std::vector<BufferRef> unset_;
   std::vector<BufferRef> buffers_;  // those of used_ and fresh_, each once
   size_t inner_nodes_ = 0;          // of captures replayed inside, beyond one for each
 };
@@ -73,10 +79,25 @@ inline void note_fresh(const Array& array) {
   if (recorder) [[unlikely]]
     recorder->fresh(array);
 }
+inline void note_unset(const Array& array) {
+  if (recorder) [[unlikely]]
+    recorder->unset(array);
+}
+inline void require_recorded(Device device) {
+  if (recorder) [[unlikely]]
+    recorder->require_device(device);
+}
 // True while this thread records on the host: operations then leave the work to the replays.
 inline bool recording_on_host() noexcept { return recorder && recorder->on_host(); }
 
-// Kind::Capture error while this thread records on the host: `where` needs values now.
-void require_values(const char* where);
+// Kind::Capture errors: while this thread records on the host, because `where` needs values now; and
+// for a result of a host capture, this thread's or another's, that nothing has filled yet.
+void require_values(const char* where, const Array& array);
+// The second of them alone: for operations, which a capture of this thread records.
+void require_set(const char* where, const Array& array);
+// A write now gives the array values.
+inline void note_write(const Array& array) noexcept {
+  if (array.buffer && array.buffer->unset && !recording_on_host()) array.buffer->unset = false;
+}
 
 }  // namespace gpuinterop::ops

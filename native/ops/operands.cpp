@@ -42,12 +42,19 @@ Constant bits_of(T value) {
 }
 
 [[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
-  PyErr_Format(
-      PyExc_OverflowError,
-      "%s: Python integer %R is out of bounds for %s\n  fix: cast the array to a wider type "
-      "first: x.astype('int64')",
-      info.name.c_str(), number, kDTypes[row].name);
-  throw PythonError();
+  fail(Kind::Range, info.name, std::string("a Python integer that ") + kDTypes[row].name + " holds",
+       repr_text(number), "cast the array to a wider type first: x.astype('int64')");
+}
+
+double as_double(PyObject* number, const OpInfo& info) {
+  const double v = PyFloat_AsDouble(number);
+  if (v == -1.0 && PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
+    PyErr_Clear();
+    fail(Kind::Range, info.name, "a Python integer that float64 holds", repr_text(number),
+         "pass float('inf') for infinity");
+  }
+  return v;
 }
 
 }  // namespace
@@ -127,8 +134,7 @@ Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
   }
   if (row == kFloat32 || row == kFloat64 ||
       ((row == kComplex64 || row == kComplex128) && !PyComplex_Check(number))) {
-    const double v = PyFloat_AsDouble(number);
-    if (v == -1.0 && PyErr_Occurred()) throw PythonError();
+    const double v = as_double(number, info);
     if (row == kFloat32) return bits_of(static_cast<float>(v));
     if (row == kFloat64) return bits_of(v);
     if (row == kComplex64) {
@@ -136,6 +142,7 @@ Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
     }
     return Constant{bits_of(v).low, 0};
   }
+  if (PyLong_Check(number)) as_double(number, info);  // or an error
   nb::object bits =
       call_hook(hooks().encode,
                 nb::cast<nb::args>(nb::make_tuple(nb::handle(number), static_cast<int>(row))));

@@ -45,10 +45,6 @@ std::unordered_map<RuleKey, ProductRule*, RuleHash>& rules() {
   return *map;
 }
 
-std::string device_text(const Device& d) {
-  return d.is_cuda() ? "cuda:" + std::to_string(d.id) : std::string("cpu");
-}
-
 [[noreturn]] void no_array(PyObject* o, const char* where) {
   fail(Kind::Type, where, "arrays of this library, or objects that share memory with it",
        "an object of type " + type_text(o), "convert it first: gpuinterop.asarray(x)");
@@ -99,6 +95,10 @@ bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers
         return false;
       no_array(g.object, call.where);
     }
+    if (!g.side->array && !numbers && g.side == &c)
+      fail(Kind::Type, call.where, "an array as the addend",
+           "a number of type " + type_text(g.object),
+           "leave it out and add it to the product with +");
     if (!g.side->array && !numbers)
       fail(Kind::Shape, call.where, "operands of one axis or more",
            "a number of type " + type_text(g.object), "use *");

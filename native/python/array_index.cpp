@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "array/error.hpp"
+#include "ops/graph.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
 #include "python/raise.hpp"
@@ -244,6 +245,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   if (target.readonly)
     fail(Kind::ReadOnly, where, "writable memory", "a read-only array",
          "write to a copy: x.copy()");
+  ops::require_recorded(target.device);
   unsigned char item[16];
   if (scalar_bytes(value, target.dtype, item)) {
     fill_elements(target, item, where);

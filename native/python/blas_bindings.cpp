@@ -54,7 +54,12 @@ constexpr int kCount = sizeof(kFunctions) / sizeof(kFunctions[0]);
 ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
   if (PyFloat_Check(o) || PyLong_Check(o)) {
     const double value = PyFloat_AsDouble(o);
-    if (value == -1.0 && PyErr_Occurred()) throw PythonError();
+    if (value == -1.0 && PyErr_Occurred()) {
+      if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
+      PyErr_Clear();
+      fail(Kind::Range, f.name, std::string("a number that float64 holds as ") + name, repr_text(o),
+           "pass float('inf') for infinity");
+    }
     return {value, 0};
   }
   // NumPy's scalars; not arrays, whose value would have to be waited for.
@@ -75,6 +80,16 @@ bool read_switch(PyObject* o, const char* where, const char* name) {
   if (o == Py_False) return false;
   fail(Kind::Type, where, std::string("True or False as ") + name, repr_text(o),
        std::string("pass ") + name + "=True to allow TF32, or leave it out");
+}
+
+// A BLAS user means by beta that `out` is added; here only an addend is.
+void require_addend(const Function& f, const ops::ProductCall& call, bool beta_given) {
+  if (call.c || !beta_given || call.beta == ops::Scalar{0, 0}) return;
+  const char* addend = f.names[std::strchr(f.letters, 'c') - f.letters];
+  fail(Kind::Type, f.name, std::string("an addend ") + addend + " for beta to multiply",
+       call.out ? "beta and out: out is overwritten, not added" : "beta alone",
+       std::string("pass ") + addend +
+           (call.out ? "=out, or leave beta out" : ", or leave beta out"));
 }
 
 PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
@@ -99,6 +114,7 @@ PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* name
     ops::ProductCall call;
     call.where = f.name;
     call.tf32 = ops::tf32_allowed;
+    bool beta_given = false;
     for (int i = 0; i < known; ++i) {
       if (!given[i] || (given[i] == Py_None && i >= f.required)) continue;
       switch (f.letters[i]) {
@@ -107,10 +123,14 @@ PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* name
         case 'c': call.c = given[i]; break;
         case 'o': call.out = given[i]; break;
         case 'x': call.alpha = read_scalar(given[i], f, "alpha"); break;
-        case 'y': call.beta = read_scalar(given[i], f, "beta"); break;
+        case 'y':
+          call.beta = read_scalar(given[i], f, "beta");
+          beta_given = true;
+          break;
         default: call.tf32 = read_switch(given[i], f.name, "tf32");
       }
     }
+    require_addend(f, call, beta_given);
     return f.run(call);
   });
 }

@@ -30,7 +30,7 @@ const Array& array_argument(void* object) {
          "use the table of the object's own type");
   require_settled(o);
   const Array& a = unwrap(o);
-  if (!a.device.is_cuda()) ops::require_values(kWhere);
+  if (!a.device.is_cuda()) ops::require_values(kWhere, a);
   return a;
 }
 
@@ -200,7 +200,7 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type, bool allow_readonly) 
          "convert it first: gpuinterop.asarray(x)");
   require_settled(x);
   const Array& a = unwrap(x);
-  if (!a.device.is_cuda()) ops::require_values(where);
+  if (!a.device.is_cuda()) ops::require_values(where, a);
   const Peer& peer = peer_of(type);
   const DLPackExchangeAPI* api = peer.api;
   if (!api || !api->managed_tensor_to_py_object_no_sync)

@@ -213,7 +213,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     if (kwnames) read_keywords(&r, args, kwnames);
     require_settled(self);
     const Array& a = unwrap(self);
-    if (!a.device.is_cuda()) ops::require_values(kWhere);
+    if (!a.device.is_cuda()) ops::require_values(kWhere, a);
     const RequestedStream stream = read_stream(r.stream);
     const int version = read_version(r.max_version);
     const Device target = read_device(r.dl_device, a);
@@ -313,7 +313,7 @@ PyObject* array_interface(PyObject* self, void*) {
       no_attribute("__array_interface__",
                    std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
     require_settled(self);
-    ops::require_values("numpy.asarray");
+    ops::require_values("numpy.asarray", a);
     if (a.buffer && a.buffer->stream) settle_for_host(a, "__array_interface__");
     return interface_of(a, typestr, nullptr);
   });

@@ -17,6 +17,7 @@ const char* class_name(Kind kind) noexcept {
     case Kind::Contiguity: return "ContiguityError";
     case Kind::Shape: return "ShapeError";
     case Kind::Bounds: return "BoundsError";
+    case Kind::Range: return "RangeError";
     case Kind::Index: return "ArrayIndexError";
     case Kind::ScalarIndex: return "ScalarIndexError";
     case Kind::IndexKind: return "IndexKindError";

@@ -23,6 +23,11 @@ int recorder_clear(PyObject* self) {
   return 0;
 }
 
+const Array& array_of(nb::handle o) {
+  if (!is_array(o.ptr())) throw nb::type_error("an array expected");
+  return unwrap(o.ptr());
+}
+
 }  // namespace
 
 void register_recorder(nb::module_& m) {
@@ -61,12 +66,27 @@ void register_recorder(nb::module_& m) {
       },
       "The capture of this thread, or None.");
   m.def(
-      "_require_values", [](const std::string& where) { ops::require_values(where.c_str()); },
-      nb::arg("where"), "Refuse while this thread records on the host.");
+      "_require_values",
+      [](const std::string& where, nb::handle array) {
+        ops::require_values(where.c_str(), array_of(array));
+      },
+      nb::arg("where"), nb::arg("array"),
+      "Refuse while this thread records on the host, and results that nothing has filled yet.");
+  m.def(
+      "_require_set",
+      [](const std::string& where, nb::handle array) {
+        ops::require_set(where.c_str(), array_of(array));
+      },
+      nb::arg("where"), nb::arg("array"),
+      "Refuse results of a capture that nothing has filled yet.");
+  m.def(
+      "_note_write", [](nb::handle array) { ops::note_write(array_of(array)); }, nb::arg("array"),
+      "A write outside of a capture gives the array values.");
   m.def(
       "_record_call",
       [](nb::object fn) {
-        // False: nothing records on the host, so the caller does the work itself.
+        // False: nothing records, so the caller does the work itself.
+        ops::require_recorded({DeviceType::Cpu, 0});
         if (!ops::recording_on_host()) return false;
         ops::recorder->add_call(fn.ptr());
         return true;

@@ -72,8 +72,9 @@ def test_arguments(device: str) -> None:
     for number in ("a", x, [1], object()):
         refused(TypeError, gpuinterop.gemm, x, x, alpha=number, match="a number as alpha")
         refused(TypeError, gpuinterop.gemv, x, x[0], x[0], beta=number, match="a number as beta")
-    with pytest.raises(OverflowError):
-        gpuinterop.gemm(x, x, alpha=10**400)
+    refused(OverflowError, gpuinterop.gemm, x, x, alpha=10**400, match="float64 holds as alpha")
+    refused(TypeError, gpuinterop.addmm, 2.0, x, x, match=r"addend\n.*float\n  fix: .* with \+$")
+    refused(ValueError, gpuinterop.gemm, 2.0, x, match=r"fix: use \*")
     for wrong in ("a", 1, x):
         refused(TypeError, gpuinterop.matmul, x, x, tf32=wrong, match="True or False")
         refused(TypeError, gpuinterop.allow_tf32, wrong, match="True or False")
@@ -82,6 +83,22 @@ def test_arguments(device: str) -> None:
     assert _core._allow_tf32(False) is False
     for alpha in (np.float32(2), np.int64(2), 2, 2.0, np.float64(2)):
         close(gpuinterop.gemm(x, x, alpha=alpha), 2 * (values(2, 2).astype(float) @ values(2, 2)))
+
+
+def test_beta_multiplies_an_addend(device: str) -> None:
+    a, v = CudaNdarray(values(2, 2), device=device), CudaNdarray(values(2), device=device)
+    out, sink = (CudaNdarray(np.full(shape, 7, "f4"), device=device) for shape in ((2, 2), 2))
+    for beta in (1, 0.5, 1j, float("nan")):
+        refused(TypeError, gpuinterop.gemm, a, a, beta=beta, out=out, match="pass c=out")
+        refused(TypeError, gpuinterop.gemv, a, v, beta=beta, out=sink, match="pass y=out")
+        refused(
+            TypeError, gpuinterop.gemm, a, a, None, beta=beta, match="pass c, or leave beta out"
+        )
+    assert (out.tolist(), sink.tolist()) == ([[7, 7], [7, 7]], [7, 7])
+    product = values(2, 2).astype(float) @ values(2, 2)
+    close(gpuinterop.gemm(a, a, beta=0, out=out), product)  # nothing is added
+    close(gpuinterop.gemm(a, a, beta=None), product)
+    close(gpuinterop.gemm(a, a, out, beta=1, out=out), 2 * product)
 
 
 def test_numbers_that_the_dtype_has_not(device: str) -> None:

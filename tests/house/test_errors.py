@@ -37,6 +37,7 @@ CAUGHT_AS = {
     "MissingLibraryError": (ImportError,),
     "OutOfMemoryError": (MemoryError,),
     "ProtocolError": (TypeError,),
+    "RangeError": (OverflowError,),
     "ReadOnlyError": (ValueError, BufferError),
     "ScalarIndexError": (IndexError, ValueError),
     "ShapeError": (ValueError,),

@@ -143,6 +143,17 @@ def test_integer_powers(device):
         base.astype("int8") + 300
 
 
+def test_truths_are_rounded_to_float16(device):
+    host = np.array([True, False])
+    x = gi.GpuArray(host, device=device)
+    for got in (x.round(), gi.round(x), np.round(x), gi.round(x, 0)):
+        assert got.dtype == np.round(host).dtype == "float16"
+        assert got.tolist() == [1, 0]
+    for decimals in (1, -1):  # NumPy has no answer
+        assert x.round(decimals).dtype == "float64"
+    assert x.round(1).tolist() == [1, 0]
+
+
 @pytest.mark.parametrize("decimals", ["a", 1.5, None, [1]])
 def test_decimals_are_a_whole_number(x, decimals):
     with pytest.raises(ArgumentTypeError, match="round: expected a whole number"):

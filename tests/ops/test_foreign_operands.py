@@ -55,6 +55,31 @@ def test_functions_of_ours_take_them(library, name):
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "name", sorted({*CALLS, *OURS} - {"where", "dot", "allclose", "clip beside ours"})
+)
+def test_what_is_computed_from_them_alone_is_a_gpuarray(name):
+    with gi.device("cpu"):
+        found = CALLS[name](HOST, gi) if name in CALLS else OURS[name](HOST)[0]
+        assert type(found) is gi.GpuArray
+        assert type(gi.dot(HOST, HOST.T)) is type(gi.where(HOST > 1, HOST, 0)) is gi.GpuArray
+        assert type(OURS["clip beside ours"](HOST)[0]) is gi.CudaNdarray
+
+
+def test_what_makes_an_array_of_them_keeps_float32_in_a_cudandarray():
+    with gi.device("cpu"):
+        for make in (
+            gi.asarray,
+            gi.array,
+            gi.from_any,
+            gi.from_dlpack,
+            gi.ones_like,
+            gi.zeros_like,
+        ):
+            assert type(make(HOST)) is gi.CudaNdarray
+            assert type(make(HOST.astype("f8"))) is gi.GpuArray
+
+
 @pytest.mark.torch
 @pytest.mark.gpu
 def test_tensors_stay_on_their_gpu():

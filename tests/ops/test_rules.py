@@ -15,9 +15,12 @@ from gpuinterop.errors import (
     ConversionTypeError,
     DTypeError,
     GpuInteropError,
+    RangeError,
     ReadOnlyError,
     ShapeError,
 )
+from gpuinterop.ops.catalog import ROWS
+from gpuinterop.ops.runtime import FUNCTIONS
 
 NUMERIC = ("bool", "int8", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64")
 OPERATORS = (operator.add, operator.mul, operator.truediv, operator.lt, operator.eq)
@@ -52,10 +55,19 @@ def test_numbers_take_part_as_in_numpy(device, dtype, scalar):
 
 def test_integers_out_of_range(device):
     x = one("int8", device)
-    with pytest.raises(OverflowError, match="add: Python integer 300 is out of bounds for int8"):
-        x + 300
-    with pytest.raises(OverflowError):
-        one("uint8", device) + -1
+    for array, number in ((x, 300), (x, 10**5000), (one("uint8", device), -1)):
+        with pytest.raises(
+            OverflowError, match=r"^add: .* int8 holds|^add: .* uint8 holds"
+        ) as error:
+            array + number
+        assert isinstance(error.value, RangeError)
+        assert error.value.where == "add"
+        assert error.value.got
+        assert "astype" in error.value.fix
+    for dtype in ("float16", "float32", "float64", "complex64"):
+        for call in (lambda a: a + 10**400, gi.fuse(lambda a: a + 10**400)):
+            with pytest.raises(RangeError, match=r"^add: .* float64 holds"):
+                call(one(dtype, device))
     np.testing.assert_array_equal((x < 300).get(), [True, True])
     np.testing.assert_array_equal((one("uint8", device) > -1).get(), [True, True])
     np.testing.assert_array_equal((x == 2**70).get(), [False, False])
@@ -171,6 +183,26 @@ def test_extended_floats(device):
 def test_pure_numbers():
     assert gi.exp(0.0).item() == 1.0
     assert gi.add(1, 2).item() == 3
+
+
+def test_results_beside_a_cudandarray_that_are_none():
+    x = gi.CudaNdarray(np.ones((2, 2), "f4"), device="cpu")
+    others = {}
+    for row in ROWS:
+        try:
+            made = FUNCTIONS[row.name](*[x] * row.inputs)
+        except gi.DTypeError:  # of integers
+            continue
+        for one in made if isinstance(made, tuple) else (made,):
+            if type(one) is not gi.CudaNdarray and one.dtype != bool:
+                others[row.name] = str(one.dtype)
+    assert others == {"float_power": "float64"}
+    wide = np.add(x, x, dtype="float64")
+    assert (type(wide), str(wide.dtype)) == (gi.GpuArray, "float64")
+    for count in (x.argmax(), x.argmin(), np.count_nonzero(x), (x > 0).sum()):
+        assert (type(count), str(count.dtype)) == (gi.GpuArray, "int64")
+    with pytest.raises(gi.DTypeError):
+        x.sum(dtype="float64")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])

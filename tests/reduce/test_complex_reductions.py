@@ -84,3 +84,22 @@ def test_axes_without_elements(
     else:
         got = getattr(x, name)(axis)
         assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_the_dtype_of_a_variance_is_what_it_is_computed_in(device: str, name: str) -> None:
+    host = np.array([3 + 4j, 1j, -2j])
+    x, r = gi.GpuArray(host, device=device), gi.GpuArray(host.real.copy(), device=device)
+    wanted = getattr(np, name)(host)
+    # NumPy's own answers are complex, and for a real dtype 9: squares around the mean of the real parts.
+    for dtype, real in (("complex128", "float64"), ("complex64", "float32")):
+        got = getattr(x, name)(dtype=dtype)
+        assert got.dtype == getattr(r, name)(dtype=dtype).dtype == real
+        assert float(got) == pytest.approx(wanted)
+        assert float(getattr(r, name)(dtype=dtype)) == pytest.approx(getattr(np, name)(host.real))
+    for dtype in ("float64", "float32"):
+        for options in ({}, {"where": np.array([True, True, False])}):
+            with pytest.raises(gi.DTypeError, match="a complex dtype") as error:
+                getattr(x, name)(dtype=dtype, **options)
+            assert f"x.{name}()" in error.value.fix
+            assert f"astype('{dtype}')" in error.value.fix

@@ -1,0 +1,190 @@
+"""What a capture on "cpu" made holds zeros, and no reader gets it, until a replay or a write."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import CaptureError
+
+
+def array(*values: float):
+    return gi.CudaNdarray(np.asarray(values, "f4"), device="cpu")
+
+
+def recorded():
+    x = array(1, 2, 3)
+    with gi.capture(device="cpu") as graph:
+        y = x * 2
+    return graph, y
+
+
+READS = {
+    "tolist": lambda y: y.tolist(),
+    "get": lambda y: y.get(),
+    "get into": lambda y: y.get(out=np.empty(3, "f4")),
+    "item": lambda y: y[0].item(),
+    "float": lambda y: float(y[0]),
+    "bool": lambda y: bool(y[0]),
+    "numpy.asarray": np.asarray,
+    "numpy.array": np.array,
+    "numpy.from_dlpack": np.from_dlpack,
+    "__dlpack__, a copy": lambda y: y.__dlpack__(copy=True),
+    "memory": lambda y: gi.to(y, "buffer"),
+    "repr": repr,
+    "iterated": lambda y: [float(one) for one in y],
+    "pickled": pickle.dumps,
+    "a copy": lambda y: y.copy(),
+    "copied": copy.deepcopy,
+    "cast": lambda y: y.astype("float64"),
+    "converted": lambda y: gi.asarray(y, "float64"),
+    "an operator": lambda y: y + 1,
+    "a function": gi.exp,
+    "NumPy's function": np.exp,
+    "a fused function": gi.fuse(lambda y: y * 2 + 1),
+    "a sum": lambda y: y.sum(),
+    "a norm": gi.norm,
+    "a product": lambda y: y @ y,
+    "an addend": lambda y: gi.gemm(gi.ones((3, 3), device="cpu"), gi.ones((3, 3), device="cpu"), y),
+    "take": lambda y: y.take([0]),
+    "joined": lambda y: gi.concatenate([y, y]),
+    "compared": lambda y: gi.allclose(y, y),
+    "assigned from": lambda y: array(0, 0, 0).__setitem__(..., y),
+    "a view": lambda y: y[::-1].tolist(),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_no_reader_gets_it(name: str) -> None:
+    graph, y = recorded()
+    with pytest.raises(CaptureError, match=r"exist only after a replay\n  fix: replay\(\)"):
+        READS[name](y)
+    graph.replay()
+    READS[name](y)
+    assert y.tolist() == [2, 4, 6]
+
+
+@pytest.mark.torch
+def test_torch_gets_it_after_a_replay() -> None:
+    torch = pytest.importorskip("torch")
+    graph, y = recorded()
+    for leave in (lambda: gi.to(y, "torch"), lambda: torch.from_dlpack(y),
+                  lambda: gi._core.export_via(y, torch.Tensor)):  # fmt: skip
+        with pytest.raises(CaptureError, match="exist only after a replay"):
+            leave()
+    plan = gi.explain(y, "torch")
+    assert (plan.refused, plan.code) == (True, "capture")
+    assert "replay" in plan.fix
+    graph.replay()
+    assert gi.to(y, "torch").tolist() == [2, 4, 6]
+
+
+def test_outputs_of_a_function() -> None:
+    x = array(1, 2, 3)
+    graph = gi.capture(lambda a: (a + 1, a.sum()), x)
+    for y in graph.outputs:
+        with pytest.raises(CaptureError):
+            y.tolist()
+    assert [y.tolist() for y in graph()] == [[2, 3, 4], 6]
+    assert graph.inputs[0].tolist() == [1, 2, 3]
+
+
+def test_another_thread_is_refused_too() -> None:
+    x = array(1, 2, 3)
+    answers: list[object] = []
+
+    def elsewhere(y) -> None:
+        for read in (lambda: y.tolist(), lambda: y + 1, lambda: np.from_dlpack(y), x.tolist):
+            try:
+                answers.append(read())
+            except CaptureError as error:
+                answers.append(error.got)
+
+    with gi.capture(device="cpu") as graph:
+        y = x * 2
+        thread = threading.Thread(target=elsewhere, args=(y,))
+        thread.start()
+        thread.join()
+    # The operands have their values, which nothing changes while the capture records.
+    assert answers == ["a result of a capture, whose values exist only after a replay"] * 3 + [
+        [1, 2, 3]
+    ]
+    graph.replay()
+    assert y.tolist() == [2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y: y.fill(5),
+        lambda y: y.__setitem__(..., array(5, 5, 5)),
+        lambda y: gi.add(array(2, 2, 2), array(3, 3, 3), out=y),
+        lambda y: gi.full((3, 3), 5 / 3, device="cpu").sum(0, out=y),
+        lambda y: array(5, 5, 5).take([0, 1, 2], out=y),
+        lambda y: gi.gemv(gi.ones((3, 5), device="cpu"), gi.ones(5, device="cpu"), out=y),
+    ],
+    ids=["fill", "assignment", "an operation", "a reduction", "take", "a product"],
+)
+def test_a_write_gives_it_values(write) -> None:
+    graph, y = recorded()
+    write(y)
+    assert y.tolist() == [5, 5, 5]
+    graph.replay()
+    assert y.tolist() == [2, 4, 6]
+
+
+def test_what_a_part_was_written_to_is_zero_elsewhere() -> None:
+    filler = [gi.full(5000, 7, device="cpu") for _ in range(8)]
+    del filler
+    gc.collect()
+    x = gi.ones(5000, device="cpu")
+    with gi.capture(device="cpu") as graph:
+        y = x * 2
+        z = gi.empty(5000, device="cpu")
+    y[0] = z[0] = 3
+    assert y.tolist() == z.tolist() == [3.0] + [0.0] * 4999
+    graph.replay()
+    assert z.tolist() == [3.0] + [0.0] * 4999
+
+
+def test_a_capture_of_results_of_another_one() -> None:
+    first, y = recorded()
+    second = gi.capture(lambda a: a + 1, y)
+    with pytest.raises(CaptureError, match="exist only after a replay"):
+        second()
+    first.replay()
+    assert second().tolist() == [3, 5, 7]
+
+
+def test_a_replay_inside_fills_it_when_the_outer_one_runs() -> None:
+    inner, y = recorded()
+    outer = gi.capture(lambda: inner.replay(), device="cpu")
+    with pytest.raises(CaptureError):
+        y.tolist()
+    outer.replay()
+    assert y.tolist() == [2, 4, 6]
+
+
+def test_what_an_error_ended_has_no_values() -> None:
+    kept = []
+    with pytest.raises(ZeroDivisionError), gi.capture(device="cpu"):
+        kept.append(array(1) + 1)
+        raise ZeroDivisionError
+    with pytest.raises(CaptureError):
+        kept[0].tolist()
+
+
+def test_memory_of_a_capture_that_no_replay_filled_goes_with_it() -> None:
+    gc.collect()
+    before = gi.memory_stats("cpu")["live_bytes"]
+    graph, y = recorded()
+    assert gi.memory_stats("cpu")["live_bytes"] > before
+    del graph, y
+    gc.collect()
+    assert gi.memory_stats("cpu")["live_bytes"] == before

@@ -1,0 +1,94 @@
+"""take with indices that are arrays of this library: with "clip" and "wrap" nobody looks at them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import ArrayIndexError, CaptureError
+
+INDICES = {
+    "int8": [-128, -1, 0, 5, 127],
+    "uint8": [0, 3, 255],
+    "int32": [[7, -8], [2**31 - 1, -(2**31)]],
+    "int64": [2**62, -(2**63), 4],
+    "uint64": [2**64 - 1, 2**63 + 1, 2],
+}
+
+
+def expected(host: np.ndarray, index: np.ndarray, axis: int | None, mode: str) -> np.ndarray:
+    """By Python's integers, which no dtype rounds or wraps."""
+    extent = host.size if axis is None else host.shape[axis]
+    places = [
+        min(max(i, 0), extent - 1) if mode == "clip" else i % extent for i in index.ravel().tolist()
+    ]
+    return host.take(np.array(places).reshape(index.shape), axis=axis)
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+@pytest.mark.parametrize("dtype", INDICES)
+def test_indices_in_an_array(device, dtype, mode):
+    index = np.array(INDICES[dtype], dtype)
+    for shape in ((6,), (5, 300)):  # 300 is beyond int8
+        host = np.arange(np.prod(shape), dtype="f4").reshape(shape)
+        x, i = gi.CudaNdarray(host, device=device), gi.GpuArray(index, device=device)
+        for axis in (None, -1, 0):
+            wanted = expected(host, index, axis, mode)
+            for given in (i, index, gi.GpuArray(index[..., ::-1].copy(), device=device)[..., ::-1]):
+                got = x.take(given, axis=axis, mode=mode)
+                assert type(got) is gi.CudaNdarray
+                np.testing.assert_array_equal(got.get(), wanted)
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+def test_a_capture_reads_the_indices_at_each_replay(device, mode):
+    host = np.arange(24, dtype="f4").reshape(4, 6)
+    x, i = gi.CudaNdarray(host, device=device), gi.GpuArray(np.zeros(3, "i4"), device=device)
+    graph = gi.capture(lambda a, b: a.take(b, axis=1, mode=mode), x, i)
+    for values in ([1, 2, 3], [-1, 6, 40], [5, 0, -7]):
+        got = graph(x, gi.GpuArray(np.array(values, "i4"), device=device))
+        np.testing.assert_array_equal(got.get(), expected(host, np.array(values), 1, mode))
+    x.fill(7)
+    assert graph().tolist() == [[7] * 3] * 4
+
+
+def test_raise_looks_at_the_indices(device):
+    x, i = gi.ones(4, device=device), gi.GpuArray(np.array([0, -1]), device=device)
+    assert x.take(i).tolist() == [1, 1]
+    with gi.capture(device=device), pytest.raises(CaptureError) as error:
+        x.take(i)
+    assert error.value.where == "take"
+    assert "mode='raise'" in error.value.expected
+    assert "mode='clip'" in error.value.fix
+    with pytest.raises(ArrayIndexError, match="from -4 to 3"):
+        x.take(gi.GpuArray(np.array([4]), device=device))
+
+
+def test_out_may_be_the_indices(device):
+    x = gi.GpuArray(np.array([2, 0, 1]), device=device)
+    i = gi.GpuArray(np.array([1, 5, -2]), device=device)
+    assert x.take(i, mode="clip", out=i) is i
+    assert i.tolist() == [0, 1, 2]
+
+
+def test_an_empty_axis_has_nothing_to_take(device):
+    x = gi.zeros((2, 0), device=device)
+    none, one = (gi.GpuArray(np.zeros(n, "i8"), device=device) for n in (0, 1))
+    for mode in ("raise", "clip", "wrap"):
+        for index in ([0], one):
+            with pytest.raises(ArrayIndexError, match="the axis is empty") as error:
+                x.take(index, axis=1, mode=mode)
+            assert "mode=" not in error.value.fix
+        for index in ([], none):
+            assert x.take(index, axis=1, mode=mode).shape == (2, 0)
+    for index in (one.astype("float32"), one.astype("bool")):
+        with pytest.raises(TypeError, match="integer indices"):
+            x.take(index, mode="clip")
+
+
+def test_nothing_is_copied_to_look_at_the_indices(device):
+    x, i = gi.ones(4, device=device), gi.GpuArray(np.array([0, 9]), device=device)
+    with gi.count_copies() as copies:
+        x.take(i, mode="clip")
+    assert copies.count == 0
