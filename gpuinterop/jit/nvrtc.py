@@ -127,7 +127,9 @@ def _compile_error(source: str, name: str, command: str, log: str) -> CompileErr
         shown = "\n".join(
             f"{'>' if n == at else ' '} {named + n - at:4d} | {lines[n]}" for n in window
         )
-    first = log.strip().splitlines()[0] if log.strip() else "no log"
+    # The first line may be a warning.
+    told = log[match.start() :] if match else log
+    first = told.strip().splitlines()[0] if told.strip() else "no log"
     error = CompileError(
         where=f"compiling {name}",
         expected="CUDA C++ that NVRTC accepts without headers",
