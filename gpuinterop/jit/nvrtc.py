@@ -14,7 +14,7 @@ from gpuinterop import libs
 
 from ..errors import CompileError, CudaError, DeviceError
 
-__all__ = ["Target", "nvrtc_identity", "nvrtc_compile", "select_target"]
+__all__ = ["Target", "is_open", "nvrtc_identity", "nvrtc_compile", "select_target"]
 
 
 class Target(NamedTuple):
@@ -32,6 +32,11 @@ class Target(NamedTuple):
 def _library() -> Any:
     found = libs.find("nvrtc")
     return ctypes.CDLL(found.path, handle=found.handle)
+
+
+def is_open() -> bool:
+    """Whether the library has been loaded here, so that it can be asked at no cost."""
+    return _library.cache_info().currsize > 0
 
 
 def _check(code: int, call: str) -> None:
