@@ -51,7 +51,8 @@ _MODULES: dict[str, str] = {
     "gpuinterop.ops.fuse": "fuse",
     # Importing it lets devices.stream enter the other libraries' streams too.
     "gpuinterop.converters.streams": "stream",
-    "gpuinterop.ops.kernel": "ElementwiseKernel RawKernel strided",
+    "gpuinterop.ops.kernel": "ElementwiseKernel",
+    "gpuinterop.ops.raw_kernel": "RawKernel strided",
     "gpuinterop.sharing": "may_share_memory shares_memory",
     "gpuinterop.ops.reducing": (
         "all amax amin any argmax argmin concatenate dot inner join matmul max mean min prod "

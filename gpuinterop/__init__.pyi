@@ -74,6 +74,8 @@ from gpuinterop.converters.streams import (
 )
 from gpuinterop.ops.kernel import (
     ElementwiseKernel as ElementwiseKernel,
+)
+from gpuinterop.ops.raw_kernel import (
     RawKernel as RawKernel,
     strided as strided,
 )

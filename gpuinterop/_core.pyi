@@ -763,9 +763,9 @@ class LoadedKernel:
         """
         A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.
         """
-def _load_kernel(device: int, compile: Callable[[bool], bytes], name: str) -> LoadedKernel:
+def _load_kernel(device: int, compile: Callable[[bool], tuple[bytes, str]], name: str) -> LoadedKernel:
     """
-    Load the cubin or PTX that compile(fresh: bool) returns; the kernel called `name`.
+    Load what compile(fresh: bool) returns: cubin or PTX, and the kernel's symbol in it.
     """
 def _compute_capability(device: int) -> int:
     """Times ten: 90 for 9.0."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from typing import NamedTuple
 
 from gpuinterop.errors import LibraryNotFoundError
 
-__all__ = ["NAMES", "Library", "describe", "find"]
+__all__ = ["NAMES", "Library", "decided_by", "describe", "find"]
 
 NAMES = ("nvrtc", "cublas")
 _TITLES = {"nvrtc": "NVRTC, the CUDA compiler", "cublas": "cuBLAS"}
@@ -52,6 +53,18 @@ def find(name: str) -> Library:
     return library
 
 
+def decided_by(name: str) -> str:
+    """Return what decides which file `find` opens, as far as it is known without a search."""
+    override = os.environ.get(_variable(name))
+    # Where cuda-pathfinder looks.
+    searched = (os.environ.get(v, "") for v in ("CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"))
+    return override or "\n".join((sys.prefix, *searched)).rstrip("\n")
+
+
+def _variable(name: str) -> str:
+    return f"GPUINTEROP_LIB{name.upper()}"
+
+
 def describe(name: str) -> str:
     """Return the library's path and how it was found, or the first line of why it was not."""
     try:
@@ -62,7 +75,7 @@ def describe(name: str) -> str:
 
 
 def _search(name: str) -> Library:
-    variable = f"GPUINTEROP_LIB{name.upper()}"
+    variable = _variable(name)
     override = os.environ.get(variable)
     if override:
         try:
@@ -88,5 +101,5 @@ def _missing(name: str, tried: str) -> LibraryNotFoundError:
         where=f"lib{name}",
         expected=f"{_TITLES.get(name, name)} (lib{name}.so)",
         got=tried.strip(),
-        fix=_FIX.format(variable=f"GPUINTEROP_LIB{name.upper()}"),
+        fix=_FIX.format(variable=_variable(name)),
     )

@@ -20,7 +20,7 @@ def pointer_arguments(
     *,
     copyif: bool = False,
     allow_readonly: bool = False,
-    stream: int = checks.LEGACY,
+    stream: int | None = checks.LEGACY,
     where: str = "pointer_arguments",
     wrap: Callable[[int], Any] | None = None,
     device: int | None = None,
@@ -31,7 +31,8 @@ def pointer_arguments(
     block, `args` hold C-contiguous arrays on the GPU; a strided one raises, or is replaced by a
     compact copy that is written back at the end of the block (``copyif=True``): one copy for each
     array, however often it is passed, and none of arrays that overlap others in part. The kernel must be
-    launched on `stream`, which waits for what is queued on each array. With `wrap`, arrays are
+    launched on `stream`, which waits for what is queued on each array; None stands for a launcher that
+    sees to this itself. With `wrap`, arrays are
     replaced by ``wrap(address)``; with `device`, they must lie on that GPU. `pycuda.kernel` and
     `cupy.kernel` do all this for a kernel of theirs.
     """
@@ -58,7 +59,9 @@ def pointer_arguments(
                 where=spot,
                 expected="an array on the GPU, where the kernel runs",
                 got=f"an array on {array.device}",
-                fix="move it first: x.to_device('cuda')",
+                fix="move it first: x.to_device('cuda')"
+                if array is arg
+                else "copy it to the GPU first: x = gpuinterop.asarray(x)",
             )
         if device is not None and array.size and array.device.index != device:
             raise errors.DeviceMismatchError(
@@ -97,8 +100,9 @@ def pointer_arguments(
         keep.append(usable)
         prepared.append(usable if wrap is None else wrap(usable.ptr))
     _require_apart(back, written, where)
-    for usable in keep:
-        _core.used_on(usable, stream, where)
+    if stream is not None:
+        for usable in keep:
+            _core.used_on(usable, stream, where)
     yield prepared
     for array, usable, _ in back:
         _core.copy_into(array, usable, where=where)

@@ -7,6 +7,7 @@ of PyCUDA reads raw memory whatever they are, so a strided one is given only on 
 from __future__ import annotations
 
 import atexit
+import copy
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -242,28 +243,35 @@ _CAST = "cast first, or take a GpuArray with gpuinterop.from_any"
 def kernel(
     function: Callable[..., Any], copyif: bool = False, *, allow_readonly: bool = False
 ) -> Callable[..., Any]:
-    """Return `function`, a PyCUDA kernel, made safe for arrays that are not C-contiguous.
+    """Return `function`, a kernel of PyCUDA or a RawKernel, made safe for strided arrays.
 
     PyCUDA gives a kernel nothing but an array's address. The wrapper refuses arrays whose strides
     that would lose; with ``copyif=True`` it hands the kernel compact copies and writes them back
-    afterwards. It also makes the launch wait for what is queued on each array.
+    afterwards. Read-only arrays are refused too, because a kernel may write to any argument, unless
+    ``allow_readonly=True`` says that it does not. The launch waits for what is queued on each array.
 
     Examples
     --------
     >>> multiply = gpuinterop.converters.pycuda.kernel(mod.get_function("multiply"))  # doctest: +SKIP
     >>> multiply(dest, a, b, block=(100, 1, 1))  # doctest: +SKIP
     """
+    from gpuinterop.ops.raw_kernel import RawKernel  # conversions do without the operations
+
+    ours = isinstance(function, RawKernel)
+    if ours and allow_readonly:
+        function = copy.copy(function)
+        function.allow_readonly = True  # type: ignore[attr-defined]
 
     def launch(*args: Any, **options: Any) -> Any:
-        stream = options.get("stream")
-        handle = checks.LEGACY if stream is None else int(stream.handle)
+        stream = None if ours else options.get("stream")
+        handle = None if ours else checks.LEGACY if stream is None else int(stream.handle)
         with pointer_arguments(
             args,
             copyif=copyif,
             allow_readonly=allow_readonly,
             stream=handle,
             where="pycuda.kernel",
-            wrap=numpy.uintp,
+            wrap=None if ours else numpy.uintp,
         ) as prepared:
             return function(*prepared, **options)
 

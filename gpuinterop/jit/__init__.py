@@ -8,6 +8,7 @@ from .compiler import (
     kernel_text,
     supported_archs,
 )
+from .symbols import symbol_of
 
 __all__ = [
     "EXACT",
@@ -16,4 +17,5 @@ __all__ = [
     "compiler_version",
     "kernel_text",
     "supported_archs",
+    "symbol_of",
 ]

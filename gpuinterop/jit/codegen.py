@@ -5,7 +5,10 @@ from __future__ import annotations
 from .compiler import kernel_text
 from .spec import ADDRESS, Body, KernelSpec
 
-__all__ = ["STORAGE", "WORKING", "render", "render_many"]
+__all__ = ["NAMESPACE", "STORAGE", "WORKING", "render", "render_many"]
+
+# Of all text here, so that a user's functions and types may have any names.
+NAMESPACE = "gpuinterop_kernel"
 
 # dtype name -> the type in memory (kernels/prelude.cuh).
 STORAGE = {
@@ -111,22 +114,21 @@ def _kernel(spec: KernelSpec) -> str:
 
 
 def _needs_math(body: Body) -> bool:
-    text = body.preamble + body.statements
-    return "gi_" in text or any(t.startswith("complex") for t in body.loop_in)
+    return "gi_" in body.statements or any(t.startswith("complex") for t in body.loop_in)
 
 
 def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
     """One program with several kernels; `device` replaces device.cuh in tests on the host."""
-    parts = [device or kernel_text("device.cuh"), kernel_text("prelude.cuh")]
+    opened = f"namespace {NAMESPACE} {{"
+    parts = [device or kernel_text("device.cuh"), opened]
+    parts += [kernel_text("rounding.cuh"), kernel_text("prelude.cuh")]
     if any(_needs_math(spec.body) for spec in specs):
         parts.append(kernel_text("math.cuh"))
-    parts.append(kernel_text("access.cuh"))
-    seen: set[str] = set()
+    parts += [kernel_text("access.cuh"), "}"]
     for spec in specs:
-        if spec.body.preamble and spec.body.preamble not in seen:
-            seen.add(spec.body.preamble)
-            parts.append(spec.body.preamble)
-        parts.append(_kernel(spec))
+        parts += filter(None, [spec.body.declared, opened, _kernel(spec), "}"])
+    # Of kernels of one body each would bring the same.
+    parts += dict.fromkeys(spec.body.defined for spec in specs if spec.body.defined)
     return "\n".join(parts)
 
 

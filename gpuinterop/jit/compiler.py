@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import threading
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+from gpuinterop import libs
 
 from .cache import SCHEMA, DiskCache, MemoryCache, cache_directory
-from .nvrtc import Target, nvrtc_compile, nvrtc_identity, select_target
+from .nvrtc import Target, is_open, nvrtc_compile, nvrtc_identity, select_target
 
 __all__ = ["clear_cache", "compile_source", "compiler_version", "kernel_text", "supported_archs"]
 
@@ -22,6 +24,8 @@ _OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--diag-suppre
 # operations one by one. Without it ptxas contracts them wherever they meet. Costs nothing where
 # memory is the limit.
 EXACT = ("--fmad=false",)
+
+Identity = tuple[tuple[int, int], tuple[int, ...]]  # version, architectures
 
 _memory = MemoryCache()
 _disk: DiskCache | None = None
@@ -37,25 +41,36 @@ def _disk_cache() -> DiskCache:
         return _disk
 
 
-@lru_cache(maxsize=1)
-def _identity() -> tuple[tuple[int, int], tuple[int, ...]]:
-    """NVRTC's version and architectures, from the note on disk where that is still true."""
-    disk = _disk_cache()
-    notes = disk.load_note()
-    note = notes.get(sys.prefix)
+def _identity() -> Identity:
+    """NVRTC's version and architectures, by the note on disk until the library is open."""
+    noted = _noted(libs.decided_by("nvrtc"))
+    return nvrtc_identity()[:2] if is_open() else noted
+
+
+@lru_cache(maxsize=8)
+def _noted(decided_by: str) -> Identity:
+    """What the note says of the library that this leads to, where that is still true."""
+    note = _disk_cache().load_note().get(decided_by)
     if isinstance(note, dict):
         try:
             status = Path(note["path"]).stat()
-            if [status.st_mtime_ns, status.st_size] == note["stamp"]:
+            archs = tuple(int(a) for a in note["archs"])
+            if [status.st_mtime_ns, status.st_size] == note["stamp"] and archs:
                 major, minor = note["version"]
-                return (int(major), int(minor)), tuple(int(a) for a in note["archs"])
+                return (int(major), int(minor)), archs
         except (OSError, KeyError, TypeError, ValueError):
             pass  # the note is stale: the library itself is asked, and the note written anew
+    return _note(decided_by)
+
+
+def _note(decided_by: str) -> Identity:
+    """Ask the library, and keep what it says for the processes to come."""
     version, archs, path = nvrtc_identity()
     file = Path(path)
     if file.is_file():
-        status = file.stat()
-        notes[sys.prefix] = {
+        status, disk = file.stat(), _disk_cache()
+        notes = {key: note for key, note in disk.load_note().items() if _is_of_a_file(note)}
+        notes[decided_by] = {
             "path": path,
             "stamp": [status.st_mtime_ns, status.st_size],
             "version": version,
@@ -63,6 +78,10 @@ def _identity() -> tuple[tuple[int, int], tuple[int, ...]]:
         }
         disk.save_note(notes)
     return version, archs
+
+
+def _is_of_a_file(note: Any) -> bool:
+    return isinstance(note, dict) and Path(str(note.get("path"))).is_file()
 
 
 def compiler_version() -> tuple[int, int]:
@@ -107,7 +126,7 @@ def compile_source(
     """
     version, archs = _identity()
     target = arch if isinstance(arch, Target) else select_target(arch, archs)
-    options = (*_OPTIONS, *options)
+    given, options = options, (*_OPTIONS, *options)
     parts = (str(SCHEMA), str(version), target.option, *options, name, source)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     if use_cache and not fresh:
@@ -118,6 +137,12 @@ def compile_source(
                 _memory.put(key, found)
         if found is not None:
             return found
+    if nvrtc_identity()[:2] != (version, archs):
+        # Another library than the note's was in the process already.
+        _note(libs.decided_by("nvrtc"))
+        return compile_source(
+            source, arch, options=given, name=name, use_cache=use_cache, fresh=fresh
+        )
     code = nvrtc_compile(source, name, target, options)
     if use_cache:
         _memory.put(key, code)

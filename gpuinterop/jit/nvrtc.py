@@ -14,7 +14,7 @@ from gpuinterop import libs
 
 from ..errors import CompileError, CudaError, DeviceError
 
-__all__ = ["Target", "nvrtc_identity", "nvrtc_compile", "select_target"]
+__all__ = ["Target", "is_open", "nvrtc_identity", "nvrtc_compile", "select_target"]
 
 
 class Target(NamedTuple):
@@ -32,6 +32,11 @@ class Target(NamedTuple):
 def _library() -> Any:
     found = libs.find("nvrtc")
     return ctypes.CDLL(found.path, handle=found.handle)
+
+
+def is_open() -> bool:
+    """Whether the library has been loaded here, so that it can be asked at no cost."""
+    return _library.cache_info().currsize > 0
 
 
 def _check(code: int, call: str) -> None:
@@ -127,7 +132,9 @@ def _compile_error(source: str, name: str, command: str, log: str) -> CompileErr
         shown = "\n".join(
             f"{'>' if n == at else ' '} {named + n - at:4d} | {lines[n]}" for n in window
         )
-    first = log.strip().splitlines()[0] if log.strip() else "no log"
+    # The first line may be a warning.
+    told = log[match.start() :] if match else log
+    first = told.strip().splitlines()[0] if told.strip() else "no log"
     error = CompileError(
         where=f"compiling {name}",
         expected="CUDA C++ that NVRTC accepts without headers",

@@ -22,7 +22,8 @@ class Body:
     name : part of the kernel's symbol; letters, digits, underscores.
     loop_in, loop_out : dtype names that the computation is done in.
     statements : CUDA C++ statements.
-    preamble : functions and types put before the kernel.
+    declared, defined : a function that the statements call: its declaration, and behind the kernel,
+        where it can disturb nothing of ours, its definition with all that this needs.
     once : the statements run for the elements that there are, and for nothing else. Without it
         threads behind the end compute on repeated or unset values whose results are thrown away,
         which is quicker, and harmless as long as statements only compute.
@@ -32,7 +33,8 @@ class Body:
     loop_in: tuple[str, ...]
     loop_out: tuple[str, ...]
     statements: str
-    preamble: str = ""
+    declared: str = ""
+    defined: str = ""
     once: bool = False
 
 

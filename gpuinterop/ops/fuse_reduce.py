@@ -49,7 +49,7 @@ class _Kernel(MapReduce):
         result = WORKING[NAMES[self.graph.result_rows(rows)[0]]]
         taken = ", ".join(f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(rows))
         return (
-            "".join(kernel_text(f"{name}.cuh") for name in ("device", "prelude", "math"))
+            "".join(kernel_text(f"{name}.cuh") for name in ("prelude", "math"))
             + f"GI_FN {result} gi_fused({taken}) {{\n  {result} o0;\n  "
             + f"{self.graph.statements(rows)}\n  return o0;\n}}\n"
         )

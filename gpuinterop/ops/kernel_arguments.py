@@ -1,7 +1,8 @@
-"""What a declared parameter of a kernel takes: nothing is narrowed without a word."""
+"""What kernels of one's own take: texts, and values that no parameter narrows without a word."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -10,10 +11,28 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of
-from gpuinterop.errors import DTypeError
+from gpuinterop.errors import ArgumentTypeError, DTypeError
 from gpuinterop.scalars import as_elements
 
-__all__ = ["require_safe_arrays", "require_held_numbers"]
+from .runtime import viewed
+
+__all__ = ["numbers_as_arrays", "require_held_numbers", "require_safe_arrays", "require_text"]
+
+
+def require_text(value: Any, what: str, where: str) -> str:
+    """Return `value` if the compiler can be given it."""
+    if not isinstance(value, str):
+        raise ArgumentTypeError(where=where, expected=f"text as {what}", got=repr(value),
+                                fix="pass a str")  # fmt: skip
+    bad = re.search("[\0\ud800-\udfff]", value)
+    if bad:
+        # The compiler would stop reading at a zero, and half a character has no bytes.
+        line = value.count("\n", 0, bad.start()) + 1
+        raise ArgumentTypeError(
+            where=where, expected=f"text of whole characters other than zero as {what}",
+            got=f"{bad[0]!r} in line {line}", fix="leave it out",
+        )  # fmt: skip
+    return value
 
 
 def require_safe_arrays(
@@ -50,6 +69,33 @@ def require_held_numbers(
             wanted = kind if len(kind) > 1 else _letter(kind, parameters, arguments)
             if wanted is not None:
                 as_elements(value, wanted, f"{where}, parameter {name}")
+
+
+def numbers_as_arrays(
+    where: str, parameters: Sequence[tuple[str, str]], arguments: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Return numbers that come without an array as arrays of what their parameters declare.
+
+    Where a letter declares them, NumPy's numbers say the dtype, and Python's follow `asarray`.
+    """
+    if len(arguments) != len(parameters) or not all(map(_is_number, arguments)):
+        return arguments
+    named: dict[str, Any] = {}
+    for (kind, _), value in zip(parameters, arguments, strict=True):
+        if len(kind) == 1 and hasattr(value, "dtype"):
+            named[kind] = np.result_type(*filter(None, [named.get(kind)]), value.dtype)
+    found = []
+    for (kind, name), value in zip(parameters, arguments, strict=True):
+        dtype = dtype_of(NAMES.index(kind)) if len(kind) > 1 else named.get(kind)
+        elements = as_elements(value, dtype, f"{where}, parameter {name}")
+        found.append(viewed(elements, None, where))
+    return tuple(found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, complex, np.generic)) or (
+        isinstance(value, np.ndarray) and value.ndim == 0
+    )
 
 
 def _letter(

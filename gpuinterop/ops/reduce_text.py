@@ -173,6 +173,8 @@ def render(recipe: Recipe, plan: Plan) -> str:
             f"#define GI_ONE_LAUNCH {int(plan.one_launch)}\n",
             f"#define GI_INPUTS(X) {listed}\n",
             _params(recipe, plan),
+            kernel_text("device.cuh"),
+            kernel_text("rounding.cuh"),
             kernel_text("reduce_types.cuh"),
             kernel_text("reduce_ops.cuh"),
             recipe.support,

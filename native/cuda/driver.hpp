@@ -95,6 +95,7 @@ namespace gpuinterop::cuda {
     (CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, size_t*))    \
   X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                                     \
     (CUgraphExec*, CUgraph, unsigned long long))                                                \
+  X(FuncGetParamInfo, cuFuncGetParamInfo, (CUfunction, size_t, size_t*, size_t*))               \
   X(GraphUpload, cuGraphUpload, (CUgraphExec, CUstream))                                        \
   X(GraphAddChildGraphNode, cuGraphAddChildGraphNode,                                           \
     (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUgraph))                               \

@@ -48,7 +48,7 @@ std::shared_ptr<Module> Module::load(int device, const void* image, const char* 
 
 Module::~Module() {
   // Unloading synchronises with the device, which a capture does not survive: then it stays loaded.
-  if (driver_is_gone() || any_capture()) return;
+  if (kept_ || driver_is_gone() || any_capture()) return;
   try {
     DeviceGuard guard(device_);
     RelaxedCapture relaxed;
@@ -64,7 +64,7 @@ Kernel Module::kernel(const char* name, const char* where) const {
   CUresult code = driver().ModuleGetFunction(&out.function, handle_, name);
   if (code == CUDA_ERROR_NOT_FOUND)
     fail(Kind::Cuda, where, "a kernel called " + out.name + " in the module", describe(code),
-         "declare it extern \"C\" __global__, so that its name is not mangled");
+         "name a kernel that the module has");
   check(code, "cuModuleGetFunction", where);
   return out;
 }
@@ -93,6 +93,20 @@ int function_attribute(const Kernel& kernel, CUfunction_attribute what, const ch
   int value = 0;
   check(driver().FuncGetAttribute(&value, what, kernel.function), "cuFuncGetAttribute", where);
   return value;
+}
+
+std::optional<std::vector<size_t>> parameter_sizes(const Kernel& kernel) {
+  if (!driver().FuncGetParamInfo) return std::nullopt;
+  DeviceGuard guard(kernel.device);
+  RelaxedCapture relaxed;
+  std::vector<size_t> sizes;
+  for (;;) {
+    size_t offset = 0, size = 0;
+    const CUresult code = driver().FuncGetParamInfo(kernel.function, sizes.size(), &offset, &size);
+    if (code == CUDA_ERROR_INVALID_VALUE) return sizes;  // there are no more
+    if (code != CUDA_SUCCESS) return std::nullopt;
+    sizes.push_back(size);
+  }
 }
 
 int blocks_per_multiprocessor(const Kernel& kernel, int threads, int shared_bytes,

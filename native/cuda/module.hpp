@@ -1,8 +1,11 @@
 // Compiled kernels: loading them into a device's primary context, and launching.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cuda/cuda.hpp"
 
@@ -37,11 +40,15 @@ class Module {
   // Address and size of a __device__ or __constant__ variable.
   void* global(const char* name, int64_t* nbytes, const char* where) const;
   int device() const noexcept { return device_; }
+  // Never unload it: a CUDA graph, of any library, may hold its functions. Nobody is told of its end.
+  void keep_loaded() noexcept { kept_.store(true, std::memory_order_relaxed); }
+  bool is_kept_loaded() const noexcept { return kept_.load(std::memory_order_relaxed); }
 
  private:
   Module(int device, CUmodule handle) : device_(device), handle_(handle) {}
   int device_;
   CUmodule handle_;
+  std::atomic<bool> kept_{false};
 };
 
 // Loads what compile(false) returns, or else what compile(true) does: an image from a cache may be of
@@ -57,6 +64,8 @@ std::shared_ptr<Module> load_or_recompile(int device, Compile compile, const cha
 // Kernels may use 48 KiB of dynamic shared memory unless they ask for more.
 void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where);
 int function_attribute(const Kernel& kernel, CUfunction_attribute what, const char* where);
+// Bytes of each parameter; nothing from a driver before 12.4, which cannot tell.
+std::optional<std::vector<size_t>> parameter_sizes(const Kernel& kernel);
 // Blocks that one multiprocessor holds at a time.
 int blocks_per_multiprocessor(const Kernel& kernel, int threads, int shared_bytes,
                               const char* where);

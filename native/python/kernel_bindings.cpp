@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "array/array.hpp"
@@ -20,7 +21,48 @@ namespace {
 struct LoadedKernel {
   std::shared_ptr<cuda::Module> module;
   cuda::Kernel kernel;
+  std::optional<std::vector<size_t>> parameters;  // bytes of each, where the driver tells them
+  int max_threads;                                // of a block of this kernel on this device
 };
+
+std::string listed(const std::vector<size_t>& sizes) {
+  std::string out = std::to_string(sizes.size()) + (sizes.size() == 1 ? " argument" : " arguments");
+  for (size_t i = 0; i < sizes.size(); ++i)
+    out += (i == 0 ? " of " : i + 1 == sizes.size() ? " and " : ", ") + std::to_string(sizes[i]);
+  return out + (sizes.empty() ? "" : " bytes");
+}
+
+// The driver reads as much as the kernel declares, wherever that is.
+[[noreturn]] void refuse_arguments(const LoadedKernel& k, const std::vector<size_t>& given) {
+  const std::vector<size_t>& wanted = *k.parameters;
+  const char* fix =
+      "give numbers the kernel's types: numpy.float64(x) for a double, "
+      "numpy.int64(n) for a long long";
+  if (given.size() < wanted.size()) fix = "pass an argument for each of the kernel's parameters";
+  if (given.size() > wanted.size()) fix = "leave out what the kernel does not declare";
+  fail(Kind::Type, k.kernel.name, listed(wanted), listed(given), fix);
+}
+
+void require_geometry(const LoadedKernel& k, const cuda::Launch& how) {
+  // Fixed for every device there has been; a grid's x is held by its type.
+  constexpr unsigned kMaxBlockZ = 64, kMaxGridYZ = 65535;
+  auto text = [](const unsigned* v) {
+    return "(" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) +
+           ")";
+  };
+  const unsigned *b = how.block, *g = how.grid;
+  const unsigned most = static_cast<unsigned>(k.max_threads);
+  // Each extent first, so that the product stays within 64 bits.
+  if (b[0] > most || b[1] > most || b[2] > kMaxBlockZ || uint64_t{b[0]} * b[1] * b[2] > most)
+    fail(Kind::Shape, k.kernel.name,
+         "a block of at most " + std::to_string(most) + " threads, " + std::to_string(kMaxBlockZ) +
+             " of them in z",
+         text(b), "launch more blocks, of fewer threads each");
+  if (g[1] > kMaxGridYZ || g[2] > kMaxGridYZ)
+    fail(Kind::Shape, k.kernel.name,
+         "a grid of at most " + std::to_string(kMaxGridYZ) + " blocks in y and in z", text(g),
+         "put the largest extent first: x goes up to 2^31 - 1");
+}
 
 void read_triple(nb::handle sizes, unsigned* out, const char* what) {
   const size_t n = nb::len(sizes);
@@ -49,11 +91,16 @@ void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t
   const size_t n = nb::len(arguments);
   std::vector<void*> pointers(n);
   std::vector<std::vector<char>> values(n);
+  std::vector<size_t> sizes(n);
   for (size_t i = 0; i < n; ++i) {
     nb::bytes bytes = nb::cast<nb::bytes>(arguments[i]);
     values[i].assign(bytes.c_str(), bytes.c_str() + bytes.size());
     pointers[i] = values[i].data();
+    sizes[i] = values[i].size();
   }
+  if (self.parameters && *self.parameters != sizes) [[unlikely]]
+    refuse_arguments(self, sizes);
+  require_geometry(self, how);
   const int device = self.kernel.device;
   cuda::DeviceGuard guard(device);
   CUstream stream = cuda::current_stream(device);
@@ -66,6 +113,7 @@ void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t
     cuda::order(a.buffer.get(), stream, where);
     ops::note_use(a);
   }
+  if (!self.module->is_kept_loaded() && cuda::is_capturing(stream)) self.module->keep_loaded();
   if (shared > 48 * 1024) cuda::allow_shared_memory(self.kernel, static_cast<int>(shared), where);
   cuda::launch_here(self.kernel, how, stream, pointers.data(), where);
 }
@@ -100,16 +148,27 @@ void register_kernels(nb::module_& m) {
   m.def(
       "_load_kernel",
       [](int device, nb::callable compile, const std::string& name) {
+        const char* where = name.c_str();
+        std::string symbol;
+        auto code = [&](bool fresh) {
+          nb::object made = compile(fresh);
+          symbol = nb::cast<std::string>(made[1]);
+          return nb::cast<nb::bytes>(made[0]);
+        };
         LoadedKernel k;
-        k.module = cuda::load_or_recompile(device, code_from(compile), name.c_str());
-        k.kernel = k.module->kernel(name.c_str(), name.c_str());
+        k.module = cuda::load_or_recompile(device, code, where);
+        k.kernel = k.module->kernel(symbol.c_str(), where);
+        k.kernel.name = name;  // as messages call it
+        k.parameters = cuda::parameter_sizes(k.kernel);
+        k.max_threads =
+            cuda::function_attribute(k.kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, where);
         return k;
       },
-      nb::sig("def _load_kernel(device: int, compile: collections.abc.Callable[[bool], bytes], "
-              "name: str) -> "
+      nb::sig("def _load_kernel(device: int, "
+              "compile: collections.abc.Callable[[bool], tuple[bytes, str]], name: str) -> "
               "LoadedKernel"),
       "device"_a, "compile"_a, "name"_a,
-      "Load the cubin or PTX that compile(fresh: bool) returns; the kernel called `name`.");
+      "Load what compile(fresh: bool) returns: cubin or PTX, and the kernel's symbol in it.");
   m.def(
       "_compute_capability",
       [](int device) {

@@ -13,7 +13,7 @@ sys.path[:0] = [str(ROOT / p) for p in ("benchmarks", "tests/ops", "tests/reduce
 import hostkernels  # noqa: E402
 from reduce_shim import fake_image  # noqa: E402
 
-from gpuinterop.ops import kernel, reductions  # noqa: E402
+from gpuinterop.ops import raw_kernel, reductions  # noqa: E402
 
 hostkernels.install()
 reductions.compile_source = fake_image  # type: ignore[assignment]
@@ -30,7 +30,7 @@ def empty_image(text: str, _arch: int, **_: object) -> bytes:
     return f"FAKECUDA:{hostkernels.library(program)}".encode()
 
 
-kernel.compile_source = empty_image  # type: ignore[assignment]
+raw_kernel.compile_source = empty_image  # type: ignore[assignment]
 name = sys.argv.pop(1)
 sys.argv[0] = str(ROOT / "benchmarks" / f"bench_{name}.py")
 runpy.run_path(sys.argv[0], run_name="__main__")

@@ -24,7 +24,7 @@ TEXT = 'extern "C" __global__ void k(int* x) { x[0] = 1; }'
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUINTEROP_CACHE_DIR", str(tmp_path))
     jit.clear_cache()
-    compiler._identity.cache_clear()  # what is remembered of the compiler is in the folder too
+    compiler._noted.cache_clear()  # what is remembered of the compiler is in the folder too
     try:
         jit.compiler_version()
     except LibraryNotFoundError as error:
@@ -147,6 +147,102 @@ def test_targets(capability, target):
 def test_a_device_older_than_the_compiler():
     with pytest.raises(DeviceError, match=r"7\.5 or newer"):
         select_target(61, (75, 80))
+
+
+# ---- which compiler it is -------------------------------------------------------------------------
+
+STUB = """
+#include <string.h>
+extern "C" {
+int nvrtcVersion(int* a, int* b) { *a = 11; *b = %(minor)s; return 0; }
+int nvrtcGetNumSupportedArchs(int* n) { *n = 2; return 0; }
+int nvrtcGetSupportedArchs(int* a) { a[0] = 80; a[1] = 90; return 0; }
+int nvrtcCreateProgram(void**, const char*, const char*, int, void*, void*) { return 0; }
+int nvrtcDestroyProgram(void**) { return 0; }
+int nvrtcCompileProgram(void*, int, const char**) { return 0; }
+int nvrtcGetCUBINSize(void*, size_t* n) { *n = 4; return 0; }
+int nvrtcGetCUBIN(void*, char* out) { memcpy(out, "v11.", 4); return 0; }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory):
+    """Two compilers that are neither each other nor the one that is installed."""
+    if shutil.which("g++") is None:
+        pytest.skip("no C++ compiler")
+    folder = tmp_path_factory.mktemp("compilers")
+    for minor in (4, 5):
+        source = folder / f"{minor}.cpp"
+        source.write_text(STUB % {"minor": minor})
+        command = ["g++", "-shared", "-fPIC", "-include", "stddef.h", str(source), "-o"]
+        subprocess.run([*command, str(folder / f"libnvrtc{minor}.so")], check=True)
+    return folder
+
+
+def ask(folder, program, **environment):
+    environment = {**os.environ, "GPUINTEROP_CACHE_DIR": str(folder), **environment}
+    program = f"from gpuinterop import jit\nfrom gpuinterop.jit import nvrtc\n{program}"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_compiler_that_is_named_has_its_own_version_and_cache(folder, stubs):
+    whole = "print(jit.compiler_version(), jit.compile_source('text', 90), nvrtc.is_open())"
+    installed = jit.compiler_version()
+    assert ask(folder, "print(jit.compiler_version())") == str(installed)
+    for opened in (True, False):  # the second time the note and the cache serve
+        for minor in (4, 5):
+            told = ask(folder, whole, GPUINTEROP_LIBNVRTC=str(stubs / f"libnvrtc{minor}.so"))
+            assert told == f"(11, {minor}) b'v11.' {opened}"
+    assert len(entries(folder)) == 2
+    assert ask(folder, "print(jit.compiler_version(), nvrtc.is_open())") == f"{installed} False"
+
+
+def test_a_compiler_that_was_replaced_is_asked_anew(folder, stubs, tmp_path):
+    library = tmp_path / "libnvrtc.so"
+    for minor in (4, 5):
+        shutil.copyfile(stubs / f"libnvrtc{minor}.so", tmp_path / "new")
+        os.utime(tmp_path / "new", (minor, minor))
+        (tmp_path / "new").replace(library)
+        told = ask(folder, "print(jit.compiler_version())", GPUINTEROP_LIBNVRTC=str(library))
+        assert told == f"(11, {minor})"
+
+
+def test_a_compiler_that_was_in_the_process_before_the_note_was_right(folder, stubs):
+    """The key is that of the library which compiles, whatever the note said of it."""
+    named = str(stubs / "libnvrtc4.so")
+    ask(folder, "jit.compiler_version()", GPUINTEROP_LIBNVRTC=named)
+    note = folder / "nvrtc.json"
+    text = note.read_text()
+    note.write_text(text.replace("[11, 4]", "[12, 9]").replace("[80, 90]", "[75, 80]"))
+    told = ask(folder, "print(jit.compile_source('text', 90))", GPUINTEROP_LIBNVRTC=named)
+    assert told == "b'v11.'"
+    assert note.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("written", "damaged"), [('"archs": [80, 90]', '"archs": []'), ("[11, 4]", "[]"), ("{", "[")]
+)
+def test_a_note_that_says_nothing_is_written_anew(folder, stubs, written, damaged):
+    named = {"GPUINTEROP_LIBNVRTC": str(stubs / "libnvrtc4.so")}
+    show = "print(jit.compiler_version(), jit.supported_archs())"
+    assert ask(folder, show, **named) == "(11, 4) (80, 90)"
+    note = folder / "nvrtc.json"
+    assert written in note.read_text()
+    note.write_text(note.read_text().replace(written, damaged))
+    assert ask(folder, show, **named) == "(11, 4) (80, 90)"
+
+
+def test_notes_of_compilers_that_are_gone_are_dropped(folder, stubs, tmp_path):
+    library = tmp_path / "libnvrtc.so"
+    shutil.copyfile(stubs / "libnvrtc4.so", library)
+    ask(folder, "jit.compiler_version()", GPUINTEROP_LIBNVRTC=str(library))
+    library.unlink()
+    ask(folder, "jit.compiler_version()", GPUINTEROP_LIBNVRTC=str(stubs / "libnvrtc5.so"))
+    assert str(library) not in (folder / "nvrtc.json").read_text()
 
 
 # ---- several processes, and folders that will not have it -----------------------------------------

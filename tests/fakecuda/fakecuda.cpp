@@ -2,6 +2,7 @@
 // illegal calls during a capture fail and spoil it, as they do on the real driver.
 // Build: g++ -std=c++20 -shared -fPIC -O1 -g -I<dir of cuda.h> fakecuda.cpp -o libfakecuda.so
 #include <dlfcn.h>
+#include <elf.h>
 
 #include <map>
 

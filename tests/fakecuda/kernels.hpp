@@ -2,19 +2,23 @@
 //   extern "C" void NAME(const unsigned* grid, const unsigned* block, unsigned shared, void** args)
 // with the sizes of its parameters, closed by a zero, in
 //   extern "C" const unsigned NAME_parameters[]
+// which cuFuncGetParamInfo tells; without the list it says that it cannot.
 // It comes from a shared object (module image "FAKECUDA:/path/to.so") or from
-// fakecuda_register_kernel(). Kernels of real images (cubin, fatbin, PTX) are accepted and do nothing.
+// fakecuda_register_kernel(). Kernels of real images (cubin, fatbin, PTX) are accepted and do nothing;
+// a cubin and a PTX must have a symbol of the name.
 
 using KernelFunction = void (*)(const unsigned* grid, const unsigned* block, unsigned shared, void** args);
 struct FakeKernel {
   std::string name;
   KernelFunction run;  // null: does nothing
   std::vector<unsigned> parameters;
+  bool parameters_known;
   std::map<int, int> attributes;
 };
 struct FakeModule {
   void* library = nullptr;
-  std::string text;  // of PTX
+  std::string text;    // of PTX
+  std::string symbols;  // of a cubin: its bytes, in which every symbol ends with a zero
 };
 static std::map<std::string, FakeKernel>* registered = new std::map<std::string, FakeKernel>;
 
@@ -26,7 +30,22 @@ static std::vector<unsigned> sizes_of(const unsigned* list) {
 
 void fakecuda_register_kernel(const char* name, KernelFunction run, const unsigned* parameters) {
   LOCKED();
-  (*registered)[name] = {name, run, sizes_of(parameters), {}};
+  (*registered)[name] = {name, run, sizes_of(parameters), parameters != nullptr, {}};
+}
+
+// All bytes up to the end of the last section; nothing where this is no cubin.
+static std::string cubin(const char* bytes) {
+  Elf64_Ehdr head;
+  if (std::strncmp(bytes, ELFMAG, 4) || std::strlen(bytes) < 7 || bytes[EI_CLASS] != ELFCLASS64) return "";
+  std::memcpy(&head, bytes, sizeof head);
+  if (head.e_machine != 190 || head.e_shentsize != sizeof(Elf64_Shdr)) return "";
+  size_t end = head.e_shoff + size_t(head.e_shnum) * sizeof(Elf64_Shdr);
+  for (int i = 0; i < head.e_shnum; ++i) {
+    Elf64_Shdr section;
+    std::memcpy(&section, bytes + head.e_shoff + size_t(i) * sizeof section, sizeof section);
+    if (section.sh_type != SHT_NOBITS) end = std::max(end, size_t(section.sh_offset + section.sh_size));
+  }
+  return std::string(bytes, end);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned n, CUjit_option* options, void** values) {
@@ -40,6 +59,7 @@ CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned n, CUjit_
   if (!std::strncmp(bytes, "FAKECUDA:", 9)) {
     module->library = dlopen(bytes + 9, RTLD_NOW | RTLD_LOCAL);
   } else if (!std::strncmp(bytes, "\x7f" "ELF", 4) || !std::memcmp(bytes, "\x50\xed\x55\xba", 4)) {
+    module->symbols = cubin(bytes);
     *out = reinterpret_cast<CUmodule>(module);
     return CUDA_SUCCESS;
   } else if (std::strstr(bytes, ".version")) {
@@ -66,18 +86,22 @@ CUresult cuModuleGetFunction(CUfunction* out, CUmodule m, const char* name) {
   LOCKED();
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   auto* module = reinterpret_cast<FakeModule*>(m);
-  FakeKernel kernel{name, nullptr, {}, {}};
+  FakeKernel kernel{name, nullptr, {}, false, {}};
   auto it = registered->find(name);
   if (it != registered->end()) {
     kernel = it->second;
   } else if (module->library) {
     kernel.run = reinterpret_cast<KernelFunction>(dlsym(module->library, name));
     std::string list = std::string(name) + "_parameters";
-    kernel.parameters = sizes_of(static_cast<const unsigned*>(dlsym(module->library, list.c_str())));
+    auto* sizes = static_cast<const unsigned*>(dlsym(module->library, list.c_str()));
+    kernel.parameters = sizes_of(sizes);
+    kernel.parameters_known = sizes != nullptr;
     if (!kernel.run) return CUDA_ERROR_NOT_FOUND;
   } else if (!module->text.empty() && module->text.find(name) == std::string::npos) {
     return CUDA_ERROR_NOT_FOUND;
   }
+  if (!module->symbols.empty() && module->symbols.find('\0' + kernel.name + '\0') == std::string::npos)
+    return CUDA_ERROR_NOT_FOUND;
   *out = reinterpret_cast<CUfunction>(new FakeKernel(kernel));
   return CUDA_SUCCESS;
 }
@@ -90,6 +114,19 @@ CUresult cuFuncGetAttribute(int* out, CUfunction_attribute what, CUfunction f) {
   auto& attributes = reinterpret_cast<FakeKernel*>(f)->attributes;
   if (what == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) *out = 1024;
   else *out = attributes.count(what) ? attributes[what] : 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t* offset, size_t* size) {
+  ENTER(cuFuncGetParamInfo);
+  auto* kernel = reinterpret_cast<FakeKernel*>(f);
+  if (!kernel->parameters_known) return CUDA_ERROR_NOT_SUPPORTED;
+  if (index >= kernel->parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = 0;
+  for (size_t i = 0; i <= index; ++i) {
+    *size = kernel->parameters[i];
+    *offset = (*offset + *size - 1) / *size * *size;  // aligned as numbers and addresses are
+    if (i < index) *offset += *size;
+  }
   return CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value) {

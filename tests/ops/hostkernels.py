@@ -29,10 +29,11 @@ def host_text(specs: list[KernelSpec]) -> str:
         name = spec.symbol
         text = text.replace(f"#define GI_NAME {name}\n", f"#define GI_NAME {name}_kernel\n")
         tail.append(
-            f"static void {name}_call(void* p) {{ {name}_kernel(*({name}_arguments*)p); }}\n"
+            f"static void {name}_call(void* p) {{ using namespace {codegen.NAMESPACE}; "
+            f"{name}_kernel(*({name}_arguments*)p); }}\n"
             f'extern "C" void {name}(const unsigned* g, const unsigned* b, unsigned, void** a) '
             f"{{ host_run(g, b, {name}_call, a[0], {int(spec.layout == 'tile')}); }}\n"
-            f'extern "C" const unsigned {name}_parameters[] = {{sizeof({name}_arguments), 0}};\n'
+            f'extern "C" const unsigned {name}_parameters[] = {{sizeof({codegen.NAMESPACE}::{name}_arguments), 0}};\n'
         )
     return text + "\n" + "\n".join(tail)
 

@@ -101,7 +101,11 @@ static inline float __double2float_rz(double x) {
 }
 static inline float gi_half_to_float(unsigned short h) { return half_to_float(h); }
 static inline unsigned short gi_float_to_half(float f) { return float_to_half(f); }
-static inline unsigned short gi_double_to_half(double d) { return float_to_half((float)d); }
+// Rounded to odd on the way, so that the second rounding is the only one.
+static inline unsigned short gi_double_to_half(double d) {
+  const float cut = __double2float_rz(d);
+  return float_to_half((double)cut == d || d != d ? cut : __uint_as_float(__float_as_uint(cut) | 1));
+}
 """
 
 RUNNER = r"""
@@ -165,18 +169,7 @@ def fake_image(text: str, arch: int, name: str = "", **_: object) -> bytes:
 
 
 def build(text: str, mode: str) -> Path:
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no C++ compiler")
     # What only a GPU can run.
-    text = text.replace(
-        'asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x.bits));', "f = half_to_float(x.bits);"
-    )
-    text = text.replace(
-        'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(float(x)));',
-        "h.bits = float_to_half(float(x));",
-    )
-    # Fused functions bring the elementwise kernels' helpers, and these their own device file.
     text = text.replace(kernel_text("device.cuh"), ELEMENTWISE)
     source = (
         PREFIX
@@ -205,6 +198,20 @@ extern "C" void order(int reversed) {{ backwards = reversed; }}
 extern "C" long sizes(int which) {{ return which ? sizeof(Params) : sizeof(Acc); }}
 """
     )
+    return shared_object(source)
+
+
+def built(text: str) -> ctypes.CDLL:
+    """Host functions made of plain kernel text."""
+    source = PREFIX + text.replace(kernel_text("device.cuh"), ELEMENTWISE)
+    return ctypes.CDLL(str(shared_object(source)))
+
+
+def shared_object(source: str) -> Path:
+    """The library of a program, kept for as long as that stays the same."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
     folder = (
         Path(tempfile.gettempdir())
         / f"gpuinterop-shim-{hashlib.sha256(source.encode()).hexdigest()[:24]}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from reduce_shim import compile_kernel
@@ -24,15 +26,16 @@ def operand(array: np.ndarray) -> Operand:
 
 
 def run(
-    op: str, x: np.ndarray, axes: tuple[int, ...], *, sms: int = 1, ddof: int = 0, last: int = -1
-) -> np.ndarray:
+    op: str, x: np.ndarray, axes: tuple[int, ...], *, sms: int = 1, ddof: int = 0, last: int = -1,
+    dtype: Any = None,
+) -> np.ndarray:  # fmt: skip
     """`op` through the same plan, text and parameters as on a GPU.
 
     The block that comes last is that of the last part, or with `last=0` that of the first.
     """
     row = REDUCTIONS[op]
     kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
-    out = np.full(kept, 77, row.result(x.dtype))
+    out = np.full(kept, 77, row.result(x.dtype) if dtype is None else dtype)
     inputs = [x]
     if row.shifted:
         first = x[tuple(slice(0, 1) if i in axes else slice(None) for i in range(x.ndim))]

@@ -190,38 +190,25 @@ struct gi_cast<f16> {
     r.bits = bits;
     return r;
   }
-  GI_FN f16 from(float x) { return wrap(gi_float_to_half(x)); }
-  GI_FN f16 from(double x) { return wrap(gi_double_to_half(x)); }
   GI_FN f16 from(c64 x) { return from(x.re); }
   GI_FN f16 from(c128 x) { return from(x.re); }
-  // Through double: a 64-bit integer beyond 2^53 overflows to infinity either way.
   template <class S>
   GI_FN f16 from(S x) {
-    return wrap(gi_double_to_half((double)x));
+    return wrap(gi_half_bits(x));
   }
 };
 template <>
 struct gi_cast<bf16> {
-  GI_FN bf16 wrap(u32 bits) {
+  GI_FN bf16 wrap(u16 bits) {
     bf16 r;
-    r.bits = (u16)bits;
+    r.bits = bits;
     return r;
-  }
-  GI_FN bf16 from(float x) {
-    const u32 b = gi_bits(x);
-    return wrap(x != x ? (b >> 16) | 0x40u : (b + 0x7fffu + (b >> 16 & 1)) >> 16);
-  }
-  GI_FN bf16 from(double x) {
-    // To float first, but rounded to odd, so that the second rounding sees what the first cut off.
-    if (x != x) return from((float)x);
-    const float cut = __double2float_rz(x);
-    return from((double)cut == x ? cut : gi_float(gi_bits(cut) | 1u));
   }
   GI_FN bf16 from(c64 x) { return from(x.re); }
   GI_FN bf16 from(c128 x) { return from(x.re); }
   template <class S>
   GI_FN bf16 from(S x) {
-    return from((double)x);
+    return wrap(gi_bfloat_bits(x));
   }
 };
 template <int E, int M, int B, int K>

@@ -42,11 +42,7 @@ template <typename T>
 __device__ inline T gi_value(T x) { return x; }
 __device__ inline bool gi_value(GiBool x) { return x.byte != 0; }
 __device__ inline float gi_value(GiBFloat x) { return __uint_as_float((unsigned)x.bits << 16); }
-__device__ inline float gi_value(GiHalf x) {
-  float f;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x.bits));
-  return f;
-}
+__device__ inline float gi_value(GiHalf x) { return gi_half_to_float(x.bits); }
 
 template <typename T, typename U>
 struct GiInto {
@@ -58,21 +54,11 @@ struct GiInto<GiBool, U> {
 };
 template <typename U>
 struct GiInto<GiHalf, U> {
-  __device__ static inline GiHalf from(U x) {
-    GiHalf h;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(float(x)));
-    return h;
-  }
+  __device__ static inline GiHalf from(U x) { return {gi_half_bits(x)}; }
 };
 template <typename U>
 struct GiInto<GiBFloat, U> {
-  // Round to nearest even; a NaN keeps a bit set whatever its low half held.
-  __device__ static inline GiBFloat from(U x) {
-    const float f = float(x);
-    const unsigned bits = __float_as_uint(f);
-    if (f != f) return {(unsigned short)((bits >> 16) | 0x40u)};
-    return {(unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
-  }
+  __device__ static inline GiBFloat from(U x) { return {gi_bfloat_bits(x)}; }
 };
 
 template <typename T, typename U>

@@ -1,0 +1,24 @@
+// The bits of 16-bit floats: rounded once to nearest even, from whatever a value was computed in.
+static __device__ __forceinline__ unsigned short gi_half_bits(float x) { return gi_float_to_half(x); }
+static __device__ __forceinline__ unsigned short gi_half_bits(double x) { return gi_double_to_half(x); }
+// Through double: a 64-bit integer beyond 2^53 overflows to infinity either way.
+template <class S>
+static __device__ __forceinline__ unsigned short gi_half_bits(S x) {
+  return gi_double_to_half((double)x);
+}
+
+static __device__ __forceinline__ unsigned short gi_bfloat_bits(float x) {
+  const unsigned b = __float_as_uint(x);
+  // A NaN keeps a bit set whatever its low half held.
+  return (unsigned short)(x != x ? (b >> 16) | 0x40u : (b + 0x7fffu + (b >> 16 & 1)) >> 16);
+}
+static __device__ __forceinline__ unsigned short gi_bfloat_bits(double x) {
+  // To float first, but rounded to odd, so that the second rounding sees what the first cut off.
+  if (x != x) return gi_bfloat_bits((float)x);
+  const float cut = __double2float_rz(x);
+  return gi_bfloat_bits((double)cut == x ? cut : __uint_as_float(__float_as_uint(cut) | 1u));
+}
+template <class S>
+static __device__ __forceinline__ unsigned short gi_bfloat_bits(S x) {
+  return gi_bfloat_bits((double)x);
+}

@@ -1,0 +1,233 @@
+"""Kernels of one's own from a whole CUDA C++ text."""
+
+from __future__ import annotations
+
+import operator
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.dtypes import dtype_of, row_of
+from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, ReadOnlyError
+from gpuinterop.geometry import real
+from gpuinterop.jit import compile_source, symbol_of
+from gpuinterop.places import default_device
+from gpuinterop.sources import is_of_a_converter
+
+from .kernel_arguments import require_text
+from .runtime import is_foreign_array
+
+__all__ = ["RawKernel", "Strided", "strided"]
+
+# Kernel text may take arrays with their strides: gpuinterop_strided<float, 2> x, then x(i, j).
+# Options such as -DN=4 come before it. So no name of it is a likely one, and members that are macros
+# of the user have none that the user could write.
+_STRIDED = """\
+#ifndef data
+#define gpuinterop_data data
+#endif
+#ifndef shape
+#define gpuinterop_shape shape
+#endif
+#ifndef strides
+#define gpuinterop_strides strides
+#endif
+template <class gpuinterop_T, int gpuinterop_N> struct gpuinterop_strided {
+  gpuinterop_T* gpuinterop_data; long long gpuinterop_shape[gpuinterop_N], gpuinterop_strides[gpuinterop_N];
+  template <class... gpuinterop_I>
+  __device__ gpuinterop_T& operator()(gpuinterop_I... gpuinterop_index) const {
+    const long long gpuinterop_at[gpuinterop_N] = {(long long)gpuinterop_index...};
+    long long gpuinterop_offset = 0;
+    for (int gpuinterop_d = 0; gpuinterop_d < gpuinterop_N; ++gpuinterop_d)
+      gpuinterop_offset += gpuinterop_at[gpuinterop_d] * gpuinterop_strides[gpuinterop_d];
+    return gpuinterop_data[gpuinterop_offset];
+  }
+};
+"""
+
+
+class Strided:
+    """An array as a kernel's argument together with its shape and its strides in elements."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
+def strided(array: Any) -> Strided:
+    """Pass `array` to a `RawKernel` as ``gpuinterop_strided<T, ndim>``, without copying it."""
+    if not isinstance(array, _core.Array):
+        raise ArgumentTypeError(where="strided", expected="an array of this library",
+                                got=type(array).__name__,
+                                fix="share it first: gpuinterop.asarray(x)")  # fmt: skip
+    array = real(array)
+    if array.ndim == 0:
+        raise ArgumentTypeError(where="strided", expected="an array of at least one dimension",
+                                got=type(array).__name__, fix="pass x.reshape(1)")  # fmt: skip
+    return Strided(array)
+
+
+class RawKernel:
+    """A kernel from a whole CUDA C++ text, such as one written for PyCUDA's SourceModule.
+
+    The text is compiled by NVRTC on the first launch, and kept in the cache. The kernel may be
+    declared ``extern "C"`` or not.
+
+    Parameters
+    ----------
+    source : the text; it finds no headers.
+    name : the kernel in it; of kernels that share a name the symbol, which the error lists.
+    options : further options for NVRTC.
+    any_strides : the kernel finds its way in arrays of any strides, which it is told as numbers.
+    allow_readonly : the kernel only reads what is read-only among its arrays. Without it such
+        arrays are refused, broadcast ones among them: a kernel may write to any argument.
+    """
+
+    def __init__(
+        self, source: str, name: str, options: Sequence[str] | None = (), *,
+        any_strides: bool = False, allow_readonly: bool = False,
+    ) -> None:  # fmt: skip
+        where = "RawKernel"
+        options = () if options is None else options
+        if isinstance(options, str) or not isinstance(options, Iterable):
+            raise ArgumentTypeError(where=where, expected="a sequence of texts as options",
+                                    got=repr(options), fix="pass for example ('-lineinfo',)")  # fmt: skip
+        self.source = require_text(source, "source", where)
+        self.name = require_text(name, "name", where)
+        if not re.fullmatch(r"[A-Za-z_$][\w$]*", name, re.ASCII):
+            raise ArgumentTypeError(where=where, expected="the name of a kernel in the text",
+                                    got=repr(name), fix="pass the name alone, as it is declared")  # fmt: skip
+        self.options = tuple(require_text(option, "an option", where) for option in options)
+        self.any_strides, self.allow_readonly = any_strides, allow_readonly
+        self._loaded: dict[int, _core.LoadedKernel] = {}
+
+    def __repr__(self) -> str:
+        lines = self.source.count("\n") + 1
+        return f"<RawKernel {self.name} of {lines} line{'s'[: lines > 1]} of CUDA C++>"
+
+    def compile(self, arch: int) -> bytes:
+        """Return machine code for a compute capability times ten; CompileError shows the line.
+
+        It is PTX, which drivers translate, for a capability that is newer than the compiler.
+        """
+        if isinstance(arch, bool) or not isinstance(arch, (int, np.integer)):
+            raise ArgumentTypeError(where=f"{self.name}.compile", got=repr(arch),
+                                    expected="a compute capability times ten, as an int",
+                                    fix="compile(90) is for capability 9.0, sm_90")  # fmt: skip
+        return self._compiled(int(arch), fresh=False)[0]
+
+    def _compiled(self, arch: int, fresh: bool) -> tuple[bytes, str]:
+        """Machine code, and what the kernel is called in it."""
+        file = f"{self.name}.cu"
+        prelude = _STRIDED if "gpuinterop_strided" in " ".join((self.source, *self.options)) else ""
+        text = f'{prelude}#line 1 "{file}"\n{self.source}'
+        code = compile_source(text, arch, options=self.options, name=file, fresh=fresh)
+        return code, symbol_of(self.name, code, text)
+
+    def __call__(
+        self, *args: Any, grid: Any = None, block: Any = None, shared: Any = 0, **unknown: Any
+    ) -> None:
+        """Queue a launch on the current stream: ``kernel(grid, block, *arguments)``.
+
+        The arguments may also come as one tuple, or the block and the grid, one block if there is
+        none, by name. Arrays are passed as the address of their first element, so they must be
+        C-contiguous; those wrapped by `strided` go with their strides, whatever these are. Numbers
+        must have a size: ``numpy.float32(0.5)``, not ``0.5``. A driver of CUDA 12.4 or newer tells
+        what the kernel declares, and arguments of another number or size are refused.
+        """
+        if unknown:
+            raise ArgumentTypeError(where=self.name, expected="the keywords grid, block and shared",
+                                    got=", ".join(sorted(unknown)),
+                                    fix="choose a stream by: with stream: ...")  # fmt: skip
+        if grid is None and block is None and len(args) >= 2:
+            grid, block, *args = args  # type: ignore[assignment]
+        if block is None:
+            raise ArgumentTypeError(where=self.name, expected="a grid and a block",
+                                    got="none" if grid is None else "a grid alone",
+                                    fix="call kernel(grid, block, *arguments)")  # fmt: skip
+        if len(args) == 1 and isinstance(args[0], (tuple, list)):
+            args = tuple(args[0])
+        grid = 1 if grid is None else grid  # as in PyCUDA
+        extents = self._extents(grid, "grid"), self._extents(block, "block")
+        if isinstance(shared, bool) or not isinstance(shared, int) or not 0 <= shared < 1 << 31:
+            raise ArgumentTypeError(where=self.name, expected="bytes of shared memory, 0 to 2^31 - 1",
+                                    got=repr(shared), fix="pass an int")  # fmt: skip
+        arrays: list[Any] = []
+        packed = [self._pack(a, arrays) for a in args]
+        place = arrays[0].device if arrays else default_device()
+        if place.type != "cuda":
+            raise DeviceError(where=self.name, expected="arrays on a CUDA device",
+                              got=str(place) if arrays else f"none, and {place} as the default device",
+                              fix="move them: x.to_device('cuda')")  # fmt: skip
+        device = place.index
+        kernel = self._loaded.get(device)
+        if kernel is None:
+            arch = _core._compute_capability(device)
+            kernel = _core._load_kernel(
+                device, lambda fresh: self._compiled(arch, fresh), self.name
+            )
+            self._loaded[device] = kernel
+        kernel.launch(*extents, shared, packed, arrays)
+
+    def _extents(self, value: Any, what: str) -> tuple[int, ...]:
+        given = value if isinstance(value, (tuple, list)) else (value,)
+        try:
+            return tuple(map(operator.index, given))
+        except TypeError:
+            raise ArgumentTypeError(
+                where=self.name,
+                expected=f"a {what} of one to three ints",
+                got=repr(value),
+                fix="call kernel((blocks,), (threads,), *arguments)",
+            ) from None
+
+    def _pack(self, value: Any, arrays: list[Any]) -> bytes:
+        """The argument's bytes; an array joins `arrays`, as the library's own class knows it."""
+        if isinstance(value, _core.Array):
+            array = real(value)
+            if not (self.any_strides or array.is_c_contiguous()):
+                raise ContiguityError(
+                    where=self.name,
+                    expected="C-contiguous arrays: a kernel gets nothing but their address",
+                    got=f"shape {array.shape} with strides {array._strides} (elements)",
+                    fix="pass gpuinterop.strided(x) to a kernel that takes gpuinterop_strided, a copy "
+                    "(x.copy()), or make the kernel with any_strides=True",
+                )
+            self._take(array, arrays)
+            return struct.pack("Q", array.ptr)
+        if isinstance(value, Strided):
+            array = value.array
+            self._take(array, arrays)
+            return struct.pack(f"Q{2 * array.ndim}q", array.ptr, *array.shape, *array._strides)
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = value[()]
+        if isinstance(value, np.generic):
+            return np.asarray(value, dtype_of(row_of(value.dtype))).tobytes()
+        raise ArgumentTypeError(
+            where=self.name,
+            expected="arrays of this library, strided arrays, and numbers of a certain size",
+            got=type(value).__name__,
+            fix=_way_in(value),
+        )
+
+    def _take(self, array: Any, arrays: list[Any]) -> None:
+        if array.readonly and not self.allow_readonly:
+            raise ReadOnlyError(
+                where=self.name,
+                expected="writable memory, because a kernel may write to any argument",
+                got="a read-only array",
+                fix="make the kernel with allow_readonly=True if it only reads it, or pass x.copy()",
+            )
+        arrays.append(array)
+
+
+def _way_in(value: Any) -> str:
+    """How to make an argument of what is none."""
+    if is_foreign_array(value) or is_of_a_converter(value):
+        return "share it, or copy it to the GPU, first: x = gpuinterop.asarray(x)"
+    sized = {bool: "bool_", int: "int32", float: "float32", complex: "complex64"}
+    name = next((sized[kind] for kind in sized if isinstance(value, kind)), None)
+    return f"say which: numpy.{name}({value!r})" if name else "pass arrays and NumPy's numbers"

@@ -1,0 +1,149 @@
+"""Texts as users have them: any names of their own, kernels without extern "C", lines as they count."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import jit
+from gpuinterop.errors import CompileError, LibraryNotFoundError
+from gpuinterop.jit.codegen import render
+from gpuinterop.jit.spec import KernelSpec
+from gpuinterop.jit.symbols import kernels_in, symbol_of
+from gpuinterop.ops.kernel import _Expression
+
+MULTIPLY = """
+__global__ void multiply_them(float *dest, float *a, float *b)
+{
+  const int i = threadIdx.x;
+  dest[i] = a[i] * b[i];
+}
+"""
+MANY = """
+__device__ __noinline__ float add(float x) { return x + 1; }
+__global__ void scale(float *x) { x[0] = add(x[0]); }
+__global__ void scale(double *x) { x[0] *= 2; }
+template <class T> __global__ void fill(T *x) { x[0] = 1; }
+template __global__ void fill<float>(float *);
+namespace inner { __global__ void fill(int *x) { x[0] = 1; } }
+extern "C" __global__ void plain(float *x) { x[0] = 2; }
+"""
+PTX = 999  # newer than any compiler
+
+
+@pytest.fixture(autouse=True)
+def nvrtc():
+    try:
+        jit.compiler_version()
+    except LibraryNotFoundError as error:
+        pytest.skip(f"no NVRTC: {error.got}")
+
+
+@pytest.mark.parametrize("arch", [90, PTX])
+def test_kernels_are_read_from_machine_code(arch):
+    code = jit.compile_source(MANY, arch)
+    assert kernels_in(code) == [
+        "_Z4fillIfEvPT_", "_Z5scalePd", "_Z5scalePf", "_ZN5inner4fillEPi", "plain",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", [90, PTX])
+def test_a_kernel_is_found_by_its_plain_name(arch):
+    code = jit.compile_source(MULTIPLY, arch)
+    assert symbol_of("multiply_them", code, MULTIPLY) == "_Z13multiply_themPfS_S_"
+    many = jit.compile_source(MANY, arch)
+    assert symbol_of("plain", many, MANY) == "plain"
+    assert symbol_of("fill", many, MANY) == "_Z4fillIfEvPT_"
+    assert symbol_of("_Z5scalePd", many, MANY) == "_Z5scalePd"
+
+
+def test_names_that_are_several_kernels_or_none():
+    for name, said in {
+        "scale": r"2 of that name: _Z5scalePd, _Z5scalePf\n.*one of these symbols",
+        "scal": r"got: fill, scale, scale, _ZN5inner4fillEPi, plain\n.*name of one of them",
+        "add": r"got: fill, ",
+    }.items():
+        with pytest.raises(CompileError, match=rf"expected one kernel called {name} .*\n.*{said}"):
+            gi.RawKernel(MANY, name).compile(90)
+    with pytest.raises(CompileError, match="no kernel at all"):
+        gi.RawKernel("__device__ int x;", "x").compile(90)
+
+
+@pytest.mark.parametrize(
+    "code", [b"", b"\x7fELF", b"\x7fELF of another driver", b"\x7fELF\2" + bytes(99), b"FAKECUDA:x"]
+)
+def test_what_is_no_machine_code_is_left_to_the_driver(code):
+    assert kernels_in(code) is None
+    assert symbol_of("k", code, "") == "k"
+
+
+def test_machine_code_that_was_cut_off():
+    code = jit.compile_source(MULTIPLY, 90)
+    for length in range(0, len(code), 97):
+        assert set(kernels_in(code[:length]) or []) <= set(kernels_in(code))
+
+
+STRIDED = """
+extern "C" __global__ void k(gpuinterop_strided<float, 2> x) {
+  x(0, 1) = MORE;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["N", "I", "d", "at", "index", "data", "shape", "strides", "d="])  # fmt: skip
+def test_any_macro_may_be_an_option(name):
+    define = f"-D{name}" if name.endswith("=") else f"-D{name}=4"
+    gi.RawKernel(MULTIPLY, "multiply_them", (define,)).compile(90)
+    gi.RawKernel(STRIDED, "k", (define, "-DMORE=1")).compile(90)
+    gi.RawKernel(STRIDED, "k", (f"-D{name.strip('=')}=", "-DMORE=1")).compile(90)
+
+
+def test_a_macro_of_the_user_is_back_in_the_users_text():
+    text = STRIDED.replace("MORE", "data")
+    gi.RawKernel(text, "k", ("-Ddata=7",)).compile(90)
+    gi.RawKernel(text.replace("data", "x.shape[0] + *x.data + x.strides[1]"), "k").compile(90)
+    with pytest.raises(CompileError, match=r">\s+3 \|   x\(0, 1\) = data;"):
+        gi.RawKernel(text, "k").compile(90)
+
+
+def program(operation: str, preamble: str = "", dtype: str = "float32", layout: str = "flat"):
+    expression = _Expression("mine", [("T", "x")], [("T", "y")], operation, preamble, None)
+    body = expression.body((gi.dtypes.NAMES.index(dtype),))
+    spec = KernelSpec(body, (dtype, dtype), "CC", layout, int(layout == "general"), 1, 1, False)
+    return render(spec)
+
+
+PREAMBLES = {
+    "macros": "#define n 5\n#define data\n#define count 3\n#define V 2\n#define k (\n#define at )",
+    "types": "struct f16 { int a; };\nstruct c64 { float a, b; };\ntypedef unsigned long u64;\n"
+             "struct u128 {};\nstruct bf16 {};\nstruct b8 {};\ntypedef double i32;",
+    "functions": "__device__ float more(float v) { return v + 1; }\n"
+                 "template <class A> __device__ A gi_read(A v) { return v; }",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["flat", "general"])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float16", "complex64", "bool"])
+@pytest.mark.parametrize("kind", PREAMBLES)
+def test_a_preamble_may_have_any_names(kind, dtype, layout):
+    text = program("y = x", PREAMBLES[kind], dtype, layout)
+    code = jit.compile_source(text, 90, name="mine.cu")
+    assert len(kernels_in(code)) == 1
+
+
+def test_a_preamble_is_used():
+    jit.compile_source(program("y = more(x) + n", "#define n 5\n" + PREAMBLES["functions"]), 90)
+    product = program("y = x * x + x", dtype="complex128")
+    jit.compile_source(product, 90)
+
+
+def test_an_error_in_a_preamble_shows_the_line_of_the_preamble():
+    preamble = "__device__ float f(float v) {\n  return oops;\n}"
+    with pytest.raises(CompileError, match=r">\s+2 \|   return oops;") as told:
+        jit.compile_source(program("y = f(x)", preamble), 90, name="mine.cu")
+    assert "mine.preamble(2)" in told.value.got
+
+
+def test_an_error_in_an_operation_shows_its_line():
+    with pytest.raises(CompileError, match=r">\s+2 \| y = oops;"):
+        jit.compile_source(program("T z = x;\ny = oops", "#define n 5"), 90, name="mine.cu")
