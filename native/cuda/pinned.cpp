@@ -103,7 +103,7 @@ void next_use(void* what) noexcept {
     last.nbytes = block->nbytes;
     last.stream = use.stream;
     last.stream_thread = use.thread;
-    return when_done(*d, last, false, next_use, block);
+    return when_done(*d, last, false, next_use, next_use, block);
   }
   give_back(block);
 }

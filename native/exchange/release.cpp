@@ -55,8 +55,8 @@ bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32
   return !(consumers & kUsedElsewhere);
 }
 
-// Calls finish(what), or later(what) when the producer cannot be told to wait. A stream that is not
-// known to be alive is compared with and never given to the driver.
+// Calls finish(what), or later(what) with the GIL when the producer cannot be told to wait. A stream
+// that is not known to be alive is compared with and never given to the driver.
 void let_go(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noexcept {
   auto named = static_cast<CUstream>(b->producer);
   cuda::DeviceState* d = cuda::started_device(b->device.id);
@@ -83,7 +83,7 @@ void let_go(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noex
     if (ordered && (known || (b->stream == CU_STREAM_LEGACY && !b->producer_elsewhere)))
       return finish(what);
   }
-  cuda::when_done(*d, *b, everything, later, what);
+  cuda::when_done(*d, *b, everything, finish, later, what);
 }
 
 template <class Managed>
