@@ -146,7 +146,7 @@ void finish_all() noexcept {
 
 bool is_done(DeviceState& d, const Buffer& b) noexcept {
   try {
-    CUstream stream = living(d, static_cast<CUstream>(b.stream), b.stream_thread);
+    CUstream stream = last_use(b, "release");
     if (capture_id(stream)) return false;  // the question would spoil the capture
     DeviceGuard guard(d.ordinal);
     RelaxedCapture relaxed;
