@@ -818,10 +818,14 @@ def hand_over(x: object, consumer: int, where: str) -> None:
     """
     Make a foreign stream wait for what is queued on the array; no host synchronisation.
     """
-def used_on(x: object, stream: int, where: str) -> None:
+def used_on(x: object, stream: int, where: str, lasting: bool=False) -> None:
     """
-    The next use of the array is on this stream, and later ones wait for it.
+    The next use of the array is on this stream, and later ones wait for it. `lasting`: the stream is never destroyed; else used_up() is best called while it lives.
     """
+def used_up(x: object, stream: int) -> None:
+    """What used_on() announced for this stream has been queued by now."""
+def finish_uses(x: object, where: str) -> None:
+    """Wait on the host until all work queued on the array is done."""
 def ready_parts(x: Any, mask: int, wanted: int, consumer: int, /) -> tuple[tuple[int, ...], tuple[int, ...], Any, int] | None:
     """
     (shape, strides, dtype, address) of a C-contiguous array for which ready_for() holds, else None.

@@ -31,8 +31,10 @@ class ArgumentMethods(_core.Array):
         # Triton launches on torch's current stream; without a loaded torch nobody launches.
         place = real(self).device
         if torch is not None and place.type == "cuda" and torch.cuda.is_initialized():
-            stream = torch.cuda.current_stream(place.index).cuda_stream
-            _core.used_on(self, stream, "data_ptr")
+            stream = torch.cuda.current_stream(place.index)
+            # torch destroys no stream of its own; one from outside (ExternalStream) has its handle as id.
+            lasting = getattr(stream, "stream_id", stream.cuda_stream) != stream.cuda_stream
+            _core.used_on(self, stream.cuda_stream, "data_ptr", lasting)
         return real(self).ptr
 
     @property

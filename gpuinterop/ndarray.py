@@ -276,8 +276,8 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def sync(self) -> None:
         """Wait until all work queued on this array is done."""
-        if self.device.type == "cuda" and self._stream:
-            devices.as_stream(self._stream, self.device).synchronize()
+        if self.device.type == "cuda":
+            _core.finish_uses(self, "sync")
 
     # ---- pickling ------------------------------------------------------------------------------
 

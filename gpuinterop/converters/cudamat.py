@@ -1,7 +1,7 @@
 """CUDAMat: column-major float32 matrices on the GPU, and npmat, its stand-in on the host.
 
 A CUDAMatrix holds ``size = (rows, columns)``, stores columns one after the other, and has a flag
-`is_trans` that swaps the meaning without moving data. Three layouts are offered:
+`is_trans` that swaps the meaning without moving data. Two layouts are offered:
 
 * ``layout="logical"``: entry (i, j) here is entry (i, j) there. F-contiguous matrices and vectors
   share; C-contiguous ones share with ``trans=True``, which sets the flag; others are copied.

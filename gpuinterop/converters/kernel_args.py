@@ -31,8 +31,9 @@ def pointer_arguments(
     block, `args` hold C-contiguous arrays on the GPU; a strided one raises, or is replaced by a
     compact copy that is written back at the end of the block (``copyif=True``): one copy for each
     array, however often it is passed, and none of arrays that overlap others in part. The kernel must be
-    launched on `stream`, which waits for what is queued on each array; None stands for a launcher that
-    sees to this itself. With `wrap`, arrays are
+    launched on `stream`, which waits for what is queued on each array and has to live until the end of
+    the block; what uses the arrays later waits for it. None stands for a launcher that sees to this
+    itself. With `wrap`, arrays are
     replaced by ``wrap(address)``; with `device`, they must lie on that GPU. `pycuda.kernel` and
     `cupy.kernel` do all this for a kernel of theirs.
     """
@@ -100,10 +101,16 @@ def pointer_arguments(
         keep.append(usable)
         prepared.append(usable if wrap is None else wrap(usable.ptr))
     _require_apart(back, written, where)
-    if stream is not None:
-        for usable in keep:
-            _core.used_on(usable, stream, where)
-    yield prepared
+    if stream is None:
+        yield prepared
+    else:
+        try:
+            for usable in keep:
+                _core.used_on(usable, stream, where)
+            yield prepared
+        finally:  # the stream is the caller's, who may end it from here on
+            if keep:
+                _core.used_up(keep[0], stream)
     for array, usable, _ in back:
         _core.copy_into(array, usable, where=where)
 

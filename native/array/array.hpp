@@ -82,7 +82,7 @@ Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where)
 // `target_type` decides the dtype rule (CudaNdarray refuses casts). Throws.
 void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where);
 
-// ---- python/array_methods.cpp ------------------------------------------------------------------
+// ---- python/array_functions.cpp ----------------------------------------------------------------
 // Callables the Python layers register with _core._set_hook(name, fn); null before that.
 //   "dtype": row index -> dtype object     "device": (type, id) -> Device
 //   "source": (value, dtype row, device type, device id, cls) -> Array to assign from

@@ -9,7 +9,8 @@ namespace gpuinterop::cuda {
 namespace {
 
 // Streams once seen in a capture. The driver has no question "is anything being captured?", so the
-// answer is the state of these.
+// answer is the state of these. One that was not lent may be gone by now and is not asked: its capture
+// counts as running until the stream is named again, or presume_captures_over().
 std::mutex seen_lock;
 std::vector<CUstream> seen;
 std::atomic<size_t> seen_count{0};
@@ -24,9 +25,11 @@ void note_capturing(CUstream stream) noexcept {
   }
 }
 
-// Streams that this library has made. They are never destroyed.
-std::mutex own_lock;
-std::vector<CUstream> own;
+void forget_capturing(CUstream stream) noexcept {
+  std::lock_guard lock(seen_lock);
+  seen.erase(std::remove(seen.begin(), seen.end(), stream), seen.end());
+  seen_count.store(seen.size());
+}
 
 // The default streams are those of the current context: without one the driver answers with an error.
 bool can_be_asked(CUstream stream) noexcept {
@@ -41,8 +44,10 @@ uint64_t ask_for_capture(CUstream stream, CUgraph* graph) noexcept {
   CUresult code = cu.StreamGetCaptureInfo
                       ? cu.StreamGetCaptureInfo(stream, &status, &id, graph, nullptr, nullptr)
                       : cu.StreamIsCapturing(stream, &status);
-  if (code != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) [[likely]]
+  if (code != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) [[likely]] {
+    if (seen_count.load(std::memory_order_relaxed) != 0) forget_capturing(stream);
     return 0;
+  }
   note_capturing(stream);
   // A broken capture has no id, and neither has one of an old driver: all such count as one.
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id ? id : UINT64_MAX;
@@ -76,14 +81,6 @@ bool is_captured(CUstream stream) noexcept {
 
 }  // namespace
 
-void note_own(CUstream stream) noexcept {
-  std::lock_guard lock(own_lock);
-  try {
-    own.push_back(stream);
-  } catch (...) {
-  }
-}
-
 uint64_t capture_id(CUstream stream, CUgraph* graph) noexcept {
   if (stream == CU_STREAM_LEGACY) return 0;  // cannot be captured, and must not be asked
   if (can_be_asked(stream)) [[likely]]
@@ -105,24 +102,29 @@ bool any_capture() noexcept {
     std::lock_guard lock(seen_lock);
     seen.erase(std::remove_if(seen.begin(), seen.end(),
                               [&](CUstream s) {
-                                const bool active = is_captured(s);
+                                const bool active = !is_known_to_live(s) || is_captured(s);
                                 found = found || active;
                                 return !active;
                               }),
                seen.end());
     seen_count.store(seen.size());
   }
-  if (!found) {  // somebody else may have begun it, on a stream that is also used here
-    std::lock_guard lock(own_lock);
-    found = std::any_of(own.begin(), own.end(), is_captured);
-  }
-  found = found || any_lent(is_captured);
+  // Somebody else may have begun it, on a stream that is also used here.
+  found = found || any_known_to_live(is_captured);
   // The driver answers this question with an error, and harmlessly, when a blocking stream of the
   // current context is being captured.
   CUstreamCaptureStatus status;
   return found ||
          (can_be_asked(CU_STREAM_LEGACY) &&
           cu.StreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+}
+
+void presume_captures_over() noexcept {
+  std::lock_guard lock(seen_lock);
+  seen.erase(
+      std::remove_if(seen.begin(), seen.end(), [](CUstream s) { return !is_known_to_live(s); }),
+      seen.end());
+  seen_count.store(seen.size());
 }
 
 }  // namespace gpuinterop::cuda

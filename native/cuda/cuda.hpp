@@ -58,10 +58,6 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
                 CUstream stream, bool async, const char* where);
 // Waits for the calling thread's current stream, unless that is being captured. Drops the GIL.
 void finish_current_stream(int device, const char* where);
-// The same for `rows` rows of `width` bytes, whose starts are a pitch (at least `width`) apart.
-void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch,
-               int64_t width, int64_t rows, Direction direction, CUstream stream, bool async,
-               const char* where);
 // Between devices. `stream` is the destination's; the copy comes after what is queued on the calling
 // thread's current stream of the source, and that stream then waits for the copy.
 void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64_t nbytes,

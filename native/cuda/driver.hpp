@@ -40,7 +40,6 @@ namespace gpuinterop::cuda {
   X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))         \
   X(MemcpyPeerAsync, cuMemcpyPeerAsync,                                                          \
     (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))                          \
-  X(Memcpy2DAsync, cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D*, CUstream))                         \
   X(MemsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))              \
   X(MemsetD16Async, cuMemsetD16Async, (CUdeviceptr, unsigned short, size_t, CUstream))           \
   X(MemsetD32Async, cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, CUstream))                 \

@@ -134,6 +134,7 @@ void bury_graphs() noexcept {
           ++it;
           continue;
         }
+        blocks.reserve(blocks.size() + pool->idle.size());  // may fail, the rest does not
         for (const Block& block : pool->idle) blocks.push_back({pool->device, block});
         pool->idle.clear();
         if (pool->live == 0) {
@@ -144,6 +145,7 @@ void bury_graphs() noexcept {
         }
       }
     } catch (...) {
+      dead_count.store(1);  // another time
     }
   }
   for (auto& [device, block] : blocks)

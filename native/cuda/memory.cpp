@@ -29,6 +29,10 @@ struct Deferred {
 std::mutex deferred_lock;
 std::vector<Deferred> deferred;
 std::atomic<size_t> deferred_count{0};
+int64_t deferred_bytes = 0;
+// Beyond either, a capture that nobody can ask about is taken to be over.
+constexpr size_t kMostDeferred = 4096;
+constexpr int64_t kMostDeferredBytes = int64_t(1) << 30;
 
 BlockCache& cache_of(DeviceState& d) {
   BlockCache& cache = caches[d.ordinal];
@@ -45,8 +49,11 @@ void defer(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
   try {
     deferred.push_back({d.ordinal, block, foreign_use});
     deferred_count.store(deferred.size());
+    deferred_bytes += block.bytes;
   } catch (...) {
   }
+  if (deferred.size() > kMostDeferred || deferred_bytes > kMostDeferredBytes)
+    presume_captures_over();
 }
 
 CUresult driver_allocate(DeviceState& d, void** ptr, int64_t bytes, CUstream stream) noexcept {
@@ -163,6 +170,7 @@ void drain_deferred() noexcept {
     std::lock_guard lock(deferred_lock);
     list.swap(deferred);
     deferred_count.store(0);
+    deferred_bytes = 0;
   }
   for (const Deferred& item : list) {
     DeviceState* d = started_device(item.device);
@@ -178,6 +186,7 @@ int64_t cached_bytes(int ordinal) noexcept { return caches[ordinal].bytes(); }
 void give_back(DeviceState& d, bool synchronize) noexcept {
   try {
     DeviceGuard guard(d.ordinal);
+    if (synchronize) presume_captures_over();
     drain_deferred();
     std::vector<CUstream> streams{current_stream(d.ordinal)};
     flush(d, &streams);

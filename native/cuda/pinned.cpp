@@ -73,10 +73,11 @@ void hold_for_graph(PinnedBlock* block, CUgraph graph, const char* where) {
   const Driver& cu = driver();
   if (!cu.UserObjectCreate || !cu.GraphRetainUserObject || !graph) return;
   CUuserObject object = nullptr;
-  check(
-      cu.UserObjectCreate(&object, block, block_graph_ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
-      "cuUserObjectCreate", where);
-  CUresult code = cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  CUresult code =
+      cu.UserObjectCreate(&object, block, block_graph_ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  if (code != CUDA_SUCCESS) block_graph_ended(block);  // nobody else will tell
+  check(code, "cuUserObjectCreate", where);
+  code = cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
   if (code != CUDA_SUCCESS) cu.UserObjectRelease(object, 1);  // ends in block_graph_ended
   check(code, "cuGraphRetainUserObject", where);
 }
@@ -103,7 +104,7 @@ void next_use(void* what) noexcept {
     last.nbytes = block->nbytes;
     last.stream = use.stream;
     last.stream_thread = use.thread;
-    return when_done(*d, last, false, next_use, block);
+    return when_done(*d, last, false, next_use, next_use, block);
   }
   give_back(block);
 }

@@ -146,7 +146,7 @@ void finish_all() noexcept {
 
 bool is_done(DeviceState& d, const Buffer& b) noexcept {
   try {
-    CUstream stream = living(d, static_cast<CUstream>(b.stream), b.stream_thread);
+    CUstream stream = last_use(b, "release");
     if (capture_id(stream)) return false;  // the question would spoil the capture
     DeviceGuard guard(d.ordinal);
     RelaxedCapture relaxed;
@@ -156,14 +156,19 @@ bool is_done(DeviceState& d, const Buffer& b) noexcept {
   }
 }
 
-void when_done(DeviceState& d, const Buffer& b, bool consumers, Finish finish,
+void when_done(DeviceState& d, const Buffer& b, bool consumers, Finish now, Finish later,
                void* what) noexcept {
-  if (driver_is_gone()) return finish(what);
+  if (driver_is_gone()) return now(what);
   try {
     List one;
     one.push_back(
-        {&d, static_cast<CUstream>(b.stream), b.stream_thread, consumers, b.nbytes, finish, what});
-    if (passed(one.front())) return finish(what);
+        {&d, static_cast<CUstream>(b.stream), b.stream_thread, consumers, b.nbytes, later, what});
+    bool done = false;
+    try {
+      done = passed(one.front());
+    } catch (...) {  // no event to be had: another time
+    }
+    if (done) return now(what);
     add(std::move(one));
   } catch (...) {
     return;  // what cannot even be remembered is lost: better than used while it is given away

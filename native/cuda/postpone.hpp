@@ -10,10 +10,12 @@ struct DeviceState;
 
 using Finish = void (*)(void*) noexcept;
 
-// Calls finish(what) once: now, if the last use of `b` has passed, else in a later finish_done().
-// With `consumers` everything that the device's context has queued counts as the last use. May wait
-// for the device when too much is pending; holds on to nothing of `b` itself.
-void when_done(DeviceState& d, const Buffer& b, bool consumers, Finish finish, void* what) noexcept;
+// Calls now(what), if the last use of `b` has passed, or later(what) in a later finish_done(), which
+// has the GIL; the calling thread may be without it. With `consumers` everything that the device's
+// context has queued counts as the last use. May wait for the device when too much is pending; holds
+// on to nothing of `b` itself.
+void when_done(DeviceState& d, const Buffer& b, bool consumers, Finish now, Finish later,
+               void* what) noexcept;
 
 // Whether the last use of `b` has passed. False when nobody can tell.
 bool is_done(DeviceState& d, const Buffer& b) noexcept;

@@ -82,6 +82,8 @@ class RelaxedCapture {
 uint64_t capture_id(CUstream stream, CUgraph* graph = nullptr) noexcept;
 // Whether some capture is known to run in the process, so that synchronising could break it.
 bool any_capture() noexcept;
+// Of streams that nobody can ask any more: the user synchronises, or too much waits for their end.
+void presume_captures_over() noexcept;
 
 // ---- streams ----------------------------------------------------------------------------------
 bool is_default(CUstream stream) noexcept;  // legacy or per thread

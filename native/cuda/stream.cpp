@@ -2,12 +2,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
@@ -18,23 +15,6 @@ namespace gpuinterop::cuda {
 namespace {
 
 thread_local CUstream current[kMaxDevices];  // null: nothing set, so legacy
-
-// Handles that this library has worked on and whose owner has let go of them. Their work can be
-// waited for on the device's internal stream.
-std::mutex retired_lock;
-std::unordered_set<CUstream> retired;
-struct Lent {
-  int users = 0;              // Stream objects
-  unsigned long long id = 0;  // of the stream that the handle named then; 0: nobody can tell
-};
-std::unordered_map<CUstream, Lent> lent;  // foreign handles in use
-std::atomic<size_t> retired_count{0};
-
-bool is_retired(CUstream stream) noexcept {
-  if (retired_count.load(std::memory_order_acquire) == 0) return false;
-  std::lock_guard lock(retired_lock);
-  return retired.count(stream) != 0;
-}
 
 std::string name_of(CUstream stream) {
   if (stream == CU_STREAM_LEGACY) return "the legacy default stream";
@@ -170,10 +150,7 @@ void order_slow(Buffer* b, CUstream stream, const char* where) {
   auto last = static_cast<CUstream>(b->stream);
   uint32_t token = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
   if (last == stream && b->stream_thread == token) return;
-  if (last) {
-    last = living(device_state(b->device.id, where), last, b->stream_thread);
-    wait(b->device.id, stream, last, where);
-  }
+  if (last) wait(b->device.id, stream, last_use(*b, where), where);
   b->stream = stream;
   b->stream_thread = token;
 }
@@ -203,7 +180,7 @@ CUstream make_once(DeviceState& d, CUstream& slot, const char* where) {
     RelaxedCapture relaxed;
     check(driver().StreamCreateWithPriority(&slot, CU_STREAM_NON_BLOCKING, 0),
           "cuStreamCreateWithPriority", where);
-    note_own(slot);
+    note_lasting(slot);
   }
   return slot;
 }
@@ -231,7 +208,7 @@ CUstream acquire_stream(int device, bool blocking, int priority, const char* whe
   RelaxedCapture relaxed;
   check(driver().StreamCreateWithPriority(&stream, flags, priority), "cuStreamCreateWithPriority",
         where);
-  note_own(stream);
+  note_lasting(stream);
   return stream;
 }
 
@@ -249,81 +226,6 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
     d->idle_streams.push_back(stream);
   } catch (...) {
   }
-}
-
-namespace {
-
-// No handle is given twice this way. 0: an old driver, or a stream that is being captured, whose
-// capture would not survive the question.
-unsigned long long id_of(int device, CUstream stream) {
-  unsigned long long id = 0;
-  DeviceGuard guard(device);
-  if (!driver().StreamGetId || capture_id(stream)) return 0;
-  RelaxedCapture relaxed;
-  return driver().StreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
-}
-
-// Work of a stream that is gone can be told from the rest of the context no more.
-void wait_for_all(int device, CUstream stream, const char* where) {
-  DeviceState& d = device_state(device, where);
-  DeviceGuard guard(device);
-  EventLease lease(d);
-  check(lease.code, "cuEventCreate", where);
-  check(record_context(d, lease.event), "cuCtxRecordEvent", where);
-  check(driver().StreamWaitEvent(stream, lease.event, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent",
-        where);
-}
-
-}  // namespace
-
-void adopt_stream(int device, CUstream stream, bool again, const char* where) {
-  const unsigned long long id = id_of(device, stream);
-  bool replaced = false;
-  {
-    std::lock_guard lock(retired_lock);
-    auto it = lent.find(stream);
-    replaced = it != lent.end() && it->second.id && id && it->second.id != id;
-  }
-  // The same handle again, perhaps of a new stream: what the old one had left over comes first.
-  if (replaced)
-    wait_for_all(device, stream, where);
-  else if (is_retired(stream))
-    wait(device, stream, heir_stream(device_state(device, where), where), where);
-  std::lock_guard lock(retired_lock);
-  Lent& entry = lent[stream];
-  if (!again) ++entry.users;
-  if (id) entry.id = id;
-  retired.erase(stream);
-  retired_count.store(retired.size());
-}
-
-bool retire_stream(int device, CUstream stream) noexcept {
-  DeviceState* d = started_device(device);
-  if (!d || is_default(stream) || driver_is_gone()) return true;
-  {
-    std::lock_guard lock(retired_lock);
-    auto it = lent.find(stream);
-    if (it != lent.end() && --it->second.users > 0) return true;
-    if (it != lent.end()) lent.erase(it);
-  }
-  if (capture_id(stream)) return false;
-  try {
-    CUstream heir = heir_stream(*d, "Stream");
-    {
-      std::lock_guard lock(retired_lock);
-      retired.insert(stream);
-      retired_count.store(retired.size(), std::memory_order_release);
-    }
-    return link(*d, heir, *d, stream) == CUDA_SUCCESS;
-  } catch (...) {
-    return false;
-  }
-}
-
-bool any_lent(bool (*holds)(CUstream) noexcept) noexcept {
-  std::lock_guard lock(retired_lock);
-  return std::any_of(lent.begin(), lent.end(),
-                     [holds](const auto& item) { return holds(item.first); });
 }
 
 void check_address(CUstream stream, const char* where) {
@@ -359,11 +261,6 @@ int device_of_stream(uintptr_t handle) {
        handle_text(stream) + " of another context",
        "make the other library use the primary context (PyCUDA: import pycuda.autoprimaryctx "
        "instead of pycuda.autoinit)");
-}
-
-CUstream living(DeviceState& d, CUstream stream, uint32_t token) {
-  stream = reachable(stream, token);
-  return is_retired(stream) ? heir_stream(d, "free") : stream;
 }
 
 }  // namespace gpuinterop::cuda

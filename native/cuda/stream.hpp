@@ -22,9 +22,16 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
 void adopt_stream(int device, CUstream stream, bool again, const char* where);
 bool retire_stream(int device, CUstream stream) noexcept;
 
-// For any_capture(): a stream that this library has made, and whether `holds` of one lent to it.
-void note_own(CUstream stream) noexcept;
-bool any_lent(bool (*holds)(CUstream) noexcept) noexcept;
+// Somebody will queue work on a stream that was not lent, and it may go without a word. Whoever needs
+// that work later waits for all of the context, and for no handle; after end_loose_use(), for which the
+// stream has to live still, for that stream's work only.
+void use_loosely(int device, CUstream stream, const char* where);
+bool end_loose_use(int device, CUstream stream) noexcept;  // false: the same as without
+
+// A stream that is never destroyed, such as all that this library makes.
+void note_lasting(CUstream stream) noexcept;
+bool is_known_to_live(CUstream stream) noexcept;
+bool any_known_to_live(bool (*holds)(CUstream) noexcept) noexcept;
 
 // wait() as a user asks for it: a stream that waits for a captured one joins that capture.
 void join(int device, CUstream waiter, CUstream producer, const char* where);
@@ -36,8 +43,10 @@ void check_address(CUstream stream, const char* where);
 // another context, Kind::Stream when it is no handle.
 int device_of_stream(uintptr_t handle);
 
-// Where work after the last use of a buffer is to be queued.
-CUstream living(DeviceState& d, CUstream stream, uint32_t token);
+// Where the work of a remembered handle can be waited for, and work after it is to be queued: the one
+// door from a handle at rest to a stream that lives. Kind::Capture when a capture forbids the answer.
+CUstream living(DeviceState& d, CUstream stream, uint32_t token, const char* where = "free");
+CUstream last_use(const Buffer& b, const char* where);  // of a buffer on CUDA
 
 // A stream as Python code names it; 0 and 1 are both the legacy default stream there.
 inline CUstream stream_of(uint64_t number) noexcept {

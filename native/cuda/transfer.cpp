@@ -191,35 +191,6 @@ void finish_current_stream(int device, const char* where) {
   check(code, "cuStreamSynchronize", where);
 }
 
-void copy_rows(int device, void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch,
-               int64_t width, int64_t rows, Direction direction, CUstream stream, bool async,
-               const char* where) {
-  if (width <= 0 || rows <= 0) return;
-  DeviceGuard guard(device);
-  bool up = direction == Direction::HostToDevice, inside = direction == Direction::DeviceToDevice;
-  CUDA_MEMCPY2D how{};
-  how.srcMemoryType = up ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-  how.dstMemoryType = up || inside ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-  how.srcHost = src;
-  how.srcDevice = address(src);
-  how.dstHost = dst;
-  how.dstDevice = address(dst);
-  how.srcPitch = size_t(src_pitch);
-  how.dstPitch = size_t(dst_pitch);
-  how.WidthInBytes = size_t(width);
-  how.Height = size_t(rows);
-  if (!inside && capture_id(stream) && !(async && is_pinned(up ? src : dst)))
-    refuse_in_capture(where);
-  CUresult code;
-  {
-    GilDropped dropped;
-    RelaxedCapture relaxed;
-    code = driver().Memcpy2DAsync(&how, stream);
-    if (code == CUDA_SUCCESS && !inside && !async) code = driver().StreamSynchronize(stream);
-  }
-  check(code, "cuMemcpy2DAsync", where);
-}
-
 void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64_t nbytes,
                CUstream stream, const char* where) {
   if (nbytes <= 0) return;

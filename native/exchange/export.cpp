@@ -105,16 +105,6 @@ DLManagedTensor* make_legacy(const Array& a, const char* where) {
   return make<DLManagedTensor>(a);
 }
 
-namespace {
-
-// The stream on which the buffer's last use can be waited for from this thread.
-CUstream last_use(const Buffer& b) {
-  cuda::DeviceState& d = cuda::device_state(b.device.id, "exchange");
-  return cuda::living(d, static_cast<CUstream>(b.stream), b.stream_thread);
-}
-
-}  // namespace
-
 void check_stream(Device device, void* stream, const char* where) {
   // The default streams exist in every context.
   if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return;
@@ -133,7 +123,7 @@ void hand_over(const Array& a, void* consumer, const char* where) {
   Buffer* b = a.buffer.get();
   if (!b || !a.device.is_cuda()) return;
   if (b->stream && (b->stream != consumer || consumer == CU_STREAM_PER_THREAD))
-    cuda::wait(a.device.id, static_cast<CUstream>(consumer), last_use(*b), where);
+    cuda::wait(a.device.id, static_cast<CUstream>(consumer), cuda::last_use(*b, where), where);
   note_foreign_use(a, consumer == CU_STREAM_LEGACY ? kUsedOnLegacy : kUsedElsewhere);
 }
 
@@ -146,7 +136,7 @@ void note_foreign_use(const Array& a, uint32_t bits) noexcept {
 void settle_for_host(const Array& a, const char* where) {
   const Buffer* b = a.buffer.get();
   if (!b || !b->stream) return;
-  const CUstream stream = last_use(*b);
+  const CUstream stream = cuda::last_use(*b, where);
   if (cuda::is_capturing(stream))
     fail(Kind::Capture, where, "no hand-over to the host while a graph is captured",
          "the array's last use is on a capturing stream", "do it before or after the capture");

@@ -45,8 +45,8 @@ Producer settled(Producer p) noexcept {
 
 // `producer` waits for all that we and our consumers have queued. False when a capture forbids it.
 bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32_t consumers) {
-  const CUstream last = cuda::living(d, static_cast<CUstream>(b.stream), b.stream_thread);
   try {
+    const CUstream last = cuda::last_use(b, "release");
     cuda::wait(d.ordinal, producer, last, "release");
     if (consumers & kUsedOnLegacy) cuda::wait(d.ordinal, producer, CU_STREAM_LEGACY, "release");
   } catch (...) {
@@ -55,8 +55,8 @@ bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32
   return !(consumers & kUsedElsewhere);
 }
 
-// Calls finish(what), or later(what) when the producer cannot be told to wait. A stream that is not
-// known to be alive is compared with and never given to the driver.
+// Calls finish(what), or later(what) with the GIL when the producer cannot be told to wait. A stream
+// that is not known to be alive is compared with and never given to the driver.
 void let_go(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noexcept {
   auto named = static_cast<CUstream>(b->producer);
   cuda::DeviceState* d = cuda::started_device(b->device.id);
@@ -83,7 +83,7 @@ void let_go(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noex
     if (ordered && (known || (b->stream == CU_STREAM_LEGACY && !b->producer_elsewhere)))
       return finish(what);
   }
-  cuda::when_done(*d, *b, everything, later, what);
+  cuda::when_done(*d, *b, everything, finish, later, what);
 }
 
 template <class Managed>
@@ -164,6 +164,17 @@ Buffer* adopt_borrowed(const Checked& c, Producer producer) {
       c.device.is_cuda() ? with_producer(c, nullptr, producer, release_borrowed) : describe(c);
   b->needs_base = true;
   return b;
+}
+void take_place(Buffer* b, void* producer, const char* where) {
+  if (!b->device.is_cuda()) return;
+  CUstream stream = cuda::current_stream(b->device.id);
+  if (producer && producer != stream)
+    cuda::wait(b->device.id, stream, static_cast<CUstream>(producer), where);
+  // The first use: nothing more to wait for.
+  if (stream == CU_STREAM_PER_THREAD)
+    cuda::order(b, stream, where);
+  else
+    b->stream = stream;
 }
 void set_elsewhere(Buffer* b) noexcept { b->producer_elsewhere = true; }
 void remember_base(Buffer* b, PyObject* base) noexcept {

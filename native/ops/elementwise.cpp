@@ -253,8 +253,6 @@ void drop_op(OpId op) {
   free_ids().push_back(op);
 }
 const OpInfo& op_info(OpId op) { return table()[op]; }
-int op_count() noexcept { return static_cast<int>(table().size()); }
-void forget_resolutions() noexcept { resolutions().clear(); }
 
 OpId op_by_name(const char* name) {
   auto found = names().find(name);

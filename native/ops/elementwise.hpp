@@ -17,7 +17,6 @@ struct OpInfo {
 OpId add_op(OpInfo info);
 void drop_op(OpId op);  // nobody can call it any more; its id is given to another one
 const OpInfo& op_info(OpId op);
-int op_count() noexcept;
 OpId op_by_name(const char* name);  // of the table; imports gpuinterop.ops if need be
 
 // `args` holds info.inputs objects, `outs` info.results objects or nulls (null itself: none given).
@@ -31,9 +30,8 @@ struct Hooks {
   PyRef operand;  // (object, like or None, name) -> array, number, (number, row) or NotImplemented
   PyRef encode;   // (number, row) -> bytes as an int
   PyRef host;     // (op, kinds, inputs, results) -> None: run on host memory
-  PyRef unknown;  // (op, args) -> result, or raises: an operand nobody knows
+  PyRef unknown;  // (op, args, has_out) -> result, or raises: an operand nobody knows
 };
 Hooks& hooks();
-void forget_resolutions() noexcept;
 
 }  // namespace gpuinterop::ops

@@ -22,7 +22,7 @@ void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstrea
             const char* where);
 
 // The Python side: build(op, types, modes, layout, ndim, vector, unroll, wide, tile, threads, loop,
-// capability)// -> (code, symbol).
+// capability) -> (code, symbol).
 void set_kernel_builder(PyRef builder) noexcept;
 // Imports gpuinterop.ops, which registers itself. Throws PythonError.
 void require_python();

@@ -51,7 +51,7 @@ void forget_rules() noexcept;
 void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where);
 void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShape& shape,
                   const char* where);
-// The given out or a fresh array of the rule's class; `fresh` tells which.
+// The given out or a fresh array of the rule's class.
 PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,
                  const ProductShape& shape);
 // The operand in another dtype, or as it is.

@@ -110,7 +110,7 @@ GI_METHOD(restrided) {
   });
 }
 
-// _copied(order, type): an independent compact copy on the same device.
+// _copied(order): an independent compact copy on the same device.
 GI_METHOD(copied) {
   if (!expect_args(nargs, 1, "_copied")) return nullptr;
   return guard((PyObject*)nullptr, [&] {

@@ -146,14 +146,32 @@ void register_converters(nb::module_& m) {
       "Make a foreign stream wait for what is queued on the array; no host synchronisation.");
   m.def(
       "used_on",
-      [](nb::handle x, uint64_t stream, const std::string& where) {
+      [](nb::handle x, uint64_t number, const std::string& where, bool lasting) {
         const Array& a = checked(x, where.c_str());
         if (!a.device.is_cuda() || !a.buffer) return;
+        const CUstream stream = cuda::stream_of(number);
         cuda::DeviceGuard guard(a.device.id);
-        cuda::order(a.buffer.get(), cuda::stream_of(stream), where.c_str());
+        if (lasting) cuda::note_lasting(stream);
+        cuda::use_loosely(a.device.id, stream, where.c_str());
+        cuda::order(a.buffer.get(), stream, where.c_str());
       },
-      "x"_a, "stream"_a, "where"_a,
-      "The next use of the array is on this stream, and later ones wait for it.");
+      "x"_a, "stream"_a, "where"_a, "lasting"_a = false,
+      "The next use of the array is on this stream, and later ones wait for it. `lasting`: the "
+      "stream "
+      "is never destroyed; else used_up() is best called while it lives.");
+  m.def(
+      "used_up",
+      [](nb::handle x, uint64_t stream) {
+        const Array& a = checked(x, "used_up");
+        if (a.device.is_cuda()) cuda::end_loose_use(a.device.id, cuda::stream_of(stream));
+      },
+      "x"_a, "stream"_a, "What used_on() announced for this stream has been queued by now.");
+  m.def(
+      "finish_uses",
+      [](nb::handle x, const std::string& where) {
+        exchange::settle_for_host(checked(x, where.c_str()), where.c_str());
+      },
+      "x"_a, "where"_a, "Wait on the host until all work queued on the array is done.");
   if (PyModule_AddFunctions(m.ptr(), converter_functions) < 0) throw nb::python_error();
   register_borrowing(m);
   register_quick(m);

@@ -43,11 +43,12 @@ void read_strides(PyObject* strides, int n, const int64_t* extents, int64_t item
 }
 
 PyObject* finish(exchange::Checked&& c, PyTypeObject* cls, PyObject* base, CUstream stream,
-                 CUstream first_use) {
+                 const char* where) {
   Buffer* b = c.layout.size() ? exchange::adopt_borrowed(c, {stream}) : nullptr;
-  if (b && c.device.is_cuda()) b->stream = first_use;
   if (!cls) cls = exchange_result_type(c.dtype);
-  PyObject* o = wrap(cls, exchange::make_array(std::move(c), b, PyRef::borrow(base)));
+  Array a = exchange::make_array(std::move(c), b, PyRef::borrow(base));
+  if (b) exchange::take_place(b, stream, where);
+  PyObject* o = wrap(cls, std::move(a));
   if (!o) throw PythonError();
   return o;
 }
@@ -79,7 +80,7 @@ void check_borrowed(uint64_t ptr, nb::handle shape, nb::handle strides, nb::hand
 // Foreign memory that `base` keeps alive, of a library without an exchange protocol of its own. The
 // address is asked of the driver: device, context and the extent of the allocation must agree; with
 // device_id -1 the driver's word on the device is taken. The library is taken to work on `stream`:
-// our first use waits for it, and it waits for our last.
+// our current stream waits for it here, and it waits for our last use.
 nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle strides,
                   nb::handle dtype, int device_type, int device_id, nb::handle base, bool readonly,
                   uint64_t stream, const std::string& where_text) {
@@ -94,8 +95,7 @@ nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle str
   c.readonly = readonly;
   ask_driver(&c, device_type, device_id, where);
   auto* type = cls.is_none() ? nullptr : reinterpret_cast<PyTypeObject*>(cls.ptr());
-  return nb::steal(
-      finish(std::move(c), type, base.ptr(), cuda::stream_of(stream), cuda::stream_of(stream)));
+  return nb::steal(finish(std::move(c), type, base.ptr(), cuda::stream_of(stream), where));
 }
 
 }  // namespace

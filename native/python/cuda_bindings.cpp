@@ -174,6 +174,7 @@ void register_cuda(nb::module_& m) {
       "cuda_synchronize",
       [](int ordinal) {
         cuda::DeviceGuard guard(ordinal);
+        cuda::presume_captures_over();
         if (cuda::any_capture())
           fail(Kind::Capture, "synchronize", "no graph capture in progress",
                "one that this would break",

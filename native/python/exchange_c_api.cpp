@@ -106,9 +106,10 @@ int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
     PyTypeObject* type = exchange_result_type(c.dtype);
     Buffer* buffer =
         adopt(c, tensor, {c.device.is_cuda() ? cuda::current_stream(c.device.id) : nullptr});
-    if (c.device.is_cuda()) cuda::order(buffer, cuda::current_stream(c.device.id), kWhere);
     auto release = std::exchange(buffer->release, nullptr);  // until the object exists
-    PyObject* made = wrap(type, make_array(std::move(c), buffer, PyRef()));
+    Array a = make_array(std::move(c), buffer, PyRef());
+    if (a.device.is_cuda()) cuda::order(buffer, cuda::current_stream(a.device.id), kWhere);
+    PyObject* made = wrap(type, std::move(a));
     if (!made) return -1;
     buffer->release = release;
     *out = made;
@@ -230,7 +231,7 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type, bool allow_readonly) 
             0)
       throw PythonError();
     hand_over(a, consumer ? consumer : CU_STREAM_LEGACY, where);
-  } else if (a.buffer && a.buffer->stream) {
+  } else {
     settle_for_host(a, where);
   }
   DLManagedTensorVersioned* m = make_versioned(a, false);

@@ -13,15 +13,7 @@
 namespace gpuinterop {
 
 void exchange::order_import(Buffer* b, void* producer, const Options& o) {
-  if (!b->device.is_cuda()) return;
-  CUstream stream = cuda::current_stream(b->device.id);
-  if (o.order && producer && producer != stream)
-    cuda::wait(b->device.id, stream, static_cast<CUstream>(producer), o.where);
-  // The first use: nothing more to wait for.
-  if (stream == CU_STREAM_PER_THREAD)
-    cuda::order(b, stream, o.where);
-  else
-    b->stream = stream;
+  take_place(b, o.order ? producer : nullptr, o.where);
 }
 
 bool exchange::converters_changed = false;

@@ -54,8 +54,7 @@ bool import_buffer(const Peer& p, PyObject* obj, const Options& o, Array* out, A
 Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed,
                       const DLDevice* wanted, bool readonly, const Options& o);
 
-// The buffer of imported CUDA memory takes its place in the order of streams: our current stream
-// waits for `producer` (a real handle), once.
+// take_place(), unless the caller wants no order.
 void order_import(Buffer* b, void* producer, const Options& o);
 
 inline PyObject* attribute_or_null(PyObject* obj, PyObject* name, bool* failed) {

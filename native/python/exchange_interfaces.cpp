@@ -3,6 +3,8 @@
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
+#include "cuda/state.hpp"
+#include "cuda/stream.hpp"
 #include "exchange/export.hpp"
 #include "python/exchange_import.hpp"
 #include "python/raise.hpp"
@@ -254,6 +256,10 @@ bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array
     const cuda::PointerInfo info = cuda::inspect(c.data);
     if (info.known) c.device.id = info.device;
   }
+  // No address to ask: the stream tells, if it is no default one.
+  else if (!(o.has_device && o.device.is_cuda()) && producer &&
+           !cuda::is_default(static_cast<CUstream>(producer)))
+    c.device.id = cuda::device_of_stream(reinterpret_cast<uintptr_t>(producer));
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
   if (producer) check_stream(c.device, producer, o.where);
   Buffer* buffer = adopt_borrowed(c, {producer});

@@ -3,6 +3,7 @@
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
+#include "cuda/stream.hpp"
 #include "exchange/export.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
@@ -178,9 +179,9 @@ void refuse_torch_caller(const char* where) {
 // A copy for the consumer, complete on `s` when it runs there.
 Array copied(const Array& a, Device target) {
   if (a.device.is_cuda() && !target.is_cuda()) {
-    const bool capturing = cuda::is_capturing(cuda::current_stream(a.device.id)) ||
-                           (a.buffer && a.buffer->stream &&
-                            cuda::is_capturing(static_cast<CUstream>(a.buffer->stream)));
+    const bool capturing =
+        cuda::is_capturing(cuda::current_stream(a.device.id)) ||
+        (a.buffer && cuda::is_capturing(cuda::last_use(*a.buffer.get(), kWhere)));
     if (capturing)
       fail(Kind::Capture, kWhere, "no copy to the host while a graph is captured",
            "dl_device=(1, 0)", "copy before or after the capture");
@@ -191,7 +192,7 @@ Array copied(const Array& a, Device target) {
 PyObject* finish(const Array& a, const RequestedStream& s, int version, bool copied) {
   if (!a.device.is_cuda()) {
     // Host memory that a device writes to (pinned) must be quiet before a host consumer reads it.
-    if (a.buffer && a.buffer->stream) settle_for_host(a, kWhere);
+    settle_for_host(a, kWhere);
   } else if (s.order) {
     if (s.given) check_stream(a.device, s.handle, kWhere);
     hand_over(a, s.handle, kWhere);
@@ -292,7 +293,8 @@ PyObject* cuda_array_interface(PyObject* self, void*) {
                    std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
     require_settled(self);
     // Waiting on the stream of the last use covers all earlier uses, which it has waited for.
-    void* handle = a.buffer && a.buffer->stream ? a.buffer->stream : CU_STREAM_LEGACY;
+    void* handle =
+        a.buffer ? cuda::last_use(*a.buffer.get(), "__cuda_array_interface__") : CU_STREAM_LEGACY;
     note_foreign_use(a, kUsedElsewhere | kUsedOnLegacy);
     PyRef stream = PyRef::steal(PyLong_FromVoidPtr(handle));
     if (!stream) throw PythonError();
@@ -314,7 +316,7 @@ PyObject* array_interface(PyObject* self, void*) {
                    std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
     require_settled(self);
     ops::require_values("numpy.asarray", a);
-    if (a.buffer && a.buffer->stream) settle_for_host(a, "__array_interface__");
+    settle_for_host(a, "__array_interface__");
     return interface_of(a, typestr, nullptr);
   });
 }

@@ -131,14 +131,30 @@ struct PlanCache {
       }
     }
     nb::tuple asked = nb::make_tuple(operands, outs);
+    const nb::object asks = miss;  // cleared, perhaps, by whatever runs now
+    if (!asks)
+      fail(Kind::Type, "plan", "a PlanCache in use", "one that the garbage collector has cleared",
+           "make a new one");
     nb::object result =
-        steal(run_python([&] { return PyObject_CallObject(miss.ptr(), asked.ptr()); }));
+        steal(run_python([&] { return PyObject_CallObject(asks.ptr(), asked.ptr()); }));
     std::shared_ptr<PlannedCall> plan;
     if (!nb::try_cast(result, plan) || !plan) return result;
     if (cacheable) remember(plans, key, plan);
     return steal(plan->run(ins, static_cast<int>(n), has_outs ? given : nullptr, "kernel"));
   }
 };
+
+// `miss` is a method of whoever holds the cache, as a rule. Plans hold classes of results only.
+int plan_cache_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PlanCache>(self)->miss.ptr());
+  return 0;
+}
+
+int plan_cache_clear(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<PlanCache>(self)->miss.reset();
+  return 0;
+}
 
 }  // namespace
 
@@ -165,7 +181,10 @@ void register_plans(nb::module_& m) {
                 "name: str) -> int"),
         nb::arg("device"), nb::arg("compile"), nb::arg("name"),
         "Handle of a kernel of what compile(fresh: bool) returns; it stays loaded.");
-  nb::class_<PlanCache>(m, "PlanCache",
+  PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(plan_cache_traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(plan_cache_clear)},
+                         {0, nullptr}};
+  nb::class_<PlanCache>(m, "PlanCache", nb::type_slots(slots),
                         "Plans by the layouts of operands; asks `miss` for new ones.")
       .def(
           "__init__",

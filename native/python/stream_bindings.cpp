@@ -254,7 +254,9 @@ int stream_traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 int stream_clear(PyObject* self) {
-  nb::inst_ptr<Stream>(self)->owner.reset();
+  auto* stream = nb::inst_ptr<Stream>(self);
+  stream->let_go(true);
+  stream->owner.reset();
   return 0;
 }
 PyType_Slot stream_slots[] = {

@@ -22,9 +22,46 @@ Stream::~Stream() {
   if (!handle) return;
   if (origin == Origin::Own) {
     cuda::recycle_stream(device.id, handle, blocking, priority);
-  } else if (used_ && !cuda::retire_stream(device.id, handle)) {
-    owner.release();  // buffers still refer to the handle, so whoever owns it lives on
+  } else {
+    let_go(true);
+    if (watch_) PyCapsule_SetContext(watched_by_.ptr(), nullptr);
   }
+}
+
+namespace {
+
+PyObject* owner_goes(PyObject* watched_by, PyObject*) {
+  auto* stream = static_cast<Stream*>(PyCapsule_GetContext(watched_by));
+  if (stream) stream->let_go(false);
+  Py_RETURN_NONE;
+}
+PyMethodDef owner_goes_method = {"owner_goes", owner_goes, METH_O, nullptr};
+
+}  // namespace
+
+// Only the garbage collector ends an owner whose Stream is still there, both being in one cycle. It calls
+// weak references before any finaliser, and a finaliser may destroy the stream.
+void Stream::watch_owner() noexcept {
+  if (!owner || watch_) return;
+  PyObject* self = PyCapsule_New(this, nullptr, nullptr);
+  PyObject* callback = self ? PyCFunction_New(&owner_goes_method, self) : nullptr;
+  PyObject* watch = callback ? PyWeakref_NewRef(owner.ptr(), callback) : nullptr;
+  if (watch) {
+    PyCapsule_SetContext(self, this);
+    watch_ = nanobind::steal(watch);
+    watched_by_ = nanobind::borrow(self);
+  } else {
+    PyErr_Clear();  // of a type without weak references
+  }
+  Py_XDECREF(callback);
+  Py_XDECREF(self);
+}
+
+void Stream::let_go(bool owner_stays) noexcept {
+  if (!std::exchange(used_, false) || cuda::retire_stream(device.id, handle)) return;
+  if (!owner_stays || !owner) return;
+  owner.inc_ref();  // buffers still refer to the handle, so whoever owns it lives on
+  cuda::note_lasting(handle);
 }
 
 void Stream::check_usable(const char* where) const {
@@ -35,6 +72,7 @@ void Stream::put_to_use() {
   if (origin != Origin::Lent) return;
   cuda::adopt_stream(device.id, handle, used_, "Stream");
   used_ = true;
+  watch_owner();
 }
 
 Event::Event(Device d, bool t, bool blocking) : device(d), timing(t) {

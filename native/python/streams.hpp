@@ -23,6 +23,8 @@ class Stream {
 
   void check_usable(const char* where) const;
   void put_to_use();  // before the first work is queued on a foreign stream
+  // The handle is not used from here on. Its owner, if it stays, lives on where buffers need it.
+  void let_go(bool owner_stays) noexcept;
 
   Device device;
   CUstream handle = nullptr;  // null on the CPU only
@@ -32,7 +34,9 @@ class Stream {
   nanobind::object owner;
 
  private:
+  void watch_owner() noexcept;
   bool used_ = false;
+  nanobind::object watch_, watched_by_;  // a weak reference to the owner, and what it knows us by
 };
 
 class Event {

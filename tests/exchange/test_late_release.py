@@ -114,6 +114,15 @@ for ending in (lambda held: peer().peer_delete_later(held, 0), peer().peer_delet
     assert soon(lambda: (gi.synchronize(), freed() == 1)[1])
     assert theirs_done.query()
 """,
+    "memory handed on is let go of by a thread without the GIL, when nothing is left to wait for": """
+y = taken()
+held = consume(y.__dlpack__(stream=-1, max_version=(1, 3)))
+del y
+gi.synchronize()
+driver.fakecuda_fail(b"cuCtxRecordEvent", 801, 0, 1)  # an old driver: the whole context is waited for
+peer().peer_delete_on_thread(held)
+assert freed() == 1
+""",
     "memory handed on to the legacy stream goes back after it": """
 owner = interface(shape=(64,), data=(x.ptr, False), stream=theirs.handle)
 y = gi.from_dlpack(owner)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -176,3 +179,22 @@ def test_more_reduced_values_than_a_kernel_reads(device):
     for parts in (1, 20):
         one = gi.fuse(lambda x, n=parts: sum(sums(x, 0, n), x * 0))(x)
         assert one.tolist() == [15 * parts * (parts + 1) / 2] * 6
+
+
+def test_what_was_called_goes_when_nobody_holds_it(device):
+    x = gi.ones(4, device=device)
+
+    def fused():
+        f = gi.fuse(lambda x: (x * x).sum())
+        f(x)
+        return f
+
+    def mapped():
+        f = gi.MapReduce("x0 * x1", lambda x, e: (np.sum(x[0] * x[1], axis=-1),))
+        f(x, x)
+        return f
+
+    for make in (fused, mapped):
+        alive = weakref.ref(make())
+        gc.collect()
+        assert alive() is None, make

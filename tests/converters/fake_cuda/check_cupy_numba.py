@@ -284,7 +284,7 @@ def test_numba_lifetimes_and_refusals(numba, gpu):
         gi.from_any(records)
 
 
-def test_numbas_bound_stream_is_waited_for(numba, gpu):
+def test_numbas_bound_stream_is_waited_for(numba, gpu, driver):
     s = gi.Stream()
     a = converters.to_numba(gpu(host(4)))
 
@@ -293,5 +293,13 @@ def test_numbas_bound_stream_is_waited_for(numba, gpu):
             return s.handle
 
     a.stream = Stream()
-    assert gi.from_any(a)._stream == s.handle
+    driver.lib.fakecuda_set_delay_us(50_000)
+    try:
+        with s:
+            gi.empty((4,), device="cuda").fill(1.0)
+        assert not s.query()
+        gi.from_any(a).sync()
+        assert s.query()
+    finally:
+        driver.lib.fakecuda_set_delay_us(0)
     assert "numba.cuda" in sys.modules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 import weakref
 from contextlib import ExitStack
 
@@ -114,6 +115,18 @@ def test_no_junk_handle_reaches_the_driver():
             ) as caught:
                 call()
             assert "cuStreamGetCtx" not in str(caught.value)
+
+
+def test_an_empty_array_is_on_the_device_of_its_stream(second_device):
+    x = gi.empty((0,), device=second_device)
+    told = {**x.__cuda_array_interface__, "data": (0, False)}
+    for handle, device in (
+        (helper.new_stream(device=1), second_device),
+        (helper.new_stream(), "cuda:0"),
+        (helper.LEGACY, "cuda:0"),
+    ):
+        producer = types.SimpleNamespace(__cuda_array_interface__={**told, "stream": handle})
+        assert gi.from_any(producer).device == gi.devices.device(device)
 
 
 def test_a_copy_takes_no_stream_of_a_device_that_has_no_part_in_it(second_device):

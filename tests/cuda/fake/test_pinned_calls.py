@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.errors import OutOfMemoryError
+from gpuinterop.errors import CudaError, OutOfMemoryError
 
 CUDA = "cuda:0"
 
@@ -91,3 +91,21 @@ def test_no_room_is_an_error_that_names_it():
     helper.fail("cuMemHostAlloc", 2)
     with pytest.raises(OutOfMemoryError, match="page-locked"):
         gi.pinned_empty(100, device=CUDA)
+
+
+def test_a_graph_that_takes_no_hold_keeps_nothing():
+    x = gi.zeros((100,), device=CUDA)
+    host = gi.pinned_empty(100, device=CUDA)
+    address = host.ctypes.data
+    with gi.Stream() as stream:
+        x.fill(1.0)
+        stream.synchronize()
+        capture = helper.Capture(stream.handle)
+        helper.fail("cuUserObjectCreate", 999)
+        with pytest.raises(CudaError, match="cuUserObjectCreate"):
+            gi.copy_async(x, host)
+        capture.end()
+        capture.destroy()
+    del host
+    gc.collect()
+    assert gi.pinned_empty(100, device=CUDA).ctypes.data == address
