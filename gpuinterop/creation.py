@@ -245,7 +245,7 @@ def arange(
         if start is None or stop is None:
             raise TypeError("None is no number")
         with _in_host_memory("arange"):
-            values = np.arange(start, stop, step)
+            values = _spaced(start, stop, step)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
                          got=f"arange({shown(start)}, {shown(stop)}, {shown(step)}): {error}",
@@ -255,6 +255,18 @@ def arange(
                          got=f"{values.size} values",
                          fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
     return array(as_elements(values, dtype, "arange"), device=device)
+
+
+def _spaced(*given: Any) -> np.ndarray[Any, Any]:
+    """numpy.arange, which makes floats of whole numbers beyond int64 while nobody names a dtype."""
+    if all(isinstance(n, (int, np.integer)) for n in given):
+        exact = [int(n) for n in given]
+        if max(map(abs, exact)) >= 2**63:
+            numbers = range(*exact)
+            count = len(numbers)
+            fits = count and all(0 <= n < 2**64 for n in (numbers[0], numbers[-1]))
+            return np.fromiter(numbers, np.uint64 if fits else object, count)
+    return np.arange(*given)
 
 
 @contextmanager
