@@ -33,7 +33,7 @@ def as_elements(
     None stands for the default, float32, which whole numbers must survive. `casts` tells whether
     arrays inside the lists may be narrowed; by default if a dtype is named.
     """
-    wanted = dtype_of(FLOAT32) if dtype is None else known(dtype)
+    wanted = dtype_of(FLOAT32) if dtype is None else known(dtype, where)
     if type(value) is int and wanted.kind in "iu":
         # Here NumPy's own check is the rule, and the quickest.
         try:
