@@ -160,8 +160,8 @@ def _unrounded(value: Any, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if not (np.abs(found) >= _EXACT).any() or not np.isfinite(found).all():
         return found
     exact = map(int, np.asarray(value, object).flat)
-    whole: np.ndarray[Any, Any] = np.fromiter(exact, object, found.size)
-    return whole.reshape(found.shape)
+    whole: np.ndarray[Any, Any] = np.fromiter(exact, object, found.size).reshape(found.shape)
+    return whole
 
 
 def _is_real(value: Any) -> bool:

@@ -139,16 +139,22 @@ PLACES = {
     "zeros ": lambda: gi.zeros(3, "O"),
     "ones ": lambda: gi.ones(3, device="nowhere"),
     "empty ": lambda: gi.empty("a"),
-    "empty_like": lambda: gi.empty_like(gi.broadcast_to(gi.ones(1, device="cpu"), HUGE.shape)),
+    "empty_like": lambda: gi.empty_like(_huge()),
     "asarray ": lambda: gi.asarray([3], device="nowhere"),
     "astype": lambda: gi.zeros(3).astype("O"),
-    "astype ": lambda: gi.broadcast_to(gi.ones(1, device="cpu"), HUGE.shape).astype("int8"),
+    "astype ": lambda: _huge().astype("int8"),
+    "concatenate": lambda: gi.concatenate([_huge(), _huge()]),
+    "sum": lambda: _huge().expand_dims(1).sum(axis=1),
     "broadcast_to": lambda: gi.zeros(1).broadcast_to(1 << 62),
     "reshape": lambda: _without_copies(lambda: gi.zeros((3, 4), device="cpu").T.reshape(12)),
     "CudaNdarray.from_pointer": lambda: gi.CudaNdarray.from_pointer("a", 3),
     "GpuArray.from_pointer": lambda: gi.GpuArray.from_pointer(8, 3, "O"),
     "from_gpu_pointer": lambda: gi.from_gpu_pointer(8, (2,), (1, 1), device="cpu"),
 }
+
+
+def _huge():
+    return gi.ones(1, device="cpu").broadcast_to(HUGE.shape)
 
 
 def _without_copies(call):
