@@ -20,6 +20,7 @@ from gpuinterop.errors import (
     shown,
 )
 from gpuinterop.geometry import real
+from gpuinterop.naming import in_the_name_of, no_room, place_of
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 from gpuinterop.scalars import NUMBERS, as_elements
 from gpuinterop.sources import (
@@ -27,11 +28,8 @@ from gpuinterop.sources import (
     borrowed,
     cast,
     home,
-    in_the_name_of,
     new_array,
     new_full,
-    no_room,
-    place_of,
     read_shape,
 )
 

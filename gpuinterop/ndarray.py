@@ -29,6 +29,7 @@ from gpuinterop.errors import (
     shown,
 )
 from gpuinterop.geometry import real
+from gpuinterop.naming import in_the_name_of, no_room, renamed
 from gpuinterop.ops.methods_reduce import ReductionMethods
 from gpuinterop.sources import host_view, over
 from gpuinterop.views import ViewMethods
@@ -54,7 +55,7 @@ def _unset(x: _core.Array, where: str) -> np.ndarray[Any, Any]:
     try:
         return np.empty(x.shape, x.dtype)
     except MemoryError as error:
-        raise sources.no_room(error, where) from None
+        raise no_room(error, where) from None
 
 
 def _only(x: Any, where: str) -> Any:
@@ -89,7 +90,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             try:
                 return np.array(_values(self, "numpy.asarray"), dtype=dtype, copy=copy)
             except MemoryError as error:
-                raise sources.no_room(error, "numpy.asarray") from None
+                raise no_room(error, "numpy.asarray") from None
         if copy is False:
             raise CopyForbiddenError(
                 where="numpy.asarray",
@@ -160,7 +161,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 )  # fmt: skip
             if len(places) == 1:
                 places = [int(i) for i in np.unravel_index(places[0] % one.size, one.shape)]
-            with sources.in_the_name_of("item"):
+            with in_the_name_of("item"):
                 one = one[tuple(places)]
         return _only(one, "item")
 
@@ -174,14 +175,14 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         try:
             return _values(self, "tolist").tolist()
         except MemoryError as error:
-            raise sources.no_room(error, "tolist") from None
+            raise no_room(error, "tolist") from None
 
     def tobytes(self) -> bytes:
         """Return the bytes of the elements in C order."""
         try:
             return _values(self, "tobytes").tobytes()
         except MemoryError as error:
-            raise sources.no_room(error, "tobytes") from None
+            raise no_room(error, "tobytes") from None
 
     def __float__(self) -> float:
         return float(_only(self, "float"))
@@ -255,7 +256,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 fix="pass a number, or assign an array that broadcasts: x[...] = values",
             ) from None  # fmt: skip
         except GpuInteropError as error:
-            raise sources.renamed(error, "fill") from None
+            raise renamed(error, "fill") from None
 
     def set(self, value: Any) -> None:
         """Set the elements from an array of the same shape (PyCUDA's word for assignment)."""
@@ -383,7 +384,7 @@ class CudaNdarray(ArrayMethods):
         them. With `nbytes`, the bytes that may be touched from `ptr` on, shape and strides are
         checked against it.
         """
-        with sources.in_the_name_of("CudaNdarray.from_pointer"):
+        with in_the_name_of("CudaNdarray.from_pointer"):
             return sources.borrowed(cls, ptr, shape, strides, base, device, nbytes, readonly)
 
 
@@ -417,7 +418,7 @@ class GpuArray(ArrayMethods):
         readonly: bool = False,
     ) -> GpuArray:
         """Wrap memory of any dtype, as `CudaNdarray.from_pointer` does; `strides` are in bytes."""
-        with sources.in_the_name_of("GpuArray.from_pointer"):
+        with in_the_name_of("GpuArray.from_pointer"):
             return sources.borrowed(
                 cls, ptr, shape, strides, base, device, nbytes, readonly, dtype, unit=1
             )

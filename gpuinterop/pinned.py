@@ -13,7 +13,8 @@ from gpuinterop import _core
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, DeviceError, ShapeError
 from gpuinterop.geometry import real
-from gpuinterop.sources import host_side, host_view, no_room, read_shape, refuse_repeats
+from gpuinterop.naming import no_room
+from gpuinterop.sources import host_side, host_view, read_shape, refuse_repeats
 
 __all__ = ["copy_async", "pinned_empty"]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -20,13 +18,12 @@ from gpuinterop.errors import (
     ConversionTypeError,
     DeviceError,
     DTypeError,
-    GpuInteropError,
-    OutOfMemoryError,
     ShapeError,
     UnsupportedError,
     shown,
 )
 from gpuinterop.geometry import real
+from gpuinterop.naming import in_the_name_of, no_room, place_of
 from gpuinterop.scalars import NUMBERS, as_elements
 
 __all__ = [
@@ -39,17 +36,13 @@ __all__ = [
     "home",
     "host_side",
     "host_view",
-    "in_the_name_of",
     "is_index",
     "is_of_a_converter",
     "new_array",
     "new_full",
-    "no_room",
     "over",
-    "place_of",
     "read_shape",
     "refuse_mask",
-    "renamed",
 ]
 
 
@@ -173,42 +166,6 @@ def home(value: Any, source: _core.Array) -> devices.Device:
     if source.device.type == "cpu" and not isinstance(value, _core.Array):
         return devices.default_device()
     return source.device
-
-
-def place_of(device: Any, where: str) -> devices.Device:
-    """Return the device that was asked for; a refusal names `where`."""
-    try:
-        return devices.device(device)
-    except DeviceError as error:
-        raise renamed(error, where) from None
-
-
-@contextmanager
-def in_the_name_of(where: str) -> Iterator[None]:
-    """Let errors of the core name the function that was called, not the step that failed."""
-    try:
-        yield
-    except GpuInteropError as error:
-        raise renamed(error, where) from None
-
-
-def no_room(error: MemoryError, where: str) -> OutOfMemoryError:
-    """Return NumPy's refusal of host memory as this library's."""
-    free, total = devices.mem_info("cpu")
-    return OutOfMemoryError(
-        where=where,
-        expected="host memory for the values, which NumPy allocates",
-        got=f"{str(error) or 'no room'}; {free} bytes free of {total}",
-        fix="work in smaller pieces",
-    )
-
-
-def renamed(error: GpuInteropError, where: str) -> GpuInteropError:
-    """Return the same error with another function's name."""
-    return type(error)(
-        where=where, expected=error.expected, got=error.got, fix=error.fix,
-        reason=error.reason, axis=error.axis,
-    )  # fmt: skip
 
 
 def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, where: str = "") -> A:
