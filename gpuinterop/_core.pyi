@@ -300,7 +300,7 @@ class Array:
     def _restrided(self, shape: Shape, strides: Sequence[int], offset: int, /) -> Self:
         """Checked view: shape, strides and offset in elements."""
 
-    def _copied(self, order: str='C', /) -> Self:
+    def _copied(self, order: str | list[int]='C', where: str='copy', /) -> Self:
         """Independent compact copy in the given order."""
 
     def _set_stride(self, axis: int, stride: int, /) -> None:
@@ -537,7 +537,7 @@ class Array:
     @overload
     def dot(self, other: Any, out: A) -> A:
         """Return numpy.dot's product."""
-def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C') -> A:
+def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C', where: str='empty') -> A:
     """A fresh array of `cls`; its elements are not set."""
 def from_pointer(cls: type[A], ptr: int, shape: Shape, strides: Sequence[int] | None, dtype: Any, device_type: int, device_id: int, base: Any, nbytes: int=-1, readonly: bool=False, where: str='from_pointer') -> A:
     """An array over foreign memory; strides in bytes."""
@@ -725,10 +725,10 @@ def stream_device(handle: int) -> int:
 def _cuda_shutdown() -> None:
     """Leave all memory to the driver from here on: the process ends."""
 @overload
-def import_any(cls: type[A], obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack') -> A:
+def import_any(cls: type[A], obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack', realign: bool=False) -> A:
     ...
 @overload
-def import_any(cls: None, obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack') -> Any:
+def import_any(cls: None, obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack', realign: bool=False) -> Any:
     """An array of class `cls` over the memory of `obj`, by the first protocol that works."""
 def export_via(x: Array, type: type[T], allow_readonly: bool=False, /) -> T:
     """

@@ -16,18 +16,18 @@ from gpuinterop.errors import (
     ContiguityError,
     CopyForbiddenError,
     DTypeError,
-    OutOfMemoryError,
     ShapeError,
     shown,
 )
 from gpuinterop.geometry import real
+from gpuinterop.naming import in_the_name_of, no_room, place_of
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 from gpuinterop.scalars import NUMBERS, as_elements
 from gpuinterop.sources import (
     as_source,
     borrowed,
+    cast,
     home,
-    in_the_name_of,
     new_array,
     new_full,
     read_shape,
@@ -58,9 +58,13 @@ def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
 
     Float32 becomes a `CudaNdarray`, any other dtype a `GpuArray`.
     """
-    source = as_source(value, dtype, "array")
+    return _array(value, dtype, device, "array")
+
+
+def _array(value: Any, dtype: Any, device: Any, where: str) -> Any:
+    source = as_source(value, dtype, where)
     place = home(value, source) if device is None else device
-    return new_array(_class_for(source.dtype), source, place, "array")
+    return new_array(_class_for(source.dtype), source, place, where)
 
 
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -84,7 +88,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
         raise ArgumentTypeError(where="asarray", expected="copy=True, False or None",
                                 got=shown(copy), fix="pass copy=False to forbid a copy")  # fmt: skip
     if copy:
-        return array(obj, dtype=dtype, device=device)
+        return _array(obj, dtype, device, "asarray")
     if dtype is None and device is None:
         # Foreign arrays that lie where home() would have them, in the ordinary case.
         found = _core.share_plain(obj)
@@ -94,8 +98,8 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
             return found
     plain = isinstance(obj, (*NUMBERS, np.generic))
     source = _as_source(obj, dtype if plain else None, copy)
-    wanted = source.dtype if dtype is None else known(dtype)
-    target = home(obj, source) if device is None else devices.device(device)
+    wanted = source.dtype if dtype is None else known(dtype, "asarray")
+    target = home(obj, source) if device is None else place_of(device, "asarray")
     # What was made from numbers, or had to be straightened first, no longer is `obj`'s memory.
     fresh = isinstance(obj, np.ndarray) and source.ptr != np.asarray(obj).ctypes.data
     fresh = fresh and source.size > 0
@@ -116,13 +120,12 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     if not needs and isinstance(obj, (CudaNdarray, GpuArray)):
         return obj
     if wanted != source.dtype:
-        return array(obj, dtype=wanted, device=target)
+        source = cast(obj, source, wanted, "asarray")
+        return new_array(_class_for(wanted), source, target, "asarray")
     cls = _class_for(wanted)
     if target == source.device:
         return _core.adopt(cls, source)
-    moved = _core.empty(cls, source.shape, wanted, target.type_code, target.index)
-    _core.copy_into(moved, source, where="asarray")
-    return moved
+    return new_array(cls, source, target, "asarray")
 
 
 def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
@@ -149,10 +152,15 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
     if order not in ("C", "F"):
         raise ArgumentTypeError(where="empty", expected="order 'C' or 'F'", got=shown(order),
                                 fix="pass one of these")  # fmt: skip
-    wanted = known(np.float32 if dtype is None else dtype)
-    target = devices.device(device)
+    return _empty(shape, dtype, device, "empty", order)
+
+
+def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") -> Any:
+    wanted = known(np.float32 if dtype is None else dtype, where)
+    target = place_of(device, where)
+    extents = read_shape(shape, where)
     return _core.empty(
-        _class_for(wanted), read_shape(shape), wanted, target.type_code, target.index, order
+        _class_for(wanted), extents, wanted, target.type_code, target.index, order, where
     )
 
 
@@ -165,7 +173,7 @@ def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> An
 
 
 def _full(shape: Any, value: Any, dtype: Any, device: Any, where: str) -> Any:
-    wanted = known(np.float32 if dtype is None else dtype)
+    wanted = known(np.float32 if dtype is None else dtype, where)
     return new_full(_class_for(wanted), shape, value, wanted, device, where)
 
 
@@ -218,8 +226,8 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
         # Only described, not kept: foreign dtypes have names that NumPy does not know.
         x = as_source(x, None, where)
     x = real(x)
-    return empty(x.shape, x.dtype if dtype is None else dtype,
-                 device=x.device if device is None else device)  # fmt: skip
+    return _empty(x.shape, x.dtype if dtype is None else dtype,
+                  x.device if device is None else device, where)  # fmt: skip
 
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
@@ -245,7 +253,7 @@ def arange(
         if start is None or stop is None:
             raise TypeError("None is no number")
         with _in_host_memory("arange"):
-            values = np.arange(start, stop, step)
+            values = _spaced(start, stop, step)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
                          got=f"arange({shown(start)}, {shown(stop)}, {shown(step)}): {error}",
@@ -254,7 +262,19 @@ def arange(
         raise DTypeError(where="arange", expected="at most two values of dtype bool",
                          got=f"{values.size} values",
                          fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
-    return array(as_elements(values, dtype, "arange"), device=device)
+    return _array(as_elements(values, dtype, "arange"), None, device, "arange")
+
+
+def _spaced(*given: Any) -> np.ndarray[Any, Any]:
+    """numpy.arange, which makes floats of whole numbers beyond int64 while nobody names a dtype."""
+    if all(isinstance(n, (int, np.integer)) for n in given):
+        exact = [int(n) for n in given]
+        if max(map(abs, exact)) >= 2**63:
+            numbers = range(*exact)
+            count = len(numbers)
+            fits = count and all(0 <= n < 2**64 for n in (numbers[0], numbers[-1]))
+            return np.fromiter(numbers, np.uint64 if fits else object, count)
+    return np.arange(*given)
 
 
 @contextmanager
@@ -263,13 +283,7 @@ def _in_host_memory(where: str) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        free, total = devices.mem_info("cpu")
-        raise OutOfMemoryError(
-            where=where,
-            expected="host memory for the values, which NumPy computes",
-            got=f"{error}; {free} bytes free of {total}",
-            fix="work in smaller pieces",
-        ) from error
+        raise no_room(error, where) from None
 
 
 def linspace(
@@ -289,7 +303,7 @@ def linspace(
                          fix="pass numbers: linspace(0, 1, 5)") from error  # fmt: skip
     if dtype is not None and known(dtype).name.startswith(("int", "uint")):
         values = np.floor(values)
-    return array(as_elements(values, dtype, "linspace"), device=device)
+    return _array(as_elements(values, dtype, "linspace"), None, device, "linspace")
 
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:

@@ -77,7 +77,7 @@ def dtype_of(row: int) -> np.dtype[Any]:
 _rows: dict[Any, int] = {np.dtype(name): row for row, name in enumerate(NUMPY_NAMES)}
 
 
-def row_of(dtype: Any) -> int:
+def row_of(dtype: Any, where: str = "dtype") -> int:
     """Return the table's row for anything that NumPy takes as a dtype.
 
     Raises
@@ -94,23 +94,26 @@ def row_of(dtype: Any) -> int:
     try:
         found = np.dtype(dtype)
     except (TypeError, ValueError) as error:
-        raise _unknown(dtype) from error
+        raise _unknown(dtype, where) from error
     if found in _rows:
         return _rows[found]
     if found.isnative and found.name in ML_NAMES:
         _rows[found] = NAMES.index(found.name)
         return _rows[found]
-    raise _unknown(found)
+    raise _unknown(found, where)
 
 
-def known(dtype: Any) -> np.dtype[Any]:
+def known(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
     """Return `dtype` as NumPy's object; a DTypeError when arrays here cannot hold it."""
-    return dtype_of(row_of(dtype))
+    return dtype_of(row_of(dtype, where))
 
 
-def _unknown(dtype: Any) -> DTypeError:
+def _unknown(dtype: Any, where: str) -> DTypeError:
     from difflib import get_close_matches  # costs more than this module, and is rarely needed
 
+    if isinstance(dtype, str) and dtype.partition(":")[0] in ("cpu", "cuda", "gpu"):
+        return DTypeError(where=where, expected="a dtype, such as 'float32'", got=shown(dtype),
+                          fix=f"name a device by its keyword: device={dtype!r}")  # fmt: skip
     fix = "name one of these, or cast to one of them first"
     near = get_close_matches(shown(dtype).strip("'").rpartition(".")[2], NAMES, 1)
     if isinstance(dtype, int):  # zeros(2, 3)
@@ -120,7 +123,7 @@ def _unknown(dtype: Any) -> DTypeError:
     elif isinstance(dtype, np.dtype) and not dtype.isnative:
         fix = f"convert the byte order: x.astype('{dtype.newbyteorder('=').str}')"
     return DTypeError(
-        where="dtype",
+        where=where,
         expected="one of " + ", ".join(NAMES),
         got=shown(dtype),
         fix=fix,

@@ -131,18 +131,15 @@ def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) ->
         check_options(None, options, f"explain(x, {to!r})")
         # Sharing is the one way to know, and leaves nothing behind; a capsule would be used up.
         seen = _core._look_into(x)
-        ours = protocols.share_unknown(x, where) if seen is None else seen
-        return Plan("gpuinterop", "shared", where=where), checks.facts_of(ours)
+        with copies.aside() as made:
+            ours = protocols.share_unknown(x, where, copyif) if seen is None else seen
+        return _seen(x, where, made.bytes, "memory of aligned elements"), checks.facts_of(ours)
     if plan_from is None:
         check_options(row.from_, options, f"explain(x, {to!r})")
         with copies.aside() as made:
             ours = row.from_(x, copyif, **options)
-        if not made.bytes:
-            return Plan("gpuinterop", "shared", where=where), checks.facts_of(ours)
-        return Plan(
-            "gpuinterop", "copied", "memory that the converter can share", "", None, made.bytes,
-            "see what the converter shares", where, f"{type(x).__module__}.{type(x).__qualname__}",
-        ), checks.facts_of(ours)  # fmt: skip
+        needs = "memory that the converter can share"
+        return _seen(x, where, made.bytes, needs), checks.facts_of(ours)
     check_options(row.from_, options, f"explain(x, {to!r})")
     try:
         plan = plan_from(x, copyif, **taken_by(plan_from, options))
@@ -154,6 +151,16 @@ def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) ->
         if isinstance(e, errors.GpuInteropError):
             raise
         raise disguised(x, where, e) from e
+
+
+def _seen(x: Any, where: str, copied: int, needs: str) -> Plan:
+    """The plan of what was done a moment ago, in which so many bytes were copied."""
+    if not copied:
+        return Plan("gpuinterop", "shared", where=where)
+    return Plan(
+        "gpuinterop", "copied", needs, "", None, copied, "see what the converter shares", where,
+        f"{type(x).__module__}.{type(x).__qualname__}",
+    )  # fmt: skip
 
 
 NOTHING = Facts((), (), "", 0, "cpu")  # stands for an array that will not be

@@ -29,6 +29,7 @@ from gpuinterop.errors import (
     shown,
 )
 from gpuinterop.geometry import real
+from gpuinterop.naming import in_the_name_of, no_room, renamed
 from gpuinterop.ops.methods_reduce import ReductionMethods
 from gpuinterop.sources import host_view, over
 from gpuinterop.views import ViewMethods
@@ -44,9 +45,17 @@ def _values(x: Any, where: str) -> np.ndarray[Any, Any]:
     if seen.device.type == "cpu":
         _core._require_values(where, x)
         return host_view(x)
-    host = np.empty(seen.shape, seen.dtype)
+    host = _unset(seen, where)
     _core.copy_into(over(host), x, where=where)
     return host
+
+
+def _unset(x: _core.Array, where: str) -> np.ndarray[Any, Any]:
+    """A NumPy array of `x`'s shape and dtype."""
+    try:
+        return np.empty(x.shape, x.dtype)
+    except MemoryError as error:
+        raise no_room(error, where) from None
 
 
 def _only(x: Any, where: str) -> Any:
@@ -78,7 +87,10 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         """Return the elements as a NumPy array: downloaded, or shared on device "cpu"."""
         seen = real(self)
         if seen.device.type == "cpu":
-            return np.array(_values(self, "numpy.asarray"), dtype=dtype, copy=copy)
+            try:
+                return np.array(_values(self, "numpy.asarray"), dtype=dtype, copy=copy)
+            except MemoryError as error:
+                raise no_room(error, "numpy.asarray") from None
         if copy is False:
             raise CopyForbiddenError(
                 where="numpy.asarray",
@@ -97,7 +109,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         seen = real(self)
         if seen.device.type == "cpu":
             _core._require_values("get", self)
-        host = np.empty(seen.shape, seen.dtype) if out is None else out
+        host = _unset(seen, "get") if out is None else out
         if not isinstance(host, np.ndarray):
             raise ArgumentTypeError(where="get", expected="a NumPy array to fill",
                                     got=f"an object of type {type(out).__name__}",
@@ -149,17 +161,28 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 )  # fmt: skip
             if len(places) == 1:
                 places = [int(i) for i in np.unravel_index(places[0] % one.size, one.shape)]
-            with sources.in_the_name_of("item"):
+            with in_the_name_of("item"):
                 one = one[tuple(places)]
         return _only(one, "item")
 
+    def __contains__(self, value: Any) -> bool:
+        """Whether an element equals `value`, which broadcasts as in NumPy."""
+        found: Any = self == value
+        return bool(found.any() if isinstance(found, _core.Array) else found)
+
     def tolist(self) -> Any:
         """Return the elements as nested Python lists, a 0-d array as a number."""
-        return _values(self, "tolist").tolist()
+        try:
+            return _values(self, "tolist").tolist()
+        except MemoryError as error:
+            raise no_room(error, "tolist") from None
 
     def tobytes(self) -> bytes:
         """Return the bytes of the elements in C order."""
-        return _values(self, "tobytes").tobytes()
+        try:
+            return _values(self, "tobytes").tobytes()
+        except MemoryError as error:
+            raise no_room(error, "tobytes") from None
 
     def __float__(self) -> float:
         return float(_only(self, "float"))
@@ -233,7 +256,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 fix="pass a number, or assign an array that broadcasts: x[...] = values",
             ) from None  # fmt: skip
         except GpuInteropError as error:
-            raise sources.renamed(error, "fill") from None
+            raise renamed(error, "fill") from None
 
     def set(self, value: Any) -> None:
         """Set the elements from an array of the same shape (PyCUDA's word for assignment)."""
@@ -248,7 +271,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         if target == seen.device and not copy:
             return self
         moved: Self = _core.empty(
-            type(self), seen.shape, seen.dtype, target.type_code, target.index
+            type(self), seen.shape, seen.dtype, target.type_code, target.index, where="to_device"
         )
         if stream is None:
             _core.copy_into(moved, self, where="to_device")
@@ -303,7 +326,9 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
                                 fix="pickle the array itself")  # fmt: skip
     host = np.asarray(host)  # a subclass may say anything of itself
     sources.check_cast(cls, host.dtype, "unpickle")
-    array: ArrayMethods = _core.empty(cls, host.shape, host.dtype, target.type_code, target.index)
+    array: ArrayMethods = _core.empty(
+        cls, host.shape, host.dtype, target.type_code, target.index, where="unpickle"
+    )
     _core.copy_into(array, over(host), where="unpickle")
     return array
 
@@ -359,7 +384,8 @@ class CudaNdarray(ArrayMethods):
         them. With `nbytes`, the bytes that may be touched from `ptr` on, shape and strides are
         checked against it.
         """
-        return sources.borrowed(cls, ptr, shape, strides, base, device, nbytes, readonly)
+        with in_the_name_of("CudaNdarray.from_pointer"):
+            return sources.borrowed(cls, ptr, shape, strides, base, device, nbytes, readonly)
 
 
 class GpuArray(ArrayMethods):
@@ -392,7 +418,7 @@ class GpuArray(ArrayMethods):
         readonly: bool = False,
     ) -> GpuArray:
         """Wrap memory of any dtype, as `CudaNdarray.from_pointer` does; `strides` are in bytes."""
-        with sources.in_the_name_of("GpuArray.from_pointer"):
+        with in_the_name_of("GpuArray.from_pointer"):
             return sources.borrowed(
                 cls, ptr, shape, strides, base, device, nbytes, readonly, dtype, unit=1
             )

@@ -13,6 +13,7 @@ from gpuinterop import _core
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, DeviceError, ShapeError
 from gpuinterop.geometry import real
+from gpuinterop.naming import no_room
 from gpuinterop.sources import host_side, host_view, read_shape, refuse_repeats
 
 __all__ = ["copy_async", "pinned_empty"]
@@ -42,7 +43,10 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     place = devices.device(device)
     count = prod(extents)
     if place.type == "cpu" or count == 0:
-        return np.empty(extents, kind)
+        try:
+            return np.empty(extents, kind)
+        except MemoryError as error:
+            raise no_room(error, "pinned_empty") from None
     nbytes = count * kind.itemsize
     if nbytes > sys.maxsize:
         raise ShapeError(

@@ -33,7 +33,7 @@ def as_elements(
     None stands for the default, float32, which whole numbers must survive. `casts` tells whether
     arrays inside the lists may be narrowed; by default if a dtype is named.
     """
-    wanted = dtype_of(FLOAT32) if dtype is None else known(dtype)
+    wanted = dtype_of(FLOAT32) if dtype is None else known(dtype, where)
     if type(value) is int and wanted.kind in "iu":
         # Here NumPy's own check is the rule, and the quickest.
         try:
@@ -44,7 +44,8 @@ def as_elements(
     if found.dtype.kind == "c" and wanted.kind != "c":
         raise DTypeError(where=where, expected=f"a real number, for dtype {wanted}",
                          got="complex numbers" if found.ndim else shown(value),
-                         fix="pass the real part")  # fmt: skip
+                         fix="pass the real part" if dtype is not None else
+                         "pass the real part, or a GpuArray's dtype='complex64'")  # fmt: skip
     lost = _outside(found, wanted)
     if isinstance(value, (list, tuple)) and not (dtype is not None if casts is None else casts):
         _refuse_narrowing(value, wanted, where)
@@ -53,6 +54,8 @@ def as_elements(
             result = found.astype(wanted)
             if wanted.kind != "b":
                 lost = ~_finite(result) & _finite(found)
+            if wanted.name in ML_NAMES:  # some of them have no infinity
+                lost |= np.isnan(result) & ~np.isnan(found.astype(np.float64))
         if np.any(lost):
             raise _too_large(found[lost].item(0), wanted, where)
         if dtype is None:
@@ -121,12 +124,17 @@ def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]
     try:
         found = np.asarray(value)
     except ValueError as error:
+        deep = "exceed the maximum" in str(error)
         raise ShapeError(
             where=where,
-            expected="nested lists of equal lengths",
+            expected="lists no deeper than arrays have dimensions"
+            if deep
+            else "nested lists of equal lengths",
             got=str(error),
-            fix="pad the rows to one length",
+            fix="nest them less deeply" if deep else "pad the rows to one length",
         ) from error
+    if found.dtype.kind == "f" and wanted.kind in "iu" and isinstance(value, (list, tuple)):
+        return _unrounded(value, found)
     if found.dtype.kind in "biufc" or found.dtype.name in ML_NAMES:
         return found
     if found.dtype.kind == "O" and all(_is_real(one) for one in found.flat):
@@ -142,6 +150,18 @@ def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]
         got=f"an object of type {type(value).__name__} that NumPy reads as dtype {found.dtype}",
         fix="pass numbers",
     )
+
+
+def _unrounded(value: Any, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The numbers as integers where NumPy has made floats of them that do not hold every integer.
+
+    It does so for a float among integers, and for signed integers among unsigned ones.
+    """
+    if not (np.abs(found) >= _EXACT).any() or not np.isfinite(found).all():
+        return found
+    exact = map(int, np.asarray(value, object).flat)
+    whole: np.ndarray[Any, Any] = np.fromiter(exact, object, found.size).reshape(found.shape)
+    return whole
 
 
 def _is_real(value: Any) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -20,23 +18,24 @@ from gpuinterop.errors import (
     ConversionTypeError,
     DeviceError,
     DTypeError,
-    GpuInteropError,
+    ShapeError,
     UnsupportedError,
     shown,
 )
 from gpuinterop.geometry import real
+from gpuinterop.naming import in_the_name_of, no_room, place_of
 from gpuinterop.scalars import NUMBERS, as_elements
 
 __all__ = [
     "as_source",
     "assigned",
     "borrowed",
+    "cast",
     "check_cast",
     "construct",
     "home",
     "host_side",
     "host_view",
-    "in_the_name_of",
     "is_index",
     "is_of_a_converter",
     "new_array",
@@ -44,7 +43,6 @@ __all__ = [
     "over",
     "read_shape",
     "refuse_mask",
-    "renamed",
 ]
 
 
@@ -154,8 +152,8 @@ def new_array(cls: type[A], source: _core.Array, device: Any, where: str) -> A:
     """Return a C-ordered copy of `source` as a `cls` on `device`."""
     source = real(source)
     check_cast(cls, source.dtype, where)
-    target = devices.device(device)
-    made = _core.empty(cls, source.shape, source.dtype, target.type_code, target.index)
+    target = place_of(device, where)
+    made = _core.empty(cls, source.shape, source.dtype, target.type_code, target.index, where=where)
     _core.copy_into(made, source, where=where)
     return made
 
@@ -177,31 +175,15 @@ def home(value: Any, source: _core.Array) -> devices.Device:
     return source.device
 
 
-@contextmanager
-def in_the_name_of(where: str) -> Iterator[None]:
-    """Let errors of the core name the function that was called, not the step that failed."""
-    try:
-        yield
-    except GpuInteropError as error:
-        raise renamed(error, where) from None
-
-
-def renamed(error: GpuInteropError, where: str) -> GpuInteropError:
-    """Return the same error with another function's name."""
-    return type(error)(
-        where=where, expected=error.expected, got=error.got, fix=error.fix,
-        reason=error.reason, axis=error.axis,
-    )  # fmt: skip
-
-
 def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, where: str = "") -> A:
     """Return an array of one value."""
-    check_cast(cls, known(dtype), cls.__name__)
+    positional = not where  # of the classes alone: zeros(2, 3) for zeros((2, 3))
     where = where or f"{cls.__name__}.zeros"
+    check_cast(cls, known(dtype, where), cls.__name__)
     try:
-        target = devices.device(device)
+        target = place_of(device, where)
     except DeviceError as error:
-        if not (is_index(device) and is_index(shape)):
+        if not (positional and is_index(device) and is_index(shape)):
             raise
         raise DeviceError(where=where, expected=error.expected, got=error.got,
                           fix="name a device that exists; a shape is one argument, a tuple: "
@@ -215,7 +197,7 @@ def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, wher
 def as_source(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.Array:
     """Return `value` as an array to read from, cast when `dtype` asks for it.
 
-    Without `copyif` the array of a converter shares memory, or is refused.
+    Without `copyif` it shares memory, or is refused.
     """
     if isinstance(value, _core.Array):
         found = real(value)
@@ -227,20 +209,31 @@ def as_source(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.
         return over(as_elements(value, dtype, where))
     else:
         found = _import(value, where, copyif)
-    if dtype is None or found.dtype == known(dtype):
+    return cast(value, found, dtype, where)
+
+
+def cast(value: Any, found: _core.Array, dtype: Any, where: str) -> _core.Array:
+    """Return `found`, which was read from `value`, in another dtype.
+
+    The value itself is not asked again: a capsule is used up, another object may have changed its mind.
+    """
+    if dtype is None or found.dtype == known(dtype, where):
         return found
     unmade = isinstance(value, _core.Array) and _core._recording() is not None
     if found.device.type == "cpu" and not unmade:
-        return over(host_view(found).astype(dtype))
-    cast: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
-    return cast
+        try:
+            return over(host_view(found).astype(dtype))
+        except MemoryError as error:
+            raise no_room(error, where) from None
+    made: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
+    return made
 
 
 def _import(value: Any, where: str, copyif: bool) -> _core.Array:
     if isinstance(value, (str, dict, set)) or value is None:
         raise _unknown(value, where)
     try:
-        return _core.import_any(_core.Array, value, where=where)
+        return _core.import_any(_core.Array, value, where=where, realign=copyif)
     except ConversionTypeError:
         # Last, so that arrays which speak a protocol pay nothing for those which do not.
         if is_of_a_converter(value):
@@ -295,7 +288,7 @@ def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core
     if found.dtype == dtype:
         return found
     check_cast(cls, found.dtype, where)
-    return as_source(value, dtype, where)
+    return cast(value, found, dtype, where)
 
 
 def is_index(value: Any) -> bool:
@@ -303,14 +296,14 @@ def is_index(value: Any) -> bool:
     return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
 
 
-def read_shape(shape: Any) -> tuple[int, ...]:
+def read_shape(shape: Any, where: str = "shape") -> tuple[int, ...]:
     """Return a shape given as an int or a sequence of ints."""
     if is_index(shape):
         return (operator.index(shape),)
     try:
         return tuple(operator.index(n) for n in shape)
     except TypeError:
-        raise ArgumentTypeError(where="shape", expected="an int or a sequence of ints",
+        raise ArgumentTypeError(where=where, expected="an int or a sequence of ints",
                                 got=shown(shape), fix="pass a tuple of ints") from None  # fmt: skip
 
 
@@ -343,8 +336,14 @@ def borrowed(
         raise BoundsError(where="from_gpu_pointer", expected="nbytes of at least 0, below 2**63",
                           got=shown(limit), fix="leave it out when it is not known")  # fmt: skip
     extents = read_shape(shape)
-    steps = None if strides is None else tuple(unit * s for s in read_shape(strides))
-    target = devices.device(device) if device is not None else _locate(address)
+    given = None if strides is None else read_shape(strides)
+    if given is not None and len(given) != len(extents):
+        raise ShapeError(where="from_gpu_pointer",
+                         expected=f"as many strides as extents, {len(extents)}",
+                         got=f"{shown(given)} ({'elements' if unit > 1 else 'bytes'})",
+                         fix="pass one stride for each dimension")  # fmt: skip
+    steps = None if given is None else tuple(unit * s for s in given)
+    target = place_of(device, "from_gpu_pointer") if device is not None else _locate(address)
     return _core.from_pointer(
         cls,
         address,

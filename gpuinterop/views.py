@@ -17,7 +17,7 @@ from gpuinterop.errors import (
 )
 from gpuinterop.geometry import real
 
-__all__ = ["Flags", "ViewMethods", "read_axis"]
+__all__ = ["Flags", "ViewMethods", "memory_order", "read_axis"]
 
 Self = TypeVar("Self", bound="ViewMethods")
 
@@ -50,7 +50,7 @@ def read_axis(axis: Any, ndim: int, where: str) -> int:
     return index % ndim
 
 
-def _memory_order(array: Any) -> list[int]:
+def memory_order(array: Any) -> list[int]:
     """The axes from the longest step to the shortest, as NumPy's order 'K' walks them.
 
     An axis without a step (extent 1, or broadcast) stays where it is; directions are kept.
@@ -71,7 +71,7 @@ def _memory_order(array: Any) -> list[int]:
 def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
     """The elements in one of NumPy's orders; 'K' is a C order of the axes as they lie in memory."""
     if order == "K":
-        in_memory: Self = x._permuted(_memory_order(real(x)))
+        in_memory: Self = x._permuted(memory_order(real(x)))
         return in_memory.reshape(-1, copy=copy)
     if order not in ("C", "F", "A"):
         raise ShapeError(where=where, expected="order 'C', 'F', 'A' or 'K'", got=shown(order),
@@ -204,8 +204,8 @@ class ViewMethods(_core.Array):
         return view
 
     def copy(self: Self, order: str = "C") -> Self:
-        """Return an independent compact copy, whatever the strides are."""
-        copied: Self = self._copied(order)
+        """Return an independent compact copy, whatever the strides are; in one of NumPy's orders."""
+        copied: Self = self._copied(memory_order(real(self)) if order == "K" else order)
         return copied
 
     def __copy__(self: Self) -> Self:
@@ -225,6 +225,9 @@ class ViewMethods(_core.Array):
         where strides allow it and copies otherwise. ``copy=False`` raises instead of copying,
         ``copy=True`` always copies.
         """
+        if shape and isinstance(shape[-1], str):
+            raise ArgumentTypeError(where="reshape", expected="a shape of ints", got=shown(shape),
+                                    fix=f"name the order: order={shape[-1]!r}")  # fmt: skip
         wanted = _spread(shape)
         if order == "A":
             seen = real(self)
@@ -246,7 +249,7 @@ class ViewMethods(_core.Array):
                     got=f"shape {seen.shape} with strides {seen.strides} (bytes)",
                     fix="pass copy=None, or x.copy().reshape(...) once",
                 )
-            view = self.copy()._reshaped(wanted)
+            view = self._copied("C", "reshape")._reshaped(wanted)
             assert view is not None  # a C-ordered copy takes every shape
         return view
 

@@ -169,7 +169,7 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     if options:
         check_options(row.from_ if row else None, options, "from_any")
     if row is None:
-        return protocols.share_unknown(obj, "from_any")
+        return protocols.share_unknown(obj, "from_any", copyif)
     try:
         return row.from_(obj, copyif, **options)
     except (AttributeError, KeyError) as e:

@@ -68,10 +68,10 @@ def protocols_of(obj: Any) -> tuple[str, ...]:
     return _core.protocols_of(obj)
 
 
-def share_unknown(obj: Any, where: str = "from_dlpack") -> Any:
+def share_unknown(obj: Any, where: str = "from_dlpack", copyif: bool = False) -> Any:
     """An array over an object of no known library, by the protocols that it speaks."""
     try:
-        return _core.import_any(None, obj, where=where)
+        return _core.import_any(None, obj, where=where, realign=bool(copyif))
     except ConversionTypeError:
         if _core.protocols_of(obj):
             raise

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gpuinterop import _core
-from gpuinterop.dtypes import dtype_of, row_of
+from gpuinterop.dtypes import known
 from gpuinterop.errors import ShapeError
 from gpuinterop.geometry import real
+from gpuinterop.sources import host_view, over
+from gpuinterop.views import memory_order
 
 from .runtime import FUNCTIONS, general_class
 
 __all__ = ["cast"]
 
+_READ_BY_NUMPY = frozenset({"int4", "uint4", "int2", "uint2"})  # no kernel takes them
+
 
 def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     """Return a copy of x in another dtype, of the class that can hold it."""
-    wanted = dtype_of(row_of(dtype))
+    wanted = known(dtype, "astype")
     if order not in ("C", "F", "A", "K"):
         raise ShapeError(where="astype", expected="order 'C', 'F', 'A' or 'K'", got=repr(order),
                          fix="pass one of these")  # fmt: skip
@@ -26,12 +32,29 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
         return given
     if getattr(cls, "_only", wanted) != wanted:
         cls = general_class()
-    keeps_f = order == "F" or (order in "AK" and x.is_f_contiguous() and not x.is_c_contiguous())
-    shape = x.shape[::-1] if keeps_f else x.shape
-    made = _core.empty(cls, shape, wanted, x.device.type_code, x.device.index)
-    target = made.T if keeps_f else made
+    axes = list(range(x.ndim))  # in the order of the result's memory
+    if order == "F" or (order == "A" and x.is_f_contiguous() and not x.is_c_contiguous()):
+        axes.reverse()
+    elif order == "K":
+        axes = memory_order(x)
+    shape = tuple(x.shape[i] for i in axes)
+    made = _core.empty(cls, shape, wanted, x.device.type_code, x.device.index, where="astype")
+    target = made if axes == sorted(axes) else made._permuted([axes.index(i) for i in sorted(axes)])
     if x.dtype == wanted:
         _core.copy_into(target, x, where="astype")
+    elif x.dtype.name in _READ_BY_NUMPY:
+        _cast_on_host(x, target)
     else:
         FUNCTIONS["cast"](x, out=target)
-    return target if keeps_f else made
+    return target
+
+
+def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
+    """Fill `target` with the values of `x`, by way of the host where they are on a GPU."""
+    if x.device.type == "cpu":
+        _core._require_values("astype")
+        values = host_view(x)
+    else:
+        values = np.empty(x.shape, x.dtype)
+        _core.copy_into(over(values), x, where="astype")
+    _core.copy_into(target, over(values.astype(target.dtype)), where="astype")

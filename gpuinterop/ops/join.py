@@ -78,7 +78,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     else:
         check_only("concatenate", dtype, tuple(row_of(x.dtype) for x in parts))
     if out is None:
-        out = results.new_like(like, tuple(shape), dtype)
+        out = results.new_like(like, tuple(shape), dtype, "concatenate")
     else:
         results.check_out(out, tuple(shape), dtype, like, "concatenate")
         # Writing one part must not change those still to be read.
@@ -161,6 +161,6 @@ def alloc(value: Any, *shape: Any) -> Any:
             got=str(real.shape),
             fix="reshape it",
         )
-    out = results.new_like(value, tuple(wanted), real.dtype)
+    out = results.new_like(value, tuple(wanted), real.dtype, "alloc")
     _core.copy_into(out, real.broadcast_to(tuple(wanted)), where="alloc")
     return out

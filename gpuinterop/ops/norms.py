@@ -58,7 +58,7 @@ def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     check_not_empty(op, reduced, x.shape)
     if x.device.type != "cpu":
         return plan_for(op, x, axes, shape, result, None, 0.0, keepdims, cls)
-    out = new_as(cls, x, shape, result)
+    out = new_as(cls, x, shape, result, op)
     source, sink = host_view(x), host_view(out, written=True).reshape(kept)
 
     def work() -> None:

@@ -16,13 +16,14 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ShapeError, shown
 from gpuinterop.geometry import broadcast_shapes, real
+from gpuinterop.naming import in_the_name_of
 from gpuinterop.ops import blas, equality, join, results
 from gpuinterop.ops.copying import copyto
 from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS
 from gpuinterop.ops.runtime import FUNCTIONS
-from gpuinterop.sources import in_the_name_of, is_index, read_shape
+from gpuinterop.sources import is_index, read_shape
 from gpuinterop.views import read_axis
 
 __all__ = ["FUNCTIONS_OF_SHAPE"]

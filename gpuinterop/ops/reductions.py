@@ -287,7 +287,7 @@ def _reduce(
     if out is not None:
         out = check_out(out, shape, result, x, op)
     if x.device.type == "cpu":
-        sink = new_as(cls, x, shape, result) if out is None else out
+        sink = new_as(cls, x, shape, result, op) if out is None else out
         if real(sink).size:
             _on_host(op, x, axes, flat, keepdims, sink, ddof)
         return sink if out is None else given_out
@@ -312,10 +312,10 @@ def _along_one(op: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> str:
     return f"make them one first: x{turned}.reshape{joined}.{op}(axis=-1)"
 
 
-def new_as(cls: type, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def new_as(cls: type, x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
     """An unset array beside `x` of the class that an operand of class `cls` leads to."""
     made = results.class_for(cls, dtype)
-    return _core.empty(made, shape, dtype, x.device.type_code, x.device.index)
+    return _core.empty(made, shape, dtype, x.device.type_code, x.device.index, where=where)
 
 
 def may_overlap(x: Any, out: Any) -> bool:

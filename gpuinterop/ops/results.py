@@ -42,10 +42,12 @@ def leading(operands: Sequence[Any]) -> Any:
     return next((x for x in operands if getattr(type(x), "_only", None) is not None), operands[0])
 
 
-def new_like(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def new_like(x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
     """Return an unset C-ordered array on `x`'s device, of the class that holds `dtype`."""
     device = real(x).device
-    return _core.empty(class_for(type(x), dtype), shape, dtype, device.type_code, device.index)
+    return _core.empty(
+        class_for(type(x), dtype), shape, dtype, device.type_code, device.index, where=where
+    )
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> None:

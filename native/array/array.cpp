@@ -1,5 +1,7 @@
 #include "array/array.hpp"
 
+#include <algorithm>
+
 #include "array/error.hpp"
 #include "ops/graph.hpp"
 
@@ -21,17 +23,30 @@ std::string device_text(Device device) {
   return device.is_cuda() ? "cuda:" + std::to_string(device.id) : "cpu";
 }
 
+bool bytes_fit(const Layout& l, int64_t item) noexcept {
+  int64_t count = l.size(), nbytes;
+  if (count == 0) {
+    // Strides of an empty array are those of its other extents.
+    count = 1;
+    for (int i = 0; i < l.ndim(); ++i) count *= std::max<int64_t>(l.shape()[i], 1);
+  }
+  return !__builtin_mul_overflow(count, item, &nbytes);
+}
+
+void require_bytes(const Layout& l, int64_t item, const char* where) {
+  if (!bytes_fit(l, item))
+    fail(Kind::Shape, where, "a shape whose bytes fit 63 bits",
+         "shape " + shape_text(l.ndim(), l.shape()), "use smaller extents");
+}
+
 Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where) {
   Array a;
   a.layout = std::move(layout);
   a.device = device;
   a.dtype = dtype;
-  int64_t nbytes;
-  if (__builtin_mul_overflow(a.layout.size(), itemsize_of(dtype), &nbytes))
-    fail(Kind::Shape, where, "a shape whose bytes fit 63 bits",
-         "shape " + shape_text(a.layout.ndim(), a.layout.shape()), "use smaller extents");
-  if (nbytes > 0) {
-    a.buffer = allocate(device, nbytes, where);
+  require_bytes(a.layout, a.itemsize(), where);
+  if (a.nbytes() > 0) {
+    a.buffer = allocate(device, a.nbytes(), where);
     a.data = a.buffer->ptr;
     ops::note_unset(a);
   }

@@ -57,6 +57,10 @@ struct Array {
   int64_t nbytes() const noexcept { return layout.size() * itemsize(); }  // wrap(): it fits
 };
 
+// Whether the bytes of such an array, and those its strides span, fit 63 bits; NumPy draws the same line.
+bool bytes_fit(const Layout& l, int64_t item) noexcept;
+void require_bytes(const Layout& l, int64_t item, const char* where);
+
 // ---- python/array_type.cpp -------------------------------------------------------------------
 // The Python type gpuinterop._core.Array. Borrowed; set when the module is made.
 extern PyTypeObject* array_type;

@@ -38,12 +38,14 @@ enum class Kind {
 struct Error final : std::exception {
   Kind kind;
   std::string where, expected, got, fix;
-  Error(Kind k, std::string w, std::string e, std::string g, std::string f)
+  int axis;  // at fault, or -1
+  Error(Kind k, std::string w, std::string e, std::string g, std::string f, int axis)
       : kind(k),
         where(std::move(w)),
         expected(std::move(e)),
         got(std::move(g)),
-        fix(std::move(f)) {}
+        fix(std::move(f)),
+        axis(axis) {}
   const char* what() const noexcept override { return expected.c_str(); }
 };
 
@@ -51,8 +53,8 @@ struct Error final : std::exception {
 struct PythonError final : std::exception {};
 
 [[noreturn]] inline void fail(Kind kind, std::string where, std::string expected, std::string got,
-                              std::string fix) {
-  throw Error(kind, std::move(where), std::move(expected), std::move(got), std::move(fix));
+                              std::string fix, int axis = -1) {
+  throw Error(kind, std::move(where), std::move(expected), std::move(got), std::move(fix), axis);
 }
 
 }  // namespace gpuinterop

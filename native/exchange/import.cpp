@@ -132,9 +132,19 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
     page_slot(c->low).store(tag, std::memory_order_relaxed);
 }
 
+// NumPy aligns complex numbers to their parts; device code loads the whole number at once.
+uint64_t alignment_of(DTypeId dtype, Device device) noexcept {
+  const bool parts = kDTypes[dtype].kind == 'c' && !device.is_cuda();
+  return uint64_t(parts ? itemsize_of(dtype) / 2 : itemsize_of(dtype));
+}
+
 }  // namespace
 
-Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides,
+bool is_aligned(const Array& a) noexcept {
+  return reinterpret_cast<uintptr_t>(a.data) % alignment_of(a.dtype, a.device) == 0;
+}
+
+Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t item,
                       const char* where) {
   if (ndim < 0 || ndim > kMaxDims)
     malformed(where, "0 to " + std::to_string(kMaxDims) + " dimensions", std::to_string(ndim));
@@ -149,6 +159,10 @@ Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides
   if (overflow)
     malformed(where, "a shape whose element count fits 63 bits",
               "shape " + shape_text(ndim, shape));
+  // wrap() draws the same line, but by then a capsule has been used up.
+  if (__builtin_mul_overflow(total, item, &total))
+    fail(Kind::Exchange, where, "a shape whose bytes fit the address space",
+         "shape " + shape_text(ndim, shape), "use smaller extents");
   return strides || ndim == 0 ? Layout(ndim, shape, strides) : Layout::c_order(ndim, shape, where);
 }
 
@@ -188,13 +202,12 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
                   address_text(c->data));
   c->low = c->data + low_bytes;
   c->nbytes = nbytes;
-  // NumPy aligns complex numbers to their parts; device code loads the whole number at once.
-  const bool parts = kDTypes[c->dtype].kind == 'c' && !c->device.is_cuda();
-  if (address % uint64_t(parts ? item / 2 : item) != 0) {
+  if (address % alignment_of(c->dtype, c->device) != 0) {
     if (!may_copy)
-      fail(Kind::Exchange, where,
+      fail(Kind::Contiguity, where,
            "memory aligned to the itemsize, " + std::to_string(item) + " bytes",
-           "address " + address_text(c->data), "pass copy=True, or copy it in the producer");
+           "address " + address_text(c->data),
+           "allow a copy: copy=True (in from_any and to: copyif=True)");
     c->misaligned = true;
   }
   if (c->device.is_cuda()) verify_cuda(c, trust, where);
@@ -236,7 +249,8 @@ Checked check(const Incoming& in, Trust trust, bool may_copy, const char* where)
   c.dtype = checked_dtype(t.dtype, in.flags, where);
   int64_t mended[kMaxDims];
   const bool wrapped = c.device.is_cuda() && unwrap_strides(t, itemsize_of(c.dtype), mended);
-  c.layout = checked_layout(t.ndim, t.shape, wrapped ? mended : t.strides, where);
+  c.layout =
+      checked_layout(t.ndim, t.shape, wrapped ? mended : t.strides, itemsize_of(c.dtype), where);
   c.readonly = in.flags & DLPACK_FLAG_BITMASK_READ_ONLY;
   c.copied = in.flags & DLPACK_FLAG_BITMASK_IS_COPIED;
   if (c.layout.size() && t.data) {

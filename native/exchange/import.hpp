@@ -39,9 +39,13 @@ Checked check(const Incoming& in, Trust trust, bool may_copy, const char* where)
 // device are set; fills the rest and verifies pointer, span and alignment.
 void check_memory(Checked* c, Trust trust, bool may_copy, const char* where);
 
-// Extents and strides of foreign origin as a Layout. `strides` in elements or null for compact.
-Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides,
+// Extents and strides of foreign origin as a Layout, whose bytes fit 63 bits with elements of `item`
+// bytes. `strides` in elements or null for compact.
+Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t item,
                       const char* where);
+
+// Whether the elements lie where sharing needs them; see Checked::misaligned.
+bool is_aligned(const Array& a) noexcept;
 
 // Where the producer will use the memory next, once we have let go of it.
 struct Producer {

@@ -99,15 +99,16 @@ Array& read_array(nb::handle o, const char* where) {
 }
 
 nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_type, int device_id,
-                 const std::string& order) {
-  PyTypeObject* type = read_class(cls, "empty");
+                 const std::string& order, const std::string& where_text) {
+  const char* where = where_text.c_str();
+  PyTypeObject* type = read_class(cls, where);
   int64_t extents[kMaxDims];
-  const int n = read_ints(shape.ptr(), extents, "empty", "shape");
-  const Device device = read_device(device_type, device_id, "empty");
+  const int n = read_ints(shape.ptr(), extents, where, "shape");
+  const Device device = read_device(device_type, device_id, where);
   Layout layout =
-      order == "F" ? Layout::f_order(n, extents, "empty") : Layout::c_order(n, extents, "empty");
-  return nb::steal(wrap_or_throw(
-      type, make_empty(device, read_dtype(dtype, "empty"), std::move(layout), "empty")));
+      order == "F" ? Layout::f_order(n, extents, where) : Layout::c_order(n, extents, where);
+  return nb::steal(
+      wrap_or_throw(type, make_empty(device, read_dtype(dtype, where), std::move(layout), where)));
 }
 
 void release_foreign(Buffer*) noexcept {}
@@ -191,7 +192,7 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
 void register_array_functions(nb::module_& m) {
   using namespace nb::literals;
   m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
-        "order"_a = "C", "A fresh array of `cls`; its elements are not set.");
+        "order"_a = "C", "where"_a = "empty", "A fresh array of `cls`; its elements are not set.");
   m.def("from_pointer", &from_pointer, "cls"_a, "ptr"_a, "shape"_a, "strides"_a.none(), "dtype"_a,
         "device_type"_a, "device_id"_a, "base"_a.none(), "nbytes"_a = -1, "readonly"_a = false,
         "where"_a = "from_pointer", "An array over foreign memory; strides in bytes.");

@@ -191,7 +191,7 @@ class KeyReader {
       fail(Kind::Index, kGet,
            "an index from " + std::to_string(-n) + " to " + std::to_string(n - 1) + " on axis " +
                std::to_string(axis_),
-           std::to_string(index) + " for " + array_text(layout_), "index within the axis");
+           std::to_string(index) + " for " + array_text(layout_), "index within the axis", axis_);
     offset_ += (index < 0 ? index + n : index) * step;
     ++axis_;
   }

@@ -80,6 +80,7 @@ PyObject* broadcast_to(PyObject* self, PyObject* value) {
     const Array& a = unwrap(self);
     Array view = view_of(self);
     view.layout = a.layout.broadcast_to(n, shape, "broadcast_to");
+    require_bytes(view.layout, a.itemsize(), "broadcast_to");
     view.data = a.data;
     // Several indices may reach one element, so writing through it has no meaning.
     view.readonly = true;
@@ -110,11 +111,28 @@ GI_METHOD(restrided) {
   });
 }
 
-// _copied(order): an independent compact copy on the same device.
+// Compact strides for an array whose axes lie in memory as `axes` says, the longest step first.
+Layout compact_along(const Layout& l, PyObject* axes) {
+  int64_t given[kMaxDims];
+  int order[kMaxDims];
+  const int n = read_ints(axes, given, "copy", "axes");
+  for (int i = 0; i < n; ++i)
+    order[i] = given[i] < 0 || given[i] >= kMaxDims ? kMaxDims : static_cast<int>(given[i]);
+  const Layout turned = l.permuted(order, n, "copy");
+  const Layout compact = Layout::c_order(n, turned.shape(), "copy");
+  int64_t strides[kMaxDims];
+  for (int i = 0; i < n; ++i) strides[order[i]] = compact.strides()[i];
+  return Layout(n, l.shape(), strides);
+}
+
+// _copied(order, where="copy"): an independent compact copy on the same device. Order 'K' comes as the axes from
+// the longest step to the shortest.
 GI_METHOD(copied) {
-  if (!expect_args(nargs, 1, "_copied")) return nullptr;
+  if (nargs != 2 && !expect_args(nargs, 1, "_copied")) return nullptr;
   return guard((PyObject*)nullptr, [&] {
     require_settled(self);
+    const char* where = nargs == 2 ? PyUnicode_AsUTF8AndSize(args[1], nullptr) : "copy";
+    if (!where) throw PythonError();
     Py_ssize_t length = 0;
     const char* order = "";
     if (PyUnicode_Check(args[0])) order = PyUnicode_AsUTF8AndSize(args[0], &length);
@@ -122,18 +140,19 @@ GI_METHOD(copied) {
     // By value: allocating may let other threads run.
     const Array a = unwrap(self);
     const Layout& l = a.layout;
-    // 'A' and 'K' keep column order where the source has it; anything else becomes C order.
     const std::string_view wish(order, length);
-    if (wish != "C" && wish != "F" && wish != "A" && wish != "K")
+    const bool in_memory = PyList_Check(args[0]);
+    if (wish != "C" && wish != "F" && wish != "A" && !in_memory)
       fail(Kind::Shape, "copy", "order 'C', 'F', 'A' or 'K'", repr_text(args[0]),
            "pass one of these");
     const bool columns =
-        wish == "F" || (wish != "C" && l.is_f_contiguous() && !l.is_c_contiguous());
+        wish == "F" || (wish == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
     Array copy = make_empty(a.device, a.dtype,
-                            columns ? Layout::f_order(l.ndim(), l.shape(), "copy")
-                                    : Layout::c_order(l.ndim(), l.shape(), "copy"),
-                            "copy");
-    copy_elements(copy, a, "copy");
+                            in_memory ? compact_along(l, args[0])
+                            : columns ? Layout::f_order(l.ndim(), l.shape(), "copy")
+                                      : Layout::c_order(l.ndim(), l.shape(), "copy"),
+                            where);
+    copy_elements(copy, a, where);
     return wrap_or_throw(Py_TYPE(self), std::move(copy));
   });
 }

@@ -4,7 +4,6 @@
 #include "python/array_type.hpp"
 
 #include <structmember.h>
-#include <algorithm>
 
 #include <new>
 #include <vector>
@@ -141,18 +140,16 @@ void require_settled(PyObject* o) {
 }
 
 PyObject* wrap(PyTypeObject* type, Array&& a) {
-  // Every array there is comes through here, so nbytes() never overflows; NumPy draws the same line.
-  int64_t count = a.layout.size(), nbytes;
-  if (count == 0) {
-    // Strides of an empty array are those of its other extents.
-    count = 1;
-    for (int i = 0; i < a.layout.ndim(); ++i) count *= std::max<int64_t>(a.layout.shape()[i], 1);
+  // Every array there is comes through here, so nbytes() never overflows.
+  int64_t nbytes;
+  if (a.layout.size() == 0 || __builtin_mul_overflow(a.layout.size(), a.itemsize(), &nbytes))
+      [[unlikely]] {
+    if (!bytes_fit(a.layout, a.itemsize()))
+      return guard((PyObject*)nullptr, [&]() -> PyObject* {
+        require_bytes(a.layout, a.itemsize(), "array");
+        return nullptr;
+      });
   }
-  if (__builtin_mul_overflow(count, a.itemsize(), &nbytes))
-    return guard((PyObject*)nullptr, [&]() -> PyObject* {
-      fail(Kind::Shape, "array", "a shape whose bytes fit 63 bits",
-           "shape " + shape_text(a.layout.ndim(), a.layout.shape()), "use smaller extents");
-    });
   auto* self = reinterpret_cast<ArrayObject*>(PyType_GenericAlloc(type, 0));
   if (!self) return nullptr;
   self->weakrefs = nullptr;

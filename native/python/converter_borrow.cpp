@@ -72,7 +72,7 @@ void check_borrowed(uint64_t ptr, nb::handle shape, nb::handle strides, nb::hand
   exchange::Checked c;
   c.dtype = dtype_from(dtype.ptr());
   read_strides(strides.ptr(), n, extents, itemsize_of(c.dtype), steps, where.c_str());
-  c.layout = exchange::checked_layout(n, extents, steps, where.c_str());
+  c.layout = exchange::checked_layout(n, extents, steps, itemsize_of(c.dtype), where.c_str());
   c.data = c.layout.size() ? reinterpret_cast<char*>(static_cast<uintptr_t>(ptr)) : nullptr;
   ask_driver(&c, device_type, device_id, where.c_str());
 }
@@ -90,7 +90,7 @@ nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle str
   exchange::Checked c;
   c.dtype = dtype_from(dtype.ptr());
   read_strides(strides.ptr(), n, extents, itemsize_of(c.dtype), steps, where);
-  c.layout = exchange::checked_layout(n, extents, steps, where);
+  c.layout = exchange::checked_layout(n, extents, steps, itemsize_of(c.dtype), where);
   c.data = c.layout.size() ? reinterpret_cast<char*>(static_cast<uintptr_t>(ptr)) : nullptr;
   c.readonly = readonly;
   ask_driver(&c, device_type, device_id, where);

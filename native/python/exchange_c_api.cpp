@@ -54,7 +54,7 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
       fail(Kind::Exchange, kWhere, "a prototype and a place for the result", "a null pointer",
            "report it to the caller");
     // The extents are checked as if they came with memory; the prototype's pointer means nothing.
-    Layout layout = checked_layout(prototype->ndim, prototype->shape, nullptr, kWhere);
+    Layout layout = checked_layout(prototype->ndim, prototype->shape, nullptr, 1, kWhere);
     const DLDataType& t = prototype->dtype;
     const int dtype = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
     const int32_t device = prototype->device.device_type;

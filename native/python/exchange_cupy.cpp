@@ -102,7 +102,7 @@ bool read(PyObject* obj, const char* where, Array* out) {
       steps[i] /= item;
     }
   }
-  c.layout = checked_layout(n, extents, dense ? nullptr : steps, where);
+  c.layout = checked_layout(n, extents, dense ? nullptr : steps, itemsize_of(c.dtype), where);
   if (c.layout.size()) c.data = reinterpret_cast<char*>(integer(cupy.ptr.of(data.get())));
   c.device = {DeviceType::Cuda, device};
   c.memory = Memory::Device;

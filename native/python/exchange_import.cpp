@@ -1,5 +1,5 @@
-// import_any(cls, obj, device=None, copy=None, stream=None, where="from_dlpack"): the order in which
-// the doors of a foreign object are tried, and what happens to what came through.
+// import_any(cls, obj, device=None, copy=None, stream=None, where="from_dlpack", realign=False): the
+// order in which the doors of a foreign object are tried, and what happens to what came through.
 #include "python/exchange_import.hpp"
 
 #include <cstring>
@@ -121,6 +121,16 @@ Array moved(const Array& a, Device target, const Options& o) {
   return out;
 }
 
+// What came in, which a producer's deleter may have to take back while an error is on its way.
+struct Held {
+  Array array;
+  ~Held() {
+    if (!PyErr_Occurred()) return;
+    ErrorSaver saver;
+    array = Array();
+  }
+};
+
 PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
   // An object may change its class while it is asked, and what is known of a type goes with the type.
   const PyRef type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)));
@@ -132,7 +142,8 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
     peer = &peer_of(Py_TYPE(obj));
   }
   Peer& p = *peer;
-  Array a;
+  Held held;
+  Array& a = held.array;
   p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);
   const int wanted = cls ? only_dtype(cls) : -1;
   if (wanted >= 0 && wanted != a.dtype) refuse_dtype(cls, wanted, a, p, o);
@@ -142,7 +153,8 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
          "memory on " + device_text(int(o.device.type), o.device.id) + ", because copy=False",
          "memory on " + device_text(int(a.device.type), a.device.id),
          "leave copy out, or set it to None");
-  if (elsewhere || (o.copy == 1 && !a.is_copied)) a = moved(a, elsewhere ? o.device : a.device, o);
+  if (elsewhere || (o.copy == 1 && !a.is_copied) || (o.realign && !is_aligned(a)))
+    a = moved(a, elsewhere ? o.device : a.device, o);
   if (!cls) cls = exchange_result_type(a.dtype);
   PyObject* result = wrap(cls, std::move(a));
   if (!result) throw PythonError();
@@ -179,13 +191,14 @@ void read_device(PyObject* o, Options* out) {
 }
 
 Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  PyObject* given[4] = {Py_None, Py_None, Py_None, Py_None};  // device, copy, stream, where
+  // device, copy, stream, where, realign
+  PyObject* given[5] = {Py_None, Py_None, Py_None, Py_None, Py_False};
   for (Py_ssize_t i = 2; i < nargs; ++i) given[i - 2] = args[i];
   for (Py_ssize_t i = 0, n = kwnames ? PyTuple_Size(kwnames) : 0; i < n; ++i) {
     PyObject* key = PyTuple_GetItem(kwnames, i);
-    PyObject* const known[] = {names.device, names.copy, names.stream, names.where};
+    PyObject* const known[] = {names.device, names.copy, names.stream, names.where, names.realign};
     int at = -1;
-    for (int k = 0; k < 4; ++k)
+    for (int k = 0; k < 5; ++k)
       if (key == known[k] || PyUnicode_Compare(key, known[k]) == 0) at = k;
     if (at < 0) {
       PyErr_Format(PyExc_TypeError, "import_any() got an unexpected keyword argument '%U'", key);
@@ -211,6 +224,7 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
            repr_text(given[2]), "choose the stream with \"with stream:\" before the call");
     o.order = false;
   }
+  o.realign = given[4] == Py_True;
   return o;
 }
 
@@ -221,10 +235,10 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     auto* cls =
         nargs < 1 || args[0] == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(args[0]);
-    if (nargs < 2 || nargs > 6)
+    if (nargs < 2 || nargs > 7)
       fail(Kind::Type, "import_any", "an array class or None, and an object",
            std::to_string(nargs) + " arguments",
-           "import_any(cls, obj, device=None, copy=None, stream=None, where=...)");
+           "import_any(cls, obj, device=None, copy=None, stream=None, where=..., realign=False)");
     if (cls && !(PyType_Check(args[0]) && PyType_IsSubtype(cls, array_type)))
       fail(Kind::Type, "from_dlpack", "as cls CudaNdarray, GpuArray, a class of these, or None",
            repr_text(args[0]), "leave cls out, or choose: from_dlpack(x, cls=gpuinterop.GpuArray)");

@@ -21,7 +21,8 @@ struct Options {
   int copy = -1;      // None, 0 or 1
   bool order = true;  // false: stream=-1, the caller orders the work
   bool look = false;  // leave a capsule as it is; the array is for looking at, while the capsule is
-  bool may_copy() const noexcept { return copy == 1; }
+  bool realign = false;  // copy what cannot be shared because its elements are not aligned
+  bool may_copy() const noexcept { return copy == 1 || realign; }
 };
 
 // What came in. `done` false: the protocol is not there or its producer refused; see `attempts`.

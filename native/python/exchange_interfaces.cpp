@@ -84,13 +84,14 @@ int dtype_by_name(PyObject* obj, int64_t itemsize) {
 
 DTypeId read_typestr(const Dict& d, PyObject* obj) {
   PyObject* value = d.require("typestr");
-  const char* t = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, nullptr) : nullptr;
+  Py_ssize_t n = 0;
+  const char* t = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, &n) : nullptr;
   if (!t) {
     PyErr_Clear();
     d.wrong("typestr", "a string such as \"<f4\"", value);
   }
-  const size_t n = std::strlen(t);
-  if (n < 3 || !std::strchr("<>|=", t[0])) d.wrong("typestr", "a string such as \"<f4\"", value);
+  if (n < 3 || size_t(n) != std::strlen(t) || !std::strchr("<>|=", t[0]))
+    d.wrong("typestr", "a string such as \"<f4\"", value);
   int64_t itemsize = 0;
   for (const char* c = t + 2; *c; ++c) {
     if (*c < '0' || *c > '9' || itemsize > 1 << 20) {
@@ -177,7 +178,7 @@ void describe(const Dict& d, PyObject* obj, Checked* c) {
       fail(Kind::Exchange, d.where, "extents of 0 or more", "shape " + shape_text(ndim, shape),
            "report it to the producer");
   const int64_t* steps = read_strides(d, ndim, c->dtype, shape, strides);
-  c->layout = checked_layout(ndim, shape, steps, d.where);
+  c->layout = checked_layout(ndim, shape, steps, itemsize_of(c->dtype), d.where);
 }
 
 // The attribute, or null: absent, or refused by its producer (noted).
@@ -368,7 +369,7 @@ bool import_buffer(const Peer&, PyObject* obj, const Options& o, Array* out, Att
            std::to_string(v.strides[i]) + " bytes", "copy it in the producer");
     if (v.strides) strides[i] = v.strides[i] / item;
   }
-  c.layout = checked_layout(v.ndim, shape, v.strides ? strides : nullptr, o.where);
+  c.layout = checked_layout(v.ndim, shape, v.strides ? strides : nullptr, item, o.where);
   if (c.layout.size()) c.data = static_cast<char*>(v.buf);
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
   Buffer* buffer = adopt_borrowed(c, {});

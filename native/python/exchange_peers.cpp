@@ -56,7 +56,8 @@ void make_names() {
            intern("device"),
            intern("where"),
            intern("_only"),
-           intern("dtype")};
+           intern("dtype"),
+           intern("realign")};
 }
 
 namespace {

@@ -12,7 +12,14 @@ bool claim_process() {
   static std::atomic<int64_t> owner{-1};
   const int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
   int64_t first = -1;
-  if (owner.compare_exchange_strong(first, here) || first == here) return true;
+  if (owner.compare_exchange_strong(first, here)) return true;
+  if (first == here) {
+    PyErr_SetString(PyExc_ImportError,
+                    "import gpuinterop: expected to load the core once in a process\n"
+                    "  got: a second time, because the package was taken out of sys.modules\n"
+                    "  fix: leave it there, or start a new process");
+    return false;
+  }
   PyErr_SetString(
       PyExc_ImportError,
       "import gpuinterop: expected one interpreter for each process\n"

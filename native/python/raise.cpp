@@ -59,7 +59,8 @@ void set_python_error(const Error& e) noexcept {
     nb::object cls = nb::module_::import_("gpuinterop.errors").attr(class_name(e.kind));
     nb::object value =
         cls(nb::arg("where") = e.where.c_str(), nb::arg("expected") = e.expected.c_str(),
-            nb::arg("got") = e.got.c_str(), nb::arg("fix") = e.fix.c_str());
+            nb::arg("got") = e.got.c_str(), nb::arg("fix") = e.fix.c_str(),
+            nb::arg("axis") = e.axis < 0 ? nb::object(nb::none()) : nb::object(nb::int_(e.axis)));
     PyErr_SetObject(cls.ptr(), value.ptr());
   } catch (nb::python_error& error) {
     error.restore();

@@ -115,3 +115,11 @@ def test_subclasses_that_only_look_are_shared_without_a_copy(tmp_path):
     for value in (np.ones(3, ">f4"), [1.0, 2.0], np.float32(1)):
         with pytest.raises(gi.CopyForbiddenError):
             gi.asarray(value, device="cpu", copy=False)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2), (2, 1, 2), (0, 3)])
+def test_in_asks_the_elements_as_numpy_does(device, shape):
+    theirs = np.arange(int(np.prod(shape)), dtype="float32").reshape(shape)
+    ours = gi.asarray(theirs, device=device)
+    for value in (0, 3.0, 7, float("nan"), None, theirs[..., :1]):
+        assert (value in ours) == (value in theirs)

@@ -230,14 +230,44 @@ def test_a_misspelt_device_for_unpickling(monkeypatch):
         lambda: gi.arange(10**15),
         lambda: gi.linspace(0, 1, 10**15),
         lambda: gi.zeros(10**15, device="cpu"),
+        lambda: _repeated().get(),
+        lambda: _repeated().tolist(),
+        lambda: _repeated().tobytes(),
+        lambda: pickle.dumps(_repeated()),
+        lambda: gi.asarray(_repeated(), dtype="float64"),
+        lambda: _repeated().astype("float64"),
+        lambda: gi.pinned_empty(10**15, device="cpu"),
     ],
-    ids=["arange", "linspace", "zeros"],
-)
+    ids=["arange", "linspace", "zeros", "get", "tolist", "tobytes", "pickle", "asarray", "astype",
+         "pinned_empty"],
+)  # fmt: skip
 def test_too_much_host_memory_tells_what_is_free(make):
     error = refused(make)
     assert isinstance(error, gi.OutOfMemoryError)
     free, total = map(int, re.search(r"(\d+) bytes free of (\d+)", error.got).groups())
     assert 0 < free < total == gi.mem_info("cpu")[1]
+
+
+def _repeated():
+    return gi.ones(1, device="cpu").broadcast_to(10**15)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
+def test_integers_of_a_few_bits_are_cast_first(device, dtype):
+    pytest.importorskip("ml_dtypes")
+    host = np.array([[1, 0], [1, 1], [0, 1]], dtype)
+    x = gi.asarray(host, device=device)
+    assert refused(lambda: x + x).fix == "cast both first: x.astype('int32')"
+    for wanted in ("int32", "float32", "bool", "complex64", "bfloat16", dtype):
+        for order in ("C", "F"):
+            found = x[::-1].astype(wanted, order=order)
+            assert found.dtype == wanted
+            assert found.get().tolist() == host[::-1].astype(wanted).tolist()
+            assert found.is_f_contiguous() == (order == "F")
+    assert type(x.astype("float32")) is gi.GpuArray
+    with pytest.raises(gi.CaptureError):  # the values are the host's to read
+        gi.capture(lambda: x.astype("int32"), device=device)
+    assert (x.astype("int32") + 1).get().tolist() == (host.astype("int32") + 1).tolist()
 
 
 def test_copy_of_asarray_is_one_of_three():

@@ -233,6 +233,27 @@ def test_views_beyond_the_dimension_limit_are_refused():
     np.testing.assert_array_equal(x.transpose(*range(63, -1, -1)).shape, x.shape)
 
 
+def test_copy_in_the_order_of_memory():
+    theirs = np.zeros((5, 3, 5, 2), "float32").transpose(0, 1, 3, 2)[::2]
+    copied = gi.asarray(theirs, device="cpu").copy("K")
+    assert copied.strides == theirs.copy("K").strides == (120, 40, 4, 8)
+    assert copied.flags.owndata
+    assert copied.base is None
+
+
+@examples(300)
+@given(st.data())
+def test_copies_in_every_order_match_numpy(data):
+    theirs = numbers(data.draw(filled_shapes))
+    pair = theirs, gi.asarray(theirs, device="cpu")
+    theirs, ours = data.draw(view_chains(pair))
+    for order in "CFAK":
+        copied = ours.copy(order)
+        assert_same(copied, theirs.copy(order))
+        assert_same(ours.astype("int32", order=order), theirs.astype("int32", order=order))
+        assert not gi.shares_memory(copied, ours)
+
+
 def test_iteration_and_length(device):
     theirs = numbers((3, 2))
     ours = gi.CudaNdarray(theirs, device=device)

@@ -121,6 +121,8 @@ def test_numbers_of_numpy_make_a_range():
     assert gi.arange(np.int64(1), np.float32(3), device="cpu").tolist() == [1, 2]
 
 
+HUGE = np.broadcast_to(np.float32(1), (1 << 46,))  # more than there is memory for
+
 PLACES = {
     "zeros": lambda: gi.zeros(-1),
     "ones": lambda: gi.ones(-1),
@@ -130,14 +132,92 @@ PLACES = {
     "full_like": lambda: gi.full_like(gi.zeros(2), "a"),
     "CudaNdarray.zeros": lambda: gi.CudaNdarray.zeros(-1),
     "GpuArray.zeros": lambda: gi.GpuArray.zeros(-1),
+    "CudaNdarray": lambda: gi.CudaNdarray(HUGE, device="cpu"),
+    "GpuArray": lambda: gi.GpuArray([3], "O"),
+    "asarray": lambda: gi.asarray(HUGE, copy=True, device="cpu"),
+    "array": lambda: gi.array([3], device="nowhere"),
+    "zeros ": lambda: gi.zeros(3, "O"),
+    "ones ": lambda: gi.ones(3, device="nowhere"),
+    "empty ": lambda: gi.empty("a"),
+    "empty_like": lambda: gi.empty_like(_huge()),
+    "asarray ": lambda: gi.asarray([3], device="nowhere"),
+    "astype": lambda: gi.zeros(3).astype("O"),
+    "astype ": lambda: _huge().astype("int8"),
+    "concatenate": lambda: gi.concatenate([_huge(), _huge()]),
+    "sum": lambda: _huge().expand_dims(1).sum(axis=1),
+    "broadcast_to": lambda: gi.zeros(1).broadcast_to(1 << 62),
+    "reshape": lambda: _without_copies(lambda: gi.zeros((3, 4), device="cpu").T.reshape(12)),
+    "CudaNdarray.from_pointer": lambda: gi.CudaNdarray.from_pointer("a", 3),
+    "GpuArray.from_pointer": lambda: gi.GpuArray.from_pointer(8, 3, "O"),
+    "from_gpu_pointer": lambda: gi.from_gpu_pointer(8, (2,), (1, 1), device="cpu"),
 }
+
+
+def _huge():
+    return gi.ones(1, device="cpu").broadcast_to(HUGE.shape)
+
+
+def _without_copies(call):
+    with gi.no_copies():
+        return call()
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_the_function_that_was_called_is_named(place):
     with pytest.raises(gi.GpuInteropError) as caught:
         PLACES[place]()
-    assert caught.value.where == place
+    assert caught.value.where == place.strip()
+
+
+FIXES = {
+    "device by position": (lambda: gi.zeros(3, "cpu"), "device='cpu'"),
+    "order by position": (lambda: gi.zeros(12).reshape((3, 4), "F"), "order='F'"),
+    "complex numbers": (lambda: gi.GpuArray([1j]), "dtype='complex64'"),
+    "strides in elements": (lambda: gi.from_gpu_pointer(8, 2, (1, 1), device="cpu"), "one stride"),
+}
+
+
+@pytest.mark.parametrize("slip", FIXES)
+def test_the_slip_is_recognised(slip):
+    call, words = FIXES[slip]
+    with pytest.raises(gi.GpuInteropError) as caught:
+        call()
+    assert words in caught.value.fix
+    assert len(str(caught.value)) < 300
+
+
+def test_strides_are_shown_in_the_unit_they_came_in():
+    with pytest.raises(gi.ShapeError) as caught:
+        gi.from_gpu_pointer(8, 2, (1, 1), device="cpu")
+    assert caught.value.got == "(1, 1) (elements)"
+    with pytest.raises(gi.ShapeError) as caught:
+        gi.GpuArray.from_pointer(8, 2, "float32", (4, 4), device="cpu")
+    assert caught.value.got == "(4, 4) (bytes)"
+
+
+def test_a_keyword_device_is_no_part_of_the_shape():
+    if gi.default_device().type == "cpu":
+        with pytest.raises(gi.DeviceError) as caught:
+            gi.zeros(3, device=0)
+        assert "shape" not in caught.value.fix
+    with pytest.raises(gi.DeviceError, match=r"\(3, 99\)"):
+        gi.CudaNdarray.zeros(3, 99)
+
+
+def test_lists_too_deep_are_not_called_ragged():
+    nested = [1.0]
+    for _ in range(70):
+        nested = [nested]
+    with pytest.raises(gi.ShapeError) as caught:
+        gi.asarray(nested)
+    assert "pad" not in caught.value.fix
+
+
+@pytest.mark.parametrize(("key", "axis"), [((0, 7), 1), (7, 0), ((..., -9), 1)])
+def test_an_index_out_of_range_tells_its_axis(key, axis):
+    with pytest.raises(gi.ArrayIndexError) as caught:
+        gi.zeros((3, 4))[key]
+    assert caught.value.axis == axis
 
 
 NO_ARRAYS = (5, 1 + 2j, "a", None, [1, 2], (1,), {}, object(), type, len)

@@ -28,6 +28,7 @@ LAYERS = {
     "geometry": 3,
     "inventory": 3,
     "diagnosis": 3.5,
+    "naming": 3.5,
     "jit": 4,
     "views": 4,
     "arguments": 4,

@@ -1,0 +1,48 @@
+"""Errors in the name of the function that was called, not of the step that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gpuinterop.devices as devices
+from gpuinterop.errors import DeviceError, GpuInteropError, OutOfMemoryError
+
+__all__ = ["in_the_name_of", "no_room", "place_of", "renamed"]
+
+
+def place_of(device: Any, where: str) -> devices.Device:
+    """Return the device that was asked for; a refusal names `where`."""
+    try:
+        return devices.device(device)
+    except DeviceError as error:
+        raise renamed(error, where) from None
+
+
+@contextmanager
+def in_the_name_of(where: str) -> Iterator[None]:
+    """Let errors of the core name the function that was called, not the step that failed."""
+    try:
+        yield
+    except GpuInteropError as error:
+        raise renamed(error, where) from None
+
+
+def no_room(error: MemoryError, where: str) -> OutOfMemoryError:
+    """Return NumPy's refusal of host memory as this library's."""
+    free, total = devices.mem_info("cpu")
+    return OutOfMemoryError(
+        where=where,
+        expected="host memory for the values, which NumPy allocates",
+        got=f"{str(error) or 'no room'}; {free} bytes free of {total}",
+        fix="work in smaller pieces",
+    )
+
+
+def renamed(error: GpuInteropError, where: str) -> GpuInteropError:
+    """Return the same error with another function's name."""
+    return type(error)(
+        where=where, expected=error.expected, got=error.got, fix=error.fix,
+        reason=error.reason, axis=error.axis,
+    )  # fmt: skip

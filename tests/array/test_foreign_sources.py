@@ -1,0 +1,232 @@
+"""Arrays of others as sources: misaligned ones are copied, each is asked once, none is leaked."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+VALUES = np.arange(8, dtype="float32")
+
+
+class Interface:
+    """An object of no known library, with NumPy's protocol."""
+
+    def __init__(self, array):
+        self.array = array
+        self.dtype, self.shape = array.dtype, array.shape
+
+    @property
+    def __array_interface__(self):
+        return self.array.__array_interface__
+
+
+def _unaligned_tensor(buffer):
+    torch = pytest.importorskip("torch")
+    return torch.frombuffer(buffer, dtype=torch.float32, offset=1, count=8)
+
+
+def _capsule(buffer):
+    return _unaligned_tensor(buffer).__dlpack__()
+
+
+UNALIGNED = {
+    "buffer": lambda buffer: memoryview(buffer)[1:].cast("f"),
+    "interface": lambda buffer: Interface(np.frombuffer(buffer, "float32", 8, 1)),
+    "torch": _unaligned_tensor,
+    "capsule": _capsule,
+}
+
+
+@pytest.fixture(params=UNALIGNED)
+def unaligned(request):
+    buffer = bytearray(33)
+    np.frombuffer(buffer, "float32", 8, 1)[:] = VALUES
+    return UNALIGNED[request.param](buffer)
+
+
+def _assigned(source):
+    x = gi.zeros(8, device="cpu")
+    x[...] = source
+    return x
+
+
+COPIES = {
+    "asarray": lambda source: gi.asarray(source, device="cpu"),
+    "asarray on the default device": lambda source: gi.asarray(source),
+    "asarray, copy": lambda source: gi.asarray(source, copy=True, device="cpu"),
+    "asarray, cast": lambda source: gi.asarray(source, "float64", device="cpu"),
+    "array": lambda source: gi.array(source, device="cpu"),
+    "CudaNdarray": lambda source: gi.CudaNdarray(source, device="cpu"),
+    "GpuArray": lambda source: gi.GpuArray(source, device="cpu"),
+    "assignment": _assigned,
+    "from_dlpack, copy": lambda source: gi.from_dlpack(source, copy=True),
+    "from_any, copyif": lambda source: gi.from_any(source, copyif=True),
+    "to, copyif": lambda source: gi.to(source, "gpuinterop", copyif=True),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_misaligned_memory_is_copied(unaligned, way):
+    if way == "from_any, copyif" and type(unaligned).__name__ == "Tensor":
+        pytest.importorskip("torch")
+    with gi.count_copies() as made:
+        found = COPIES[way](unaligned)
+    assert made.count
+    assert found.tolist() == VALUES.tolist()
+    assert found.ptr % 4 == 0
+
+
+def test_misaligned_memory_is_not_copied_unasked(unaligned):
+    with pytest.raises(gi.CopyForbiddenError):
+        gi.asarray(unaligned, copy=False, device="cpu")
+    for refuse in (gi.from_dlpack, gi.from_any):
+        with pytest.raises((ValueError, BufferError)) as caught:
+            refuse(unaligned)
+        assert "copy" in caught.value.fix
+
+
+def test_the_plan_for_misaligned_memory_is_what_happens():
+    source = Interface(np.frombuffer(bytearray(33), "float32", 8, 1))
+    assert gi.explain(source).refused
+    plan = gi.explain(source, copyif=True)
+    assert (plan.copied, plan.bytes) == (True, 32)
+
+
+# ---- each source is asked once -----------------------------------------------------------------
+
+
+class Once:
+    """Answers otherwise at the second time."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, **keywords):
+        self.asked += 1
+        return np.full(3, self.asked, "int32").__dlpack__(**keywords)
+
+
+def _set_in_floats(source):
+    x = gi.zeros(3, "float64", device="cpu")
+    x[...] = source
+    return x
+
+
+CASTS = {
+    "asarray": lambda source: gi.asarray(source, "float64", device="cpu"),
+    "asarray, copy": lambda source: gi.asarray(source, "float64", device="cpu", copy=True),
+    "GpuArray": lambda source: gi.GpuArray(source, "float64", device="cpu"),
+    "assignment": _set_in_floats,
+}
+
+
+@pytest.mark.parametrize("way", CASTS)
+def test_a_cast_asks_its_source_once(way):
+    source = Once()
+    found = CASTS[way](source)
+    assert (found.dtype, found.tolist(), source.asked) == (np.float64, [1, 1, 1], 1)
+
+
+@pytest.mark.parametrize("way", CASTS)
+def test_a_cast_takes_a_capsule(way):
+    found = CASTS[way](np.full(3, 5, "int32").__dlpack__())
+    assert (found.dtype, found.tolist()) == (np.float64, [5, 5, 5])
+
+
+# ---- a deleter that is Python code -------------------------------------------------------------
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+class Managed(ctypes.Structure):
+    _fields_ = (("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+new_capsule = ctypes.pythonapi.PyCapsule_New
+new_capsule.restype = ctypes.py_object
+new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+handed_out: dict[int, tuple] = {}
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+def take_back(address):
+    # A method call: CPython checks that it begins without an exception.
+    assert handed_out.get(address)
+    del handed_out[address]
+
+
+class Producer:
+    """Exports memory whose deleter is Python code, as bridges written with ctypes do."""
+
+    def __init__(self, shape, strides=None):
+        self.shape, self.strides = shape, strides
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, **keywords):
+        memory = np.arange(6, dtype="float32")
+        ndim = len(self.shape)
+        shape = (ctypes.c_int64 * ndim)(*self.shape)
+        strides = None if self.strides is None else (ctypes.c_int64 * ndim)(*self.strides)
+        tensor = Tensor(memory.ctypes.data, 1, 0, ndim, 2, 32, 1, shape, strides, 0)
+        managed = Managed(tensor, None, ctypes.cast(take_back, ctypes.c_void_p).value)
+        address = ctypes.addressof(managed)
+        handed_out[address] = managed, memory, shape, strides
+        return new_capsule(address, b"dltensor", None)
+
+
+@pytest.fixture
+def ledger():
+    handed_out.clear()
+    yield handed_out
+    handed_out.clear()
+
+
+@pytest.mark.parametrize("take", [gi.from_dlpack, gi.asarray])
+def test_a_deleter_runs_while_an_error_is_on_its_way(ledger, take):
+    with pytest.raises(gi.CopyForbiddenError), gi.no_copies():
+        take(Producer((6,)), copy=True)
+    gc.collect()
+    assert not ledger
+
+
+TOO_LARGE = {"empty": ((0, 2**61), None), "repeated": ((2**61,), (0,))}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+@pytest.mark.parametrize("take", [gi.from_dlpack, gi.from_any, gi.asarray, gi.GpuArray])
+def test_bytes_are_counted_before_a_capsule_is_used(ledger, name, take):
+    capsule = Producer(*TOO_LARGE[name]).__dlpack__()
+    with pytest.raises(gi.ExchangeError, match="bytes fit") as caught:
+        take(capsule)
+    assert caught.value.where == take.__name__
+    # Not taken: whoever made it may still take it back.
+    assert ctypes.pythonapi.PyCapsule_IsValid(ctypes.py_object(capsule), b"dltensor")
+    assert len(ledger) == 1
+
+
+def test_a_typestr_ends_where_its_string_ends():
+    class Lying(Interface):
+        @property
+        def __array_interface__(self):
+            return {**self.array.__array_interface__, "typestr": "<f4\0i8"}
+
+    with pytest.raises(gi.ProtocolError, match="typestr"):
+        gi.from_any(Lying(VALUES))

@@ -1,0 +1,107 @@
+"""Integers that no float64 holds stay what they are, whatever stands beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpuinterop as gi
+
+# NumPy reads each of these as float64 while nobody names a dtype.
+LISTS = [
+    ([2**63, 2**53 + 1], "uint64"),
+    ([2**64 - 1, 1], "uint64"),
+    ([np.uint64(2**63 + 1), 5], "uint64"),
+    ([2**62 + 1, 0.5], "uint64"),
+    ([2**53 + 1, 1.5], "int64"),
+    ([-(2**63), 0.5], "int64"),
+    ([np.uint64(3), np.int64(2**53 + 1)], "int64"),
+    ([True, 2**53 + 1, 1.0], "int64"),
+    ([np.float32(1.5), 2**24 + 1], "int32"),
+    ([[2**53 + 1], [-2.9]], "int64"),
+    ([np.array([2**53 + 1]), [0.5]], "int64"),
+]
+listed = pytest.mark.parametrize(("values", "dtype"), LISTS)
+
+
+def _elements(values, dtype):
+    """The oracle: NumPy's assignment of one Python number at a time."""
+    flat = [one.item() if hasattr(one, "item") else one for one in np.array(values, object).flat]
+    return np.array([int(one) for one in flat], dtype).reshape(np.shape(values))
+
+
+@listed
+def test_a_list_keeps_its_integers(device, values, dtype):
+    expected = _elements(values, dtype)
+    x = gi.zeros(expected.shape, dtype, device=device)
+    x[...] = values
+    for found in (
+        x,
+        gi.asarray(values, dtype, device=device),
+        gi.GpuArray(values, dtype, device=device),
+        gi.full(expected.shape, values, dtype, device=device),
+    ):
+        assert found.tolist() == expected.tolist()
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.floats(0, 2**63), min_size=1, max_size=4))
+def test_integers_among_floats_agree_with_python(values):
+    found = gi.asarray(values, "uint64", device="cpu")
+    assert found.tolist() == [int(one) for one in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [([2**64, 0.5], "uint64"), ([2**63, 0.5], "int64"), ([-1, 2**63], "uint64"),
+     ([2**53 + 1, float("nan")], "int64"), ([2**53 + 1, float("inf")], "uint64")],
+)  # fmt: skip
+def test_what_is_outside_is_still_refused(values, dtype):
+    with pytest.raises(gi.DTypeError) as caught:
+        gi.asarray(values, dtype, device="cpu")
+    assert dtype in caught.value.expected
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [((2**63, 2**63 + 3), "uint64"), ((2**64 - 3, 2**64 - 1), "uint64"),
+     ((2**63 + 3, 2**63, -1), "uint64"), ((0, 2**64 - 1, 2**62), "uint64"),
+     ((np.uint64(2**63), 2**63 + 3), "uint64"), ((-(2**63), -(2**63) + 2), "int64"),
+     ((2**63 - 3, 2**63 - 1), "int64"), ((-(2**63) - 2**62, 2**63, 2**62), "float64"),
+     ((2**63, 2**63), "uint64")],
+)  # fmt: skip
+def test_arange_counts_to_the_end_of_the_range(given, dtype):
+    found = gi.arange(*given, dtype=dtype, device="cpu")
+    assert found.dtype == dtype
+    assert found.tolist() == list(range(*map(int, given)))
+
+
+@pytest.mark.parametrize("given", [(2**63,), (2**64, 2**64 + 2), (2**63, 2**63 + 3, 0)])
+def test_arange_refuses_what_cannot_be(given):
+    with pytest.raises(gi.GpuInteropError):
+        gi.arange(*given, dtype="uint64", device="cpu")
+
+
+def test_arange_refuses_what_the_default_would_round():
+    with pytest.raises(gi.DTypeError, match="name the dtype"):
+        gi.arange(2**63, 2**63 + 3)
+    assert gi.arange(2**63, 2**63 + 3, dtype="float64").tolist() == [2.0**63] * 3
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e8m0fnu"])
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), [1.0, float("inf")]])
+def test_a_dtype_without_infinity_takes_none(dtype, value):
+    pytest.importorskip("ml_dtypes")
+    x = gi.ones(2, dtype, device="cpu")
+    with pytest.raises(gi.DTypeError, match="inf"):
+        x[...] = value
+    assert x.tolist() == [1, 1]
+    x[0] = float("nan")
+    assert np.isnan(float(x[0]))
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3", "bfloat16"])
+def test_a_dtype_with_infinity_takes_it(dtype):
+    pytest.importorskip("ml_dtypes")
+    assert gi.full(2, float("-inf"), dtype, device="cpu").tolist() == [float("-inf")] * 2
