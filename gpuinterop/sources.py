@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -179,10 +180,10 @@ def in_the_name_of(where: str) -> Iterator[None]:
         raise renamed(error, where) from None
 
 
-def renamed(error: GpuInteropError, where: str) -> GpuInteropError:
-    """Return the same error with another function's name."""
+def renamed(error: GpuInteropError, where: str, fix: str = "") -> GpuInteropError:
+    """Return the same error with another function's name, and perhaps another remedy."""
     return type(error)(
-        where=where, expected=error.expected, got=error.got, fix=error.fix,
+        where=where, expected=error.expected, got=error.got, fix=fix or error.fix,
         reason=error.reason, axis=error.axis,
     )  # fmt: skip
 
@@ -284,11 +285,16 @@ def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core
     where = "x[key] = value"
     if isinstance(value, (*NUMBERS, np.generic)):
         return over(as_elements(value, dtype, where, casts=not hasattr(cls, "_only")))
-    found = as_source(value, None, where)
-    if found.dtype == dtype:
-        return found
-    check_cast(cls, found.dtype, where)
-    return as_source(value, dtype, where)
+    try:
+        found = as_source(value, None, where)
+        if found.dtype == dtype:
+            return found
+        check_cast(cls, found.dtype, where)
+        return as_source(value, dtype, where)
+    except GpuInteropError as error:
+        # Elsewhere x is what is converted; here it is the array that is assigned to.
+        fix = re.sub(r"\bx\b(?=\.|\))", "value", error.fix)
+        raise renamed(error, error.where, fix) from None
 
 
 def is_index(value: Any) -> bool:
