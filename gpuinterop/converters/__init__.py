@@ -16,6 +16,7 @@ from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.errors import GpuInteropError
+from gpuinterop.switches import as_switch
 
 __all__ = [
     "Backend",
@@ -91,6 +92,7 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     >>> gpuinterop.to(x, "numpy").shape
     (2, 3)
     """
+    copyif = as_switch(copyif, "copyif", "to")
     name: Any = library  # in truth it may be anything, also what has no hash
     if isinstance(name, str) and name in OURS:
         if OURS[name] is None:
@@ -120,6 +122,7 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     ConversionTypeError
         `obj` is no array: the message lists what is recognised.
     """
+    copyif = as_switch(copyif, "copyif", "from_any")
     if isinstance(obj, _core.Array):
         check_options(None, options, "from_any")
         return obj
@@ -129,7 +132,7 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     if row is None:
         return protocols.share_unknown(obj, "from_any")
     try:
-        return row.from_(obj, copyif, **options)
+        return row.take(obj, copyif, **options)
     except (AttributeError, KeyError) as e:
         if isinstance(e, GpuInteropError):
             raise

@@ -32,6 +32,7 @@ from gpuinterop.errors import (
     MissingLibraryError,
     shown,
 )
+from gpuinterop.foreign import in_the_making
 
 __all__ = [
     "Backend",
@@ -84,9 +85,18 @@ class Backend:
     @cached_property
     def module(self) -> Any:
         """The converter's module, imported on first use."""
-        if isinstance(self.converter, str):
+        if not isinstance(self.converter, str):
+            return self.converter
+        try:
             return importlib.import_module(self.converter or f"{__package__}.{self.name}")
-        return self.converter
+        except Exception as e:  # whatever somebody's module raises
+            raise MissingLibraryError(
+                where=f"gpuinterop.converters ({self.name})",
+                expected=f"the converter's module, {self.converter or 'which its row does not name'}",
+                got=f"{type(e).__name__}: {e}",
+                fix=f"name a module that can be imported: Backend({self.name!r}, "
+                f"{self.package!r}, converter='mylib.interop')",
+            ) from e
 
     @cached_property
     def to(self) -> Callable[..., Any]:
@@ -104,9 +114,24 @@ class Backend:
         raise ConversionTypeError(
             where=f"gpuinterop.converters ({self.name})",
             expected=f"a converter module with {' or '.join(candidates)}",
-            got=f"module {self.module.__name__}",
+            got=f"module {self.module.__name__}"
+            if isinstance(self.module, ModuleType)
+            else shown(self.module),
             fix="define that function in the converter",
         )
+
+    def take(self, obj: Any, copyif: bool = False, **options: Any) -> Any:
+        """What `from_` makes of `obj`; a converter that makes nothing is told so."""
+        made = self.from_(obj, copyif, **options)
+        if made is None:
+            raise ConversionTypeError(
+                where=f"from_{self.name}",
+                expected="a CudaNdarray or GpuArray from the converter",
+                got="None",
+                fix="return the array that the converter makes, for example "
+                "gpuinterop.from_dlpack(obj)",
+            )
+        return made
 
     def claims(self, obj: Any) -> bool:
         """Whether `matches`, or that of the converter's module, takes `obj` for the library's own."""
@@ -131,7 +156,12 @@ _ROWS = (
     Backend("torch", "torch", ("Tensor",), install="torch", aliases=("pytorch",)),
     Backend("cupy", "cupy", ("ndarray",), install="cupy-cuda13x", devices=("cuda",)),
     Backend(
-        "jax", "jax", ("ArrayImpl", "Tracer", "Array", "PRNGKeyArray"), ("jaxlib",), install="jax"
+        "jax",
+        "jax",
+        ("ArrayImpl", "Tracer", "Array", "PRNGKeyArray"),
+        ("jaxlib",),
+        install="jax",
+        aliases=("jax.numpy", "jnp"),
     ),
     Backend(
         "numba",
@@ -217,8 +247,9 @@ def register(row: Backend) -> None:
             where="gpuinterop.converters.register",
             expected="a gpuinterop.converters.Backend",
             got=shown(row),
-            fix="write register(Backend('mylib', 'mylib', converter=the_module))",
+            fix=_EXAMPLE,
         )
+    _check(row)
     with _lock:
         broken.pop(row.name, None)
         old = _rows.get(row.name)
@@ -230,6 +261,34 @@ def register(row: Backend) -> None:
         _generation += 1
         _of_type.clear()
         _core._set_converters_changed(any(_rows[known.name] is not known for known in _ROWS))
+
+
+_EXAMPLE = (
+    "write register(Backend('mylib', 'mylib', types=('Array',), converter='mylib.interop')); "
+    "the module has to_mylib and from_mylib"
+)
+
+
+def _check(row: Backend) -> None:
+    """Refuse a row of which no conversion could make anything."""
+    fault = ""
+    name: Any = row.name
+    converter: Any = row.converter
+    if not isinstance(name, str) or not name:
+        fault = f"the name {name!r}"
+    elif converter is None or isinstance(converter, (int, float)):
+        fault = f"the converter {converter!r}"
+    for of in ("types", "roots", "aliases", "devices"):
+        words = getattr(row, of)
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            fault = f"{of}={words!r}"
+    if fault:
+        raise ArgumentTypeError(
+            where="gpuinterop.converters.register",
+            expected="a name, a converter's module, and tuples of names",
+            got=fault,
+            fix=_EXAMPLE,
+        )
 
 
 def _forget_functions(row: Backend) -> None:
@@ -254,11 +313,13 @@ def _load_plugin(name: str) -> Backend | None:
         return None
     try:
         value = point.load()
+        if value is None or isinstance(value, (int, float, str)):
+            raise TypeError(f"{point.value!r} is neither a module nor a Backend")
     except Exception as e:
         raise MissingLibraryError(
             where=f"gpuinterop.converters ({name})",
             expected="a converter that can be imported, from the package that offers it",
-            got=f"{type(e).__name__}: {e}",
+            got=f"{point.name} = {point.value!r}: {type(e).__name__}: {e}",
             fix="mend or uninstall that package",
         ) from e
     row = value if isinstance(value, Backend) else getattr(value, "backend", None)
@@ -358,6 +419,8 @@ def _row_of_class(cls: type) -> tuple[Backend | None, bool]:
 
 
 def _asked(question: str, obj: Any) -> Backend | None:
+    if isinstance(obj, type):  # it has the names of its arrays, and no memory
+        return None
     for row in list(_rows.values()):
         ask = row.claims if question == "matches" else row.like
         if ask is None:
@@ -375,6 +438,8 @@ def _load_waiting() -> bool:
     found = False
     for name in _plugins():
         if name in _rows or name in broken or name not in sys.modules:
+            continue
+        if in_the_making(name):  # its converter needs all of it; the next conversion asks again
             continue
         try:
             found |= _load_plugin(name) is not None
