@@ -11,7 +11,7 @@ from gpuinterop.errors import MissingLibraryError
 from gpuinterop.foreign import loaded
 
 if TYPE_CHECKING:
-    from gpuinterop.converters.registry import Backend
+    from gpuinterop.converters.rows import Backend
 
 __all__ = ["failing", "failures", "how_to_install", "imported", "missing"]
 
