@@ -8,6 +8,7 @@ copy to `note` before they make it, so a refused copy has not happened.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ KINDS = {
     "peer": "device to device",
 }
 _STAYING = ("host", "copy")
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 @dataclass(slots=True)
@@ -104,12 +105,13 @@ class Watch(ContextDecorator, AbstractContextManager[T]):
 
     def __init__(self, block: Callable[[], AbstractContextManager[T]], purpose: str) -> None:
         self._block, self._purpose = block, purpose
-        self._entered: list[AbstractContextManager[T]] = []
+        # By thread: others may enter and leave the same object meanwhile.
+        self._entered: dict[int, list[AbstractContextManager[T]]] = {}
 
     def __enter__(self) -> T:
-        entered = self._block()
-        self._entered.append(entered)
-        return entered.__enter__()
+        block = self._block()
+        self._entered.setdefault(threading.get_ident(), []).append(block)
+        return block.__enter__()
 
     def __exit__(
         self,
@@ -117,14 +119,21 @@ class Watch(ContextDecorator, AbstractContextManager[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        if not self._entered:
+        thread = threading.get_ident()
+        if thread not in self._entered:  # a generator that another thread resumes or collects
+            thread = next(iter(self._entered.copy()), thread)
+        entered = self._entered.get(thread)
+        if not entered:
             raise ArgumentTypeError(
                 where="__exit__",
                 expected="a block that was entered",
                 got=f"one that was not, or was left already ({self._purpose})",
                 fix="use it in a with statement",
             )
-        return self._entered.pop().__exit__(kind, error, trace)
+        block = entered.pop()
+        if not entered:
+            self._entered.pop(thread, None)
+        return block.__exit__(kind, error, trace)
 
     def __call__(self, function: F) -> F:
         # Such a function returns at once; what it copies, it copies later.
@@ -169,6 +178,8 @@ def note(kind: str, nbytes: int, where: str) -> None:
     CopyForbiddenError
         The calling thread is inside ``no_copies()``.
     """
+    if not nbytes:  # nothing is moved
+        return
     state = _local.state
     if state.bans:
         raise _forbidden(kind, nbytes, where)

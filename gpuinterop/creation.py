@@ -32,6 +32,7 @@ from gpuinterop.sources import (
     new_full,
     read_shape,
 )
+from gpuinterop.switches import as_choice
 
 __all__ = [
     "arange",
@@ -84,9 +85,8 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     DTypeError
         A Python number that the dtype cannot hold.
     """
-    if copy not in (None, True, False):
-        raise ArgumentTypeError(where="asarray", expected="copy=True, False or None",
-                                got=shown(copy), fix="pass copy=False to forbid a copy")  # fmt: skip
+    if copy is not None:
+        copy = as_choice(copy, "copy", "asarray")
     if copy:
         return _array(obj, dtype, device, "asarray")
     if dtype is None and device is None:

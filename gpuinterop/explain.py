@@ -12,6 +12,7 @@ from gpuinterop.converters.options import check_options, taken_by
 from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
 from gpuinterop.dtypes import known
 from gpuinterop.ndarray import CudaNdarray
+from gpuinterop.switches import as_switch
 
 __all__ = ["explain"]
 
@@ -34,6 +35,7 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     >>> gpuinterop.explain(x[:, ::-1], to="numpy").shared
     True
     """
+    copyif = as_switch(copyif, "copyif", "explain")
     plan = _plan(x, to, copyif, options)
     if plan.copied and plan.bytes:
         banned = copies.ban(plan.crosses, plan.bytes, plan.where)
@@ -42,8 +44,8 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     return plan
 
 
-def _plan(x: Any, to: str, copyif: bool, options: dict[str, Any]) -> Plan:
-    if any(to == name for name in OURS):  # `to` may be anything, also what has no hash
+def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any]) -> Plan:
+    if isinstance(to, str) and to in OURS:  # `to` may be anything, also what has no hash
         if isinstance(x, CudaNdarray if OURS[to] else _core.Array):
             # It comes back as it is, whatever state its geometry is in.
             check_options(None, options, f"explain(x, {to!r})")
@@ -60,6 +62,10 @@ def _plan(x: Any, to: str, copyif: bool, options: dict[str, Any]) -> Plan:
         options = options if xp is None else {**options, "xp": xp}
     if options:
         check_options(row.to, options, f"explain(x, {to!r})")
+    if row.name == "array_api":
+        own = row.module.own_converter(options.get("xp"))
+        if own:
+            return _plan(x, own, copyif, taken_by(registry.backend(own).to, options))
     first, facts = _into_ours(x, copyif, "any", {})
     if first.refused or facts is None:
         return first
@@ -137,7 +143,7 @@ def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) ->
     if plan_from is None:
         check_options(row.from_, options, f"explain(x, {to!r})")
         with copies.aside() as made:
-            ours = row.from_(x, copyif, **options)
+            ours = row.take(x, copyif, **options)
         needs = "memory that the converter can share"
         return _seen(x, where, made.bytes, needs), checks.facts_of(ours)
     check_options(row.from_, options, f"explain(x, {to!r})")
@@ -146,7 +152,7 @@ def _read(x: Any, copyif: bool, where: str, to: str, options: dict[str, Any]) ->
         if plan.refused:
             return plan, NOTHING
         read = row.module.describe
-        return plan, read(x, **taken_by(read, options))
+        return plan, _held(read(x, **taken_by(read, options)))
     except (AttributeError, KeyError, TypeError) as e:
         if isinstance(e, errors.GpuInteropError):
             raise
@@ -164,6 +170,19 @@ def _seen(x: Any, where: str, copied: int, needs: str) -> Plan:
 
 
 NOTHING = Facts((), (), "", 0, "cpu")  # stands for an array that will not be
+
+
+def _held(facts: Facts) -> Facts:
+    """The description of the array of ours: along axes of one element its strides are dense ones."""
+    if facts.size == 0:
+        extents = tuple(max(n, 1) for n in facts.shape)
+        return replace(facts, strides=c_strides(extents, facts.itemsize))
+    strides, step = list(facts.strides), facts.itemsize
+    for axis in reversed(range(len(strides))):
+        if facts.shape[axis] == 1:
+            strides[axis] = step
+        step = max(abs(strides[axis]) * facts.shape[axis], facts.itemsize)
+    return replace(facts, strides=tuple(strides))
 
 
 def _empty(facts: Facts) -> Any:

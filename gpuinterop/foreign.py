@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ __all__ = [
     "CUDA",
     "as_int",
     "device_pair",
+    "in_the_making",
+    "loaded",
     "other_than_stream",
     "stream_device",
     "stream_handle",
@@ -20,6 +24,21 @@ CPU, CUDA = 1, 2
 # DLPack's device types that live here: pinned memory is the host's, managed memory the GPU's.
 DLPACK = {1: CPU, 2: CUDA, 3: CPU, 13: CUDA}
 NAMES = {"cpu": CPU, "host": CPU, "cuda": CUDA, "gpu": CUDA}
+
+
+def loaded(name: str) -> Any:
+    """Return the module `name` if it is loaded, else None; it is not imported to know.
+
+    While another thread imports it, this waits, as an import statement does: half of a library has
+    not the names that a conversion needs.
+    """
+    return importlib.import_module(name) if in_the_making(name) else sys.modules.get(name)
+
+
+def in_the_making(name: str) -> bool:
+    """Whether the import of a module has begun and not ended, in whatever thread."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
 
 
 def as_int(value: Any) -> int | None:

@@ -40,9 +40,9 @@ def no_room(error: MemoryError, where: str) -> OutOfMemoryError:
     )
 
 
-def renamed(error: GpuInteropError, where: str) -> GpuInteropError:
-    """Return the same error with another function's name."""
+def renamed(error: GpuInteropError, where: str, fix: str = "") -> GpuInteropError:
+    """Return the same error with another function's name, and perhaps another remedy."""
     return type(error)(
-        where=where, expected=error.expected, got=error.got, fix=error.fix,
+        where=where, expected=error.expected, got=error.got, fix=fix or error.fix,
         reason=error.reason, axis=error.axis,
     )  # fmt: skip

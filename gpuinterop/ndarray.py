@@ -32,6 +32,7 @@ from gpuinterop.geometry import real
 from gpuinterop.naming import in_the_name_of, no_room, renamed
 from gpuinterop.ops.methods_reduce import ReductionMethods
 from gpuinterop.sources import host_view, over
+from gpuinterop.switches import as_switch
 from gpuinterop.views import ViewMethods
 
 __all__ = ["CudaNdarray", "GpuArray"]
@@ -266,6 +267,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def to_device(self: Self, device: Any, /, *, stream: Any = None, copy: bool = False) -> Self:
         """Return the array on another device: itself if it is there already, else a copy."""
+        copy = as_switch(copy, "copy", "to_device")
         target = devices.device(device)
         seen = real(self)
         if target == seen.device and not copy:

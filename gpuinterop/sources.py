@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from gpuinterop.errors import (
     shown,
 )
 from gpuinterop.geometry import real
-from gpuinterop.naming import in_the_name_of, no_room, place_of
+from gpuinterop.naming import in_the_name_of, no_room, place_of, renamed
 from gpuinterop.scalars import NUMBERS, as_elements
 
 __all__ = [
@@ -284,11 +285,16 @@ def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core
     where = "x[key] = value"
     if isinstance(value, (*NUMBERS, np.generic)):
         return over(as_elements(value, dtype, where, casts=not hasattr(cls, "_only")))
-    found = as_source(value, None, where)
-    if found.dtype == dtype:
-        return found
-    check_cast(cls, found.dtype, where)
-    return cast(value, found, dtype, where)
+    try:
+        found = as_source(value, None, where)
+        if found.dtype == dtype:
+            return found
+        check_cast(cls, found.dtype, where)
+        return cast(value, found, dtype, where)
+    except GpuInteropError as error:
+        # Elsewhere x is what is converted; here it is the array that is assigned to.
+        fix = re.sub(r"\bx\b(?=\.|\))", "value", error.fix)
+        raise renamed(error, error.where, fix) from None
 
 
 def is_index(value: Any) -> bool:

@@ -16,6 +16,7 @@ from gpuinterop.errors import (
     shown,
 )
 from gpuinterop.geometry import real
+from gpuinterop.switches import as_choice
 
 __all__ = ["Flags", "ViewMethods", "memory_order", "read_axis"]
 
@@ -239,6 +240,8 @@ class ViewMethods(_core.Array):
         if order != "C":
             raise ShapeError(where="reshape", expected="order 'C', 'F' or 'A'", got=shown(order),
                              fix="pass one of these")  # fmt: skip
+        if copy is not None:
+            copy = as_choice(copy, "copy", "reshape")
         view: Self | None = None if copy else self._reshaped(wanted)
         if view is None:
             if copy is False:

@@ -16,6 +16,7 @@ from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.errors import GpuInteropError
+from gpuinterop.switches import as_switch
 
 if TYPE_CHECKING:  # a type checker knows these names only; in truth they are loaded on first use
     from gpuinterop.converters.array_api import from_array_api as from_array_api
@@ -133,6 +134,7 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     >>> gpuinterop.to(x, "numpy").shape
     (2, 3)
     """
+    copyif = as_switch(copyif, "copyif", "to")
     name: Any = library  # in truth it may be anything, also what has no hash
     if isinstance(name, str) and name in OURS:
         if OURS[name] is None:
@@ -162,6 +164,7 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     ConversionTypeError
         `obj` is no array: the message lists what is recognised.
     """
+    copyif = as_switch(copyif, "copyif", "from_any")
     if isinstance(obj, _core.Array):
         check_options(None, options, "from_any")
         return obj
@@ -171,7 +174,7 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     if row is None:
         return protocols.share_unknown(obj, "from_any", copyif)
     try:
-        return row.from_(obj, copyif, **options)
+        return row.take(obj, copyif, **options)
     except (AttributeError, KeyError) as e:
         if isinstance(e, GpuInteropError):
             raise

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import inventory
 from gpuinterop.converters.presence import installed
 from gpuinterop.errors import MissingLibraryError
+from gpuinterop.foreign import loaded
 
 if TYPE_CHECKING:
-    from gpuinterop.converters.registry import Backend
+    from gpuinterop.converters.rows import Backend
 
 __all__ = ["failing", "failures", "how_to_install", "imported", "missing"]
 
@@ -43,9 +43,10 @@ def _works(package: str) -> None:
 
 def imported(row: Backend, name: str, where: str) -> Any:
     """A package of a library, imported now; an error that says how to install or mend it."""
-    loaded = sys.modules.get(name)
-    if loaded is not None:
-        return loaded
+    found = loaded(name)
+    if found is not None:
+        _refuse_namesake(row, name, found, where)
+        return found
     package = "" if name.partition(".")[0] == row.package.partition(".")[0] else name
     if not installed(package or row.package):
         raise missing(row, where, package=package)
@@ -55,8 +56,24 @@ def imported(row: Backend, name: str, where: str) -> Any:
         if isinstance(e, ModuleNotFoundError) and e.name == name:
             raise missing(row, where, str(e), package) from e
         raise failing(row, where, e, package) from e
+    _refuse_namesake(row, name, found, where)
     _works(package or row.package)
     return found
+
+
+def _refuse_namesake(row: Backend, name: str, found: Any, where: str) -> None:
+    """Refuse a file of the library's name that hides it, as ``torch.py`` in the current folder does."""
+    file = getattr(found, "__file__", None)
+    if name != row.package or row.converter or not row.types or not file:
+        return
+    if hasattr(found, "__path__") or any(hasattr(found, kind) for kind in row.types):
+        return
+    raise MissingLibraryError(
+        where=where,
+        expected=f"the package {name}, which has {' or '.join(row.types)}",
+        got=f"the file {file}, which is imported in its place and has none of these",
+        fix="rename that file, or keep its folder out of sys.path, and start anew",
+    )
 
 
 def missing(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from gpuinterop import _core, errors
-from gpuinterop.converters import checks
+from gpuinterop import _core, copies, errors
+from gpuinterop.converters import checks, registry
+from gpuinterop.converters.options import taken_by
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, refuse, refused_by, share
 from gpuinterop.geometry import real
+from gpuinterop.switches import as_switch
 
 __all__ = ["describe", "from_array_api", "plan_from", "plan_to", "to_array_api"]
 
@@ -16,35 +19,65 @@ _COMPACT = "make x.copy() once and reuse it"
 # What a namespace says when it cannot take an array: the standard names BufferError, libraries differ.
 _REFUSALS = (BufferError, TypeError, ValueError, RuntimeError, AttributeError)
 
+# Namespaces of libraries with a converter of their own, which knows what their from_dlpack does not say.
+_OWN = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "jax.numpy": "jax"}
 
-def plan_to(x: Any, copyif: bool = False, xp: Any = None) -> Plan:
+
+def own_converter(xp: Any) -> str:
+    """The library with a converter of its own whose namespace, or array-api-compat's of it, `xp` is."""
+    name = getattr(xp, "__name__", None)
+    if not isinstance(name, str) or sys.modules.get(name) is not xp:
+        return ""
+    return _OWN.get(name.rpartition("array_api_compat.")[2], "")
+
+
+def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False, xp: Any = None) -> Plan:
     """Plan `to_array_api`: only the namespace itself knows what it takes, so it is asked.
 
     Sharing leaves nothing behind; whether a copy would be taken is asked with an empty one.
     """
-    return _attempt(x, copyif, xp)[0]
+    name = own_converter(xp)
+    if name:
+        own = registry.backend(name).module.plan_to
+        plan: Plan = own(x, copyif, **taken_by(own, {"allow_readonly": allow_readonly}))
+        return plan
+    return _attempt(x, copyif, allow_readonly, xp)[0]
 
 
-def _attempt(x: Any, copyif: bool, xp: Any) -> tuple[Plan, Any]:
+def _no_namespace(xp: Any) -> Plan | None:
+    if callable(getattr(xp, "from_dlpack", None)):
+        return None
+    named = isinstance(xp, str) and xp.isidentifier()
+    return refuse(
+        "array_api", "to_array_api", errors.ArgumentTypeError,
+        "as xp the namespace to convert to, because many libraries share this converter: a module "
+        "with from_dlpack",
+        f"xp={errors.shown(xp)}",
+        f"import {xp}, and pass the module: xp={xp}" if named
+        else "pass it: to_array_api(x, xp=array_api_strict)",
+    )  # fmt: skip
+
+
+def _attempt(x: Any, copyif: bool, allow_readonly: bool, xp: Any) -> tuple[Plan, Any]:
+    """What `xp` does with `x`, and the array that it made, where that can be the result."""
     where = "to_array_api"
-    if xp is None:
-        return refuse(
-            "array_api",
-            where,
-            errors.ArgumentTypeError,
-            "the namespace to convert to, because many libraries share this converter",
-            "xp=None",
-            "pass it: to_array_api(x, xp=array_api_strict)",
-        ), None
+    copyif = as_switch(copyif, "copyif", where)
+    allow_readonly = as_switch(allow_readonly, "allow_readonly", where)
+    fault = _no_namespace(xp)
+    if fault is not None:
+        return fault, None
     try:
         facts = checks.facts_of(x)
     except errors.GpuInteropError as e:
         return refused_by(e, "array_api", where), None
     x = real(x)
     try:
-        return share("array_api", where), xp.from_dlpack(x)
+        made = xp.from_dlpack(x)
     except _REFUSALS as e:
         refusal = str(e)
+    else:
+        plan = _compared(facts, made, copyif, allow_readonly, _name_of(xp))
+        return plan, None if plan.code == errors.ReadOnlyError.reason else made
     compact = _core.empty(type(x), (0,) * x.ndim, x.dtype, x.device.type_code, x.device.index or 0)
     try:
         xp.from_dlpack(compact)
@@ -52,7 +85,7 @@ def _attempt(x: Any, copyif: bool, xp: Any) -> tuple[Plan, Any]:
     except _REFUSALS:
         mends = False
     got = f"{facts.text()}; it said: {refusal}"
-    reason = f"an array that {xp.__name__}.from_dlpack takes"
+    reason = f"an array that {_name_of(xp)}.from_dlpack takes"
     if not mends:
         fix = "convert the dtype, or move the array, to what the library has"
         return refuse("array_api", where, errors.ExportError, reason, got, fix), None
@@ -60,17 +93,69 @@ def _attempt(x: Any, copyif: bool, xp: Any) -> tuple[Plan, Any]:
     return mend_by_copy(rules, facts, copyif, errors.ExportError, reason, got, _COMPACT), None
 
 
-def to_array_api(x: Any, copyif: bool = False, *, xp: Any = None) -> Any:
+def _name_of(xp: Any) -> str:
+    return str(getattr(xp, "__name__", type(xp).__name__))
+
+
+def _compared(facts: Facts, made: Any, copyif: bool, allow_readonly: bool, name: str) -> Plan:
+    """Whether what a namespace made is what it was given: some copy, or narrow, without a word."""
+    rules = Rules("array_api", "to_array_api")
+    try:
+        seen = checks.facts_of(_core.import_any(None, made))
+    except errors.GpuInteropError as e:
+        return mend_by_copy(
+            rules, facts, copyif, errors.ExportError,
+            f"an array that can be looked at, to know that {name} shares its memory", e.got, "",
+        )  # fmt: skip
+    if (seen.dtype, seen.shape) != (facts.dtype, facts.shape):
+        return refuse(
+            rules.library, rules.where, errors.DTypeError,
+            f"a dtype that {name} keeps; it would make {seen.dtype} of {facts.dtype} silently",
+            facts.text(), f"convert the values yourself first: x.astype({seen.dtype!r})",
+        )  # fmt: skip
+    extents = zip(facts.shape, facts.strides, seen.strides, strict=True)
+    moved = (seen.ptr, seen.where) != (facts.ptr, facts.where)
+    if facts.size and (moved or any(n > 1 and s != t for n, s, t in extents)):
+        return mend_by_copy(
+            rules, facts, copyif, errors.ExportError, f"an array that {name}.from_dlpack shares",
+            f"{facts.text()}, of which it makes a copy", "",
+        )  # fmt: skip
+    if facts.size and facts.readonly and not seen.readonly and not allow_readonly:
+        return mend_by_copy(
+            rules, facts, copyif, errors.ReadOnlyError,
+            f"writable memory, because {name} drops the read-only mark and could write to it",
+            f"read-only {facts.text()}", "give allow_readonly=True if nothing writes to it there",
+        )  # fmt: skip
+    return share(rules.library, rules.where)
+
+
+def to_array_api(
+    x: Any, copyif: bool = False, *, xp: Any = None, allow_readonly: bool = False
+) -> Any:
     """Return an array of the array-API namespace `xp` over the memory of `x`.
 
-    Shares by ``xp.from_dlpack``; what `xp` cannot take it refuses, in its own words, and with
-    ``copyif=True`` it is then offered a compact, writable copy on the same device.
+    Shares by ``xp.from_dlpack``, and looks whether it did: what `xp` cannot take, or would copy, narrow
+    or make writable, is refused. With ``copyif=True`` its copy is taken, or it is offered a compact,
+    writable one on the same device; nothing is ever narrowed. NumPy, torch, CuPy and ``jax.numpy`` go
+    to the converters of these libraries.
     """
     checks.require_array(x, "to_array_api")
-    plan, made = _attempt(x, copyif, xp)
+    name = own_converter(xp)
+    if name:
+        own = registry.backend(name).to
+        return own(x, copyif, **taken_by(own, {"allow_readonly": allow_readonly}))
+    plan, made = _attempt(x, copyif, allow_readonly, xp)
     if plan.refused:
         raise plan.exception()
-    return made if plan.shared else xp.from_dlpack(checks.copied(x, "to_array_api"))
+    if made is None:
+        x = checks.copied(x, "to_array_api")
+        made = xp.from_dlpack(x)
+        plan = _compared(checks.facts_of(x), made, True, False, _name_of(xp))
+        if plan.refused:
+            raise plan.exception()
+    if plan.copied:  # by the namespace itself, which made it to be asked
+        copies.note(plan.crosses, plan.bytes, plan.where)
+    return made
 
 
 def describe(a: Any) -> Facts:

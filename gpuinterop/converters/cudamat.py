@@ -358,7 +358,8 @@ def from_cudamat(
 
 
 _pins: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-_pins_lock = threading.Lock()
+# A collection inside the lock may end the last look at another matrix, in the same thread.
+_pins_lock = threading.RLock()
 
 
 class _Pin(checks.Hold):

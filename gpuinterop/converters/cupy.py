@@ -37,6 +37,9 @@ def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
     return plan_layout(checks.facts_of(x), _TO, copyif, allow_readonly)
 
 
+_complete: Any = None  # the module, once its import is known to have ended
+
+
 def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
     """Return a cupy.ndarray over the memory of `x`.
 
@@ -44,11 +47,17 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
     waits for what is queued on it. CuPy cannot mark arrays read-only, so a read-only `x` needs
     ``copyif=True`` or ``allow_readonly=True``.
     """
+    global _complete
     cupy = sys.modules.get("cupy")
-    if cupy is None or not isinstance(x, _core.Array) or _core.traits(x) & _MASK != _PLAIN:
+    if (
+        cupy is None
+        or cupy is not _complete
+        or not isinstance(x, _core.Array)
+        or _core.traits(x) & _MASK != _PLAIN
+    ):
         checks.require_array(x, "to_cupy")
         plan = plan_to(x, copyif, allow_readonly)
-        cupy = checks.library_for(plan, "cupy")
+        cupy = _complete = checks.library_for(plan, "cupy")
         x = checks.carry_out(x, plan)
     seen = x if type(x) is CudaNdarray else real(x)
     index = seen.device.index

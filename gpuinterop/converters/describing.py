@@ -27,7 +27,7 @@ def describe(x: Any) -> tuple[Facts, Any]:
             return checks.facts_of(seen), x
     if row is None or reader is None:
         # Sharing the memory for a moment tells as much, and leaves nothing behind.
-        ours = protocols.share_unknown(x) if row is None else row.from_(x)
+        ours = protocols.share_unknown(x) if row is None else row.take(x)
         return checks.facts_of(ours), ours
     try:
         return reader(x), x

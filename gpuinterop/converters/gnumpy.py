@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import numpy
@@ -11,6 +10,7 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, cudamat, registry
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.foreign import loaded
 from gpuinterop.geometry import real
 from gpuinterop.sources import host_view
 
@@ -47,7 +47,7 @@ def plan_to(
     """Plan `to_gnumpy`: what explain() shows and the converter carries out."""
     facts = checks.facts_of(x)
     if module is None:
-        module = sys.modules.get("gnumpy")
+        module = loaded("gnumpy")
     if module is not None:
         place = "cpu" if _cpu_mode(module) else "cuda"
         rules = Rules("gnumpy", _where, _TO.dtypes, frozenset({place}), "c")

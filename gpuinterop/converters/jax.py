@@ -17,6 +17,7 @@ import numpy
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.foreign import loaded
 
 __all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax"]
 
@@ -45,7 +46,7 @@ _TO_WIDE = replace(_TO, dtypes=_DTYPES | frozenset(_WIDE))
 
 
 def _x64() -> bool:
-    jax = sys.modules.get("jax")
+    jax = loaded("jax")
     if jax is not None:
         return bool(jax.config.jax_enable_x64)
     return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "t", "yes", "y", "on")
@@ -54,7 +55,7 @@ def _x64() -> bool:
 def _without_cuda() -> str:
     """Why this JAX has no CUDA, or "" when it does. JAX is not started to know."""
     platforms = os.environ.get("JAX_PLATFORMS", "")
-    jax = sys.modules.get("jax")
+    jax = loaded("jax")
     if jax is not None:
         platforms = jax.config.jax_platforms or platforms
     if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
@@ -92,6 +93,9 @@ def plan_facts(facts: Facts, copyif: bool) -> Plan:
     return plan_layout(facts, _TO_WIDE if wide else _TO, copyif)
 
 
+_complete: Any = None  # the module, once its import is known to have ended
+
+
 def to_jax(x: Any, copyif: bool = False) -> Any:
     """Return a jax.Array over the memory of `x`.
 
@@ -105,15 +109,17 @@ def to_jax(x: Any, copyif: bool = False) -> Any:
     ContiguityError
         Strides or alignment forbid sharing and `copyif` is false.
     """
+    global _complete
     jax = sys.modules.get("jax")
-    bits = _core.traits(x) if jax is not None and isinstance(x, _core.Array) else 0
-    if jax is not None and bits & _MASK == _PLAIN and (bits & _core.ALIGNED64 or copyif):
+    quick = jax is not None and jax is _complete and isinstance(x, _core.Array)
+    bits = _core.traits(x) if quick else 0
+    if jax is not None and bits & _MASK == _PLAIN and (bits & _core.ALIGNED64 or copyif is True):
         # What most arrays are, decided without a plan.
         x = x if bits & _core.ALIGNED64 else checks.copied(x, "to_jax")
         return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
     checks.require_array(x, "to_jax")
     plan = plan_to(x, copyif)
-    jax = checks.library_for(plan, "jax")
+    jax = _complete = checks.library_for(plan, "jax")
     x = checks.carry_out(x, plan)
     # JAX asks for the old capsule, which cannot say read-only. It never writes, so nothing is lost.
     return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
@@ -133,8 +139,12 @@ def describe(a: Any) -> Facts:
     platform, index = _platform(a)
     dtype = numpy.dtype(a.dtype)
     shape = tuple(a.shape)
+    try:  # its arrays may lie in any order of the axes, and tell only who imports them
+        strides = checks.imported(a).strides
+    except Exception:  # ours, or what JAX says of a type that DLPack lacks
+        strides = c_strides(shape, dtype.itemsize)
     return Facts(
-        shape, c_strides(shape, dtype.itemsize), dtype.name, dtype.itemsize, platform, index,
+        shape, strides, dtype.name, dtype.itemsize, platform, index,
         a.unsafe_buffer_pointer() if a.size else 0, True, "jax",
     )  # fmt: skip
 

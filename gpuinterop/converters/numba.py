@@ -38,8 +38,9 @@ def to_numba(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
     ``allow_readonly=True``.
     """
     cuda = sys.modules.get("numba.cuda")
+    # There is a builder once its import is known to have ended.
     # True too when the primary context is current: Numba need not be asked for it again.
-    if cuda is None or not _core.ready_for(x, _MASK, _PLAIN, _default_stream(cuda)):
+    if cuda not in _builders or not _core.ready_for(x, _MASK, _PLAIN, _default_stream(cuda)):
         checks.require_array(x, "to_numba")
         plan = plan_to(x, copyif, allow_readonly)
         cuda = checks.library_for(plan, "numba", IMPORTS)

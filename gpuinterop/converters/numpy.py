@@ -10,6 +10,7 @@ from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
 from gpuinterop.sources import host_view
+from gpuinterop.switches import as_switch
 
 __all__ = ["describe", "from_numpy", "plan_from", "plan_to", "to_numpy"]
 
@@ -25,6 +26,7 @@ def plan_to(x: Any, copyif: bool = False) -> Plan:
     facts = checks.facts_of(x)
     if facts.device == "cpu":
         return plan_layout(facts, _TO, copyif)
+    copyif = as_switch(copyif, "copyif", "to_numpy")
     return Plan(
         "numpy",
         "copied" if copyif else "refused",
@@ -145,5 +147,11 @@ def from_numpy(a: Any, copyif: bool = False) -> Any:
         raise plan.exception()
     if plan.copied:
         copies.note("host", plan.bytes, plan.where)
-        a = numpy.array(a, dtype=a.dtype.newbyteorder("="), order="C", copy=True)
+        # Memory made here is aligned, so that no library that is to share it needs another copy.
+        dtype = a.dtype.newbyteorder("=")
+        fresh: Any = _core.empty(
+            checks.class_for(dtype), a.shape, dtype, checks.TYPE_CODES["cpu"], 0
+        )
+        host_view(fresh)[...] = a
+        return fresh
     return checks.borrowed(describe(a), a, "from_numpy", dtype=a.dtype)

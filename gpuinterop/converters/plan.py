@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gpuinterop import errors
+from gpuinterop.switches import as_switch
 
 __all__ = [
     "ANY_DTYPE",
@@ -250,12 +251,13 @@ def mend_by_copy(
     *,
     code: str = "",
     axis: int | None = None,
-    crosses: str = "copy",
+    crosses: str = "",
 ) -> Plan:
     """Copied when `copyif`, otherwise refused with the same words.
 
     `instead` says what would share, in the imperative; "" when nothing does.
     """
+    copyif = as_switch(copyif, "copyif", rules.where)
     if copyif:
         fix = instead
     else:
@@ -271,13 +273,15 @@ def mend_by_copy(
         rules.where,
         got,
         error,
-        crosses,
+        crosses or ("host" if facts.device == "cpu" else "copy"),
     )
 
 
 def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool = False) -> Plan:
     """The decision that all libraries have in common."""
     where, library = rules.where, rules.library
+    copyif = as_switch(copyif, "copyif", where)
+    allow_readonly = as_switch(allow_readonly, "allow_readonly", where)
     if rules.dtypes is not None and facts.dtype not in rules.dtypes:
         known = ", ".join(sorted(rules.dtypes))
         return refuse(

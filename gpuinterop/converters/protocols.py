@@ -13,6 +13,7 @@ from gpuinterop import _core
 from gpuinterop.converters import registry
 from gpuinterop.errors import ConversionTypeError
 from gpuinterop.ndarray import CudaNdarray, GpuArray
+from gpuinterop.switches import as_choice
 
 __all__ = ["from_dlpack", "protocols_of", "share_unknown"]
 
@@ -53,6 +54,8 @@ def from_dlpack(
     >>> x.shape, x.strides, x.ptr == n.ctypes.data
     ((3, 2), (4, 12), True)
     """
+    if copy is not None:
+        copy = as_choice(copy, "copy", "from_dlpack")
     place = None if device is None else devices.device(device)
     return _core.import_any(cls, x, place, copy)
 

@@ -79,6 +79,9 @@ def plan_to(
     return context_fault(facts.index, "to_gpuarray") or plan
 
 
+_complete: Any = None  # the module, once its import is known to have ended
+
+
 def to_gpuarray(
     x: Any, copyif: bool = False, *, allow_readonly: bool = False, strided: bool = False
 ) -> Any:
@@ -96,16 +99,17 @@ def to_gpuarray(
     ContextError
         PyCUDA works in a context of its own (``pycuda.autoinit``).
     """
+    global _complete
     parts = None if strided else _core.ready_parts(x, _MASK, _PLAIN, checks.LEGACY)
     if parts is not None:
         gpuarray = sys.modules.get("pycuda.gpuarray")
-        if gpuarray is not None:
+        if gpuarray is not None and gpuarray is _complete:
             # The strides of C order are given as well, because GPUArray works them out in Python.
             shape, steps, dtype, ptr = parts
             return gpuarray.GPUArray(shape, dtype, base=x, gpudata=ptr, strides=steps)
     checks.require_array(x, "to_gpuarray")
     plan = plan_to(x, copyif, allow_readonly, strided)
-    gpuarray = checks.library_for(plan, "pycuda", IMPORTS)
+    gpuarray = _complete = checks.library_for(plan, "pycuda", IMPORTS)
     x = checks.carry_out(x, plan)
     _core.hand_over(x, checks.LEGACY, "to_gpuarray")
     seen = real(x)

@@ -13,10 +13,6 @@ import importlib.metadata
 import sys
 import threading
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
-from types import ModuleType
 from typing import Any
 
 from gpuinterop import _core
@@ -25,13 +21,14 @@ from gpuinterop.converters.left_out import broken, leave_out
 from gpuinterop.converters.likeness import has, like_cudamat, like_gnumpy, like_pycuda
 from gpuinterop.converters.misspelt import no_library
 from gpuinterop.converters.presence import installed
+from gpuinterop.converters.rows import EXAMPLE, Backend, check_row
 from gpuinterop.errors import (
     ArgumentTypeError,
-    ConversionTypeError,
     GpuInteropError,
     MissingLibraryError,
     shown,
 )
+from gpuinterop.foreign import in_the_making
 
 __all__ = [
     "Backend",
@@ -51,78 +48,6 @@ __all__ = [
 GROUP = "gpuinterop.converters"
 
 
-@dataclass(frozen=True)
-class Backend:
-    """One library.
-
-    Parameters
-    ----------
-    name : the name in ``to(x, name)`` and ``to_<name>``.
-    package : what must be importable; the root of the classes' modules.
-    types : class names, ``"Arr"`` or ``"mylib.Arr"``, matched along ``type(obj).__mro__``.
-    roots : further roots that those classes may report as their module.
-    like : tells objects of the same structure but another class; it reads attributes, nothing more.
-    converter : the module with the functions, or its name.
-    install : what a message recommends when the package is missing.
-    aliases : further names for ``to()`` and ``explain()``.
-    devices : where the library has arrays; for tables.
-    matches : whether an object is an array of the library; by default the converter module's
-        function of that name, if it has one.
-    """
-
-    name: str
-    package: str
-    types: tuple[str, ...] = ()
-    roots: tuple[str, ...] = ()
-    like: Callable[[Any], bool] | None = None
-    converter: str | ModuleType = ""
-    install: str = ""
-    aliases: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ("cpu", "cuda")
-    matches: Callable[[Any], bool] | None = field(default=None, compare=False)
-
-    @cached_property
-    def module(self) -> Any:
-        """The converter's module, imported on first use."""
-        if isinstance(self.converter, str):
-            return importlib.import_module(self.converter or f"{__package__}.{self.name}")
-        return self.converter
-
-    @cached_property
-    def to(self) -> Callable[..., Any]:
-        return self._function(f"to_{self.name}", "to")
-
-    @cached_property
-    def from_(self) -> Callable[..., Any]:
-        return self._function(f"from_{self.name}", "from_")
-
-    def _function(self, *candidates: str) -> Callable[..., Any]:
-        for candidate in candidates:
-            found = getattr(self.module, candidate, None)
-            if found is not None:
-                return found  # type: ignore[no-any-return]
-        raise ConversionTypeError(
-            where=f"gpuinterop.converters ({self.name})",
-            expected=f"a converter module with {' or '.join(candidates)}",
-            got=f"module {self.module.__name__}",
-            fix="define that function in the converter",
-        )
-
-    def claims(self, obj: Any) -> bool:
-        """Whether `matches`, or that of the converter's module, takes `obj` for the library's own."""
-        test = self.matches
-        if test is None and self.converter:
-            # A module by name is imported when its library is there, whose objects it knows.
-            if isinstance(self.converter, str) and self.package not in sys.modules:
-                return False
-            test = getattr(self.module, "matches", None)
-        return test is not None and bool(test(obj))
-
-    def installed(self) -> bool:
-        """Whether the package can be imported; nothing is imported to know."""
-        return installed(self.package)
-
-
 # Libraries of the array API that are named by their own name, and how they are installed.
 _NAMESPACES = {"array_api_strict": "array-api-strict", "dpnp": "dpnp"}
 
@@ -131,7 +56,12 @@ _ROWS = (
     Backend("torch", "torch", ("Tensor",), install="torch", aliases=("pytorch",)),
     Backend("cupy", "cupy", ("ndarray",), install="cupy-cuda13x", devices=("cuda",)),
     Backend(
-        "jax", "jax", ("ArrayImpl", "Tracer", "Array", "PRNGKeyArray"), ("jaxlib",), install="jax"
+        "jax",
+        "jax",
+        ("ArrayImpl", "Tracer", "Array", "PRNGKeyArray"),
+        ("jaxlib",),
+        install="jax",
+        aliases=("jax.numpy", "jnp"),
     ),
     Backend(
         "numba",
@@ -217,8 +147,9 @@ def register(row: Backend) -> None:
             where="gpuinterop.converters.register",
             expected="a gpuinterop.converters.Backend",
             got=shown(row),
-            fix="write register(Backend('mylib', 'mylib', converter=the_module))",
+            fix=EXAMPLE,
         )
+    check_row(row)
     with _lock:
         broken.pop(row.name, None)
         old = _rows.get(row.name)
@@ -254,11 +185,13 @@ def _load_plugin(name: str) -> Backend | None:
         return None
     try:
         value = point.load()
+        if value is None or isinstance(value, (int, float, str)):
+            raise TypeError(f"{point.value!r} is neither a module nor a Backend")
     except Exception as e:
         raise MissingLibraryError(
             where=f"gpuinterop.converters ({name})",
             expected="a converter that can be imported, from the package that offers it",
-            got=f"{type(e).__name__}: {e}",
+            got=f"{point.name} = {point.value!r}: {type(e).__name__}: {e}",
             fix="mend or uninstall that package",
         ) from e
     row = value if isinstance(value, Backend) else getattr(value, "backend", None)
@@ -358,6 +291,8 @@ def _row_of_class(cls: type) -> tuple[Backend | None, bool]:
 
 
 def _asked(question: str, obj: Any) -> Backend | None:
+    if isinstance(obj, type):  # it has the names of its arrays, and no memory
+        return None
     for row in list(_rows.values()):
         ask = row.claims if question == "matches" else row.like
         if ask is None:
@@ -375,6 +310,8 @@ def _load_waiting() -> bool:
     found = False
     for name in _plugins():
         if name in _rows or name in broken or name not in sys.modules:
+            continue
+        if in_the_making(name):  # its converter needs all of it; the next conversion asks again
             continue
         try:
             found |= _load_plugin(name) is not None

@@ -7,13 +7,13 @@ the default one, and the converters order them by events.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import gpuinterop.devices as devices
 from gpuinterop.devices import Stream, stream
+from gpuinterop.foreign import loaded
 
 __all__ = ["ENTERS", "enter_libraries", "stream"]
 
@@ -89,7 +89,7 @@ def enter_libraries(s: Stream) -> AbstractContextManager[Any]:
         return stack
     with stack:
         for name, enter in ENTERS.items():
-            module = sys.modules.get(name)
+            module = loaded(name)
             scope = enter(module, s.handle, device.index) if module is not None else None
             if scope is not None:
                 stack.enter_context(scope)

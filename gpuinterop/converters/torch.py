@@ -14,6 +14,7 @@ from typing import Any
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
+from gpuinterop.foreign import loaded
 
 __all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch"]
 
@@ -30,7 +31,7 @@ _FROM = Rules("gpuinterop", "from_torch")
 
 def _without_cuda() -> str:
     """Why this torch has no CUDA, or "" when it does. Torch is not imported to know."""
-    torch = sys.modules.get("torch")
+    torch = loaded("torch")
     if torch is not None:
         version, cuda = torch.__version__, torch.version.cuda
         return "" if cuda else f"torch {version}, built without CUDA"
@@ -108,6 +109,12 @@ def describe(t: Any) -> Facts:
 
 
 _NESTED = "pass t.to_padded_tensor(0.0), or its parts one by one: t.unbind()"
+
+
+def _only_pretends(torch: Any) -> bool:
+    """Whether what torch computes now has no values."""
+    current = getattr(torch.utils._python_dispatch, "_get_current_dispatch_mode", None)
+    return current is not None and type(current()).__name__ == "FakeTensorMode"
 
 
 def _oddity(t: Any, copyif: bool) -> Plan | None:
@@ -202,6 +209,13 @@ def _oddity(t: Any, copyif: bool) -> Plan | None:
             "memory",
         )
     for bit, call in ((t.is_conj(), "resolve_conj"), (t.is_neg(), "resolve_neg")):
+        if bit and _only_pretends(torch):
+            return no(
+                errors.ConversionTypeError,
+                "a mode in which torch copies values",
+                f"a tensor with is_{call[8:]}() true, inside FakeTensorMode",
+                "convert outside FakeTensorMode, torch.export and torch.compile",
+            )
         if bit:
             return mend_by_copy(
                 _FROM,
@@ -238,8 +252,9 @@ def from_torch(t: Any, copyif: bool = False) -> Any:
     ExportError
         `t` requires grad (pass ``t.detach()``), or a conjugation or negation is pending.
     """
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(t, torch.Tensor):
+    torch: Any = sys.modules.get("torch")
+    tensor: Any = getattr(torch, "Tensor", ())
+    if not isinstance(t, tensor):
         raise checks.not_one_of_theirs(t, "from_torch", "a torch.Tensor")
     plan = plan_from(t, copyif)
     if plan.refused:

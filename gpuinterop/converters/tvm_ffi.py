@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
 from gpuinterop.dtypes import NAMES, SUB_BYTE_NAMES, dtype_of, row_of
 from gpuinterop.geometry import real
 
@@ -47,9 +47,11 @@ def to_tvm_ffi(x: Any, copyif: bool = False, *, allow_readonly: bool = False) ->
 def describe(t: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
     try:
-        dtype = dtype_of(row_of(str(t.dtype)))
+        name = str(t.dtype)
+        dtype = dtype_of(row_of(name))
     except ValueError:
-        # tvm-ffi has no name for the type (complex); the struct itself does.
+        name = ""  # tvm-ffi has no name for the type (complex); the struct itself does
+    if not name or name in SUB_BYTE_NAMES:  # of parts of a byte the struct tells how they lie
         return checks.facts_of(checks.imported(t))
     strides = tuple(s * dtype.itemsize for s in t.strides)
     kind, index = t.__dlpack_device__()
@@ -61,7 +63,24 @@ def describe(t: Any) -> Facts:
 
 def plan_from(t: Any, copyif: bool = False) -> Plan:
     """Plan `from_tvm_ffi`: what explain() shows and the converter carries out."""
-    return checks.plan_own(describe(t), "from_tvm_ffi", copyif)
+    where = "from_tvm_ffi"
+    kind, index = map(int, t.__dlpack_device__())
+    if kind not in _DEVICES:
+        return refuse(
+            "gpuinterop", where, errors.DeviceMismatchError, "a tensor on cpu or cuda",
+            f"a tensor on {t.device} (DLPack device {kind}:{index})",
+            "copy it to the host with the library that made it, and pass that",
+        )  # fmt: skip
+    try:
+        checks.imported(t)
+    except errors.GpuInteropError as e:
+        # What the struct says, of its address or extents, may be malformed; a copy mends strides.
+        fault = refused_by(e, "gpuinterop", where)
+        if not isinstance(e, errors.ContiguityError):
+            return fault
+        plan = checks.plan_own(describe(t), where, copyif)
+        return fault if plan.shared else plan
+    return checks.plan_own(describe(t), where, copyif)
 
 
 def from_tvm_ffi(t: Any, copyif: bool = False) -> Any:
@@ -75,8 +94,8 @@ def from_tvm_ffi(t: Any, copyif: bool = False) -> Any:
         x = checks.imported(t)
     except errors.GpuInteropError:
         plan = plan_from(t, copyif)
-        if plan.shared:
-            raise
+        if plan.refused:
+            raise plan.exception() from None
         facts = describe(t)
         tvm_ffi = registry.load("tvm_ffi", "from_tvm_ffi")
         stream = _stream(tvm_ffi, facts.index) if facts.device == "cuda" else checks.LEGACY

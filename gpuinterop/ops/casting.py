@@ -11,6 +11,7 @@ from gpuinterop.dtypes import known
 from gpuinterop.errors import ShapeError
 from gpuinterop.geometry import real
 from gpuinterop.sources import host_view, over
+from gpuinterop.switches import as_switch
 from gpuinterop.views import memory_order
 
 from .runtime import FUNCTIONS, general_class
@@ -26,6 +27,7 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     if order not in ("C", "F", "A", "K"):
         raise ShapeError(where="astype", expected="order 'C', 'F', 'A' or 'K'", got=repr(order),
                          fix="pass one of these")  # fmt: skip
+    copy = as_switch(copy, "copy", "astype")
     cls: Any = type(x)
     given, x = x, real(x)
     if not copy and x.dtype == wanted:

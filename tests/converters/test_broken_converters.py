@@ -41,7 +41,7 @@ def plugin(clean):
     def load():
         raise ModuleNotFoundError("No module named 'not_installed'")
 
-    point = types.SimpleNamespace(name="mylib", load=load)
+    point = types.SimpleNamespace(name="mylib", value="mylib.interop", load=load)
     clean.setattr(metadata, "entry_points", lambda group: [point])
     clean.setitem(sys.modules, "mylib", types.ModuleType("mylib"))
     registry._entry_points = None

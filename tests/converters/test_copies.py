@@ -139,3 +139,76 @@ def test_copies_in_a_foreign_library_count_too():
     with gi.count_copies() as c:
         converters.from_numpy(np.arange(4, dtype=">f4"), copyif=True)
     assert (c.count, c.bytes) == (1, 16)
+
+
+def test_one_object_serves_several_threads():
+    """Each thread's block is its own: what one leaves goes on in the other."""
+    x = reversed_array()
+    strict = gi.no_copies()
+    inside, left, results = threading.Event(), threading.Event(), {}
+
+    def copies_now():
+        try:
+            x.copy()
+        except gi.CopyForbiddenError:
+            return False
+        return True
+
+    def second():
+        with strict:
+            inside.set()
+            left.wait(10)
+            results["second, inside"] = copies_now()
+        results["second, outside"] = copies_now()
+
+    with strict:
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert inside.wait(10)
+        results["first, inside"] = copies_now()
+    results["first, outside"] = copies_now()
+    left.set()
+    thread.join()
+    assert results == {
+        "first, inside": False, "first, outside": True,
+        "second, inside": False, "second, outside": True,
+    }  # fmt: skip
+
+
+def test_one_counter_counts_for_each_thread_what_it_copied():
+    x = reversed_array()
+    counting = gi.count_copies()
+    inside, left, counts = threading.Event(), threading.Event(), {}
+
+    def second():
+        with counting as mine:
+            inside.set()
+            left.wait(10)
+            x.copy()
+        counts["second"] = mine.count
+
+    with counting as mine:
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert inside.wait(10)
+    x.copy()
+    counts["first"] = mine.count
+    left.set()
+    thread.join()
+    assert counts == {"first": 0, "second": 1}
+
+
+def test_the_caller_may_be_a_package_whose_name_begins_like_ours():
+    place = f"{copies.__file__.removesuffix('/copies.py')}_mylib/upload.py"
+    upload = compile("note('host_to_device', 4, 'upload')", place, "exec")
+    with gi.log_transfers() as log:
+        exec(upload, {"note": copies.note})
+    assert log[0].caller == f"{place}:1"
+
+
+def test_no_bytes_are_no_copy():
+    with gi.no_copies(), gi.count_copies() as counted:
+        empty = np.zeros(0, ">f4")
+        assert gi.explain(empty, "numpy", True).copied
+        assert gi.to(empty, "numpy", True).shape == (0,)
+    assert counted.count == 0

@@ -286,3 +286,57 @@ def test_a_failure_of_the_librarys_own_arrays_is_shown_as_it_is(monkeypatch):
     monkeypatch.setattr(converter, "plan_from", broken)
     with pytest.raises(AttributeError, match="a mistake of ours"):
         gi.explain(np.ones(3, np.float32))
+
+
+UNALIGNED = np.zeros(401, "u1")[1:].view("f4")
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax", "tvm_ffi", "buffer"])
+@pytest.mark.parametrize(
+    "obj", [np.float32(3), np.zeros(100, ">f4"), UNALIGNED, UNALIGNED[::-2], np.zeros((0, 3), ">f4")],
+    ids=["scalar", "byte order", "unaligned", "reversed", "empty"],
+)  # fmt: skip
+def test_the_bytes_promised_are_those_copied(obj, library):
+    if library not in ("numpy", "buffer"):
+        pytest.importorskip(library)
+    plan = gi.explain(obj, library, copyif=True)
+    assert plan.copied
+    with gi.count_copies() as copied:
+        gi.to(obj, library, copyif=True)
+    assert copied.bytes == plan.bytes == obj.nbytes
+
+
+@pytest.mark.parametrize(
+    "shape_and_strides", [((1, 3), (12, 8)), ((1, 3), (100, -4)), ((0, 3), (40, 8)), ((2, 1), (8, 40))]
+)  # fmt: skip
+@pytest.mark.parametrize("library", ["buffer", "torch", "jax"])
+def test_strides_that_lead_nowhere_are_told_alike(shape_and_strides, library):
+    if library != "buffer":
+        pytest.importorskip(library)
+    host = np.lib.stride_tricks.as_strided(np.zeros(99, np.float32)[9:], *shape_and_strides)
+    plan = gi.explain(host, library)
+    if plan.shared:
+        gi.to(host, library)
+        return
+    with pytest.raises(gi.GpuInteropError) as raised:
+        gi.to(host, library)
+    assert (plan.got, plan.reason) == (raised.value.got, raised.value.expected)
+
+
+def test_a_forbidden_copy_is_told_in_the_words_of_the_error():
+    pytest.importorskip("torch")
+    x = gi.zeros((2, 3), device="cpu")[:, ::-1]
+    with gi.no_copies():
+        plan = gi.explain(x, "torch", copyif=True)
+        with pytest.raises(gi.CopyForbiddenError) as raised:
+            gi.to(x, "torch", copyif=True)
+    assert plan.refused
+    assert (plan.got, plan.fix, plan.where) == (
+        raised.value.got, raised.value.fix, raised.value.where
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("to", [np.zeros(2), [], {}, None])
+def test_what_is_no_name_is_refused(to):
+    with pytest.raises(gi.ConversionTypeError, match="the name of a library"):
+        gi.explain(gi.zeros(3, device="cpu"), to)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+import types
 
 import matrix_stand_ins
 import numpy as np
@@ -155,3 +157,26 @@ def test_recognised_by_structure_under_other_names():
     x = converters.from_numpy(host(2, 3))
     assert converters.to_gnumpy(x, module=gnumpy).shape == (2, 3)
     assert converters.to_cudamat(x.T, module=npmat).shape == (3, 2)
+
+
+class Matrix:
+    """A CUDAMatrix, as far as its memory's owner is asked."""
+
+    def __init__(self):
+        self.mat = types.SimpleNamespace(owns_data=1)
+
+
+def test_a_matrix_may_be_collected_while_another_is_pinned():
+    """A collection in between runs a finalizer in the same thread, which must not wait for itself."""
+    matrix = Matrix()
+    pin = [converters.cudamat._Pin(matrix)]
+
+    def within():
+        with converters.cudamat._pins_lock:
+            pin.clear()
+
+    thread = threading.Thread(target=within, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert matrix.mat.owns_data == 1

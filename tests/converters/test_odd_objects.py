@@ -298,3 +298,35 @@ def test_a_protocol_that_fails_is_still_told_by_itself():
 
     with pytest.raises(gi.ExchangeError, match="not today"):
         gi.from_any(Half())
+
+
+@pytest.mark.parametrize("cls", [gi.CudaNdarray, gi.GpuArray, np.ndarray])
+def test_classes_are_no_arrays(cls):
+    with pytest.raises(gi.ConversionTypeError, match="the class itself"):
+        gi.from_any(cls)
+    assert gi.explain(cls).refused
+    with pytest.raises(gi.ConversionTypeError, match="the class itself"):
+        gi.shares_memory(cls, np.zeros(3))
+
+
+def test_a_pending_conjugation_is_not_copied_where_torch_only_pretends():
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    conjugate = torch.ones(3, dtype=torch.complex64).conj()
+    with FakeTensorMode():
+        plan = gi.explain(conjugate, copyif=True)
+        assert plan.refused
+        with pytest.raises(gi.ConversionTypeError, match="outside FakeTensorMode") as raised:
+            gi.from_any(conjugate, copyif=True)
+    assert plan.got == raised.value.got
+    assert gi.from_any(conjugate, copyif=True).tolist() == [1 - 0j] * 3
+
+
+def test_remedies_of_an_assignment_speak_of_what_is_assigned():
+    x = gi.zeros(4, device="cpu")
+    with pytest.raises(gi.DTypeError, match=r"value\.astype\('float32'\)"):
+        x[...] = np.zeros(4)
+    torch = pytest.importorskip("torch")
+    with pytest.raises(gi.ExchangeError, match=r"pass value\.detach\(\)"):
+        x[0] = torch.nn.Parameter(torch.ones(()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 import types
@@ -264,3 +265,98 @@ def test_an_entry_point_is_found_in_capitals_or_not(clean, monkeypatch, point, a
     x = gi.ones(3, device="cpu")
     for _ in range(2):  # before it is loaded, and after
         assert np.shares_memory(gi.to(x, asked).host, gi.to(x, "numpy"))
+
+
+LIBRARY = """
+import numpy, gpuinterop
+# Something that the package converts while it is imported.
+ONE = gpuinterop.from_any(numpy.ones(1, "float32").view(type("Sub", (numpy.ndarray,), {})))
+
+class Array:
+    def __init__(self, host):
+        self.host = host
+"""
+INTEROP = """
+import gpuinterop
+from converts_at_import import Array
+matches = lambda obj: isinstance(obj, Array)
+from_ = lambda obj, copyif=False: gpuinterop.from_any(obj.host, copyif)
+to = lambda x, copyif=False: Array(gpuinterop.to(x, "numpy", copyif))
+"""
+
+
+def test_a_package_may_convert_while_it_is_imported(clean, monkeypatch, tmp_path):
+    name = "converts_at_import"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text(LIBRARY)
+    (tmp_path / name / "interop.py").write_text(INTEROP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    point = metadata.EntryPoint(name, f"{name}.interop", registry.GROUP)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group else [])
+    registry._entry_points = None
+    library = importlib.import_module(name)  # a warning would be an error here
+    try:
+        obj = library.Array(np.ones(3, np.float32))
+        assert gi.from_any(obj).tolist() == [1, 1, 1]
+        assert isinstance(gi.to(gi.ones(3, device="cpu"), name), library.Array)
+    finally:
+        sys.modules.pop(name), sys.modules.pop(f"{name}.interop")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"name": ""}, "the name ''"),
+        ({"name": None}, "the name None"),
+        ({"types": "Array"}, "types='Array'"),
+        ({"aliases": (1,)}, "aliases=(1,)"),
+        ({"converter": None}, "the converter None"),
+    ],
+)
+def test_a_row_that_can_make_nothing_is_refused(clean, arguments, told):
+    row = converters.Backend(**{"name": "toy", "package": "toy", **arguments})
+    with pytest.raises(gi.ArgumentTypeError, match="mylib") as raised:
+        converters.register(row)
+    assert raised.value.got == told
+    assert "toy" not in registry._rows
+
+
+@pytest.mark.parametrize("converter", ["", "no_module_of_this_name", "no_module.of_this_name"])
+def test_a_row_whose_module_is_missing_says_so(clean, converter):
+    converters.register(converters.Backend("toy", "toy", converter=converter))
+    for ask in (gi.to, gi.explain):
+        with pytest.raises(gi.MissingLibraryError, match="No module named") as raised:
+            ask(gi.ones(3, device="cpu"), "toy")
+        assert "toy" in raised.value.where
+        assert "converter='mylib.interop'" in raised.value.fix
+
+
+def test_a_converter_that_makes_nothing_is_told_so(clean):
+    module = toy_module()
+    module.from_ = lambda obj, copyif=False: None
+    converters.register(converters.Backend("toy", "toy", converter=module))
+    toy = ToyArray(np.ones(3, np.float32))
+    with pytest.raises(gi.ConversionTypeError, match="from_toy: expected a CudaNdarray") as raised:
+        gi.from_any(toy)
+    plan = gi.explain(toy)
+    assert plan.refused
+    assert (plan.got, plan.fix) == (raised.value.got, raised.value.fix) == ("None", plan.fix)
+    with pytest.raises(gi.ConversionTypeError, match="from_toy"):
+        gi.shares_memory(toy, toy)
+
+
+def test_a_converter_without_the_function_is_told_so(clean):
+    converters.register(converters.Backend("toy", "toy", converter=types.SimpleNamespace(a=1)))
+    with pytest.raises(gi.ConversionTypeError, match="to_toy or to") as raised:
+        gi.to(gi.ones(3, device="cpu"), "toy")
+    assert "namespace" in raised.value.got
+
+
+@pytest.mark.parametrize("value", ["", "no_module_of_this_name", "math:pi"])
+def test_an_entry_point_that_names_no_module_is_refused(clean, monkeypatch, value):
+    point = metadata.EntryPoint("toy", value, registry.GROUP)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
+    registry._entry_points = None
+    with pytest.raises(gi.MissingLibraryError) as raised:
+        gi.to(gi.ones(3, device="cpu"), "toy")
+    assert raised.value.got.startswith(f"toy = {value!r}")

@@ -261,3 +261,23 @@ def test_the_memory_of_a_parameter_lives_as_long_as_ours(door):
     del x
     gc.collect()
     assert watch() is None
+
+
+def test_torchs_own_functions_ignore_the_read_only_mark():
+    """As docs/sharing.md says: not ours to refuse, and the day torch minds it, the page must change."""
+    host = np.zeros(3, np.float32)
+    host.flags.writeable = False
+    r = gi.from_any(host)
+    for door in (torch.from_dlpack, torch.as_tensor):
+        assert door(r).data_ptr() == r.ptr
+    with pytest.raises(gi.ReadOnlyError):
+        gi.to(r, "torch")
+
+
+def test_a_tensor_that_keeps_the_array_over_its_detached_self_is_collected():
+    t = torch.zeros(4)
+    t.mine = gi.from_any(t.detach())
+    gone = weakref.ref(t)
+    del t
+    gc.collect()
+    assert gone() is None

@@ -19,6 +19,7 @@ LAYERS = {
     "dtypes": 1,
     "libs": 1,
     "foreign": 1,
+    "switches": 1,
     "scalars": 1.5,
     "_core": 2,
     "places": 2.3,

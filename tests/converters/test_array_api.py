@@ -1,0 +1,133 @@
+"""Namespaces of the array API: what their from_dlpack does silently is found out, and foretold."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+
+def namespace(from_dlpack, name="somebodys"):
+    return types.SimpleNamespace(__name__=name, from_dlpack=from_dlpack)
+
+
+COPIES = namespace(lambda x: np.array(np.from_dlpack(x)))
+NARROWS = namespace(lambda x: np.from_dlpack(x).astype("float32"))
+OPAQUE = namespace(lambda x: object())
+SHARES = namespace(np.from_dlpack)
+
+
+def writable(x):
+    seen = np.from_dlpack(x)
+    return np.lib.stride_tricks.as_strided(
+        np.ctypeslib.as_array((np.ctypeslib.ctypes.c_float * seen.size).from_address(x.ptr)),
+        seen.shape, seen.strides,
+    )  # fmt: skip
+
+
+DROPS_THE_MARK = namespace(writable)
+
+
+def ours(dtype="float32", n=6):
+    return gi.from_any(np.arange(n, dtype=dtype))
+
+
+def agree(x, xp, error, copyif=False):
+    plan = gi.explain(x, "array_api", copyif, xp=xp)
+    assert plan.refused
+    assert plan.error is error
+    with pytest.raises(error) as raised:
+        gi.to(x, "array_api", copyif, xp=xp)
+    assert (raised.value.got, raised.value.fix) == (plan.got, plan.fix)
+
+
+def test_a_namespace_that_shares_is_believed():
+    x = ours()
+    assert gi.explain(x, "array_api", xp=SHARES).shared
+    assert gi.shares_memory(gi.to(x[::-2], "array_api", xp=SHARES), x)
+    x.flags.writeable = False
+    assert not gi.to(x, "array_api", xp=SHARES).flags.writeable
+
+
+@pytest.mark.parametrize("xp", [COPIES, OPAQUE], ids=["copies", "cannot be looked at"])
+def test_a_namespace_that_copies_is_refused_or_its_copy_counted(xp):
+    x = ours()
+    agree(x, xp, gi.errors.ExportError)
+    plan = gi.explain(x, "array_api", True, xp=xp)
+    assert plan.copied
+    assert plan.bytes == 24
+    with gi.count_copies() as copied:
+        gi.to(x, "array_api", True, xp=xp)
+    assert (copied.count, copied.bytes) == (1, 24)
+    with gi.no_copies():
+        agree(x, xp, gi.CopyForbiddenError, True)
+
+
+def test_a_namespace_that_narrows_is_refused_even_when_copies_are_allowed():
+    for copyif in (False, True):
+        agree(ours("float64"), NARROWS, gi.DTypeError, copyif)
+
+
+def test_a_namespace_that_drops_the_read_only_mark_is_given_a_copy():
+    x = ours()
+    x.flags.writeable = False
+    agree(x, DROPS_THE_MARK, gi.ReadOnlyError)
+    with gi.count_copies() as copied:
+        made = gi.to(x, "array_api", True, xp=DROPS_THE_MARK)
+    made[:] = 7
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+    assert copied.count == 1
+    assert gi.explain(x, "array_api", xp=DROPS_THE_MARK, allow_readonly=True).shared
+    assert gi.to(x, "array_api", xp=DROPS_THE_MARK, allow_readonly=True)[1] == 1
+
+
+def test_axes_of_one_element_and_empty_arrays_are_not_copies():
+    odd = namespace(lambda x: np.lib.stride_tricks.as_strided(np.from_dlpack(x), x.shape, (400, 4)))
+    assert gi.explain(ours().reshape(1, 6), "array_api", xp=odd).shared
+    empty = namespace(lambda x: np.empty(x.shape, x.dtype))
+    assert gi.explain(ours(n=0), "array_api", xp=empty).shared
+
+
+@pytest.mark.parametrize("xp", ["numpy", "not a name", 5, None])
+def test_what_is_no_namespace_is_refused(xp):
+    agree(ours(), xp, gi.errors.ArgumentTypeError)
+
+
+def test_libraries_with_a_converter_go_to_it():
+    jnp = pytest.importorskip("jax.numpy")
+    unaligned = gi.arange(65, device="cpu")[1:]
+    plan = gi.explain(unaligned, "array_api", xp=jnp)
+    assert plan.refused
+    assert "64 bytes" in plan.reason
+    with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
+        gi.to(unaligned, "array_api", True, xp=jnp)
+    with pytest.raises(gi.DTypeError, match="narrow"):
+        gi.to(gi.from_any(np.array([2**40 + 1])), "array_api", xp=jnp)
+
+
+def test_torch_is_not_given_read_only_memory_as_a_namespace():
+    torch = pytest.importorskip("torch")
+    x = gi.broadcast_to(gi.zeros(3, device="cpu"), (1, 3))
+    assert gi.explain(x, "array_api", xp=torch).refused
+    with pytest.raises(gi.ReadOnlyError):
+        converters.to_array_api(x, xp=torch)
+    made = gi.to(x, "array_api", xp=torch, allow_readonly=True)
+    assert isinstance(made, torch.Tensor)
+    assert made.data_ptr() == x.ptr
+
+
+def test_array_api_compats_namespaces_are_those_of_their_libraries(monkeypatch):
+    torch = pytest.importorskip("torch")
+    compat = types.ModuleType("mine.array_api_compat.torch")
+    compat.from_dlpack = torch.from_dlpack
+    monkeypatch.setitem(sys.modules, compat.__name__, compat)
+    x = ours()
+    x.flags.writeable = False
+    assert gi.explain(x, "array_api", xp=compat).where == "to_torch"
+    with pytest.raises(gi.ReadOnlyError):
+        gi.to(x, "array_api", xp=compat)

@@ -1,0 +1,76 @@
+"""A library that another thread is importing is waited for, as an import statement waits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+import types
+
+import pytest
+
+from gpuinterop import foreign
+from gpuinterop.converters import absence, registry, streams
+
+SLOW = "import time\ntime.sleep(0.3)\ncomplete = True\n"
+
+
+@pytest.fixture
+def slow(tmp_path, monkeypatch):
+    """The name of a module whose import another thread has begun."""
+    name = f"slow_to_import_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    thread = threading.Thread(target=__import__, args=(name,))
+    thread.start()
+    end = time.monotonic() + 10
+    while name not in sys.modules and time.monotonic() < end:
+        time.sleep(0.001)
+    assert foreign.in_the_making(name)
+    yield name
+    thread.join()
+    sys.modules.pop(name, None)
+
+
+def test_what_is_loaded_is_complete(slow):
+    assert foreign.loaded(slow).complete
+    assert not foreign.in_the_making(slow)
+    assert foreign.loaded("nobody_has_a_module_of_this_name") is None
+
+
+def test_a_conversion_waits(slow):
+    assert absence.imported(registry.Backend(slow, slow), slow, "here").complete
+
+
+def test_a_stream_is_not_entered_in_half_a_library(slow, monkeypatch):
+    entered = []
+    monkeypatch.setitem(streams.ENTERS, slow, lambda module, *_: entered.append(module.complete))
+    stream = types.SimpleNamespace(
+        device=types.SimpleNamespace(type="cuda", index=0), handle=streams.LEGACY
+    )
+    for name in list(streams.ENTERS):
+        if name != slow:
+            monkeypatch.delitem(streams.ENTERS, name)
+    with streams.enter_libraries(stream):
+        assert entered == [True]
+
+
+@pytest.mark.parametrize("library", ["torch", "jax", "tvm_ffi", "array_api_strict"])
+def test_the_first_conversion_may_come_from_several_threads_at_once(library):
+    pytest.importorskip(library)
+    program = (
+        "import threading, gpuinterop as gi\n"
+        "x = gi.zeros((3, 4), device='cpu')\n"
+        "start, made = threading.Barrier(4), []\n"
+        "def convert():\n"
+        "    start.wait()\n"
+        f"    made.append(gi.to(x, {library!r}))\n"
+        "threads = [threading.Thread(target=convert) for _ in range(4)]\n"
+        "[t.start() for t in threads]; [t.join() for t in threads]\n"
+        "assert len(made) == 4\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
