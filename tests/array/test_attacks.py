@@ -285,5 +285,5 @@ def test_taking_into_an_out_that_does_not_fit(device):
 
 def test_unsigned_indices_do_not_wrap_round(device):
     x = gi.GpuArray(np.arange(4, dtype="float32"), device=device)
-    with pytest.raises(IndexError, match="63 bits"):
+    with pytest.raises(IndexError, match=r"from -4 to 3\n  got: .* 18446744073709551615"):
         x.take(np.array([2**64 - 1], "uint64"))
