@@ -14,10 +14,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError
 
-from .fuse_names import is_fixed, told_apart
+from .fuse_names import fixed_or_identity, is_fixed, is_number_in_place
 
 __all__ = ["BoundFused", "Instances"]
 
@@ -87,6 +86,7 @@ class Instances:
 # Names to look for on the instance, and those to ask its class for: plain values, and slots.
 _Watched = tuple[frozenset[str], tuple[str, ...]]
 _Questions = list[tuple[str, Callable[[Any], bool]]]
+_SLOT = types.MemberDescriptorType
 
 
 def _watched(instance: Any, names: frozenset[str]) -> _Watched:
@@ -104,8 +104,9 @@ def _watched(instance: Any, names: frozenset[str]) -> _Watched:
             inner = frozenset(_names(getattr(value.fget, "__code__", None)))
             found |= held(inner)
             names |= inner
-    plain = (_core.Array, types.MemberDescriptorType)
-    return names, tuple(sorted(n for n, v in found.items() if is_fixed(v) or isinstance(v, plain)))
+    # Not what makes a value when it is asked for, such as a method: that is another one each time.
+    plain = (n for n, v in found.items() if isinstance(v, _SLOT) or not hasattr(type(v), "__get__"))
+    return names, tuple(sorted(plain))
 
 
 def _read(instance: Any, watched: _Watched) -> list[tuple[str, Any]]:
@@ -126,9 +127,9 @@ def _question(value: Any) -> Callable[[Any], bool]:
 
     What cannot be referred to weakly is kept: another object could take its place in memory.
     """
-    if is_fixed(value):
-        kind, key = type(value), told_apart(value)
-        return lambda other: type(other) is kind and told_apart(other) == key
+    if is_fixed(value) or is_number_in_place(value):
+        key = fixed_or_identity(value)
+        return lambda other: fixed_or_identity(other) == key
     try:
         ref = weakref.ref(value)
     except TypeError:
