@@ -18,7 +18,7 @@ from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
 from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.jit.spec import Body
 
-from .fuse_methods import BoundFused, Instances
+from .fuse_methods import BoundFused, Instances, unbound
 from .fuse_names import FIXED, Outside, told_apart
 from .fuse_reduce import FusedReduction
 from .fuse_stages import Stages, part_of, stages_of
@@ -127,7 +127,7 @@ class Fused:
     __wrapped__ : the Python function.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], binds: type | None = None) -> None:
         try:
             self._signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
@@ -151,17 +151,26 @@ class Fused:
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self._instances: Instances | None = None
         self._owner: type | None = None  # the class that it is a method of
+        self._binds = binds  # staticmethod or classmethod, if it is to be one
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._owner = owner
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
+        if self._binds is classmethod:
+            instance = type(instance) if owner is None else owner
+        elif instance is None or self._binds is staticmethod:
             return self
         if isinstance(instance, _core.Array):
             return types.MethodType(self, instance)
         if self._instances is None:
             self._instances = Instances(self.__wrapped__, self._alike)  # type: ignore[attr-defined]
+        return BoundFused(self, instance, self._instances)
+
+    def _bound(self, instance: Any) -> BoundFused:
+        """Together with an instance that nothing else needs to keep alive."""
+        function = self.__wrapped__  # type: ignore[attr-defined]
+        self._instances = Instances(function, self._alike, keeps=True)
         return BoundFused(self, instance, self._instances)
 
     def _alike(self, function: Callable[..., Any]) -> Fused:
@@ -324,19 +333,18 @@ class Fused:
         return found
 
 
-def fuse(function: Callable[..., Any]) -> Fused:
+def fuse(function: Callable[..., Any]) -> Fused | BoundFused:
     """Return `function` as one kernel: traced once, no temporaries, every operand read once.
 
     Inside, arrays stand for single elements: use operators, the functions of this package or
     NumPy's, numbers, and arrays from outside, which are read anew by every call. It is traced anew when
-    a closure cell or a global that it names is bound to another array or number. What lies deeper,
-    such as ``settings.rate`` or what a helper function mentions, is fixed by the first call: pass it
-    as an argument. An array that is made inside from no argument is refused. The function may
-    return several arrays. Results have the shapes and dtypes that they have without `fuse`, and are
-    the same bit for bit. Numbers, text, None and tuples of these among the arguments become part
-    of the kernel; so do shapes and
-    dtypes once the function asks for them (``x.shape``, ``x.ndim``, ``x.size``, ``len(x)``,
-    ``x.dtype``), and it is traced anew for others.
+    a closure cell or a global that it names is bound to something else. What lies deeper, such as
+    ``settings.rate`` or what a helper function mentions, is fixed by the first call: pass it as an
+    argument. An array that is made inside from no argument is refused. The function may return
+    several arrays. Results have the shapes and dtypes that they have without `fuse`, and are the same
+    bit for bit. Numbers, text, None and tuples of these among the arguments become part of the kernel;
+    so do shapes and dtypes once the function asks for them (``x.shape``, ``x.ndim``, ``x.size``,
+    ``len(x)``, ``x.dtype``), and it is traced anew for others.
 
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
     or ``axis=``. Each reduction is one kernel that reads the operands once and stores nothing but its
@@ -344,9 +352,10 @@ def fuse(function: Callable[..., Any]) -> Fused:
     three. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be joined in another
     order and so differ in the last bit on CUDA. Fused functions may call one another.
 
-    On a method, `self` is what it is in Python. Each instance is traced by itself, and again when an
-    attribute that the method or a property of it names, the instance's or the class's, has been
-    assigned anew; ``self.settings.rate`` lies deeper.
+    On a method, `self` is what it is in Python, also in ``fuse(model.step)`` and in an object that is
+    called. Each instance is traced by itself, and again when an attribute that the method or a property
+    of it names, the instance's or the class's, has been assigned anew; ``self.settings.rate`` lies
+    deeper.
 
     Examples
     --------
@@ -362,4 +371,9 @@ def fuse(function: Callable[..., Any]) -> Fused:
     >>> gpuinterop.fuse(lambda x: x / x.sum() * 3)(x).tolist()
     [1.0, 2.0]
     """
-    return Fused(function)
+    if isinstance(function, (Fused, BoundFused)):
+        return function
+    if isinstance(function, (staticmethod, classmethod)):
+        return Fused(function.__func__, type(function))
+    found = unbound(function)
+    return Fused(function) if found is None else Fused(found[0])._bound(found[1])

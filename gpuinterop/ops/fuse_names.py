@@ -101,6 +101,8 @@ class Outside:
     def __init__(self, function: Callable[..., Any]) -> None:
         while isinstance(function, functools.partial):
             function = function.func
+        if isinstance(getattr(function, "_outside", None), Outside):
+            function = function.__wrapped__  # type: ignore[attr-defined]
         self._function = function
         self._names: tuple[tuple[types.CellType, ...], tuple[str, ...]] | None = None
         # One tuple, because threads replace it.
