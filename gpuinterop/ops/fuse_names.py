@@ -19,6 +19,8 @@ import numpy as np
 
 from gpuinterop.errors import ArgumentTypeError
 
+from .fuse_recent import Recent
+
 __all__ = ["FIXED", "Outside", "fixed_or_identity", "is_fixed", "is_number_in_place", "told_apart"]
 
 FIXED = (bool, int, float, complex, str, np.generic, types.NoneType, tuple)
@@ -106,22 +108,28 @@ class Outside:
         self._function = function
         self._names: tuple[tuple[types.CellType, ...], tuple[str, ...]] | None = None
         # One tuple, because threads replace it.
-        self._current: tuple[_Seen, dict[Any, Any]] = (_Seen([]), {})
+        self._current: tuple[_Seen, Recent] = (_Seen([]), Recent())
 
-    def traces(self) -> dict[Any, Any]:
+    def traces(self) -> Recent:
         """Those that hold now: none after a name has been bound anew."""
         seen, traces = self._current
         return traces if seen.holds() else self._renewed(seen.places)
 
-    def watch(self) -> dict[Any, Any]:
+    def watch(self) -> Recent:
         """Look for the names anew, because a trace is about to be made; return where it belongs."""
         return self._renewed(list(self._places(set())))
 
-    def _renewed(self, places: list[_Place]) -> dict[Any, Any]:
+    def leaves_open(self) -> bool:
+        """Whether numbers among the arguments may be open: what stands for one has another type."""
+        if self._names is None:
+            self._names = _mentioned(self._function)
+        return "type" not in self._names[1]
+
+    def _renewed(self, places: list[_Place]) -> Recent:
         seen = _Seen(places)
         before, traces = self._current
         if seen.state != before.state:
-            traces = {}
+            traces = Recent()
         self._current = seen, traces
         return traces
 
