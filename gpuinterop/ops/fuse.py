@@ -320,9 +320,11 @@ def fuse(function: Callable[..., Any]) -> Fused | BoundFused:
     ``settings.rate`` or what a helper function mentions, is fixed by the first call: pass it as an
     argument. An array that is made inside from no argument is refused. The function may return
     several arrays. Results have the shapes and dtypes that they have without `fuse`, and are the same
-    bit for bit. Numbers, text, None and tuples of these among the arguments become part of the kernel;
-    so do shapes and dtypes once the function asks for them (``x.shape``, ``x.ndim``, ``x.size``,
-    ``len(x)``, ``x.dtype``), and it is traced anew for others.
+    bit for bit. A float among the arguments is given to the kernel by each call, unless the function
+    looks at its value or reduces what is computed from it: then it becomes part of the kernel, like
+    other numbers, text, None and tuples of these among the arguments. So do shapes and dtypes once the
+    function asks for them (``x.shape``, ``x.ndim``, ``x.size``, ``len(x)``, ``x.dtype``), and it is
+    traced anew for others.
 
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
     or ``axis=``. Each reduction is one kernel that reads the operands once and stores nothing but its
