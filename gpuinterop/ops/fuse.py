@@ -13,87 +13,28 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import NAMES, dtype_of
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
-from gpuinterop.geometry import broadcast_shapes
-from gpuinterop.jit.spec import Body
 
-from .fuse_methods import BoundFused, Instances
+from .fuse_methods import BoundFused, Instances, unbound
 from .fuse_names import FIXED, Outside, told_apart
+from .fuse_numbers import OPEN, More, Number, argument
+from .fuse_operation import FusedOperation
+from .fuse_recent import Recent
 from .fuse_reduce import FusedReduction
-from .fuse_stages import Stages, part_of, stages_of
+from .fuse_stages import Stages, part_of, stages_of, unfit_numbers
 from .fuse_tracer import Tracer, cannot_be_fused, refuse_out
-from .host import run_row
-from .rules import is_extended, loop_for
-from .runtime import Traced, add_traced, is_foreign_array, numpy_types
-from .trace import Graph, Node, described, is_strict, met, settled
+from .runtime import add_traced, is_foreign_array
+from .trace import Graph, is_strict
 
 __all__ = ["Fused", "fuse"]
 
+# The operation, what it takes beside the arguments, what its results become, whether numbers are open.
+Trace = tuple[Any, list[Any], Callable[[Any], Any], bool]
+
+_NO_MORE = More(frozenset(), False)
+
 # What functions that know nothing of `fuse` say they were given.
 _TRACER = f"{Tracer.__module__}.{Tracer.__qualname__}"
-
-
-class _FusedOperation(Traced):
-    def __init__(self, name: str, graph: Graph) -> None:
-        self.name = "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
-        self.graph = graph
-        self.inputs = len(graph.inputs)
-        self.results = len(graph.results)
-
-    def loop(self, kinds: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return kinds, self.graph.result_rows(kinds)
-
-    def strict(self, kinds: tuple[int, ...]) -> tuple[bool, ...]:
-        return self.graph.strict_results(kinds)
-
-    def body(self, kinds: tuple[int, ...]) -> Body:
-        outs = self.graph.result_rows(kinds)
-        return Body(
-            f"fused_{self.name}",
-            tuple(NAMES[k] for k in kinds),
-            tuple(NAMES[k] for k in outs),
-            self.graph.statements(kinds),
-        )
-
-    def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
-        known, strict = self.graph.kinds(kinds)
-        values: dict[int, Any] = {}
-        for node in self.graph.order():
-            values[id(node)] = self._value(node, inputs, values, known, strict)
-        with np.errstate(all="ignore"):
-            for out, node in zip(results, self.graph.results, strict=True):
-                out[...] = values[id(node)]
-
-    @staticmethod
-    def _value(
-        node: Node,
-        inputs: list[Any],
-        values: dict[int, Any],
-        known: dict[int, int],
-        strict: set[int],
-    ) -> Any:
-        if node.index >= 0:
-            return np.asarray(inputs[node.index])
-        if node.row is None:
-            return np.asarray(node.number)
-        operands = [values[id(o)] for o in node.operands]
-        if node.cast_to >= 0:
-            with np.errstate(all="ignore"):
-                return operands[0].astype(dtype_of(node.cast_to))
-        kinds = met(node, known, strict)
-        types, _ = numpy_types(node.row, kinds)
-        numbers = settled(node, loop_for(node.row, kinds)[0])
-        if numbers is not None:
-            operands = [
-                np.full(o.shape, n, t) for o, n, t in zip(operands, numbers, types, strict=False)
-            ]
-        shape = broadcast_shapes([o.shape for o in operands], node.row.name)
-        outs = [np.empty(shape, t) for t in types[node.row.inputs :]]
-        run_row(node.row, operands, outs, types)
-        found = outs[node.result]
-        held = known[id(node)]
-        return found.astype(dtype_of(held)) if is_extended(held) else found
 
 
 def _refuse_computed(captured: Sequence[Any]) -> None:
@@ -104,6 +45,8 @@ def _refuse_computed(captured: Sequence[Any]) -> None:
     probe = [object()]
     alone = sys.getrefcount(probe[0])
     for i in range(len(captured)):
+        if type(captured[i]) is Number:
+            continue
         if sys.getrefcount(captured[i]) > alone:
             continue
         owners = [captured[i].base]
@@ -127,7 +70,7 @@ class Fused:
     __wrapped__ : the Python function.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], binds: type | None = None) -> None:
         try:
             self._signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
@@ -148,20 +91,29 @@ class Fused:
             p.kind is inspect.Parameter.VAR_POSITIONAL for p in self._signature.parameters.values()
         )
         self._outside = Outside(function)
-        self._kernels: dict[tuple[Any, ...], Any] = {}
+        self._kernels = Recent()
         self._instances: Instances | None = None
         self._owner: type | None = None  # the class that it is a method of
+        self._binds = binds  # staticmethod or classmethod, if it is to be one
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._owner = owner
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
+        if self._binds is classmethod:
+            instance = type(instance) if owner is None else owner
+        elif instance is None or self._binds is staticmethod:
             return self
         if isinstance(instance, _core.Array):
             return types.MethodType(self, instance)
         if self._instances is None:
             self._instances = Instances(self.__wrapped__, self._alike)  # type: ignore[attr-defined]
+        return BoundFused(self, instance, self._instances)
+
+    def _bound(self, instance: Any) -> BoundFused:
+        """Together with an instance that nothing else needs to keep alive."""
+        function = self.__wrapped__  # type: ignore[attr-defined]
+        self._instances = Instances(function, self._alike, keeps=True)
         return BoundFused(self, instance, self._instances)
 
     def _alike(self, function: Callable[..., Any]) -> Fused:
@@ -193,31 +145,39 @@ class Fused:
                     where=self._name, expected=f"the arguments {self._signature}", got=str(error),
                     fix="call it as it is declared; out= is the only further argument",
                 ) from error  # fmt: skip
-        # Numbers are fixed in the kernel: they may decide what the function does.
         args = tuple(
             a[()] if isinstance(a, np.ndarray) and a.ndim == 0 else a for a in args
         )  # as numbers, which they are without `fuse`
-        key = tuple((type(a), told_apart(a) if isinstance(a, FIXED) else None) for a in args)
+        # Floats are open until the function turns out to look at them; other numbers are constants.
+        key = tuple(
+            (float, OPEN)
+            if type(a) is float
+            else (type(a), told_apart(a) if isinstance(a, FIXED) else None)
+            for a in args
+        )
         arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
-        known = (names, *key)
-        # None where the trace depends on shapes and dtypes, which are in the key then.
+        known: tuple[Any, ...] = (names, *key)
         traces = self._outside.traces()
-        found = traces.get(known)
-        if found is None and known in traces:
-            found = traces.get((*known, *map(described, arrays)))
+        found = traces[known]
+        more = _NO_MORE
+        while type(found) is More:
+            more = found
+            found = traces[more.key(known, args, arrays)]
         if found is None:
-            found = self._trace(args, key, names)
-        operation, captured, rebuild = found
-        result = operation(*arrays, *captured, out=out)
-        return rebuild(result)
+            found = self._trace(args, key, names, more)
+        operation, captured, rebuild, has_numbers = found
+        if has_numbers:
+            captured = [c.of(args) if type(c) is Number else c for c in captured]
+        return rebuild(operation(*arrays, *captured, out=out))
 
     def _fits(self, n: int) -> bool:
         """Whether `n` positional arguments are what the function is declared with."""
         return sum(self._positional) <= n and (self._open or n <= len(self._positional))
 
     def _trace(
-        self, args: tuple[Any, ...], key: tuple[Any, ...], names: tuple[str, ...]
-    ) -> tuple[Any, list[Any], Any]:
+        self, args: tuple[Any, ...], key: tuple[Any, ...], names: tuple[str, ...], more: More
+    ) -> Trace:
+        """A new trace, which depends at least on `more`."""
         arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
         if not arrays:
             raise ArgumentTypeError(
@@ -233,12 +193,43 @@ class Fused:
                     fix="convert data first: gpuinterop.asarray(value); let the function mention "
                     "what is no data: fuse(lambda x: function(x))",
                 )  # fmt: skip
-        traces = self._outside.watch()
-        graph = Graph(given=arrays)
+        first = (names, *key)
+        known = more.key(first, args, arrays)
+        numbers = frozenset(i for i, (_, k) in enumerate(key) if k is OPEN)
+        while True:
+            traces = self._outside.watch()
+            graph, found = Graph(given=arrays), None
+            if not self._outside.leaves_open():
+                graph.read |= numbers - more.fixed
+            try:
+                if not graph.read:
+                    found = self._traced(graph, args, key, names, numbers - more.fixed)
+            except Exception:
+                if more.fixed == numbers:
+                    raise
+                graph.read |= numbers  # it may be one that only what stands for a number raises
+            wanted = More(more.fixed | graph.read, more.shapes or graph.asked)
+            if wanted != more:
+                traces[known] = more = wanted
+                known = more.key(first, args, arrays)
+            if found is not None and not graph.read:
+                traces[known] = found
+                return found
+
+    def _traced(
+        self,
+        graph: Graph,
+        args: tuple[Any, ...],
+        key: tuple[Any, ...],
+        names: tuple[str, ...],
+        numbers: frozenset[int],
+    ) -> Trace:
+        """The trace with these arguments as numbers that each call gives, unless one has been looked at."""
         tracers = [
-            Tracer(graph, graph.add_input()) if k is None else a
-            for a, (_, k) in zip(args, key, strict=True)
-        ]
+            Tracer(graph, graph.add_input()) if k is None
+            else argument(a, i, graph.read) if i in numbers else a
+            for i, (a, (_, k)) in enumerate(zip(args, key, strict=True))
+        ]  # fmt: skip
         positional = len(tracers) - len(names)
         named = dict(zip(names, tracers[positional:], strict=True))
         try:
@@ -266,14 +257,10 @@ class Fused:
             values = (x,) if single else x
             return kind(*values) if hasattr(kind, "_fields") else kind(values)
 
-        known: tuple[Any, ...] = (names, *key)
-        found = (self._operation(graph, results), graph.captured, rebuild)
-        if graph.asked:
-            traces[known] = None
-            known = (*known, *map(described, arrays))
+        graph.read |= unfit_numbers(graph, [r.node for r in results])
+        operation = None if graph.read else self._operation(graph, results)
         graph.given = ()
-        traces[known] = found
-        return found
+        return operation, graph.captured, rebuild, any(n.weak for n in graph.inputs)
 
     def _operation(self, graph: Graph, results: Sequence[Tracer]) -> Any:
         """What computes the results from the arguments and the captured arrays."""
@@ -301,11 +288,11 @@ class Fused:
     def _kernel(self, part: Graph) -> Any:
         """The core's operation for a graph; equal ones have one, so that new shapes cost nothing."""
         key = part.signature()
-        found = self._kernels.get(key)
+        found = self._kernels[key]
         if found is None:
             name = getattr(self, "__name__", "function")
             try:
-                found = self._kernels[key] = add_traced(_FusedOperation(name, part))[1]
+                found = self._kernels[key] = add_traced(FusedOperation(name, part))[1]
             except ShapeError as error:
                 raise ShapeError(
                     where=self._name, expected=f"{error.expected}, in one kernel",
@@ -317,26 +304,27 @@ class Fused:
 
     def _reduction(self, part: Graph, reduction: tuple[str, Any, bool]) -> FusedReduction:
         key = (*part.signature(), repr(reduction))
-        found = self._kernels.get(key)
+        found: FusedReduction | None = self._kernels[key]
         if found is None:
-            made = FusedReduction(part, reduction, self._elementwise(part))
-            found = self._kernels[key] = made
+            found = FusedReduction(part, reduction, self._elementwise(part))
+            self._kernels[key] = found
         return found
 
 
-def fuse(function: Callable[..., Any]) -> Fused:
+def fuse(function: Callable[..., Any]) -> Fused | BoundFused:
     """Return `function` as one kernel: traced once, no temporaries, every operand read once.
 
     Inside, arrays stand for single elements: use operators, the functions of this package or
     NumPy's, numbers, and arrays from outside, which are read anew by every call. It is traced anew when
-    a closure cell or a global that it names is bound to another array or number. What lies deeper,
-    such as ``settings.rate`` or what a helper function mentions, is fixed by the first call: pass it
-    as an argument. An array that is made inside from no argument is refused. The function may
-    return several arrays. Results have the shapes and dtypes that they have without `fuse`, and are
-    the same bit for bit. Numbers, text, None and tuples of these among the arguments become part
-    of the kernel; so do shapes and
-    dtypes once the function asks for them (``x.shape``, ``x.ndim``, ``x.size``, ``len(x)``,
-    ``x.dtype``), and it is traced anew for others.
+    a closure cell or a global that it names is bound to something else. What lies deeper, such as
+    ``settings.rate`` or what a helper function mentions, is fixed by the first call: pass it as an
+    argument. An array that is made inside from no argument is refused. The function may return
+    several arrays. Results have the shapes and dtypes that they have without `fuse`, and are the same
+    bit for bit. A float among the arguments is given to the kernel by each call, unless the function
+    looks at its value or reduces what is computed from it: then it becomes part of the kernel, like
+    other numbers, text, None and tuples of these among the arguments. So do shapes and dtypes once the
+    function asks for them (``x.shape``, ``x.ndim``, ``x.size``, ``len(x)``, ``x.dtype``), and it is
+    traced anew for others.
 
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
     or ``axis=``. Each reduction is one kernel that reads the operands once and stores nothing but its
@@ -344,9 +332,10 @@ def fuse(function: Callable[..., Any]) -> Fused:
     three. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be joined in another
     order and so differ in the last bit on CUDA. Fused functions may call one another.
 
-    On a method, `self` is what it is in Python. Each instance is traced by itself, and again when an
-    attribute that the method or a property of it names, the instance's or the class's, has been
-    assigned anew; ``self.settings.rate`` lies deeper.
+    On a method, `self` is what it is in Python, also in ``fuse(model.step)`` and in an object that is
+    called. Each instance is traced by itself, and again when an attribute that the method or a property
+    of it names, the instance's or the class's, has been assigned anew; ``self.settings.rate`` lies
+    deeper.
 
     Examples
     --------
@@ -362,4 +351,9 @@ def fuse(function: Callable[..., Any]) -> Fused:
     >>> gpuinterop.fuse(lambda x: x / x.sum() * 3)(x).tolist()
     [1.0, 2.0]
     """
-    return Fused(function)
+    if isinstance(function, (Fused, BoundFused)):
+        return function
+    if isinstance(function, (staticmethod, classmethod)):
+        return Fused(function.__func__, type(function))
+    found = unbound(function)
+    return Fused(function) if found is None else Fused(found[0])._bound(found[1])

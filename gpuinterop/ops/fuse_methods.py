@@ -8,6 +8,7 @@ keeps the instance alive.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import weakref
@@ -17,9 +18,9 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError
 
-from .fuse_names import is_fixed, told_apart
+from .fuse_names import fixed_or_identity, is_fixed, is_number_in_place
 
-__all__ = ["BoundFused", "Instances"]
+__all__ = ["BoundFused", "Instances", "unbound"]
 
 
 class BoundFused:
@@ -43,11 +44,54 @@ class BoundFused:
         return f"<fused method {self.__func__.__qualname__} of {self.__self__!r}>"
 
 
-class Instances:
-    """The fused functions of one method, one for each living instance."""
+class _Partial:
+    """A functools.partial of a method as a function of the instance and the further arguments."""
 
-    def __init__(self, function: Callable[..., Any], fused: Callable[[Any], Any]) -> None:
-        self._function, self._fused = function, fused
+    def __init__(self, function: Any, partial: functools.partial[Any]) -> None:
+        self._function, self._partial = function, partial
+        self.__name__ = getattr(function, "__name__", "partial")
+        for name in ("__code__", "__closure__", "__globals__"):  # what is looked at for names
+            setattr(self, name, getattr(function, name, None))
+        instance = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+        others = inspect.signature(partial).parameters.values()
+        self.__signature__ = inspect.Signature([instance, *others])
+
+    def __call__(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        method = types.MethodType(self._function, instance)
+        return functools.partial(method, *self._partial.args, **self._partial.keywords)(
+            *args, **kwargs
+        )
+
+
+def unbound(function: Any) -> tuple[Any, Any] | None:
+    """The function of a method, a callable object or a partial of one, and its instance."""
+    if isinstance(function, functools.partial):
+        found = unbound(function.func)
+        return found and (_Partial(found[0], function), found[1])
+    if isinstance(function, BoundFused):
+        return function.__func__.__wrapped__, function.__self__
+    called: Any
+    if isinstance(function, types.MethodType):
+        called, instance = function.__func__, function.__self__
+    elif callable(function):
+        called, instance = type(function).__call__, function
+    else:
+        return None
+    called = getattr(called, "__wrapped__", called) if hasattr(called, "_outside") else called
+    apart = isinstance(instance, _core.Array) or hasattr(instance, "_outside")
+    return None if apart or not isinstance(called, types.FunctionType) else (called, instance)
+
+
+class Instances:
+    """The fused functions of one method, one for each living instance.
+
+    With `keeps` those that cannot be referred to weakly are kept instead.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], fused: Callable[[Any], Any], *, keeps: bool = False
+    ) -> None:
+        self._function, self._fused, self._keeps = function, fused, keeps
         self._names = frozenset(_names(getattr(function, "__code__", None)))
         # By identity: instances may be equal, or have no hash.
         self._known: dict[int, tuple[Any, _Watched, _Questions, Any]] = {}
@@ -76,6 +120,8 @@ class Instances:
         try:
             return weakref.ref(instance, forget)
         except TypeError as error:
+            if self._keeps:
+                return lambda: instance
             raise ArgumentTypeError(
                 where=getattr(self._function, "__qualname__", "fuse"),
                 expected="a method of objects that can be referred to weakly",
@@ -87,10 +133,12 @@ class Instances:
 # Names to look for on the instance, and those to ask its class for: plain values, and slots.
 _Watched = tuple[frozenset[str], tuple[str, ...]]
 _Questions = list[tuple[str, Callable[[Any], bool]]]
+_SLOT = types.MemberDescriptorType
 
 
 def _watched(instance: Any, names: frozenset[str]) -> _Watched:
-    classes = [vars(c) for c in type(instance).__mro__]
+    own = instance.__mro__ if isinstance(instance, type) else ()  # of a class method
+    classes = [vars(c) for c in (*own, *type(instance).__mro__)]
 
     def held(names: frozenset[str]) -> dict[str, Any]:
         """What the class holds under these names, as it stands there."""
@@ -104,8 +152,9 @@ def _watched(instance: Any, names: frozenset[str]) -> _Watched:
             inner = frozenset(_names(getattr(value.fget, "__code__", None)))
             found |= held(inner)
             names |= inner
-    plain = (_core.Array, types.MemberDescriptorType)
-    return names, tuple(sorted(n for n, v in found.items() if is_fixed(v) or isinstance(v, plain)))
+    # Not what makes a value when it is asked for, such as a method: that is another one each time.
+    plain = (n for n, v in found.items() if isinstance(v, _SLOT) or not hasattr(type(v), "__get__"))
+    return names, tuple(sorted(plain))
 
 
 def _read(instance: Any, watched: _Watched) -> list[tuple[str, Any]]:
@@ -126,9 +175,9 @@ def _question(value: Any) -> Callable[[Any], bool]:
 
     What cannot be referred to weakly is kept: another object could take its place in memory.
     """
-    if is_fixed(value):
-        kind, key = type(value), told_apart(value)
-        return lambda other: type(other) is kind and told_apart(other) == key
+    if is_fixed(value) or is_number_in_place(value):
+        key = fixed_or_identity(value)
+        return lambda other: fixed_or_identity(other) == key
     try:
         ref = weakref.ref(value)
     except TypeError:

@@ -1,27 +1,32 @@
 """What a fused function mentions from outside: its traces hold as long as that stays the same.
 
-Seen are the names of the function itself: cells of its closure and globals, whose values are arrays
-(by identity: what an array holds is read anew anyway), numbers, text, None, or tuples of these, and
-those of fused functions that it mentions. Names that it assigns to are its own affair.
+Seen are the names of the function itself, cells of its closure and globals, and those of fused functions
+that it mentions. Numbers, text, None, tuples of these and NumPy's 0-d arrays count by value, everything
+else by identity: what an array holds is read anew anyway. Names that it assigns to are its own affair.
 """
 
 from __future__ import annotations
 
 import dis
+import functools
 import types
 from collections.abc import Callable, Iterator
+from itertools import repeat
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError
 
-__all__ = ["FIXED", "Outside", "fixed_or_identity", "is_fixed", "told_apart"]
+from .fuse_recent import Recent
+
+__all__ = ["FIXED", "Outside", "fixed_or_identity", "is_fixed", "is_number_in_place", "told_apart"]
 
 FIXED = (bool, int, float, complex, str, np.generic, types.NoneType, tuple)
 _ABSENT = object()
 _Place = tuple[Any, str | None]  # a cell, or globals and a name among them
+_contents, _get, _NOTHING = attrgetter("cell_contents"), dict.get, repeat(_ABSENT)
 
 
 def told_apart(value: Any) -> Any:
@@ -46,64 +51,102 @@ def is_fixed(value: Any) -> bool:
     return isinstance(value, FIXED) and (not isinstance(value, tuple) or all(map(is_fixed, value)))
 
 
-def fixed_or_identity(value: Any) -> tuple[Any, Any]:
+def is_number_in_place(value: Any) -> bool:
+    """Whether a value is a number to a trace, and may become another one where it is."""
+    return isinstance(value, np.ndarray) and value.ndim == 0
+
+
+def fixed_or_identity(value: Any) -> tuple[Any, ...]:
     """Equal for values that a trace cannot tell apart."""
+    if is_number_in_place(value):
+        return type(value), value.dtype, value.tobytes()
     return type(value), told_apart(value) if is_fixed(value) else id(value)
+
+
+class _Seen:
+    """The places to look at, and what was there, which it keeps alive: no other takes its place."""
+
+    def __init__(self, places: list[_Place]) -> None:
+        self.places = places
+        self._cells = [where for where, name in places if name is None]
+        named = [(where, name) for where, name in places if name is not None]
+        self._around, self._names = [where for where, _ in named], [name for _, name in named]
+        values = [_read(*place) for place in places]
+        self._held = [v for v, (_, name) in zip(values, places, strict=True) if name is None]
+        self._bound = [v for v, (_, name) in zip(values, places, strict=True) if name is not None]
+        self._numbers = [(v, v.tobytes()) for v in values if is_number_in_place(v)]
+        # By identity: cells are equal where what they hold is.
+        self.state = [
+            (id(where), name, fixed_or_identity(value))
+            for (where, name), value in zip(places, values, strict=True)
+        ]
+
+    def holds(self) -> bool:
+        """Whether every name is bound to the object that it was bound to; asked by every call."""
+        cells, names, numbers = self._cells, self._names, self._numbers
+        try:
+            return (
+                (not cells or all(map(is_, map(_contents, cells), self._held)))
+                and (
+                    not names
+                    or all(map(is_, map(_get, self._around, names, _NOTHING), self._bound))
+                )
+                and (not numbers or all(value.tobytes() == before for value, before in numbers))
+            )
+        except ValueError:  # a cell is empty
+            return False
 
 
 class Outside:
     """The traces of a function, and what it mentioned when they were made."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        while isinstance(function, functools.partial):
+            function = function.func
+        if isinstance(getattr(function, "_outside", None), Outside):
+            function = function.__wrapped__  # type: ignore[attr-defined]
         self._function = function
         self._names: tuple[tuple[types.CellType, ...], tuple[str, ...]] | None = None
-        # Where to look, what was there (which keeps it alive, so that no other takes its place), and
-        # the traces made of it. One tuple, because threads replace it.
-        self._current: tuple[list[_Place], list[Any], dict[Any, Any]] = ([], [], {})
+        # One tuple, because threads replace it.
+        self._current: tuple[_Seen, Recent] = (_Seen([]), Recent())
 
-    def traces(self) -> dict[Any, Any]:
+    def traces(self) -> Recent:
         """Those that hold now: none after a name has been bound anew."""
-        places, values, traces = self._current
-        for place, value in zip(places, values, strict=True):
-            if _read(*place) is not value:
-                return self._renewed(places)
-        return traces
+        seen, traces = self._current
+        return traces if seen.holds() else self._renewed(seen.places)
 
-    def watch(self) -> dict[Any, Any]:
+    def watch(self) -> Recent:
         """Look for the names anew, because a trace is about to be made; return where it belongs."""
         return self._renewed(list(self._places(set())))
 
-    def _renewed(self, places: list[_Place]) -> dict[Any, Any]:
-        values = [_read(*place) for place in places]
-        before, known, traces = self._current
-        if _state(places, values) != _state(before, known):
-            traces = {}
-        self._current = places, values, traces
+    def leaves_open(self) -> bool:
+        """Whether numbers among the arguments may be open: what stands for one has another type."""
+        if self._names is None:
+            self._names = _mentioned(self._function)
+        return "type" not in self._names[1]
+
+    def _renewed(self, places: list[_Place]) -> Recent:
+        seen = _Seen(places)
+        before, traces = self._current
+        if seen.state != before.state:
+            traces = Recent()
+        self._current = seen, traces
         return traces
 
-    def _places(self, seen: set[int]) -> Iterator[_Place]:
-        if id(self) in seen:
+    def _places(self, met: set[int]) -> Iterator[_Place]:
+        if id(self) in met:
             return
-        seen.add(id(self))
+        met.add(id(self))
         if self._names is None:
             self._names = _mentioned(self._function)
         cells, names = self._names
         around = getattr(self._function, "__globals__", {})
         for place in (*((cell, None) for cell in cells), *((around, name) for name in names)):
+            yield place
             value = _read(*place)
             inner = getattr(value, "_outside", None) if callable(value) else None
             if isinstance(inner, Outside):
-                yield from inner._places(seen)
-            elif is_fixed(value) or isinstance(value, _core.Array):
-                yield place
-
-
-def _state(places: list[_Place], values: list[Any]) -> list[Any]:
-    # By identity: cells are equal where what they hold is.
-    return [
-        (id(where), name, fixed_or_identity(value))
-        for (where, name), value in zip(places, values, strict=True)
-    ]
+                yield from inner._places(met)
 
 
 def _read(where: Any, name: str | None) -> Any:
@@ -125,17 +168,33 @@ def _mentioned(function: Any) -> tuple[tuple[types.CellType, ...], tuple[str, ..
     for step in _steps(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             read[step.argval] = None
-        elif step.opname in ("STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF"):
+        elif step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             written.add(step.argval)
+    own = _assigned(code)
     cells = zip(code.co_freevars, function.__closure__ or (), strict=False)
     return (
-        tuple(cell for name, cell in cells if name not in written),
+        tuple(cell for name, cell in cells if name not in own),
         tuple(name for name in read if name not in written),
     )
 
 
+def _assigned(code: types.CodeType) -> set[str]:
+    """The variables of functions around it that a function, or one inside of it, assigns to."""
+    found = {
+        step.argval
+        for step in dis.get_instructions(code)
+        if step.opname in ("STORE_DEREF", "DELETE_DEREF")
+    }
+    for inner in _inside(code):
+        found |= _assigned(inner)
+    return found & set(code.co_freevars)  # the others are its own, whatever they are called outside
+
+
 def _steps(code: types.CodeType) -> Iterator[dis.Instruction]:
     yield from dis.get_instructions(code)
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from _steps(inner)
+    for inner in _inside(code):
+        yield from _steps(inner)
+
+
+def _inside(code: types.CodeType) -> list[types.CodeType]:
+    return [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]

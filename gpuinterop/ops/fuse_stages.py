@@ -19,7 +19,9 @@ from .reductions import may_overlap
 from .runtime import viewed
 from .trace import Graph, Node, ordered
 
-__all__ = ["Stage", "Stages", "stages_of"]
+__all__ = ["Stage", "Stages", "part_of", "stages_of", "unfit_numbers"]
+
+_MOST = 16  # operands of a kernel that may be numbers of the call; the core takes 24
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,19 @@ def stages_of(
     return stages
 
 
+def unfit_numbers(graph: Graph, results: Sequence[Node]) -> set[int]:
+    """The arguments whose numbers must be constants: those in what is reduced, which takes arrays
+    only, and all of them where a kernel would take too many.
+    """
+    if len(graph.inputs) + len(results) > _MOST:
+        reached = graph.inputs
+    else:
+        reduced = [n.operands[0] for n in ordered(results, through=True) if n.reduction is not None]
+        reached = ordered(reduced, through=True)
+    places = [node.index - len(graph.inputs) for node in reached if node.weak]
+    return {origin for place in places for origin in graph.captured[place].origins}
+
+
 def part_of(results: Sequence[Node]) -> tuple[Graph, list[Node]]:
     """The graph from its leaves to the results, with the leaves as its inputs; and the leaves."""
     nodes = ordered(results)
@@ -130,6 +145,8 @@ def part_of(results: Sequence[Node]) -> tuple[Graph, list[Node]]:
     )
     part = Graph()
     made = {id(leaf): part.add_input() for leaf in leaves}
+    for leaf in leaves:
+        made[id(leaf)].weak = leaf.weak
     for node in nodes:
         if not node.is_leaf:
             operands = tuple(made[id(o)] for o in node.operands)
@@ -147,7 +164,10 @@ def _of_one_shape(graph: Graph, results: dict[int, Node]) -> list[list[int]]:
 
     Results of the same operands have one shape. Otherwise the arguments must be asked.
     """
-    leaves = {j: frozenset(map(id, part_of([node])[1])) for j, node in results.items()}
+    leaves = {
+        j: frozenset(id(leaf) for leaf in part_of([node])[1] if not leaf.weak)
+        for j, node in results.items()
+    }
     if len(set(leaves.values())) <= 1:
         return [list(results)] if results else []
     groups: dict[tuple[int, ...], list[int]] = {}

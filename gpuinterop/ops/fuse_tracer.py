@@ -15,6 +15,7 @@ from gpuinterop.errors import ArgumentTypeError
 from . import methods
 from .catalog import ALIASES, TABLE, Row
 from .functions import cutting
+from .fuse_numbers import Number
 from .trace import Graph, Node
 
 __all__ = ["Tracer", "cannot_be_fused", "record", "refuse_out"]
@@ -151,8 +152,14 @@ def refuse_out(where: str, out: Any) -> None:
 
 def record(row: Row, operands: Sequence[Any]) -> Any:
     """A tracer (or several) for `row` applied to tracers, numbers and arrays."""
-    graph = next(o.graph for o in operands if isinstance(o, Tracer))
-    nodes = tuple(_node(graph, o, row.name) for o in operands)
+    # Of what stands for a number, isinstance would look at the value.
+    graph = next(o.graph for o in operands if type(o) is Tracer)
+    given = [None if graph.is_own(o) else _node(graph, o, row.name) for o in operands]
+    use = (row.name, *map(id, given))
+    nodes = tuple(
+        graph.parameter(o, (i, *use)) if node is None else node
+        for i, (o, node) in enumerate(zip(operands, given, strict=True))
+    )
     found = tuple(Tracer(graph, graph.record(row, nodes, result=j)) for j in range(row.results))
     return found if row.results > 1 else found[0]
 
@@ -164,6 +171,8 @@ def _node(graph: Graph, operand: Any, name: str) -> Node:
                                     got="a value kept from another fused call",
                                     fix="return it instead of keeping it")  # fmt: skip
         return operand.node
+    if type(operand) is Number:  # kept from another call
+        operand = operand.value
     if isinstance(operand, np.ndarray) and operand.ndim == 0:
         operand = operand[()]
     if isinstance(operand, (bool, int, float, complex, np.generic)):

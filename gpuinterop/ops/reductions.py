@@ -367,12 +367,12 @@ def normalized_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
             where=where, expected="an axis or axes as an int or a sequence of ints", got=repr(axis),
             fix="pass a tuple of ints",
         ) from error  # fmt: skip
+    if ndim == 0 and given in ([0], [-1]):
+        return ()  # NumPy lets a 0-d array be reduced over these
     for a in given:
         if not -ndim <= a < ndim:
-            raise ShapeError(
-                where=where, expected=f"axes from {-ndim} to {ndim - 1}", got=str(a),
-                fix="count axes from 0",
-            )  # fmt: skip
+            raise ShapeError(where=where, expected=f"axes from {-ndim} to {ndim - 1}", got=str(a),
+                             fix="count axes from 0")  # fmt: skip
     axes = tuple(sorted({a % ndim for a in given}))
     if len(axes) != len(given):
         raise ShapeError(where=where, expected="each axis once", got=str(axis), fix="name it once")

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
 from gpuinterop.errors import ArgumentTypeError, BoundsError, RangeError, shown
-from gpuinterop.geometry import broadcast_shapes, real
+from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.jit.codegen import STORAGE, WORKING
 
 from .bodies import body_for, substitute
 from .catalog import Row
+from .fuse_literals import literal
+from .fuse_numbers import Number, described
 from .reduce_table import REDUCTIONS
 from .reductions import normalized_axes
 from .rules import kind_of, loop_for
 from .runtime import check_only
 
 __all__ = [
-    "Graph", "Node", "described", "is_strict", "kinds_of", "met", "ordered", "settled", "strong",
+    "Graph", "Node", "is_strict", "kinds_of", "met", "ordered", "settled", "strong",
 ]  # fmt: skip
 
 _STRICT = np.dtype(np.float32)  # what a CudaNdarray holds
@@ -40,6 +40,7 @@ class Node:
     reduction: tuple[str, Any, bool] | None = None  # operation, axis, keepdims
     number: Any = None
     index: int = -1  # position among the inputs
+    weak: bool = False  # a number that each call gives: an input for one of its uses
 
     @property
     def is_leaf(self) -> bool:
@@ -59,6 +60,7 @@ class Graph:
     known: dict[tuple[Any, ...], Node] = field(default_factory=dict)
     given: Sequence[Any] = ()  # the arguments, while the function is traced
     asked: bool = False  # whether the trace depends on their shapes or dtypes
+    read: set[int] = field(default_factory=set)  # positions of numbers that were looked at
 
     def add_input(self) -> Node:
         node = Node(index=len(self.inputs))
@@ -71,6 +73,20 @@ class Graph:
                 return node
         node = self.add_input()
         self.captured.append(array)
+        return node
+
+    def is_own(self, operand: Any) -> bool:
+        """Whether an operand is a number that each call of the traced function gives."""
+        return type(operand) is Number and operand.read is self.read
+
+    def parameter(self, number: Number, use: tuple[Any, ...]) -> Node:
+        """An input for one use of a number, which takes on the dtype that it has there."""
+        key = (number.key, *use)
+        node = self.known.get(key)
+        if node is None:
+            node = self.known[key] = self.add_input()
+            node.weak = True
+            self.captured.append(number)
         return node
 
     def number(self, value: Any) -> Node:
@@ -113,7 +129,8 @@ class Graph:
 
     def _array(self, index: int) -> Any:
         if index >= len(self.inputs) - len(self.captured):
-            return self.captured[index - len(self.inputs)]
+            found = self.captured[index - len(self.inputs)]
+            return found.value if type(found) is Number else found
         if not self.given:
             raise ArgumentTypeError(where="fuse", expected="arguments of one function",
                                     got="a value kept from another fused call",
@@ -133,7 +150,8 @@ class Graph:
             places[id(node)] = len(places)
             number = (type(node.number), repr(node.number))
             operands = tuple(places[id(o)] for o in node.operands)
-            steps.append((node.row, operands, node.result, node.cast_to, number, node.index))
+            place = (node.index, node.weak)
+            steps.append((node.row, operands, node.result, node.cast_to, number, place))
         return (
             tuple(self.strict),
             len(self.inputs),
@@ -146,6 +164,20 @@ class Graph:
     def kinds(self, given: tuple[int, ...]) -> tuple[dict[int, int], set[int]]:
         """The dtype of every node (or its weak kind) and the strict ones, for inputs of these kinds."""
         return kinds_of(self.order(), given, self.strict or [False] * len(self.inputs))
+
+    def input_rows(self, given: tuple[int, ...]) -> tuple[int, ...]:
+        """What the inputs are stored as: a number as the dtype of its use."""
+        rows = [kind if kind >= 0 else strong(kind) for kind in given]
+        if min(given, default=0) < 0:
+            kinds, strict = self.kinds(given)
+            for node in self.order():
+                if node.row is None or not any(operand.weak for operand in node.operands):
+                    continue
+                ins = loop_for(node.row, met(node, kinds, strict))[0]
+                for operand, row in zip(node.operands, ins, strict=True):
+                    if operand.weak:
+                        rows[operand.index] = row
+        return tuple(rows)
 
     def result_rows(self, given: tuple[int, ...]) -> tuple[int, ...]:
         """Dtypes of the results; a lone number is NumPy's default type."""
@@ -176,7 +208,7 @@ class Graph:
                 lines.append(self._line(f"t{i}", node, met(node, kinds, strict), names))
         for j, node in enumerate(self.results):
             row = strong(kinds[id(node)])
-            value = names.get(id(node)) or _literal(node.number, row)
+            value = names.get(id(node)) or literal(node.number, row)
             lines.append(f"o{j} = gi_to<{WORKING[NAMES[row]]}>({value});")
         return "\n  ".join(lines)
 
@@ -197,7 +229,7 @@ class Graph:
         values = tuple(
             f"gi_to<{WORKING[NAMES[row]]}>({names[id(o)]})"
             if number is None
-            else _literal(number, row)
+            else literal(number, row)
             for o, number, row in zip(node.operands, numbers, ins, strict=True)
         )
         bound = tuple(f"{name}_{letter}" for letter in "xyz"[: len(values)])
@@ -252,7 +284,7 @@ def met(node: Node, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, ..
     found = tuple(kinds[id(o)] for o in node.operands)
     if not any(id(o) in strict for o in node.operands):
         return found
-    first = next(o for o in node.operands if o.row is not None or o.is_leaf)
+    first = next(o for o in node.operands if o.row is not None or (o.is_leaf and not o.weak))
     if id(first) in strict:
         found = tuple(
             _number_kind(o.number.item()) if isinstance(o.number, np.generic) else k
@@ -290,13 +322,9 @@ def _kind(
     return outs[node.result]
 
 
-def described(x: Any) -> tuple[tuple[int, ...], Any]:
-    """The shape and the dtype of an argument."""
-    seen = real(x) if isinstance(x, _core.Array) else x
-    return tuple(np.shape(seen)), getattr(seen, "dtype", None)
-
-
 def _input_kind(x: Any) -> int:
+    if isinstance(x, (int, float, complex)) and not isinstance(x, np.generic):
+        return _number_kind(x)
     dtype = described(x)[1]
     if not isinstance(dtype, np.dtype):
         raise ArgumentTypeError(where="fuse", expected="arrays of this library where dtypes are asked for",
@@ -364,35 +392,3 @@ def strong(kind: int) -> int:
     if kind >= 0:
         return kind % 64
     return NAMES.index({-1: "int64", -2: "float64", -3: "complex128"}[kind])
-
-
-def _real(value: float, working: str) -> str:
-    if math.isnan(value):
-        return f"({working})gi_double(0x7ff8000000000000ull)"
-    if math.isinf(value):
-        return f"({working})gi_double({'0x7ff' if value > 0 else '0xfff'}0000000000000ull)"
-    return f"({working}){value.hex()}"
-
-
-def _literal(number: Any, row: int) -> str:
-    """The number in the working type of a dtype, rounded to the dtype first."""
-    name = NAMES[row]
-    working = WORKING[name]
-    plain = number.item() if isinstance(number, np.generic) else number
-    kind = kind_of(row)
-    if kind == "b":
-        return "true" if plain else "false"
-    if kind in "iu":
-        held = int(np.asarray(plain, dtype=dtype_of(row)))
-        return (
-            f"({working}){held}{'ull' if kind == 'u' else 'll'}"
-            if held >= 0
-            else f"({working})(-{-held - 1}ll - 1)"
-        )
-    if kind == "c":
-        value = complex(plain)
-        part = "float" if name == "complex64" else "double"
-        return f"gi_make({_real(value.real, part)}, {_real(value.imag, part)})"
-    with np.errstate(all="ignore"):
-        rounded = float(np.asarray(plain).astype(dtype_of(row)).astype(np.float64))
-    return _real(rounded, working)

@@ -381,3 +381,14 @@ def test_numpys_result_type_while_a_function_is_fused():
         assert function(x).dtype == np.result_type(np.int16, other)
     held = gi.ones(2, device="cpu")
     assert gi.fuse(lambda a: a.astype(np.result_type(held, a)))(x).dtype == np.float32
+
+
+def test_values_without_dimensions_are_reduced_as_without_fuse():
+    x, row = gi.asarray(3.0, device="cpu"), gi.ones(3, device="cpu")
+    for axis in (0, -1, (0,)):
+        assert gi.fuse(lambda a, n=axis: a + a.max(n).ndim)(x).tolist() == 3 + x.max(axis).ndim
+        shapes = gi.fuse(lambda a, n=axis: a + len(a.sum(0).sum(n, keepdims=True).shape))
+        assert shapes(row).tolist() == [1] * 3
+    for axis in (1, (0, 0)):
+        with pytest.raises(gi.ShapeError):
+            gi.fuse(lambda a, n=axis: a + a.max(n).ndim)(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import inspect
 import weakref
@@ -210,3 +211,86 @@ def test_methods_are_called_by_the_class_too(device):
     scheduled.rate = Rate(3.0)
     np.testing.assert_array_equal(Scheduled.step(scheduled, x).get(), HOST * 3)
     np.testing.assert_array_equal(Scheduled.step(scheduled, x=x).get(), HOST * 3)
+
+
+class Plain:
+    rate = 2
+
+    def step(self, x, shift=0):
+        return x * self.rate + shift
+
+    def __call__(self, x):
+        return x * self.rate
+
+    def plus(self, shift, x, *, by):
+        return x * self.rate * by + shift
+
+    @classmethod
+    def of_class(cls, x):
+        return x * cls.rate
+
+
+class Heir(Plain):
+    __slots__ = ("own",)
+
+
+class Closed:
+    __slots__ = ("rate",)
+    step, __call__ = Plain.step, Plain.__call__
+
+
+CALLS = {
+    "method": lambda m: m.step, "object": lambda m: m, "partial": lambda m: functools.partial(m.step, shift=0),
+    "partial of an object": lambda m: functools.partial(m), "of a fused one": lambda m: gi.fuse(m.step),
+    "partial of a fused one": lambda m: functools.partial(gi.fuse(m.step), shift=0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("cls", [Plain, Closed])
+def test_methods_that_are_fused_by_a_call_follow_their_instance(device, name, cls):
+    x, model = gi.asarray(HOST, device=device), cls()
+    model.rate = 2
+    f = gi.fuse(CALLS[name](model))
+    assert next(iter(inspect.signature(f).parameters)) == "x"
+    for rate in (2, 5, gi.asarray(HOST, device=device), 2):
+        model.rate = rate
+        assert f(x).tolist() == f(x=x).tolist() == (x * rate).tolist()
+
+
+def test_partials_of_methods_take_their_arguments_first(device):
+    x, model = gi.asarray(HOST, device=device), Plain()
+    f = gi.fuse(functools.partial(functools.partial(model.plus, 3), by=2))
+    assert f(x).tolist() == f(x=x).tolist() == (HOST * 2 * 2 + 3).tolist()
+    assert f(x, by=1).tolist() == (HOST * 2 + 3).tolist()
+
+
+def test_class_methods_follow_the_class_and_those_above(device, monkeypatch):
+    x = gi.asarray(HOST, device=device)
+    f = gi.fuse(Heir.of_class)
+    for rate in (2, 3):
+        monkeypatch.setattr(Plain, "rate", rate)
+        assert f(x).tolist() == (HOST * rate).tolist()
+
+
+def test_fused_above_staticmethod_and_classmethod(device, monkeypatch):
+    x = gi.asarray(HOST, device=device)
+
+    class Both:
+        rate = 3
+
+        @gi.fuse
+        @staticmethod
+        def apart(x, by=2):
+            return x * by
+
+        @gi.fuse
+        @classmethod
+        def of_class(cls, x):
+            return x * cls.rate
+
+    for holder in (Both, Both()):
+        assert holder.apart(x).tolist() == (HOST * 2).tolist()
+        assert holder.apart(x, by=5).tolist() == (HOST * 5).tolist()
+        monkeypatch.setattr(Both, "rate", Both.rate + 1)
+        assert holder.of_class(x).tolist() == (HOST * Both.rate).tolist()

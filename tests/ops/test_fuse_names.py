@@ -71,9 +71,99 @@ def test_globals_are_followed_also_in_functions_inside(device, monkeypatch):
 
 def test_functions_that_mention_nothing_watch_nothing(device):
     x = ones(device)
-    f = gi.fuse(lambda x: gi.exp(x) + np.sqrt(x))
+    f = gi.fuse(lambda x: x.exp() + 1)
     f(x)
-    assert f._outside._current[0] == []
+    assert f._outside._current[0].places == []
+
+
+def test_what_is_called_and_named_is_followed(device):
+    x, made = ones(device, 2), []
+    act, dtype, pair, library, other = gi.exp, np.float64, (ones(device),), gi, gi.fuse(lambda x: x)
+    functions = (
+        lambda x: act(x), lambda x: x.astype(dtype), lambda x: x + pair[0],
+        lambda x: library.sqrt(x), lambda x: other(x) + 1,
+    )  # fmt: skip
+    fused = [gi.fuse(function) for function in functions]
+    for _ in range(2):
+        made.append([(r.dtype, r.tolist()) for r in (f(x) for f in fused)])
+        assert made[-1] == [(r.dtype, r.tolist()) for r in (f(x) for f in functions)]
+        act, dtype, pair, library = gi.negative, np.int32, (ones(device, 5),), np
+        other = gi.fuse(lambda x: -x)
+    assert [one == two for one, two in zip(*made, strict=True)] == [False] * 3 + [True, False]
+
+
+class Scale:
+    by = np.array(2.0)
+    act = gi.exp
+    pair = (2.0, None)
+
+
+@pytest.mark.parametrize("replace", [lambda w: 3.0, lambda w: np.array(3.0), lambda w: np.float32(3),
+                                     lambda w: gi.ones(3, device="cpu") * 3, lambda w: w.fill(3) or w])  # fmt: skip
+def test_0_d_arrays_of_numpy_are_followed_like_numbers(replace):
+    x, w, held = ones("cpu"), np.array(5.0), Scale()
+    held.by = np.array(5.0)
+    Scale.scaled = gi.fuse(lambda self, x: x * self.by)
+    by_name, by_default = gi.fuse(lambda x: x * w), np.float32(5)
+    scalar = gi.fuse(lambda x: x * by_default)
+    assert [f(x).tolist() for f in (by_name, scalar, held.scaled)] == [[5] * 3] * 3
+    w, by_default, held.by = replace(w), np.float32(3), replace(held.by)
+    assert [f(x).tolist() for f in (by_name, scalar, held.scaled)] == [[3] * 3] * 3
+
+
+def test_what_a_class_holds_is_followed_if_it_makes_nothing(device, monkeypatch):
+    x, held = ones(device, 2), Scale()
+    monkeypatch.setattr(
+        Scale, "step", gi.fuse(lambda self, x: self.act(x) * self.pair[0]), raising=False
+    )
+    held.step(x)
+    monkeypatch.setattr(Scale, "act", gi.negative)
+    assert held.step(x).tolist() == [-4] * 3
+    monkeypatch.setattr(Scale, "pair", (ones(device, 3), None))
+    assert held.step(x).tolist() == [-6] * 3
+
+
+k = 2
+
+
+def test_names_that_inner_functions_use_for_their_own_are_followed(device, monkeypatch):
+    x, near = ones(device), 2
+
+    def function(x):
+        def inner(b):
+            k = near = 3
+            return (lambda: b * k * near)()
+
+        return inner(x) * k
+
+    def around(x):
+        def inner(b):
+            near = 3
+            return (lambda: b * near)()
+
+        return inner(x) * near
+
+    calls = [gi.fuse(function), gi.fuse(around)]
+    assert [f(x).tolist()[0] for f in calls] == [18, 6]
+    monkeypatch.setitem(globals(), "k", 10)
+    near = 10
+    assert [f(x).tolist()[0] for f in calls] == [90, 30]
+
+
+def test_what_an_inner_function_assigns_is_not_watched(device):
+    x, count = ones(device), 0
+
+    def function(x):
+        def inner():
+            nonlocal count
+            count += 1
+
+        inner()
+        return x + count * 0
+
+    f = gi.fuse(function)
+    assert f(x).tolist() == f(x).tolist() == [1] * 3
+    assert count == 1
 
 
 def test_what_a_function_assigns_itself_is_not_watched(device):
@@ -91,7 +181,15 @@ def test_what_a_function_assigns_itself_is_not_watched(device):
 
 def test_callables_without_code_have_no_names(device):
     x = ones(device)
-    assert gi.fuse(functools.partial(lambda a, x: a + x, 2))(x).tolist() == [3] * 3
+    assert gi.fuse(np.negative)(x).tolist() == [-1] * 3
+
+
+def test_names_of_what_a_partial_calls_are_followed(device):
+    x, by = ones(device), 3
+    f = gi.fuse(functools.partial(functools.partial(lambda a, b, x: a + b * by * x, 2), 1))
+    assert f(x).tolist() == [5] * 3
+    by = 4
+    assert f(x).tolist() == [6] * 3
 
 
 class Model:
