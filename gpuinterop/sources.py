@@ -19,6 +19,7 @@ from gpuinterop.errors import (
     ConversionTypeError,
     DeviceError,
     DTypeError,
+    GpuInteropError,
     ShapeError,
     UnsupportedError,
     shown,

@@ -54,7 +54,7 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
 def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
     """Fill `target` with the values of `x`, by way of the host where they are on a GPU."""
     if x.device.type == "cpu":
-        _core._require_values("astype")
+        _core._require_values("astype", x)
         values = host_view(x)
     else:
         values = np.empty(x.shape, x.dtype)
