@@ -126,10 +126,10 @@ def launched_in_a_capture(x) -> helper.Gate:
     with pytest.raises(CaptureError):
         x.fill(3.0)
     capture.end()
+    gi.empty_cache(CUDA)  # nobody can ask about that capture any more
     gate = helper.Gate(handle)
     helper.destroy_stream(handle)
     capture.destroy()
-    gi.empty_cache(CUDA)  # nobody can ask about that capture any more
     return gate
 
 
