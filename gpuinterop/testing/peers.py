@@ -266,7 +266,7 @@ def load(name: str) -> Bridge | None:
         found = getattr(row.module, "testing_bridge", None)
         bridge = found() if callable(found) else found
         return bridge if isinstance(bridge, Bridge) else None
-    if name not in _IN_STYLE and installed(name):
+    if name not in _IN_STYLE and row.package and installed(name):
         registry.load(row.name, f"the bridge to {name}")  # says what a file in its place is
     made = builder()
     version = made.version or version_of(_PACKAGES.get(name, row.package))

@@ -48,17 +48,20 @@ def test_foreign_byte_order_on_the_gpu_is_refused(pycuda):
 def add_one(monkeypatch):
     """A kernel that adds 1 to 12 elements from the address that it is given first.
 
-    The fake driver runs no kernels, strided copies among them: NumPy makes those.
+    The fake driver runs no kernels, strided copies among them: NumPy makes those, once the streams,
+    which are threads there, have done what came before.
     """
     announced = _core.copy_into
 
     def copy_into(target, source, **options):
         announced(target, source, **options)
+        gi.synchronize()
         window(target)[...] = window(source)
 
     monkeypatch.setattr(_core, "copy_into", copy_into)
 
     def function(dest, *rest, **options):
+        gi.synchronize()
         address = ctypes.cast(int(dest), ctypes.POINTER(ctypes.c_float))
         np.ctypeslib.as_array(address, (12,))[...] += 1
 
