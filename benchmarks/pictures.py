@@ -161,7 +161,8 @@ def ratio(pyplot: Any, record: dict[str, Any]) -> Any:
     """Times as multiples of ours: right of the line we are ahead."""
     height = _height(record)
     figure, axes = pyplot.subplots(figsize=(8, height))
-    rows = {n: row for n, row in record["rows"].items() if OURS in row and len(row) > 1}
+    alone = all(len(row) == 1 for row in record["rows"].values())  # no peer is installed
+    rows = {n: row for n, row in record["rows"].items() if OURS in row and (alone or len(row) > 1)}
     shown = {**record, "rows": rows, "marks": {}}
     _dots(axes, shown, lambda name, value: value / rows[name][OURS])
     _log(axes, [v / row[OURS] for row in rows.values() for v in row.values()])

@@ -96,7 +96,8 @@ untold((1,), (1,), x, np.float32(1))
 
 
 def test_a_driver_that_cannot_tell_is_not_asked_twice(run):
-    told = run("scale((1,), (1,), x, np.float32(4))\nprint(calls('cuFuncGetParamInfo'))\n",
+    launch = "scale((1,), (1,), x, np.float64(4))\n"
+    told = run(f"{launch}{launch}print(calls('cuFuncGetParamInfo'))\n",
                FAKECUDA_FAIL="cuFuncGetParamInfo=801")  # fmt: skip
     assert told == "1\n"
 
