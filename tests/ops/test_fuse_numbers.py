@@ -179,7 +179,9 @@ def test_constants_are_kept_by_their_use(device):
     gc.collect()
     assert f._outside.traces().held() <= 2 * KEPT
     assert f._kernels.held() <= 2 * KEPT
-    assert len(runtime._by_id) <= before + 2 * KEPT
+    assert (
+        len(runtime._by_id) <= before + 2 * KEPT + 1
+    )  # Python 3.10 still holds the one that ran last
 
 
 def test_kernels_of_numbers_that_a_name_held_are_let_go():
