@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import types
 
@@ -24,10 +25,9 @@ SHARES = namespace(np.from_dlpack)
 
 def writable(x):
     seen = np.from_dlpack(x)
-    return np.lib.stride_tricks.as_strided(
-        np.ctypeslib.as_array((np.ctypeslib.ctypes.c_float * seen.size).from_address(x.ptr)),
-        seen.shape, seen.strides,
-    )  # fmt: skip
+    block = (ctypes.c_float * seen.size).from_address(x.ptr)
+    block.owner = x  # NumPy's array keeps the block, and with it the memory
+    return np.lib.stride_tricks.as_strided(np.ctypeslib.as_array(block), seen.shape, seen.strides)
 
 
 DROPS_THE_MARK = namespace(writable)
