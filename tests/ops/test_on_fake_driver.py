@@ -38,7 +38,8 @@ def run(*options: str, launcher: tuple[str, ...] = (), **environment: str) -> No
     assert " passed" in done.stdout
 
 
-@pytest.mark.slow  # two minutes of g++
+@pytest.mark.slow  # minutes of g++
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_kernels_on_the_host():
     run("-m", "not slow and not gpu and not barriers")

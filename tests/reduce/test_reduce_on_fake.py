@@ -14,7 +14,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 
-@pytest.mark.slow  # two minutes of g++
+@pytest.mark.slow  # minutes of g++
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_reduce_methods_on_the_fake_driver() -> None:
     built = subprocess.run(
