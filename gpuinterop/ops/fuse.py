@@ -207,7 +207,9 @@ class Fused:
             except Exception:
                 if more.fixed == numbers:
                     raise
-                graph.read |= numbers  # it may be one that only what stands for a number raises
+                # Perhaps only what stands for a number raises it. The next round has the numbers
+                # themselves, and raises what the function does.
+                graph.read |= numbers
             wanted = More(more.fixed | graph.read, more.shapes or graph.asked)
             if wanted != more:
                 traces[known] = more = wanted
