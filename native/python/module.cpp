@@ -1,5 +1,6 @@
 // gpuinterop._core: only the list of its parts. Importing it touches no driver.
 #include <atomic>
+#include <iterator>
 
 #include "python/raise.hpp"
 #include "python/register.hpp"
@@ -7,35 +8,48 @@
 namespace {
 
 // Types, hooks and interned names live in statics, one set for the process. A second interpreter
-// would put its own in their place and leave the first with none.
-bool claim_process() {
+// would put its own in their place and leave the first with none. From 3.12 on Python itself refuses
+// the module to an isolated interpreter, as nanobind's definition asks it to; this is for the others.
+int claim_process(PyObject*) {
   static std::atomic<int64_t> owner{-1};
   const int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
   int64_t first = -1;
-  if (owner.compare_exchange_strong(first, here)) return true;
-  if (first == here) {
-    PyErr_SetString(PyExc_ImportError,
-                    "import gpuinterop: expected to load the core once in a process\n"
-                    "  got: a second time, because the package was taken out of sys.modules\n"
-                    "  fix: leave it there, or start a new process");
-    return false;
-  }
-  PyErr_SetString(
-      PyExc_ImportError,
-      "import gpuinterop: expected one interpreter for each process\n"
-      "  got: a second one, a subinterpreter perhaps, beside the one that has loaded the "
-      "core\n"
-      "  fix: use threads, or a process for each interpreter (multiprocessing)");
-  return false;
+  if (owner.compare_exchange_strong(first, here)) return 0;
+  PyErr_SetString(PyExc_ImportError,
+                  first == here
+                      ? "import gpuinterop: expected to load the core once in a process\n"
+                        "  got: a second time, because the package was taken out of sys.modules\n"
+                        "  fix: leave it there, or start a new process"
+                      : "import gpuinterop: expected one interpreter for each process\n"
+                        "  got: a second one, a subinterpreter perhaps, beside the one that has "
+                        "loaded the core\n"
+                        "  fix: use threads, or a process for each interpreter (multiprocessing)");
+  return -1;
 }
 
 }  // namespace
 
 extern "C" PyObject* init_of_nanobind();
 
-// Asked before nanobind's part, which writes statics as well.
+// Puts the claim before what nanobind executes, which writes statics as well. It cannot be made in
+// this function: Python 3.13 calls it in the main interpreter on behalf of any other, and frees an
+// error that was raised here with the allocator of the wrong one.
 extern "C" NB_EXPORT PyObject* PyInit__core() {
-  return claim_process() ? init_of_nanobind() : nullptr;
+  static PyModuleDef_Slot slots[8];  // zeros end it
+  PyObject* module = init_of_nanobind();
+  if (!module || slots[0].slot) return module;
+  auto* definition = reinterpret_cast<PyModuleDef*>(module);
+  size_t count = 1;
+  for (const PyModuleDef_Slot* slot = definition->m_slots; slot->slot; ++slot) {
+    if (count + 1 == std::size(slots)) {
+      PyErr_SetString(PyExc_SystemError, "gpuinterop: nanobind's module has more slots than known");
+      return nullptr;
+    }
+    slots[count++] = *slot;
+  }
+  slots[0] = {Py_mod_exec, reinterpret_cast<void*>(claim_process)};
+  definition->m_slots = slots;
+  return module;
 }
 
 #define PyInit__core init_of_nanobind
