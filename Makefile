@@ -8,6 +8,9 @@ VENV ?= .venv
 PYTHON ?=
 PYTEST_FLAGS ?=
 SOAK ?= 320
+CYCLES ?= 10000000
+TOOL ?= memcheck
+TESTS ?= tests/array tests/cuda tests/ops tests/reduce tests/blas tests/capture tests/exchange tests/converters
 WITH ?=
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
@@ -19,10 +22,10 @@ quick := -m "not slow and not bench"
 # What another build of the core may change.
 core := -m "not slow and not bench and not text" $(addprefix tests/,array blas capture compile converters cuda exchange ops reduce)
 
-.PHONY: help asked-python demo test test-all test-asan lint format types stub docs soak bench sdist wheel clean
+.PHONY: help asked-python demo test test-all test-asan lint format types stub docs soak cycles sanitize bench sdist wheel clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1 @/p' Makefile | column -t -s @
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.installed ## show arrays shared with every library that is installed (WITH="jax": install it first)
 	@$(if $(WITH),$(pip) install $(WITH))
@@ -39,6 +42,14 @@ test-asan: $(VENV)-asan/.installed ## what computes and shares, on a core built 
 
 soak: $(VENV)/.installed ## property tests with a million examples (SOAK=10: ten times the usual)
 	GPUINTEROP_SOAK=$(SOAK) $(bin)/python -m pytest -n $(JOBS) --timeout 0 -m "hypothesis and not bench" $(PYTEST_FLAGS)
+
+cycles: $(VENV)/.installed ## ten million exports, imports and views of each kind: memory and references stay
+	GPUINTEROP_SOAK_CYCLES=$(CYCLES) $(bin)/python -m pytest -n $(JOBS) --timeout 0 tests/exchange/test_struct_lifetime.py $(PYTEST_FLAGS)
+
+# Only the process of the tests itself is watched, so what runs in processes of its own is not.
+sanitize: $(VENV)/.installed ## on a GPU, compute-sanitizer over TESTS: TOOL=memcheck, racecheck, initcheck, synccheck
+	compute-sanitizer --tool $(TOOL) --target-processes application-only --launch-timeout 0 --error-exitcode 9 \
+	    $(bin)/python -m pytest -p no:xdist --timeout 0 --require-cuda -m "gpu and not slow and not bench" $(TESTS) $(PYTEST_FLAGS)
 
 bench: $(VENV)/.installed ## every benchmark that runs on this machine
 	@for file in $(filter-out %/bench_common.py,$(wildcard benchmarks/bench_*.py)); do echo "== $$file"; $(bin)/python "$$file" || exit 1; done
@@ -85,7 +96,7 @@ asked-python:
 	@$(if $(PYTHON),tools/same-python $(VENV) $(PYTHON))
 
 # Python files are used where they lie; only the core and its build have to be made again.
-$(VENV)/.installed: $(VENV)/.tools $(native) | asked-python
+$(VENV)/.installed: $(VENV)/.tools $(native) gpuinterop/_version.py | asked-python
 	@echo "building the core"
 	@$(pip) install --no-build-isolation --editable '.[test]'
 	@touch $@

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -56,12 +55,7 @@ def cache_directory() -> Path:
                 stacklevel=2,
             )
             return folder
-    if sys.platform == "win32":
-        root = Path(os.environ.get("LOCALAPPDATA", "~\\AppData\\Local"))
-    elif sys.platform == "darwin":
-        root = Path("~/Library/Caches")
-    else:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     try:
         return root.expanduser() / "gpuinterop" / "kernels"
     except RuntimeError:  # no home folder to be found: a container without a user entry

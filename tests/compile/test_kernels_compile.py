@@ -34,7 +34,7 @@ LAYOUTS = (
     ("rows", "rS", "r", 1, 2, False, 0),
 )  # fmt: skip
 ARCHS = (75, 80, 90, 100, 120)
-EVERYTHING = int(os.environ.get("GPUINTEROP_SOAK", "1")) > 1
+EVERYTHING = float(os.environ.get("GPUINTEROP_SOAK", "1")) > 1
 
 
 def known_archs() -> list[int]:

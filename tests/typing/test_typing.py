@@ -22,15 +22,20 @@ PROGRAM = Path(__file__).with_name("user_program.py")
 PACKAGE = Path(gpuinterop.__file__).parents[1]
 
 
+@pytest.fixture(scope="session")
+def mypy_cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("mypy")
+
+
 @pytest.fixture
-def mypy(tmp_path):
+def mypy(tmp_path, mypy_cache):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
 
     def check(program: Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-version=3.12",
                    # What is judged is the program, not the optional libraries that the package names.
-                   "--follow-imports=silent", "--cache-dir", str(tmp_path / "cache"), str(program)]  # fmt: skip
+                   "--follow-imports=silent", "--cache-dir", str(mypy_cache), str(program)]  # fmt: skip
         environment = {**os.environ}
         if PACKAGE.name != "site-packages":
             environment["MYPYPATH"] = str(PACKAGE)
