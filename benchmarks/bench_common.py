@@ -72,6 +72,7 @@ class Call(NamedTuple):
     wait: Callable[[], Any]
     events: bool = True  # whether our stream's events enclose its work
     per: int = 1  # how many steps one call does
+    share: float = 1.0  # of a loop's steps: less for what takes a thousand times as long
 
 
 def _torch(device: str) -> Any:
@@ -194,7 +195,7 @@ class Benchmark:
         # A turn that is thrown away wakes the processor's clock and fills its caches for all alike.
         for turn in range(turns + 1):
             for who, call in calls.items():
-                repeats = max(1, round(count / call.per))
+                repeats = max(1, round(count * call.share / call.per))
                 call.wait()
                 begin = time.perf_counter()
                 for _ in range(repeats):
@@ -310,6 +311,7 @@ class Benchmark:
             "gpu": "" if self.on_host else gpu_name(),
             "processor": processor(),
             "versions": versions(),
+            "commit": commit(),
             "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
             "seconds": round(seconds, 1),
             "rows": self.rows,
@@ -342,6 +344,20 @@ def versions() -> dict[str, str]:
     if torch is not None and torch.version.cuda:
         found["CUDA of torch"] = torch.version.cuda
     return found
+
+
+def commit() -> str:
+    """Which sources were measured: GPUINTEROP_COMMIT where they lie without their history."""
+    told = os.environ.get("GPUINTEROP_COMMIT")
+    if told is not None:
+        return told
+    try:
+        return subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent,
+            capture_output=True, text=True, check=False, timeout=20,
+        ).stdout.strip()  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def gpu_name() -> str:

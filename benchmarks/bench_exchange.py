@@ -30,6 +30,7 @@ ROWS: list[tuple[str, str, float | None]] = [
     ("view", "n[1:, ::2]", None),
     ("view", "t[1:, ::2]", None),
     ("view", "c[1:, ::2]", None),
+    ("view", "c.view()", None),
     ("to NumPy", "np.from_dlpack(x)", 0.35),
     ("to NumPy", "np.from_dlpack(n)", None),
     ("to NumPy", "np.from_dlpack(t)", None),

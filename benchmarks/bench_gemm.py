@@ -1,7 +1,7 @@
 """Are products as fast as cuBLAS itself, whatever the operands' order, and is the addend free?
 
 Microseconds on the device, or of a call in a loop for small operands; float32 without TF32 unless the
-row says so; torch and CuPy beside us.
+row says so; torch and CuPy beside us, and JAX where its arrays, which are always compact, allow it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from bench_common import OURS, Benchmark, Call, optional, parser, peers, waiting
+from bench_common import OURS, Benchmark, Call, jax_call, optional, parser, peers, waiting
 
 import gpuinterop as gi
 
@@ -22,27 +22,42 @@ SIZES = [
 ]
 
 
+def jax_product(a: Any, b: Any, *rest: Any) -> Any:
+    """a.b, and an addend; what comes after that is memory for results, which JAX does not take."""
+    import jax.numpy as jnp  # noqa: PLC0415
+
+    product = jnp.matmul(a, b, precision="highest")
+    return product + rest[0] if len(rest) == 2 else product
+
+
 class Run:
     """The device, the libraries beside us, and one method for each kind of row."""
 
     def __init__(self, bench: Benchmark) -> None:
         self.bench, self.device = bench, bench.options.device
-        self.libraries = peers(bench.options, ("torch", "cupy"))
+        self.libraries = peers(bench.options)
         self.wait = waiting(self.libraries, self.device)
 
     def random(self, *shape: int) -> gi.CudaNdarray:
         host = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
         return gi.CudaNdarray(host, device=self.device)
 
-    def row(self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any) -> None:
-        """`torch` and `cupy` take the library and its views of the arrays; they return a call."""
-        self.bench.device(name, self.calls(name, ours, arrays, torch, cupy), budget=0.2)
+    def row(
+        self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any, jax: Any = None
+    ) -> None:
+        """`torch` and `cupy` take the library and its views of the arrays; they return a call.
 
-    def loop(self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any) -> None:
-        self.bench.loop(name, self.calls(name, ours, arrays, torch, cupy))
+        `jax` is a function of arrays, to be jitted.
+        """
+        self.bench.device(name, self.calls(name, ours, arrays, torch, cupy, jax), budget=0.2)
+
+    def loop(
+        self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any, jax: Any = None
+    ) -> None:
+        self.bench.loop(name, self.calls(name, ours, arrays, torch, cupy, jax))
 
     def calls(
-        self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any
+        self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any, jax: Any
     ) -> dict[str, Call]:
         calls = {OURS: Call(ours, self.wait[OURS])}
         for who, made in (("torch", torch), ("cupy", cupy)):
@@ -51,6 +66,10 @@ class Run:
             with optional(self.libraries, who, name) as library:
                 views = [library.from_dlpack(a) for a in arrays]
                 calls[who] = Call(made(library, *views), self.wait[who])
+        if jax is not None:
+            with optional(self.libraries, "jax", name) as library:
+                views = [library.dlpack.from_dlpack(a) for a in arrays]
+                calls["jax"] = jax_call(library, library.jit(jax), *views)
         return calls
 
     def products(self, m: int, n: int, k: int) -> None:
@@ -59,7 +78,7 @@ class Run:
         torch_product = lambda t, a, b, y: lambda: t.matmul(a, b, out=y)  # noqa: E731
         cupy_product = lambda c, a, b, y: lambda: c.matmul(a, b, out=y)  # noqa: E731
         product = lambda p, q: lambda: gi.matmul(p, q, out=y)  # noqa: E731
-        self.row(name, product(a, b), (a, b, y), torch_product, cupy_product)
+        self.row(name, product(a, b), (a, b, y), torch_product, cupy_product, jax_product)
         at, bt = self.random(k, m).T, self.random(n, k).T
         self.row(f"{name}, transposed", product(at, bt), (at, bt, y), torch_product, cupy_product)
         wide = self.random(m, 2 * k)[:, :k]
@@ -69,7 +88,7 @@ class Run:
         self.row(
             f"{name} + C", lambda: gi.gemm(a, b, c, out=y), (a, b, c, y),
             lambda t, a, b, c, y: lambda: t.addmm(c, a, b, out=y),
-            lambda p, a, b, c, y: lambda: a @ b + c,
+            lambda p, a, b, c, y: lambda: a @ b + c, jax_product,
         )  # fmt: skip
         # The floor of the row before: beta = 1 into C itself, which reads no other addend.
         self.row(f"{name} += in place", lambda: gi.gemm(a, b, y, out=y), (), None, None)
@@ -77,7 +96,7 @@ class Run:
         self.row(
             f"{name} + row", lambda: gi.gemm(a, b, bias, out=y), (a, b, bias, y),
             lambda t, a, b, r, y: lambda: t.addmm(r, a, b, out=y),
-            lambda p, a, b, r, y: lambda: a @ b + r,
+            lambda p, a, b, r, y: lambda: a @ b + r, jax_product,
         )  # fmt: skip
         self.row(f"{name}, TF32", lambda: gi.gemm(a, b, out=y, tf32=True), (), None, None)
 
@@ -85,7 +104,9 @@ class Run:
         """What the host does around a call is all there is to see: a loop, waited for at its end."""
         a, b, c, x, y = (self.random(*s) for s in [(n, n), (n, n), (n, n), (n,), (n,)])
         multiply = lambda p, a, b: lambda: p.matmul(a, b)  # noqa: E731
-        self.loop(f"{n}x{n} @ {n}x{n}, a call", lambda: a @ b, (a, b), multiply, multiply)
+        self.loop(
+            f"{n}x{n} @ {n}x{n}, a call", lambda: a @ b, (a, b), multiply, multiply, jax_product
+        )
         self.loop(f"{n}x{n} @ vector, a call", lambda: a @ x, (a, x), multiply, multiply)
         self.loop(
             f"{n}x{n} @ {n}x{n} + C, a call", lambda: gi.gemm(a, b, c), (a, b, c),
@@ -118,12 +139,13 @@ class Run:
     def batches(self, count: int, n: int) -> None:
         a, b = self.random(count, n, n), self.random(count, n, n)
         multiply = lambda p, a, b: lambda: p.matmul(a, b)  # noqa: E731
-        self.row(f"{count} of {n}x{n} @ {n}x{n}", lambda: a @ b, (a, b), multiply, multiply)
+        name = f"{count} of {n}x{n} @ {n}x{n}"
+        self.row(name, lambda: a @ b, (a, b), multiply, multiply, jax_product)
 
     def vectors(self, m: int, k: int) -> None:
         a, x, w = self.random(m, k), self.random(k), self.random(m)
         multiply = lambda p, a, x: lambda: p.matmul(a, x)  # noqa: E731
-        self.row(f"{m}x{k} @ vector", lambda: a @ x, (a, x), multiply, multiply)
+        self.row(f"{m}x{k} @ vector", lambda: a @ x, (a, x), multiply, multiply, jax_product)
         self.row(
             f"({m}x{k}).T @ vector", lambda: a.T @ w, (a, w),
             lambda p, a, w: lambda: p.matmul(a.T, w), lambda p, a, w: lambda: p.matmul(a.T, w),

@@ -1,12 +1,11 @@
 """What does `import gpuinterop` cost beyond NumPy's own import? The mark is 60 ms.
 
-Fresh interpreters, the two kinds taking turns, so that a drifting machine hits both. ``--names`` also
+Each turn is a fresh interpreter that imports NumPy, then this library, and times both. ``--names`` also
 times the first use of each top-level name.
 """
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 
@@ -18,18 +17,23 @@ MARK_MS = 60.0
 
 TIMER = """
 import time
-start = time.perf_counter()
-{code}
-print((time.perf_counter() - start) * 1e3)
+def timed(code):
+    start = time.perf_counter()
+    exec(code)
+    return (time.perf_counter() - start) * 1e3
+print(*[timed(code) for code in {codes!r}])
 """
 
 
-def milliseconds(code: str) -> float:
-    """How long the code takes inside a fresh interpreter."""
+def milliseconds(*codes: str) -> list[float]:
+    """How long each takes, one after the other inside one fresh interpreter."""
     done = subprocess.run(
-        [sys.executable, "-c", TIMER.format(code=code)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", TIMER.format(codes=codes)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    return float(done.stdout)
+    return [float(word) for word in done.stdout.split()]
 
 
 def heaviest(count: int) -> list[str]:
@@ -53,20 +57,15 @@ def main() -> None:
     repeat = 2 if chosen.quick else chosen.repeat
     bench = Benchmark("import", "ms", chosen, picture="routes")
 
-    numpy, both = [], []
-    for _ in range(repeat):
-        numpy.append(milliseconds("import numpy"))
-        both.append(milliseconds("import numpy, gpuinterop"))
-    usual = statistics.median(numpy)
-    bench.keep("import numpy", {"numpy": numpy})
-    bench.keep("import gpuinterop, beyond NumPy", {OURS: [t - usual for t in both]}, MARK_MS)
+    turns = [milliseconds("import numpy", "import gpuinterop") for _ in range(repeat)]
+    bench.keep("import numpy", {"numpy": [numpy for numpy, _ in turns]})
+    bench.keep("import gpuinterop, beyond NumPy", {OURS: [own for _, own in turns]}, MARK_MS)
     print("heaviest:", ", ".join(heaviest(5)))
 
     if chosen.names:
-        usual = statistics.median(both)
         for name in gi.__all__:
-            code = f"import gpuinterop; gpuinterop.{name}"
-            bench.keep(f"first use of {name}", {OURS: [milliseconds(code) - usual for _ in "123"]})
+            used = [milliseconds("import gpuinterop", f"gpuinterop.{name}")[1] for _ in "123"]
+            bench.keep(f"first use of {name}", {OURS: used})
     bench.finish()
 
 

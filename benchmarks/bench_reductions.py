@@ -1,4 +1,4 @@
-"""How near do reductions come to the memory's bandwidth, beside torch and CuPy?
+"""How near do reductions come to the memory's bandwidth, beside torch, CuPy and JAX?
 
 GB/s of the bytes read, float32. ``--tune`` sweeps what reduce_plan.TUNING holds, instead.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from bench_common import OURS, Benchmark, Call, optional, parser, peers, waiting
+from bench_common import OURS, Benchmark, Call, jax_call, optional, parser, peers, waiting
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -70,12 +70,18 @@ def of_cupy(cupy: Any, c: Any, op: str, axis: int | None) -> Callable[[], Any]:
     return lambda: getattr(c, op)(axis)
 
 
+def of_jax(jnp: Any, op: str, axis: int | None) -> Callable[[Any], Any]:
+    if op == "norm":
+        return lambda j: jnp.linalg.norm(j.ravel() if axis is None else j, axis=axis)
+    return lambda j: getattr(jnp, op)(j, axis)
+
+
 class Run:
     """The device, the libraries beside us, and one method for each kind of row."""
 
     def __init__(self, bench: Benchmark) -> None:
         self.bench, self.device = bench, bench.options.device
-        self.libraries = peers(bench.options, ("torch", "cupy"))
+        self.libraries = peers(bench.options)
         self.wait = waiting(self.libraries, self.device)
 
     def measure(self, name: str, x: gi.CudaNdarray, op: str, axis: int | None) -> None:
@@ -86,6 +92,9 @@ class Run:
             )
         with optional(self.libraries, "cupy", name) as cupy:
             calls["cupy"] = Call(of_cupy(cupy, cupy.from_dlpack(x), op, axis), self.wait["cupy"])
+        with optional(self.libraries, "jax", name) as jax:
+            function = jax.jit(of_jax(jax.numpy, op, axis))
+            calls["jax"] = jax_call(jax, function, jax.dlpack.from_dlpack(x))
         self.bench.device(name, calls, moved=x.nbytes, mark=MARKS.get(name))
 
     def check(self, x: gi.CudaNdarray, exact: float) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 import gpuinterop
 
 
-def main(device=None, n: int = 1000, iterations: int = 50) -> dict[str, np.ndarray]:
+def main(device=None, n: int = 1000, iterations: int = 50):
+    """The result of each stage, and how often each moved an array between host and device."""
     rng = np.random.RandomState(123)
     m, x, b = (rng.randn(n, n).astype(np.float32) for _ in range(3))
 
@@ -44,25 +45,23 @@ def main(device=None, n: int = 1000, iterations: int = 50) -> dict[str, np.ndarr
         "all resident": all_resident,
     }
     place = y.device
-    results = {}
+    results, transfers = {}, {}
     print(f"y = m.x + b, {n} x {n}, on {place}; {iterations} times")
     print(f"  {'stage':18} {'us a step':>10} {'transfers':>10} {'bytes':>12}")
     for name, stage in stages.items():
         with gpuinterop.log_transfers() as log:
-            results[name] = np.array(np.asarray(stage()))
-        gpuinterop.synchronize(place)
+            result = stage()
+        crossing = [t for t in log if t.kind in ("host_to_device", "device_to_host")]
+        results[name] = np.array(np.asarray(result))
+        transfers[name] = len(crossing)
         begin = time.perf_counter()
         for _ in range(iterations):
             stage()
         gpuinterop.synchronize(place)
         each = (time.perf_counter() - begin) / iterations
-        crossing = [t for t in log if t.kind in ("host_to_device", "device_to_host")]
-        # Looking at the resident result, to check it, is not part of the stage.
-        if name == "all resident":
-            crossing = []
         moved = sum(t.bytes for t in crossing)
         print(f"  {name:18} {each * 1e6:10.1f} {len(crossing):10} {moved:12}")
-    return results
+    return results, transfers
 
 
 if __name__ == "__main__":

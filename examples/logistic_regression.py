@@ -64,33 +64,46 @@ def data(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, y, rng.randn(FEATURES).astype(np.float32)
 
 
+class Training:
+    """The arrays on `device`, and a step as a captured graph."""
+
+    def __init__(self, device=None, seed: int = 0) -> None:
+        x, y, w = (gpuinterop.CudaNdarray(v, device=device) for v in data(seed))
+        b = gpuinterop.CudaNdarray(np.zeros((), np.float32), device=x.device)
+        prediction, xent, error = (gpuinterop.empty((N,), device=x.device) for _ in range(3))
+        with gpuinterop.capture(device=x.device) as self.step:
+            forward(x, w, extras=(y, b), out=(prediction, xent, error))
+            backward(x, error.expand_dims(1), extras=(w,), out=w)
+            bias(error, extras=(b,), out=b)
+        self.x, self.w, self.b, self.prediction, self.xent = x, w, b, prediction, xent
+
+    def predict(self, x):
+        """The tutorial's second function: 1 where the model says yes, on the device of the arrays."""
+        return (gpuinterop.dot(x, self.w) + self.b > 0).astype("float32")
+
+
 def train(steps: int = STEPS, device=None, seed: int = 0, tell=None) -> dict[str, np.ndarray]:
     """Train on `device`; return what the tutorial looks at, and the seconds it took.
 
     After each tenth of the steps `tell` gets their number and the mean cross-entropy.
     """
-    x, y, w = (gpuinterop.CudaNdarray(v, device=device) for v in data(seed))
-    b = gpuinterop.CudaNdarray(np.zeros((), np.float32), device=x.device)
-    prediction, xent, error = (gpuinterop.empty((N,), device=x.device) for _ in range(3))
-    with gpuinterop.capture(device=x.device) as step:
-        forward(x, w, extras=(y, b), out=(prediction, xent, error))
-        backward(x, error.expand_dims(1), extras=(w,), out=w)
-        bias(error, extras=(b,), out=b)
+    model = Training(device, seed)
     seconds = 0.0
     for tenth in range(10):
         done, until = steps * tenth // 10, steps * (tenth + 1) // 10
         begin = time.perf_counter()
         for _ in range(done, until):
-            step.replay()
-        gpuinterop.synchronize(x.device)
+            model.step.replay()
+        gpuinterop.synchronize(model.x.device)
         seconds += time.perf_counter() - begin
         if tell:
-            tell(until, float(xent.mean()))
-    names = {"w": w, "b": b, "prediction": prediction, "xent": xent}
+            tell(until, float(model.xent.mean()))
+    found = {name: getattr(model, name) for name in ("w", "b", "prediction", "xent")}
+    found["predicted"] = model.predict(model.x)
     return {
-        **{k: np.array(np.asarray(v)) for k, v in names.items()},
+        **{k: np.array(np.asarray(v)) for k, v in found.items()},
         "seconds": seconds,
-        "nodes": step.nodes,
+        "nodes": model.step.nodes,
     }
 
 
@@ -105,7 +118,8 @@ def oracle(steps: int = STEPS, seed: int = 0) -> dict[str, np.ndarray]:
         xent = np.maximum(z, 0) - y * z + np.log1p(np.exp(-np.abs(z)))
         error = (p - y) / N
         w, b = w - RATE * (x.T @ error + DECAY * w), b - RATE * error.sum()
-    return {"w": w, "b": b, "prediction": prediction, "xent": xent}
+    predicted = x @ w + b > 0
+    return {"w": w, "b": b, "prediction": prediction, "xent": xent, "predicted": predicted}
 
 
 def main(device=None) -> None:
@@ -113,14 +127,13 @@ def main(device=None) -> None:
         print(f"after {steps:6} steps: cross-entropy {loss:.4f}", flush=True)
 
     result = train(device=device, tell=tell)
-    x, y, _ = data()
     print(
         f"{STEPS} steps, {result['nodes']} nodes each: {result['seconds'] / STEPS * 1e6:.2f} us a step"
     )
     print("target values for D")
-    print(y[:20])
+    print(data()[1][:20])
     print("prediction on D")
-    print((x @ result["w"] + result["b"] > 0)[:20].astype(np.float32))
+    print(result["predicted"][:20])
 
 
 if __name__ == "__main__":

@@ -77,23 +77,25 @@ def ours(row: dict[str, float]) -> float:
     return next(value for who, value in row.items() if who.startswith(OURS))
 
 
+def is_rate(record: dict[str, Any]) -> bool:
+    return "/s" in record["unit"]
+
+
 def better(record: dict[str, Any], a: float, b: float) -> bool:
-    return a > b if "/s" in record["unit"] else a < b
+    return a > b if is_rate(record) else a < b
 
 
-def scaled(mark: Mark, row: dict[str, float]) -> tuple[float, str] | None:
-    """The mark in this run: as far from a peer or the floor as it was when it was set."""
+def scaled(mark: Mark, row: dict[str, float], rate: bool) -> tuple[float, str] | None:
+    """The mark in this run: as far from every peer and the floor as it was when it was set."""
     if mark.row == "CudaNdarray -> PyCUDA":  # the constructor's time, and a fixed 0.4
         return row["GPUArray's constructor"] + 0.4, "GPUArray's constructor"
-    for who, then in mark.then.items():
-        if who in row:
-            return mark.value * row[who] / then, who
-    return None
+    found = [(mark.value * row[who] / then, who) for who, then in mark.then.items() if who in row]
+    return (max if rate else min)(found, default=None)
 
 
 def verdict(record: dict[str, Any], mark: Mark) -> str:
     row = record["rows"][mark.row]
-    here = scaled(mark, row)
+    here = scaled(mark, row, is_rate(record))
     reached = lambda aim: not better(record, aim, ours(row))  # noqa: E731
     if here is None:
         off = ours(row) / mark.value - 1
@@ -137,13 +139,14 @@ def conversions_table(found: dict[str, dict[str, Any]]) -> list[str]:
             if not who.startswith(OURS) and "(ours)" not in who
         )
         lines.append(
-            f"| {mark.title} | {bold(row)} | {peers} | {goal(mark, row)} | {verdict(record, mark)} |"
+            f"| {mark.title} | {bold(row)} | {peers} | {goal(record, mark)} | {verdict(record, mark)} |"
         )
     return lines
 
 
-def goal(mark: Mark, row: dict[str, float]) -> str:
-    here = scaled(mark, row)
+def goal(record: dict[str, Any], mark: Mark) -> str:
+    row = record["rows"][mark.row]
+    here = scaled(mark, row, is_rate(record))
     value = f"{mark.value:g}" if mark.row != "CudaNdarray -> PyCUDA" else "constructor + 0.4"
     return f"{value} | {figure(here[0]) if here else figure(mark.value)}"
 
@@ -173,7 +176,7 @@ def wide_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> lis
         row = record["rows"][mark.row]
         cells = " | ".join(figure(row.get(c)) for c in columns)
         lines.append(
-            f"| {mark.title} | {bold(row)} | {cells} | {goal(mark, row)} | {verdict(record, mark)} |"
+            f"| {mark.title} | {bold(row)} | {cells} | {goal(record, mark)} | {verdict(record, mark)} |"
         )
     return lines
 
@@ -186,7 +189,7 @@ def promises(found: dict[str, dict[str, Any]]) -> list[Promise]:
             continue
         aim, value = values["torch.from_numpy(numpy)"] if mark is None else mark, ours(values)
         if row == LAUNCHED:  # what is promised is the part above the driver's own call
-            value -= found[name]["rows"]["empty kernel"]["floor"]
+            value -= raw_launch(found[name])
         long = unit(found[name]) == "us" and aim >= 1000
         scale = 1000 if long else 1
         kept.append(
@@ -195,6 +198,28 @@ def promises(found: dict[str, dict[str, Any]]) -> list[Promise]:
             )
         )
     return kept
+
+
+def raw_launch(record: dict[str, Any]) -> float:
+    """Microseconds of an empty kernel's launch, in turns with the calls of that size."""
+    rows = record["rows"]
+    return float(rows[LAUNCHED].get("floor") or rows["empty kernel"]["floor"])
+
+
+def every_size() -> str:
+    """What bench_bandwidth --ratios found: every layout, from 2^10 elements up."""
+    file = RESULTS / "ratios.json"
+    if not file.is_file():
+        return "This comparison is not among the present records."
+    record = json.loads(file.read_text(encoding="utf-8"))
+    cells = [(v, name, size) for name, row in record["ratios"].items() for size, v in row.items()]
+    slow = sorted((cell for cell in cells if cell[0] > AHEAD), reverse=True)
+    told = f"{len(slow)} of {len(cells)} cells are above {AHEAD:g}."
+    if not slow:
+        return told
+    lines = ["| | elements | time, as a multiple of the best peer's |", "| --- | --- | --- |"]
+    lines += [f"| `{name}` | {size} | {value:.2f} |" for value, name, size in slow]
+    return "\n".join([told, "", *lines])
 
 
 def promises_table(found: dict[str, dict[str, Any]]) -> list[str]:
@@ -309,6 +334,12 @@ def wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
+def sources(found: dict[str, dict[str, Any]]) -> str:
+    """Which commits were measured, where the records say so."""
+    commits = sorted({str(record["commit"]) for record in found.values() if record.get("commit")})
+    return f"; sources of {', '.join(commits)}" if commits else ""
+
+
 def summary(found: dict[str, dict[str, Any]]) -> str:
     made = promises(found)
     lost = len(missed(found)) + sum(not one.met for one in made)
@@ -316,8 +347,8 @@ def summary(found: dict[str, dict[str, Any]]) -> str:
     dates = " to ".join(sorted({record["date"] for record in found.values()}))
     told = f", {lost} are missed; [why](#where-others-are-ahead)" if lost else ""
     return (
-        f"Measured on {machine(found)}; {dates}. {every - lost} of {every} marks are met{told}. "
-        "A mark with a peer or a floor beside it counts as a ratio to that, which is the figure *in this run*."
+        f"Measured on {machine(found)}; {dates}{sources(found)}. {every - lost} of {every} marks are met{told}. "
+        "A mark with peers or a floor beside it counts as a ratio to those, which is the figure *in this run*."
     )
 
 
@@ -330,6 +361,7 @@ def page() -> str:
         "conversions": "\n".join(conversions_table(found)),
         "losses": wrapped("\n".join(losses(found))),
         "promises": "\n".join(promises_table(found)),
+        "sizes": every_size(),
         "names": " ".join((*PICTURES, "exchange", "import")),
         **{f"picture {name}": f"![{shown}](images/{name}.png)" for name, shown in PICTURES.items()},
     }
@@ -350,7 +382,8 @@ def drawn(found: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
             first[plain(mark.title)] = {plain(spelt(who)): value for who, value in row.items()}
         rows = first | {title.replace(" -> ", " to "): row for title, row in rows.items()}
     for mark in MARKS:
-        here = scaled(mark, found[mark.record]["rows"][mark.row])
+        record = found[mark.record]
+        here = scaled(mark, record["rows"][mark.row], is_rate(record))
         title = plain(mark.title) if mark in CONVERSIONS else mark.row
         if title in rows:
             marks[title] = here[0] if here else mark.value

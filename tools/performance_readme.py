@@ -14,7 +14,7 @@ KEY = (
     ),
 )
 KEY_BANDWIDTH = (
-    ("bandwidth", "exp(x)", "`exp(x)`"),
+    ("bandwidth", "exp(x)", "`exp(x, out=y)`"),
     ("bandwidth", "X + Y.T", "`X + Y.T`, nothing copied first"),
     ("reductions", "sum axis 0", "`X.sum(axis=0)`"),
 )

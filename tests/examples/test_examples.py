@@ -34,9 +34,12 @@ def test_exp_loop(device: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_line(device: str) -> None:
-    results = example("line").main(device, n=64, iterations=2)
+    results, transfers = example("line").main(device, n=64, iterations=2)
     for name, result in results.items():
         np.testing.assert_allclose(result, results["numpy"], rtol=1e-4, atol=1e-4, err_msg=name)
+    # Three operands and a result; one of each; none. On the host nothing has to cross.
+    counted = [4, 2, 0] if device == "cuda" else [0, 0, 0]
+    assert list(transfers.values()) == [0, *counted]
 
 
 def test_pycuda_exercises(device: str) -> None:
@@ -98,6 +101,7 @@ def same_training(module, steps: int, device: str) -> None:
     np.testing.assert_allclose(result["w"], expected["w"], rtol=1e-4, atol=2e-5)
     np.testing.assert_allclose(result["b"], expected["b"], rtol=1e-3, atol=1e-5)
     np.testing.assert_array_equal(result["prediction"], expected["prediction"])
+    np.testing.assert_array_equal(result["predicted"], expected["predicted"])
     np.testing.assert_allclose(result["xent"], expected["xent"], rtol=1e-3, atol=1e-3)
     assert result["nodes"] == 3
 
