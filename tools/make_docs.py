@@ -1,8 +1,8 @@
 """Write the generated pages of docs/ and their pictures. ``make_docs.py --check`` compares instead.
 
 Errors by name come from gpuinterop/errors.py; performance, its pictures and the README's table of key
-figures from the benchmarks' records in benchmarks/results; compatibility from the suite's records there;
-the reference from docstrings.
+figures from the benchmarks' records in benchmarks/results, and accuracy too; compatibility from the suite's
+records there; the reference from docstrings.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import accuracy_page
 import compatibility_page
 import performance_page
 import performance_readme
@@ -103,6 +104,7 @@ def readme() -> str:
 
 
 PAGES = {
+    ROOT / "docs" / "accuracy.md": accuracy_page.page,
     ROOT / "docs" / "errors.md": errors_page,
     ROOT / "docs" / "performance.md": performance_page.page,
     ROOT / "docs" / "compatibility.md": compatibility_page.page,

@@ -138,25 +138,39 @@ GI_FN T gi_fmin(T a, T b) {
   return (a <= b || b != b) ? a : b;
 }
 
-// The logarithmic derivative of gamma: recurrence up to 8, then the asymptotic series; reflection
-// below zero. In double also for float, because the function has a root near 1.46.
+// The logarithmic derivative of gamma: from 10 on the asymptotic series; below, by the recurrence, what
+// it is from 1 to 2, a quotient of polynomials with its root as a factor; reflection below zero. In
+// double also for float, because of that root.
 GI_FN double gi_digamma(double x) {
   if (x == 0) return copysign(gi_double(0x7ff0000000000000ull), -x);
   double r = 0;
   if (x < 0) {
-    const double whole = floor(x);
-    if (whole == x) return gi_double(0x7ff8000000000000ull);
-    r = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - whole));
+    if (floor(x) == x) return gi_double(0x7ff8000000000000ull);
+    r = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - rint(x)));
     x = 1 - x;
   }
-  while (x < 8) {
-    r -= 1 / x;
+  if (!(x < 10)) {
+    const double s = 1 / (x * x);
+    const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132
+        - s * (691.0 / 32760 - s / 12))))));
+    return log(x) - 0.5 / x - series + r;
+  }
+  double steps = 0;
+  while (x > 2) {
+    x -= 1;
+    steps += 1 / x;
+  }
+  if (x < 1) {
+    steps -= 1 / x;
     x += 1;
   }
-  const double s = 1 / (x * x);
-  const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132
-      - s * (691.0 / 32760 - s / 12))))));
-  return r + log(x) - 0.5 / x - series;
+  const double t = x - 1.5;
+  const double above = 0.9510558760318328 + t * (1.1679111579426005 + t * (0.5154094731197817
+      + t * (0.10042401805503895 + t * (0.008381474146487187 + t * (0.00023002912707404408
+      + t * 4.33333468878948e-07)))));
+  const double below = 1.0 + t * (1.673443821055568 + t * (1.0344120721454126 + t * (0.2991411261841631
+      + t * (0.041684601834226634 + t * (0.0025322414569281947 + t * 4.747614405463347e-05)))));
+  return (x - 1.4616321449683622 - 9.549995429965697e-17) * (above / below) + steps + r;
 }
 
 // ---- complex numbers --------------------------------------------------------------------------

@@ -1,0 +1,153 @@
+"""How exact is each elementwise operation? The worst error of many arguments, in units of the last place.
+
+The oracle is NumPy in the next wider type (float64 for float32, the processor's long double for float64),
+or Python's math for what NumPy lacks; it is not the function that device "cpu" runs. What is promised
+stands in ROWS, and tests/ops/test_accuracy.py holds every device to it.
+
+    python benchmarks/accuracy.py --device cuda --json benchmarks/results/accuracy-cuda.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import gpuinterop as gi
+
+
+class Row(NamedTuple):
+    """An operation: its oracle, where its arguments come from, what is promised for each type."""
+
+    oracle: Callable[..., Any]
+    places: tuple[tuple[float, float], ...]  # of each argument
+    float32: float
+    float64: float | None = None  # None: the oracle knows no wider type
+
+
+def _python(function: Callable[[float], float]) -> Callable[[Any], Any]:
+    loop = np.frompyfunc(lambda x: function(float(x)), 1, 1)
+    return lambda x: np.asarray(loop(x), np.float64)
+
+
+def _logaddexp(a: Any, b: Any) -> Any:
+    return np.maximum(a, b) + np.log1p(np.exp(-np.abs(a - b)))
+
+
+ANY, NEAR, SMALL, HUGE = (-1e4, 1e4), (-10.0, 10.0), (-1.0, 1.0), (-1e30, 1e30)
+POSITIVE = (1e-30, 1e30)
+ROWS: dict[str, Row] = {
+    "add": Row(np.add, (ANY, ANY), 0.5, 0.5),
+    "subtract": Row(np.subtract, (ANY, ANY), 0.5, 0.5),
+    "multiply": Row(np.multiply, (ANY, ANY), 0.5, 0.5),
+    "divide": Row(np.divide, (ANY, ANY), 0.5, 0.5),
+    "square": Row(np.square, (ANY,), 0.5, 0.5),
+    "reciprocal": Row(lambda x: 1 / x, (ANY,), 0.5, 0.5),
+    "sqrt": Row(np.sqrt, (POSITIVE,), 0.5, 0.5),
+    "rsqrt": Row(lambda x: 1 / np.sqrt(x), (POSITIVE,), 2, 2),
+    "cbrt": Row(np.cbrt, (HUGE,), 2, 1),
+    "hypot": Row(np.hypot, (ANY, ANY), 3, 2),
+    "power": Row(np.power, ((0.01, 100.0), NEAR), 4, 2),
+    "exp": Row(np.exp, ((-80.0, 80.0),), 3, 1),
+    "exp2": Row(np.exp2, ((-120.0, 120.0),), 2, 1),
+    "expm1": Row(np.expm1, (NEAR,), 3, 1),
+    "log": Row(np.log, (POSITIVE,), 2, 1),
+    "log2": Row(np.log2, (POSITIVE,), 2, 1),
+    "log10": Row(np.log10, (POSITIVE,), 3, 1),
+    "log1p": Row(np.log1p, ((-0.99, 1e3),), 2, 1),
+    "logaddexp": Row(_logaddexp, ((0.0, 10.0), (0.0, 10.0)), 3, 3),
+    "sin": Row(np.sin, (ANY,), 2, 2),
+    "cos": Row(np.cos, (ANY,), 2, 2),
+    "tan": Row(np.tan, (ANY,), 4, 2),
+    "arcsin": Row(np.arcsin, (SMALL,), 4, 2),
+    "arccos": Row(np.arccos, (SMALL,), 3, 2),
+    "arctan": Row(np.arctan, (ANY,), 3, 2),
+    "arctan2": Row(np.arctan2, (ANY, ANY), 3, 2),
+    "sinh": Row(np.sinh, (NEAR,), 3, 2),
+    "cosh": Row(np.cosh, (NEAR,), 3, 2),
+    "tanh": Row(np.tanh, (NEAR,), 3, 2),
+    "arcsinh": Row(np.arcsinh, (ANY,), 4, 3),
+    "arccosh": Row(np.arccosh, ((1.0, 1e4),), 4, 3),
+    "arctanh": Row(np.arctanh, ((-0.999, 0.999),), 4, 3),
+    "deg2rad": Row(np.deg2rad, (ANY,), 1.5, 1.5),
+    "rad2deg": Row(np.rad2deg, (ANY,), 1.5, 1.5),
+    "sigmoid": Row(lambda x: 1 / (1 + np.exp(-x)), ((-30.0, 30.0),), 3, 4),
+    "softplus": Row(lambda x: np.log1p(np.exp(x)), ((-30.0, 30.0),), 3, 4),
+    "erf": Row(_python(math.erf), (NEAR,), 2),
+    "erfc": Row(_python(math.erfc), ((-5.0, 8.0),), 4),
+    "gamma": Row(_python(math.gamma), ((0.1, 30.0),), 6),
+    "lgamma": Row(_python(math.lgamma), ((2.5, 1e4),), 6),
+}  # fmt: skip
+
+
+def arguments(row: Row, dtype: str, count: int) -> list[np.ndarray]:
+    """Half of them evenly, half by magnitude, so that small ones are many as well."""
+    random = np.random.default_rng(1)
+    found = []
+    for low, high in row.places:
+        even = random.uniform(low, high, count // 2)
+        top = max(abs(low), abs(high))
+        bottom = low if low > 0 else top * 1e-8
+        sized = np.exp(random.uniform(math.log(bottom), math.log(top), count - count // 2))
+        sized *= np.where(random.random(len(sized)) < 0.5, -1, 1) if low < 0 else 1
+        values = np.concatenate([even, sized])
+        found.append(random.permutation(values[(values >= low) & (values <= high)]))
+    length = min(map(len, found))
+    return [values[:length].astype(dtype) for values in found]
+
+
+def worst(name: str, dtype: str, device: str, count: int = 20_000) -> float:
+    """The largest error in units of the last place of the exact result."""
+    row = ROWS[name]
+    hosts = arguments(row, dtype, count)
+    wide = np.float64 if dtype == "float32" else np.longdouble
+    with np.errstate(all="ignore"):
+        exact = np.asarray(row.oracle(*(h.astype(wide) for h in hosts)))
+        got = getattr(gi, name)(*(gi.GpuArray(h, device=device) for h in hosts)).get()
+        assert got.dtype == dtype, (name, got.dtype)
+        size = np.abs(exact).astype(dtype)
+        usual = np.isfinite(size) & (size >= np.finfo(dtype).tiny)
+        error = np.abs(got.astype(wide) - exact)[usual] / np.spacing(size[usual])
+    return float(error.max())
+
+
+def measure(device: str, count: int = 20_000) -> dict[str, dict[str, float]]:
+    """By operation and type."""
+    found: dict[str, dict[str, float]] = {}
+    for name, row in ROWS.items():
+        found[name] = {"float32": worst(name, "float32", device, count)}
+        if row.float64 is not None:
+            found[name]["float64"] = worst(name, "float64", device, count)
+    return found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--device", default=str(gi.default_device()))
+    options.add_argument("--json", type=Path, metavar="FILE")
+    options.add_argument("--count", type=int, default=1_000_000)
+    chosen = options.parse_args()
+    found = measure(chosen.device, chosen.count)
+    for name, errors in found.items():
+        row = ROWS[name]
+        told = "".join(
+            f"  {errors.get(t, math.nan):8.2f} of {getattr(row, t) or '-'}"
+            for t in ("float32", "float64")
+        )
+        print(f"{name:12}{told}")
+    if chosen.json:
+        record = {
+            "device": chosen.device.partition(":")[0],
+            "arguments": chosen.count,
+            "ulps": found,
+        }
+        chosen.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Errors in units of the last place, by operation: each device keeps what docs/accuracy.md promises."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ops_place import FAKE
+
+import gpuinterop as gi
+from gpuinterop.ops.catalog import ROWS
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import accuracy
+
+CASES = [
+    (name, dtype)
+    for name, row in accuracy.ROWS.items()
+    for dtype in ("float32", "float64")
+    if getattr(row, dtype) is not None and not (FAKE and dtype == "float64")
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_no_error_is_larger_than_promised(device, name, dtype):
+    assert accuracy.worst(name, dtype, device) <= getattr(accuracy.ROWS[name], dtype) * 1.001
+
+
+def test_an_error_is_seen(monkeypatch):
+    monkeypatch.setattr(gi, "sinh", gi.sin)
+    assert accuracy.worst("sinh", "float32", "cpu", 100) > 1e3
+
+
+# Sixteen digits or more of what a computer algebra system says.
+KNOWN = {
+    "digamma": {
+        0.001: -1000.5755719318103,
+        0.25: -4.2274535333762655,
+        0.75: -1.0858608797864722,
+        1.0: -0.5772156649015329,
+        1.25: -0.22745353337626542,
+        1.4616321449683622: -9.241265521729427e-17,
+        1.5: 0.03648997397857652,
+        2.0: 0.42278433509846713,
+        2.75: 0.8189010249754326,
+        5.0: 1.5061176684318005,
+        9.5: 2.1977378764029494,
+        10.0: 2.251752589066721,
+        100.0: 4.600161852738087,
+        -0.25: 2.9141391202135276,
+        -2.5: 1.103156640645243,
+    },
+    "lgamma": {
+        0.001: 6.907178885383853,
+        0.25: 1.2880225246980774,
+        0.75: 0.20328095143129538,
+        1.25: -0.09827183642181316,
+        1.5: -0.12078223763524522,
+        2.5: 0.2846828704729192,
+        3.25: 0.9358019311087253,
+        9.5: 11.689333420797269,
+        100.0: 359.1342053695754,
+        -0.5: 1.2655121234846454,
+        -2.5: -0.056243716497674054,
+    },
+    "erfinv": {
+        0.5: 0.4769362762044699,
+        0.999: 2.3267537655135246,
+        -0.25: -0.2253120550121781,
+    },
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_functions_without_a_wider_oracle_have_their_known_values(device, name):
+    x = np.array(list(KNOWN[name]))
+    exact = np.array(list(KNOWN[name].values()))
+    got = getattr(gi, name)(gi.GpuArray(x, device=device)).get()
+    # Below zero the result is a sum of larger terms.
+    scale = np.where(x < 0, np.maximum(np.abs(exact), 3), np.abs(exact))
+    np.testing.assert_array_less(np.abs(got - exact), 12 * np.spacing(scale) + 1e-18)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_computes_what_its_name_says_in_numpy(row):
+    """The tests of rows ask row.numpy; this one asks who that is."""
+    if isinstance(row.numpy, np.ufunc) and row.name != "cast":
+        assert row.numpy is getattr(np, row.name)
+    else:
+        assert row.name in accuracy.ROWS or row.name in {
+            "digamma",
+            "erfinv",
+            "where",
+            "clip",
+            "cast",
+        }

@@ -1,0 +1,60 @@
+"""docs/accuracy.md, from benchmarks/results/accuracy-*.json and the promises in benchmarks/accuracy.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import accuracy  # noqa: E402
+
+HEAD = """\
+# How exact the operations are
+
+<!-- Written by tools/make_docs.py from benchmarks/results: change benchmarks/accuracy.py or tools/accuracy_page.py. -->
+
+The worst error that was found, in units of the last place of the exact result, and the largest one that is promised on
+any device; tests hold both devices to it. A correctly rounded result is at most 0.5 off. Operations that are not listed
+are exact, or round once: comparisons, `floor`, `minimum`, casts and the like. float16 and bfloat16 are computed
+in float32 and rounded at the end.
+
+"""
+TAIL = """
+`logaddexp` is listed for arguments above zero; where its result passes through zero, an error counts against the terms
+that cancel. The same goes for `lgamma` and `digamma` below zero, near their roots. From 0.001 upwards `digamma` in
+float64 is exact to 4 units of the last place, and so is its root at 1.4616; on "cpu" `lgamma` is exact to 8 there.
+
+Sums are compensated: see [reductions](operations.md#reductions-and-products). To measure it again:
+
+```sh
+python benchmarks/accuracy.py --device cpu --json benchmarks/results/accuracy-cpu.json
+python benchmarks/accuracy.py --device cuda --json benchmarks/results/accuracy-cuda.json
+```
+"""
+
+
+def page() -> str:
+    found = {}
+    for device in ("cpu", "cuda"):
+        file = ROOT / "benchmarks" / "results" / f"accuracy-{device}.json"
+        if file.is_file():
+            found[device] = json.loads(file.read_text(encoding="utf-8"))
+    places = [f"{t} on {d}" for t in ("float32", "float64") for d in found]
+    counts = " and ".join(f"{record['arguments']:,} on {d}" for d, record in found.items())
+    lines = [
+        f"Arguments for each operation: {counts}.",
+        "",
+        f"| | {' | '.join(places)} | promised, float32 | float64 |",
+        "| --- " * (len(places) + 3) + "|",
+    ]
+    for name, row in accuracy.ROWS.items():
+        cells = [
+            f"{found[d]['ulps'][name][t]:.2f}" if t in found[d]["ulps"].get(name, {}) else ""
+            for t in ("float32", "float64") for d in found
+        ]  # fmt: skip
+        promised = [f"{v:g}" if v is not None else "" for v in (row.float32, row.float64)]
+        lines.append(f"| `{name}` | {' | '.join(cells + promised)} |")
+    return HEAD + "\n".join(lines) + "\n" + TAIL
