@@ -105,7 +105,8 @@ class Outside:
             function = function.func
         if isinstance(getattr(function, "_outside", None), Outside):
             function = function.__wrapped__  # type: ignore[attr-defined]
-        self._function = function
+        self.function = function
+        self.others: list[Outside] = []  # of fused methods that it calls
         self._names: tuple[tuple[types.CellType, ...], tuple[str, ...]] | None = None
         # One tuple, because threads replace it.
         self._current: tuple[_Seen, Recent] = (_Seen([]), Recent())
@@ -122,7 +123,7 @@ class Outside:
     def leaves_open(self) -> bool:
         """Whether numbers among the arguments may be open: what stands for one has another type."""
         if self._names is None:
-            self._names = _mentioned(self._function)
+            self._names = _mentioned(self.function)
         return "type" not in self._names[1]
 
     def _renewed(self, places: list[_Place]) -> Recent:
@@ -138,15 +139,17 @@ class Outside:
             return
         met.add(id(self))
         if self._names is None:
-            self._names = _mentioned(self._function)
+            self._names = _mentioned(self.function)
         cells, names = self._names
-        around = getattr(self._function, "__globals__", {})
+        around = getattr(self.function, "__globals__", {})
         for place in (*((cell, None) for cell in cells), *((around, name) for name in names)):
             yield place
             value = _read(*place)
             inner = getattr(value, "_outside", None) if callable(value) else None
             if isinstance(inner, Outside):
                 yield from inner._places(met)
+        for other in self.others:
+            yield from other._places(met)
 
 
 def _read(where: Any, name: str | None) -> Any:
