@@ -252,6 +252,8 @@ class Fused:
         except GpuInteropError as error:
             if _TRACER not in error.got:
                 raise
+            if error.expected.endswith("as out"):
+                refuse_out(error.where, True)
             raise cannot_be_fused(error.where) from None
         _refuse_computed(graph.captured)
         several = isinstance(returned, (tuple, list))
