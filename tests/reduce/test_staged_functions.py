@@ -199,8 +199,21 @@ def test_out_may_be_what_is_read(device: str) -> None:
     x, out = gi.CudaNdarray(a, device=device), gi.zeros(5, device=device)
     assert gi.fuse(lambda x: x.sum(axis=1) * 2)(x, out=(out,)) is out
     np.testing.assert_allclose(out.get(), a.sum(axis=1) * 2, rtol=1e-6)
-    with pytest.raises(ArgumentTypeError, match="3 outs"):
+    with pytest.raises(ShapeError, match="as many outs as results, 3"):
         fused(x, y, out=(None, None))
+    one_kernel = gi.fuse(lambda x, y: (x + y, x - y, x * y))
+    with pytest.raises(ShapeError, match="as many outs as results, 3"):
+        one_kernel(x, y, out=(None, None))
+    kernel = gi.MapReduce(
+        "x0", lambda x, e: (x[0].sum(-1), e[0]), posts=("r", "e0"), dtypes=("float32",) * 2
+    )
+    with pytest.raises(ShapeError, match="as many outs as results, 2"):
+        kernel(x, extras=(out,), out=(out,))
+    out[...] = 7
+    old = gi.zeros(5, device=device)
+    kernel(x, extras=(out,), out=(out, old))
+    np.testing.assert_allclose(out.get(), x.get().sum(1), rtol=1e-6)
+    assert old.tolist() == [7.0] * 5
 
 
 def test_outs_that_share_memory_are_refused(device: str) -> None:
