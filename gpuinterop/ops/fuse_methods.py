@@ -108,7 +108,7 @@ class Instances:
         ref = self._reference(instance)
         made = self._fused(_weakly(self._function, ref, instance))
         made._outside.others = _outsides(instance, watched[0])
-        self._known[id(instance)] = (ref, watched, [(n, _question(v)) for n, v in read], made)
+        self._known[id(instance)] = (ref, watched, [(n, *_question(v)) for n, v in read], made)
         return made
 
     def _reference(self, instance: Any) -> Any:
@@ -133,7 +133,9 @@ class Instances:
 
 # Names to look for on the instance, and those to ask its class for: plain values, and slots.
 _Watched = tuple[frozenset[str], tuple[str, ...]]
-_Questions = list[tuple[str, Callable[[Any], bool]]]
+_Questions = list[tuple[str, Any, Callable[[Any], bool] | None]]
+_NO_ATTRIBUTES: dict[str, Any] = {}
+_ABSENT = object()
 _SLOT = types.MemberDescriptorType
 
 
@@ -186,31 +188,47 @@ def _outsides(instance: Any, names: frozenset[str]) -> list[Any]:
 
 
 def _read(instance: Any, watched: _Watched) -> list[tuple[str, Any]]:
-    attributes = getattr(instance, "__dict__", {})
-    found = [(n, attributes[n]) for n in watched[0] if n in attributes]
-    return found + [(n, getattr(instance, n, None)) for n in watched[1] if n not in attributes]
+    attributes = getattr(instance, "__dict__", _NO_ATTRIBUTES)
+    found = []  # by loops: every call comes here, and a comprehension is a function of its own
+    for name in watched[0]:
+        if name in attributes:
+            found.append((name, attributes[name]))
+    for name in watched[1]:
+        if name not in attributes:
+            found.append((name, getattr(instance, name, None)))
+    return found
 
 
 def _is_as_before(questions: _Questions, read: list[tuple[str, Any]]) -> bool:
-    return len(questions) == len(read) and all(
-        name == now and is_same(value)
-        for (name, is_same), (now, value) in zip(questions, read, strict=True)
-    )
+    if len(questions) != len(read):
+        return False
+    for (name, held, is_same), (now, value) in zip(questions, read, strict=True):
+        if name != now:
+            return False
+        if is_same is None:
+            if value is None or held() is not value:  # a dead reference gives None
+                return False
+        elif held is not value and not is_same(value):
+            return False
+    return True
 
 
-def _question(value: Any) -> Callable[[Any], bool]:
-    """Whether another value is this one, asked without keeping it alive where that can be.
+def _question(value: Any) -> tuple[Any, Callable[[Any], bool] | None]:
+    """How to tell whether another value is this one, without keeping it alive where that can be.
 
-    What cannot be referred to weakly is kept: another object could take its place in memory.
+    A weak reference; or the value, and what tells its equals. What cannot be referred to weakly is kept:
+    another object could take its place in memory.
     """
-    if is_fixed(value) or is_number_in_place(value):
+    if is_number_in_place(value):
         key = fixed_or_identity(value)
-        return lambda other: fixed_or_identity(other) == key
+        return _ABSENT, lambda other: fixed_or_identity(other) == key
+    if is_fixed(value):
+        key = fixed_or_identity(value)
+        return value, lambda other: fixed_or_identity(other) == key
     try:
-        ref = weakref.ref(value)
+        return weakref.ref(value), None
     except TypeError:
-        return lambda other: other is value
-    return lambda other: other is not None and ref() is other
+        return value, lambda other: other is value
 
 
 def _weakly(function: Callable[..., Any], ref: Any, instance: Any) -> Callable[..., Any]:

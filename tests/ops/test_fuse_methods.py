@@ -360,3 +360,21 @@ def test_what_a_fused_function_among_the_attributes_mentions_is_followed(device,
     assert apply(x).tolist() == [1.0]
     monkeypatch.setitem(globals(), "FACTOR", 7.0)
     assert apply(x).tolist() == [7.0]
+
+
+def test_an_object_that_is_gone_is_not_none(device):
+    class Unit:
+        pass
+
+    class Model:
+        unit = None
+
+        @gi.fuse
+        def call(self, x):
+            return x if self.unit is None else x * 2
+
+    one, x = Model(), gi.asarray([1.0], device=device)
+    one.unit = Unit()
+    assert one.call(x).tolist() == [2.0]
+    one.unit = None
+    assert one.call(x).tolist() == [1.0]

@@ -134,3 +134,21 @@ def test_warm_calls_keep_nothing_alive(device):
     del fused, held
     gc.collect()
     assert memory() is None
+
+
+class Model:
+    def __init__(self):
+        self.rate, self.shift = 2.0, 3
+
+    @gi.fuse
+    def step(self, x, y):
+        return x * self.rate + self.shift - y
+
+
+def test_a_warm_call_of_a_method_looks_at_its_instance_only(device):
+    model = Model()
+    x, y = (gi.asarray(np.array(v, np.float32), device=device) for v in ([1, 2], [3, 4]))
+    found = frames(lambda: model.step(x, y))
+    own = ["__get__", "__init__", "__call__", "fused", "_read", "_is_as_before", "__call__"]
+    assert found[: len(own)] == own
+    assert device == "cpu" or found == own
