@@ -354,9 +354,9 @@ def fuse(function: Callable[..., Any]) -> Fused | BoundFused:
     order and so differ in the last bit on CUDA. Fused functions may call one another.
 
     On a method, `self` is what it is in Python, also in ``fuse(model.step)`` and in an object that is
-    called. Each instance is traced by itself, and again when an attribute that the method or a property
-    of it names, the instance's or the class's, has been assigned anew; ``self.settings.rate`` lies
-    deeper.
+    called. Each instance is traced by itself, and again when an attribute that the method names, or a
+    property or fused method that it names, the instance's or the class's, has been assigned anew;
+    ``self.settings.rate`` lies deeper.
 
     Examples
     --------
