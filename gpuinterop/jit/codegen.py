@@ -121,7 +121,7 @@ def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
     """One program with several kernels; `device` replaces device.cuh in tests on the host."""
     opened = f"namespace {NAMESPACE} {{"
     parts = [device or kernel_text("device.cuh"), opened]
-    parts += [kernel_text("rounding.cuh"), kernel_text("prelude.cuh")]
+    parts += [kernel_text(f"{name}.cuh") for name in ("rounding", "integers", "prelude")]
     if any(_needs_math(spec.body) for spec in specs):
         parts.append(kernel_text("math.cuh"))
     parts += [kernel_text("access.cuh"), "}"]

@@ -27,7 +27,7 @@ __all__ = ["plan", "rank_one"]
 
 # Both factors in the type that is summed: C++ would multiply an int by a float in float32, and wrap
 # where NumPy computes in float64.
-_TIMES = "Value(x0) * Value(x1)"
+_TIMES = "gi_mul(Value(x0), Value(x1))"  # integers wrap around
 
 _MOST_AXES = 64  # kMaxDims of native/array
 

@@ -78,9 +78,9 @@ _clip = np.clip  # NumPy keeps the ufunc behind it private; see rules.py for the
 
 ROWS: tuple[Row, ...] = (
     # ---- arithmetic ---------------------------------------------------------------------------
-    Row("add", 2, {"b": "x || y", "iufc": "x + y"}, np.add, "x + y."),
-    Row("subtract", 2, {"iufc": "x - y"}, np.subtract, "x - y."),
-    Row("multiply", 2, {"b": "x && y", "iufc": "x * y"}, np.multiply, "x * y."),
+    Row("add", 2, {"b": "x || y", "iu": "gi_add(x, y)", "fc": "x + y"}, np.add, "x + y."),
+    Row("subtract", 2, {"iu": "gi_sub(x, y)", "fc": "x - y"}, np.subtract, "x - y."),
+    Row("multiply", 2, {"b": "x && y", "iu": "gi_mul(x, y)", "fc": "x * y"}, np.multiply, "x * y."),
     Row("divide", 2, {"fc": "x / y"}, np.divide, "x / y, always a float."),
     Row("floor_divide", 2, {"iuf": "gi_floordiv(x, y)"}, np.floor_divide,
         "The largest whole number not above x / y; 0 for integers divided by 0."),
@@ -93,12 +93,12 @@ ROWS: tuple[Row, ...] = (
         "x to the power y."),
     Row("float_power", 2, {"f": "pow(x, y)", "c": "gi_pow(x, y)"}, np.float_power,
         "x to the power y, in float64 or complex128."),
-    Row("negative", 1, {"iufc": "-x"}, np.negative, "-x."),
+    Row("negative", 1, {"iu": "gi_neg(x)", "fc": "-x"}, np.negative, "-x."),
     Row("positive", 1, {"iufc": "x"}, np.positive, "A copy of x."),
     Row("absolute", 1, {"b": "x", "iufc": "gi_abs(x)"}, np.absolute, "The absolute value."),
     Row("fabs", 1, {"f": "fabs(x)"}, np.fabs, "The absolute value, as a float."),
     Row("sign", 1, {"iufc": "gi_sign(x)"}, np.sign, "-1, 0 or 1; x / |x| for complex numbers."),
-    Row("square", 1, {"iufc": "x * x"}, np.square, "x * x."),
+    Row("square", 1, {"iu": "gi_mul(x, x)", "fc": "x * x"}, np.square, "x * x."),
     Row("reciprocal", 1,
         {"iu": "x == 0 ? x : 1 / x", "f": "1 / x",
          "c": "gi_reciprocal(x)"}, np.reciprocal,

@@ -23,13 +23,15 @@ from .fuse_recent import Recent
 from .fuse_reduce import FusedReduction
 from .fuse_stages import Stages, part_of, stages_of, unfit_numbers
 from .fuse_tracer import Tracer, cannot_be_fused, refuse_out
+from .fuse_warm import add_warm
 from .runtime import add_traced, is_foreign_array
 from .trace import Graph, is_strict
 
 __all__ = ["Fused", "fuse"]
 
-# The operation, what it takes beside the arguments, what its results become, whether numbers are open.
-Trace = tuple[Any, list[Any], Callable[[Any], Any], bool]
+# The operation, what it takes beside the arguments, what its results become if they are not returned as
+# they are, whether numbers are open.
+Trace = tuple[Any, list[Any], Callable[[Any], Any] | None, bool]
 
 _NO_MORE = More(frozenset(), False)
 
@@ -127,6 +129,14 @@ class Fused:
         return f"<fused function {getattr(self, '__qualname__', self._name)}{self._signature}>"
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if not kwargs:
+            warm = self._outside.warm
+            found = NotImplemented if warm is None else warm(args, out)
+            if found is not NotImplemented:
+                return found
+        return self._looked_up(args, out, kwargs)
+
+    def _looked_up(self, args: tuple[Any, ...], out: Any, kwargs: dict[str, Any]) -> Any:
         if self._owner and args and isinstance(args[0], self._owner):
             method = self.__get__(args[0])
             if isinstance(method, BoundFused):  # Class.method(instance, x), as Python has it
@@ -157,7 +167,7 @@ class Fused:
         )
         arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
         known: tuple[Any, ...] = (names, *key)
-        traces = self._outside.traces()
+        traces, warm = self._outside.traces()
         found = traces[known]
         more = _NO_MORE
         while type(found) is More:
@@ -165,10 +175,13 @@ class Fused:
             found = traces[more.key(known, args, arrays)]
         if found is None:
             found = self._trace(args, key, names, more)
+        elif warm is not None and not kwargs and not more.shapes:
+            add_warm(warm, args, key, more.fixed, *found[:3])
         operation, captured, rebuild, has_numbers = found
         if has_numbers:
             captured = [c.of(args) if type(c) is Number else c for c in captured]
-        return rebuild(operation(*arrays, *captured, out=out))
+        made = operation(*arrays, *captured, out=out)
+        return made if rebuild is None else rebuild(made)
 
     def _fits(self, n: int) -> bool:
         """Whether `n` positional arguments are what the function is declared with."""
@@ -239,6 +252,8 @@ class Fused:
         except GpuInteropError as error:
             if _TRACER not in error.got:
                 raise
+            if error.expected.endswith("as out"):
+                refuse_out(error.where, True)
             raise cannot_be_fused(error.where) from None
         _refuse_computed(graph.captured)
         several = isinstance(returned, (tuple, list))
@@ -254,15 +269,19 @@ class Fused:
         kind, single = type(returned), len(results) == 1
 
         def rebuild(x: Any) -> Any:
-            if not several:
-                return x
             values = (x,) if single else x
             return kind(*values) if hasattr(kind, "_fields") else kind(values)
 
         graph.read |= unfit_numbers(graph, [r.node for r in results])
         operation = None if graph.read else self._operation(graph, results)
         graph.given = ()
-        return operation, graph.captured, rebuild, any(n.weak for n in graph.inputs)
+        as_it_is = not several or (kind is tuple and not single)
+        return (
+            operation,
+            graph.captured,
+            None if as_it_is else rebuild,
+            any(n.weak for n in graph.inputs),
+        )
 
     def _operation(self, graph: Graph, results: Sequence[Tracer]) -> Any:
         """What computes the results from the arguments and the captured arrays."""
@@ -335,9 +354,9 @@ def fuse(function: Callable[..., Any]) -> Fused | BoundFused:
     order and so differ in the last bit on CUDA. Fused functions may call one another.
 
     On a method, `self` is what it is in Python, also in ``fuse(model.step)`` and in an object that is
-    called. Each instance is traced by itself, and again when an attribute that the method or a property
-    of it names, the instance's or the class's, has been assigned anew; ``self.settings.rate`` lies
-    deeper.
+    called. Each instance is traced by itself, and again when an attribute that the method names, or a
+    property or fused method that it names, the instance's or the class's, has been assigned anew;
+    ``self.settings.rate`` lies deeper.
 
     Examples
     --------

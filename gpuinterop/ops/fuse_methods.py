@@ -2,8 +2,8 @@
 
 A trace holds numbers and arrays that the function read from `self`. So it is made anew when one of the
 attributes that the function names, the instance's or its class's, has been assigned something else.
-Of a property the attributes that it names count. Only the last trace of an instance is kept, and none
-keeps the instance alive.
+Of a property, and of a fused method that it calls, the attributes that those name count too. Only the last
+trace of an instance is kept, and none keeps the instance alive.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import functools
 import inspect
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError
 
-from .fuse_names import fixed_or_identity, is_fixed, is_number_in_place
+from .fuse_names import Outside, fixed_or_identity, is_fixed, is_number_in_place
 
 __all__ = ["BoundFused", "Instances", "unbound"]
 
@@ -107,7 +107,8 @@ class Instances:
         read = _read(instance, watched)
         ref = self._reference(instance)
         made = self._fused(_weakly(self._function, ref, instance))
-        self._known[id(instance)] = (ref, watched, [(n, _question(v)) for n, v in read], made)
+        made._outside.others = _outsides(instance, watched[0])
+        self._known[id(instance)] = (ref, watched, [(n, *_question(v)) for n, v in read], made)
         return made
 
     def _reference(self, instance: Any) -> Any:
@@ -132,57 +133,102 @@ class Instances:
 
 # Names to look for on the instance, and those to ask its class for: plain values, and slots.
 _Watched = tuple[frozenset[str], tuple[str, ...]]
-_Questions = list[tuple[str, Callable[[Any], bool]]]
+_Questions = list[tuple[str, Any, Callable[[Any], bool] | None]]
+_NO_ATTRIBUTES: dict[str, Any] = {}
+_ABSENT = object()
 _SLOT = types.MemberDescriptorType
 
 
 def _watched(instance: Any, names: frozenset[str]) -> _Watched:
-    own = instance.__mro__ if isinstance(instance, type) else ()  # of a class method
-    classes = [vars(c) for c in (*own, *type(instance).__mro__)]
-
-    def held(names: frozenset[str]) -> dict[str, Any]:
-        """What the class holds under these names, as it stands there."""
-        return {
-            n: next(c[n] for c in classes if n in c) for n in names if any(n in c for c in classes)
-        }
-
-    found = held(names)
-    for value in list(found.values()):
-        if isinstance(value, property):
-            inner = frozenset(_names(getattr(value.fget, "__code__", None)))
-            found |= held(inner)
-            names |= inner
+    classes = _held(instance)
+    new = names
+    while new:
+        inner = (name for _, value in _of(classes, new) for name in _names(_code(value)))
+        new = frozenset(inner) - names
+        names |= new
+    found = {n: value for n, value in reversed(list(_of(classes, names)))}  # the first class wins
     # Not what makes a value when it is asked for, such as a method: that is another one each time.
     plain = (n for n, v in found.items() if isinstance(v, _SLOT) or not hasattr(type(v), "__get__"))
     return names, tuple(sorted(plain))
 
 
-def _read(instance: Any, watched: _Watched) -> list[tuple[str, Any]]:
+def _held(instance: Any) -> list[Mapping[str, Any]]:
+    """What the classes of an instance hold, as it stands there."""
+    own = instance.__mro__ if isinstance(instance, type) else ()  # of a class method
+    return [vars(c) for c in (*own, *type(instance).__mro__)]
+
+
+def _of(classes: list[Mapping[str, Any]], names: frozenset[str]) -> Iterator[tuple[str, Any]]:
+    """What all classes hold under these names: `super` reaches those behind the first."""
+    return ((n, held[n]) for held in classes for n in names if n in held)
+
+
+def _outside(value: Any) -> Any:
+    """What a fused function watches, also one under staticmethod or classmethod; None for others."""
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    found = getattr(value, "_outside", None) if callable(value) else None
+    return found if isinstance(found, Outside) else None
+
+
+def _code(value: Any) -> Any:
+    """The code that runs when an attribute of a class is read, or called if it is a fused method."""
+    if isinstance(value, property):
+        return getattr(value.fget, "__code__", None)
+    found = _outside(value)
+    return found and getattr(found.function, "__code__", None)
+
+
+def _outsides(instance: Any, names: frozenset[str]) -> list[Any]:
+    """What the fused functions watch that an instance has under these names."""
     attributes = getattr(instance, "__dict__", {})
-    found = [(n, attributes[n]) for n in watched[0] if n in attributes]
-    return found + [(n, getattr(instance, n, None)) for n in watched[1] if n not in attributes]
+    values = [attributes[n] for n in names if n in attributes]
+    values += [value for _, value in _of(_held(instance), names)]
+    return [found for found in map(_outside, values) if found is not None]
+
+
+def _read(instance: Any, watched: _Watched) -> list[tuple[str, Any]]:
+    attributes = getattr(instance, "__dict__", _NO_ATTRIBUTES)
+    found = []  # by loops: every call comes here, and a comprehension is a function of its own
+    for name in watched[0]:
+        if name in attributes:
+            found.append((name, attributes[name]))
+    for name in watched[1]:
+        if name not in attributes:
+            found.append((name, getattr(instance, name, None)))
+    return found
 
 
 def _is_as_before(questions: _Questions, read: list[tuple[str, Any]]) -> bool:
-    return len(questions) == len(read) and all(
-        name == now and is_same(value)
-        for (name, is_same), (now, value) in zip(questions, read, strict=True)
-    )
+    if len(questions) != len(read):
+        return False
+    for (name, held, is_same), (now, value) in zip(questions, read, strict=True):
+        if name != now:
+            return False
+        if is_same is None:
+            if value is None or held() is not value:  # a dead reference gives None
+                return False
+        elif held is not value and not is_same(value):
+            return False
+    return True
 
 
-def _question(value: Any) -> Callable[[Any], bool]:
-    """Whether another value is this one, asked without keeping it alive where that can be.
+def _question(value: Any) -> tuple[Any, Callable[[Any], bool] | None]:
+    """How to tell whether another value is this one, without keeping it alive where that can be.
 
-    What cannot be referred to weakly is kept: another object could take its place in memory.
+    A weak reference; or the value, and what tells its equals. What cannot be referred to weakly is kept:
+    another object could take its place in memory.
     """
-    if is_fixed(value) or is_number_in_place(value):
+    if is_number_in_place(value):
         key = fixed_or_identity(value)
-        return lambda other: fixed_or_identity(other) == key
+        return _ABSENT, lambda other: fixed_or_identity(other) == key
+    if is_fixed(value):
+        key = fixed_or_identity(value)
+        return value, lambda other: fixed_or_identity(other) == key
     try:
-        ref = weakref.ref(value)
+        return weakref.ref(value), None
     except TypeError:
-        return lambda other: other is value
-    return lambda other: other is not None and ref() is other
+        return value, lambda other: other is value
 
 
 def _weakly(function: Callable[..., Any], ref: Any, instance: Any) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError
 
 from .fuse_recent import Recent
@@ -75,6 +76,17 @@ class _Seen:
         self._held = [v for v, (_, name) in zip(values, places, strict=True) if name is None]
         self._bound = [v for v, (_, name) in zip(values, places, strict=True) if name is not None]
         self._numbers = [(v, v.tobytes()) for v in values if is_number_in_place(v)]
+        # None where what a name is bound to may become another number in its place.
+        self.warm = (
+            None
+            if self._numbers
+            else _core.WarmCalls(
+                [
+                    (where, name) if value is _ABSENT else (where, name, value)
+                    for (where, name), value in zip(places, values, strict=True)
+                ]
+            )
+        )
         # By identity: cells are equal where what they hold is.
         self.state = [
             (id(where), name, fixed_or_identity(value))
@@ -105,48 +117,53 @@ class Outside:
             function = function.func
         if isinstance(getattr(function, "_outside", None), Outside):
             function = function.__wrapped__  # type: ignore[attr-defined]
-        self._function = function
+        self.function = function
+        self.others: list[Outside] = []  # of fused methods that it calls
         self._names: tuple[tuple[types.CellType, ...], tuple[str, ...]] | None = None
         # One tuple, because threads replace it.
         self._current: tuple[_Seen, Recent] = (_Seen([]), Recent())
+        self.warm = self._current[0].warm
 
-    def traces(self) -> Recent:
-        """Those that hold now: none after a name has been bound anew."""
+    def traces(self) -> tuple[Recent, Any]:
+        """Those that hold now, none after a name has been bound anew; and the calls that are warm then."""
         seen, traces = self._current
-        return traces if seen.holds() else self._renewed(seen.places)
+        return (traces, seen.warm) if seen.holds() else self._renewed(seen.places)
 
     def watch(self) -> Recent:
         """Look for the names anew, because a trace is about to be made; return where it belongs."""
-        return self._renewed(list(self._places(set())))
+        return self._renewed(list(self._places(set())))[0]
 
     def leaves_open(self) -> bool:
         """Whether numbers among the arguments may be open: what stands for one has another type."""
         if self._names is None:
-            self._names = _mentioned(self._function)
+            self._names = _mentioned(self.function)
         return "type" not in self._names[1]
 
-    def _renewed(self, places: list[_Place]) -> Recent:
+    def _renewed(self, places: list[_Place]) -> tuple[Recent, Any]:
         seen = _Seen(places)
         before, traces = self._current
         if seen.state != before.state:
             traces = Recent()
         self._current = seen, traces
-        return traces
+        self.warm = seen.warm
+        return traces, seen.warm
 
     def _places(self, met: set[int]) -> Iterator[_Place]:
         if id(self) in met:
             return
         met.add(id(self))
         if self._names is None:
-            self._names = _mentioned(self._function)
+            self._names = _mentioned(self.function)
         cells, names = self._names
-        around = getattr(self._function, "__globals__", {})
+        around = getattr(self.function, "__globals__", {})
         for place in (*((cell, None) for cell in cells), *((around, name) for name in names)):
             yield place
             value = _read(*place)
             inner = getattr(value, "_outside", None) if callable(value) else None
             if isinstance(inner, Outside):
                 yield from inner._places(met)
+        for other in self.others:
+            yield from other._places(met)
 
 
 def _read(where: Any, name: str | None) -> Any:

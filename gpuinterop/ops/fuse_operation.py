@@ -47,9 +47,16 @@ class FusedOperation(Traced):
         values: dict[int, Any] = {}
         for node in self.graph.order():
             values[id(node)] = self._value(node, inputs, values, known, strict)
+        found = [values[id(node)] for node in self.graph.results]
+        if len(found) > 1:
+            # An argument that is returned is read where it lies: before any out is written.
+            found = [
+                v.copy() if any(np.may_share_memory(v, out) for out in results) else v
+                for v in found
+            ]
         with np.errstate(all="ignore"):
-            for out, node in zip(results, self.graph.results, strict=True):
-                out[...] = values[id(node)]
+            for out, value in zip(results, found, strict=True):
+                out[...] = value
 
     @staticmethod
     def _value(

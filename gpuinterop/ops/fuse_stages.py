@@ -13,9 +13,10 @@ from itertools import combinations
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, BoundsError
+from gpuinterop.errors import BoundsError
 
 from .reductions import may_overlap
+from .results import check_count
 from .runtime import viewed
 from .trace import Graph, Node, ordered
 
@@ -52,9 +53,7 @@ class Stages:
         outs: list[Any] = [None] * self.results
         if out is not None:
             outs = list(out) if isinstance(out, tuple) else [out]
-        if len(outs) != self.results:
-            raise ArgumentTypeError(where="fuse", expected=f"{self.results} outs", got=str(len(outs)),
-                                    fix="pass a tuple with one array for each result")  # fmt: skip
+        check_count(outs, self.results, "fuse")
         _refuse_overlap(outs)
         values = list(operands) if out is None else self._apart(operands, outs)
         found = list(outs)

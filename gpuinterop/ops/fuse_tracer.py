@@ -16,6 +16,7 @@ from . import methods
 from .catalog import ALIASES, TABLE, Row
 from .functions import cutting
 from .fuse_numbers import Number
+from .runtime import FUNCTIONS
 from .trace import Graph, Node
 
 __all__ = ["Tracer", "cannot_be_fused", "record", "refuse_out"]
@@ -38,11 +39,19 @@ class Tracer:
         self.graph = graph
         self.node = node
 
+    def __repr__(self) -> str:
+        return "<array in a fused function>"
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        name = ALIASES.get(ufunc.__name__, ufunc.__name__)
-        if method != "__call__" or kwargs or name not in TABLE:
-            return NotImplemented
-        return record(TABLE[name], inputs)
+        name = f"numpy.{ufunc.__name__}"
+        refuse_out(name, kwargs.get("out"))
+        row = TABLE.get(ALIASES.get(ufunc.__name__, ufunc.__name__))
+        if method == "__call__" and row is not None:
+            return FUNCTIONS[row.name](*inputs, **kwargs) if kwargs else record(row, inputs)
+        found = methods.ufunc_method(ufunc, method)
+        if found is None:
+            raise cannot_be_fused(name if method == "__call__" else f"{name}.{method}")
+        return found(*inputs, **kwargs)
 
     def __array_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -61,7 +70,7 @@ class Tracer:
     def __gpuinterop_trace__(row: Row, operands: Sequence[Any]) -> Any:
         return record(row, operands)
 
-    def astype(self, dtype: Any) -> Tracer:
+    def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> Tracer:
         cast = self.graph.record(TABLE["cast"], (self.node,), cast_to=row_of(np.dtype(dtype)))
         return Tracer(self.graph, cast)
 

@@ -178,6 +178,8 @@ class MapReduce:
         def work() -> None:
             with np.errstate(all="ignore"):
                 values = self._returned(self.host(reads, reads_after), len(writes))
+                if len(writes) > 1:  # an operand that is returned is read before any out is written
+                    values = [v.copy() if isinstance(v, np.ndarray) else v for v in values]
                 for sink, value in zip(writes, values, strict=True):
                     self._store(sink, value)
 
@@ -209,11 +211,7 @@ class MapReduce:
     def _check_outs(
         self, like: Any, kept: tuple[int, ...], kinds: Sequence[Any], outs: Sequence[Any]
     ) -> list[Any]:
-        if len(outs) != len(kinds):
-            raise ArgumentTypeError(
-                where=self._where, expected=f"{len(kinds)} outs", got=str(len(outs)),
-                fix="pass a tuple with one array for each result",
-            )  # fmt: skip
+        results.check_count(outs, len(kinds), self._where)
         return [
             reductions.check_out(given, kept, kind, like, self._where)
             for given, kind in zip(outs, kinds, strict=True)

@@ -23,7 +23,7 @@ from .runtime import FUNCTIONS
 
 __all__ = [
     "NUMPY_FUNCTIONS", "UFUNC_METHODS", "__array_function__", "__array_ufunc__", "astype", "clip",
-    "conj", "exp", "matmul", "round", "take",
+    "conj", "exp", "matmul", "round", "take", "ufunc_method",
 ]  # fmt: skip
 
 UFUNCS: dict[Any, Any] = {
@@ -84,8 +84,7 @@ def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
     elif method == "outer" and len(inputs) == 2 and ufunc in UFUNCS:
         return _outer(UFUNCS[ufunc], *inputs, **kwargs)
     else:
-        _register_neighbours()
-        found = UFUNC_METHODS.get((ufunc, method))
+        found = ufunc_method(ufunc, method)
     if found is None:
         if not ours:
             return NotImplemented
@@ -93,6 +92,12 @@ def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
     if outs is not None:
         kwargs["out"] = outs[0] if len(outs) == 1 else outs
     return found(*inputs, **kwargs)
+
+
+def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
+    """What computes a method of a ufunc, None where nothing does."""
+    _register_neighbours()
+    return UFUNC_METHODS.get((ufunc, method))
 
 
 def _outer(function: Callable[..., Any], x: Any, y: Any, **kwargs: Any) -> Any:

@@ -175,6 +175,7 @@ def render(recipe: Recipe, plan: Plan) -> str:
             _params(recipe, plan),
             kernel_text("device.cuh"),
             kernel_text("rounding.cuh"),
+            kernel_text("integers.cuh"),
             kernel_text("reduce_types.cuh"),
             kernel_text("reduce_ops.cuh"),
             recipe.support,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "check_out", "class_for", "leading", "new_like", "plain", "record_or_run", "require_arrays",
+    "check_count", "check_out", "class_for", "leading", "new_like", "plain", "record_or_run", "require_arrays",
     "taken",
 ]  # fmt: skip
 
@@ -48,6 +48,17 @@ def new_like(x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -
     return _core.empty(
         class_for(type(x), dtype), shape, dtype, device.type_code, device.index, where=where
     )
+
+
+def check_count(outs: Sequence[Any], count: int, where: str) -> None:
+    """Refuse another number of outs than of results, in the words of the core's operations."""
+    if len(outs) != count:
+        raise ShapeError(
+            where=where,
+            expected=f"as many outs as results, {count}",
+            got=str(len(outs)),
+            fix="pass a tuple with one array for each result",
+        )
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> None:

@@ -293,7 +293,8 @@ TRUTHS = {
 
 def _as_dtype(name: str, x: Any, wanted: np.dtype[Any]) -> Any:
     """An operand as dtype= asks for it; Python's numbers follow by themselves."""
-    if not isinstance(x, (_core.Array, np.generic)) or (wanted == np.bool_ and name in TRUTHS):
+    has_dtype = isinstance(x, (_core.Array, np.generic)) or hasattr(x, "__gpuinterop_trace__")
+    if not has_dtype or (wanted == np.bool_ and name in TRUTHS):
         return x
     if not (is_extended(row_of(wanted)) or np.can_cast(x.dtype, wanted, "same_kind")):
         raise DTypeError(

@@ -12,5 +12,6 @@ void register_ops(nanobind::module_& m);         // python/ops_bindings.cpp
 void register_converters(nanobind::module_& m);  // python/converter_bindings.cpp
 void register_plans(nanobind::module_& m);       // python/planned_bindings.cpp
 void register_blas(nanobind::module_& m);        // python/blas_bindings.cpp
+void register_fuse(nanobind::module_& m);        // python/fuse_guard.cpp
 
 }  // namespace gpuinterop

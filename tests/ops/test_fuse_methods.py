@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import types
 import weakref
 
 import numpy as np
@@ -294,3 +295,86 @@ def test_fused_above_staticmethod_and_classmethod(device, monkeypatch):
         assert holder.apart(x, by=5).tolist() == (HOST * 5).tolist()
         monkeypatch.setattr(Both, "rate", Both.rate + 1)
         assert holder.of_class(x).tolist() == (HOST * Both.rate).tolist()
+
+
+FACTOR = 1.0
+
+
+class Stepper:
+    def __init__(self, rate):
+        self.rate, self.bias = rate, 0.0
+
+    @property
+    def twice(self):
+        return 2 * self.once
+
+    @property
+    def once(self):
+        return self.bias
+
+    @gi.fuse
+    def step(self, x):
+        return x * self.rate * FACTOR
+
+    @gi.fuse
+    def again(self, x):
+        return self.step(x) + self.twice
+
+    @gi.fuse
+    def call(self, x):
+        return self.again(x) + x
+
+
+class Quicker(Stepper):
+    speed = 10.0
+
+    @gi.fuse
+    def step(self, x):
+        return super().step(x) * self.speed
+
+
+@pytest.mark.parametrize("cls", [Stepper, Quicker])
+def test_attributes_of_fused_methods_that_it_calls_are_followed(device, monkeypatch, cls):
+    x = gi.asarray([1.0], device=device)
+    one, other = cls(2.0), cls(5.0)
+    speed = getattr(cls, "speed", 1.0)
+    assert one.call(x).tolist() == [1 + 2 * speed]
+    one.rate = 3.0
+    assert one.call(x).tolist() == [1 + 3 * speed]
+    one.bias = 4.0
+    assert one.call(x).tolist() == [9 + 3 * speed]
+    assert other.call(x).tolist() == [1 + 5 * speed]
+    monkeypatch.setitem(globals(), "FACTOR", 7.0)
+    assert one.call(x).tolist() == [9 + 21 * speed]
+    assert gi.fuse(one.call)(x).tolist() == [9 + 21 * speed]
+    if cls is Quicker:
+        one.speed = 1.0
+        assert one.call(x).tolist() == [30.0]
+
+
+def test_what_a_fused_function_among_the_attributes_mentions_is_followed(device, monkeypatch):
+    one = Layer(1.0, gi.ones(1, device=device))
+    one.act = gi.fuse(lambda x: x * FACTOR)
+    apply = gi.fuse(types.MethodType(lambda self, x: self.act(x), one))
+    x = gi.asarray([1.0], device=device)
+    assert apply(x).tolist() == [1.0]
+    monkeypatch.setitem(globals(), "FACTOR", 7.0)
+    assert apply(x).tolist() == [7.0]
+
+
+def test_an_object_that_is_gone_is_not_none(device):
+    class Unit:
+        pass
+
+    class Model:
+        unit = None
+
+        @gi.fuse
+        def call(self, x):
+            return x if self.unit is None else x * 2
+
+    one, x = Model(), gi.asarray([1.0], device=device)
+    one.unit = Unit()
+    assert one.call(x).tolist() == [2.0]
+    one.unit = None
+    assert one.call(x).tolist() == [1.0]

@@ -158,7 +158,7 @@ def test_one_value_is_computed_once(device: str) -> None:
     x = gi.GpuArray(inputs(4, 6), device=device)
     fused = gi.fuse(lambda x: gi.exp(x - x.max()) / gi.exp(x - x.max()).sum())
     fused(x)
-    stages = next(iter(fused._outside.traces().values()))[0].stages
+    stages = next(iter(fused._outside.traces()[0].values()))[0].stages
     assert [stage.reduces for stage in stages] == [True, True, False]
     if device != "cpu":
         gi.synchronize()  # or the graph would wait for what is queued, in a node
@@ -199,8 +199,21 @@ def test_out_may_be_what_is_read(device: str) -> None:
     x, out = gi.CudaNdarray(a, device=device), gi.zeros(5, device=device)
     assert gi.fuse(lambda x: x.sum(axis=1) * 2)(x, out=(out,)) is out
     np.testing.assert_allclose(out.get(), a.sum(axis=1) * 2, rtol=1e-6)
-    with pytest.raises(ArgumentTypeError, match="3 outs"):
+    with pytest.raises(ShapeError, match="as many outs as results, 3"):
         fused(x, y, out=(None, None))
+    one_kernel = gi.fuse(lambda x, y: (x + y, x - y, x * y))
+    with pytest.raises(ShapeError, match="as many outs as results, 3"):
+        one_kernel(x, y, out=(None, None))
+    kernel = gi.MapReduce(
+        "x0", lambda x, e: (x[0].sum(-1), e[0]), posts=("r", "e0"), dtypes=("float32",) * 2
+    )
+    with pytest.raises(ShapeError, match="as many outs as results, 2"):
+        kernel(x, extras=(out,), out=(out,))
+    out[...] = 7
+    old = gi.zeros(5, device=device)
+    kernel(x, extras=(out,), out=(out, old))
+    np.testing.assert_allclose(out.get(), x.get().sum(1), rtol=1e-6)
+    assert old.tolist() == [7.0] * 5
 
 
 def test_outs_that_share_memory_are_refused(device: str) -> None:

@@ -11,6 +11,10 @@ __device__ inline double gi_add(double a, double b) { return __dadd_rn(a, b); }
 __device__ inline float gi_sub(float a, float b) { return __fsub_rn(a, b); }
 __device__ inline double gi_sub(double a, double b) { return __dsub_rn(a, b); }
 
+// Of what does not wrap around.
+template <typename T>
+__device__ inline T gi_mul(T a, T b) { return a * b; }
+
 template <typename T>
 __device__ inline bool gi_is_nan(T x) { return x != x; }
 
@@ -83,9 +87,9 @@ struct IntegerSum {
   template <int N, typename V>
   __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) a.sum += T(v[k]);
+    for (int k = 0; k < N; ++k) a.sum = gi_add(a.sum, T(v[k]));
   }
-  __device__ static inline void merge(Acc& a, const Acc& b) { a.sum += b.sum; }
+  __device__ static inline void merge(Acc& a, const Acc& b) { a.sum = gi_add(a.sum, b.sum); }
   __device__ static inline T finish(const Acc& a, double, double) { return a.sum; }
 };
 
@@ -123,9 +127,11 @@ struct Product {
   template <int N, typename V>
   __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) a.product *= T(v[k]);
+    for (int k = 0; k < N; ++k) a.product = gi_mul(a.product, T(v[k]));
   }
-  __device__ static inline void merge(Acc& a, const Acc& b) { a.product *= b.product; }
+  __device__ static inline void merge(Acc& a, const Acc& b) {
+    a.product = gi_mul(a.product, b.product);
+  }
   __device__ static inline T finish(const Acc& a, double, double) { return a.product; }
 };
 
