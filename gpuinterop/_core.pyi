@@ -866,7 +866,7 @@ def load_function(device: int, compile: Callable[[bool], bytes], name: str) -> i
 class PlanCache:
     """Plans by the layouts of operands; asks `miss` for new ones."""
 
-    def __init__(self, miss: object) -> None:
+    def __init__(self, miss: object, where: str='plan') -> None:
         ...
 
     def __call__(self, operands: tuple[Any, ...], outs: object | None=None) -> object:

@@ -65,14 +65,14 @@ class MapReduce:
     ) -> None:
         if op not in ("sum", "prod", "mean", "min", "max", "any", "all"):
             raise ShapeError(
-                where="MapReduce",
+                where=where,
                 expected="op sum, prod, mean, min, max, any or all",
                 got=repr(op),
                 fix="use the array's method for the others",
             )
         if not callable(host):
             raise ArgumentTypeError(
-                where="MapReduce", expected="a NumPy function of (operands, extras) as host",
+                where=where, expected="a NumPy function of (operands, extras) as host",
                 got=repr(host), fix="host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
             )  # fmt: skip
         self.map, self.host, self.op = map, host, op
@@ -95,7 +95,8 @@ class MapReduce:
         cache = self._caches.get(n)
         if cache is None:
             cache = self._caches[n] = _core.PlanCache(
-                lambda given, outs: self._resolved(*self._counted(given[:n], given[n:]), outs)
+                lambda given, outs: self._resolved(*self._counted(given[:n], given[n:]), outs),
+                self._where,
             )
         if out is not None and not isinstance(out, tuple):
             out = (out,)
@@ -246,7 +247,7 @@ class MapReduce:
         for x in (*operands, *extras):
             if x.dtype.name not in CUDA_TYPES:
                 raise DTypeError(
-                    where="MapReduce",
+                    where=self._where,
                     expected="number types",
                     got=str(x.dtype),
                     fix="cast it first",

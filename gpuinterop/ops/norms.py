@@ -43,7 +43,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     cache = _plans.get((op, axes, bool(keepdims)))
     if cache is None:
         cache = _plans[op, axes, bool(keepdims)] = _core.PlanCache(
-            lambda operands, _: _norm(op, operands[0], axes, bool(keepdims))
+            lambda operands, _: _norm(op, operands[0], axes, bool(keepdims)), "norm"
         )
     return cache((x,))
 
