@@ -104,11 +104,13 @@ class _Expression(Traced):
         named = (name for _, name in (*self.ins, *self.outs))
         parameters = ", ".join(map(" ".join, zip(types, named, strict=True)))
         letters = " ".join(f"typedef {_working(t)} {k};" for k, t in self._letters(kinds).items())
+        # A comment would hide what follows it in the line.
+        end = "\n;" if "//" in self.text.rpartition("\n")[2] else ";"
         declared = f"{function}({', '.join(types)});"
         defined = (
             f'#line 1 "{self.name}.preamble"\n{self.preamble}\n'
             f'#line 1 "{self.name}.parameters"\n{function}({parameters}) {{ {letters}\n'
-            f'#line 1 "{self.name}"\n{self.text};\n#line 1 "end"\n}}'
+            f'#line 1 "{self.name}"\n{self.text}{end}\n#line 1 "end"\n}}'
         )
         given = [f"a{i}" for i in range(len(ins))] + [f"o{j}" for j in range(len(outs))]
         call = f"user_{self.name}_element({', '.join(given)});"
