@@ -101,14 +101,16 @@ def _mend(indices: Any, dtype: np.dtype[Any]) -> str:
 
 
 def take(
-    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
-) -> Any:
+    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise",
+    max_threads: int = 1,
+) -> Any:  # fmt: skip
     """Return the elements of x at `indices` along `axis`, of the flattened x when it is None.
 
     `mode` says what an index outside does: "raise" IndexError, "wrap" around, or "clip" to the
     ends. Negative indices count from the end with "raise". The result is a new C-ordered array, or
     `out`. With "raise" the host looks at the indices: those of an array on a GPU are waited for, and
     those of an array cannot be captured. With "wrap" and "clip" all is done on the device.
+    `max_threads` is an argument of the documents' time, and changes nothing.
     """
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",

@@ -154,7 +154,7 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
   X(clip, "/, min=None, max=None, out=None", "Every element cut to the range from min to max.") \
   X(round, "/, decimals=0, out=None", "Every element rounded to the given number of decimals.") \
   X(conj, "/", "The complex conjugate of every element.")                                       \
-  X(take, "/, indices, axis=None, out=None, mode='raise'",                                      \
+  X(take, "/, indices, axis=None, out=None, mode='raise', max_threads=1",                       \
     "Elements gathered along an axis, as numpy.take.")
 
 #define X(name, arguments, doc)                                               \
