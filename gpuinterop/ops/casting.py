@@ -14,7 +14,8 @@ from gpuinterop.sources import host_view, over
 from gpuinterop.switches import as_switch
 from gpuinterop.views import memory_order
 
-from .runtime import FUNCTIONS, general_class
+from .operands import general_class
+from .runtime import FUNCTIONS
 
 __all__ = ["cast"]
 

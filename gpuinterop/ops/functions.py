@@ -13,7 +13,8 @@ from gpuinterop.errors import ArgumentTypeError, BoundsError
 from . import results
 from .casting import cast
 from .catalog import ALIASES
-from .runtime import FUNCTIONS, _speaks
+from .operands import speaks
+from .runtime import FUNCTIONS
 
 __all__ = [
     "astype",
@@ -29,7 +30,7 @@ globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
 
 def _with_dtype(where: str, x: Any, *others: Any) -> Any:
     """An operand whose dtype is NumPy's: other libraries have dtypes of their own."""
-    if isinstance(x, (_core.Array, np.ndarray, np.generic)) or not _speaks(x):
+    if isinstance(x, (_core.Array, np.ndarray, np.generic)) or not speaks(x):
         return x
     like = next((a for a in others if isinstance(a, _core.Array)), None)
     return results.taken(where, x, *([] if like is None else [like]))[0]

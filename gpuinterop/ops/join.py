@@ -153,14 +153,14 @@ def alloc(value: Any, *shape: Any) -> Any:
     """Return a new array of `shape` whose elements are those of `value`, broadcast (GpuAlloc)."""
     results.require_arrays("alloc", value)
     wanted = read_shape(shape[0] if len(shape) == 1 else shape)
-    real = results.plain(value)
-    if real.ndim > len(wanted):
+    plain = results.plain(value)
+    if plain.ndim > len(wanted):
         raise ShapeError(
             where="alloc",
             expected=f"a value of at most {len(wanted)} axes",
-            got=str(real.shape),
+            got=str(plain.shape),
             fix="reshape it",
         )
-    out = results.new_like(value, tuple(wanted), real.dtype, "alloc")
-    _core.copy_into(out, real.broadcast_to(tuple(wanted)), where="alloc")
+    out = results.new_like(value, tuple(wanted), plain.dtype, "alloc")
+    _core.copy_into(out, plain.broadcast_to(tuple(wanted)), where="alloc")
     return out

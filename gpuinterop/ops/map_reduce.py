@@ -121,9 +121,9 @@ class MapReduce:
     def _resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
         """The plan for operands on a GPU, the result of those in host memory."""
         results.require_arrays(self._where, *operands, *extras)
-        cls = type(operands[0])
-        operands = [reductions.real(x) for x in operands]
-        extras = [reductions.real(e) for e in extras]
+        cls = type(results.leading(operands))
+        operands = [results.plain(x) for x in operands]
+        extras = [results.plain(e) for e in extras]
         device = results.require_arrays(self._where, *operands, *extras)
         shape = broadcast_shapes([x.shape for x in operands], self._where)
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
@@ -292,7 +292,7 @@ def _mentioned(letter: str, *texts: str) -> int:
 
 
 def _same_place(x: Any, y: Any) -> bool:
-    y = reductions.real(y)
+    y = results.plain(y)
     return bool(x.ptr == y.ptr and x._strides == y._strides and x.itemsize == y.itemsize)
 
 

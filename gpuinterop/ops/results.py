@@ -14,7 +14,7 @@ from gpuinterop.errors import (
     ShapeError,
 )
 from gpuinterop.geometry import real
-from gpuinterop.ops.runtime import _placed, _speaks, general_class
+from gpuinterop.ops.operands import general_class, leading_class, placed, speaks
 from gpuinterop.sources import as_source
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ def class_for(cls: Any, dtype: Any) -> Any:
 
 
 def leading(operands: Sequence[Any]) -> Any:
-    """Return the operand that a result takes its class from: the first CudaNdarray, if any."""
-    return next((x for x in operands if getattr(type(x), "_only", None) is not None), operands[0])
+    """Return the operand that a result takes its class from."""
+    cls = leading_class([type(x) for x in operands])
+    return next(x for x in operands if type(x) is cls)
 
 
 def new_like(x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
@@ -131,7 +132,7 @@ def taken(where: str, *operands: Any) -> list[Any]:
         arrays += [x for x in found if isinstance(x, _core.Array) and x.device.type != "cpu"]
         like = arrays[0] if arrays else None
         operands = tuple(
-            _placed(source, like, where) if _foreign(x) else x
+            placed(source, like, where) if _foreign(x) else x
             for x, source in zip(operands, found, strict=True)
         )
     require_arrays(where, *operands)
@@ -139,7 +140,7 @@ def taken(where: str, *operands: Any) -> list[Any]:
 
 
 def _foreign(x: Any) -> bool:
-    return not isinstance(x, _core.Array) and _speaks(x)
+    return not isinstance(x, _core.Array) and speaks(x)
 
 
 def record_or_run(work: Any) -> None:

@@ -242,7 +242,9 @@ def test_what_host_gives_to_a_mapped_reduction() -> None:
 def test_more_operands_and_outs_than_a_kernel_takes_are_refused_by_name(device):
     x = gi.ones(4, dtype="float32", device=device)
     many = gi.MapReduce(
-        " + ".join(f"x{i}" for i in range(17)), lambda v, e: (sum(v).sum(axis=-1),), where="seventeen"
+        " + ".join(f"x{i}" for i in range(17)),
+        lambda v, e: (sum(v).sum(axis=-1),),
+        where="seventeen",
     )
     with pytest.raises(gi.ShapeError, match="seventeen: expected at most 16 operands\n  got: 17"):
         many(*[x] * 17)
