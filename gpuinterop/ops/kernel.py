@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from gpuinterop.jit.codegen import NAMESPACE, STORAGE, WORKING
@@ -219,6 +220,9 @@ class ElementwiseKernel:
 
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """Run it; returns new C-ordered arrays, or `out`."""
-        require_held_numbers(self.name, self._declared[0], args)
-        args = numbers_as_arrays(self.name, self._declared[0], args)
+        arrays = [isinstance(value, _core.Array) for value in args]
+        if False in arrays:
+            require_held_numbers(self.name, self._declared[0], args)
+        if True not in arrays:
+            args = numbers_as_arrays(self.name, self._declared[0], args)
         return self._operation(*args) if out is None else self._operation(*args, out=out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@cache
 def general_class() -> Any:
     """GpuArray: results that a CudaNdarray cannot hold, and arrays made from foreign ones."""
     # The class lives a layer above. It is looked up when it is needed, and only its name is known.

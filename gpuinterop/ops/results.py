@@ -108,9 +108,9 @@ def require_arrays(where: str, *operands: Any) -> Any:
                 got=f"an object of type {type(x).__module__}.{type(x).__qualname__}",
                 fix="convert it first: gpuinterop.asarray(x)",
             )
-    device = real(operands[0]).device
+    device = _core.view(_core.Array, operands[0]).device
     for x in operands[1:]:
-        if real(x).device != device:
+        if _core.view(_core.Array, x).device != device:
             raise DeviceMismatchError(
                 where=where,
                 expected=f"operands on one device ({device} is the first one's)",
@@ -126,7 +126,9 @@ def taken(where: str, *operands: Any) -> list[Any]:
     Arrays of other libraries are shared where they are; host arrays are copied to the device of the
     first array here, or else to that of the first one on a GPU, or else to the default device.
     """
-    if not all(isinstance(x, _core.Array) for x in operands):
+    if len(operands) == 1 and isinstance(operands[0], _core.Array):
+        return [operands[0]]
+    if any(map(_foreign, operands)):
         found = [as_source(x, None, where) if _foreign(x) else x for x in operands]
         arrays = [x for x in operands if isinstance(x, _core.Array)]
         arrays += [x for x in found if isinstance(x, _core.Array) and x.device.type != "cpu"]
