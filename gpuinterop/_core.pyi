@@ -359,11 +359,11 @@ class Array:
         """The complex conjugate of every element."""
 
     @overload
-    def take(self, indices: Any, axis: int | None=None, out: None=None, mode: str='raise') -> Self:
+    def take(self, indices: Any, axis: int | None=None, out: None=None, mode: str='raise', max_threads: int=1) -> Self:
         """Elements gathered along an axis, as numpy.take."""
 
     @overload
-    def take(self, indices: Any, axis: int | None=None, *, out: A, mode: str='raise') -> A:
+    def take(self, indices: Any, axis: int | None=None, *, out: A, mode: str='raise', max_threads: int=1) -> A:
         """Elements gathered along an axis, as numpy.take."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -480,19 +480,19 @@ class Array:
 
     @overload
     def argmin(self, axis: Any=None, out: None=None, keepdims: bool=False) -> GpuArray:
-        """Return the position of the first minimum along `axis`, or in the flattened array."""
+        """Return the position of the first minimum over `axis`; several axes, or all, count as one."""
 
     @overload
     def argmin(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
-        """Return the position of the first minimum along `axis`, or in the flattened array."""
+        """Return the position of the first minimum over `axis`; several axes, or all, count as one."""
 
     @overload
     def argmax(self, axis: Any=None, out: None=None, keepdims: bool=False) -> GpuArray:
-        """Return the position of the first maximum along `axis`, or in the flattened array."""
+        """Return the position of the first maximum over `axis`; several axes, or all, count as one."""
 
     @overload
     def argmax(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
-        """Return the position of the first maximum along `axis`, or in the flattened array."""
+        """Return the position of the first maximum over `axis`; several axes, or all, count as one."""
 
     @overload
     def any(self, axis: Any=None, out: None=None, keepdims: bool=False, *, where: Any=True) -> GpuArray:
@@ -866,7 +866,7 @@ def load_function(device: int, compile: Callable[[bool], bytes], name: str) -> i
 class PlanCache:
     """Plans by the layouts of operands; asks `miss` for new ones."""
 
-    def __init__(self, miss: object) -> None:
+    def __init__(self, miss: object, where: str='plan') -> None:
         ...
 
     def __call__(self, operands: tuple[Any, ...], outs: object | None=None) -> object:

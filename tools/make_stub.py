@@ -19,7 +19,7 @@ from nanobind.stubgen import StubGen
 import gpuinterop
 from gpuinterop import _core as core
 from gpuinterop.ops.catalog import ALIASES, ROWS, Row
-from gpuinterop.ops.runtime import TRUTHS
+from gpuinterop.ops.keywords import TRUTHS
 
 ROOT = Path(__file__).parents[1]
 SLOTS = ROOT / "tools" / "core_slots.pyi"

@@ -22,7 +22,8 @@ from gpuinterop.errors import DTypeError
 from gpuinterop.ops import results
 from gpuinterop.ops.blas_host import compute
 from gpuinterop.ops.blas_plans import plan, rank_one
-from gpuinterop.ops.runtime import FUNCTIONS, check_only, general_class
+from gpuinterop.ops.operands import general_class, leading_class
+from gpuinterop.ops.runtime import FUNCTIONS, check_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,14 +64,15 @@ def _open() -> None:
 
 def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[int, Any]:
     """Dtype and class of a product: the operators' rule."""
-    special = next((c for c in classes if getattr(c, "_only", None) is not None), None)
-    if special is not None:
-        check_only(where, special._only, rows)
+    leading = leading_class(classes)
+    only = getattr(leading, "_only", None)
+    if only is not None:
+        check_only(where, only, rows)
     types = [dtype_of(row) for row in rows]
     common = np.result_type(*types)
     if common.kind not in "biufcV":
         raise DTypeError(where=where, expected="numbers", got=str(common), fix="cast them first")
-    cls = results.class_for(special or classes[0], common)
+    cls = results.class_for(leading, common)
     return row_of(common), general_class() if cls is _core.Array else cls
 
 
@@ -82,7 +84,7 @@ def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
         x, y = _flat(a), _flat(b)
         product = dot(FUNCTIONS["conjugate"](x) if x.dtype.kind == "c" else x, y)
     elif name == "inner":
-        product = dot(a, _core.view(type(b), _plain(b).swapaxes(-1, -2)))
+        product = dot(a, _core.view(type(b), results.plain(b).swapaxes(-1, -2)))
     else:
         return _dot_of_stacks(a, b, out)
     if out is None:
@@ -92,18 +94,13 @@ def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
     return out
 
 
-def _plain(x: Any) -> Any:
-    """The array as a class that overrides nothing."""
-    return _core.view(general_class(), x)
-
-
 def _flat(x: Any) -> Any:
-    return _core.view(type(x), _plain(x).ravel())
+    return _core.view(type(x), results.plain(x).ravel())
 
 
 def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
     """Every row of `a` with every column of each matrix of `b`, written in dot's order of axes."""
-    left, right = _plain(a), _plain(b)
+    left, right = results.plain(a), results.plain(b)
     row, cls = _rule("dot", (type(a), type(b)), (row_of(left.dtype), row_of(right.dtype)))
     lead, stack = left.ndim - 2, right.ndim - 2
     shape = (*left.shape[:-1], *right.shape[:-2], right.shape[-1])
@@ -114,7 +111,7 @@ def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
     # (leading of a, rows, leading of b, columns), seen as a stack of matrices.
     axes = (*range(lead), *range(lead + 1, lead + 1 + stack), lead, lead + 1 + stack)
     spread = left.reshape((*left.shape[:-2], *[1] * stack, *left.shape[-2:]))
-    gemm(spread, right, out=_plain(out).transpose(axes))
+    gemm(spread, right, out=results.plain(out).transpose(axes))
     return out
 
 

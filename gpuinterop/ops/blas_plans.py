@@ -16,8 +16,8 @@ from gpuinterop.ops.blas_host import sum_of_products
 from gpuinterop.ops.fuse import Fused
 from gpuinterop.ops.fuse_tracer import Tracer
 from gpuinterop.ops.map_reduce import MapReduce
+from gpuinterop.ops.operands import general_class
 from gpuinterop.ops.reduce_text import CUDA_TYPES
-from gpuinterop.ops.runtime import general_class
 from gpuinterop.ops.trace import Graph
 
 if TYPE_CHECKING:

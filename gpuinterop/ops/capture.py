@@ -17,8 +17,8 @@ import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, CaptureError, GpuInteropError, ShapeError
 from gpuinterop.ops import results
+from gpuinterop.ops.operands import is_foreign_array, viewed
 from gpuinterop.ops.reductions import may_overlap
-from gpuinterop.ops.runtime import is_foreign_array, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,8 @@ from gpuinterop.sources import host_view, over
 from gpuinterop.switches import as_switch
 from gpuinterop.views import memory_order
 
-from .runtime import FUNCTIONS, general_class
+from .operands import general_class
+from .runtime import FUNCTIONS
 
 __all__ = ["cast"]
 
@@ -24,31 +25,43 @@ _READ_BY_NUMPY = frozenset({"int4", "uint4", "int2", "uint2"})  # no kernel take
 def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     """Return a copy of x in another dtype, of the class that can hold it."""
     wanted = known(dtype, "astype")
-    if order not in ("C", "F", "A", "K"):
-        raise ShapeError(where="astype", expected="order 'C', 'F', 'A' or 'K'", got=repr(order),
-                         fix="pass one of these")  # fmt: skip
-    copy = as_switch(copy, "copy", "astype")
     cls: Any = type(x)
     given, x = x, real(x)
-    if not copy and x.dtype == wanted:
+    if copy is not True and not as_switch(copy, "copy", "astype") and x.dtype == wanted:
+        _require_order(order)
         return given
     if getattr(cls, "_only", wanted) != wanted:
         cls = general_class()
-    axes = list(range(x.ndim))  # in the order of the result's memory
-    if order == "F" or (order == "A" and x.is_f_contiguous() and not x.is_c_contiguous()):
-        axes.reverse()
-    elif order == "K":
-        axes = memory_order(x)
-    shape = tuple(x.shape[i] for i in axes)
-    made = _core.empty(cls, shape, wanted, x.device.type_code, x.device.index, where="astype")
-    target = made if axes == sorted(axes) else made._permuted([axes.index(i) for i in sorted(axes)])
+    place = x.device
+    if order == "C":
+        target = _core.empty(cls, x.shape, wanted, place.type_code, place.index, where="astype")
+    else:
+        axes = _axes_in_memory(x, order)
+        shape = tuple(x.shape[i] for i in axes)
+        made = _core.empty(cls, shape, wanted, place.type_code, place.index, where="astype")
+        target = made._permuted([axes.index(i) for i in range(x.ndim)])
     if x.dtype == wanted:
         _core.copy_into(target, x, where="astype")
-    elif x.dtype.name in _READ_BY_NUMPY:
+    elif x.dtype.isbuiltin != 1 and x.dtype.name in _READ_BY_NUMPY:
         _cast_on_host(x, target)
     else:
         FUNCTIONS["cast"](x, out=target)
     return target
+
+
+def _require_order(order: Any) -> None:
+    if order not in ("C", "F", "A", "K"):
+        raise ShapeError(where="astype", expected="order 'C', 'F', 'A' or 'K'", got=repr(order),
+                         fix="pass one of these")  # fmt: skip
+
+
+def _axes_in_memory(x: Any, order: str) -> list[int]:
+    """The axes in the order of the result's memory."""
+    _require_order(order)
+    if order == "K":
+        return memory_order(x)
+    turned = order == "F" or (x.is_f_contiguous() and not x.is_c_contiguous())
+    return list(range(x.ndim))[:: -1 if turned else 1]
 
 
 def _cast_on_host(x: _core.Array, target: _core.Array) -> None:

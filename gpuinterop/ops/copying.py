@@ -11,8 +11,9 @@ from gpuinterop.dtypes import row_of
 from gpuinterop.errors import DTypeError, ShapeError, shown
 from gpuinterop.geometry import real
 from gpuinterop.ops import results
+from gpuinterop.ops.operands import placed
 from gpuinterop.ops.rules import kind_of
-from gpuinterop.ops.runtime import FUNCTIONS, _placed
+from gpuinterop.ops.runtime import FUNCTIONS
 from gpuinterop.scalars import NUMBERS, as_elements
 from gpuinterop.sources import as_source, over
 
@@ -54,7 +55,7 @@ def _placed_mask(mask: Any, target: Any) -> Any:
     if isinstance(mask, _core.Array):
         results.require_arrays(_WHERE, target, mask)
         return results.plain(mask)
-    return _placed(as_source(mask, None, _WHERE), target, _WHERE)
+    return placed(as_source(mask, None, _WHERE), target, _WHERE)
 
 
 def _fitted(x: Any, target: Any) -> Any:
@@ -74,7 +75,7 @@ def _cast(src: Any, target: Any, casting: str) -> Any:
     if not number and isinstance(src, NUMBERS) and not isinstance(src, np.generic):
         src = np.asarray(src)
     elif not number and not isinstance(src, (_core.Array, np.ndarray, np.generic)):
-        src = _placed(as_source(src, None, _WHERE), target, _WHERE)
+        src = placed(as_source(src, None, _WHERE), target, _WHERE)
     if number:
         # Asked of the dtype alone, NumPy only checks the word.
         known = np.can_cast(dtype, dtype, casting)  # type: ignore[arg-type]
@@ -91,8 +92,8 @@ def _cast(src: Any, target: Any, casting: str) -> Any:
         results.require_arrays(_WHERE, target, src)
         return results.plain(src).astype(dtype, copy=False)
     if number or isinstance(src, np.generic):
-        return _placed(over(as_elements(src, dtype, _WHERE)), target, _WHERE)
-    return _placed(as_source(src, dtype, _WHERE), target, _WHERE)
+        return placed(over(as_elements(src, dtype, _WHERE)), target, _WHERE)
+    return placed(as_source(src, dtype, _WHERE), target, _WHERE)
 
 
 def _downloaded(x: Any) -> Any:

@@ -10,7 +10,8 @@ from gpuinterop import _core
 from gpuinterop.errors import ShapeError
 from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.ops import results
-from gpuinterop.ops.runtime import FUNCTIONS, _placed, _speaks
+from gpuinterop.ops.operands import placed, speaks
+from gpuinterop.ops.runtime import FUNCTIONS
 from gpuinterop.sources import as_source
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose", "ours"]
@@ -20,8 +21,8 @@ def ours(value: Any, like: Any, where: str) -> Any:
     """An operand as an array: one of this library as it is, another one beside `like`."""
     if isinstance(value, _core.Array):
         return value
-    return _placed(
-        as_source(value if _speaks(value) else np.asarray(value), None, where), like, where
+    return placed(
+        as_source(value if speaks(value) else np.asarray(value), None, where), like, where
     )
 
 

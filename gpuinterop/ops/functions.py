@@ -13,7 +13,8 @@ from gpuinterop.errors import ArgumentTypeError, BoundsError
 from . import results
 from .casting import cast
 from .catalog import ALIASES
-from .runtime import FUNCTIONS, _speaks
+from .operands import speaks
+from .runtime import FUNCTIONS
 
 __all__ = [
     "astype",
@@ -29,7 +30,7 @@ globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
 
 def _with_dtype(where: str, x: Any, *others: Any) -> Any:
     """An operand whose dtype is NumPy's: other libraries have dtypes of their own."""
-    if isinstance(x, (_core.Array, np.ndarray, np.generic)) or not _speaks(x):
+    if isinstance(x, (np.ndarray, np.generic)) or not speaks(x):
         return x
     like = next((a for a in others if isinstance(a, _core.Array)), None)
     return results.taken(where, x, *([] if like is None else [like]))[0]
@@ -44,9 +45,10 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     >>> gpuinterop.clip(gpuinterop.asarray([1.0, 5.0, 9.0], device="cpu"), 2, 6).tolist()
     [2.0, 5.0, 6.0]
     """
-    x = _with_dtype("clip", x, min, max, out)
+    if not isinstance(x, _core.Array):
+        x = _with_dtype("clip", x, min, max, out)
     dtype = getattr(x, "dtype", None)
-    if dtype is not None:
+    if dtype is not None and np.dtype(dtype).kind in "iu":
         min, max = cutting(np.dtype(dtype), min, max)
     if min is None and max is None:
         return FUNCTIONS["positive"](x, out=out)
@@ -58,7 +60,7 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
 
 
 def cutting(dtype: np.dtype[Any], min: Any, max: Any) -> tuple[Any, Any]:
-    """The bounds, None for a Python integer that no element can pass: NumPy's rule."""
+    """The bounds, None for a Python integer that no integer can pass: NumPy's rule."""
     if dtype.kind not in "iu":
         return min, max
     info = np.iinfo(dtype)
@@ -82,7 +84,8 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     if not -300 <= decimals <= 300:
         raise BoundsError(where="round", expected="decimals from -300 to 300", got=str(decimals),
                           fix="no float has that many: leave the rounding out")  # fmt: skip
-    x = _with_dtype("round", x, out)
+    if not isinstance(x, _core.Array):
+        x = _with_dtype("round", x, out)
     kind = np.dtype(x.dtype).kind if hasattr(x, "dtype") else "f"
     if kind in "iu" and decimals >= 0:
         return FUNCTIONS["positive"](x, out=out)
@@ -103,5 +106,6 @@ def astype(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     Casts as NumPy does: floats are cut towards zero, wider integers lose their upper bits. With
     ``copy=False`` an array that has the dtype already is returned as it is.
     """
-    (x,) = results.taken("astype", x)
+    if not isinstance(x, _core.Array):
+        (x,) = results.taken("astype", x)
     return cast(x, dtype, order, copy)

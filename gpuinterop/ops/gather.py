@@ -9,7 +9,7 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, CaptureError
-from gpuinterop.ops import functions, results
+from gpuinterop.ops import results
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.runtime import FUNCTIONS
 from gpuinterop.sources import host_view, over
@@ -80,14 +80,14 @@ def _brought_inside(indices: Any, mode: str, extent: int, ax: int) -> Any:
     _require_whole(indices, indices.dtype, indices.size)
     if indices.size and not extent:
         raise _empty(indices.size, ax)
-    wide = indices if indices.dtype == np.uint64 else cast(indices, np.int64, copy=False)
+    wide = indices if indices.dtype in (np.int64, np.uint64) else cast(indices, np.int64)
     if extent:
         wide = (
-            functions.clip(wide, 0, extent - 1)
+            FUNCTIONS["clip"](wide, 0, extent - 1)
             if mode == "clip"
             else FUNCTIONS["remainder"](wide, extent)
         )
-    return cast(wide, np.int64, copy=False)
+    return wide if wide.dtype == np.int64 else cast(wide, np.int64)
 
 
 def _mend(indices: Any, dtype: np.dtype[Any]) -> str:
@@ -101,14 +101,16 @@ def _mend(indices: Any, dtype: np.dtype[Any]) -> str:
 
 
 def take(
-    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
-) -> Any:
+    x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise",
+    max_threads: int = 1,
+) -> Any:  # fmt: skip
     """Return the elements of x at `indices` along `axis`, of the flattened x when it is None.
 
     `mode` says what an index outside does: "raise" IndexError, "wrap" around, or "clip" to the
     ends. Negative indices count from the end with "raise". The result is a new C-ordered array, or
     `out`. With "raise" the host looks at the indices: those of an array on a GPU are waited for, and
     those of an array cannot be captured. With "wrap" and "clip" all is done on the device.
+    `max_threads` is an argument of the documents' time, and changes nothing.
     """
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",

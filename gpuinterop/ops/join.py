@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from itertools import pairwise
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from gpuinterop import _core
 from gpuinterop.dtypes import row_of
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import results
+from gpuinterop.ops.casting import cast
+from gpuinterop.ops.operands import general_class, leading_class
 from gpuinterop.ops.reductions import may_overlap
 from gpuinterop.ops.runtime import check_only
 from gpuinterop.sources import is_index, read_shape
@@ -46,50 +49,68 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     CudaNdarray the result is float32, as of every operation.
     """
     given = listed(arrays, "concatenate")
-    parts = [results.plain(x) for x in given]
+    parts = [_core.view(general_class(), x) for x in given]
     if axis is None:
         parts, axis = [x.ravel() for x in parts], 0
-    first = parts[0]
-    if first.ndim == 0:
+    elif type(axis) is not int:
+        axis = read_axis(axis, parts[0].ndim, "concatenate")
+    cls, shape, dtype, places = _layout(
+        axis,
+        tuple([type(x) for x in given]),
+        tuple([x.shape for x in parts]),
+        tuple([x.dtype for x in parts]),
+    )
+    place = parts[0].device
+    if out is None:
+        out = _core.empty(cls, shape, dtype, place.type_code, place.index, where="concatenate")
+    else:
+        results.check_out(out, shape, dtype, parts[0], "concatenate")
+        # Writing one part must not change those still to be read.
+        parts = [x.copy() if may_overlap(x, out) else x for x in parts]
+    target = _core.view(general_class(), out)
+    for key, x in zip(places, parts, strict=True):
+        _core.copy_into(target[key], x if x.dtype == dtype else cast(x, dtype), where="concatenate")
+    return out
+
+
+@lru_cache(maxsize=1024)
+def _layout(
+    axis: int,
+    classes: tuple[Any, ...],
+    shapes: tuple[tuple[int, ...], ...],
+    dtypes: tuple[np.dtype[Any], ...],
+) -> tuple[Any, tuple[int, ...], np.dtype[Any], list[tuple[slice, ...]]]:
+    """Class, shape and dtype of what is put together, and the place of each part in it."""
+    first = shapes[0]
+    if not first:
         raise ShapeError(
             where="concatenate",
             expected="arrays of one axis or more",
             got="a 0-d array",
             fix="use stack",
         )
-    along = read_axis(axis, first.ndim, "concatenate")
-    for x in parts[1:]:
-        same = x.ndim == first.ndim and all(
-            a == b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True)) if i != along
-        )
-        if not same:
+    along = read_axis(axis, len(first), "concatenate")
+    for other in shapes[1:]:
+        if (*other[:along], *other[along + 1 :]) != (*first[:along], *first[along + 1 :]) or len(
+            other
+        ) != len(first):
             raise ShapeError(
                 where="concatenate",
                 expected=f"shapes that differ along axis {along} only",
-                got=f"{first.shape} and {x.shape}",
+                got=f"{first} and {other}",
                 fix="reshape or slice one of them",
             )
-    shape = list(first.shape)
-    shape[along] = sum(x.shape[along] for x in parts)
-    like = results.leading(given)
-    dtype = getattr(type(like), "_only", None)
+    ends = [0, *accumulate(shape[along] for shape in shapes)]
+    leading = leading_class(classes)
+    dtype = getattr(leading, "_only", None)
     if dtype is None:
-        dtype = np.result_type(*[x.dtype for x in parts])
+        dtype = np.result_type(*dtypes)
     else:
-        check_only("concatenate", dtype, tuple(row_of(x.dtype) for x in parts))
-    if out is None:
-        out = results.new_like(like, tuple(shape), dtype, "concatenate")
-    else:
-        results.check_out(out, tuple(shape), dtype, like, "concatenate")
-        # Writing one part must not change those still to be read.
-        parts = [x.copy() if may_overlap(x, out) else x for x in parts]
-    at, target = 0, results.plain(out)
-    for x in parts:
-        n = x.shape[along]
-        place = target[(slice(None),) * along + (slice(at, at + n),)]
-        _core.copy_into(place, x if x.dtype == dtype else x.astype(dtype), where="concatenate")
-        at += n
-    return out
+        check_only("concatenate", dtype, tuple(row_of(one) for one in dtypes))
+    before = (slice(None),) * along
+    places = [(*before, slice(low, high)) for low, high in pairwise(ends)]
+    shape = (*first[:along], ends[-1], *first[along + 1 :])
+    return results.class_for(leading, dtype), shape, dtype, places
 
 
 def join(axis: int, *arrays: Any) -> Any:
@@ -153,14 +174,14 @@ def alloc(value: Any, *shape: Any) -> Any:
     """Return a new array of `shape` whose elements are those of `value`, broadcast (GpuAlloc)."""
     results.require_arrays("alloc", value)
     wanted = read_shape(shape[0] if len(shape) == 1 else shape)
-    real = results.plain(value)
-    if real.ndim > len(wanted):
+    plain = results.plain(value)
+    if plain.ndim > len(wanted):
         raise ShapeError(
             where="alloc",
             expected=f"a value of at most {len(wanted)} axes",
-            got=str(real.shape),
+            got=str(plain.shape),
             fix="reshape it",
         )
-    out = results.new_like(value, tuple(wanted), real.dtype, "alloc")
-    _core.copy_into(out, real.broadcast_to(tuple(wanted)), where="alloc")
+    out = results.new_like(value, tuple(wanted), plain.dtype, "alloc")
+    _core.copy_into(out, plain.broadcast_to(tuple(wanted)), where="alloc")
     return out

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from gpuinterop.jit.codegen import NAMESPACE, STORAGE, WORKING
@@ -104,11 +105,13 @@ class _Expression(Traced):
         named = (name for _, name in (*self.ins, *self.outs))
         parameters = ", ".join(map(" ".join, zip(types, named, strict=True)))
         letters = " ".join(f"typedef {_working(t)} {k};" for k, t in self._letters(kinds).items())
+        # A comment would hide what follows it in the line.
+        end = "\n;" if "//" in self.text.rpartition("\n")[2] else ";"
         declared = f"{function}({', '.join(types)});"
         defined = (
             f'#line 1 "{self.name}.preamble"\n{self.preamble}\n'
             f'#line 1 "{self.name}.parameters"\n{function}({parameters}) {{ {letters}\n'
-            f'#line 1 "{self.name}"\n{self.text};\n#line 1 "end"\n}}'
+            f'#line 1 "{self.name}"\n{self.text}{end}\n#line 1 "end"\n}}'
         )
         given = [f"a{i}" for i in range(len(ins))] + [f"o{j}" for j in range(len(outs))]
         call = f"user_{self.name}_element({', '.join(given)});"
@@ -217,6 +220,9 @@ class ElementwiseKernel:
 
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """Run it; returns new C-ordered arrays, or `out`."""
-        require_held_numbers(self.name, self._declared[0], args)
-        args = numbers_as_arrays(self.name, self._declared[0], args)
+        arrays = [isinstance(value, _core.Array) for value in args]
+        if False in arrays:
+            require_held_numbers(self.name, self._declared[0], args)
+        if True not in arrays:
+            args = numbers_as_arrays(self.name, self._declared[0], args)
         return self._operation(*args) if out is None else self._operation(*args, out=out)

@@ -14,7 +14,7 @@ from gpuinterop.dtypes import NAMES, dtype_of
 from gpuinterop.errors import ArgumentTypeError, DTypeError
 from gpuinterop.scalars import as_elements
 
-from .runtime import viewed
+from .operands import viewed
 
 __all__ = ["numbers_as_arrays", "require_held_numbers", "require_safe_arrays", "require_text"]
 

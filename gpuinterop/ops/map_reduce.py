@@ -65,14 +65,14 @@ class MapReduce:
     ) -> None:
         if op not in ("sum", "prod", "mean", "min", "max", "any", "all"):
             raise ShapeError(
-                where="MapReduce",
+                where=where,
                 expected="op sum, prod, mean, min, max, any or all",
                 got=repr(op),
                 fix="use the array's method for the others",
             )
         if not callable(host):
             raise ArgumentTypeError(
-                where="MapReduce", expected="a NumPy function of (operands, extras) as host",
+                where=where, expected="a NumPy function of (operands, extras) as host",
                 got=repr(host), fix="host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
             )  # fmt: skip
         self.map, self.host, self.op = map, host, op
@@ -95,7 +95,8 @@ class MapReduce:
         cache = self._caches.get(n)
         if cache is None:
             cache = self._caches[n] = _core.PlanCache(
-                lambda given, outs: self._resolved(*self._counted(given[:n], given[n:]), outs)
+                lambda given, outs: self._resolved(*self._counted(given[:n], given[n:]), outs),
+                self._where,
             )
         if out is not None and not isinstance(out, tuple):
             out = (out,)
@@ -120,9 +121,9 @@ class MapReduce:
     def _resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
         """The plan for operands on a GPU, the result of those in host memory."""
         results.require_arrays(self._where, *operands, *extras)
-        cls = type(operands[0])
-        operands = [reductions.real(x) for x in operands]
-        extras = [reductions.real(e) for e in extras]
+        cls = type(results.leading(operands))
+        operands = [results.plain(x) for x in operands]
+        extras = [results.plain(e) for e in extras]
         device = results.require_arrays(self._where, *operands, *extras)
         shape = broadcast_shapes([x.shape for x in operands], self._where)
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
@@ -244,7 +245,7 @@ class MapReduce:
         for x in (*operands, *extras):
             if x.dtype.name not in CUDA_TYPES:
                 raise DTypeError(
-                    where="MapReduce",
+                    where=self._where,
                     expected="number types",
                     got=str(x.dtype),
                     fix="cast it first",
@@ -289,7 +290,7 @@ def _mentioned(letter: str, *texts: str) -> int:
 
 
 def _same_place(x: Any, y: Any) -> bool:
-    y = reductions.real(y)
+    y = results.plain(y)
     return bool(x.ptr == y.ptr and x._strides == y._strides and x.itemsize == y.itemsize)
 
 

@@ -66,10 +66,11 @@ def _register_neighbours() -> None:
 def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """Compute `ufunc` on arrays of this library; NotImplemented when there is no such operation."""
     outs = kwargs.get("out")
-    name = ufunc.__name__ + ("" if method == "__call__" else f".{method}")
-    ours = all(_is_known(type(x)) for x in (*inputs, *(outs or ())))
-    if outs is not None and any(o is not None and not isinstance(o, _core.Array) for o in outs):
-        if not ours:
+    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+    for out in outs or ():
+        if out is None or isinstance(out, _core.Array):
+            continue
+        if not _all_known(inputs, outs):
             return NotImplemented
         raise ArgumentTypeError(
             where=f"numpy.{name}",
@@ -86,7 +87,7 @@ def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
     else:
         found = ufunc_method(ufunc, method)
     if found is None:
-        if not ours:
+        if not _all_known(inputs, outs):
             return NotImplemented
         raise _missing(f"numpy.{name}", self, inputs, kwargs)
     if outs is not None:
@@ -149,6 +150,10 @@ def _check_arguments(
 
 # Functions whose only array is like=.
 _MAKERS = ("arange", "array", "asarray", "empty", "eye", "full", "ones", "zeros")
+
+
+def _all_known(inputs: tuple[Any, ...], outs: tuple[Any, ...] | None) -> bool:
+    return all(_is_known(type(x)) for x in (*inputs, *(outs or ())))
 
 
 def _is_known(cls: type) -> bool:

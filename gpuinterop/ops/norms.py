@@ -11,7 +11,7 @@ from gpuinterop import _core
 from gpuinterop.errors import ShapeError
 from gpuinterop.ops import results
 from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
-from gpuinterop.ops.reductions import new_as, normalized_axes, plan_for, real
+from gpuinterop.ops.reductions import new_as, normalized_axes, plan_for
 from gpuinterop.sources import host_view
 
 __all__ = ["norm"]
@@ -29,7 +29,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     overflow on the way.
     """
     (x,) = results.taken("norm", x)
-    ndim = real(x).ndim
+    ndim = results.plain(x).ndim
     if ord is None or (isinstance(ord, str) and ord == "fro"):
         op = "norm2"
     elif isinstance(ord, (int, float, np.number)) and ord in (2, 1, np.inf, -np.inf):
@@ -43,14 +43,14 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     cache = _plans.get((op, axes, bool(keepdims)))
     if cache is None:
         cache = _plans[op, axes, bool(keepdims)] = _core.PlanCache(
-            lambda operands, _: _norm(op, operands[0], axes, bool(keepdims))
+            lambda operands, _: _norm(op, operands[0], axes, bool(keepdims)), "norm"
         )
     return cache((x,))
 
 
 def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """The plan on a GPU, the norm in host memory."""
-    cls, x = type(x), real(x)
+    cls, x = type(x), results.plain(x)
     result = REDUCTIONS[op].result(x.dtype)
     kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else kept

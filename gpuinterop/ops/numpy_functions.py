@@ -23,7 +23,7 @@ from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS
 from gpuinterop.ops.runtime import FUNCTIONS
-from gpuinterop.sources import is_index, read_shape
+from gpuinterop.sources import as_source, is_index, read_shape
 from gpuinterop.views import read_axis
 
 __all__ = ["FUNCTIONS_OF_SHAPE"]
@@ -255,6 +255,11 @@ def _size(a: Any, axis: Any = None) -> Any:
 # ---- questions --------------------------------------------------------------------------------------
 
 
+def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    first, second = (as_source(x, None, "numpy.may_share_memory", copyif=False) for x in (a, b))
+    return bool(_core._may_overlap(first, second))
+
+
 def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return FUNCTIONS["logical_and"](a, True).sum(axis, keepdims=keepdims)
 
@@ -352,9 +357,7 @@ FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
     np.result_type: lambda *given: np.result_type(
         *(x.dtype if isinstance(x, _core.Array) else x for x in given)
     ),
-    np.may_share_memory: lambda a, b, max_work=None: (
-        isinstance(a, _core.Array) and isinstance(b, _core.Array) and bool(_core._may_overlap(a, b))
-    ),
+    np.may_share_memory: _may_share_memory,
     np.array_repr: lambda arr: repr(arr),
     np.array_str: lambda a: str(a),
     np.outer: _outer,

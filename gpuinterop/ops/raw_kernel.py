@@ -19,7 +19,7 @@ from gpuinterop.places import default_device
 from gpuinterop.sources import is_of_a_converter
 
 from .kernel_arguments import require_text
-from .runtime import is_foreign_array
+from .operands import is_foreign_array
 
 __all__ = ["RawKernel", "Strided", "strided"]
 
@@ -228,6 +228,10 @@ def _way_in(value: Any) -> str:
     """How to make an argument of what is none."""
     if is_foreign_array(value) or is_of_a_converter(value):
         return "share it, or copy it to the GPU, first: x = gpuinterop.asarray(x)"
-    sized = {bool: "bool_", int: "int32", float: "float32", complex: "complex64"}
+    wide = type(value) is int and not -(1 << 31) <= value < 1 << 31
+    if wide and not -(1 << 63) <= value < 1 << 64:
+        return "pass a number of at most 64 bits"
+    whole = "int32" if not wide else "int64" if value < 1 << 63 else "uint64"
+    sized = {bool: "bool_", int: whole, float: "float32", complex: "complex64"}
     name = next((sized[kind] for kind in sized if isinstance(value, kind)), None)
     return f"say which: numpy.{name}({value!r})" if name else "pass arrays and NumPy's numbers"

@@ -31,7 +31,7 @@ class Reduction:
     # (input name, result name) -> (value type, map, accumulator)
     kernel: Callable[[str, str], tuple[str, str, str]]
     needs_elements: bool = False  # refuses empty axes
-    one_axis: bool = False  # reduces one axis or all of them flattened
+    is_place: bool = False  # a position among the reduced elements, in C order
     shifted: bool = False  # variance: a second input carries the shift
 
 
@@ -167,8 +167,8 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("mean", _mean_dtype, _mean),
         Reduction("min", _same, _extreme("Extreme", 1), needs_elements=True),
         Reduction("max", _same, _extreme("Extreme", -1), needs_elements=True),
-        Reduction("argmin", _int64, _extreme("ArgExtreme", 1), needs_elements=True, one_axis=True),
-        Reduction("argmax", _int64, _extreme("ArgExtreme", -1), needs_elements=True, one_axis=True),
+        Reduction("argmin", _int64, _extreme("ArgExtreme", 1), needs_elements=True, is_place=True),
+        Reduction("argmax", _int64, _extreme("ArgExtreme", -1), needs_elements=True, is_place=True),
         Reduction("any", _bool, _truth("AnyTrue")),
         Reduction("all", _bool, _truth("AllTrue")),
         Reduction("var", _real_dtype, _variance(0), shifted=True),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import math
 import warnings
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -28,14 +29,13 @@ from gpuinterop.ops.reduce_text import (
     pointer_offsets,
     render,
 )
-from gpuinterop.ops.runtime import general_class
 from gpuinterop.ops.selected import reduce_selected
 from gpuinterop.sources import host_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["check_out", "launches_for", "may_overlap", "real", "reduce_sum"]
+__all__ = ["check_out", "launches_for", "may_overlap", "reduce_sum"]
 
 INPUT, OUTPUT, SCRATCH, TICKETS = 0, 1, 2, 3  # ops::Slot
 
@@ -59,15 +59,10 @@ def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[int]:
     return found
 
 
-def real(x: Any) -> Any:
-    """`x` as a class of ours: a subclass may say anything of its shape, strides and address."""
-    return _core.view(general_class(), x)
-
-
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
-    """Refuse an `out` that does not fit; return it as `real` does."""
+    """Refuse an `out` that does not fit; return it as `results.plain` does."""
     if isinstance(out, _core.Array):
-        out = real(out)
+        out = results.plain(out)
     results.check_out(out, shape, dtype, like, where)
     return out
 
@@ -214,8 +209,9 @@ def _on_host(
 ) -> None:
     source, sink = host_view(x), host_view(out, written=True)
     arguments: dict[str, Any] = {"axis": axes}
-    if REDUCTIONS[op].one_axis:
-        arguments["axis"] = None if flat or not axes else axes[0]
+    if REDUCTIONS[op].is_place:
+        arguments["axis"] = None if flat or not axes else -1
+        source = _joined(source, axes) if arguments["axis"] else source
     if op in ("var", "std"):
         arguments["ddof"] = ddof
     if op in _WIDE:
@@ -235,6 +231,14 @@ def _on_host(
     results.record_or_run(work)
 
 
+def _joined(x: np.ndarray[Any, Any], axes: Sequence[int]) -> np.ndarray[Any, Any]:
+    """`x` with several axes made one, the last, in C order."""
+    kept = [i for i in range(x.ndim) if i not in axes]
+    count = math.prod(x.shape[i] for i in axes)
+    joined: np.ndarray[Any, Any] = x.transpose(*kept, *axes)
+    return joined.reshape(*(x.shape[i] for i in kept), count)
+
+
 def _reduce(
     op: str,
     x: Any,
@@ -250,11 +254,11 @@ def _reduce(
     """Called by the core for what it has no plan for; gives a plan, or the result."""
     row = REDUCTIONS[op]
     flat = not has_axis
-    cls, x, given_out = type(x), real(x), out
-    if row.one_axis and has_axis and len(axes) != 1 and x.ndim:
+    cls, x, given_out = type(x), results.plain(x), out
+    if row.is_place and has_axis and not axes and x.ndim:
         raise ArgumentTypeError(
-            where=op, expected="one axis, or None for the flattened array", got=str(axes),
-            fix=_along_one(op, axes, x.shape),
+            where=op, expected="an axis or more, or None for the flattened array", got="no axis",
+            fix=f"x.{op}() for the place in the flattened array",
         )  # fmt: skip
     if dtype is not None:
         dtype = dtypes.known(dtype)
@@ -288,7 +292,7 @@ def _reduce(
         out = check_out(out, shape, result, x, op)
     if x.device.type == "cpu":
         sink = new_as(cls, x, shape, result, op) if out is None else out
-        if real(sink).size:
+        if results.plain(sink).size:
             _on_host(op, x, axes, flat, keepdims, sink, ddof)
         return sink if out is None else given_out
     overlaps = out is not None and may_overlap(x, out)
@@ -299,17 +303,6 @@ def _reduce(
     if overlaps:
         _core.copy_into(out, value, where=op)
     return value if out is None else given_out
-
-
-def _along_one(op: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """The call that looks along several axes at once: they are made one, in the order of the flat array."""
-    if len(axes) in (0, len(shape)):
-        return f"x.{op}() for the place in the flattened array"
-    kept = [i for i in range(len(shape)) if i not in axes]
-    order = (*kept, *axes)
-    turned = "" if order == tuple(range(len(shape))) else f".transpose{order}"
-    joined = (*(shape[i] for i in kept), int(np.prod([shape[i] for i in axes], dtype=np.int64)))
-    return f"make them one first: x{turned}.reshape{joined}.{op}(axis=-1)"
 
 
 def new_as(cls: type, x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
@@ -339,7 +332,7 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
     The documents' name and argument; a mask of zeros gives a copy.
     """
     (x,) = results.taken("reduce_sum", x)
-    ndim = real(x).ndim
+    ndim = results.plain(x).ndim
     try:
         bits = [bool(int(m)) for m in mask]
     except (TypeError, ValueError) as error:

@@ -14,7 +14,7 @@ from gpuinterop.errors import (
     ShapeError,
 )
 from gpuinterop.geometry import real
-from gpuinterop.ops.runtime import _placed, _speaks, general_class
+from gpuinterop.ops.operands import general_class, leading_class, placed, speaks
 from gpuinterop.sources import as_source
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ def class_for(cls: Any, dtype: Any) -> Any:
 
 
 def leading(operands: Sequence[Any]) -> Any:
-    """Return the operand that a result takes its class from: the first CudaNdarray, if any."""
-    return next((x for x in operands if getattr(type(x), "_only", None) is not None), operands[0])
+    """Return the operand that a result takes its class from."""
+    cls = leading_class([type(x) for x in operands])
+    return next(x for x in operands if type(x) is cls)
 
 
 def new_like(x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
@@ -118,9 +119,9 @@ def require_arrays(where: str, *operands: Any) -> Any:
                 got=f"an object of type {type(x).__module__}.{type(x).__qualname__}",
                 fix="convert it first: gpuinterop.asarray(x)",
             )
-    device = real(operands[0]).device
+    device = _core.view(_core.Array, operands[0]).device
     for x in operands[1:]:
-        if real(x).device != device:
+        if _core.view(_core.Array, x).device != device:
             raise DeviceMismatchError(
                 where=where,
                 expected=f"operands on one device ({device} is the first one's)",
@@ -136,13 +137,15 @@ def taken(where: str, *operands: Any) -> list[Any]:
     Arrays of other libraries are shared where they are; host arrays are copied to the device of the
     first array here, or else to that of the first one on a GPU, or else to the default device.
     """
-    if not all(isinstance(x, _core.Array) for x in operands):
+    if len(operands) == 1 and isinstance(operands[0], _core.Array):
+        return [operands[0]]
+    if any(map(_foreign, operands)):
         found = [as_source(x, None, where) if _foreign(x) else x for x in operands]
         arrays = [x for x in operands if isinstance(x, _core.Array)]
         arrays += [x for x in found if isinstance(x, _core.Array) and x.device.type != "cpu"]
         like = arrays[0] if arrays else None
         operands = tuple(
-            _placed(source, like, where) if _foreign(x) else x
+            placed(source, like, where) if _foreign(x) else x
             for x, source in zip(operands, found, strict=True)
         )
     require_arrays(where, *operands)
@@ -150,7 +153,7 @@ def taken(where: str, *operands: Any) -> list[Any]:
 
 
 def _foreign(x: Any) -> bool:
-    return not isinstance(x, _core.Array) and _speaks(x)
+    return not isinstance(x, _core.Array) and speaks(x)
 
 
 def record_or_run(work: Any) -> None:

@@ -18,11 +18,10 @@ from gpuinterop.errors import DTypeError
 
 from .catalog import Row
 
-__all__ = ["KINDS", "Loop", "is_extended", "kind_of", "loop_for", "name_of_kind"]
+__all__ = ["Loop", "is_extended", "kind_of", "loop_for", "name_of_kind"]
 
 # What the core calls an operand: a dtype's row, 64 + row for a number of that dtype, or one of these.
 WEAK: dict[int, type] = {-1: int, -2: float, -3: complex}
-KINDS = {"b": "b", "i": "i", "u": "u", "f": "f", "c": "c"}
 _FLOAT16, _FLOAT32, _COMPLEX64 = (NAMES.index(n) for n in ("float16", "float32", "complex64"))
 _BOOL = NAMES.index("bool")
 

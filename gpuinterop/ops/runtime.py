@@ -7,28 +7,28 @@ from __future__ import annotations
 
 import weakref
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import NAMES, dtype_of, row_of
+from gpuinterop.dtypes import NAMES, dtype_of
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import Body, KernelSpec
-from gpuinterop.sources import as_source, home, host_view, is_of_a_converter
+from gpuinterop.sources import host_view
 
 from .bodies import body_for, raw_body, raw_name, take_body
 from .catalog import ROWS, Row
 from .host import run_row
+from .keywords import plain_call
+from .operands import general_class, is_foreign_array, leading_class, operand, viewed
 from .rules import is_extended, kind_of, loop_for, name_of_kind
 
 __all__ = [
     "FUNCTIONS",
     "IDS",
-    "TRUTHS",
     "Traced",
     "add_traced",
     "check_only",
@@ -69,12 +69,6 @@ class Traced:
 _by_id: dict[int, Row | Traced] = {}
 IDS: dict[str, int] = {}
 FUNCTIONS: dict[str, Any] = {}
-
-
-def general_class() -> Any:
-    """GpuArray: results that a CudaNdarray cannot hold, and arrays made from foreign ones."""
-    # The class lives a layer above. It is looked up when it is needed, and only its name is known.
-    return import_module("gpuinterop.ndarray").GpuArray
 
 
 # ---- dtypes and classes -----------------------------------------------------------------------
@@ -118,7 +112,9 @@ def _resolve(
 ) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
     entry = _by_id[op]
     owners = [c for c in classes if c is not None]
-    special = next((c for c in owners if getattr(c, "_only", None) is not None), None)
+    special = leading_class(owners) if owners else None
+    if getattr(special, "_only", None) is None:
+        special = None
     strict = entry.strict(kinds) if isinstance(entry, Traced) else None
     if special is not None and entry.name != "cast" and strict is None:
         check_only(entry.name, special._only, kinds)
@@ -132,73 +128,16 @@ def _resolve(
 
 
 def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
-    """CudaNdarray where it takes part and can hold the result, else the first class that can."""
+    """CudaNdarray where it takes part and can hold the result, else the class of the others."""
     dtype = dtype_of(row)
     if special is not None and special._only == dtype:
         return special
-    found = next((c for c in owners if getattr(c, "_only", None) is None), _core.Array)
+    others = [c for c in owners if getattr(c, "_only", None) is None]
+    found = leading_class(others) if others else _core.Array
     return general_class() if found is _core.Array else found
 
 
-# ---- operands -----------------------------------------------------------------------------------
-
-
-def _operand(value: Any, like: Any, where: str) -> Any:
-    """Turn what is no array of ours into an operand, or NotImplemented.
-
-    NumPy scalars and 0-d NumPy arrays are numbers of their dtype (beside a CudaNdarray: of
-    float32). Other arrays are taken through the exchange protocols; host arrays are copied to the
-    device of `like`.
-    """
-    if like is None and isinstance(value, (bool, int, float, complex)):
-        source = as_source(value, np.result_type(value), where)
-        return _placed(source, None, where)
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        number = value.item()
-        if not isinstance(number, (bool, int, float, complex)):
-            return NotImplemented
-        if like is not None and getattr(type(like), "_only", None) is not None:
-            return number
-        if like is None:
-            return _placed(as_source(np.asarray(value), None, where), None, where)
-        return number, row_of(value.dtype)
-    if isinstance(value, (bool, int, float, complex)):
-        # A subclass, such as an IntEnum: the plain number.
-        plain: tuple[Any, ...] = (bool, int, float, complex)
-        return next(t(value) for t in plain if isinstance(value, t))
-    if isinstance(value, np.ndarray) or _speaks(value) or is_of_a_converter(value):
-        return _placed(as_source(value, None, where), like, where)
-    return NotImplemented
-
-
-def is_foreign_array(value: Any) -> bool:
-    """Whether `value` is an array of another library; NumPy's scalars are numbers."""
-    return not isinstance(value, (_core.Array, np.generic, type)) and _speaks(value)
-
-
-def _speaks(value: Any) -> bool:
-    return any(
-        hasattr(value, name)
-        for name in ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
-    )
-
-
-def _placed(source: Any, like: Any, where: str) -> Any:
-    cls = general_class()
-    device = home(None, source) if like is None else like.device
-    if source.device == device:
-        return _core.view(cls, source)
-    if source.device.type != "cpu":
-        return _core.view(cls, source)  # the core words the error about two GPUs
-    moved = _core.empty(cls, source.shape, source.dtype, device.type_code, device.index)
-    _core.copy_into(moved, source, where=where)
-    return moved
-
-
-def viewed(value: Any, like: Any, where: str) -> Any:
-    """An operand as an array, in its own memory where `like` can reach that; None for what has none."""
-    found = value if isinstance(value, _core.Array) else _operand(value, like, where)
-    return found if isinstance(found, _core.Array) else None
+# ---- numbers ---------------------------------------------------------------------------------------
 
 
 def _encode(number: Any, row: int) -> tuple[int, int]:
@@ -275,66 +214,14 @@ def _host_now(
     run_row(entry, arrays, outs, types)
 
 
-# ---- calls with further keywords, and wrong calls -----------------------------------------------------
-
-
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "where": (True,), "casting": ("same_kind",), "order": ("K", "C"), "subok": (True,),
-    "signature": (None,),
-}  # fmt: skip
-
-
-# What gives truths: there NumPy's dtype=bool speaks of the result and leaves the operands alone.
-TRUTHS = {
-    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
-    "signbit", "logical_and", "logical_or", "logical_xor", "logical_not",
-}  # fmt: skip
-
-
-def _as_dtype(name: str, x: Any, wanted: np.dtype[Any]) -> Any:
-    """An operand as dtype= asks for it; Python's numbers follow by themselves."""
-    has_dtype = isinstance(x, (_core.Array, np.generic)) or hasattr(x, "__gpuinterop_trace__")
-    if not has_dtype or (wanted == np.bool_ and name in TRUTHS):
-        return x
-    if not (is_extended(row_of(wanted)) or np.can_cast(x.dtype, wanted, "same_kind")):
-        raise DTypeError(
-            where=name, expected=f"operands that dtype={wanted} may hold", got=str(x.dtype),
-            fix=f"cast them first: x.astype({str(wanted)!r})",
-        )  # fmt: skip
-    return x.astype(wanted, copy=False)
+# ---- wrong calls -----------------------------------------------------------------------------------
 
 
 def _slow_call(op: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Everything but the plain call: dtype=, casting=, where=, wrong counts."""
     entry = _by_id[op]
-    name, n = entry.name, entry.inputs
-    if not n <= len(args) <= n + entry.results or ("out" in kwargs and len(args) > n):
-        raise ArgumentTypeError(
-            where=name,
-            expected=f"{n} operand{'s' if n != 1 else ''}, and perhaps out=",
-            got=f"{len(args)} arguments",
-            fix=f"call {name}({', '.join('xyzuvw'[i % 6] for i in range(n))})",
-        )
-    wanted = kwargs.get("dtype")
-    for key, value in kwargs.items():
-        # NumPy's further keywords, where they ask for what is done anyway.
-        if key in ("out", "dtype") or any(
-            value is v or (isinstance(value, str) and value == v) for v in _NEUTRAL.get(key, ())
-        ):
-            continue
-        raise ArgumentTypeError(
-            where=name,
-            expected="the keywords out and dtype",
-            got=f"{key}={value!r}",
-            fix="select elements with gpuinterop.where, or write into a view: out=y[::2]"
-            if key == "where"
-            else f"leave out {key}",
-        )
-    function = FUNCTIONS[name]
-    operands = args[:n]
-    if wanted is not None:
-        operands = tuple(_as_dtype(name, x, np.dtype(wanted)) for x in operands)
-    return function(*operands, *args[n:], out=kwargs.get("out"))
+    operands, outs = plain_call(entry, args, kwargs)
+    return FUNCTIONS[entry.name](*operands, *outs, out=kwargs.get("out"))
 
 
 def _unknown(op: int, args: tuple[Any, ...], has_out: bool) -> Any:
@@ -353,7 +240,7 @@ def _unknown(op: int, args: tuple[Any, ...], has_out: bool) -> Any:
             for a in args
             if hasattr(type(a), "__gpuinterop_trace__")
         )
-    strange = next(a for a in args if _operand(a, None, entry.name) is NotImplemented)
+    strange = next(a for a in args if operand(a, None, entry.name) is NotImplemented)
     raise ConversionTypeError(
         where=entry.name,
         expected="an array or a number",
@@ -382,7 +269,7 @@ def _forget(op: int) -> None:
 
 
 def _register() -> None:
-    _core._set_ops_hooks(_build, _resolve, _operand, _encode, _host, _slow_call, _unknown)
+    _core._set_ops_hooks(_build, _resolve, operand, _encode, _host, _slow_call, _unknown)
     for row in ROWS:
         op = _core._add_op(row.name, row.inputs, row.results, row.compares)
         _by_id[op] = row

@@ -12,9 +12,10 @@ from gpuinterop import _core
 from gpuinterop.dtypes import row_of
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
 from gpuinterop.ops import results
+from gpuinterop.ops.operands import placed
 from gpuinterop.ops.reduce_table import REDUCTIONS
 from gpuinterop.ops.rules import kind_of
-from gpuinterop.ops.runtime import FUNCTIONS, _placed
+from gpuinterop.ops.runtime import FUNCTIONS
 from gpuinterop.sources import as_source
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _mask(where: Any, x: Any, op: str) -> Any:
     if isinstance(where, _core.Array):
         mask = results.plain(where)
     else:
-        mask = _placed(as_source(np.asarray(where), None, op), x, op)
+        mask = placed(as_source(np.asarray(where), None, op), x, op)
     if mask.dtype != np.bool_:
         raise DTypeError(
             where=op,

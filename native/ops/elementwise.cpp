@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -53,7 +54,10 @@ std::unordered_map<std::string, Resolution*>& resolutions() {
 
 void put(std::string& key, const void* p, size_t n) { key.append(static_cast<const char*>(p), n); }
 
-const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, PyObject* const* outs) {
+// A result that the caller gave, as it was when it was checked; see Input::array.
+using Outs = std::optional<Array>[kMaxResults];
+
+const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, const Outs& outs) {
   static std::string key;  // kept for its capacity; the GIL guards it
   key.clear();
   put(key, &op, sizeof op);
@@ -66,8 +70,7 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, PyObject
     }
   }
   for (int j = 0; j < info.results; ++j) {
-    PyObject* out = outs ? outs[j] : nullptr;
-    const int8_t row = out ? static_cast<int8_t>(unwrap(out).dtype) : -1;
+    const int8_t row = outs[j] ? static_cast<int8_t>(outs[j]->dtype) : -1;
     put(key, &row, 1);
   }
   auto found = resolutions().find(key);
@@ -88,7 +91,7 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, PyObject
     }
   }
   for (int j = 0; j < info.results; ++j)
-    given.append(outs && outs[j] ? static_cast<int>(unwrap(outs[j]).dtype) : -1);
+    given.append(outs[j] ? static_cast<int>(outs[j]->dtype) : -1);
   nb::object answer = call_hook(
       hooks().resolve, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(kinds),
                                                          nb::tuple(classes), nb::tuple(given))));
@@ -107,7 +110,7 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, PyObject
        "move one of them: x.to_device('" + device_text(a) + "')");
 }
 
-void check_out(PyObject* out, const OpInfo& info) {
+Array checked_out(PyObject* out, const OpInfo& info) {
   if (!is_array(out))
     fail(Kind::Type, info.name, "an array of this library as out", type_text(out),
          "allocate it with gpuinterop.empty, or wrap it with gpuinterop.asarray");
@@ -121,6 +124,15 @@ void check_out(PyObject* out, const OpInfo& info) {
          "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
              shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
          "pass a copy: x.copy()");
+  return a;
+}
+
+// Whether writing `out` would change elements of `in` that are still to be read.
+bool must_go_apart(const Array& in, const Array& out, const char* where) {
+  if (in.buffer.get() != out.buffer.get() && in.buffer && out.buffer && in.buffer->owned &&
+      out.buffer->owned)
+    return false;
+  return !is_same_place(in, out) && may_overlap(in, out, where);
 }
 
 struct Shape64 {
@@ -155,6 +167,25 @@ bool takes(const Layout& out, const Shape64& s) {
                 : "pass an out of that shape, or none");
 }
 
+// The inputs that an out overlaps, as bits: a copy of each is read. Each copy is announced, and may be
+// forbidden, before anything is done.
+uint32_t announce_copies(const OpInfo& info, const Input* in, const Outs& outs) {
+  static_assert(kMaxOperands <= 32);
+  const char* where = info.name.c_str();
+  uint32_t apart = 0;
+  for (int i = 0; i < info.inputs; ++i) {
+    if (!in[i].array) continue;
+    const Array& a = *in[i].array;
+    for (int j = 0; j < info.results; ++j) {
+      if (!outs[j] || outs[j]->device != a.device || !must_go_apart(a, *outs[j], where)) continue;
+      apart |= uint32_t{1} << i;
+      note_copy(a.device.is_cuda() ? "copy" : "host", a.nbytes(), where);
+      break;
+    }
+  }
+  return apart;
+}
+
 void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
                  PyObject* results) {
   nb::list inputs, kinds;
@@ -170,8 +201,10 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
                                               nb::tuple(inputs), nb::handle(results))));
 }
 
-void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r,
-                   const Shape64& shape, Array* const* out, PyObject* const* given) {
+// `apart`: inputs of which a copy is read, because an out overlaps them.
+void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
+                   const Shape64& shape, const Array* const* out, const Outs& given,
+                   uint32_t apart) {
   const char* where = info.name.c_str();
   StoredType types[kMaxOperands];
   const Layout* layouts[kMaxOperands];
@@ -189,17 +222,12 @@ void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r,
       w.add_constant(encode(in[i].object, r.inputs[i], info), itemsize_of(r.inputs[i]));
       continue;
     }
-    const Array* a = in[i].array;
-    for (int j = 0; j < info.results; ++j) {
-      if (a->buffer.get() != out[j]->buffer.get() && a->buffer && out[j]->buffer &&
-          a->buffer->owned && out[j]->buffer->owned)
-        continue;
-      if (is_same_place(*a, *out[j]) || !may_overlap(*a, *out[j], where)) continue;
+    const Array* a = &*in[i].array;
+    if (apart >> i & 1) {
       temporaries.push_back(std::make_unique<Array>(
           make_empty(a->device, a->dtype, a->layout.ndim(), a->layout.shape(), where)));
       copy_strided(*temporaries.back(), *a, where);
       a = temporaries.back().get();
-      break;
     }
     types[i] = a->dtype;
     layouts[i] = &a->layout;
@@ -212,7 +240,7 @@ void run_on_device(OpId op, const OpInfo& info, Input* in, const Resolution& r,
     layouts[info.inputs + j] = &out[j]->layout;
     w.add_array(*out[j]);
     cuda::order(out[j]->buffer.get(), stream, where);
-    if (given && given[j])
+    if (given[j])
       note_use(*out[j]);
     else
       note_fresh(*out[j]);
@@ -270,9 +298,10 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   PyObject* like = nullptr;
   for (int i = 0; i < info.inputs && !like; ++i)
     if (is_array(args[i])) like = args[i];
+  Outs given;
   for (int j = 0; j < info.results && outs; ++j) {
     if (!outs[j]) continue;
-    check_out(outs[j], info);
+    given[j] = checked_out(outs[j], info);
     if (!like) like = outs[j];
   }
   for (int i = 0; i < info.inputs; ++i) {
@@ -299,9 +328,8 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     if (!is_array(in[0].keep.get()))
       fail(Kind::ConversionType, where, "an array among the operands", type_text(args[0]),
            "pass gpuinterop.asarray(value)");
-    like = in[0].object = in[0].keep.get();
-    in[0].array = &unwrap(like);
-    in[0].kind = in[0].array->dtype;
+    like = in[0].keep.get();
+    in[0].set(like);
   }
   if (info.compares)
     for (int i = 0; i < 2; ++i) widen_compared(in[i], in[1 - i]);
@@ -313,33 +341,35 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     broadcast(shape, in[i].array->layout, where);
   }
   // Operands are repeated to the shape of an out, as in NumPy, never an out to theirs.
-  for (int j = 0; j < info.results && outs; ++j) {
-    if (!outs[j]) continue;
-    const Layout& out = unwrap(outs[j]).layout;
+  for (int j = 0; j < info.results; ++j) {
+    if (!given[j]) continue;
+    const Layout& out = given[j]->layout;
     if (!takes(out, shape)) refuse_out(shape, out, where, outs[j] == args[0]);
     broadcast(shape, out, where);
   }
-  const Resolution& r = resolve(op, info, in, outs);
+  const Resolution& r = resolve(op, info, in, given);
+  const uint32_t apart = announce_copies(info, in, given);
 
   PyRef results[kMaxResults];
-  Array* arrays[kMaxResults];
+  const Array* arrays[kMaxResults];
   for (int j = 0; j < info.results; ++j) {
     PyObject* out = outs ? outs[j] : nullptr;
     if (out) {
-      Array& a = unwrap(out);
+      const Array& a = *given[j];
       if (a.device != device) mixed_devices(info, device, a.device);
       if (a.layout.ndim() != shape.ndim ||
           std::memcmp(a.layout.shape(), shape.extents,
                       sizeof(int64_t) * static_cast<size_t>(shape.ndim)) != 0)
         refuse_out(shape, a.layout, where, out == args[0]);
       results[j] = PyRef::borrow(out);
+      arrays[j] = &a;
     } else {
       results[j] = PyRef::steal(wrap(
           r.result_types[static_cast<size_t>(j)],
           make_empty(device, r.results[static_cast<size_t>(j)], shape.ndim, shape.extents, where)));
       if (!results[j]) throw PythonError();
+      arrays[j] = &unwrap(results[j].get());
     }
-    arrays[j] = &unwrap(results[j].get());
     for (int k = 0; k < j; ++k)
       if (may_overlap(*arrays[j], *arrays[k], where))
         fail(Kind::Bounds, where, "results that do not overlap each other", "two that share memory",
@@ -354,7 +384,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   }
   if (arrays[0]->layout.size() != 0) {
     if (device.is_cuda())
-      run_on_device(op, info, in, r, shape, arrays, outs);
+      run_on_device(op, info, in, r, shape, arrays, given, apart);
     else
       run_on_host(op, info, in, r, tuple.get());
   }

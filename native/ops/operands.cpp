@@ -73,9 +73,7 @@ nb::object call_hook(const PyRef& hook, nb::args args) {
 bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
   if (is_array(o)) {
     require_settled(o);
-    in.object = o;
-    in.array = &unwrap(o);
-    in.kind = in.array->dtype;
+    in.set(o);
     return true;
   }
   if (set_number(in, o)) return true;
@@ -87,10 +85,7 @@ bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
   in.keep = PyRef::steal(found.release().ptr());
   PyObject* kept = in.keep.get();
   if (is_array(kept) || set_number(in, kept)) {
-    if (!is_array(kept)) return true;
-    in.object = kept;
-    in.array = &unwrap(kept);
-    in.kind = in.array->dtype;
+    if (is_array(kept)) in.set(kept);
     return true;
   }
   // (number, row): a NumPy scalar, which keeps its dtype.

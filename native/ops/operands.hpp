@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
+
 #include "ops/elementwise.hpp"
 #include "ops/walk.hpp"
 #include "python/raise.hpp"
@@ -16,8 +18,16 @@ constexpr int kStrongNumber = 64;  // + row: a number of a certain dtype
 struct Input {
   PyObject* object = nullptr;  // the array or the number; borrowed from the caller or from `keep`
   PyRef keep;
-  Array* array = nullptr;
+  // As the array was when it was read: whatever Python code runs before the launch, a finaliser for one,
+  // may give the object another shape.
+  std::optional<Array> array;
   int kind = 0;
+
+  void set(PyObject* o) {
+    object = o;
+    array = unwrap(o);
+    kind = array->dtype;
+  }
 };
 
 // Calls Python; what it raises comes back as PythonError.

@@ -1,5 +1,7 @@
 #include "ops/planned.hpp"
 
+#include <optional>
+
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/driver.hpp"
@@ -12,8 +14,13 @@ PyObject* PlannedCall::run(PyObject* const* ins, int n_ins, PyObject* const* out
                            const char* where) const {
   const size_t n_outs = outputs.size();
   PyRef results[kMaxPlannedOutputs];
+  // As they are now: Python code that allocating may run could give the objects another address.
+  std::optional<Array> inputs[kMaxPlannedInputs], targets[kMaxPlannedOutputs];
+  for (int i = 0; i < n_ins; ++i) inputs[i] = unwrap(ins[i]);
+  for (size_t j = 0; j < n_outs && outs; ++j)
+    if (outs[j]) targets[j] = unwrap(outs[j]);
   for (size_t j = 0; j < n_outs; ++j) {
-    if (outs && outs[j]) {
+    if (targets[j]) {
       results[j] = PyRef::borrow(outs[j]);
       continue;
     }
@@ -22,21 +29,22 @@ PyObject* PlannedCall::run(PyObject* const* ins, int n_ins, PyObject* const* out
                            make_empty({DeviceType::Cuda, device}, o.dtype, o.layout, where));
     if (!fresh) throw PythonError();
     results[j] = PyRef::steal(fresh);
+    targets[j] = unwrap(fresh);
   }
   cuda::DeviceGuard guard(device);
   CUstream stream = cuda::current_stream(device);
   BufferRef scratch;
   if (scratch_bytes > 0) scratch = allocate({DeviceType::Cuda, device}, scratch_bytes, where);
   for (int i = 0; i < n_ins; ++i) {
-    cuda::order(unwrap(ins[i]).buffer.get(), stream, where);
-    note_use(unwrap(ins[i]));
+    cuda::order(inputs[i]->buffer.get(), stream, where);
+    note_use(*inputs[i]);
   }
   for (size_t j = 0; j < n_outs; ++j) {
-    cuda::order(unwrap(results[j].get()).buffer.get(), stream, where);
+    cuda::order(targets[j]->buffer.get(), stream, where);
     if (outs && outs[j]) {
-      note_use(unwrap(results[j].get()));
+      note_use(*targets[j]);
     } else {
-      note_fresh(unwrap(results[j].get()));
+      note_fresh(*targets[j]);
     }
   }
   if (scratch) cuda::order(scratch.get(), stream, where);
@@ -49,8 +57,8 @@ PyObject* PlannedCall::run(PyObject* const* ins, int n_ins, PyObject* const* out
     for (const Patch& p : launch.patches) {
       char* address = nullptr;
       switch (p.slot) {
-        case Slot::Input: address = unwrap(ins[p.index]).data; break;
-        case Slot::Output: address = unwrap(results[p.index].get()).data; break;
+        case Slot::Input: address = inputs[p.index]->data; break;
+        case Slot::Output: address = targets[p.index]->data; break;
         case Slot::Scratch: address = scratch->ptr; break;
         case Slot::Tickets: address = counters.words; break;
       }

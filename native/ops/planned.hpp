@@ -35,7 +35,7 @@ struct PlannedOutput {
   Layout layout;
 };
 
-constexpr int kMaxPlannedOutputs = 16;
+constexpr int kMaxPlannedInputs = 16, kMaxPlannedOutputs = 16;
 // CUDA's own limit until 12.1.
 constexpr size_t kMaxPlannedParams = 4096;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "array/error.hpp"
 #include "ops/gemm.hpp"
@@ -39,6 +40,11 @@ ProductShape matrix_shape(const Side& a, const Side& b, const char* where) {
 // Both have two axes or more.
 PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   const char* where = call.where;
+  // As they are now: Python code that allocating may run could give the objects another shape.
+  std::optional<Array> now[3];
+  Side* sides[] = {&a, &b, &c};
+  for (int i = 0; i < 3; ++i)
+    if (sides[i]->array) sides[i]->array = &now[i].emplace(*sides[i]->array);
   check_inner(a, b, a.extent(-1), b.extent(-2), where);
   const ProductShape shape = matrix_shape(a, b, where);
   if (c.array) {
@@ -63,14 +69,14 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
     on_host("gemm", call, result.get(), a, b, c);
     return result.release();
   }
-  const Array& out = unwrap(result.get());
+  const Array out = unwrap(result.get());
   if (out.layout.size() == 0) return result.release();
   if (a.extent(-1) == 0 || call.alpha == Scalar{0, 0}) {
     cast_side(c, rule.dtype, where);
     scaled_into(call, result.get(), c);
     return result.release();
   }
-  for (Side* s : {&a, &b, &c}) cast_side(*s, rule.dtype, where);
+  for (Side* s : sides) cast_side(*s, rule.dtype, where);
   if (!blas::is_open()) ask(product_hooks().open, nb::make_tuple());
   note_use(*a.array);
   note_use(*b.array);
@@ -151,7 +157,7 @@ PyObject* inner(const ProductCall& call) {
   if (b.ndim() == 1) return with_vector(call, a, b);
   if (a.ndim() > 2 || b.ndim() > 2) return the_rest("inner", call, a, b);
   const int turned[] = {1, 0};
-  Side columns = seen_as(b, b.array->layout.permuted(turned, 2, call.where));
+  Side columns = seen_as(b, b.array->layout.permuted(turned, 2, call.where), Py_TYPE(b.object));
   if (a.ndim() == 1) return with_vector(call, a, columns);
   Side none;
   return of_matrices(call, a, columns, none);

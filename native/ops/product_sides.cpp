@@ -224,11 +224,11 @@ void cast_side(Side& side, DTypeId dtype, const char* where) {
   side.set(std::move(made));
 }
 
-Side seen_as(const Side& side, Layout layout) {
+Side seen_as(const Side& side, Layout layout, PyTypeObject* type) {
   Array view = view_of(side.object);
   view.layout = std::move(layout);
   view.data = side.array->data;
-  PyRef made = PyRef::steal(wrap(array_type, std::move(view)));
+  PyRef made = PyRef::steal(wrap(type ? type : array_type, std::move(view)));
   if (!made) throw PythonError();
   Side seen;
   seen.set(std::move(made));

@@ -58,8 +58,8 @@ PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device
 void cast_side(Side& side, DTypeId dtype, const char* where);
 // The array as the base class shows it: nothing that its own class says reaches Python's rules.
 PyRef plain(PyObject* array);
-// A view of the side's memory under another layout.
-Side seen_as(const Side& side, Layout layout);
+// A view of the side's memory under another layout; of the base class, if no other is named.
+Side seen_as(const Side& side, Layout layout, PyTypeObject* type = nullptr);
 
 // alpha and beta that the dtype allows: 1 for integers, real ones unless it is complex.
 void require_whole(const ProductCall& call, DTypeId dtype);

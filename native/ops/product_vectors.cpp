@@ -42,20 +42,23 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
   PyObject* ins[3] = {a.object, b.object, c.object};
   const int n = c.array ? 3 : 2;
   thread_local std::string key;
-  key.clear();
-  key.push_back(static_cast<char>(kind));
-  // An addend may have its say in the class; the plan keeps it alive.
-  const PyObject* type = rule.type.get();
-  key.append(reinterpret_cast<const char*>(&type), sizeof type);
-  if (kind == PlanKind::Gemv) {
-    const double scalars[2] = {call.alpha.real, c.array ? call.beta.real : 0};
-    key.append(reinterpret_cast<const char*>(scalars), sizeof scalars);
-  }
-  for (int i = 0; i < n; ++i) append_key(key, ins[i]);
-  if (out) {
-    key.push_back('o');
-    append_key(key, out);
-  }
+  auto write_key = [&] {
+    key.clear();
+    key.push_back(static_cast<char>(kind));
+    // An addend may have its say in the class; the plan keeps it alive.
+    const PyObject* type = rule.type.get();
+    key.append(reinterpret_cast<const char*>(&type), sizeof type);
+    if (kind == PlanKind::Gemv) {
+      const double scalars[2] = {call.alpha.real, c.array ? call.beta.real : 0};
+      key.append(reinterpret_cast<const char*>(scalars), sizeof scalars);
+    }
+    for (int i = 0; i < n; ++i) append_key(key, ins[i]);
+    if (out) {
+      key.push_back('o');
+      append_key(key, out);
+    }
+  };
+  write_key();
   auto it = plans.find(std::string_view(key));
   std::shared_ptr<PlannedCall> plan;
   if (it != plans.end()) {
@@ -69,6 +72,8 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
                            out ? nb::steal(plain(out).release()) : nb::object(nb::none())));
     plan = nb::cast<std::shared_ptr<PlannedCall>>(made);
     plan->outputs[0].type = rule.type;
+    write_key();
+    if (key != own) fail_changed(call.where);
     remember(plans, own, plan);
   }
   PyObject* outs[] = {out};

@@ -64,18 +64,19 @@ void require_geometry(const LoadedKernel& k, const cuda::Launch& how) {
          "put the largest extent first: x goes up to 2^31 - 1");
 }
 
-void read_triple(nb::handle sizes, unsigned* out, const char* what) {
+void read_triple(nb::handle sizes, unsigned* out, const char* what, const char* where) {
   const size_t n = nb::len(sizes);
   if (n < 1 || n > 3)
-    fail(Kind::Shape, "kernel", std::string(what) + " of one to three extents", std::to_string(n),
+    fail(Kind::Shape, where, std::string(what) + " of one to three extents", std::to_string(n),
          "pass (x, y, z)");
   for (size_t i = 0; i < n; ++i) {
     int overflow = 0;
     const int64_t v = PyLong_AsLongLongAndOverflow(nb::handle(sizes[i]).ptr(), &overflow);
     if (overflow || v < 1 || v > 0x7fffffff)
-      fail(Kind::Shape, "kernel", std::string(what) + " of extents from 1 to 2^31 - 1",
+      fail(Kind::Shape, where, std::string(what) + " of extents from 1 to 2^31 - 1",
            overflow ? "one beyond 64 bits" : std::to_string(v),
-           v == 0 ? "launch nothing for an empty array" : "let each thread take several elements");
+           overflow < 0 || (!overflow && v < 1) ? "launch nothing where there is nothing to compute"
+                                                : "let each thread take several elements");
     out[i] = static_cast<unsigned>(v);
   }
 }
@@ -85,8 +86,8 @@ void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t
             nb::handle arguments, nb::handle used) {
   const char* where = self.kernel.name.c_str();
   cuda::Launch how;
-  read_triple(grid, how.grid, "a grid");
-  read_triple(block, how.block, "a block");
+  read_triple(grid, how.grid, "a grid", where);
+  read_triple(block, how.block, "a block", where);
   how.shared_bytes = static_cast<unsigned>(shared);
   const size_t n = nb::len(arguments);
   std::vector<void*> pointers(n);

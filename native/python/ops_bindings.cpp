@@ -176,9 +176,11 @@ void register_ops(nb::module_& m) {
           if (!is_array(h.ptr())) throw nb::type_error("arrays expected");
           require_settled(h.ptr());
         }
-        const Array &s = unwrap(src.ptr()), &i = unwrap(indices.ptr()), &d = unwrap(dst.ptr());
+        // As they are now: making a copy may run Python code that gives the objects another shape.
+        const Array s = unwrap(src.ptr()), i = unwrap(indices.ptr()), d = unwrap(dst.ptr());
         for (const Array* a : {&s, &i, &d}) ops::note_use(*a);
         if (ops::may_overlap(s, d, "take")) {
+          note_copy("copy", s.nbytes(), "take");
           Array copy = make_empty(s.device, s.dtype, s.layout.ndim(), s.layout.shape(), "take");
           ops::copy_strided(copy, s, "take");
           ops::take(copy, i, axis, d, "take");

@@ -58,11 +58,14 @@ template <Which W>
 PyObject* unary(PyObject* a) {
   return guard((PyObject*)nullptr, [&] { return ops::call(named[W].get(), &a, nullptr, true); });
 }
+// Python would go on with what sequences mean by + and *, which repeats a list, and a comparison with one
+// would be a single False: both are refused like any other object that is no array.
+bool is_list(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
 template <Which W>
 PyObject* binary(PyObject* a, PyObject* b) {
   return guard((PyObject*)nullptr, [&] {
     PyObject* args[] = {a, b};
-    return ops::call(named[W].get(), args, nullptr, true);
+    return ops::call(named[W].get(), args, nullptr, !is_list(a) && !is_list(b));
   });
 }
 // Refuses unknown operands itself: the interpreter takes a NotImplemented from a subclass's += for the
@@ -87,9 +90,7 @@ PyObject* compare(PyObject* a, PyObject* b, int how) {
   static constexpr Which which[] = {kLess, kLessEqual, kEqual, kNotEqual, kGreater, kGreaterEqual};
   return guard((PyObject*)nullptr, [&] {
     PyObject* args[] = {a, b};
-    // A list would compare as an object: one answer, False, where NumPy gives one for each element.
-    const bool sequence = PyList_Check(b) || PyTuple_Check(b);
-    return ops::call(named[which[how]].get(), args, nullptr, !sequence);
+    return ops::call(named[which[how]].get(), args, nullptr, !is_list(b));
   });
 }
 
@@ -153,7 +154,7 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
   X(clip, "/, min=None, max=None, out=None", "Every element cut to the range from min to max.") \
   X(round, "/, decimals=0, out=None", "Every element rounded to the given number of decimals.") \
   X(conj, "/", "The complex conjugate of every element.")                                       \
-  X(take, "/, indices, axis=None, out=None, mode='raise'",                                      \
+  X(take, "/, indices, axis=None, out=None, mode='raise', max_threads=1",                       \
     "Elements gathered along an axis, as numpy.take.")
 
 #define X(name, arguments, doc)                                               \

@@ -89,58 +89,88 @@ std::shared_ptr<PlannedCall> make_plan(int device, nb::sequence launches, int64_
 
 // ---- PlanCache: layouts of the operands to plans ------------------------------------------------
 
+// The arrays of a call, as PlannedCall::run takes them; borrowed from the tuples.
+struct Operands {
+  PyObject* ins[ops::kMaxPlannedInputs];
+  PyObject* outs[ops::kMaxPlannedOutputs] = {};
+  int n_ins, n_outs = 0;
+  bool has_outs;
+
+  Operands(nb::tuple operands, nb::object given, const std::string& where)
+      : n_ins(count(operands, ops::kMaxPlannedInputs, "operands", where)),
+        has_outs(!given.is_none()) {
+    for (int i = 0; i < n_ins; ++i) ins[i] = nb::object(operands[i]).ptr();
+    if (!has_outs) return;
+    auto t = nb::cast<nb::tuple>(given);
+    n_outs = count(t, ops::kMaxPlannedOutputs, "outs", where);
+    for (int j = 0; j < n_outs; ++j) outs[j] = nb::object(t[j]).ptr();
+  }
+
+  nb::object run(const PlannedCall& plan, const std::string& where) {
+    if (has_outs && plan.outputs.size() > static_cast<size_t>(n_outs))
+      fail(Kind::Shape, where, std::to_string(plan.outputs.size()) + " outs",
+           std::to_string(n_outs), "pass an array for each result");
+    return steal(plan.run(ins, n_ins, has_outs ? outs : nullptr, where.c_str()));
+  }
+
+ private:
+  static int count(const nb::tuple& t, int most, const char* what, const std::string& where) {
+    if (t.size() > static_cast<size_t>(most))
+      fail(Kind::Shape, where, "at most " + std::to_string(most) + " " + what,
+           std::to_string(t.size()), "split the operation");
+    return static_cast<int>(t.size());
+  }
+};
+
 struct PlanCache {
   PlanMap plans;
-  nb::object miss;  // (operands, outputs or None) -> Plan, or the finished result
+  nb::object miss;    // (operands, outputs or None) -> Plan, or the finished result
+  std::string where;  // whom an error names
+
+  // False: no plan is kept for such operands.
+  bool write_key(const Operands& o, std::string& key) const {
+    key.clear();
+    for (int i = 0; i < o.n_ins; ++i) {
+      if (!is_array(o.ins[i]) || !unwrap(o.ins[i]).device.is_cuda()) return false;
+      require_settled(o.ins[i]);
+      append_key(key, o.ins[i]);
+    }
+    for (int j = 0; j < o.n_outs; ++j) {
+      if (!is_array(o.outs[j])) return false;
+      key.push_back('o');
+      append_key(key, o.outs[j]);
+      for (int i = 0; i < o.n_ins; ++i)
+        key.push_back(ops::may_overlap(unwrap(o.ins[i]), unwrap(o.outs[j]), where.c_str()));
+    }
+    return true;
+  }
 
   nb::object call(nb::tuple operands, nb::object outs) {
-    const size_t n = operands.size();
+    Operands given(operands, outs, where);
     std::string key;
-    PyObject* ins[16];
-    PyObject* given[ops::kMaxPlannedOutputs] = {};
-    if (n > 16)
-      fail(Kind::Shape, "plan", "at most 16 operands", std::to_string(n), "split the operation");
-    bool cacheable = true;
-    for (size_t i = 0; i < n; ++i) {
-      ins[i] = nb::object(operands[i]).ptr();
-      cacheable = cacheable && is_array(ins[i]) && unwrap(ins[i]).device.is_cuda();
-      if (!cacheable) break;
-      require_settled(ins[i]);
-      append_key(key, ins[i]);
-    }
-    const bool has_outs = !outs.is_none();
-    if (cacheable && has_outs) {
-      auto t = nb::cast<nb::tuple>(outs);
-      for (size_t j = 0; j < t.size() && j < ops::kMaxPlannedOutputs; ++j) {
-        given[j] = nb::object(t[j]).ptr();
-        if (!is_array(given[j])) {
-          cacheable = false;
-          break;
-        }
-        key.push_back('o');
-        append_key(key, given[j]);
-        for (size_t i = 0; i < n; ++i)
-          key.push_back(ops::may_overlap(unwrap(ins[i]), unwrap(given[j]), "kernel"));
-      }
-    }
+    const bool cacheable = write_key(given, key);
     if (cacheable) {
       auto it = plans.find(std::string_view(key));
       if (it != plans.end()) {
         auto plan = it->second;
-        return steal(plan->run(ins, static_cast<int>(n), has_outs ? given : nullptr, "kernel"));
+        return given.run(*plan, where);
       }
     }
     nb::tuple asked = nb::make_tuple(operands, outs);
     const nb::object asks = miss;  // cleared, perhaps, by whatever runs now
     if (!asks)
-      fail(Kind::Type, "plan", "a PlanCache in use", "one that the garbage collector has cleared",
+      fail(Kind::Type, where, "a PlanCache in use", "one that the garbage collector has cleared",
            "make a new one");
     nb::object result =
         steal(run_python([&] { return PyObject_CallObject(asks.ptr(), asked.ptr()); }));
     std::shared_ptr<PlannedCall> plan;
     if (!nb::try_cast(result, plan) || !plan) return result;
-    if (cacheable) remember(plans, key, plan);
-    return steal(plan->run(ins, static_cast<int>(n), has_outs ? given : nullptr, "kernel"));
+    if (cacheable) {
+      std::string now;
+      if (!write_key(given, now) || now != key) fail_changed(where);
+      remember(plans, key, plan);
+    }
+    return given.run(*plan, where);
   }
 };
 
@@ -163,15 +193,7 @@ void register_plans(nb::module_& m) {
       .def(
           "run",
           [](const std::shared_ptr<PlannedCall>& plan, nb::tuple operands, nb::object outs) {
-            PyObject* ins[16];
-            PyObject* given[ops::kMaxPlannedOutputs] = {};
-            const size_t n = operands.size();
-            for (size_t i = 0; i < n && i < 16; ++i) ins[i] = nb::object(operands[i]).ptr();
-            if (!outs.is_none())
-              for (size_t j = 0; j < plan->outputs.size(); ++j)
-                given[j] = nb::object(nb::cast<nb::tuple>(outs)[j]).ptr();
-            return steal(
-                plan->run(ins, static_cast<int>(n), outs.is_none() ? nullptr : given, "plan"));
+            return Operands(operands, outs, "plan").run(*plan, "plan");
           },
           nb::arg("operands"), nb::arg("outs") = nb::none());
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
@@ -188,8 +210,10 @@ void register_plans(nb::module_& m) {
                         "Plans by the layouts of operands; asks `miss` for new ones.")
       .def(
           "__init__",
-          [](PlanCache* self, nb::object miss) { new (self) PlanCache{{}, std::move(miss)}; },
-          nb::arg("miss"))
+          [](PlanCache* self, nb::object miss, std::string where) {
+            new (self) PlanCache{{}, std::move(miss), std::move(where)};
+          },
+          nb::arg("miss"), nb::arg("where") = "plan")
       .def("__call__", &PlanCache::call, nb::arg("operands"), nb::arg("outs") = nb::none())
       .def("__len__", [](const PlanCache& c) { return c.plans.size(); });
   register_reductions(m);

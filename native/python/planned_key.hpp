@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "array/array.hpp"
+#include "array/error.hpp"
 #include "ops/planned.hpp"
 
 namespace gpuinterop {
@@ -31,6 +32,13 @@ inline void append_key(std::string& key, PyObject* array) {
   // shape and strides lie side by side
   key.append(reinterpret_cast<const char*>(a.layout.shape()),
              2 * sizeof(int64_t) * a.layout.ndim());
+}
+
+// What is planned for one layout must not run on another.
+[[noreturn]] inline void fail_changed(const std::string& where) {
+  fail(Kind::Bounds, where, "operands that keep their layout during the call",
+       "one whose shape or strides changed meanwhile",
+       "change no array in a finaliser or in another thread");
 }
 
 struct KeyHash {

@@ -34,9 +34,9 @@ constexpr Method kMethods[] = {
     {"min", "aokiw", "Return the minimum over `axis`; a NaN wins."},
     {"max", "aokiw", "Return the maximum over `axis`; a NaN wins."},
     {"argmin", "aok",
-     "Return the position of the first minimum along `axis`, or in the flattened array."},
+     "Return the position of the first minimum over `axis`; several axes, or all, count as one."},
     {"argmax", "aok",
-     "Return the position of the first maximum along `axis`, or in the flattened array."},
+     "Return the position of the first maximum over `axis`; several axes, or all, count as one."},
     {"any", "aok*w", "Return whether any element over `axis` is not zero."},
     {"all", "aok*w", "Return whether all elements over `axis` are not zero."},
     {"var", "atodk*w", "Return the variance over `axis`, divided by n - ddof."},
@@ -199,7 +199,7 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
     const bool cacheable = a.device.is_cuda() && !given.dtype && !given.initial && !given.where &&
                            (!given.out || is_array(given.out));
     thread_local std::string key;
-    if (cacheable) {
+    auto write_key = [&] {
       key.clear();
       key.push_back(static_cast<char>(op));
       key.push_back(static_cast<char>(int(keepdims) | (given.axis ? 2 : 0)));
@@ -210,6 +210,9 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
         append_key(key, given.out);
         key.push_back(ops::may_overlap(a, unwrap(given.out), m.name));
       }
+    };
+    if (cacheable) {
+      write_key();
       auto it = reduction_plans.find(std::string_view(key));
       if (it != reduction_plans.end()) {
         auto plan = it->second;
@@ -237,7 +240,13 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
     if (!result) return nullptr;
     std::shared_ptr<PlannedCall> plan;
     if (!nb::try_cast(result, plan) || !plan) return result.release().ptr();
-    if (cacheable) remember(reduction_plans, kept_key, plan);
+    if (cacheable) {
+      // Python code that ran meanwhile may have given the arrays another layout: which of the two the
+      // plan is for is not known then.
+      write_key();
+      if (key != kept_key) fail_changed(m.name);
+      remember(reduction_plans, kept_key, plan);
+    }
     return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name);
   });
 }

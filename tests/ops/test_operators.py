@@ -209,6 +209,13 @@ def test_special_functions_have_their_known_values():
     np.testing.assert_allclose(special.erf(special.erfinv(inside)), inside, rtol=0, atol=4e-16)
 
 
+# A sequence means something else by + and *, and a 0-d integer would be its repetition.
+OPERATORS = (
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
+    operator.pow, divmod, operator.and_, operator.lshift, operator.iadd, operator.imul, operator.ipow,
+)  # fmt: skip
+
+
 def test_lists_are_no_operands(device):
     x = gi.asarray(np.array([1, 2], "float32"), device=device)
     for compare in (operator.eq, operator.ne, operator.lt):
@@ -217,6 +224,12 @@ def test_lists_are_no_operands(device):
                 compare(x, other)
             with pytest.raises(TypeError):
                 compare(other, x)
+    for number in (x, gi.asarray(3, dtype="int64", device=device)):
+        for compute in OPERATORS:
+            for other in ([1, 2], (1, 2), []):
+                for pair in ((number, other), (other, number)):
+                    with pytest.raises(gi.GpuInteropError, match=r"gpuinterop\.asarray\(value\)"):
+                        compute(*pair)
     assert (x == None) is False  # noqa: E711
     assert (x != "text") is True
 

@@ -95,13 +95,54 @@ def test_an_error_in_an_elementwise_expression_shows_it(nvrtc):
         jit.compile_source(render(spec), 90, name="mine.cu")
 
 
+@pytest.mark.parametrize("comment", ["", "  // twice", "\n// twice"])
+def test_a_comment_may_end_an_elementwise_expression(nvrtc, comment):
+    from gpuinterop.jit.codegen import render
+    from gpuinterop.jit.spec import KernelSpec
+    from gpuinterop.ops.kernel import _Expression
+
+    def compiled(text):
+        body = _Expression("mine", [("T", "x")], [("T", "y")], text + comment, "", None).body((10,))
+        spec = KernelSpec(body, ("float32", "float32"), "CC", "flat", 0, 4, 1, False)
+        return jit.compile_source(render(spec), 90, name="mine.cu")
+
+    assert compiled("y = 2 * x")
+    with pytest.raises(CompileError, match=r">\s+2 \| y = wrong"):
+        compiled("T z = x;\ny = wrong")
+
+
 def test_numbers_need_a_size(device):
     x = gi.CudaNdarray(np.ones((2, 2), np.float32), device=device)
     with pytest.raises(TypeError, match=r"numpy\.int32\(5\)"):
         gi.RawKernel(SCALE, "scale")((1,), (32,), x, 5)
+    for number, name in (
+        (2**40, "int64"),
+        (-(2**31) - 1, "int64"),
+        (2**63, "uint64"),
+        (2**31 - 1, "int32"),
+    ):
+        with pytest.raises(TypeError, match=rf"numpy\.{name}\({number}\)"):
+            gi.RawKernel(SCALE, "scale")((1,), (32,), x, number)
+        assert int(getattr(np, name)(number)) == number
+    with pytest.raises(TypeError, match="at most 64 bits"):
+        gi.RawKernel(SCALE, "scale")((1,), (32,), x, 2**64)
     if device == "cpu":
         with pytest.raises(ValueError, match="CUDA device"):
             gi.RawKernel(SCALE, "scale")((1,), (32,), x)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("grid", "got", "fix"),
+    [((0,), "0", "launch nothing"), ((-1,), "-1", "launch nothing"), ((-(2**70),), "64 bits", "launch nothing"),
+     ((2**31,), str(2**31), "let each thread"), ((1, 1, 1, 1), "4", "pass .x, y, z.")],
+)  # fmt: skip
+def test_a_grid_that_cannot_be_names_the_kernel(grid, got, fix):
+    x = gi.ones(2, device="cuda:0")
+    with pytest.raises(
+        ValueError, match=rf"scale: expected a grid[\s\S]*got: .*{got}[\s\S]*fix: {fix}"
+    ):
+        gi.RawKernel(SCALE, "scale")(grid, (32,), x, np.float32(1))
 
 
 @pytest.mark.gpu

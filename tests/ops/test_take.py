@@ -92,3 +92,11 @@ def test_nothing_is_copied_to_look_at_the_indices(device):
     with gi.count_copies() as copies:
         x.take(i, mode="clip")
     assert copies.count == 0
+
+
+def test_the_documents_fifth_argument_is_taken(device):
+    x = gi.CudaNdarray([1, 2, 3], device=device)
+    assert x.take([2, 0], 0, None, "raise", 4).tolist() == [3, 1]
+    assert x.take([2, 0], max_threads=4).tolist() == gi.take(x, [2, 0], max_threads=1).tolist()
+    with pytest.raises(TypeError):
+        x.take([0], 0, None, "raise", 1, 2)

@@ -312,3 +312,12 @@ def test_copyto_refuses_what_numpy_refuses(device):
 def test_what_is_not_here_says_what_to_write(device, call):
     with pytest.raises(gi.GpuInteropError, match=r"numpy\.\w+.*: expected .*\n  got: .*\n  fix: "):
         call(arrays_on(device)[0])
+
+
+def test_memory_may_be_shared_with_arrays_of_numpy():
+    host = np.arange(6.0)
+    x = gi.asarray(host, device="cpu", copy=False)
+    for a, b in ((x, host), (host, x), (x[3:], host), (x, x[1:])):
+        assert np.may_share_memory(a, b) is True
+    for a, b in ((x, np.arange(6.0)), (x[:3], host[3:]), (np.ones((2, 2)), x)):
+        assert np.may_share_memory(a, b) is False

@@ -237,3 +237,21 @@ def test_what_host_gives_to_a_mapped_reduction() -> None:
         ShapeError, match=r"shape \(2,\) from host=\n  got: ndarray of shape \(2, 3\)"
     ):
         gi.MapReduce("x0", lambda x, e: (x[0],))(x)
+
+
+def test_more_operands_and_outs_than_a_kernel_takes_are_refused_by_name(device):
+    x = gi.ones(4, dtype="float32", device=device)
+    many = gi.MapReduce(
+        " + ".join(f"x{i}" for i in range(17)),
+        lambda v, e: (sum(v).sum(axis=-1),),
+        where="seventeen",
+    )
+    with pytest.raises(gi.ShapeError, match="seventeen: expected at most 16 operands\n  got: 17"):
+        many(*[x] * 17)
+    one = gi.MapReduce("x0", lambda v, e: (v[0].sum(axis=-1),), where="one")
+    outs = tuple(gi.empty((), device=device) for _ in range(17))
+    with pytest.raises(gi.ShapeError, match="one: expected at most 16 outs\n  got: 17"):
+        one(x, out=outs)
+    for bad in ("nosuch", "argmax"):
+        with pytest.raises(gi.ShapeError, match="named: expected op sum"):
+            gi.MapReduce("x0", lambda v, e: (v[0],), op=bad, where="named")

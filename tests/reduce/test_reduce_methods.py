@@ -140,10 +140,36 @@ def test_wrong_arguments_name_themselves(device: str) -> None:
         x.sum(axes=0)
     with pytest.raises(TypeError, match="twice"):
         x.sum(0, axis=0)
-    with pytest.raises(TypeError, match="one axis"):
-        x.argmax(axis=(0, 1))
+    with pytest.raises(TypeError, match="an axis or more"):
+        x.argmax(axis=())
     with pytest.raises(TypeError, match="float32, the only dtype"):
         x.sum(dtype=np.float64)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (0, 2), (2, 0), (1, 2), (-1, 0, 1), (1,)])
+@pytest.mark.parametrize("view", ["plain", "turned", "backwards"])
+def test_positions_over_several_axes(device: str, axes: tuple[int, ...], view: str) -> None:
+    host = np.random.default_rng(7).permutation(np.arange(2 * 3 * 4.0)).reshape(2, 3, 4)
+    see = {"plain": lambda x: x, "turned": lambda x: x.T, "backwards": lambda x: x[::-1, :, ::-2]}[
+        view
+    ]
+    x, host = see(CudaNdarray(host.astype(np.float32), device=device)), see(host)
+    for name in ("argmax", "argmin"):
+        for keepdims in (False, True):
+            got = getattr(x, name)(axis=axes, keepdims=keepdims).get()
+            # By hand: the place in C order among the elements over these axes.
+            over = sorted(axis % 3 for axis in axes)
+            rest = [axis for axis in range(3) if axis not in over]
+            pick = max if name == "argmax" else min
+            expected = np.empty([host.shape[axis] for axis in rest], np.int64)
+            for place in np.ndindex(*expected.shape):
+                key = [slice(None)] * 3
+                for axis, at in zip(rest, place, strict=True):
+                    key[axis] = at
+                elements = host[tuple(key)].ravel().tolist()
+                expected[place] = elements.index(pick(elements))
+            shape = [1 if axis in over else n for axis, n in enumerate(host.shape)]
+            np.testing.assert_array_equal(got, expected.reshape(shape) if keepdims else expected)
 
 
 MASKS = [((4,), (1,)), ((4,), (0,)), ((4, 5), (1, 0)), ((4, 5), (0, 1)), ((4, 5), (1, 1)), ((4, 5), (0, 0)),

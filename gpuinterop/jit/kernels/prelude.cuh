@@ -149,7 +149,8 @@ struct gi_cast {
   GI_FN T from(c64 x) { return (T)x.re; }
   GI_FN T from(c128 x) { return (T)x.re; }
 };
-// Out-of-range values go the way they go in NumPy on a PC: through a wider integer, then cut.
+// Through a wider integer, then cut, so that -1.0 becomes 255 in a uint8 as in NumPy on a PC. What the
+// wider integer cannot hold is cut to its range by a GPU, where a PC makes its smallest number of it.
 #define GI_CAST_THROUGH(T, WIDE)                                             \
   template <>                                                                \
   struct gi_cast<T> {                                                        \

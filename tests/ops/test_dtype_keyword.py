@@ -1,0 +1,92 @@
+"""dtype= of an elementwise function: NumPy's result in NumPy's dtype, or refused where NumPy refuses."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop.ops.catalog import ROWS
+from gpuinterop.ops.runtime import FUNCTIONS
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning"),
+]
+DTYPES = ("bool", "int8", "int32", "uint8", "int64", "float16", "float32", "float64", "complex64")
+UFUNCS = [
+    r for r in ROWS if isinstance(r.numpy, np.ufunc) and r.name not in ("cast", "where", "clip")
+]
+# See docs/operations.md: these have no kernels for complex numbers.
+REAL = (
+    "expm1",
+    "log2",
+    "log10",
+    "log1p",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+)
+
+
+def answer(function, operands, dtype, *refusals):
+    try:
+        found = function(*operands, dtype=dtype)
+    except refusals:
+        return None
+    return found if isinstance(found, tuple) else (found,)
+
+
+@pytest.mark.parametrize("row", UFUNCS, ids=lambda row: row.name)
+def test_as_numpy_takes_it(row):
+    pairs = list(itertools.product(DTYPES, repeat=row.inputs))[:: 1 if row.inputs == 1 else 17]
+    cases = [[np.array([1, 2, 3], d) for d in dtypes] for dtypes in pairs]
+    if row.inputs == 2:
+        cases += [[np.array([1, 2, 3], d), number] for d in DTYPES[::3] for number in (2, 1.5, 1j)]
+    for hosts, wanted in itertools.product(cases, DTYPES):
+        if wanted == "complex64" and row.name in REAL:
+            continue
+        ours = [gi.GpuArray(h, device="cpu") if isinstance(h, np.ndarray) else h for h in hosts]
+        expected = answer(row.numpy, hosts, wanted, TypeError, OverflowError)
+        got = answer(FUNCTIONS[row.name], ours, wanted, gi.DTypeError, gi.RangeError)
+        assert (expected is None) == (got is None), (hosts, wanted)
+        for a, b in zip(expected or (), got or (), strict=True):
+            assert a.dtype == b.dtype, (hosts, wanted)
+            np.testing.assert_allclose(b.get(), a, rtol=1e-3)
+
+
+def test_other_libraries_arrays_are_cast_too(device):
+    x, y = gi.GpuArray([0.1], dtype="float64", device=device), np.array([0.1])
+    for first, second in ((x, y), (y, x), (x, np.float64(0.1)), (x, np.array(0.1))):
+        assert np.add(first, second, dtype="float32").dtype == np.float32
+    torch = pytest.importorskip("torch")
+    assert gi.add(x, torch.tensor([0.1], dtype=torch.float64), dtype="float32").dtype == np.float32
+
+
+def test_numbers_alone():
+    assert gi.add(1, 2, dtype="float32").dtype == np.float32
+
+
+def test_small_floats_and_arrays_of_the_documents(device):
+    x = gi.CudaNdarray([1, 2], device=device)
+    assert gi.add(x, 2, dtype="bfloat16").astype("float32").tolist() == [3, 4]
+    assert type(np.add(x, x, dtype="float64")) is gi.GpuArray
+    with pytest.raises(gi.DTypeError, match=r"dtype=float64[\s\S]*\.astype\('float64'\)"):
+        np.equal(x, x, dtype="float64")
+    with pytest.raises(gi.DTypeError, match="as the results are truths"):
+        np.isnan(x, dtype="int8")
+
+
+def test_inside_a_fused_function(device):
+    x = gi.CudaNdarray([1, 2], device=device)
+    assert gi.fuse(lambda x: gi.add(x, 0.5, dtype="float64"))(x).dtype == np.float64
+
+
+def test_what_is_no_operand_is_still_told_so(device):
+    with pytest.raises(gi.ConversionTypeError, match="asarray"):
+        gi.add(gi.ones(2, device=device), [1, 2], dtype="float32")
