@@ -85,6 +85,22 @@ def test_an_array_that_its_library_cannot_read_is_a_fault_of_that_case_only():
     assert "no broadcast arrays here" in str(m.wrong[0])
 
 
+@pytest.mark.parametrize("address", [0, toys.NOWHERE, 1 << 62, -8])
+def test_a_bridge_that_tells_a_wrong_address_is_told_so(address):
+    m = matrix([replace(toys.SOUND, address=lambda toy: address)], ["cpu"], dtypes=["float32"])
+    for direction in ("to", "from"):
+        faults = [f for cell in m.select(direction=direction) for f in cell.faults]
+        assert any(f["check"] == "address" and hex(address) in f["got"] for f in faults), m
+    assert {cell.outcome for cell in m.select(layout="empty")} == {"shared"}
+
+
+def test_an_answer_of_nothing_is_no_refusal():
+    silent = replace(toys.SOUND, to=lambda x, copyif=False: None, promises=None, explain=None)
+    m = matrix([silent], ["cpu"], dtypes=["float32"])
+    assert {cell.outcome for cell in m.select(direction="to")} == {"wrong"}
+    assert not m.ok
+
+
 def test_a_bridge_of_one_direction_is_tried_in_it():
     m = matrix([replace(toys.SOUND, make=None)], ["cpu"], dtypes=["float32"])
     assert m.ok

@@ -30,6 +30,14 @@ def test_a_converter_without_order_is_found(direction):
     assert faults == {"order"}, str(m)
 
 
+def test_memory_that_is_not_there_is_not_looked_at():
+    m = matrix([device_toys.bridge(beside=1 << 44)], ["cuda:0"], layouts=["C"], dtypes=["float32"])
+    (cell,) = m.select(direction="to", stream="default")
+    assert "address" in {f["check"] for f in cell.faults}
+    assert any("no memory of cuda:0 at 0x" in f["got"] for f in cell.faults), cell
+    assert m.outcome(direction="from", stream="default") == "shared"  # the device still works
+
+
 @pytest.mark.parametrize("library", ["tvm_ffi", "cuda_core"])
 def test_libraries_that_take_any_memory(library):
     pytest.importorskip({"cuda_core": "cuda.core"}.get(library, library))
