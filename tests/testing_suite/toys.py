@@ -276,4 +276,4 @@ def forget():
     _leaked.clear()
 
 
-LEAKY = faulty("to", _leak)
+SILENT = faulty("to", lambda x, copyif=False: None)
