@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import toys
 
@@ -37,6 +38,17 @@ def test_a_sound_converter_passes():
         expected = "none" if LAYOUTS[layout].negative else "shared"
         assert m.outcome(direction="from", layout=layout, dtype="float32") == expected
     assert m.outcome(direction="to", dtype="uint64") == "refused"
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_legend_says_how_each_layout_is_made(name):
+    layout = LAYOUTS[name]
+    made = eval(layout.made_by, {"np": np, "as_strided": np.lib.stride_tricks.as_strided})
+    meant = layout.of(np.zeros(layout.count))
+    assert made.shape == meant.shape
+    assert made.flags.writeable == meant.flags.writeable
+    for n, here, there in zip(meant.shape, made.strides, meant.strides, strict=True):
+        assert here == there or n == 1 or not meant.size
 
 
 @pytest.mark.parametrize("fault", toys.TO_FAULTS)
