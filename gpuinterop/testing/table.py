@@ -155,7 +155,7 @@ class Matrix:
         """What the letters mean, how many there are, and what is wrong."""
         counts = {word: sum(c.outcome == word for c in self.cells) for word in reversed(_WORST)}
         parts = [
-            "S shared, C copied with copyif=True, R refused, W wrong, - no such array there\n"
+            "S shared, C copied with copyif=True, R refused, W wrong, - the bridge makes none\n"
             + ", ".join(f"{n} {word}" for word, n in counts.items() if word != "none" or n)
         ]
         absent = [f"{lib.name} ({lib.why})" for lib in self.libraries if lib.why]

@@ -2,7 +2,8 @@
 
 A conversion without ``copyif`` must share or raise; with it, it must copy what it refused. Each claim
 is checked against memory itself. The outcome is "shared", "copied" (refused, and copied with
-``copyif=True``), "refused", "none" (the library cannot have such an array) or "wrong".
+``copyif=True``), "refused", "none" (the bridge makes no such array, as a rule because the library
+cannot hold it) or "wrong".
 """
 
 from __future__ import annotations

@@ -129,6 +129,22 @@ def test_one_screen():
     assert " bf16" in text
 
 
+def test_the_page_counts_what_was_tried(monkeypatch):
+    monkeypatch.syspath_prepend(HERE.parents[1] / "tools")
+    page = importlib.import_module("compatibility_page")
+    cells = [
+        Cell("toy", direction, "cuda:0", "C", "float32", "side", outcome)
+        for direction, outcome in (("to", "shared"), ("from", "none"))
+    ]
+    rows = [Library("toy", "1.0"), Library("lib", why="not installed")]
+    m = Matrix(cells, rows, ["cuda:0"], {"python": "3", "date": "2026-11-22T00:00"})
+    text = "\n".join(page.section("gpu", m))
+    assert "In 1 of the cases a slow producer was still running" in text
+    assert "2 cases: 1 shared, 0 copied, 0 refused, 0 wrong, and 1 for which" in text
+    assert "Not tried: lib (not installed)." in text
+    assert all(f"| *{name}* |" in page.page() for name in LAYOUTS)
+
+
 # ---- which libraries ----------------------------------------------------------------------------
 
 
@@ -284,6 +300,16 @@ def test_a_run_of_nothing_fails(monkeypatch, config, absent):
 
 
 # ---- the libraries themselves -------------------------------------------------------------------
+
+
+def test_arrays_that_a_library_cannot_make_are_taken_from_dlpack():
+    pytest.importorskip("tvm_ffi")
+    pytest.importorskip("ml_dtypes")
+    m = matrix(["tvm_ffi"], ["cpu"], layouts=["C"], dtypes=["bfloat16", "float8_e5m2"])
+    assert {cell.outcome for cell in m.cells} == {"shared"}, m
+    pytest.importorskip("jax")
+    m = matrix(["jax"], ["cpu"], layouts=["F", "permuted"], dtypes=["float32"])
+    assert {cell.outcome for cell in m.cells} == {"shared"}, m
 
 
 @pytest.mark.slow
