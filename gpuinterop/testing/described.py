@@ -63,7 +63,9 @@ def described(name: str, describe: Callable[[Any], Description], **rest: Any) ->
         found = named_dtype(dtype)
         if found is None:
             raise TypeError(f"{name} names a dtype that nobody knows: {dtype}")
-        return elements(address, shape, tuple(s * found.itemsize for s in strides), found, place)
+        steps = tuple(s * found.itemsize for s in strides)
+        # Waiting for the whole device would hide that the library reads too early.
+        return elements(address, shape, steps, found, place, patient=False)
 
     def write(a: Any, index: tuple[int, ...], value: Any) -> None:
         address, _, strides, dtype, place = describe(a)

@@ -150,12 +150,13 @@ def _check_range(address: int, nbytes: int, place: tuple[str, int]) -> None:
         raise _unmapped(address, nbytes, place)
 
 
-def _read(address: int, nbytes: int, place: tuple[str, int]) -> bytes:
+def _read(address: int, nbytes: int, place: tuple[str, int], patient: bool = True) -> bytes:
     _check_range(address, nbytes, place)
     if place[0] == "cpu":
         return _host(address, nbytes, None)
     out = ctypes.create_string_buffer(nbytes)
-    wait(place[1])
+    if patient:
+        wait(place[1])
     with _Current(place[1]):
         _call("cuMemcpyDtoHAsync_v2", out, c_void_p(address), c_size_t(nbytes), c_void_p(_LEGACY))
         _call("cuStreamSynchronize", c_void_p(_LEGACY))
@@ -184,17 +185,19 @@ def elements(
     strides: tuple[int, ...],
     dtype: np.dtype[Any],
     place: tuple[str, int],
+    patient: bool = True,
 ) -> np.ndarray[Any, Any]:
-    """What is in memory now, seen through a shape and byte strides; `address` is that of element 0.
+    """What is in memory, seen through a shape and byte strides; `address` is that of element 0.
 
-    RuntimeError where no memory is.
+    That is after all work on the device; unless `patient`, as soon as the legacy default stream gets
+    there, as a library without streams reads it. RuntimeError where no memory is.
     """
     if 0 in shape:
         return np.empty(shape, dtype)
     steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     low = sum(step for step in steps if step < 0)
     high = sum(step for step in steps if step > 0) + dtype.itemsize
-    raw = np.frombuffer(_read(address + low, high - low, place), np.uint8)
+    raw = np.frombuffer(_read(address + low, high - low, place, patient), np.uint8)
     window = np.lib.stride_tricks.as_strided(
         raw[-low:], (*shape, dtype.itemsize), (*strides, 1), writeable=False
     )
