@@ -86,6 +86,7 @@ def fill(address: int, word: int, count: int, stream: int, device: int) -> None:
 
 # Nothing that is tried is larger, so a longer range is one that somebody made up.
 _LONGEST = 1 << 20
+_END = 1 << 56  # no processor has user memory beyond
 _CHUNK = 4096  # any pipe holds as much
 
 
@@ -142,7 +143,7 @@ def _known_to_driver(address: int, nbytes: int) -> bool:
 
 
 def _check_range(address: int, nbytes: int, place: tuple[str, int]) -> None:
-    known = 0 < address < 1 << 63 and nbytes <= _LONGEST
+    known = 0 < address < _END and nbytes <= _LONGEST
     if known and place[0] != "cpu":
         with _Current(place[1]):
             known = _known_to_driver(address, nbytes)

@@ -193,10 +193,16 @@ def _try_to(scene: _Scene, store: Store) -> None:
     )
 
 
-def _is_there(scene: _Scene, address: int, strides: tuple[int, ...]) -> bool:
-    """Whether memory is where an array says it is; else neither we nor its library may look."""
+def _is_there(scene: _Scene, address: int, strides: tuple[int, ...] | None) -> bool:
+    """Whether memory is where an array says it is; else neither we nor its library may look.
+
+    All of it when the strides are told, else the first element.
+    """
+    shape = scene.layout.shape
+    if strides is None or len(strides) != len(shape):
+        shape = strides = ()
     try:
-        elements(address, scene.layout.shape, strides, scene.dtype, scene.place)
+        elements(address, shape, strides, scene.dtype, scene.place)
     except RuntimeError as error:
         scene.verdict.fault("address", "an address of memory", error)
         return False
@@ -209,9 +215,11 @@ def _check_theirs(scene: _Scene, result: Any, start: int, before: Any) -> bool:
     shared = verdict.outcome == "shared"
     address = bridge.address(result) if scene.layout.size else 0
     if scene.layout.size and address != start:
-        told = bridge.strides(result) if bridge.strides is not None else scene.strides
-        fits = len(told) == len(scene.strides)
-        if not _is_there(scene, address, told if fits else scene.strides):
+        # What is shared was to keep its strides; a copy may be packed.
+        told: tuple[int, ...] | None = scene.strides if shared else None
+        if bridge.strides is not None:
+            told = bridge.strides(result)
+        if not _is_there(scene, address, told):
             return False
     _check_description(scene, result, shared)
     if not scene.layout.size:
@@ -226,10 +234,11 @@ def _check_theirs(scene: _Scene, result: Any, start: int, before: Any) -> bool:
     poke(start + distance, value.tobytes(), scene.place)
     expected = scene.at(start) if shared else before
     seen = "our write seen there" if shared else "a copy apart from our writes"
-    verdict.expect(alike(bridge.values(result), expected), "writes", seen, "other values")
-    if bridge.write is None or (bridge.readonly is not None and bridge.readonly(result)):
+    same = alike(bridge.values(result), expected)
+    verdict.expect(same, "writes", seen, "other values")
+    if address != start and (shared or not same):  # whose memory that is, nobody knows
         return True
-    if shared and address != start:  # whose memory that is, nobody knows
+    if bridge.write is None or (bridge.readonly is not None and bridge.readonly(result)):
         return True
     value = another(value)
     bridge.write(result, index, value.item())
@@ -339,9 +348,7 @@ def _check_ours(scene: _Scene, x: Any, theirs: Any, start: int, before: Any) -> 
     verdict.expect(x.device.type == scene.device, "device", scene.device, x.device)
     if not layout.size:
         return True
-    if not _is_there(
-        scene, x.ptr, tuple(x.strides) if x.ndim == len(layout.shape) else scene.strides
-    ):
+    if not _is_there(scene, x.ptr, tuple(x.strides)):
         return False
     if shared:
         verdict.expect(x.ptr == start, "address", hex(start), f"{x.ptr:#x}: a silent copy")

@@ -9,7 +9,7 @@ import pytest
 import toys
 
 import gpuinterop as gi
-from gpuinterop.testing import LAYOUTS, Bridge, matrix
+from gpuinterop.testing import LAYOUTS, Bridge, matrix, memory
 
 
 def dtypes_for(check):
@@ -116,6 +116,46 @@ def test_a_bridge_that_tells_a_wrong_address_is_told_so(address):
         faults = [f for cell in m.select(direction=direction) for f in cell.faults]
         assert any(f["check"] == "address" and hex(address) in f["got"] for f in faults), m
     assert {cell.outcome for cell in m.select(layout="empty")} == {"shared"}
+
+
+def test_a_copy_is_not_measured_by_strides_that_nobody_told():
+    """Packed, it is shorter than the window it was made of."""
+    looked = []
+    real = memory._read
+
+    def read(address, nbytes, *rest):
+        looked.append((address, nbytes))
+        return real(address, nbytes, *rest)
+
+    copies = set()
+
+    def to(x, copyif=False):
+        made = toys.to_toy(x, copyif)
+        if LAYOUTS["reversed"].shape == x.shape and x.strides[0] < 0:
+            copies.add(made.window.__array_interface__["data"][0])
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "_read", read)
+        m = matrix([replace(toys.SOUND, to=to, strides=None, make=None)], ["cpu"],
+                   layouts=["reversed"], dtypes=["float32"])  # fmt: skip
+    assert m.ok
+    assert copies
+    assert {n for address, n in looked if address in copies} == {4}
+
+
+def test_a_copy_that_is_none_is_not_written_to():
+    written = []
+    elsewhere = np.full(64, 7.0, np.float32)
+
+    def to(x, copyif=False):
+        toys.to_toy(x, copyif)
+        return toys.Toy(elsewhere[: x.size].reshape(x.shape))
+
+    careless = replace(toys.SOUND, to=to, make=None, write=lambda *_: written.append(1))
+    m = matrix([careless], ["cpu"], layouts=["C", "reversed"], dtypes=["float32"])
+    assert {cell.outcome for cell in m.cells} == {"wrong"}
+    assert not written
 
 
 def test_an_answer_of_nothing_is_no_refusal():
