@@ -13,6 +13,17 @@ from gpuinterop.inventory import BY_HAND, Installed, numbers
 
 __all__ = ["Facts", "Finding", "diagnose"]
 
+# What others publish, by the CUDA version that it is for: no other can be recommended.
+TORCH_INDEXES = ((11, 8), (12, 1), (12, 4), (12, 6), (12, 8), (12, 9), (13, 0))
+JAX_MAJORS = (12, 13)
+RUNTIME_WHEELS = {
+    12: {"nvrtc": "nvidia-cuda-nvrtc-cu12", "cublas": "nvidia-cublas-cu12"},
+    13: {"nvrtc": "'nvidia-cuda-nvrtc==13.*'", "cublas": "'nvidia-cublas==13.*'"},
+}
+OLDEST = 12  # the CUDA major below which nothing here works
+
+_UPDATE = f"update the driver to one of CUDA {OLDEST} or later"
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -84,6 +95,13 @@ def _driver(facts: Facts) -> Iterator[Finding]:
             "device",
             f"GPUINTEROP_DEVICE names no device that is here: {facts.device_fault}",
             "unset GPUINTEROP_DEVICE, or set it to cpu, cuda or cuda:1",
+        )
+    if facts.driver and facts.driver[0] < OLDEST:
+        yield Finding(
+            "driver-old",
+            f"the driver knows CUDA {'.'.join(map(str, facts.driver))}, which is too old: NVRTC, cuBLAS, "
+            f"CuPy and JAX are built for CUDA {OLDEST} or later",
+            _UPDATE,
         )
     if facts.forked:
         yield Finding(
@@ -193,7 +211,7 @@ def _majors(facts: Facts) -> Iterator[Finding]:
             "; ".join(_same_major(row, target or majors[-1]) for row in others),
         )
     newest = majors[-1] if majors else 0
-    if facts.driver and newest > facts.driver[0]:
+    if facts.driver and facts.driver[0] >= OLDEST and newest > facts.driver[0]:
         names = ", ".join(_named(row) for row in rows if row.cuda == newest)
         yield Finding(
             "driver-old",
@@ -206,10 +224,27 @@ def _same_major(row: Installed, major: int) -> str:
     if row.library == "cupy":
         return f"pip uninstall {row.distribution}; pip install cupy-cuda{major}x"
     if row.library == "jax plugin":
-        return f"pip uninstall {row.distribution}; pip install jax[cuda{major}]"
+        return f"pip uninstall {row.distribution}; {_jax_for(major)}"
     if row.library == "cuda.bindings":
         return f"pip install 'cuda-bindings=={major}.*'"
     return f"install a build of {row.distribution} for CUDA {major}"
+
+
+def _torch_for(driver: tuple[int, ...]) -> str:
+    fitting = [version for version in TORCH_INDEXES if not driver or version <= driver]
+    if not fitting:
+        return f"{_UPDATE}, then install torch anew"
+    index = "".join(map(str, fitting[-1]))
+    return (
+        "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/"
+        f"cu{index}"
+    )
+
+
+def _jax_for(major: int) -> str:
+    fitting = [known for known in JAX_MAJORS if known <= major]
+    command = f"pip install 'jax[cuda{(fitting or JAX_MAJORS)[-1 if fitting else 0]}]'"
+    return command if fitting else f"{_UPDATE}, then {command}"
 
 
 def _without_cuda(facts: Facts) -> Iterator[Finding]:
@@ -218,8 +253,7 @@ def _without_cuda(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "torch-cpu",
                 f"{_named(row)} is built without CUDA: arrays on the GPUs here cannot go there",
-                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/"
-                f"cu{facts.driver[0]}0",
+                _torch_for(facts.driver),
                 "hint",
             )
         if numbers(row.version) and numbers(row.version) < (2, 10):
@@ -233,14 +267,13 @@ def _without_cuda(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "jax-cpu",
             "JAX is installed without its CUDA plug-in, and there are GPUs",
-            f"pip install jax[cuda{facts.driver[0] if facts.driver else 13}]",
+            _jax_for(facts.driver[0] if facts.driver else JAX_MAJORS[-1]),
             "hint",
         )
 
 
 def _runtime(facts: Facts) -> Iterator[Finding]:
-    major = facts.driver[0] if facts.driver else 13
-    extra = "cu12" if major < 13 else "cu13"
+    major = max(OLDEST, min(facts.driver[0] if facts.driver else 13, max(RUNTIME_WHEELS)))
     for name, why in facts.missing.items():
         needs = {"nvrtc": "kernels cannot be compiled", "cublas": "matrices cannot be multiplied"}[
             name
@@ -248,7 +281,7 @@ def _runtime(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             name,
             f"{ {'nvrtc': 'NVRTC', 'cublas': 'cuBLAS'}[name] } is missing, so {needs} on the GPU: {why}",
-            f"pip install 'gpuinterop[{extra}]'",
+            f"pip install {RUNTIME_WHEELS[major][name]}",
         )
 
 

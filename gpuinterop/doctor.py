@@ -22,6 +22,7 @@ from gpuinterop._version import __version__
 from gpuinterop.converters import registry
 from gpuinterop.diagnosis import Facts, Finding, diagnose
 from gpuinterop.errors import GpuInteropError
+from gpuinterop.places import wished
 
 __all__ = ["SCHEMA", "Report", "doctor"]
 
@@ -156,9 +157,9 @@ def _devices(report: Report, facts: Facts) -> None:
     wish = os.environ.get("GPUINTEROP_DEVICE", "").strip()
     if wish:
         try:
-            devices.device(wish)
+            wished(wish)
         except GpuInteropError as error:
-            facts.device_fault = f"{wish!r}: {error.got}"
+            facts.device_fault = error.got
     driver = ctypes.CDLL(_core.cuda_library_path()) if facts.devices else None
     for index in range(facts.devices):
         row = {"device": f"cuda:{index}", **_properties(driver, index), **_context(driver, index)}
@@ -266,6 +267,20 @@ def _memory(report: Report, facts: Facts) -> None:
                 "live_bytes": torch.cuda.memory_allocated(index),
                 "pool_bytes": torch.cuda.memory_reserved(index),
             }
+    for place in _jax_devices():
+        held = place.memory_stats() or {}  # the CPU keeps no account
+        if held:
+            live = held["bytes_in_use"]
+            report.memory[f"jax on {place.platform}:{place.id}"] = {
+                "live_bytes": live, "pool_bytes": held.get("pool_bytes", live),
+            }  # fmt: skip
+
+
+def _jax_devices() -> list[Any]:
+    """JAX's devices, when it has been used: asking for them would start it otherwise."""
+    jax, bridge = sys.modules.get("jax"), sys.modules.get("jax._src.xla_bridge")
+    started = getattr(bridge, "backends_are_initialized", None)
+    return list(jax.local_devices()) if jax is not None and started and started() else []
 
 
 # ---- the page -----------------------------------------------------------------------------------

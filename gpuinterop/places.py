@@ -124,19 +124,26 @@ def default_device() -> Device:
     return _process_default or _find_default()
 
 
+def wished(wish: str) -> Device:
+    """The device that GPUINTEROP_DEVICE names."""
+    try:
+        return device(wish)
+    except DeviceError as error:
+        # The answer may repeat the wish, with the type that every variable has.
+        why = "" if error.got.startswith(repr(wish)) else f": {error.got}"
+        raise DeviceError(
+            where="GPUINTEROP_DEVICE",
+            expected=error.expected,
+            got=f"{wish!r}{why}",
+            fix="unset GPUINTEROP_DEVICE or name a device that exists",
+        ) from None
+
+
 def _find_default() -> Device:
     global _process_default
     wish = os.environ.get("GPUINTEROP_DEVICE", "").strip()
     if wish:
-        try:
-            found = device(wish)
-        except DeviceError as error:
-            raise DeviceError(
-                where="GPUINTEROP_DEVICE",
-                expected=error.expected,
-                got=f"{wish!r}: {error.got}",
-                fix="unset GPUINTEROP_DEVICE or name a device that exists",
-            ) from None
+        found = wished(wish)
     elif _core.cuda_forked():
         # The parent had a GPU. Going on with the CPU would change the device silently.
         raise no_cuda("default_device", CudaError)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from gpuinterop.testing.layouts import legend
 from gpuinterop.testing.table import Cell, Matrix
 
 ROOT = Path(__file__).parents[1]
@@ -18,19 +19,27 @@ HEAD = """\
 
 <!-- Written by tools/make_docs.py from benchmarks/results/matrix-*.json: change it there. -->
 
-Every conversion of every library, tried: addresses compared, writes looked for on the other side, owners dropped. The
-[compatibility suite](compatibility-suite.md) does it on your machine as well: `python -m gpuinterop matrix`.
+The conversions of the libraries below, tried: addresses compared, writes looked for on the other side, owners
+dropped. The [compatibility suite](compatibility-suite.md) does it on your machine as well, with the libraries that
+you have: `python -m gpuinterop matrix`.
 
 | | means |
 | --- | --- |
 | S | shared: one memory, seen from both sides |
 | C | refused, and copied with `copyif=True` |
 | R | refused both ways |
-| - | the library has no such array |
-
-*broadcast* is memory of stride 0 that may be written to. What `broadcast_to` gives may not: see *readonly*.
+| - | not made by the suite's bridge, as a rule because the library cannot hold it |
 
 `gi.explain(x, "torch")` gives the same answer for one array of yours, with the reason and the call that would work.
+
+## Layouts
+
+| | made by NumPy as |
+| --- | --- |
+{layouts}
+
+*broadcast* is memory of stride 0 that may be written to. What `broadcast_to` gives may not: see *readonly*. In *size-1*
+the stride of the axis with one element is a number that means nothing.
 """
 
 
@@ -74,6 +83,12 @@ def reasons(cells: list[Cell]) -> list[str]:
     return lines
 
 
+def untried(matrix: Matrix) -> list[str]:
+    """The line that names the libraries which were left out, and why."""
+    left_out = [f"{library.name} ({library.why})" for library in matrix.libraries if library.why]
+    return [f"Not tried: {', '.join(left_out)}."] if left_out else []
+
+
 def section(place: str, matrix: Matrix) -> list[str]:
     device = next((d for d in matrix.devices if d.startswith("cuda") == (place == "gpu")), "")
     here = [cell for cell in matrix.cells if cell.device == device]
@@ -84,8 +99,8 @@ def section(place: str, matrix: Matrix) -> list[str]:
     counts = Counter(cell.outcome for cell in here)
     told = ", ".join(f"{counts[o]} {o}" for o in ("shared", "copied", "refused", "wrong"))
     if counts["none"]:
-        told += f", and {counts['none']} that the library has no array for"
-    streams = sum(1 for cell in here if cell.stream == "side")
+        told += f", and {counts['none']} for which the bridge makes no array"
+    streams = sum(1 for cell in here if cell.stream == "side" and cell.outcome != "none")
     order = (
         f" In {streams} of the cases a slow producer was still running on a side stream."
         if streams
@@ -96,6 +111,7 @@ def section(place: str, matrix: Matrix) -> list[str]:
         "",
         f"{versions}; Python {about['python']}, {about['date'][:10]}.",
         f"{len(here)} cases: {told}.{order}",
+        *untried(matrix),
         "",
         "Layouts of float32:",
         "",
@@ -113,7 +129,8 @@ def section(place: str, matrix: Matrix) -> list[str]:
 
 
 def page() -> str:
-    lines = [HEAD]
+    rows = "\n".join(f"| *{name}* | `{made_by}` |" for name, made_by in legend())
+    lines = [HEAD.format(layouts=rows)]
     for place in PLACES:
         file = RESULTS / f"matrix-{place}.json"
         if file.is_file():

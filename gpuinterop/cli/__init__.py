@@ -7,13 +7,15 @@ row in `COMMANDS`. Only the file of the command that was asked for is imported.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gpuinterop.errors import GpuInteropError
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
 COMMANDS = {
     "doctor": "examine driver, devices, contexts, libraries and memory; exit code 1 for a warning",
@@ -22,6 +24,9 @@ COMMANDS = {
     "demo": "share one array with every library that is installed",
     "version": "print the versions of the package and of what it builds on",
 }
+
+# The library by which a command tries the converter "array_api", which serves many.
+STRICT = "array_api_strict"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,10 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     for row, about in COMMANDS.items():
-        command = commands.add_parser(row, help=about, description=about)
+        command = commands.add_parser(
+            row,
+            help=about,
+            description=about,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         if row == name:
             _module(row).add_arguments(command)
-    chosen = parser.parse_args(words)
+    chosen = parser.parse_args(_joined(words))
     if chosen.command is None:
         parser.print_help()
         return 2
@@ -51,15 +61,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = _module(chosen.command).run(chosen)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has seen enough (`gpuinterop demo | head`). The interpreter flushes once more at
-        # exit, so what is left goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has seen enough (`gpuinterop demo | head`).
+        _discard_output()
         return 1
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        _discard_output()
+        print(
+            f"gpuinterop {chosen.command}: the output cannot be written: {error}", file=sys.stderr
+        )
+        return 2
     except GpuInteropError as error:
         # The question was wrong, such as a device that is not here; the message says what to write.
         print(_in_words_of_the_command_line(str(error)), file=sys.stderr)
         return 2
     return code
+
+
+# What a file says to which no more can be written.
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def _discard_output() -> None:
+    # The interpreter flushes once more at exit, so what is left goes nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """The words, with a value such as -16,4, which looks like an option, joined to its option."""
+    joined: list[str] = []
+    for word in words:
+        before = joined[-1] if joined else ""
+        if re.match(r"-\d", word) and re.fullmatch(r"--\w[\w-]*", before):
+            joined[-1] = f"{before}={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+def words_of(text: str | None, option: str) -> list[str] | None:
+    """The names in an option's value; None when it was not given."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise ArgumentTypeError(
+            where=option,
+            expected="names with commas between",
+            got=repr(text),
+            fix=f"leave {option} out for all",
+        )
+    return words
+
+
+def layouts_in_help() -> str:
+    """The legend of the layouts, for the end of a command's help."""
+    from gpuinterop.testing.layouts import legend  # noqa: PLC0415
+
+    rows = "\n".join(f"  {name:12} {made_by}" for name, made_by in legend())
+    return f"layouts, and how NumPy makes one:\n{rows}\n"
 
 
 # What messages recommend to a program, and the same for a shell.

@@ -9,9 +9,7 @@ library failed. A library that fails is a line of the table with its error; the 
 from __future__ import annotations
 
 import argparse
-import importlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -24,6 +22,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop import converters
+from gpuinterop.cli import STRICT, words_of
 from gpuinterop.converters import registry
 
 # Layouts that libraries disagree about.
@@ -39,9 +38,6 @@ PLAIN = "x"
 DESCRIBE_ONLY = ("cuda_core", "tvm_ffi")
 IMMUTABLE = ("jax",)
 
-# Of the many libraries that one converter serves, the one that every test run has.
-STRICT = "array_api_strict"
-
 # Outcomes that break a promise.
 BAD = ("BROKEN", "WRONG", "FAILED")
 
@@ -54,7 +50,6 @@ class Library:
     package: str
     install: str  # the command that brings it
     converter: str = ""  # where it is not the name
-    options: Callable[[], dict[str, Any]] = dict
     cells: dict[str, str] = field(default_factory=dict)  # a word for each of VIEWS
     refusal: tuple[str, gi.GpuInteropError] | None = None  # the first view refused, and why
     story: str = ""  # what was seen of one memory
@@ -62,7 +57,7 @@ class Library:
     failure: str = ""  # the first error that was no refusal
 
     def convert(self, x: Any, copyif: bool = False) -> Any:
-        return gi.to(x, self.converter or self.name, copyif, **self.options())
+        return gi.to(x, self.converter or self.name, copyif)
 
     def version(self) -> str:
         if self.package == "builtins":
@@ -88,6 +83,10 @@ class Library:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which device, which libraries."""
+    parser.epilog = (
+        "exit code: 0 what is called shared was seen to be shared; 1 something was not, or failed; "
+        "2 the\nquestion is wrong\n\nexample: gpuinterop demo --only numpy,torch --device cpu\n"
+    )
     parser.add_argument("--device", help="instead of the default device")
     parser.add_argument("--only", metavar="LIBRARY,...", help="these libraries only")
     parser.add_argument("--json", action="store_true", help="for programs")
@@ -100,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Libraries warn that arrays of twelve elements do not fill a GPU.
     warnings.simplefilter("ignore")
     device = gi.device(arguments.device) if arguments.device else gi.default_device()
-    here, absent = libraries(device, chosen(arguments.only))
+    here, left_out = libraries(device, chosen(arguments.only))
     tell = _nothing if arguments.json else print
 
     tell(f"gpuinterop {gi.__version__} on {device}")
@@ -116,14 +115,14 @@ def run(arguments: argparse.Namespace) -> int:
                 offer(library, view, device)
     ok = not any(word in BAD for library in here for word in library.cells.values())
     if arguments.json:
-        print(json.dumps(data(here, absent, device, ok), indent=1))
+        print(json.dumps(data(here, left_out, device, ok), indent=1))
         return int(not ok)
     show_refusal(here)
 
     print("\n3. What was shared, refused, and copied with copyif=True\n")
     print(table(here))
-    if absent:
-        print(f"   not installed: {', '.join(library.name for library in absent)}")
+    for why in dict.fromkeys(left_out.values()):
+        print(f"   {why}: {', '.join(name for name in left_out if left_out[name] == why)}")
     return int(not ok)
 
 
@@ -131,36 +130,45 @@ def _nothing(*words: object) -> None:
     """Print nothing: what is told on the way is no part of the JSON."""
 
 
+ABSENT = "not installed"
+
+
 def chosen(only: str | None) -> list[str] | None:
     """The libraries that ``--only`` names, by the names of their rows; None for all."""
-    words = [word.strip() for word in (only or "").split(",") if word.strip()]
-    return [
-        word if word == STRICT else registry.backend(word, "--only").name for word in words
-    ] or None
+    words = words_of(only, "--only")
+    return words and [registry.backend(word, "--only").name for word in words]
 
 
-def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], list[Library]]:
-    """What is installed and has arrays on `device`, and what could be installed."""
+def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], dict[str, str]]:
+    """What is installed and has arrays on `device`, and why the others are left out."""
     here: list[Library] = []
-    absent: list[Library] = []
+    left_out: dict[str, str] = {}
+    installs: list[str] = []
     for row in converters.backends():
+        if only and row.name not in only:
+            continue
         # NumPy is always here, so on a GPU it shows what a download is: refused, or a copy.
         fits = device.type in row.devices or row.name == "numpy"
-        if not row.package or not fits or (only and row.name not in only):
-            continue
-        library = Library(row.name, row.package, registry.how_to_install(row))
-        (here if row.installed() else absent).append(library)
-    if device.type == "cpu" and importlib.util.find_spec(STRICT) and (not only or STRICT in only):
-        options = lambda: {"xp": importlib.import_module(STRICT)}  # noqa: E731
-        here.append(Library(STRICT, STRICT, f"pip install {STRICT}", "array_api", options))
+        package, converter = row.package, ""
+        if row.name == "array_api":
+            # Of the many libraries that one converter serves, the one that every test run has.
+            package = converter = STRICT
+            fits = device.type == "cpu"
+        install = registry.how_to_install(row, package)
+        if not registry.installed(package):
+            left_out[row.name] = ABSENT
+            installs += [install] * fits
+        elif not fits:
+            left_out[row.name] = f"no arrays on {device.type}"
+        else:
+            here.append(Library(row.name, package, install, converter))
     if only and not here:
         raise gi.ConversionTypeError(
             where="gpuinterop demo", expected=f"a library that is installed and has arrays on {device}",
-            got=", ".join(only),
-            fix="; ".join(lib.install for lib in absent) if absent
-            else "leave --only out, or name another --device",
+            got=", ".join(f"{name} ({why})" for name, why in left_out.items()),
+            fix="; ".join(installs) or "leave --only out, or name another --device",
         )  # fmt: skip
-    return here, absent
+    return here, left_out
 
 
 # ---- one memory ---------------------------------------------------------------------------------
@@ -261,8 +269,9 @@ def show_refusal(here: list[Library]) -> None:
     for library in here:
         if library.refusal is not None:
             view, error = library.refusal
-            show(f"gpuinterop.to({view}, {library.name!r})", error)
-            print(f"   >>> gpuinterop.to({view}, {library.name!r}, copyif=True)")
+            name = library.converter or library.name
+            show(f"gpuinterop.to({view}, {name!r})", error)
+            print(f"   >>> gpuinterop.to({view}, {name!r}, copyif=True)")
             print(f"   {library.copy or 'refused too: a copy would not mend it'}")
             return
     # Everyone here takes every view. Steps that are no whole number of elements nobody can share.
@@ -298,7 +307,7 @@ def table(here: list[Library]) -> str:
     return "\n".join(f"   {row}".rstrip() for row in [*rows, "", totals, *failures])
 
 
-def data(here: list[Library], absent: list[Library], device: Any, ok: bool) -> dict[str, Any]:
+def data(here: list[Library], left_out: dict[str, str], device: Any, ok: bool) -> dict[str, Any]:
     """The outcome for programs."""
     rows = []
     for lib in here:
@@ -313,5 +322,6 @@ def data(here: list[Library], absent: list[Library], device: Any, ok: bool) -> d
         )  # fmt: skip
     return {
         "schema": "gpuinterop.demo/1", "gpuinterop": gi.__version__, "device": str(device), "ok": ok,
-        "libraries": rows, "not_installed": [lib.name for lib in absent],
+        "libraries": rows, "left_out": left_out,
+        "not_installed": [name for name, why in left_out.items() if why == ABSENT],
     }  # fmt: skip

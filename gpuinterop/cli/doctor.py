@@ -9,6 +9,10 @@ from gpuinterop.doctor import doctor
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How much, and for whom."""
+    parser.epilog = (
+        "exit code: 0 all is well, or there are hints only; 1 there is a warning\n\n"
+        "example: gpuinterop doctor --verbose > report.txt\n"
+    )
     parser.add_argument("--verbose", "-v", action="store_true", help="everything that is known")
     parser.add_argument("--json", action="store_true", help="for programs")
 

@@ -1,7 +1,7 @@
 """``gpuinterop explain``: what a conversion of an array of this shape and layout would do, and why.
 
 Exit code 0 when it shares, 1 when it refuses, 0 when it copies and that was allowed, 3 when the
-converter cannot tell.
+converter cannot tell, 2 when the question is wrong.
 """
 
 from __future__ import annotations
@@ -9,25 +9,35 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import gpuinterop as gi
 from gpuinterop import _core
+from gpuinterop.cli import STRICT, layouts_in_help
 from gpuinterop.converters import OURS, registry
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.testing.layouts import LAYOUTS
 
-LAYOUTS = ("C", "F", "sliced", "reversed", "mirrored", "broadcast", "offset", "readonly")
+EPILOG = """\
+exit code: 0 it shares, or copies and may; 1 it refuses; 2 the question is wrong; 3 nobody can tell
+
+example: gpuinterop explain --shape 3,4 --layout reversed --to torch
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The array, and where it goes."""
-    parser.add_argument("--shape", default="3,4", metavar="N,...", help="extents; '' for 0-d [3,4]")
+    parser.epilog = f"{layouts_in_help()}\n{EPILOG}"
+    parser.add_argument(
+        "--shape", metavar="N,...", help="extents; '' for 0-d [those of the layout below]"
+    )
     parser.add_argument(
         "--layout", default="C", metavar="NAME",
-        help=f"{', '.join(LAYOUTS)}; or byte strides, as in 4,-16 [C]",
+        help="a layout by its name below, or byte strides, as in -16,4 [C]",
     )  # fmt: skip
     parser.add_argument("--dtype", default="float32", help="element type [float32]")
     parser.add_argument("--device", help="instead of the default device")
@@ -40,9 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
     try:
         x = array_of(arguments.shape, arguments.layout, arguments.dtype, arguments.device)
-        if arguments.to not in OURS:
-            registry.backend(arguments.to, "--to")
-        plan = gi.explain(x, arguments.to, arguments.copyif)
+        target = arguments.to
+        if target not in OURS:
+            row = registry.backend(target, "--to")
+            if row.name == "array_api" and registry.namespace(target, "--to") is None:
+                target = STRICT  # one of the many that it serves
+        plan = gi.explain(x, target, arguments.copyif)
     except MemoryError as error:
         print(error, file=sys.stderr)
         return 2
@@ -54,29 +67,64 @@ def run(arguments: argparse.Namespace) -> int:
     return 3 if plan.unknown else int(plan.refused)
 
 
-def array_of(shape: str, layout: str, dtype: str, device: str | None) -> Any:
+def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> Any:
     """An array as the options describe it; the memory is real, so that its address counts too."""
-    extents = _numbers(shape, "--shape")
+    named = LAYOUTS.get(layout)
+    extents = (named or LAYOUTS["C"]).shape if shape is None else _numbers(shape, "--shape")
     if any(n < 0 for n in extents):
         raise ShapeError(
-            where="--shape", expected="extents of 0 or more", got=shape, fix="write it like 3,4"
+            where="--shape",
+            expected="extents of 0 or more",
+            got=str(shape),
+            fix="write it like 3,4",
         )
     element = known(dtype)
-    offset, strides = 0, _c_strides(extents)
-    if layout == "F":
-        strides = _c_strides(extents[::-1])[::-1]
-    elif layout == "sliced":
-        strides = tuple(2 * s * (2 if i == 0 else 1) for i, s in enumerate(strides))
-    elif layout in ("reversed", "mirrored") and extents:
-        axis = 0 if layout == "reversed" else len(extents) - 1
-        strides = tuple(-s if i == axis else s for i, s in enumerate(strides))
-    elif layout == "broadcast" and extents:
-        strides = (0, *strides[1:])
-    elif layout == "offset":
-        offset = 1
-    elif layout not in LAYOUTS:
+    if named is None:
         strides = _element_strides(layout, extents, element)
+    else:
+        _check_shape(layout, extents)
+        strides = _strides(layout, extents)
+    offset = named.offset if layout == "offset" and named is not None else 0
     return _window(extents, strides, offset, element, device, layout == "readonly")
+
+
+# What three of the layouts ask of the shape.
+_SHAPES: dict[str, tuple[str, Callable[[tuple[int, ...]], bool]]] = {
+    "size-1": ("an axis of one element", lambda extents: 1 in extents),
+    "empty": ("an axis without elements", lambda extents: 0 in extents),
+    "0-d": ("no axis, which is --shape ''", lambda extents: not extents),
+}
+
+
+def _check_shape(layout: str, extents: tuple[int, ...]) -> None:
+    needs, fits = _SHAPES.get(layout, ("", bool))
+    if needs and not fits(extents):
+        raise ShapeError(
+            where=f"--layout {layout}", expected=needs, got=f"the shape {extents}",
+            fix="leave --shape out, or give one that has it",
+        )  # fmt: skip
+
+
+def _strides(layout: str, extents: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a layout by name, for any shape."""
+    strides = _c_strides(extents)
+    if layout == "F":
+        return _c_strides(extents[::-1])[::-1]
+    if layout == "permuted" and extents:
+        outer = _c_strides((*extents[1:], extents[0]))
+        return (outer[-1], *outer[:-1])
+    if layout == "sliced":
+        return tuple(2 * s * (2 if i == 0 else 1) for i, s in enumerate(strides))
+    if layout == "every-other":
+        return tuple(2 * s for s in strides)
+    if layout in ("reversed", "mirrored") and extents:
+        axis = 0 if layout == "reversed" else len(extents) - 1
+        return tuple(-s if i == axis else s for i, s in enumerate(strides))
+    if layout == "broadcast" and extents:
+        return (0, *strides[1:])
+    if layout == "size-1":  # there a stride means nothing
+        return tuple(777 if n == 1 else s for n, s in zip(extents, strides, strict=True))
+    return strides
 
 
 def _numbers(text: str, where: str) -> tuple[int, ...]:

@@ -7,13 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gpuinterop.cli import layouts_in_help, words_of
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.testing import Matrix, matrix
 from gpuinterop.testing.run import bridges_named, named
 
+EPILOG = """\
+exit code: 0 nothing is wrong; 1 something is, or nothing was tried; 2 the question is wrong
+
+example: gpuinterop matrix --only torch,jax --dtypes float32 --output matrix.json
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to try, or which saved run to show, and what of it."""
+    parser.epilog = f"{layouts_in_help()}\n{EPILOG}"
     parser.add_argument("file", nargs="?", metavar="FILE", help="show this saved run; try nothing")
     parser.add_argument(
         "--only", metavar="LIBRARY,...", help="these libraries instead of all installed"
@@ -26,10 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtypes", metavar="NAME,...", help="these element types only")
     parser.add_argument("--output", "-o", metavar="FILE", help="write the JSON to a file as well")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the drawing")
-
-
-def _words(text: str | None) -> list[str] | None:
-    return [word.strip() for word in text.split(",") if word.strip()] if text else None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,15 +72,15 @@ def _named(option: str, expected: str, fix: str) -> Iterator[None]:
 
 
 def _tried(arguments: argparse.Namespace) -> Matrix:
-    words = _words(arguments.only)
+    words = words_of(arguments.only, "--only")
     libraries = None if words is None else named(words, "--only")
     if arguments.bridge:
         libraries = (libraries or []) + bridges_named(arguments.bridge)
     return matrix(
         libraries,
         arguments.device,
-        layouts=_words(arguments.layouts),
-        dtypes=_words(arguments.dtypes),
+        layouts=words_of(arguments.layouts, "--layouts"),
+        dtypes=words_of(arguments.dtypes, "--dtypes"),
     )
 
 
@@ -89,12 +93,16 @@ def _part_of(saved: Matrix, arguments: argparse.Namespace) -> Matrix:
             got=arguments.file,
             fix="leave the file out, or choose from it with --only",
         )
-    only = _words(arguments.only)
+    only = words_of(arguments.only, "--only")
     there = [row.name for row in saved.libraries] + [cell.library for cell in saved.cells]
     libraries = only and _chosen("--only", named(only, "--only", there), there)
     devices = _chosen("--device", arguments.device, saved.devices)
-    layouts = _chosen("--layouts", _words(arguments.layouts), [c.layout for c in saved.cells])
-    dtypes = _chosen("--dtypes", _words(arguments.dtypes), [c.dtype for c in saved.cells])
+    layouts = _chosen(
+        "--layouts", words_of(arguments.layouts, "--layouts"), [c.layout for c in saved.cells]
+    )
+    dtypes = _chosen(
+        "--dtypes", words_of(arguments.dtypes, "--dtypes"), [c.dtype for c in saved.cells]
+    )
     cells = [
         cell
         for cell in saved.cells

@@ -13,6 +13,7 @@ from gpuinterop._version import __version__
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """For whom."""
+    parser.epilog = "exit code: 0\n\nexample: gpuinterop version --json\n"
     parser.add_argument("--json", action="store_true", help="for programs")
 
 

@@ -12,10 +12,10 @@ import gpuinterop as gi
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.testing.bridge import Bridge
-from gpuinterop.testing.layouts import Layout, named_dtype
+from gpuinterop.testing.layouts import PLAIN, Layout, named_dtype
 from gpuinterop.testing.memory import elements, poke
 
-__all__ = ["described", "legacy", "uploaded"]
+__all__ = ["described", "exported", "legacy", "uploaded"]
 
 
 @contextmanager
@@ -32,7 +32,17 @@ def uploaded(flat: Any, layout: Layout, device: str) -> Any:
     return _core.from_pointer(
         cls, base.ptr + layout.offset * flat.itemsize, layout.shape,
         layout.byte_strides(flat.itemsize), flat.dtype, place.type_code, place.index, base,
+        readonly=layout.readonly,
     )  # fmt: skip
+
+
+def exported(flat: Any, layout: Layout, device: str) -> Any:
+    """What libraries that allocate nothing can take a layout's window from, by DLPack."""
+    if device != "cpu":
+        return uploaded(flat, layout, device)
+    window = layout.of(flat)
+    # NumPy exports none of ml_dtypes.
+    return window if flat.dtype.name in PLAIN else gi.converters.from_numpy(window)
 
 
 Description = tuple[int, tuple[int, ...], tuple[int, ...], str, tuple[str, int]]
@@ -53,7 +63,9 @@ def described(name: str, describe: Callable[[Any], Description], **rest: Any) ->
         found = named_dtype(dtype)
         if found is None:
             raise TypeError(f"{name} names a dtype that nobody knows: {dtype}")
-        return elements(address, shape, tuple(s * found.itemsize for s in strides), found, place)
+        steps = tuple(s * found.itemsize for s in strides)
+        # Waiting for the whole device would hide that the library reads too early.
+        return elements(address, shape, steps, found, place, patient=False)
 
     def write(a: Any, index: tuple[int, ...], value: Any) -> None:
         address, _, strides, dtype, place = describe(a)

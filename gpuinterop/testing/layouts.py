@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuinterop.dtypes import NAMES, dtype_of
 
-__all__ = ["DTYPES", "LAYOUTS", "PLAIN", "Layout", "named_dtype"]
+__all__ = ["DTYPES", "LAYOUTS", "PLAIN", "Layout", "legend", "named_dtype"]
 
 DTYPES = (
     "float32 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float64 complex64 "
@@ -30,7 +30,8 @@ PLAIN = frozenset(
 class Layout:
     """A window on `count` elements; strides and offset count elements.
 
-    `strides` are those of every axis, also where the extent is 1 and they mean nothing.
+    `strides` are those of every axis, also where the extent is 1 and they mean nothing. `made_by` is
+    how a reader would make such an array with NumPy.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Layout:
     strides: tuple[int, ...]
     offset: int = 0
     readonly: bool = False
+    made_by: str = ""
 
     @property
     def size(self) -> int:
@@ -74,22 +76,36 @@ class Layout:
 LAYOUTS = {
     layout.name: layout
     for layout in (
-        Layout("C", 12, (3, 4), (4, 1)),
-        Layout("F", 12, (3, 4), (1, 3)),
-        Layout("sliced", 48, (3, 4), (16, 2)),
-        Layout("reversed", 12, (3, 4), (-4, 1), 8),
-        Layout("mirrored", 12, (3, 4), (4, -1), 3),
-        Layout("broadcast", 4, (3, 4), (0, 1)),
+        Layout("C", 12, (3, 4), (4, 1), made_by="np.zeros((3, 4))"),
+        Layout("F", 12, (3, 4), (1, 3), made_by="np.zeros((4, 3)).T"),
+        Layout("sliced", 48, (3, 4), (16, 2), made_by="np.zeros((6, 8))[::2, ::2]"),
+        Layout("reversed", 12, (3, 4), (-4, 1), 8, made_by="np.zeros((3, 4))[::-1]"),
+        Layout("mirrored", 12, (3, 4), (4, -1), 3, made_by="np.zeros((3, 4))[:, ::-1]"),
+        Layout("broadcast", 4, (3, 4), (0, 1), made_by="as_strided(np.zeros(4), (3, 4), (0, 8))"),
         # 2 elements in: too little for libraries that want whole cache lines.
-        Layout("offset", 14, (3, 4), (4, 1), 2),
-        Layout("permuted", 24, (4, 2, 3), (1, 12, 4)),
-        Layout("vector", 14, (7,), (2,)),
-        Layout("size-1", 12, (3, 1, 4), (4, 777, 1)),
-        Layout("empty", 4, (0, 4), (4, 1)),
-        Layout("0-d", 1, (), ()),
-        Layout("readonly", 12, (3, 4), (4, 1), readonly=True),
+        Layout("offset", 14, (3, 4), (4, 1), 2, made_by="np.zeros(14)[2:].reshape(3, 4)"),
+        Layout(
+            "permuted", 24, (4, 2, 3), (1, 12, 4), made_by="np.zeros((2, 3, 4)).transpose(2, 0, 1)"
+        ),
+        Layout("every-other", 14, (7,), (2,), made_by="np.zeros(14)[::2]"),
+        Layout("size-1", 12, (3, 1, 4), (4, 777, 1), made_by="np.zeros((3, 4))[:, None]"),
+        Layout("empty", 4, (0, 4), (4, 1), made_by="np.zeros((0, 4))"),
+        Layout("0-d", 1, (), (), made_by="np.zeros(())"),
+        Layout(
+            "readonly",
+            12,
+            (3, 4),
+            (4, 1),
+            readonly=True,
+            made_by="np.broadcast_to(np.zeros((3, 4)), (3, 4))",
+        ),
     )
 }
+
+
+def legend() -> list[tuple[str, str]]:
+    """Each layout's name and the NumPy expression that makes one."""
+    return [(layout.name, layout.made_by) for layout in LAYOUTS.values()]
 
 
 def named_dtype(name: str) -> np.dtype[Any] | None:

@@ -73,7 +73,8 @@ def slow(stream: int, device: int, microseconds: int = 20_000) -> None:
 
 
 def fill(address: int, word: int, count: int, stream: int, device: int) -> None:
-    """Queue a fill of `count` 32-bit words on a stream."""
+    """Queue a fill of `count` 32-bit words on a stream; RuntimeError where no memory is."""
+    _check_range(address, 4 * count, ("cuda", device))
     with _Current(device):
         _call(
             "cuMemsetD32Async", c_void_p(address), ctypes.c_uint(word), c_size_t(count), c_void_p(stream)
@@ -83,11 +84,80 @@ def fill(address: int, word: int, count: int, stream: int, device: int) -> None:
 # ---- bytes at an address ------------------------------------------------------------------------
 
 
-def _read(address: int, nbytes: int, place: tuple[str, int]) -> bytes:
+# Nothing that is tried is larger, so a longer range is one that somebody made up.
+_LONGEST = 1 << 20
+_END = 1 << 56  # no processor has user memory beyond
+_CHUNK = 4096  # any pipe holds as much
+
+
+def _unmapped(address: int, nbytes: int, place: tuple[str, int]) -> RuntimeError:
+    where = "host memory" if place[0] == "cpu" else f"memory of cuda:{place[1]}"
+    return RuntimeError(f"no {where} at {address:#x}, where {nbytes} bytes were said to be")
+
+
+@functools.cache
+def _libc() -> Any:
+    library = ctypes.CDLL(None)
+    for name in ("read", "write"):
+        function = getattr(library, name)
+        function.argtypes, function.restype = (ctypes.c_int, c_void_p, c_size_t), ctypes.c_ssize_t
+    return library
+
+
+def _host(address: int, nbytes: int, data: bytes | None) -> bytes:
+    """Read host memory, or write `data` to it, through a pipe.
+
+    For a bad address the system call fails, where looking at it would end the process.
+    """
+    out = bytearray()
+    source, sink = os.pipe()
+    try:
+        for begin in range(0, nbytes, _CHUNK):
+            n = min(_CHUNK, nbytes - begin)
+            if data is None:
+                done = _libc().write(sink, address + begin, n)
+            else:
+                os.write(sink, data[begin : begin + n])
+                done = _libc().read(source, address + begin, n)
+            if done != n:
+                raise _unmapped(address, nbytes, ("cpu", 0))
+            if data is None:
+                out += os.read(source, n)
+    finally:
+        os.close(source)
+        os.close(sink)
+    return bytes(out)
+
+
+_ASKED = (2, 11, 12)  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, _RANGE_START_ADDR, _RANGE_SIZE
+
+
+def _known_to_driver(address: int, nbytes: int) -> bool:
+    # What the driver does not know it takes for host memory, and looks at it.
+    kind, start, size = ctypes.c_uint(), c_void_p(), c_size_t()
+    out = (c_void_p * 3)(*(ctypes.addressof(a) for a in (kind, start, size)))
+    what = (ctypes.c_int * 3)(*_ASKED)
+    _call("cuPointerGetAttributes", 3, what, out, c_void_p(address))
+    begin = start.value or 0
+    return kind.value != 0 and begin <= address and address + nbytes <= begin + size.value
+
+
+def _check_range(address: int, nbytes: int, place: tuple[str, int]) -> None:
+    known = 0 < address < _END and nbytes <= _LONGEST
+    if known and place[0] != "cpu":
+        with _Current(place[1]):
+            known = _known_to_driver(address, nbytes)
+    if not known:
+        raise _unmapped(address, nbytes, place)
+
+
+def _read(address: int, nbytes: int, place: tuple[str, int], patient: bool = True) -> bytes:
+    _check_range(address, nbytes, place)
     if place[0] == "cpu":
-        return ctypes.string_at(address, nbytes)
+        return _host(address, nbytes, None)
     out = ctypes.create_string_buffer(nbytes)
-    wait(place[1])
+    if patient:
+        wait(place[1])
     with _Current(place[1]):
         _call("cuMemcpyDtoHAsync_v2", out, c_void_p(address), c_size_t(nbytes), c_void_p(_LEGACY))
         _call("cuStreamSynchronize", c_void_p(_LEGACY))
@@ -95,9 +165,12 @@ def _read(address: int, nbytes: int, place: tuple[str, int]) -> bytes:
 
 
 def poke(address: int, data: bytes, place: tuple[str, int]) -> None:
-    """Write bytes at an address, behind everybody's back."""
+    """Write bytes at an address, behind everybody's back; RuntimeError where no memory is."""
+    if not data:
+        return
+    _check_range(address, len(data), place)
     if place[0] == "cpu":
-        ctypes.memmove(address, data, len(data))
+        _host(address, len(data), data)
         return
     wait(place[1])
     with _Current(place[1]):
@@ -113,14 +186,19 @@ def elements(
     strides: tuple[int, ...],
     dtype: np.dtype[Any],
     place: tuple[str, int],
+    patient: bool = True,
 ) -> np.ndarray[Any, Any]:
-    """What is in memory now, seen through a shape and byte strides; `address` is that of element 0."""
+    """What is in memory, seen through a shape and byte strides; `address` is that of element 0.
+
+    That is after all work on the device; unless `patient`, as soon as the legacy default stream gets
+    there, as a library without streams reads it. RuntimeError where no memory is.
+    """
     if 0 in shape:
         return np.empty(shape, dtype)
     steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     low = sum(step for step in steps if step < 0)
     high = sum(step for step in steps if step > 0) + dtype.itemsize
-    raw = np.frombuffer(_read(address + low, high - low, place), np.uint8)
+    raw = np.frombuffer(_read(address + low, high - low, place, patient), np.uint8)
     window = np.lib.stride_tricks.as_strided(
         raw[-low:], (*shape, dtype.itemsize), (*strides, 1), writeable=False
     )

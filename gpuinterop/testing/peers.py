@@ -18,7 +18,7 @@ import gpuinterop as gi
 from gpuinterop.converters import registry
 from gpuinterop.testing import peers_gpu, peers_matrix
 from gpuinterop.testing.bridge import Bridge
-from gpuinterop.testing.described import described, uploaded
+from gpuinterop.testing.described import described, exported
 from gpuinterop.testing.layouts import PLAIN, Layout
 
 __all__ = ["installed", "load", "names", "version_of"]
@@ -94,12 +94,15 @@ def _jax() -> Bridge:
 
     def make(flat: Any, layout: Layout, device: str) -> Any:
         window = layout.of(flat)
-        if layout.readonly or not window.flags.c_contiguous or layout.overlapping:
+        # Of other orders JAX takes over what is dense; by itself it makes C order only.
+        dense = layout.name in ("F", "permuted")
+        if layout.readonly or layout.overlapping or not (window.flags.c_contiguous or dense):
             return None
         with jax.default_device(jax.devices("gpu" if device == "cuda" else "cpu")[0]):
-            if device == "cpu" and layout.size and flat.dtype.name in PLAIN:
+            if dense or (device == "cpu" and layout.size and flat.dtype.name in PLAIN):
+                source = exported(flat, layout, device)
                 try:
-                    made = jax.dlpack.from_dlpack(window)
+                    made = jax.dlpack.from_dlpack(source)
                 except (BufferError, TypeError, ValueError, RuntimeError):
                     return None
             else:
@@ -128,10 +131,9 @@ def _tvm_ffi() -> Bridge:
     import tvm_ffi  # noqa: PLC0415
 
     def make(flat: Any, layout: Layout, device: str) -> Any:
-        if layout.readonly or flat.dtype.name not in PLAIN or flat.dtype.kind == "c":
+        if layout.readonly or flat.dtype.kind == "c":
             return None
-        window = layout.of(flat) if device == "cpu" else uploaded(flat, layout, device)
-        return tvm_ffi.from_dlpack(window)
+        return tvm_ffi.from_dlpack(exported(flat, layout, device))
 
     def describe(t: Any) -> Any:
         kind, index = t.__dlpack_device__()
@@ -150,12 +152,13 @@ def _tvm_ffi() -> Bridge:
 def _cuda_core() -> Bridge:
     from cuda.core.utils import StridedMemoryView  # noqa: PLC0415
 
+    has = {*PLAIN, "bfloat16"}
+
     def make(flat: Any, layout: Layout, device: str) -> Any:
-        if flat.dtype.name not in PLAIN or (device != "cpu" and layout.readonly):
+        if flat.dtype.name not in has:
             return None
-        if device == "cpu":
-            return StridedMemoryView.from_dlpack(layout.of(flat), stream_ptr=-1)
-        return StridedMemoryView.from_dlpack(uploaded(flat, layout, device), stream_ptr=1)
+        stream = -1 if device == "cpu" else 1
+        return StridedMemoryView.from_dlpack(exported(flat, layout, device), stream_ptr=stream)
 
     def describe(v: Any) -> Any:
         place = ("cuda", v.device_id) if v.device_id >= 0 else ("cpu", 0)
@@ -170,7 +173,7 @@ def _cuda_core() -> Bridge:
         describe,
         make=make,
         readonly=lambda v: bool(v.readonly),
-        promises=lambda layout, dtype, device: dtype in PLAIN,
+        promises=lambda layout, dtype, device: dtype in has,
         devices=("cpu", "cuda"),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ def bridge_at(spec: str) -> Bridge:
         ) from error
     found = getattr(module, name, None)
     if callable(found) and not isinstance(found, type):
-        found = found()
+        found = _called(spec, found)
     if not isinstance(found, Bridge):
         there = [key for key, value in vars(module).items() if isinstance(value, Bridge)]
         raise ConversionTypeError(
@@ -85,6 +85,18 @@ def bridge_at(spec: str) -> Bridge:
             else "let that name be a gpuinterop.testing.Bridge, or a function that returns one",
         )
     return found
+
+
+def _called(spec: str, function: Callable[[], object]) -> object:
+    try:
+        return function()
+    except Exception as error:  # somebody else's function, or one that makes no bridge at all
+        raise ConversionTypeError(
+            where="gpuinterop.testing",
+            expected=f"a Bridge at {spec!r}, or a function that returns one when called with nothing",
+            got=f"{type(error).__name__}: {error}",
+            fix="name the bridge, or mend that function",
+        ) from error
 
 
 def gather(

@@ -7,8 +7,9 @@ gets another number; readers here refuse what they do not know.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class Matrix:
     def outcome(self, **wanted: str) -> str:
         """The outcome of the selected cells: the worst, or "" when there are none."""
         found = {cell.outcome for cell in self.select(**wanted)}
-        return next((word for word in _WORST if word in found), "")
+        return _worst(found)
 
     # ---- JSON ---------------------------------------------------------------------------------
 
@@ -140,7 +141,7 @@ class Matrix:
             if not cells:
                 continue
             parts.append(f"{place}, float32")
-            parts.append(_grid(cells, "layout", dtype="float32"))
+            parts.append(_grid([c for c in cells if c.dtype == "float32"], "layout"))
             others = _grid([c for c in cells if c.layout == "C"], "dtype")
             parts.append(f"\n{place}, C-contiguous\n{others}")
             side = [cell for cell in cells if cell.stream == "side"]
@@ -148,11 +149,15 @@ class Matrix:
                 parts.append(
                     f"\n{place}, a slow producer on a side stream\n{_grid(side, 'layout')}"
                 )
+        return "\n".join([*parts, "", self._tail()])
+
+    def _tail(self) -> str:
+        """What the letters mean, how many there are, and what is wrong."""
         counts = {word: sum(c.outcome == word for c in self.cells) for word in reversed(_WORST)}
-        parts.append(
-            "\nS shared, C copied with copyif=True, R refused, W wrong, - no such array there\n"
+        parts = [
+            "S shared, C copied with copyif=True, R refused, W wrong, - the bridge makes none\n"
             + ", ".join(f"{n} {word}" for word, n in counts.items() if word != "none" or n)
-        )
+        ]
         absent = [f"{lib.name} ({lib.why})" for lib in self.libraries if lib.why]
         if absent:
             parts.append("not tried: " + ", ".join(absent))
@@ -163,6 +168,22 @@ class Matrix:
 
     def __str__(self) -> str:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        """A table in a notebook for each drawing of letters, and the text around them."""
+        parts = []
+        for place in self.devices:
+            for column, chosen in (("layout", {"dtype": "float32"}), ("dtype", {"layout": "C"})):
+                heads, rows = _letters(self.select(device=place, **chosen), column)
+                names = "".join(f"<th>{escape(head)}</th>" for head in heads)
+                lines = [
+                    f"<tr><th>{escape(f'{d} {name}')}</th>"
+                    + "".join(f"<td>{letter.strip()}</td>" for letter in letters)
+                    + "</tr>"
+                    for (name, d), letters in rows
+                ]
+                parts.append(f"<table><tr><th/>{names}</tr>{''.join(lines)}</table>")
+        return "".join(parts) + f"<pre>{escape(self._tail())}</pre>"
 
 
 _SHORT = {"float": "f", "uint": "u", "int": "i", "complex": "c", "bfloat": "bf"}
@@ -178,22 +199,33 @@ def _short(name: str) -> str:
     return name
 
 
-def _grid(cells: list[Cell], column: str, **wanted: str) -> str:
-    cells = [c for c in cells if all(getattr(c, k) == v for k, v in wanted.items())]
+_Row = tuple[tuple[str, str], list[str]]  # library and direction, and a letter a column
+
+
+def _letters(cells: list[Cell], column: str) -> tuple[list[str], list[_Row]]:
+    """The heads of the columns, and the rows."""
     columns = _unique(getattr(c, column) for c in cells)
-    rows = _unique((c.library, c.direction) for c in cells)
-    label = max((len(f"{d:4} {lib}") for lib, d in rows), default=0)
-    heads = [_short(name) for name in columns]
+    found: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for c in cells:
+        row = found.setdefault((c.library, c.direction), {})
+        row.setdefault(getattr(c, column), set()).add(c.outcome)
+    rows = [
+        (key, [LETTERS[_worst(outcomes.get(name, ()))] for name in columns])
+        for key, outcomes in found.items()
+    ]
+    return [_short(name) for name in columns], rows
+
+
+def _worst(outcomes: Container[str]) -> str:
+    return next((word for word in _WORST if word in outcomes), "")
+
+
+def _grid(cells: list[Cell], column: str) -> str:
+    heads, rows = _letters(cells, column)
+    label = max((len(f"{d:4} {lib}") for (lib, d), _ in rows), default=0)
     lines = [" " * label + "  " + " ".join(heads)]
-    for library, direction in rows:
-        marks = []
-        for name, head in zip(columns, heads, strict=True):
-            key = (library, direction, name)
-            found = {
-                c.outcome for c in cells if (c.library, c.direction, getattr(c, column)) == key
-            }
-            worst = next((word for word in _WORST if word in found), "")
-            marks.append(LETTERS[worst].ljust(len(head)))
+    for (library, direction), letters in rows:
+        marks = [letter.ljust(len(head)) for letter, head in zip(letters, heads, strict=True)]
         lines.append((f"{direction:4} {library}".ljust(label) + "  " + " ".join(marks)).rstrip())
     return "\n".join(lines)
 

@@ -2,7 +2,8 @@
 
 A conversion without ``copyif`` must share or raise; with it, it must copy what it refused. Each claim
 is checked against memory itself. The outcome is "shared", "copied" (refused, and copied with
-``copyif=True``), "refused", "none" (the library cannot have such an array) or "wrong".
+``copyif=True``), "refused", "none" (the bridge makes no such array, as a rule because the library
+cannot hold it) or "wrong".
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ def _attempt(scene: _Scene, function: Any, argument: Any, copyif: bool) -> Any:
     """The result, or None with the refusal noted."""
     verdict = scene.verdict
     try:
-        return function(argument, copyif)
+        result = function(argument, copyif)
+        if result is None:
+            verdict.fault("error", "an array, or an error that says why there is none", "None")
+        return result
     except gi.GpuInteropError as error:
         refused_parts(verdict, error)
         # The traceback holds the frames, and so the arrays whose release is to be seen.
@@ -171,11 +175,10 @@ def _try_to(scene: _Scene, store: Store) -> None:
             verdict.expect(same, "copyif", "memory shared with copyif=True as well", "a copy")
         del again
     alive = weakref.ref(store.keeper)
-    if result is not None:
-        _check_theirs(scene, result, start, before)
+    there = result is not None and _check_theirs(scene, result, start, before)
     del x
     store.keeper = None
-    if result is not None and verdict.outcome == "shared" and layout.size:
+    if there and verdict.outcome == "shared" and layout.size:
         verdict.expect(
             alive() is not None, "lifetime", "memory kept while the result lives", "freed early"
         )
@@ -190,13 +193,37 @@ def _try_to(scene: _Scene, store: Store) -> None:
     )
 
 
-def _check_theirs(scene: _Scene, result: Any, start: int, before: Any) -> None:
+def _is_there(scene: _Scene, address: int, strides: tuple[int, ...] | None) -> bool:
+    """Whether memory is where an array says it is; else neither we nor its library may look.
+
+    All of it when the strides are told, else the first element.
+    """
+    shape = scene.layout.shape
+    if strides is None or len(strides) != len(shape):
+        shape = strides = ()
+    try:
+        elements(address, shape, strides, scene.dtype, scene.place)
+    except RuntimeError as error:
+        scene.verdict.fault("address", "an address of memory", error)
+        return False
+    return True
+
+
+def _check_theirs(scene: _Scene, result: Any, start: int, before: Any) -> bool:
+    """Look at a result; False when there is no memory where it says."""
     bridge, verdict = scene.bridge, scene.verdict
     shared = verdict.outcome == "shared"
+    address = bridge.address(result) if scene.layout.size else 0
+    if scene.layout.size and address != start:
+        # What is shared was to keep its strides; a copy may be packed.
+        told: tuple[int, ...] | None = scene.strides if shared else None
+        if bridge.strides is not None:
+            told = bridge.strides(result)
+        if not _is_there(scene, address, told):
+            return False
     _check_description(scene, result, shared)
     if not scene.layout.size:
-        return
-    address = bridge.address(result)
+        return True
     if shared:
         verdict.expect(address == start, "address", hex(start), f"{address:#x}: a silent copy")
     else:
@@ -207,9 +234,12 @@ def _check_theirs(scene: _Scene, result: Any, start: int, before: Any) -> None:
     poke(start + distance, value.tobytes(), scene.place)
     expected = scene.at(start) if shared else before
     seen = "our write seen there" if shared else "a copy apart from our writes"
-    verdict.expect(alike(bridge.values(result), expected), "writes", seen, "other values")
+    same = alike(bridge.values(result), expected)
+    verdict.expect(same, "writes", seen, "other values")
+    if address != start and (shared or not same):  # whose memory that is, nobody knows
+        return True
     if bridge.write is None or (bridge.readonly is not None and bridge.readonly(result)):
-        return
+        return True
     value = another(value)
     bridge.write(result, index, value.item())
     found = scene.at(start)[index]
@@ -217,6 +247,7 @@ def _check_theirs(scene: _Scene, result: Any, start: int, before: Any) -> None:
         verdict.expect(alike(found, value), "writes", "their write seen here", found)
     else:
         verdict.expect(not alike(found, value), "writes", "a copy apart from us", "a shared write")
+    return True
 
 
 def _check_description(scene: _Scene, result: Any, shared: bool) -> None:
@@ -256,6 +287,8 @@ def _try_from(scene: _Scene, store: Store) -> None:
         return
     size = layout.size
     start = bridge.address(theirs) if size else 0
+    if size and not _is_there(scene, start, scene.strides):
+        return
     borrows = start == host.address + layout.offset * scene.dtype.itemsize
     before = layout.of(host.flat()).copy()
     if not alike(bridge.values(theirs), before):
@@ -263,10 +296,9 @@ def _try_from(scene: _Scene, store: Store) -> None:
         return
     verdict.forecast = _forecast(scene, theirs, "gpuinterop")
     x = _convert(scene, bridge.convert_from, theirs)
-    if x is not None:
-        _check_ours(scene, x, theirs, start, before)
+    there = x is not None and _check_ours(scene, x, theirs, start, before)
     owned = None
-    if x is not None and verdict.outcome == "shared" and size:
+    if there and verdict.outcome == "shared" and size:
         owned = _read(scene, x).copy()
     del theirs
     host.keeper = None
@@ -289,9 +321,7 @@ def _try_from(scene: _Scene, store: Store) -> None:
 
 
 def _read(scene: _Scene, x: Any) -> np.ndarray[Any, Any]:
-    """What an array of ours says, where it says: on the host by NumPy's way, else by the driver."""
-    if scene.device == "cpu":
-        return np.asarray(x)
+    """What an array of ours says, where it says."""
     return elements(x.ptr, x.shape, tuple(x.strides), x.dtype, scene.place)
 
 
@@ -308,7 +338,8 @@ def _make_other(scene: _Scene) -> Any:
     return scene.bridge.make(flat, scene.layout, scene.device) if scene.bridge.make else None
 
 
-def _check_ours(scene: _Scene, x: Any, theirs: Any, start: int, before: Any) -> None:
+def _check_ours(scene: _Scene, x: Any, theirs: Any, start: int, before: Any) -> bool:
+    """Look at one of ours; False when there is no memory where it says."""
     bridge, verdict, layout = scene.bridge, scene.verdict, scene.layout
     shared = verdict.outcome == "shared"
     verdict.expect(isinstance(x, _core.Array), "type", "an array of ours", type(x).__name__)
@@ -316,7 +347,9 @@ def _check_ours(scene: _Scene, x: Any, theirs: Any, start: int, before: Any) -> 
     verdict.expect(x.dtype == scene.dtype, "dtype", scene.dtype, x.dtype)
     verdict.expect(x.device.type == scene.device, "device", scene.device, x.device)
     if not layout.size:
-        return
+        return True
+    if not _is_there(scene, x.ptr, tuple(x.strides)):
+        return False
     if shared:
         verdict.expect(x.ptr == start, "address", hex(start), f"{x.ptr:#x}: a silent copy")
         _check_strides(scene, tuple(x.strides))
@@ -331,8 +364,9 @@ def _check_ours(scene: _Scene, x: Any, theirs: Any, start: int, before: Any) -> 
     expected = scene.at(start) if shared else before
     seen = "their write seen here" if shared else "a copy apart from their writes"
     verdict.expect(alike(_read(scene, x), expected), "writes", seen, "other values")
-    if shared and not x.readonly:
+    if shared and not x.readonly and x.ptr == start:
         value = another(value)
         _write(scene, x, index, value)
         same = alike(np.asarray(bridge.values(theirs))[index], value)
         verdict.expect(same, "writes", "our write seen there", "the old value")
+    return True

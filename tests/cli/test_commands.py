@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gpuinterop as gi
 from gpuinterop.cli import COMMANDS, explain, main
-from gpuinterop.testing import Cell, Library, Matrix
+from gpuinterop.converters import registry
+from gpuinterop.testing import LAYOUTS, Cell, Library, Matrix
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +33,32 @@ def test_every_command_has_help(capsys):
         with pytest.raises(SystemExit) as caught:
             main([name, "--help"])
         assert caught.value.code == 0
-        assert name in capsys.readouterr().out
+        told = capsys.readouterr().out
+        assert name in told
+        assert "exit code: 0" in told
+        example = told.partition("example: gpuinterop ")[2].split()
+        assert example[0] == name
+
+
+@pytest.mark.parametrize("command", ["matrix", "explain"])
+def test_the_layouts_are_explained(capsys, command):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    for layout in LAYOUTS.values():
+        assert [layout.name, layout.made_by] in lines
+
+
+def test_output_that_cannot_be_written():
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "gpuinterop", "version"],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert result.returncode == 2
+    assert result.stderr.startswith("gpuinterop version: the output cannot be written: ")
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 # ---- doctor -------------------------------------------------------------------------------------
@@ -102,6 +130,11 @@ def test_matrix_fails_for_a_wrong_cell(capsys, tmp_path):
         (["--bridge", "json:dumps_"], "no name 'dumps_' in module 'json'"),
         (["--bridge", "gpuinterop.testing.run:brigde"], "no name 'brigde'"),
         (["--bridge", "json:JSONDecoder"], "JSONDecoder"),
+        (["--bridge", "json:dumps"], "got: TypeError: dumps() missing 1 required"),
+        (["--only="], "--only: expected names with commas between"),
+        (["--only", ", "], "fix: leave --only out for all"),
+        (["--layouts="], "--layouts: expected names"),
+        (["--dtypes="], "--dtypes: expected names"),
     ],
 )
 def test_matrix_says_what_is_wrong_with_its_arguments(capsys, words, message):
@@ -231,6 +264,12 @@ def test_explain_json(capsys):
         ("0,4", "reversed", "float32", (-16, 4)),
         ("", "C", "float32", ()),
         ("", "reversed", "float32", ()),
+        ("2,3", "offset", "float64", (24, 8)),
+        ("2,3", "every-other", "float32", (24, 8)),
+        ("2,3", "permuted", "float32", (4, 8)),
+        ("4,2,3", "permuted", "int8", (1, 12, 4)),
+        ("2,1", "size-1", "float32", (4, 777)),
+        ("", "0-d", "float32", ()),
         ("1,5", "mirrored", "float32", (20, -4)),
     ],
 )
@@ -246,9 +285,39 @@ def test_the_array_is_as_described(shape, layout, dtype, strides):
     assert not x.readonly
 
 
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_without_a_shape_is_the_suites(name):
+    x, layout = explain.array_of(None, name, "float32", "cpu"), LAYOUTS[name]
+    meant = layout.of(np.zeros(layout.count, np.float32))
+    assert (x.shape, x.readonly) == (meant.shape, not meant.flags.writeable)
+    if x.size:
+        axes = [i for i, n in enumerate(x.shape) if n > 1]
+        assert [x.strides[i] for i in axes] == [meant.strides[i] for i in axes]
+        begin = explain.array_of(None, "C", "float32", "cpu")  # aligned, as all allocations are
+        assert (x.ptr - begin.ptr) % 64 == (4 * layout.offset if name == "offset" else x.ptr % 64)
+
+
+@pytest.mark.parametrize("words", [["--layout", "-16,4"], ["--layout=-16,4"]])
+def test_a_layout_that_begins_with_a_minus(capsys, words):
+    code, out, _ = run(capsys, "explain", *words, "--to", "numpy")
+    assert (code, out) == (0, "to_numpy: shared\n")
+
+
+def test_the_array_api_goes_by_either_name(capsys):
+    pytest.importorskip("array_api_strict")
+    for name in ("array_api", "array-api", "array_api_strict"):
+        code, out, _ = run(capsys, "explain", "--to", name)
+        assert (code, out) == (0, "to_array_api: shared\n")
+        code, out, _ = run(capsys, "demo", "--device", "cpu", "--only", name, "--json")
+        assert [row["name"] for row in json.loads(out)["libraries"]] == ["array_api"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--to", "numpy", "--layout", "size-1", "--shape", "3,4"], "an axis of one element"),
+        (["--to", "numpy", "--layout", "empty", "--shape", "3,4"], "an axis without elements"),
+        (["--to", "numpy", "--layout", "0-d", "--shape", "3"], "fix: leave --shape out"),
         (["--to", "nolib"], "--to: expected the name of a library"),
         (["--to", "tourch"], "fix: write 'torch'"),
         (["--to", "numpy", "--shape", "3,x"], "3,x"),
@@ -304,12 +373,32 @@ def test_demo_as_data(capsys):
     assert set(numpy["outcomes"].values()) == {"shared"}
     assert numpy["one_memory"].startswith("our write seen there")
     assert buffer["outcomes"]["x.T"] == "refused, copied"
+    assert told["left_out"] == {}
     assert (buffer["refused_view"], "copyif=True" in buffer["fix"]) == ("x.T", True)
+
+
+def test_the_demo_says_why_a_library_is_left_out(capsys, monkeypatch):
+    here = ("numpy", "cupy")
+    monkeypatch.setattr(registry, "installed", lambda package: package in here)
+    only = ["demo", "--device", "cpu", "--only", "numpy,cupy,numba"]
+    code, out, _ = run(capsys, *only)
+    assert code == 0
+    assert "   no arrays on cpu: cupy\n" in out
+    assert "   not installed: numba\n" in out
+    told = json.loads(run(capsys, *only, "--json")[1])
+    assert told["left_out"] == {"cupy": "no arrays on cpu", "numba": "not installed"}
+    assert told["not_installed"] == ["numba"]
+    # Every library that has a converter is shown, or has its reason.
+    told = json.loads(run(capsys, "demo", "--device", "cpu", "--json")[1])
+    assert {row["name"] for row in told["libraries"]} | set(told["left_out"]) == set(
+        registry.names()
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--only="], "--only: expected names with commas between"),
         (["--only", "nosuch"], "--only: expected the name of a library"),
         (["--only", "cupy", "--device", "cpu"], "has arrays on cpu\n  got: cupy"),
         (["--device", "mars"], "'mars'"),

@@ -61,6 +61,14 @@ class Torch(Peer):
     def views(self, t):
         return [t.T, t[::2], t[:, 1:3], t[:0], t[1, 1]]
 
+    def taken(self, array):
+        """A tensor of what another library exports."""
+        return self.torch.from_dlpack(array)
+
+    def at(self, described):
+        """A tensor on memory that somebody describes."""
+        return self.torch.as_tensor(described, device="cuda")
+
 
 class CuPy(Peer):
     name = "cupy"
@@ -85,6 +93,14 @@ class CuPy(Peer):
 
     def views(self, a):
         return [a.T, a[::2], a[::-1], a[:, ::-2], a[:0], a[1, 1]]
+
+    def taken(self, array):
+        """An array of what another library exports."""
+        return self.cupy.from_dlpack(array)
+
+    def at(self, described):
+        """An array on memory that somebody describes."""
+        return self.cupy.asarray(described)
 
 
 class Numba(Peer):
@@ -171,17 +187,33 @@ class TvmFfi(Peer):
         return self.tvm_ffi.from_dlpack(self.source.make(a))
 
     def read(self, t):
-        return converters.from_tvm_ffi(t).get()
+        return self.source.read(self.source.taken(t))
 
     def ptr(self, t):
         return t.data_ptr()
 
     def write(self, t, value):
-        converters.from_tvm_ffi(t).fill(value)
+        self.source.write(self.source.taken(t), value)
         gi.synchronize()
 
     def views(self, t):
         return []
+
+
+class Described:
+    """What a view of cuda.core says of its memory, for libraries that read it without ours."""
+
+    def __init__(self, view):
+        self.view = view
+        strides, dtype = view.strides, np.dtype(view.dtype)
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "shape": tuple(view.shape),
+            "typestr": dtype.str,
+            "strides": strides and tuple(s * dtype.itemsize for s in strides),
+            "data": (view.ptr, False),
+            "stream": None,
+        }
 
 
 class CudaCore(Peer):
@@ -195,13 +227,13 @@ class CudaCore(Peer):
         return self.utils.StridedMemoryView.from_dlpack(self.source.make(a), stream_ptr=1)
 
     def read(self, v):
-        return converters.from_cuda_core(v).get()
+        return self.source.read(self.source.at(Described(v)))
 
     def ptr(self, v):
         return v.ptr
 
     def write(self, v, value):
-        converters.from_cuda_core(v).fill(value)
+        self.source.write(self.source.at(Described(v)), value)
         gi.synchronize()
 
     def views(self, v):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from gpuinterop.diagnosis import Facts, diagnose
+from gpuinterop.diagnosis import RUNTIME_WHEELS, Facts, diagnose
 from gpuinterop.inventory import Installed
 
 WELL = [
@@ -93,9 +96,48 @@ def test_contexts(row, wrong):
 
 def test_missing_runtime_libraries_come_with_the_pip_line():
     finding = only(found(missing={"nvrtc": "no file"}))
-    assert finding.fix == "pip install 'gpuinterop[cu13]'"
+    assert finding.fix == "pip install 'nvidia-cuda-nvrtc==13.*'"
     finding = only(found(missing={"cublas": "no file"}, driver=(12, 4)))
-    assert finding.fix == "pip install 'gpuinterop[cu12]'"
+    assert finding.fix == "pip install nvidia-cublas-cu12"
+    finding = only(found(missing={"cublas": "no file"}, driver=(14, 1)))
+    assert finding.fix == "pip install 'nvidia-cublas==13.*'"
+
+
+def test_the_wheels_are_those_of_the_extras():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    for major, wheels in RUNTIME_WHEELS.items():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"cu{major} = ")]
+        named = {re.split("[<>=]", word)[0] for word in re.findall(r'"([^"]+)"', row)}
+        assert named == {wheel.strip("'").partition("=")[0] for wheel in wheels.values()}
+
+
+@pytest.mark.parametrize(
+    ("driver", "index"),
+    [
+        ((11, 8), "cu118"), ((12, 0), "cu118"), ((12, 4), "cu124"), ((12, 5), "cu124"),
+        ((12, 8), "cu128"), ((13, 0), "cu130"), ((13, 1), "cu130"), ((14, 2), "cu130"),
+    ],
+)  # fmt: skip
+def test_torch_is_had_from_an_index_that_exists(driver, index):
+    (finding,) = [
+        f for f in found(lib("torch", "2.13.0+cpu", 0), driver=driver) if f.code == "torch-cpu"
+    ]
+    assert finding.fix.endswith(f"download.pytorch.org/whl/{index}")
+
+
+def test_a_driver_before_cuda_12():
+    libraries = lib("torch", "2.13.0+cpu", 0), lib("jax", "0.11")
+    findings = {f.code: f for f in found(*libraries, driver=(11, 4), missing={"nvrtc": "no file"})}
+    assert set(findings) == {"driver-old", "nvrtc", "torch-cpu", "jax-cpu"}
+    assert findings["driver-old"].level == "warning"
+    assert "11.4" in findings["driver-old"].text
+    for code in ("driver-old", "torch-cpu", "jax-cpu"):
+        assert findings[code].fix.startswith("update the driver to one of CUDA 12")
+    assert findings["jax-cpu"].fix.endswith("pip install 'jax[cuda12]'")
+    assert findings["nvrtc"].fix == "pip install nvidia-cuda-nvrtc-cu12"
+    assert [f.code for f in found(lib("cupy", "14", 13, "cupy-cuda13x"), driver=(11, 8))] == [
+        "driver-old"
+    ]
 
 
 def test_old_torch_and_torch_without_cuda_are_hints():

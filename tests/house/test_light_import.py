@@ -10,7 +10,8 @@ import pytest
 
 FOREIGN = (
     "torch", "jax", "jaxlib", "cupy", "numba", "pycuda", "pytensor", "theano", "tvm_ffi", "tensorflow",
-    "cuda", "scipy", "matplotlib", "rich", "ml_dtypes", "array_api_strict",
+    "cuda", "scipy", "matplotlib", "rich", "ml_dtypes", "array_api_strict", "warp", "cudamat", "gnumpy",
+    "numba_cuda", "triton",
 )  # fmt: skip
 
 PROBE = """

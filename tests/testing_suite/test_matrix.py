@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 import toys
@@ -15,6 +17,8 @@ import toys
 import gpuinterop as gi
 from gpuinterop.converters import registry
 from gpuinterop.testing import DTYPES, LAYOUTS, SCHEMA, Cell, Library, Matrix, matrix
+from gpuinterop.testing.conftest import run_of
+from gpuinterop.testing.test_conversions import test_something_is_tried as something_is_tried
 
 HERE = Path(__file__).parent
 
@@ -69,11 +73,29 @@ def test_drawing():
         "to   toy  S C        W",
         "from toy  -",
     ]
-    assert "1 shared, 1 copied, 1 refused, 1 wrong" in " ".join(reversed(str(small()).split(", "))) \
-        or "1 wrong" in str(small())  # fmt: skip
+    assert "1 none, 1 shared, 1 copied, 1 refused, 1 wrong" in lines
     assert "not tried: lib (not installed)" in lines
     assert "  address: expected 0x10, got 0x20" in lines
     assert "to   toy  S   R" in lines  # by dtype
+
+
+def test_a_notebook_shows_a_table():
+    m = small()
+    m.libraries[1] = Library("lib", why="its import failed: <unknown>")
+    page = ElementTree.fromstring(f"<page>{m._repr_html_()}</page>")
+    tables = page.findall("table")
+    assert [cell.text for cell in tables[0].iter("th")] == [
+        None,
+        "C",
+        "reversed",
+        "0-d",
+        "to toy",
+        "from toy",
+    ]
+    assert [cell.text for cell in tables[0].iter("td")] == ["S", "C", "W", "-", None, None]
+    words = "".join(page.itertext())
+    assert "not tried: lib (its import failed: <unknown>)" in words
+    assert "address: expected 0x10, got 0x20" in words
 
 
 def test_drawing_of_nothing():
@@ -105,6 +127,22 @@ def test_one_screen():
     assert len(text.splitlines()) <= 24
     assert " f8e4 f8e5" in text
     assert " bf16" in text
+
+
+def test_the_page_counts_what_was_tried(monkeypatch):
+    monkeypatch.syspath_prepend(HERE.parents[1] / "tools")
+    page = importlib.import_module("compatibility_page")
+    cells = [
+        Cell("toy", direction, "cuda:0", "C", "float32", "side", outcome)
+        for direction, outcome in (("to", "shared"), ("from", "none"))
+    ]
+    rows = [Library("toy", "1.0"), Library("lib", why="not installed")]
+    m = Matrix(cells, rows, ["cuda:0"], {"python": "3", "date": "2026-11-22T00:00"})
+    text = "\n".join(page.section("gpu", m))
+    assert "In 1 of the cases a slow producer was still running" in text
+    assert "2 cases: 1 shared, 0 copied, 0 refused, 0 wrong, and 1 for which" in text
+    assert "Not tried: lib (not installed)." in text
+    assert all(f"| *{name}* |" in page.page() for name in LAYOUTS)
 
 
 # ---- which libraries ----------------------------------------------------------------------------
@@ -215,35 +253,63 @@ def test_pytest_runs_the_suite_and_writes_the_matrix(tmp_path):
 
 
 def test_pytest_fails_for_a_faulty_bridge(tmp_path):
-    result = pyargs(tmp_path, GPUINTEROP_BRIDGES="toys:LEAKY")
+    result = pyargs(tmp_path, GPUINTEROP_BRIDGES="toys:SILENT")
     assert result.returncode == 1, result.stdout + result.stderr
-    assert "memory released with the last user" in result.stdout
+    assert "an error that says why there is none" in result.stdout
     assert "numpy" not in result.stdout.partition("short test summary")[2]
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "message"),
-    [
-        ("GPUINTEROP_LIBRARIES", "nump", "GPUINTEROP_LIBRARIES: expected the name of a library"),
-        ("GPUINTEROP_LIBRARIES", "nump", "fix: write 'numpy'"),
-        ("GPUINTEROP_BRIDGES", "nosuchmodule:x", "No module named 'nosuchmodule'"),
-        ("GPUINTEROP_BRIDGES", "toys", "no name 'bridge' in module 'toys'"),
-    ],
-)
-def test_a_wrong_variable_is_answered_in_words(tmp_path, variable, value, message):
+WRONG_VARIABLES = [
+    ("GPUINTEROP_LIBRARIES", "nump", "GPUINTEROP_LIBRARIES: expected the name of a library"),
+    ("GPUINTEROP_LIBRARIES", "nump", "fix: write 'numpy'"),
+    ("GPUINTEROP_BRIDGES", "nosuchmodule:x", "No module named 'nosuchmodule'"),
+    ("GPUINTEROP_BRIDGES", "toys", "no name 'bridge' in module 'toys'"),
+]
+
+
+def test_a_wrong_variable_is_answered_in_words(tmp_path):
+    variable, value, message = WRONG_VARIABLES[0]
     result = pyargs(tmp_path, **{variable: value})
     assert result.returncode == 2
     assert message in result.stdout
     assert "conftest.py:" not in result.stdout + result.stderr
 
 
-def test_pytest_fails_when_nothing_can_be_tried(tmp_path, absent):
-    result = pyargs(tmp_path, GPUINTEROP_LIBRARIES=absent)
-    assert result.returncode == 1
-    assert f"{absent}: not installed" in result.stdout
+@pytest.fixture
+def config(monkeypatch):
+    """What the suite's conftest reads of pytest's configuration, with no variable set."""
+    for variable in ("GPUINTEROP_LIBRARIES", "GPUINTEROP_BRIDGES"):
+        monkeypatch.delenv(variable, raising=False)
+    return SimpleNamespace(stash=pytest.Stash())
+
+
+@pytest.mark.parametrize(("variable", "value", "message"), WRONG_VARIABLES)
+def test_a_wrong_variable_is_an_error_of_the_collection(
+    monkeypatch, config, variable, value, message
+):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(pytest.Collector.CollectError) as caught:
+        run_of(config)
+    assert message in str(caught.value)
+
+
+def test_a_run_of_nothing_fails(monkeypatch, config, absent):
+    monkeypatch.setenv("GPUINTEROP_LIBRARIES", absent)
+    with pytest.raises(AssertionError, match=f"{absent}: not installed"):
+        something_is_tried(run_of(config))
 
 
 # ---- the libraries themselves -------------------------------------------------------------------
+
+
+def test_arrays_that_a_library_cannot_make_are_taken_from_dlpack():
+    pytest.importorskip("tvm_ffi")
+    pytest.importorskip("ml_dtypes")
+    m = matrix(["tvm_ffi"], ["cpu"], layouts=["C"], dtypes=["bfloat16", "float8_e5m2"])
+    assert {cell.outcome for cell in m.cells} == {"shared"}, m
+    pytest.importorskip("jax")
+    m = matrix(["jax"], ["cpu"], layouts=["F", "permuted"], dtypes=["float32"])
+    assert {cell.outcome for cell in m.cells} == {"shared"}, m
 
 
 @pytest.mark.slow
@@ -251,5 +317,12 @@ def test_pytest_fails_when_nothing_can_be_tried(tmp_path, absent):
 def test_the_real_libraries(library):
     module = {"cuda_core": "cuda.core", "array_api": "array_api_strict"}.get(library, library)
     pytest.importorskip(module)
-    m = matrix([library], ["cpu"])
-    assert m.ok, str(m)
+    if library == "jax":  # which compiles for each new case: every layout, every dtype
+        runs = [
+            matrix([library], ["cpu"], dtypes=["float32"]),
+            matrix([library], ["cpu"], layouts=["C"]),
+        ]
+    else:
+        runs = [matrix([library], ["cpu"])]
+    for m in runs:
+        assert m.ok, str(m)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import toys
 
 import gpuinterop as gi
-from gpuinterop.testing import LAYOUTS, Bridge, matrix
+from gpuinterop.testing import LAYOUTS, Bridge, matrix, memory
 
 
 def dtypes_for(check):
     return ["float32", "float64", "int8"] if check == "dtype" else ["float32"]
+
+
+def layouts_for(check):
+    # A leak is looked for with the garbage collector, once a case.
+    return ["C", "reversed", "empty"] if check == "released" else None
 
 
 @pytest.fixture(autouse=True)
@@ -34,10 +40,23 @@ def test_a_sound_converter_passes():
     assert m.outcome(direction="to", dtype="uint64") == "refused"
 
 
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_legend_says_how_each_layout_is_made(name):
+    layout = LAYOUTS[name]
+    made = eval(layout.made_by, {"np": np, "as_strided": np.lib.stride_tricks.as_strided})
+    meant = layout.of(np.zeros(layout.count))
+    assert made.shape == meant.shape
+    assert made.flags.writeable == meant.flags.writeable
+    for n, here, there in zip(meant.shape, made.strides, meant.strides, strict=True):
+        assert here == there or n == 1 or not meant.size
+
+
 @pytest.mark.parametrize("fault", toys.TO_FAULTS)
 def test_every_fault_of_a_way_out_is_found(fault):
     function, check = toys.TO_FAULTS[fault]
-    m = matrix([toys.faulty("to", function)], ["cpu"], dtypes=dtypes_for(check))
+    m = matrix(
+        [toys.faulty("to", function)], ["cpu"], layouts=layouts_for(check), dtypes=dtypes_for(check)
+    )
     found = {f["check"] for cell in m.select(direction="to") for f in cell.faults}
     assert check in found, f"{fault}: {found}\n{m}"
     assert not m.ok
@@ -47,7 +66,12 @@ def test_every_fault_of_a_way_out_is_found(fault):
 @pytest.mark.parametrize("fault", toys.FROM_FAULTS)
 def test_every_fault_of_a_way_back_is_found(fault):
     function, check = toys.FROM_FAULTS[fault]
-    m = matrix([toys.faulty("from", function)], ["cpu"], dtypes=dtypes_for(check))
+    m = matrix(
+        [toys.faulty("from", function)],
+        ["cpu"],
+        layouts=layouts_for(check),
+        dtypes=dtypes_for(check),
+    )
     found = {f["check"] for cell in m.select(direction="from") for f in cell.faults}
     assert check in found, f"{fault}: {found}\n{m}"
     assert not m.ok
@@ -83,6 +107,62 @@ def test_an_array_that_its_library_cannot_read_is_a_fault_of_that_case_only():
     m = matrix([replace(toys.SOUND, values=values)], ["cpu"], dtypes=["float32"])
     assert {cell.layout for cell in m.wrong} == {"broadcast"}
     assert "no broadcast arrays here" in str(m.wrong[0])
+
+
+@pytest.mark.parametrize("address", [0, toys.NOWHERE, 1 << 62, -8])
+def test_a_bridge_that_tells_a_wrong_address_is_told_so(address):
+    m = matrix([replace(toys.SOUND, address=lambda toy: address)], ["cpu"], dtypes=["float32"])
+    for direction in ("to", "from"):
+        faults = [f for cell in m.select(direction=direction) for f in cell.faults]
+        assert any(f["check"] == "address" and hex(address) in f["got"] for f in faults), m
+    assert {cell.outcome for cell in m.select(layout="empty")} == {"shared"}
+
+
+def test_a_copy_is_not_measured_by_strides_that_nobody_told():
+    """Packed, it is shorter than the window it was made of."""
+    looked = []
+    real = memory._read
+
+    def read(address, nbytes, *rest):
+        looked.append((address, nbytes))
+        return real(address, nbytes, *rest)
+
+    copies = set()
+
+    def to(x, copyif=False):
+        made = toys.to_toy(x, copyif)
+        if LAYOUTS["reversed"].shape == x.shape and x.strides[0] < 0:
+            copies.add(made.window.__array_interface__["data"][0])
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "_read", read)
+        m = matrix([replace(toys.SOUND, to=to, strides=None, make=None)], ["cpu"],
+                   layouts=["reversed"], dtypes=["float32"])  # fmt: skip
+    assert m.ok
+    assert copies
+    assert {n for address, n in looked if address in copies} == {4}
+
+
+def test_a_copy_that_is_none_is_not_written_to():
+    written = []
+    elsewhere = np.full(64, 7.0, np.float32)
+
+    def to(x, copyif=False):
+        toys.to_toy(x, copyif)
+        return toys.Toy(elsewhere[: x.size].reshape(x.shape))
+
+    careless = replace(toys.SOUND, to=to, make=None, write=lambda *_: written.append(1))
+    m = matrix([careless], ["cpu"], layouts=["C", "reversed"], dtypes=["float32"])
+    assert {cell.outcome for cell in m.cells} == {"wrong"}
+    assert not written
+
+
+def test_an_answer_of_nothing_is_no_refusal():
+    silent = replace(toys.SOUND, to=lambda x, copyif=False: None, promises=None, explain=None)
+    m = matrix([silent], ["cpu"], dtypes=["float32"])
+    assert {cell.outcome for cell in m.select(direction="to")} == {"wrong"}
+    assert not m.ok
 
 
 def test_a_bridge_of_one_direction_is_tried_in_it():

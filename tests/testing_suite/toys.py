@@ -204,7 +204,17 @@ def _wrong_values_in_copies(x, copyif=False):
     return made
 
 
+NOWHERE = 4096  # no process has memory there
+
+
+def _nowhere(x, copyif=False):
+    to_toy(x, copyif)
+    return same(x, address=NOWHERE) if x.size else same(x)
+
+
 TO_FAULTS = {
+    "returns nothing": (lambda x, copyif=False: None, "error"),
+    "points where no memory is": (_nowhere, "address"),
     "copies silently": (_silent_copy, "address"),
     "ignores strides": (_ignore_strides, "strides"),
     "drops the read-only mark": (_drop_readonly, "readonly"),
@@ -241,6 +251,8 @@ def _from_wrong_dtype(toy, copyif=False):
 
 
 FROM_FAULTS = {
+    "returns nothing": (lambda t, c=False: None, "error"),
+    "points where no memory is": (lambda t, c=False: ours(t, ptr=NOWHERE), "address"),
     "copies silently": (lambda t, c=False: gi.converters.from_numpy(np.array(t.window)), "address"),
     "ignores strides": (
         lambda t, c=False: ours(t, strides=c_strides(t.window.shape, t.window.itemsize)),
@@ -264,4 +276,4 @@ def forget():
     _leaked.clear()
 
 
-LEAKY = faulty("to", _leak)
+SILENT = faulty("to", lambda x, copyif=False: None)

@@ -61,8 +61,11 @@ class Allocation:
             _call("cuMemFree_v2", c_void_p(self.ptr))
 
 
-def bridge(ordered=True):
-    """The toy's bridge; without `ordered` its converter hands over bare pointers."""
+def bridge(ordered=True, beside=0):
+    """The toy's bridge; without `ordered` its converter hands over bare pointers.
+
+    `beside` is how far from the memory its results are.
+    """
     library = Library()
 
     def to(x, copyif=False):
@@ -78,7 +81,7 @@ def bridge(ordered=True):
             )
         if ordered:
             _core.hand_over(x, library.stream, "to_toy")
-        return Toy(x.ptr, x.shape, x.dtype, x)
+        return Toy(x.ptr + beside, x.shape, x.dtype, x)
 
     def from_(toy, copyif=False):
         strides = [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import device_toys
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.testing import matrix
+from gpuinterop import _core
+from gpuinterop.testing import matrix, peers
 
 PLAIN = ["float32", "int8", "float64"]
 
@@ -28,6 +31,29 @@ def test_a_converter_without_order_is_found(direction):
         f["check"] for cell in m.select(direction=direction, stream="side") for f in cell.faults
     }
     assert faults == {"order"}, str(m)
+
+
+def test_order_is_looked_for_where_the_library_knows_no_streams():
+    """Such a library is read as it would read itself, not after all work on the device."""
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+
+    def bare(x, copyif=False):
+        window = _core.from_pointer(gi.CudaNdarray, x.ptr, x.shape, x.strides, x.dtype, 2, 0, x)
+        return tvm_ffi.from_dlpack(window)
+
+    careless = replace(peers.load("tvm_ffi"), to=bare, explain=None)
+    m = matrix([careless], ["cuda:0"], layouts=["C"], dtypes=["float32"])
+    assert m.outcome(direction="to", stream="default") == "shared"
+    (cell,) = m.select(direction="to", stream="side")
+    assert {f["check"] for f in cell.faults} == {"order"}, m
+
+
+def test_memory_that_is_not_there_is_not_looked_at():
+    m = matrix([device_toys.bridge(beside=1 << 44)], ["cuda:0"], layouts=["C"], dtypes=["float32"])
+    (cell,) = m.select(direction="to", stream="default")
+    assert "address" in {f["check"] for f in cell.faults}
+    assert any("no memory of cuda:0 at 0x" in f["got"] for f in cell.faults), cell
+    assert m.outcome(direction="from", stream="default") == "shared"  # the device still works
 
 
 @pytest.mark.parametrize("library", ["tvm_ffi", "cuda_core"])

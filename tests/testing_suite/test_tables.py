@@ -1,0 +1,63 @@
+"""The libraries stand in several tables, for different questions: no table forgets one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuinterop import inventory
+from gpuinterop.cli import STRICT, demo
+from gpuinterop.converters import registry
+from gpuinterop.testing import peers
+
+HOUSE = Path(__file__).parents[1] / "house"
+ROWS = {row.name: row for row in registry._ROWS}
+# What a row's name does not tell: the inventory calls libraries as their users write them.
+NAMED = {"cuda_core": "cuda.core"}
+# Python's own, and the array API, which is many libraries.
+NO_LIBRARY = {"buffer", "array_api"}
+
+
+def packages():
+    """The module that each library is imported as."""
+    return {name: row.package for name, row in ROWS.items() if name not in NO_LIBRARY}
+
+
+def test_every_converter_has_a_bridge():
+    assert set(peers._BUILDERS) == set(ROWS)
+    assert set(peers._PACKAGES) <= set(ROWS)
+    assert set(peers._IN_STYLE) <= set(ROWS)
+    assert peers._PACKAGES["array_api"] == STRICT
+    assert STRICT in registry._NAMESPACES
+
+
+def test_the_doctor_knows_every_library():
+    known = inventory._KNOWN
+    for name, package in packages().items():
+        assert known[NAMED.get(name, name)][1] == package, name
+    assert known["numba-cuda"][1] == peers._PACKAGES["numba"]
+
+
+@pytest.mark.parametrize("name", sorted(packages()))
+def test_what_is_recommended_is_what_the_doctor_looks_for(name):
+    import re
+
+    install = ROWS[name].install
+    patterns = [pattern for pattern, _ in inventory._KNOWN.values()]
+    if install and "://" not in install:
+        assert any(re.fullmatch(pattern, install) for pattern in patterns), install
+
+
+def test_the_demo_knows_what_it_makes_exceptions_for():
+    assert {*demo.DESCRIBE_ONLY, *demo.IMMUTABLE} <= set(ROWS)
+
+
+def test_the_light_import_looks_for_every_library(monkeypatch):
+    monkeypatch.syspath_prepend(HOUSE)
+    sys.modules.pop("test_light_import", None)
+    from test_light_import import FOREIGN
+
+    roots = {package.partition(".")[0] for package in packages().values()} - {"numpy"}
+    assert roots | {STRICT} <= set(FOREIGN), sorted((roots | {STRICT}) - set(FOREIGN))
