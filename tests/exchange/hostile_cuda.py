@@ -12,7 +12,7 @@ from ctypes import byref, c_size_t, c_void_p
 import hostile
 import numpy as np
 from hostile_table import BOTH, CASES, case, take
-from peers import ADDRESS, CUDA, MANAGED, Producer, capsule, freed, interface
+from peers import ADDRESS, CUDA, MANAGED, Producer, capsule, freed, interface, name_of
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -165,6 +165,29 @@ case("41 copy=False on the wrong device", BOTH, "copy=False")(
 case("41 copy=False from the host", BOTH, "copy=False")(
     lambda: take(np.zeros(3), device="cuda:0", copy=False)
 )
+
+
+def refused_twice(**options):
+    """A refused capsule of a device stays as it was, and can be taken afterwards."""
+    cap = capsule(device=CUDA, data=THERE[0])
+    before = name_of(cap)
+    try:
+        take(cap, **options)
+    finally:
+        assert name_of(cap) == before
+        assert freed() == 0
+        is_there(take(cap))
+
+
+def forbidden():
+    with gi.no_copies():
+        refused_twice(copy=True)
+
+
+case("41 copy=False leaves the capsule", BOTH, "copy=False")(
+    lambda: refused_twice(device="cuda:1", copy=False)
+)
+case("41 a forbidden copy leaves the capsule", BOTH, "no_copies()")(forbidden)
 for name, stream in (("0", 0), ("-2", -2), ("2**64", 2**64)):
     case(f"44 stream {name}", ValueError, "stream")(lambda s=stream: on().__dlpack__(stream=s))
 case("44 a bool as stream", TypeError, "True")(lambda: on().__dlpack__(stream=True))

@@ -18,7 +18,9 @@ HERE = Path(__file__).resolve().parent
 
 def environment(**extra: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k != "GPUINTEROP_LIBCUDA"}
-    path = os.pathsep.join([str(ROOT), str(HERE), *filter(None, [kept.get("PYTHONPATH")])])
+    driver = ROOT / "tests" / "cuda"  # helper
+    folders = [str(ROOT), str(HERE), str(driver), *filter(None, [kept.get("PYTHONPATH")])]
+    path = os.pathsep.join(folders)
     # Two devices of jax, for the sharded array.
     jax = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     return {**kept, **jax, "PYTHONPATH": path, **extra}
