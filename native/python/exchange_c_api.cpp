@@ -129,8 +129,13 @@ int borrow_py_object(void* object, DLTensor* out) {
            "an array that a struct without flags can describe",
            a.readonly ? "a read-only array" : kDTypes[a.dtype].name,
            "use managed_tensor_from_py_object_no_sync");
-    *out = {a.data,           to_dl(a.device),    a.layout.ndim(), to_dl(a.dtype),
-            a.layout.shape(), a.layout.strides(), 0};
+    *out = {a.data,
+            to_dl(a.device),
+            a.layout.ndim(),
+            to_dl(a.dtype),
+            a.layout.shape(),
+            a.layout.strides(),
+            0};
     return 0;
   });
 }

@@ -120,8 +120,8 @@ bool agree(const DLDevice& a, const DLDevice& b) {
 }
 
 template <class Managed>
-Array consume(Claim claim, Managed* m, const Incoming& in, PyObject* owner,
-              const DLDevice* claimed, const DLDevice* wanted, bool readonly, const Options& o) {
+Array consume(Claim claim, Managed* m, const Incoming& in, PyObject* owner, const DLDevice* claimed,
+              const DLDevice* wanted, bool readonly, const Options& o) {
   if (wanted && !agree(in.tensor.device, *wanted))
     fail(Kind::DeviceMismatch, o.where,
          "memory on " + text(*wanted) + ", as __dlpack__(dl_device=...) was asked",
