@@ -736,7 +736,7 @@ def export_via(x: Array, type: type[T], allow_readonly: bool=False, /) -> T:
     """
 def protocols_of(obj: Any, /) -> tuple[str, ...]:
     """Names of the exchange protocols that `obj` has."""
-def _look_into(capsule: Any, /) -> Array | None:
+def _look_into(capsule: Any, where: str='from_dlpack', realign: bool=False, /) -> Array | None:
     """
     What a DLPack capsule describes, as an array that owns nothing; the capsule stays unused. None for another object.
     """

@@ -31,6 +31,7 @@ from gpuinterop.sources import (
     new_array,
     new_full,
     read_shape,
+    seen_in,
 )
 from gpuinterop.switches import as_choice
 
@@ -97,7 +98,9 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
         ):
             return found
     plain = isinstance(obj, (*NUMBERS, np.generic))
-    source = _as_source(obj, dtype if plain else None, copy)
+    # A capsule is taken only when nothing can refuse it any more.
+    seen = seen_in(obj, "asarray")
+    source = _as_source(obj, dtype if plain else None, copy) if seen is None else seen
     wanted = source.dtype if dtype is None else known(dtype, "asarray")
     target = home(obj, source) if device is None else place_of(device, "asarray")
     # What was made from numbers, or had to be straightened first, no longer is `obj`'s memory.
@@ -119,6 +122,8 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
         )
     if not needs and isinstance(obj, (CudaNdarray, GpuArray)):
         return obj
+    if seen is not None:
+        source = _as_source(obj, None, copy)
     if wanted != source.dtype:
         source = cast(obj, source, wanted, "asarray")
         return new_array(_class_for(wanted), source, target, "asarray")

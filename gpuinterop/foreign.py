@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop.errors import shown
+
 __all__ = [
     "CPU",
     "CUDA",
@@ -15,6 +17,7 @@ __all__ = [
     "device_pair",
     "in_the_making",
     "loaded",
+    "odd_stream_protocol",
     "other_than_stream",
     "stream_device",
     "stream_handle",
@@ -119,6 +122,21 @@ def stream_handle(stream: Any) -> int | None:
         if found is not None:
             return found
     return None
+
+
+def odd_stream_protocol(stream: Any) -> str | None:
+    """Return what is wrong with the answer of a stream-like object's ``__cuda_stream__``, else None."""
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is None:
+        return None
+    pair = protocol() if callable(protocol) else protocol
+    if not isinstance(pair, tuple):
+        return f"{shown(pair)}, no tuple"
+    if len(pair) != 2:
+        return f"{shown(pair)}, a tuple of length {len(pair)}"
+    if as_int(pair[0]) != 0:
+        return f"{shown(pair)}, version {shown(pair[0])} of the protocol"
+    return None if as_int(pair[1]) is not None else f"{shown(pair)}, whose handle is no int"
 
 
 def other_than_stream(value: Any) -> str | None:

@@ -45,10 +45,22 @@ __all__ = [
     "over",
     "read_shape",
     "refuse_mask",
+    "seen_in",
 ]
 
 
 A = TypeVar("A", bound=_core.Array)
+
+
+_Capsule = type(_core.Array.__dlpack_c_exchange_api__)
+
+
+def seen_in(value: Any, where: str) -> _core.Array | None:
+    """Return what a DLPack capsule describes, None for another object; the capsule stays unused.
+
+    A capsule can be taken once, so what may be refused is looked at before.
+    """
+    return _core._look_into(value, where, True) if isinstance(value, _Capsule) else None
 
 
 def check_cast(cls: Any, got: Any, where: str) -> None:
@@ -162,6 +174,9 @@ def new_array(cls: type[A], source: _core.Array, device: Any, where: str) -> A:
 
 def construct(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
     """Return what ``cls(value)`` makes: a copy, on the default device if `value` is on the host."""
+    seen = seen_in(value, cls.__name__)
+    if seen is not None:
+        check_cast(cls, seen.dtype if dtype is None else known(dtype), cls.__name__)
     source = as_source(value, dtype, cls.__name__)
     place = home(value, source) if device is None else device
     return new_array(cls, source, place, cls.__name__)
@@ -287,6 +302,9 @@ def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core
     if isinstance(value, (*NUMBERS, np.generic)):
         return over(as_elements(value, dtype, where, casts=not hasattr(cls, "_only")))
     try:
+        seen = seen_in(value, where)
+        if seen is not None and seen.dtype != dtype:
+            check_cast(cls, seen.dtype, where)
         found = as_source(value, None, where)
         if found.dtype == dtype:
             return found

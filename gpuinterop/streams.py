@@ -15,7 +15,14 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop._core import Event, Stream
 from gpuinterop.errors import StreamError, shown
-from gpuinterop.foreign import CUDA, as_int, other_than_stream, stream_device, stream_handle
+from gpuinterop.foreign import (
+    CUDA,
+    as_int,
+    odd_stream_protocol,
+    other_than_stream,
+    stream_device,
+    stream_handle,
+)
 from gpuinterop.places import gpu
 
 __all__ = [
@@ -114,6 +121,14 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
             expected="a handle from 0 to 2**64 - 1, an address in the driver",
             got=f"{shown(handle)}{owner}",
             fix="pass the stream object of the other library, or gpuinterop.Stream()",
+        )
+    odd = None if other or handle is not None else odd_stream_protocol(stream)
+    if odd is not None:
+        raise StreamError(
+            where="stream",
+            expected="(0, handle) from __cuda_stream__: a tuple of version 0 of the protocol and an int",
+            got=f"{odd}, from a {type(stream).__module__}.{type(stream).__qualname__}",
+            fix="pass the stream's handle as an int, or report it to the stream's library",
         )
     if handle is None:
         raise StreamError(

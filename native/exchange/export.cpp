@@ -87,7 +87,7 @@ std::string device_text(int32_t type, int32_t id) {
 DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t minor) {
   DLManagedTensorVersioned* m = make<DLManagedTensorVersioned>(a);
   m->version = {kMajor, minor};
-  m->flags = (a.readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
+  m->flags = (is_readonly(a) ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
              (copied ? DLPACK_FLAG_BITMASK_IS_COPIED : 0) |
              (is_subbyte(a.dtype) ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED : 0);
   return m;
@@ -103,6 +103,10 @@ DLManagedTensor* make_legacy(const Array& a, const char* where) {
          std::string(kDTypes[a.dtype].name) + ", stored one element a byte",
          "use a consumer that passes max_version=(1, 1) or later");
   return make<DLManagedTensor>(a);
+}
+
+void require_no_fork(const Array& a, const char* where) {
+  if (a.device.is_cuda() && cuda::forked()) cuda::require(where);
 }
 
 void check_stream(Device device, void* stream, const char* where) {

@@ -13,6 +13,16 @@ DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t m
 // Kind::ReadOnly or Kind::Export error when the old struct cannot carry the array's flags.
 DLManagedTensor* make_legacy(const Array& a, const char* where);
 
+// What is handed out for reading only: also what repeats elements by a stride of 0, in which a write
+// to one element would change others. The struct of the time before flags cannot say so and is given
+// all the same: refusing it would take broadcasts away from consumers that only read.
+inline bool is_readonly(const Array& a) noexcept {
+  return a.readonly || a.layout.has_zero_stride();
+}
+
+// CUDA memory means nothing in a process that was forked after CUDA's start: Kind::Cuda error.
+void require_no_fork(const Array& a, const char* where);
+
 // Bits of Buffer::foreign_use.
 constexpr uint32_t kUsedOnLegacy = 1, kUsedElsewhere = 2;
 void note_foreign_use(const Array& a, uint32_t bits) noexcept;

@@ -6,6 +6,7 @@
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
+#include "python/exchange_import.hpp"
 #include "python/raise.hpp"
 
 namespace gpuinterop {
@@ -241,6 +242,18 @@ bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
 
 }  // namespace
 
+namespace {
+
+// `source` as it is written to `target`: extents of 1 in front carry nothing, however many there are.
+Layout fitted(const Layout& source, const Array& target, const char* where) {
+  int skip = 0;
+  while (source.ndim() - skip > target.layout.ndim() && source.shape()[skip] == 1) ++skip;
+  const Layout rest(source.ndim() - skip, source.shape() + skip, source.strides() + skip);
+  return rest.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
+}
+
+}  // namespace
+
 void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where) {
   if (target.readonly)
     fail(Kind::ReadOnly, where, "writable memory", "a read-only array",
@@ -251,6 +264,9 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
     fill_elements(target, item, where);
     return;
   }
+  // A capsule can be taken once, so what does not fit must be found before.
+  if (PyCapsule_CheckExact(value))
+    fitted(exchange::look_into(value, where, true).layout, target, where);
   PyRef converted;
   if (!is_array(value) || unwrap(value).dtype != target.dtype) {
     PyObject* convert = hook("source");
@@ -271,20 +287,13 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   }
   require_settled(value);
   Array source = unwrap(value);
-  // Extents of 1 in front carry nothing, however many there are.
-  int skip = 0;
-  while (source.layout.ndim() - skip > target.layout.ndim() && source.layout.shape()[skip] == 1)
-    ++skip;
-  if (skip)
-    source.layout = Layout(source.layout.ndim() - skip, source.layout.shape() + skip,
-                           source.layout.strides() + skip);
   // One value may be written to a place many times; of several, it would be chance which one stays.
   if (source.layout.size() > 1 && ops::overlaps_itself(target))
     fail(Kind::Contiguity, where, "a target whose elements all have a place of their own",
          "shape " + shape_text(target.layout.ndim(), target.layout.shape()) + " with strides " +
              shape_text(target.layout.ndim(), target.layout.strides()) + " (elements)",
          "assign one number, or write to a copy: x.copy()");
-  source.layout = source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
+  source.layout = fitted(source.layout, target, where);
   if (target.layout.size() == 0) return;
   copy_elements(target, source, where);
 }

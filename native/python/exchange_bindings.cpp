@@ -24,8 +24,9 @@ PyMethodDef exchange_functions[] = {
      "An object of `type` over the memory of `x`, through that type's DLPack C exchange API."},
     {"protocols_of", exchange_protocols_of, METH_O,
      "protocols_of(obj)\n--\n\nNames of the exchange protocols that `obj` has."},
-    {"_look_into", exchange_look_into, METH_O,
-     "_look_into(capsule)\n--\n\nWhat a DLPack capsule describes, as an array that owns nothing; "
+    {"_look_into", exchange_look_into, METH_VARARGS,
+     "_look_into(capsule, where='from_dlpack', realign=False)\n--\n\nWhat a DLPack capsule "
+     "describes, as an array that owns nothing; "
      "the "
      "capsule stays unused. None for another object."},
     {"share_plain", exchange_share_plain, METH_O,

@@ -23,14 +23,16 @@ constexpr char kWhere[] = "__dlpack_c_exchange_api__";
 // Classes that to_py_object makes: by dtype, because CudaNdarray holds nothing but float32.
 PyTypeObject* result_types[2];  // float32, any other; owned; null until the Python layer is loaded
 
-const Array& array_argument(void* object) {
+// By value: what comes next may run Python or let another thread run, and either may change the shape.
+Array array_argument(void* object) {
   auto* o = static_cast<PyObject*>(object);
   if (!o || !is_array(o))
     fail(Kind::Type, kWhere, "a gpuinterop array", o ? type_text(o) : "a null pointer",
          "use the table of the object's own type");
   require_settled(o);
-  const Array& a = unwrap(o);
+  Array a = unwrap(o);
   if (!a.device.is_cuda()) ops::require_values(kWhere, a);
+  require_no_fork(a, kWhere);
   return a;
 }
 
@@ -87,7 +89,7 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
 
 int from_py_object(void* object, DLManagedTensorVersioned** out) {
   return guard(-1, [&] {
-    const Array& a = array_argument(object);
+    const Array a = array_argument(object);
     order_for_consumer(a, true);
     *out = make_versioned(a, false);
     return 0;
@@ -119,18 +121,21 @@ int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
 
 int borrow_py_object(void* object, DLTensor* out) {
   return guard(-1, [&] {
-    const Array& a = array_argument(object);
-    order_for_consumer(a, false);
+    order_for_consumer(array_argument(object), false);
+    // The layout lives inside the Python object, exactly as long as the loan.
+    Array& a = unwrap(static_cast<PyObject*>(object));
     if (a.readonly || is_subbyte(a.dtype))
       fail(a.readonly ? Kind::ReadOnly : Kind::Export, kWhere,
            "an array that a struct without flags can describe",
            a.readonly ? "a read-only array" : kDTypes[a.dtype].name,
            "use managed_tensor_from_py_object_no_sync");
-    // The layout lives inside the Python object, exactly as long as the loan.
-    auto& layout = const_cast<Layout&>(a.layout);
-    *out = {
-        a.data, to_dl(a.device), layout.ndim(), to_dl(a.dtype), layout.shape(), layout.strides(),
-        0};
+    *out = {a.data,
+            to_dl(a.device),
+            a.layout.ndim(),
+            to_dl(a.dtype),
+            a.layout.shape(),
+            a.layout.strides(),
+            0};
     return 0;
   });
 }
@@ -200,8 +205,9 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type, bool allow_readonly) 
     fail(Kind::ConversionType, where, "a gpuinterop array", "an object of type " + type_text(x),
          "convert it first: gpuinterop.asarray(x)");
   require_settled(x);
-  const Array& a = unwrap(x);
+  const Array a = unwrap(x);  // by value: what torch gets must be what was looked at
   if (!a.device.is_cuda()) ops::require_values(where, a);
+  require_no_fork(a, where);
   const Peer& peer = peer_of(type);
   const DLPackExchangeAPI* api = peer.api;
   if (!api || !api->managed_tensor_to_py_object_no_sync)

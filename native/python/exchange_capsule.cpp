@@ -88,14 +88,24 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
 
 // ---- capsules ---------------------------------------------------------------------------------
 
-namespace {
-
-void take_capsule(PyObject* capsule, const char* used_name) {
+Claim::Claim(PyObject* capsule, const char* name, const char* used_name)
+    : name_(name), destructor_(PyCapsule_GetDestructor(capsule)) {
   // Renamed for consumers and destructors that look at the name, without a destructor for those
   // that do not.
   if (PyCapsule_SetName(capsule, used_name) != 0 || PyCapsule_SetDestructor(capsule, nullptr) != 0)
     throw PythonError();
+  capsule_ = PyRef::borrow(capsule);
 }
+
+Claim::~Claim() {
+  if (!capsule_) return;
+  ErrorSaver saver;
+  PyCapsule_SetName(capsule_.get(), name_);
+  PyCapsule_SetDestructor(capsule_.get(), destructor_);
+  capsule_ = PyRef();  // perhaps the last reference, and then the producer frees
+}
+
+namespace {
 
 std::string text(const DLDevice& d) { return device_text(d.device_type, d.device_id); }
 
@@ -110,9 +120,8 @@ bool agree(const DLDevice& a, const DLDevice& b) {
 }
 
 template <class Managed>
-Array consume(PyObject* capsule, Managed* m, const Incoming& in, const char* used_name,
-              PyObject* owner, const DLDevice* claimed, const DLDevice* wanted, bool readonly,
-              const Options& o) {
+Array consume(Claim claim, Managed* m, const Incoming& in, PyObject* owner, const DLDevice* claimed,
+              const DLDevice* wanted, bool readonly, const Options& o) {
   if (wanted && !agree(in.tensor.device, *wanted))
     fail(Kind::DeviceMismatch, o.where,
          "memory on " + text(*wanted) + ", as __dlpack__(dl_device=...) was asked",
@@ -128,9 +137,10 @@ Array consume(PyObject* capsule, Managed* m, const Incoming& in, const char* use
   // Nothing of the producer's was touched until here.
   Buffer* buffer = m->deleter ? adopt(c, m, {}) : adopt_borrowed(c, {});
   Array a = make_array(std::move(c), buffer, PyRef::borrow(owner));
-  auto release = std::exchange(buffer->release, nullptr);
-  take_capsule(capsule, used_name);
-  buffer->release = release;
+  if (o.claim)
+    *o.claim = std::move(claim);
+  else
+    claim.keep();
   return a;
 }
 
@@ -147,18 +157,18 @@ Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claime
       // Only the deleter is promised to stay where it is.
       const DLPackVersion version = m->version;
       if (o.look) refuse_version(version, o.where);
-      take_capsule(capsule, kVersionedUsed);
+      Claim(capsule, name, kVersionedUsed).keep();
       Owned owned{m};
       refuse_version(version, o.where);
     }
-    return consume(capsule, m, {m->dl_tensor, m->flags, true}, kVersionedUsed, owner, claimed,
-                   wanted, readonly, o);
+    return consume(Claim(capsule, name, kVersionedUsed), m, {m->dl_tensor, m->flags, true}, owner,
+                   claimed, wanted, readonly, o);
   }
   if (name && std::strcmp(name, kLegacyName) == 0) {
     auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, name));
     if (!m) throw PythonError();
-    return consume(capsule, m, {m->dl_tensor, 0, false}, kLegacyUsed, owner, claimed, wanted,
-                   readonly, o);
+    return consume(Claim(capsule, name, kLegacyUsed), m, {m->dl_tensor, 0, false}, owner, claimed,
+                   wanted, readonly, o);
   }
   const bool used =
       name && (std::strcmp(name, kVersionedUsed) == 0 || std::strcmp(name, kLegacyUsed) == 0);
@@ -168,6 +178,14 @@ Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claime
                   (name ? "\"" + std::string(name).substr(0, 60) + "\"" : std::string("nothing")),
        used ? "ask the producer for a new one: x.__dlpack__()"
             : "pass what x.__dlpack__() returns, or x itself");
+}
+
+Array look_into(PyObject* capsule, const char* where, bool realign) {
+  Options o;
+  o.where = where;
+  o.look = true;
+  o.realign = realign;
+  return consume_capsule(capsule, capsule, nullptr, nullptr, false, o);
 }
 
 // ---- __dlpack__ -------------------------------------------------------------------------------

@@ -121,17 +121,25 @@ Array moved(const Array& a, Device target, const Options& o) {
   return out;
 }
 
-// What came in, which a producer's deleter may have to take back while an error is on its way.
+// What came in. When it is refused after all, its capsule gets it back, if nothing has used the memory
+// yet; else the producer's deleter may have to take it back while an error is on its way.
 struct Held {
+  Claim claim;
   Array array;
   ~Held() {
-    if (!PyErr_Occurred()) return;
+    if (!claim && !PyErr_Occurred()) return;
     ErrorSaver saver;
+    Buffer* b = array.buffer.get();
+    if (claim && b && b->refs.load(std::memory_order_relaxed) == 1 && !b->stream)
+      b->release = nullptr;
+    else
+      claim.keep();
     array = Array();
+    claim = Claim();
   }
 };
 
-PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
+PyObject* import_object(PyTypeObject* cls, PyObject* obj, Options o) {
   // An object may change its class while it is asked, and what is known of a type goes with the type.
   const PyRef type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)));
   Peer* peer = &peer_of(Py_TYPE(obj));
@@ -144,6 +152,7 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
   Peer& p = *peer;
   Held held;
   Array& a = held.array;
+  o.claim = &held.claim;
   p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);
   const int wanted = cls ? only_dtype(cls) : -1;
   if (wanted >= 0 && wanted != a.dtype) refuse_dtype(cls, wanted, a, p, o);
@@ -156,6 +165,7 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
   if (elsewhere || (o.copy == 1 && !a.is_copied) || (o.realign && !is_aligned(a)))
     a = moved(a, elsewhere ? o.device : a.device, o);
   if (!cls) cls = exchange_result_type(a.dtype);
+  held.claim.keep();
   PyObject* result = wrap(cls, std::move(a));
   if (!result) throw PythonError();
   return result;
@@ -268,14 +278,15 @@ PyObject* exchange_share_plain(PyObject*, PyObject* obj) {
   });
 }
 
-// The array that a DLPack capsule describes, for looking at; None for any other object. The capsule
-// stays unused, and the array owns nothing.
-PyObject* exchange_look_into(PyObject*, PyObject* obj) {
+// look_into() for Python; None for an object that is no capsule.
+PyObject* exchange_look_into(PyObject*, PyObject* args) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    PyObject* obj;
+    const char* where = "from_dlpack";
+    int realign = 0;
+    if (!PyArg_ParseTuple(args, "O|sp", &obj, &where, &realign)) throw PythonError();
     if (!PyCapsule_CheckExact(obj)) Py_RETURN_NONE;
-    Options o;
-    o.look = true;
-    PyObject* seen = wrap(array_type, consume_capsule(obj, obj, nullptr, nullptr, false, o));
+    PyObject* seen = wrap(array_type, look_into(obj, where, realign));
     if (!seen) throw PythonError();
     return seen;
   });

@@ -5,6 +5,7 @@
 #include <Python.h>
 
 #include <string>
+#include <utility>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
@@ -14,6 +15,31 @@
 
 namespace gpuinterop::exchange {
 
+// A capsule under the name of a used one, from before its struct is looked at: what looks at it may run
+// Python code or let another thread run, and neither must find it unused. It is given back as it was,
+// for its producer to free, unless it is kept.
+class Claim {
+ public:
+  Claim() noexcept = default;
+  Claim(PyObject* capsule, const char* name, const char* used_name);  // throws PythonError
+  Claim(Claim&& o) noexcept
+      : capsule_(std::move(o.capsule_)), name_(o.name_), destructor_(o.destructor_) {}
+  Claim& operator=(Claim&& o) noexcept {
+    std::swap(capsule_, o.capsule_);
+    std::swap(name_, o.name_);
+    std::swap(destructor_, o.destructor_);
+    return *this;
+  }
+  ~Claim();
+  void keep() noexcept { capsule_ = PyRef(); }
+  explicit operator bool() const noexcept { return bool(capsule_); }
+
+ private:
+  PyRef capsule_;
+  const char* name_ = nullptr;
+  PyCapsule_Destructor destructor_ = nullptr;
+};
+
 struct Options {
   const char* where = "from_dlpack";
   bool has_device = false;
@@ -21,7 +47,8 @@ struct Options {
   int copy = -1;      // None, 0 or 1
   bool order = true;  // false: stream=-1, the caller orders the work
   bool look = false;  // leave a capsule as it is; the array is for looking at, while the capsule is
-  bool realign = false;  // copy what cannot be shared because its elements are not aligned
+  bool realign = false;    // copy what cannot be shared because its elements are not aligned
+  Claim* claim = nullptr;  // where a capsule's claim goes, to be kept or not; null: it is kept
   bool may_copy() const noexcept { return copy == 1 || realign; }
 };
 
@@ -54,6 +81,10 @@ bool import_buffer(const Peer& p, PyObject* obj, const Options& o, Array* out, A
 // __dlpack_device__ said, or null; `wanted` is the device that was asked for, or null.
 Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed,
                       const DLDevice* wanted, bool readonly, const Options& o);
+
+// What a capsule describes, for looking at while the capsule is: it owns nothing, and the capsule stays
+// unused. `realign`: memory that is not aligned may be looked at too.
+Array look_into(PyObject* capsule, const char* where, bool realign);
 
 // take_place(), unless the caller wants no order.
 void order_import(Buffer* b, void* producer, const Options& o);

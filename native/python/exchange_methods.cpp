@@ -1,5 +1,6 @@
 // Out, the Python protocols: __dlpack__, __dlpack_device__, and the two interface dictionaries.
 #include <cstring>
+#include <optional>
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
@@ -134,10 +135,17 @@ RequestedStream read_stream(PyObject* o) {
   return s;
 }
 
+using DevicePair = std::pair<long, long>;
+
+std::optional<DevicePair> read_device(PyObject* o) {
+  if (o == Py_None) return {};
+  return read_pair(o, "dl_device as a tuple (device type, device id)");
+}
+
 // Where the consumer wants the memory. `a.device` when it is there already.
-Device read_device(PyObject* o, const Array& a) {
-  if (o == Py_None) return a.device;
-  const auto [type, id] = read_pair(o, "dl_device as a tuple (device type, device id)");
+Device wanted_device(const std::optional<DevicePair>& pair, const Array& a, PyObject* shown) {
+  if (!pair) return a.device;
+  const auto [type, id] = *pair;
   if (type == kDLCPU && id == 0) return {};
   if (type == kDLCUDA && id == int32_t(id)) return {DeviceType::Cuda, int32_t(id)};
   const Memory memory = a.buffer ? a.buffer->memory : Memory::Host;
@@ -146,7 +154,7 @@ Device read_device(PyObject* o, const Array& a) {
     return a.device;
   fail(Kind::Export, kWhere, "dl_device (1, 0) for the host or (2, n) for cuda:n",
        type == int32_t(type) && id == int32_t(id) ? device_text(int32_t(type), int32_t(id))
-                                                  : repr_text(o),
+                                                  : repr_text(shown),
        "ask for a device of gpuinterop.devices()");
 }
 
@@ -155,9 +163,14 @@ int read_copy(PyObject* o) {
   if (o == Py_None) return -1;
   if (o == Py_True) return 1;
   if (o == Py_False) return 0;
-  const int t = PyObject_IsTrue(o);
-  if (t < 0) throw PythonError();
-  return t;
+  // A text such as "no" is true, and would be taken for a yes.
+  const std::string type = type_text(o);
+  const bool numpy = type == "numpy.bool" || type == "numpy.bool_";
+  const int t = numpy ? PyObject_IsTrue(o) : -1;
+  if (t >= 0) return t;
+  PyErr_Clear();
+  fail(Kind::Type, kWhere, "copy=True, False or None", repr_text(o),
+       "pass copy=False to forbid a copy, True to ask for one");
 }
 
 // torch (to 2.13 at least) aborts the process when a capsule holds a negative stride, so it must not
@@ -176,8 +189,19 @@ void refuse_torch_caller(const char* where) {
          "an array with a negative stride", "pass a copy: x.copy()");
 }
 
+// DLPack's word for a device that one cannot hand out to is BufferError, whatever the reason.
+void require_device(Device target) {
+  if (!target.is_cuda() || (target.id >= 0 && target.id < cuda::device_count())) return;
+  const std::string here =
+      cuda::available() ? ", of " + std::to_string(cuda::device_count()) + " CUDA devices here"
+                        : "; " + cuda::unavailable_reason();
+  fail(Kind::Export, kWhere, "dl_device as a device that is here",
+       device_text(int(target.type), target.id) + here, "ask for a device of gpuinterop.devices()");
+}
+
 // A copy for the consumer, complete on `s` when it runs there.
 Array copied(const Array& a, Device target) {
+  require_device(target);
   if (a.device.is_cuda() && !target.is_cuda()) {
     const bool capturing =
         cuda::is_capturing(cuda::current_stream(a.device.id)) ||
@@ -212,13 +236,16 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     }
     Request r;
     if (kwnames) read_keywords(&r, args, kwnames);
-    require_settled(self);
-    const Array& a = unwrap(self);
-    if (!a.device.is_cuda()) ops::require_values(kWhere, a);
     const RequestedStream stream = read_stream(r.stream);
     const int version = read_version(r.max_version);
-    const Device target = read_device(r.dl_device, a);
+    const std::optional<DevicePair> place = read_device(r.dl_device);
     const int copy = read_copy(r.copy);
+    require_settled(self);
+    // By value: a watcher of copies, a finaliser or another thread may change the object's shape.
+    const Array a = unwrap(self);
+    if (!a.device.is_cuda()) ops::require_values(kWhere, a);
+    require_no_fork(a, kWhere);
+    const Device target = wanted_device(place, a, r.dl_device);
     if (!target.is_cuda() && stream.given)
       fail(Kind::Stream, kWhere, "stream=None for host memory, which has no streams",
            repr_text(r.stream), "leave the stream out");
@@ -271,7 +298,7 @@ PyObject* interface_of(const Array& a, const std::string& typestr, PyObject* str
   alignas(64) static char nothing[64];
   const bool dummy = !a.data && !stream;
   const auto address = reinterpret_cast<uintptr_t>(dummy ? nothing : a.data);
-  PyObject* ro = a.readonly ? Py_True : Py_False;
+  PyObject* ro = is_readonly(a) ? Py_True : Py_False;
   if (!stream)
     return Py_BuildValue("{s:O,s:s,s:(KO),s:O,s:i}", "shape", shape.get(), "typestr",
                          typestr.c_str(), "data", static_cast<unsigned long long>(address), ro,
@@ -283,7 +310,7 @@ PyObject* interface_of(const Array& a, const std::string& typestr, PyObject* str
 
 PyObject* cuda_array_interface(PyObject* self, void*) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Array& a = unwrap(self);
+    const Array a = unwrap(self);  // by value: see dlpack()
     if (!a.device.is_cuda())
       no_attribute("__cuda_array_interface__",
                    "the array is on device \"cpu\"; x.to_device(\"cuda\") moves it");
@@ -292,6 +319,7 @@ PyObject* cuda_array_interface(PyObject* self, void*) {
       no_attribute("__cuda_array_interface__",
                    std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
     require_settled(self);
+    require_no_fork(a, "__cuda_array_interface__");
     // Waiting on the stream of the last use covers all earlier uses, which it has waited for.
     void* handle =
         a.buffer ? cuda::last_use(*a.buffer.get(), "__cuda_array_interface__") : CU_STREAM_LEGACY;
@@ -304,7 +332,7 @@ PyObject* cuda_array_interface(PyObject* self, void*) {
 
 PyObject* array_interface(PyObject* self, void*) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Array& a = unwrap(self);
+    const Array a = unwrap(self);  // by value: see dlpack()
     if (a.device.is_cuda())
       no_attribute("__array_interface__", "the array is on device \"" +
                                               device_text(int(a.device.type), a.device.id) +

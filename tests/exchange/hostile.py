@@ -36,7 +36,7 @@ def main(names: list[str]) -> None:
 def run(arguments: list[str]) -> None:
     if arguments == ["--list"]:
         rows = CASES.items()
-        print(json.dumps({name: ([c.__name__ for c in row[1]], row[2]) for name, row in rows}))
+        print(json.dumps({n: ([c.__name__ for c in row[1]], *row[2:]) for n, row in rows}))
     else:
         main(arguments)
 

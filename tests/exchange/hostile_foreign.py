@@ -70,7 +70,7 @@ def torch_case(number: str, expected, words):
 
             take(make(torch))
 
-        case(number, expected, words)(run)
+        case(number, expected, words, "torch")(run)
 
     return keep
 
@@ -95,21 +95,21 @@ torch_case("21 a zero tensor without storage", BufferError, "null pointer")(
 )
 
 
-@case("59 inside vmap", TypeError, "torch.func")
+@case("59 inside vmap", TypeError, "torch.func", needs="torch")
 def _():
     import torch
 
     torch.func.vmap(lambda x: take(x) and x)(torch.ones(2, 3))
 
 
-@case("59 inside grad", TypeError, "torch.func")
+@case("59 inside grad", TypeError, "torch.func", needs="torch")
 def _():
     import torch
 
     torch.func.grad(lambda x: (take(x), x.sum())[1])(torch.ones(3))
 
 
-@case("60 a wrapper subclass", TypeError, "stands for other tensors")
+@case("60 a wrapper subclass", TypeError, "stands for other tensors", needs="torch")
 def _():
     import torch
 
@@ -121,7 +121,7 @@ def _():
     take(torch.Tensor._make_wrapper_subclass(Wrapper, (3,)))
 
 
-@case("60 a plain subclass is a tensor")
+@case("60 a plain subclass is a tensor", needs="torch")
 def _():
     import torch
 
@@ -132,14 +132,14 @@ def _():
     assert take(t).ptr == t.data_ptr()
 
 
-@case("61 a jax tracer", TypeError, "inside jit")
+@case("61 a jax tracer", TypeError, "inside jit", needs="jax")
 def _():
     import jax
 
     jax.jit(lambda x: take(x) and x)(np.ones(3, "float32"))
 
 
-@case("62 a deleted jax array", ValueError, "deleted")
+@case("62 a deleted jax array", ValueError, "deleted", needs="jax")
 def _():
     import jax.numpy as jnp
 
@@ -148,7 +148,7 @@ def _():
     take(x)
 
 
-@case("63 a sharded jax array", BufferError, "sharded")
+@case("63 a sharded jax array", BufferError, "sharded", needs="jax")
 def _():
     import jax
 

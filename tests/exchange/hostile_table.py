@@ -1,6 +1,7 @@
 """How the tables of malformed inputs are written: each case is a function and the answer it must get.
 
-The answer is None (it returns), or exception classes and words of the message.
+The answer is None (it returns), or exception classes and words of the message. The number in front of
+a name is that of the fault, from 1 to 70; what belongs to none of them bears a 0.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from peers import ADDRESS, capsule, freed, name_of
 import gpuinterop as gi
 from gpuinterop import _core
 
-CASES: dict[str, tuple[Any, tuple, str]] = {}
+CASES: dict[str, tuple[Any, tuple, str, str]] = {}
 BOTH = (ValueError, BufferError)
 
 
-def case(name: str, expected: Any = None, words: str = ""):
-    """Register a case; `expected` is None or a class, or several of which the error is each."""
+def case(name: str, expected: Any = None, words: str = "", needs: str = ""):
+    """Register a case; `expected` is None or a class, or several of which the error is each.
+
+    `needs` names the library without which it cannot run, torch or jax.
+    """
 
     def keep(function):
         classes = (
             () if expected is None else expected if isinstance(expected, tuple) else (expected,)
         )
         assert name not in CASES
-        CASES[name] = (function, classes, words)
+        CASES[name] = (function, classes, words, needs)
         return function
 
     return keep

@@ -12,17 +12,15 @@ from pathlib import Path
 import pytest
 from peers import ROOT, has_compiler, library
 
-pytestmark = [
-    pytest.mark.skipif(not has_compiler(), reason="no C++ compiler"),
-    pytest.mark.torch,
-    pytest.mark.jax,
-]
+pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 HERE = Path(__file__).resolve().parent
 
 
 def environment(**extra: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k != "GPUINTEROP_LIBCUDA"}
-    path = os.pathsep.join([str(ROOT), str(HERE), *filter(None, [kept.get("PYTHONPATH")])])
+    driver = ROOT / "tests" / "cuda"  # helper
+    folders = [str(ROOT), str(HERE), str(driver), *filter(None, [kept.get("PYTHONPATH")])]
+    path = os.pathsep.join(folders)
     # Two devices of jax, for the sharded array.
     jax = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     return {**kept, **jax, "PYTHONPATH": path, **extra}
@@ -86,13 +84,12 @@ for make in (lambda: capsule(device=CUDA), lambda: Producer(device=CUDA)):
 
 
 def test_an_import_may_be_the_first_use_of_the_driver():
-    """Number 70: a pointer that comes before anything here has asked the driver."""
+    """A pointer that comes before anything here has asked the driver."""
     library()
     run_on_fake_driver(FIRST_USE)
 
 
 def test_a_pointer_of_a_device_that_no_driver_answers_for():
-    """Number 70, where there is no driver at all."""
     library()
     run_quietly(NO_DRIVER, GPUINTEROP_LIBCUDA="/nonexistent/libcuda.so.1")
 
@@ -124,7 +121,7 @@ def run_cases(program: str, names: list[str], env: dict[str, str]) -> dict[str, 
 
 @functools.cache
 def table(program: str) -> dict:
-    """Names, classes and words of a program's cases, as the program lists them."""
+    """Classes, words and library of a program's cases by name, as the program lists them."""
     env = environment(GPUINTEROP_LIBCUDA=str(fake_driver())) if "cuda" in program else environment()
     library()
     listing = subprocess.run(
@@ -138,9 +135,11 @@ def table(program: str) -> dict:
 
 
 @functools.cache
-def outcomes(program: str) -> dict[str, dict]:
+def outcomes(program: str, needs: str) -> dict[str, dict]:
+    """Those of a program's cases that need the same library, in one process."""
     env = environment(GPUINTEROP_LIBCUDA=str(fake_driver())) if "cuda" in program else environment()
-    return run_cases(program, list(table(program)), env)
+    names = [name for name, row in table(program).items() if row[2] == needs]
+    return run_cases(program, names, env)
 
 
 def fake_driver() -> Path:
@@ -167,16 +166,19 @@ PROGRAMS = ["hostile.py", "hostile_cuda.py"]
 
 def pytest_generate_tests(metafunc):
     if "name" in metafunc.fixturenames and has_compiler():
-        pairs = [(program, name) for program in PROGRAMS for name in table(program)]
-        metafunc.parametrize(("program", "name"), pairs, ids=lambda v: v.removesuffix(".py"))
+        rows = [
+            pytest.param(program, name, marks=getattr(pytest.mark, needs) if needs else ())
+            for program in PROGRAMS
+            for name, (_, _, needs) in table(program).items()
+        ]
+        metafunc.parametrize(("program", "name"), rows, ids=lambda v: v.removesuffix(".py"))
 
 
-@pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 def test_answer(program, name):
-    check(outcomes(program)[name], *table(program)[name])
+    classes, words, needs = table(program)[name]
+    check(outcomes(program, needs)[name], classes, words)
 
 
 def test_every_number_has_its_case():
-    """The inputs are numbered from 1 to 70."""
     numbers = {int(name.split()[0]) for program in PROGRAMS for name in table(program)}
     assert numbers >= set(range(1, 71))

@@ -1,6 +1,6 @@
 """Imported CUDA memory goes back to its producer when the device is through with it, and not before.
 
-On the fake driver, whose streams are slow threads. A producer that reuses its memory on a stream of
+On the fake driver, whose streams are threads that gates hold up. A producer that reuses its memory on a stream of
 its own cannot be told to wait, so its deleter has to come late: that is what these programs look at.
 """
 
@@ -15,21 +15,27 @@ pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 
 SETUP = """
 import gc, time, types, weakref
-from peers import forever
+from helper import Gate, slow
+from peers import forever, struct
 start_counting()
 
 def taken(**more):
     '''The memory of x from a producer that does not say where it works.'''
     return gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,), **more))
 
-def work(stream, y, value=7, ms=60):
-    '''Queue a slow use of y, and be back before it has run.'''
+def work(stream, y, value=7):
+    '''Queue a use of y that comes when the gate is opened, which is the answer.'''
+    gate = Gate(stream.handle)
+    use(stream, y, value)
+    return gate
+
+def slow_work(stream, y, value=7, ms=60):
+    '''Queue a use of y that comes after a while.'''
+    slow(stream.handle, 1000 * ms)
+    use(stream, y, value)
+
+def use(stream, y, value=7):
     before = syncs()
-    usleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
-    driver.cuCtxPushCurrent_v2(context)
-    pause = ctypes.c_void_p(stream.handle), usleep, ctypes.c_void_p(1000 * ms)
-    assert driver.cuLaunchHostFunc(*pause) == 0
-    driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
     with stream:
         y[...] = value
     assert syncs() == before
@@ -49,19 +55,21 @@ legacy = gi.devices.legacy_stream("cuda:0")
 PROGRAMS = {
     "later than the last use, and without waiting for it": """
 y = taken()
-work(mine, y)
+gate = work(mine, y)
 before = syncs()
 del y
 assert freed() == 0
 assert syncs() == before
+gate.open()
 mine.synchronize()
 assert freed() == 1
 """,
     "found at the next import": """
 y = taken()
-work(mine, y)
+gate = work(mine, y)
 del y
 assert freed() == 0
+gate.open()
 def look():
     gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,), deleter=False))
     return freed() == 1
@@ -69,23 +77,26 @@ assert soon(look)
 """,
     "found at the next allocation": """
 y = taken()
-work(mine, y)
+gate = work(mine, y)
 del y
+assert gi.empty((64,), device="cuda:0") is not None and freed() == 0
+gate.open()
 assert soon(lambda: gi.empty((64,), device="cuda:0") is not None and freed() == 1)
 """,
     "found by the whole device's synchronisation and by empty_cache": """
 for wait in (gi.synchronize, gi.empty_cache):
     start_counting()
     y = taken()
-    work(mine, y)
+    gate = work(mine, y)
     del y
     assert freed() == 0
+    gate.open()
     wait()
     assert freed() == 1, wait
 """,
     "at once when the last use has passed": """
 y = taken()
-work(mine, y, ms=0)
+use(mine, y)
 mine.synchronize()
 before = driver.fakecuda_calls(b"cuEventQuery")
 del y
@@ -94,25 +105,25 @@ assert driver.fakecuda_calls(b"cuEventQuery") == before
 """,
     "at once on the legacy stream, which other streams keep order with": """
 y = taken()
-work(legacy, y)
+gate = work(legacy, y)
 before = driver.fakecuda_calls(b"cuStreamQuery"), waits()
 del y
 assert freed() == 1
 assert (driver.fakecuda_calls(b"cuStreamQuery"), waits()) == before
+gate.open()
 """,
     "memory handed on is kept until that consumer is through": """
 for ending in (lambda held: peer().peer_delete_later(held, 0), peer().peer_delete_on_thread):
     start_counting()
     y = taken()
     held = consume(y.__dlpack__(stream=theirs.handle, max_version=(1, 3)))
-    work(theirs, gi.zeros((64,), device="cuda:0"))  # the consumer's own use, unknown to y
-    theirs_done = theirs.record()
+    gate = work(theirs, gi.zeros((64,), device="cuda:0"))  # the consumer's own use, unknown to y
     del y
     ending(held)
-    assert soon(lambda: theirs_done.query() or freed() == 0)
-    assert theirs_done.query() or freed() == 0
+    time.sleep(0.02)
+    assert freed() == 0
+    gate.open()
     assert soon(lambda: (gi.synchronize(), freed() == 1)[1])
-    assert theirs_done.query()
 """,
     "memory handed on is let go of by a thread without the GIL, when nothing is left to wait for": """
 y = taken()
@@ -127,7 +138,7 @@ assert freed() == 1
 owner = interface(shape=(64,), data=(x.ptr, False), stream=theirs.handle)
 y = gi.from_dlpack(owner)
 held = consume(y.__dlpack__(max_version=(1, 3)))
-work(legacy, x, 9)  # stands for the consumer's work, for it does not touch y
+slow_work(legacy, x, 9)  # stands for the consumer's work, for it does not touch y
 del y
 before = syncs()
 peer().peer_delete_later(held, 0)
@@ -142,12 +153,13 @@ owner = Owner()
 alive = weakref.ref(owner)
 y = gi.from_dlpack(owner)
 view = y[:32]
-work(mine, view)
+gate = work(mine, view)
 del owner, y
 assert alive() is not None
 del view
 gc.collect()
 assert alive() is not None
+gate.open()
 mine.synchronize()
 assert alive() is None
 """,
@@ -157,11 +169,12 @@ for legacy_struct in (False, True):
                                             deleter=False, legacy=legacy_struct), device=CUDA)
     alive = weakref.ref(producer)
     y = gi.from_dlpack(producer)
-    work(mine, y)
+    gate = work(mine, y)
     del producer
     assert alive() is not None
     del y
     assert alive() is not None
+    gate.open()
     mine.synchronize()
     assert alive() is None
 """,
@@ -182,11 +195,12 @@ for used_on in (mine, legacy):
     y = gi.from_dlpack(owner)
     Current.stream = 1
     assert driver.cuStreamDestroy_v2(handle) == 0
-    work(used_on, y)
+    gate = work(used_on, y)
     before = waits()
     del owner, y
     assert waits() == before
     assert alive() is not None
+    gate.open()
     used_on.synchronize()
     assert alive() is None
 """,
@@ -197,9 +211,10 @@ class Owner:
 owner = Owner()
 alive = weakref.ref(owner)
 owner.array = gi.from_dlpack(owner)
-work(mine, owner.array)
+gate = work(mine, owner.array)
 del owner
 gc.collect()
+gate.open()
 mine.synchronize()
 gc.collect()
 assert alive() is None
@@ -207,7 +222,7 @@ assert alive() is None
     "not too many and not too much": """
 for i in range(100):
     y = taken()
-    work(mine, y, ms=5)
+    slow_work(mine, y, ms=5)
     del y
 assert freed() >= 36 - 1, freed()  # 64 may be pending
 mine.synchronize()
@@ -239,13 +254,14 @@ for mode in (0, 1, 2):
     start_counting()
     handle, graph = ctypes.c_void_p(theirs.handle), ctypes.c_void_p()
     y = taken()
-    work(mine, y)
+    gate = work(mine, y)
     z = taken()
     held = consume(z.__dlpack__(stream=mine.handle, max_version=(1, 3)))
     assert driver.cuStreamBeginCapture_v2(handle, mode) == 0
     assert theirs.is_capturing
     del y, z
     peer().peer_delete_on_thread(held)
+    gate.open()
     mine.synchronize()
     assert freed() == 1, (mode, freed())  # the other was handed on, and the capture forbids to wait for everyone
     assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0, mode
@@ -261,7 +277,7 @@ sys_hook = []
 import sys
 sys.unraisablehook = sys_hook.append
 y = gi.from_dlpack(Owner())
-work(mine, y, ms=0)
+use(mine, y)
 del y
 try:
     mine.synchronize()
@@ -273,9 +289,37 @@ assert len(sys_hook) == 1
 """,
     "dropped without a word when the process ends first": """
 y = taken()
-work(mine, y, ms=1000)
+slow_work(mine, y, ms=1000)
 del y
 assert freed() == 0
+""",
+    "a deleter that runs within an import finds its capsule taken": """
+ended, taken_twice = [], []
+def deleter(name, body=lambda: None):
+    return forever(ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(lambda _: (ended.append(name), body())))
+def made(function):
+    managed = struct(device=CUDA, data=x.ptr, shape=(64,), strides=(1,))
+    managed.deleter = ctypes.cast(function, ctypes.c_void_p).value
+    return capsule(managed)
+def take_second():
+    try:
+        taken_twice.append(gi.from_dlpack(second))
+    except ValueError as error:
+        assert "consumed already" in str(error)
+        ended.append("refused")
+second = made(deleter("second"))
+y = gi.from_dlpack(made(deleter("first", take_second)))
+gate = work(mine, y)
+done = mine.record()
+del y
+assert ended == []
+gate.open()
+assert soon(done.query)
+z = gi.from_dlpack(second)
+assert ended == ["first", "refused"], ended
+assert taken_twice == []
+del z
+assert ended == ["first", "refused", "second"]
 """,
     "a producer that says its stream is of no order with ours": """
 call = ctypes.CFUNCTYPE(ctypes.c_ssize_t)
@@ -294,9 +338,10 @@ for handle, late in ((0, False), (1, False), (2, False), (theirs.handle, True)):
     start_counting()
     answer[0] = handle
     y = one()
-    work(legacy, y)
+    gate = work(legacy, y)
     del y
     assert freed() == (0 if late else 1), handle
+    gate.open()
     legacy.synchronize()
     assert freed() == 1
 """,
