@@ -20,8 +20,9 @@ _END = 1 << 63
 
 
 def whole_numbers(value: Any, what: str, where: str) -> tuple[int, ...]:
-    """A sequence of ints that fit 64 bits, as Python's own."""
+    """A sequence of ints that fit 64 bits, as Python's own; one int stands for a sequence of one."""
     try:
+        value = (value,) if hasattr(value, "__index__") and not hasattr(value, "__len__") else value
         found = tuple(operator.index(n) for n in value)
     except TypeError:
         raise errors.ExchangeError(
@@ -79,8 +80,10 @@ def read_dtype(value: Any, where: str) -> numpy.dtype[Any]:
 def read_geometry(
     shape: Any, strides: Any, itemsize: int, where: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape, and strides in bytes. Those of an empty array mean nothing: dense ones stand for them."""
+    """Shape, and strides in bytes. None, and those of an empty array, stand for dense ones."""
     extents = read_shape(shape, itemsize, where)
+    if strides is None:
+        return extents, c_strides(tuple(max(n, 1) for n in extents), itemsize)
     steps = whole_numbers(strides, "strides", where)
     if len(steps) != len(extents):
         raise errors.ExchangeError(
