@@ -137,6 +137,9 @@ def _require_apart(
 
 
 def _meet(a: Any, b: Any) -> bool:
+    if not _core._may_overlap(a, b):
+        return False
+    # The core also says yes when it cannot tell quickly; a refusal needs to be sure.
     reaches = [(f.ptr, f.shape, f.strides, f.itemsize) for f in map(checks.facts_of, (a, b))]
     try:
         return meet(reaches[0], reaches[1])
