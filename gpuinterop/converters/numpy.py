@@ -9,7 +9,7 @@ import numpy
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
-from gpuinterop.converters.remedies import remedy_cast
+from gpuinterop.converters.remedies import remedy_cast, remedy_move
 from gpuinterop.sources import host_view
 from gpuinterop.switches import as_switch
 
@@ -45,7 +45,9 @@ def plan_to(x: Any, copyif: bool = False) -> Plan:
         None,
         # Other layouts are made dense on the GPU first: two copies.
         facts.nbytes * (1 if facts.c_contiguous else 2) if copyif else 0,
-        "keep it on the host: x.to_device('cpu')" if copyif else "pass copyif=True to download it",
+        f"keep it on the host: {remedy_move(facts, 'cpu')}"
+        if copyif
+        else "pass copyif=True to download it",
         "to_numpy",
         facts.text(),
         errors.DeviceMismatchError,

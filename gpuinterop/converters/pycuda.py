@@ -242,12 +242,12 @@ def from_pycuda(g: Any, copyif: bool = False) -> Any:
     ContextError
         The memory belongs to a context other than the primary one (``pycuda.autoinit``).
     """
+    copyif = as_switch(copyif, "copyif", "from_pycuda")
     checks.require_foreign(g, "pycuda", "from_pycuda", "a pycuda.gpuarray.GPUArray")
     return _shared(g, copyif, "from_pycuda")
 
 
 def _shared(g: Any, copyif: bool, where: str) -> Any:
-    copyif = as_switch(copyif, "copyif", where)
     try:
         # The core checks all of this; the long way below finds the words for what is wrong.
         return _core.borrow(

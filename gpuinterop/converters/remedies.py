@@ -1,4 +1,4 @@
-"""How to copy or cast what somebody passed, as a line that works for an object of its library.
+"""How to copy, cast or move what somebody passed, as a line that works for an object of its library.
 
 For the fix of an error: not every object that is converted has the methods of our arrays.
 """
@@ -11,7 +11,7 @@ from gpuinterop import _core
 from gpuinterop.converters import registry
 from gpuinterop.converters.plan import Facts
 
-__all__ = ["remedy_cast", "remedy_copy"]
+__all__ = ["remedy_cast", "remedy_copy", "remedy_move"]
 
 # Rows of the registry whose arrays have NumPy's method; {x} is the object, {dtype} a dtype's name.
 _METHOD = "{x}.astype('{dtype}')"
@@ -43,6 +43,12 @@ def remedy_cast(obj: Any, dtype: Any, name: str = "x") -> str:
     """The line that casts an object, or what Facts tell of, in the words of its own library."""
     text = _CASTS.get(_library(obj), _ANY_CAST)
     return text.format(x=name, dtype=getattr(dtype, "name", dtype))
+
+
+def remedy_move(obj: Any, device: str, name: str = "x") -> str:
+    """The line that makes an array of ours on another device."""
+    ours = _library(obj) == "gpuinterop"
+    return f"{name if ours else f'gpuinterop.from_any({name})'}.to_device({device!r})"
 
 
 def _library(obj: Any) -> str:

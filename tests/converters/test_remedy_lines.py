@@ -9,7 +9,7 @@ import pytest
 
 import gpuinterop
 from gpuinterop.converters import checks
-from gpuinterop.converters.remedies import remedy_cast, remedy_copy
+from gpuinterop.converters.remedies import remedy_cast, remedy_copy, remedy_move
 
 
 def objects(kind):
@@ -65,6 +65,14 @@ def test_a_cast_has_the_dtype_and_the_values(kind):
     assert made.dtype == np.int32
     assert np.array_equal(made.get(), before)
     assert remedy_cast(x, "int32") == remedy_cast(x, np.dtype("int32"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_move_makes_an_array_there(kind):
+    x = objects(kind)
+    made = run(remedy_move(x, "cpu"), x)
+    assert made.device == "cpu"
+    assert np.array_equal(made.get(), gpuinterop.from_any(x).get())
 
 
 def test_a_description_is_as_good_as_the_object():

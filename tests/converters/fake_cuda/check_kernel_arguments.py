@@ -79,3 +79,22 @@ def test_arrays_apart_are_told_so_by_the_core_alone(gpu, monkeypatch):
     # Where the core cannot tell quickly, certainty decides.
     monkeypatch.setattr(_core, "_may_overlap", lambda a, b: True)
     assert len(set(prepared(x[::2], x[1::2]))) == 2
+
+
+def test_fixes_are_of_what_was_passed(gpu, pycuda):
+    x = gpu(np.arange(12, dtype=np.float32))
+    g = gi.to_gpuarray(x[::2], strided=True)
+    for passed, copied in ((x[::2], "x.copy()"), (g, "gpuinterop.from_any(x, copyif=True).copy()")):
+        with pytest.raises(gi.ContiguityError) as raised, gi.converters.pointer_arguments([passed]):
+            pass
+        assert f"pass {copied}, or copyif=True" in raised.value.fix
+        with pytest.raises(gi.ContiguityError) as raised:
+            prepared(x[::3], passed)
+        assert raised.value.fix.endswith(f": {copied}")
+        moved = copied.partition(".copy")[0].replace(", copyif=True", "")
+        with (
+            pytest.raises(gi.DeviceMismatchError) as raised,
+            gi.converters.pointer_arguments([passed], copyif=True, device=1),
+        ):
+            pass
+        assert raised.value.fix == f"move it first: x = {moved}.to_device('cuda:1')"
