@@ -6,7 +6,6 @@ element type and the read-only mark travel with it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -15,15 +14,13 @@ from gpuinterop import errors
 from gpuinterop.converters import checks
 from gpuinterop.converters import numpy as host
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refused_by
+from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.sources import host_view
 
 __all__ = ["describe", "from_buffer", "plan_from", "plan_to", "to_buffer"]
 
 # The element types that a buffer's format can name.
-_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
-    "complex128".split()
-)
+_DTYPES = frozenset(NUMPY_NAMES)
 _TO = Rules("buffer", "to_buffer", _DTYPES, frozenset({"cpu"}), "c", readonly=True)
 
 
@@ -35,9 +32,10 @@ def plan_to(x: Any, copyif: bool = False) -> Plan:
 def to_buffer(x: Any, copyif: bool = False) -> memoryview:
     """Return a C-contiguous memoryview over the memory of a host array.
 
-    Shares C-contiguous memory, keeps it alive, and is read-only when `x` is; ``.cast("B")`` gives the
-    bytes in one dimension. Other layouts raise, or are copied with ``copyif=True``. An array on a GPU
-    is moved first, in words: ``x.to_device("cpu")``.
+    Shares C-contiguous memory. Copies other layouts, with ``copyif=True``; an array on a GPU is moved
+    first, in words: ``x.to_device("cpu")``. The dtype stays, as the buffer's format; ``.cast("B")``
+    gives the bytes in one dimension. There is no stream to wait for. The view keeps `x` alive. Writes
+    on either side are seen by the other; the view of a read-only `x` is read-only.
 
     Examples
     --------
@@ -71,7 +69,9 @@ def describe(obj: Any) -> Facts:
 def plan_from(obj: Any, copyif: bool = False) -> Plan:
     """Plan `from_buffer`: what explain() shows and the converter carries out."""
     try:
-        return replace(host.plan_from(_window(obj), copyif), where="from_buffer")
+        return host.plan_array(obj, _window(obj), copyif, "from_buffer")
+    except errors.ArgumentTypeError:
+        raise
     except errors.GpuInteropError as e:
         return refused_by(e, "gpuinterop", "from_buffer")
 
@@ -79,12 +79,11 @@ def plan_from(obj: Any, copyif: bool = False) -> Plan:
 def from_buffer(obj: Any, copyif: bool = False) -> Any:
     """Return a host array over the memory of a bytes, bytearray, memoryview, array.array or mmap.
 
-    Shares every layout, keeps the object alive, and is read-only where the buffer is. Elements that
-    no array here can hold, off their alignment or of foreign byte order, are copied with
-    ``copyif=True``.
+    Shares every layout. Copies, with ``copyif=True``, elements that no array here can hold, off their
+    alignment or of foreign byte order. The dtype is what the buffer's format names. There is no
+    stream to wait for. The result keeps the object alive, which cannot be resized meanwhile. Writes
+    on either side are seen by the other; where the buffer is read-only, so is the result.
     """
     checks.require_foreign(obj, "buffer", "from_buffer", "an object with Python's buffer protocol")
-    plan = plan_from(obj, copyif)
-    if plan.refused:
-        raise plan.exception()
-    return host.from_numpy(_window(obj), copyif)
+    window = _window(obj)
+    return host.carry_in(window, window, host.plan_array(obj, window, copyif, "from_buffer"))

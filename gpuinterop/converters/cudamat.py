@@ -1,4 +1,4 @@
-"""CUDAMat: column-major float32 matrices on the GPU, and npmat, its stand-in on the host.
+"""CUDAMat: column-major float32 matrices on the GPU; on the host those of npmat, its stand-in.
 
 A CUDAMatrix holds ``size = (rows, columns)``, stores columns one after the other, and has a flag
 `is_trans` that swaps the meaning without moving data. Two layouts are offered:
@@ -13,17 +13,15 @@ A CUDAMatrix holds ``size = (rows, columns)``, stores columns one after the othe
 from __future__ import annotations
 
 import ctypes
-import sys
-import threading
-import weakref
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
-
-import numpy
+from typing import Any, NamedTuple
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.converters import checks, npmat
+from gpuinterop.converters import numpy as numpys
+from gpuinterop.converters.matrix_struct import Pin, Struct, device_of, read_struct
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
 from gpuinterop.geometry import real
 from gpuinterop.sources import host_view
 
@@ -111,9 +109,11 @@ def to_cudamat(
     """Return a CUDAMatrix over the memory of `x`; entry (i, j) stays entry (i, j).
 
     Shares F-contiguous matrices and all vectors; C-contiguous ones with ``trans=True``, as a matrix
-    whose `is_trans` flag is set (many CUDAMat functions refuse that flag). The matrix holds `x` as
-    ``_base``. A host array gives an npmat matrix. `module` names the CUDAMat to use, if it is not the
-    installed one.
+    whose `is_trans` flag is set (many CUDAMat functions refuse that flag). Copies other layouts, and
+    read-only memory, with ``copyif=True`` (``allow_readonly=True`` shares the latter). The dtype is
+    float32, which CUDAMat has alone. Its default stream waits for what is queued on `x`. The matrix
+    holds `x` as ``_base``. Writes on either side are seen by the other. A host array gives an npmat
+    matrix. `module` names the CUDAMat to use, if it is not the installed one.
 
     Raises
     ------
@@ -163,38 +163,7 @@ def _npmat_over(x: Any, module: Any, layout: str, where: str) -> Any:
     host = host_view(x)
     if layout == "memory":
         host = host.reshape(-1).reshape(host.shape, order="F")
-    return npmat_matrix(module, host, x, where)
-
-
-def npmat_matrix(module: Any, host: Any, owner: Any, where: str) -> Any:
-    """An npmat matrix of `module` over a host matrix, holding `owner`."""
-    # Constructors of npmat copy what they are given, so the matrix is made small and its array set.
-    made = module.CUDAMatrix(numpy.zeros((1, 1), host.dtype, order="F"))
-    own = made.numpy_array.dtype
-    if own != host.dtype:  # GNUMPY_CPU_PRECISION
-        raise errors.DTypeError(
-            where=where,
-            expected="an npmat of float32, which shares our memory",
-            got=f"npmat made an array of dtype {own}",
-            fix=_SINGLE,
-        )
-    made.numpy_array = host
-    for name, value in (("mat", host), ("num_elems", host.size)):
-        if name in vars(made):  # kept by the constructor, not computed
-            setattr(made, name, value)
-    seen = made.numpy_array
-    if tuple(made.shape) != host.shape or (host.size and not numpy.shares_memory(seen, host)):
-        raise errors.ExchangeError(
-            where=where,
-            expected="an npmat matrix that is what its numpy_array is",
-            got=f"shape {tuple(made.shape)} instead of {host.shape}, or memory of its own",
-            fix="use the npmat that gnumpy 0.2 brings",
-        )
-    made._base = owner
-    return made
-
-
-_SINGLE = "set GNUMPY_CPU_PRECISION=32 before gnumpy is imported"
+    return npmat.matrix_over(module, host, x, where)
 
 
 def documents_array(found: Any, where: str, other: str) -> Any:
@@ -206,137 +175,107 @@ def documents_array(found: Any, where: str, other: str) -> Any:
 # ---- from CUDAMat -------------------------------------------------------------------------------
 
 
-def _struct(m: Any) -> Any:
-    return getattr(m, "mat", None)
-
-
-def is_npmat(m: Any) -> bool:
-    """Tell whether a matrix is of npmat, on the host."""
-    return isinstance(getattr(m, "numpy_array", None), numpy.ndarray) and (
-        _struct(m) is None or isinstance(_struct(m), numpy.ndarray)
-    )
-
-
-def address(mat: Any) -> int:
-    """Return the device address of a CUDAMat struct."""
-    return int(ctypes.cast(mat.data_device, ctypes.c_void_p).value or 0)
-
-
-def device_of(ptr: int) -> tuple[str, int]:
-    """Return where an address of CUDAMat lives."""
-    info = _core.pointer_info(ptr) if ptr else None
-    return ("cuda", int(info[1])) if info is not None else ("cuda", 0)
-
-
 def describe(m: Any, layout: str = "logical") -> Facts:
     """Describe the foreign array; nothing is converted."""
-    if is_npmat(m):
-        from gpuinterop.converters import numpy as host
+    host, mat = npmat.inside(m)
+    if host is not None:
+        return npmat.describe(numpys.plain(host), layout)
+    return _describe_struct(read_struct(mat, "from_cudamat"), layout)
 
-        found = host.describe(m.numpy_array)
-        if layout == "memory":
-            # The same bytes in row order: C strides of the same shape over column-major memory.
-            rows, columns = found.shape
-            strides = (columns * found.itemsize, found.itemsize)
-            return Facts(found.shape, strides, found.dtype, found.itemsize, "cpu", 0, found.ptr,
-                         found.readonly, "cudamat")  # fmt: skip
-        return found
-    mat = _struct(m)
-    rows, columns = int(mat.size[0]), int(mat.size[1])
+
+def _describe_struct(seen: Struct, layout: str) -> Facts:
+    rows, columns = seen.rows, seen.columns
     if layout == "memory":
         shape, strides = (rows, columns), (columns * 4, 4)
-    elif mat.is_trans:
+    elif seen.is_trans:
         shape, strides = (columns, rows), (rows * 4, 4)
     else:
         shape, strides = (rows, columns), (4, rows * 4)
-    ptr = address(mat) if rows and columns else 0
+    ptr = seen.ptr if seen.size else 0
     return Facts(shape, strides, "float32", 4, *device_of(ptr), ptr, library="cudamat")
 
 
-def npmat_fault(host: Any, where: str) -> Plan | None:
-    """What of the array inside an npmat matrix no array of ours can show."""
-    if isinstance(host, numpy.ma.MaskedArray):
+def _root_of(m: Any, mat: Any) -> tuple[Any, Any]:
+    """The matrix whose memory `m` is a slice of, itself if of none, and that one's struct."""
+    root, passed = m, {id(m)}
+    while True:
+        above = getattr(root, "sliceof", None)
+        if above is None or id(above) in passed:
+            return root, mat if root is m else npmat.inside(root)[1]
+        root = above
+        passed.add(id(above))
+
+
+def _oddity(seen: Struct, whole: Struct, where: str) -> Plan | None:
+    if not seen.on_device or not whole.on_device:
+        freed = "its memory was freed" if not seen.on_host else "it is on the host only"
         return refuse(
-            "gpuinterop", where, errors.ConversionTypeError,
-            "an array without a mask, which has no counterpart here", "a numpy.ma.MaskedArray",
-            "put m.numpy_array.filled(value) into the matrix",
+            "gpuinterop", where, errors.ExchangeError,
+            "a matrix whose values are on the GPU",
+            f"a matrix of size ({seen.rows}, {seen.columns}) that is not: {freed}",
+            "call m.copy_to_device() first",
         )  # fmt: skip
-    if host.ndim != 2:
+    first = (seen.ptr - whole.ptr) // 4
+    if seen is not whole and (first < 0 or first + seen.size > whole.size):
         return refuse(
-            "gpuinterop", where, errors.ShapeError, "a matrix of two dimensions",
-            f"a numpy_array of shape {host.shape}", "reshape m.numpy_array to (rows, columns)",
-        )  # fmt: skip
-    if not host.dtype.isnative:
-        return refuse(
-            "gpuinterop", where, errors.DTypeError, "native byte order", f"dtype {host.dtype.str}",
-            "convert it once: m.numpy_array = m.numpy_array.astype('float32')",
+            "gpuinterop", where, errors.BoundsError,
+            f"a slice inside its matrix of {whole.size} elements",
+            f"{seen.size} elements from element {first} on: CUDAMat places slices of a column "
+            "vector wrongly",
+            "slice here instead: from_cudamat(matrix)[first:last]",
         )  # fmt: skip
     return None
 
 
-def gaps(m: Any, where: str) -> Plan | None:
-    """A refusal where the elements of an npmat matrix do not lie one beside the other."""
-    host = m.numpy_array
-    if not host.size or host.flags.c_contiguous or host.flags.f_contiguous:
-        return None
-    return refuse(
-        "gpuinterop", where, errors.ExchangeError, "npmat memory without gaps",
-        f"strides {host.strides}", "pass a copy, which the library makes dense",
-    )  # fmt: skip
+class _Look(NamedTuple):
+    """One look at a matrix: what is planned, carried out and held is what was seen then."""
+
+    plan: Plan
+    facts: Facts | None = None
+    hold: Callable[[], Any] | None = None
 
 
-def _oddity(m: Any, where: str, layout: str) -> Plan | None:
-    def no(error: type[errors.GpuInteropError], reason: str, got: str, fix: str) -> Plan:
-        return refuse("gpuinterop", where, error, reason, got, fix)
-
-    if type(m).__name__ == "TransposedCUDAMatrix" or not (is_npmat(m) or hasattr(m, "shape")):
-        return no(
-            errors.ConversionTypeError,
+def _look(m: Any, copyif: bool, layout: str, where: str) -> _Look:
+    _check_layout(layout, where)
+    host, mat = npmat.inside(m)
+    if type(m).__name__ == "TransposedCUDAMatrix" or (host is None and not hasattr(m, "shape")):
+        return _Look(refuse(
+            "gpuinterop", where, errors.ConversionTypeError,
             "a CUDAMatrix, which owns or holds its memory",
             "the .T of one, which does neither",
             "convert the matrix and transpose the result: from_cudamat(m).T",
-        )
-    if is_npmat(m):
-        fault = npmat_fault(m.numpy_array, where)
+        ))  # fmt: skip
+    if host is not None:
+        odd = npmat.fault(host, where)
+        array = numpys.plain(host)
         # Only the other layout has the strides that the array itself has.
-        return fault or (gaps(m, where) if layout == "memory" else None)
-    mat = _struct(m)
-    root = m
-    while getattr(root, "sliceof", None) is not None:
-        root = root.sliceof
-    if not mat.on_device or not _struct(root).on_device:
-        freed = "its memory was freed" if not mat.on_host else "it is on the host only"
-        return no(
-            errors.ExchangeError,
-            "a matrix whose values are on the GPU",
-            f"a matrix of size ({mat.size[0]}, {mat.size[1]}) that is not: {freed}",
-            "call m.copy_to_device() first",
-        )
-    if root is not m:
-        size = int(mat.size[0]) * int(mat.size[1])
-        whole = int(_struct(root).size[0]) * int(_struct(root).size[1])
-        first = (address(mat) - address(_struct(root))) // 4
-        if first < 0 or first + size > whole:
-            return no(
-                errors.BoundsError,
-                f"a slice inside its matrix of {whole} elements",
-                f"{size} elements from element {first} on: CUDAMat places slices of a column "
-                "vector wrongly",
-                "slice here instead: from_cudamat(matrix)[first:last]",
-            )
-    return None
+        if odd is None and layout == "memory":
+            odd = npmat.gaps(array, where)
+        if odd is not None:
+            return _Look(odd)
+        facts = npmat.describe(array, layout)
+        return _Look(checks.plan_own(facts, where, copyif), facts, lambda: checks.Hold(m, array))
+    seen = read_struct(mat, where)
+    root, root_mat = _root_of(m, mat)
+    whole = seen if root is m else read_struct(root_mat, where)
+    odd = _oddity(seen, whole, where)
+    if odd is not None:
+        return _Look(odd)
+    facts = _describe_struct(seen, layout)
+    plan = checks.with_memory(checks.plan_own(facts, where, copyif), facts)
+    return _Look(plan, facts, lambda: Pin(m, root, whole.source))
 
 
 def plan_from(
     m: Any, copyif: bool = False, layout: str = "logical", _where: str = "from_cudamat"
 ) -> Plan:
     """Plan `from_cudamat`: what explain() shows and the converter carries out."""
-    _check_layout(layout, _where)
-    odd = _oddity(m, _where, layout)
-    if odd is not None:
-        return odd
-    facts = describe(m, layout)
-    return checks.with_memory(checks.plan_own(facts, _where, copyif), facts)
+    try:
+        return _look(m, copyif, layout, _where).plan
+    except errors.ArgumentTypeError:
+        raise
+    except errors.GpuInteropError as e:
+        return refused_by(e, "gpuinterop", _where)
 
 
 def from_cudamat(
@@ -344,58 +283,19 @@ def from_cudamat(
 ) -> Any:
     """Return an array over the memory of the CUDAMatrix `m`; entry (i, j) stays entry (i, j).
 
-    Shares: an F-contiguous view, or a C-contiguous one when `is_trans` is set. The result holds `m`
-    (as ``result.base.owner``), and while it lives ``m.free_device_memory()`` does nothing, so the
-    memory cannot go away under it. ``cudamat.shutdown()`` ends every allocation of the process on
-    that device; nothing can be kept alive across it.
+    Shares: an F-contiguous view, or a C-contiguous one when `is_trans` is set. With ``copyif=True``
+    copies an npmat matrix whose elements are off their alignment; nothing else needs it. The dtype is
+    float32, that of its array for an npmat matrix. What CUDAMat has queued on the default stream is
+    visible here. The result holds `m` (as ``result.base.owner``), and while it lives
+    ``m.free_device_memory()`` does nothing, so the memory cannot go away under it;
+    ``cudamat.shutdown()`` ends every allocation of the process on that device, and nothing can be
+    kept alive across it. Writes on either side are seen by the other.
     """
     checks.require_foreign(m, "cudamat", _where, "a cudamat.CUDAMatrix")
-    plan = plan_from(m, copyif, layout, _where)
-    if plan.refused:
+    plan, facts, hold = _look(m, copyif, layout, _where)
+    if plan.refused or facts is None or hold is None:
         raise plan.exception()
-    owner = checks.Hold(m, m.numpy_array) if is_npmat(m) else _Pin(m)
-    return checks.carry_in(plan, describe(m, layout), owner)
-
-
-_pins: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-# A collection inside the lock may end the last look at another matrix, in the same thread.
-_pins_lock = threading.RLock()
-
-
-class _Pin(checks.Hold):
-    """Holds a CUDAMatrix and keeps it from freeing its memory while it is looked at.
-
-    CUDAMat frees on request, whoever looks: with `owns_data` off, the request does nothing. When the
-    last look ends the matrix owns its memory again.
-    """
-
-    __slots__ = ("root",)
-
-    def __init__(self, matrix: Any) -> None:
-        super().__init__(matrix)
-        root = matrix
-        while getattr(root, "sliceof", None) is not None:
-            root = root.sliceof
-        self.root = root
-        with _pins_lock:
-            count = _pins.get(root, 0)
-            if count or root.mat.owns_data:
-                root.mat.owns_data = 0
-                _pins[root] = count + 1
-            else:
-                self.root = None  # somebody else's memory already
-
-    def __del__(self) -> None:
-        root = getattr(self, "root", None)
-        if root is None or sys.is_finalizing():
-            return
-        with _pins_lock:
-            count = _pins.get(root, 0) - 1
-            if count > 0:
-                _pins[root] = count
-            else:
-                _pins.pop(root, None)
-                root.mat.owns_data = 1
+    return checks.carry_in(plan, facts, hold())
 
 
 # ---- the documents' names -----------------------------------------------------------------------

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy
 
-from gpuinterop import _core
+from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.kernel_args import pointer_arguments
 from gpuinterop.converters.overlap import extent
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refused_by
+from gpuinterop.converters.reading import read_geometry
+from gpuinterop.dtypes import NUMPY_NAMES, known
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import CudaNdarray
 
 __all__ = ["describe", "from_cupy", "kernel", "plan_from", "plan_to", "to_cupy"]
 
-_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
-    "complex128".split()
-)
+_DTYPES = frozenset(NUMPY_NAMES)
 _TO = Rules("cupy", "to_cupy", _DTYPES, frozenset({"cuda"}))
+_TO_BFLOAT16 = replace(_TO, dtypes=_DTYPES | {"bfloat16"})
 
 _MASK = _core.READONLY | _core.ON_CUDA | _core.NUMPY_DTYPE
 _PLAIN = _core.ON_CUDA | _core.NUMPY_DTYPE
@@ -34,7 +36,31 @@ _PLAIN = _core.ON_CUDA | _core.NUMPY_DTYPE
 
 def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
     """Plan `to_cupy`: what explain() shows and the converter carries out."""
-    return plan_layout(checks.facts_of(x), _TO, copyif, allow_readonly)
+    facts = checks.facts_of(x)
+    rules = _TO_BFLOAT16 if facts.dtype == "bfloat16" and _has_bfloat16() else _TO
+    return plan_layout(facts, rules, copyif, allow_readonly)
+
+
+def _has_bfloat16() -> bool:
+    """Whether CuPy makes arrays of bfloat16, the type of ml_dtypes: from version 14 on."""
+    if not registry.installed("ml_dtypes"):
+        return False
+    if not registry.installed("cupy"):
+        return True  # who has no CuPy is told that
+    try:
+        return _makes_bfloat16(registry.load("cupy", "to_cupy"))
+    except errors.MissingLibraryError:  # it cannot be imported, which comes next
+        return True
+
+
+@cache
+def _makes_bfloat16(cupy: Any) -> bool:
+    nothing = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, 0), 0)
+    try:
+        made = cupy.ndarray((0,), known("bfloat16"), nothing)
+    except (TypeError, ValueError, KeyError):
+        return False
+    return bool(made.dtype == known("bfloat16"))
 
 
 _complete: Any = None  # the module, once its import is known to have ended
@@ -43,9 +69,10 @@ _complete: Any = None  # the module, once its import is known to have ended
 def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
     """Return a cupy.ndarray over the memory of `x`.
 
-    Shares memory, strides included (negative ones too), and keeps it alive; CuPy's current stream
-    waits for what is queued on it. CuPy cannot mark arrays read-only, so a read-only `x` needs
-    ``copyif=True`` or ``allow_readonly=True``.
+    Shares every layout, negative strides too. Copies read-only memory, with ``copyif=True``, because
+    CuPy cannot mark arrays read-only; ``allow_readonly=True`` shares it. The dtype stays; CuPy has
+    those of NumPy, and from version 14 on bfloat16. Its current stream waits for what is queued on
+    `x`. The result keeps `x` alive. Writes on either side are seen by the other.
     """
     global _complete
     cupy = sys.modules.get("cupy")
@@ -54,6 +81,7 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
         or cupy is not _complete
         or not isinstance(x, _core.Array)
         or _core.traits(x) & _MASK != _PLAIN
+        or type(copyif) is not bool  # NumPy's, or none, which is refused
     ):
         checks.require_array(x, "to_cupy")
         plan = plan_to(x, copyif, allow_readonly)
@@ -79,29 +107,44 @@ def _stream(cupy: Any, index: int) -> int:
 
 def describe(a: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
+    dtype = a.dtype
+    shape, strides = read_geometry(a.shape, a.strides, dtype.itemsize, "from_cupy")
     return Facts(
-        tuple(a.shape), tuple(a.strides), a.dtype.name, a.dtype.itemsize, "cuda", a.device.id,
-        a.data.ptr if a.size else 0, library="cupy",
+        shape, strides, dtype.name, dtype.itemsize, "cuda", a.device.id,
+        0 if 0 in shape else a.data.ptr, library="cupy",
     )  # fmt: skip
 
 
 def plan_from(a: Any, copyif: bool = False) -> Plan:
     """Plan `from_cupy`: what explain() shows and the converter carries out."""
-    return checks.plan_own(describe(a), "from_cupy", copyif)
+    try:
+        return _plan(describe(a), copyif)
+    except errors.ArgumentTypeError:
+        raise
+    except errors.GpuInteropError as e:
+        return refused_by(e, "gpuinterop", "from_cupy")
+
+
+def _plan(facts: Facts, copyif: bool) -> Plan:
+    plan = checks.plan_own(facts, "from_cupy", copyif)
+    # What is copied goes by what the array says of itself; the core looks at what is shared.
+    return plan if plan.shared else checks.with_memory(plan, facts)
 
 
 @_core.quick
 def from_cupy(a: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the cupy.ndarray `a`.
 
-    Shares every layout and keeps the memory alive; what CuPy's current stream has queued is visible
-    here, and CuPy's pool hands the memory out again only after our work on it is done.
+    Shares every layout. Copies, with ``copyif=True``, elements off their alignment. The dtype stays.
+    What CuPy's current stream has queued is visible here. The result keeps `a` alive, and CuPy's pool
+    hands the memory out again only after our work on it is done. Writes on either side are seen by
+    the other.
     """
     checks.require_foreign(a, "cupy", "from_cupy", "a cupy.ndarray")
-    plan = plan_from(a, copyif)
-    if plan.shared:
-        return checks.imported(a)
     facts = describe(a)
+    plan = _plan(facts, copyif)
+    if plan.shared and facts.dtype in _DTYPES:  # CuPy's DLPack may lack the others
+        return checks.imported(a)
     return checks.carry_in(plan, facts, a, stream=_stream(sys.modules["cupy"], facts.index))
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, cudamat, registry
-from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.converters import checks, cudamat, matrix_struct, npmat, registry
+from gpuinterop.converters import numpy as numpys
+from gpuinterop.converters.plan import (
+    Facts,
+    Plan,
+    Rules,
+    c_strides,
+    plan_layout,
+    refuse,
+    refused_by,
+)
+from gpuinterop.converters.reading import read_shape
 from gpuinterop.foreign import loaded
 from gpuinterop.geometry import real
 from gpuinterop.sources import host_view
@@ -66,9 +75,12 @@ def to_gnumpy(
 ) -> Any:
     """Return a garray over the memory of `x`, of the same shape, any number of dimensions.
 
-    Shares C-contiguous memory, and holds `x`. Gnumpy never takes the memory into its reuse cache.
-    `module` names the gnumpy to use, if it is not the installed one; in CPU mode it takes host
-    arrays, otherwise GPU arrays.
+    Shares C-contiguous memory. Copies other layouts, and read-only memory, with ``copyif=True``
+    (``allow_readonly=True`` shares the latter). The dtype is float32, which gnumpy has alone. Its
+    default stream waits for what is queued on `x`. The garray holds `x`, and gnumpy never takes the
+    memory into its reuse cache. Writes on either side are seen by the other. `module` names the
+    gnumpy to use, if it is not the installed one; in CPU mode it takes host arrays, otherwise GPU
+    arrays.
     """
     checks.require_array(x, _where)
     if module is None:
@@ -81,7 +93,7 @@ def to_gnumpy(
     marker = _alias_marker(module)
     if _cpu_mode(module):
         column = host_view(x).reshape(-1, 1, order="A")
-        made = cudamat.npmat_matrix(backend, column, x, _where)
+        made = npmat.matrix_over(backend, column, x, _where)
     elif seen.size:
         _core.hand_over(x, checks.LEGACY, _where)
         made = cudamat.wrap(backend, seen.ptr, seen.size, 1, x)
@@ -101,79 +113,92 @@ def _alias_marker(module: Any) -> Any:
     return marker
 
 
+class _Look(NamedTuple):
+    """One look at a garray: what is planned, carried out and held is what was seen then."""
+
+    facts: Facts
+    held: int  # how many elements its matrix has
+    on_device: bool
+    owner: Any
+    odd: Plan | None = None
+
+
+def _look(g: Any, where: str) -> _Look:
+    host, mat = npmat.inside(g._base)
+    if host is not None:
+        odd = npmat.fault(host, where)
+        array = numpys.plain(host)
+        # npmat reshapes in place; elements then are in the order of memory, which must be dense.
+        odd = odd or npmat.gaps(array, where)
+        dtype, place, ptr = array.dtype, ("cpu", 0), array.ctypes.data
+        held, on_device, readonly = array.size, False, not array.flags.writeable
+        # The matrix may exchange its ndarray later, so that is held as well.
+        owner: Any = checks.Hold(g, array)
+    else:
+        seen = matrix_struct.read_struct(mat, where)
+        dtype, ptr, odd = numpy.dtype("float32"), seen.ptr, None
+        place, held = matrix_struct.device_of(ptr), seen.size
+        on_device, readonly, owner = seen.on_device, False, g
+    shape = read_shape(g.shape, dtype.itemsize, where)
+    facts = Facts(
+        shape, c_strides(shape, dtype.itemsize), checks.dtype_name(dtype), dtype.itemsize, *place,
+        0 if 0 in shape else ptr, readonly, "gnumpy",
+    )  # fmt: skip
+    return _Look(facts, held, on_device, owner, odd)
+
+
 def describe(g: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
-    shape = tuple(int(n) for n in g.shape)
-    base = g._base
-    readonly = False
-    if cudamat.is_npmat(base):
-        host = base.numpy_array
-        dtype, where, ptr = host.dtype, ("cpu", 0), host.ctypes.data
-        readonly = not host.flags.writeable
-    else:
-        dtype, ptr = numpy.dtype("float32"), cudamat.address(base.mat)
-        where = cudamat.device_of(ptr)
-    strides = c_strides(shape, dtype.itemsize)
-    if 0 in shape:
-        ptr = 0
-    name = checks.dtype_name(dtype)
-    return Facts(shape, strides, name, dtype.itemsize, *where, ptr, readonly, "gnumpy")
+    return _look(g, "from_gnumpy").facts
 
 
-def _oddity(g: Any, where: str) -> Plan | None:
-    def no(reason: str, got: str, fix: str) -> Plan:
-        return refuse("gpuinterop", where, errors.ExchangeError, reason, got, fix)
-
-    base = g._base
-    held, size = 0, math.prod(int(n) for n in g.shape)
-    if cudamat.is_npmat(base):
-        # npmat reshapes in place; elements then are in the order of memory, which must be dense.
-        fault = cudamat.npmat_fault(base.numpy_array, where) or cudamat.gaps(base, where)
-        if fault is not None:
-            return fault
-        held = base.numpy_array.size
-    elif size:
-        held = int(base.mat.size[0]) * int(base.mat.size[1])
-    if size > held or min(g.shape, default=0) < 0:
-        return no(
-            f"a garray of at most {held} elements, the size of its matrix",
-            f"shape {tuple(g.shape)}, {size} elements",
+def _oddity(seen: _Look, where: str) -> Plan | None:
+    facts = seen.facts
+    if seen.odd is not None:
+        return seen.odd
+    if facts.size > seen.held:
+        return refuse(
+            "gpuinterop", where, errors.ExchangeError,
+            f"a garray of at most {seen.held} elements, the size of its matrix",
+            f"shape {facts.shape}, {facts.size} elements",
             "reshape it by its own method: g.reshape(shape)",
-        )
-    if size == 0 or cudamat.is_npmat(base):
-        return None
-    if not base.mat.on_device:
-        return no(
-            "a garray whose memory is on the GPU",
-            "memory that was freed",
-            "make the garray again",
-        )
+        )  # fmt: skip
+    if facts.size and facts.device == "cuda" and not seen.on_device:
+        return refuse(
+            "gpuinterop", where, errors.ExchangeError, "a garray whose memory is on the GPU",
+            "memory that was freed", "make the garray again",
+        )  # fmt: skip
     return None
+
+
+def _plan(seen: _Look, copyif: bool, where: str) -> Plan:
+    odd = _oddity(seen, where)
+    if odd is not None:
+        return odd
+    return checks.with_memory(checks.plan_own(seen.facts, where, copyif), seen.facts)
 
 
 def plan_from(g: Any, copyif: bool = False, _where: str = "from_gnumpy") -> Plan:
     """Plan `from_gnumpy`: what explain() shows and the converter carries out."""
-    odd = _oddity(g, _where)
-    if odd is not None:
-        return odd
-    facts = describe(g)
-    return checks.with_memory(checks.plan_own(facts, _where, copyif), facts)
+    try:
+        seen = _look(g, _where)
+    except errors.GpuInteropError as e:
+        return refused_by(e, "gpuinterop", _where)
+    return _plan(seen, copyif, _where)
 
 
 def from_gnumpy(g: Any, copyif: bool = False, *, _where: str = "from_gnumpy") -> Any:
     """Return a C-contiguous array over the memory of the garray `g`, of the same shape.
 
-    Shares, exactly, in any number of dimensions. The garray itself is held: gnumpy puts the memory
-    of a dead garray into its reuse cache and hands it to the next one.
+    Shares, exactly, in any number of dimensions. With ``copyif=True`` copies npmat's memory that is
+    off its alignment; nothing else needs it. The dtype is float32, in CPU mode that of the matrix.
+    What gnumpy has queued on the default stream is visible here. The garray itself is held: gnumpy
+    puts the memory of a dead garray into its reuse cache and hands it to the next one. Writes on
+    either side are seen by the other.
     """
     checks.require_foreign(g, "gnumpy", _where, "a gnumpy.garray")
-    plan = plan_from(g, copyif, _where)
-    if plan.refused:
-        raise plan.exception()
-    base = g._base
-    # In CPU mode the matrix may exchange its ndarray later, so that is held as well.
-    owner = checks.Hold(g, base.numpy_array) if cudamat.is_npmat(base) else g
-    return checks.carry_in(plan, describe(g), owner)
+    seen = _look(g, _where)
+    return checks.carry_in(_plan(seen, copyif, _where), seen.facts, seen.owner)
 
 
 # ---- the documents' names -----------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.overlap import meet
+from gpuinterop.converters.remedies import remedy_copy, remedy_move
 
 __all__ = ["pointer_arguments"]
 
@@ -44,6 +45,7 @@ def pointer_arguments(
             got=f"an object of type {type(args).__name__}",
             fix="pass a tuple, also for one argument: (x,)",
         )
+    args = list(args)
     prepared: list[Any] = []
     keep: list[Any] = []
     copies: dict[Any, Any] = {}  # one for each place, however often it is passed
@@ -60,16 +62,14 @@ def pointer_arguments(
                 where=spot,
                 expected="an array on the GPU, where the kernel runs",
                 got=f"an array on {array.device}",
-                fix="move it first: x.to_device('cuda')"
-                if array is arg
-                else "copy it to the GPU first: x = gpuinterop.asarray(x)",
+                fix=f"move it first: x = {remedy_move(arg, 'cuda')}",
             )
         if device is not None and array.size and array.device.index != device:
             raise errors.DeviceMismatchError(
                 where=spot,
                 expected=f"an array on cuda:{device}, where the kernel runs",
                 got=f"an array on {array.device}",
-                fix=f"move it first: x.to_device('cuda:{device}')",
+                fix=f"move it first: x = {remedy_move(arg, f'cuda:{device}')}",
             )
         usable = array
         if not array.is_c_contiguous():
@@ -79,7 +79,7 @@ def pointer_arguments(
                     where=spot,
                     expected="C-contiguous memory, because the kernel is given only an address",
                     got=f"shape {facts.shape} with strides {facts.strides} (bytes)",
-                    fix="pass x.copy(), or copyif=True to copy in and back out",
+                    fix=f"pass {remedy_copy(arg)}, or copyif=True to copy in and back out",
                 )
             place = replace(checks.facts_of(array), readonly=False)
             if place not in copies:
@@ -100,7 +100,7 @@ def pointer_arguments(
             written.append((array, position))
         keep.append(usable)
         prepared.append(usable if wrap is None else wrap(usable.ptr))
-    _require_apart(back, written, where)
+    _require_apart(args, back, written, where)
     if stream is None:
         yield prepared
     else:
@@ -116,7 +116,10 @@ def pointer_arguments(
 
 
 def _require_apart(
-    back: list[tuple[Any, Any, int]], written: list[tuple[Any, int]], where: str
+    args: Sequence[Any],
+    back: list[tuple[Any, Any, int]],
+    written: list[tuple[Any, int]],
+    where: str,
 ) -> None:
     """Refuse copies whose way back would undo what the kernel wrote by another argument."""
     for i, (array, _, position) in enumerate(back):
@@ -125,6 +128,8 @@ def _require_apart(
             others.append((array, position))
         for other, at in others:
             if other is array or _meet(array, other):
+                foreign = [a for a in (args[position], args[at]) if not isinstance(a, _core.Array)]
+                mend = remedy_copy(foreign[0] if foreign else array)  # serves either of the two
                 raise errors.ContiguityError(
                     where=f"{where}, argument {position}",
                     expected="a strided array apart from all others that the kernel may write to, "
@@ -132,11 +137,14 @@ def _require_apart(
                     got=f"memory that argument {at} writes to as well"
                     if at != position
                     else "elements that share places",
-                    fix="pass a copy of the one that the kernel only reads: x.copy()",
+                    fix=f"pass a copy of the one that the kernel only reads: {mend}",
                 )
 
 
 def _meet(a: Any, b: Any) -> bool:
+    if not _core._may_overlap(a, b):
+        return False
+    # The core also says yes when it cannot tell quickly; a refusal needs to be sure.
     reaches = [(f.ptr, f.shape, f.strides, f.itemsize) for f in map(checks.facts_of, (a, b))]
     try:
         return meet(reaches[0], reaches[1])

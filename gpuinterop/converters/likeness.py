@@ -59,6 +59,7 @@ def has(*attributes: str) -> Callable[[Any], bool]:
 
 _like_npmat = has("numpy_array", "num_elems", "set_trans", "reshape")
 _like_matrix = has("data_device", "on_device", "size", "is_trans")
+_like_cudamatrix = has("mat", "shape", "asarray", "copy_to_device", "free_device_memory")
 like_pycuda = has("mem_size", "strides", "dtype", "shape", "flags", "ptr")
 _like_garray = has("_base", "shape")
 
@@ -66,7 +67,19 @@ _like_garray = has("_base", "shape")
 def like_cudamat(obj: Any) -> bool:
     """Whether `obj` is built as CUDAMat's matrices, or npmat's, are."""
     struct = _static(obj, "mat")
+    if type(struct) is property:  # what it would give is not known; the methods are its class's
+        return _like_cudamatrix(obj) or _like_npmat(obj)
+    if type(struct) is MemberDescriptorType:
+        struct = _in_slot(struct, obj)
     return (struct is not _MISSING and _like_matrix(struct)) or _like_npmat(obj)
+
+
+def _in_slot(slot: MemberDescriptorType, obj: Any) -> Any:
+    # This runs nothing of the class's: the interpreter keeps slots itself.
+    try:
+        return slot.__get__(obj, type(obj))
+    except AttributeError:  # nothing was put there
+        return _MISSING
 
 
 def like_gnumpy(obj: Any) -> bool:

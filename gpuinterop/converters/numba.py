@@ -5,22 +5,20 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy
-
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
+from gpuinterop.converters.reading import read_dtype, read_geometry
+from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import CudaNdarray
+from gpuinterop.switches import as_switch
 
 __all__ = ["describe", "from_numba", "plan_from", "plan_to", "to_numba"]
 
 IMPORTS = "numba.cuda"  # what a conversion imports
 
-_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
-    "complex128".split()
-)
+_DTYPES = frozenset(NUMPY_NAMES)
 _TO = Rules("numba", "to_numba", _DTYPES, frozenset({"cuda"}))
 
 
@@ -32,15 +30,20 @@ def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
 def to_numba(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
     """Return a Numba device array over the memory of `x`.
 
-    Shares memory, strides included, and keeps it alive; Numba's default stream waits for what is
-    queued on it, without a host synchronisation. ``copy_to_host`` of Numba refuses negative strides;
-    its kernels take them. Numba cannot mark arrays read-only: ``copyif=True`` or
-    ``allow_readonly=True``.
+    Shares every layout; ``copy_to_host`` of Numba refuses negative strides, its kernels take them.
+    Copies read-only memory, with ``copyif=True``, because Numba cannot mark arrays read-only;
+    ``allow_readonly=True`` shares it. The dtype stays; Numba has those of NumPy. Its default stream
+    waits for what is queued on `x`, without a host synchronisation. The result keeps `x` alive.
+    Writes on either side are seen by the other.
     """
     cuda = sys.modules.get("numba.cuda")
     # There is a builder once its import is known to have ended.
     # True too when the primary context is current: Numba need not be asked for it again.
-    if cuda not in _builders or not _core.ready_for(x, _MASK, _PLAIN, _default_stream(cuda)):
+    if (
+        cuda not in _builders
+        or type(copyif) is not bool  # type: ignore[redundant-expr]  # of those who check types
+        or not _core.ready_for(x, _MASK, _PLAIN, _default_stream(cuda))
+    ):
         checks.require_array(x, "to_numba")
         plan = plan_to(x, copyif, allow_readonly)
         cuda = checks.library_for(plan, "numba", IMPORTS)
@@ -122,27 +125,43 @@ class _Interface:
 
 def describe(a: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
-    dtype = numpy.dtype(a.dtype)
-    shape = tuple(a.shape)
+    dtype = read_dtype(a.dtype, "from_numba")
+    shape, strides = read_geometry(a.shape, a.strides, dtype.itemsize, "from_numba")
     ptr = int(a.device_ctypes_pointer.value or 0) if 0 not in shape else 0
     context = getattr(getattr(a, "gpu_data", None), "context", None)
     index = int(getattr(getattr(context, "device", None), "id", 0) or 0)
     return Facts(
-        shape, tuple(a.strides), checks.dtype_name(dtype), dtype.itemsize, "cuda", index, ptr,
+        shape,
+        strides,
+        checks.dtype_name(dtype),
+        dtype.itemsize,
+        "cuda",
+        index,
+        ptr,
         library="numba",
-    )  # fmt: skip
+    )
 
 
 def plan_from(a: Any, copyif: bool = False) -> Plan:
     """Plan `from_numba`: what explain() shows and the converter carries out."""
-    if getattr(numpy.dtype(a.dtype), "names", None):
-        return refuse(
+    try:
+        return _plan_from(a, copyif)[0]
+    except errors.ArgumentTypeError:
+        raise
+    except errors.GpuInteropError as e:
+        return refused_by(e, "gpuinterop", "from_numba")
+
+
+def _plan_from(a: Any, copyif: bool) -> tuple[Plan, Facts]:
+    _stream_of(a)
+    facts = describe(a)
+    if facts.dtype.startswith("void"):
+        plan = refuse(
             "gpuinterop", "from_numba", errors.DTypeError, "a numeric dtype", f"dtype {a.dtype}",
             "pass one field of the records: a['field']",
         )  # fmt: skip
-    _stream_of(a)
-    facts = describe(a)
-    return checks.with_memory(checks.plan_own(facts, "from_numba", copyif), facts)
+        return plan, facts
+    return checks.with_memory(checks.plan_own(facts, "from_numba", copyif), facts), facts
 
 
 def _stream_of(a: Any) -> int:
@@ -162,10 +181,12 @@ def _stream_of(a: Any) -> int:
 def from_numba(a: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the Numba device array `a`.
 
-    Shares every layout; ``result.base`` is `a`. What is queued on the stream that `a` is bound to,
-    or else on Numba's default stream, is visible here.
+    Shares every layout. Copies, with ``copyif=True``, elements off their alignment. The dtype stays.
+    What is queued on the stream that `a` is bound to, or else on Numba's default stream, is visible
+    here. The result keeps `a` alive, as ``result.base``. Writes on either side are seen by the other.
     """
     checks.require_foreign(a, "numba", "from_numba", "a Numba device array")
+    copyif = as_switch(copyif, "copyif", "from_numba")
     stream = _stream_of(a)
     try:
         # The core checks all of this; the long way below finds the words for what is wrong.
@@ -173,6 +194,6 @@ def from_numba(a: Any, copyif: bool = False) -> Any:
             None, int(a.gpu_data.device_pointer), a.shape, a.strides, a.dtype, checks.CUDA,
             checks.ANY_DEVICE, a, False, stream, "from_numba",
         )  # fmt: skip
-    except (errors.GpuInteropError, AttributeError, TypeError):
-        plan = plan_from(a, copyif)
-    return checks.carry_in(plan, describe(a), a, stream=stream)
+    except (errors.GpuInteropError, AttributeError, TypeError, ValueError):
+        plan, facts = _plan_from(a, copyif)
+    return checks.carry_in(plan, facts, a, stream=stream)

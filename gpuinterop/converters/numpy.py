@@ -9,10 +9,20 @@ import numpy
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
+from gpuinterop.converters.remedies import remedy_cast, remedy_move
 from gpuinterop.sources import host_view
 from gpuinterop.switches import as_switch
 
-__all__ = ["describe", "from_numpy", "plan_from", "plan_to", "to_numpy"]
+__all__ = [
+    "carry_in",
+    "describe",
+    "from_numpy",
+    "plain",
+    "plan_array",
+    "plan_from",
+    "plan_to",
+    "to_numpy",
+]
 
 _TO = Rules("numpy", "to_numpy", devices=frozenset({"cpu"}), readonly=True)
 
@@ -35,7 +45,9 @@ def plan_to(x: Any, copyif: bool = False) -> Plan:
         None,
         # Other layouts are made dense on the GPU first: two copies.
         facts.nbytes * (1 if facts.c_contiguous else 2) if copyif else 0,
-        "keep it on the host: x.to_device('cpu')" if copyif else "pass copyif=True to download it",
+        f"keep it on the host: {remedy_move(facts, 'cpu')}"
+        if copyif
+        else "pass copyif=True to download it",
         "to_numpy",
         facts.text(),
         errors.DeviceMismatchError,
@@ -46,8 +58,10 @@ def plan_to(x: Any, copyif: bool = False) -> Plan:
 def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
     """Return a NumPy array over the memory of `x`.
 
-    Shares every layout of a host array and keeps `x` alive; a read-only array stays read-only. An
-    array on a GPU is downloaded with ``copyif=True``; the call then waits for the GPU.
+    Shares every layout of a host array. Copies an array on a GPU to the host, with ``copyif=True``.
+    The dtype stays. A download waits for what is queued on `x`; on the host there is no stream. The
+    result keeps `x` alive. Writes on either side are seen by the other; a read-only array stays
+    read-only.
 
     Examples
     --------
@@ -58,6 +72,7 @@ def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
     """
     if (
         _QUICK
+        and type(copyif) is bool  # type: ignore[redundant-expr]  # of those who check types
         and isinstance(x, _core.Array)
         and not _core.traits(x) & _core.ON_CUDA
         and x.dtype.isbuiltin == 1
@@ -72,39 +87,54 @@ def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
     return host_view(x)
 
 
+def plain(a: Any) -> numpy.ndarray[Any, Any]:
+    """The array as it is: what a subclass says of its shape or dtype may be anything."""
+    return numpy.ndarray.view(numpy.asanyarray(a), numpy.ndarray)
+
+
 def describe(a: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
-    scalar = isinstance(a, numpy.generic)  # its array is a temporary one, whose memory is nobody's
-    # Its real geometry: what a subclass says of its shape may be anything.
-    a = numpy.ndarray.view(numpy.asanyarray(a), numpy.ndarray)
-    ptr = 0 if scalar else a.ctypes.data
-    readonly = not a.flags.writeable
-    return Facts(a.shape, a.strides, a.dtype.name, a.itemsize, "cpu", 0, ptr, readonly, "numpy")
+    return _facts(plain(a), isinstance(a, numpy.generic))
+
+
+def _facts(seen: numpy.ndarray[Any, Any], scalar: bool = False) -> Facts:
+    ptr = (
+        0 if scalar else seen.ctypes.data
+    )  # the array of a scalar is temporary, its memory nobody's
+    return Facts(
+        seen.shape, seen.strides, seen.dtype.name, seen.itemsize, "cpu", 0, ptr,
+        not seen.flags.writeable, "numpy",
+    )  # fmt: skip
 
 
 def plan_from(a: Any, copyif: bool = False) -> Plan:
     """Plan `from_numpy`: what explain() shows and the converter carries out."""
-    where = "from_numpy"
+    return plan_array(a, plain(a), copyif, "from_numpy")
+
+
+def plan_array(a: Any, seen: numpy.ndarray[Any, Any], copyif: bool, where: str) -> Plan:
+    """Plan to take over the memory of `seen`, which is the array of `a`, what somebody passed."""
+    dtype = seen.dtype
     if isinstance(a, numpy.generic):
-        plan = plan_from(numpy.asarray(a), True)
+        plan = plan_array(seen, seen, True, where)
         if plan.refused:
             return plan
         return mend_by_copy(
             Rules("gpuinterop", where),
-            describe(a),
+            _facts(seen, True),
             copyif,
             errors.ConversionTypeError,
             "an array; a NumPy scalar is a value without memory to share",
             f"{type(a).__name__} scalar",
             "",
         )
-    if a.dtype.hasobject or a.dtype.names or (a.dtype.kind in "OUSMmV" and a.dtype.isbuiltin == 1):
+    if dtype.hasobject or dtype.names or (dtype.kind in "OUSMmV" and dtype.isbuiltin != 2):
         return refuse(
             "gpuinterop",
             where,
             errors.DTypeError,
             "a numeric dtype",
-            f"dtype {a.dtype}",
+            f"dtype {dtype}",
             "convert the values, or pick one field of the structure",
         )
     if isinstance(a, numpy.ma.MaskedArray):
@@ -116,8 +146,8 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
             "a numpy.ma.MaskedArray",
             "pass a.filled(value) or a.data",
         )
-    facts = describe(a)
-    if not a.dtype.isnative:
+    facts = _facts(seen)
+    if not dtype.isnative:
         plan = checks.plan_own(facts, where, copyif)
         if plan.refused and plan.code == "dtype":
             return plan
@@ -127,8 +157,8 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
             copyif,
             errors.DTypeError,
             "native byte order",
-            f"dtype {a.dtype.str}",
-            "convert it once: a.astype(a.dtype.newbyteorder('='))",
+            f"dtype {dtype.str}",
+            f"convert it once: {remedy_cast(a, dtype, 'a')}",
         )
     return checks.plan_own(facts, where, copyif)
 
@@ -137,21 +167,28 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
 def from_numpy(a: Any, copyif: bool = False) -> Any:
     """Return a host array over the memory of the NumPy array `a`.
 
-    Shares every layout, and keeps `a` alive; a read-only array stays read-only. Use
-    ``.to_device("cuda")`` on the result, or ``CudaNdarray(a)``, to upload.
+    Shares every layout. Copies, with ``copyif=True``, what no array here can hold: foreign byte
+    order, elements off their alignment, NumPy's scalars. The dtype stays. There is no stream to wait
+    for. The result keeps `a` alive. Writes on either side are seen by the other; a read-only array
+    stays read-only. Use ``.to_device("cuda")`` on the result, or ``CudaNdarray(a)``, to upload.
     """
     if not isinstance(a, (numpy.ndarray, numpy.generic)):
         raise checks.not_one_of_theirs(a, "from_numpy", "a numpy.ndarray")
-    plan = plan_from(a, copyif)
+    seen = plain(a)
+    return carry_in(a, seen, plan_array(a, seen, copyif, "from_numpy"))
+
+
+def carry_in(a: Any, seen: numpy.ndarray[Any, Any], plan: Plan) -> Any:
+    """The array that a plan for `seen` promises, holding `a`, or the copy, or the refusal."""
     if plan.refused:
         raise plan.exception()
-    if plan.copied:
-        copies.note("host", plan.bytes, plan.where)
-        # Memory made here is aligned, so that no library that is to share it needs another copy.
-        dtype = a.dtype.newbyteorder("=")
-        fresh: Any = _core.empty(
-            checks.class_for(dtype), a.shape, dtype, checks.TYPE_CODES["cpu"], 0
-        )
-        host_view(fresh)[...] = a
-        return fresh
-    return checks.borrowed(describe(a), a, "from_numpy", dtype=a.dtype)
+    if plan.shared:
+        return checks.borrowed(_facts(seen), a, plan.where, dtype=seen.dtype)
+    copies.note("host", plan.bytes, plan.where)
+    # Memory made here is aligned, so that no library that is to share it needs another copy.
+    dtype = seen.dtype.newbyteorder("=")
+    fresh: Any = _core.empty(
+        checks.class_for(dtype), seen.shape, dtype, checks.TYPE_CODES["cpu"], 0
+    )
+    host_view(fresh)[...] = seen
+    return fresh

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import copy
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,12 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.kernel_args import pointer_arguments
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
+from gpuinterop.converters.reading import read_dtype, read_geometry
+from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import CudaNdarray
+from gpuinterop.switches import as_switch
 
 __all__ = [
     "describe",
@@ -35,10 +39,7 @@ __all__ = [
 
 IMPORTS = "pycuda.gpuarray"  # what a conversion imports
 
-_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
-    "complex128".split()
-)
+_DTYPES = frozenset(NUMPY_NAMES)
 _TO = Rules("pycuda", "to_gpuarray", _DTYPES, frozenset({"cuda"}), "c")
 _TO_STRIDED = Rules("pycuda", "to_gpuarray", _DTYPES, frozenset({"cuda"}))
 
@@ -50,7 +51,11 @@ def context_fault(index: int, where: str) -> Plan | None:
     """A refusal when PyCUDA does not work in the context that our memory lives in."""
     if _core.primary_is_current(index):
         return None
-    if "pycuda.autoinit" in sys.modules:
+    other = _primary_of_another()
+    if other is not None:
+        got = f"the primary context of cuda:{other}"
+        fix = f"push the other one for the call, and pop it: {_PUSH.format(index)}"
+    elif "pycuda.autoinit" in sys.modules:
         got = "another context: pycuda.autoinit makes one of its own"
         fix = "import pycuda.autoprimaryctx instead of pycuda.autoinit, at the top of the program"
     else:
@@ -64,6 +69,21 @@ def context_fault(index: int, where: str) -> Plan | None:
         got,
         fix,
     )
+
+
+_PUSH = (
+    "context = pycuda.driver.Device({}).retain_primary_context(); context.push(); ...; "
+    "context.pop()"
+)
+
+
+def _primary_of_another() -> int | None:
+    """The device whose primary context is current, when it is the one that PyCUDA works with."""
+    driver = sys.modules.get("pycuda.driver")
+    if driver is None or driver.Context.get_current() is None:
+        return None
+    index = _ordinal(driver.Context.get_device())
+    return index if _core.primary_is_current(index) else None
 
 
 def plan_to(
@@ -87,10 +107,12 @@ def to_gpuarray(
 ) -> Any:
     """Return a PyCUDA GPUArray over the memory of `x`.
 
-    Shares C-contiguous memory; ``result.base`` keeps it alive, and PyCUDA's default stream waits for
-    what is queued on it. Other layouts raise ValueError, or are copied with ``copyif=True``, and the
-    result then aliases the copy. ``strided=True`` shares every layout by handing GPUArray its
-    strides: only slicing, ``get`` and ``view`` of PyCUDA honour them, its kernels do not.
+    Shares C-contiguous memory; ``strided=True`` shares every layout by handing GPUArray its strides,
+    which only slicing, ``get`` and ``view`` of PyCUDA honour, its kernels do not. Copies other
+    layouts, and read-only memory, with ``copyif=True`` (``allow_readonly=True`` shares the latter);
+    the result then aliases the copy. The dtype stays; PyCUDA has those of NumPy. Its default stream
+    waits for what is queued on `x`. The result keeps `x` alive, as ``result.base``. Writes on either
+    side are seen by the other.
 
     Raises
     ------
@@ -100,7 +122,8 @@ def to_gpuarray(
         PyCUDA works in a context of its own (``pycuda.autoinit``).
     """
     global _complete
-    parts = None if strided else _core.ready_parts(x, _MASK, _PLAIN, checks.LEGACY)
+    slow = strided or type(copyif) is not bool  # NumPy's, or none, which is refused below
+    parts = None if slow else _core.ready_parts(x, _MASK, _PLAIN, checks.LEGACY)
     if parts is not None:
         gpuarray = sys.modules.get("pycuda.gpuarray")
         if gpuarray is not None and gpuarray is _complete:
@@ -124,15 +147,25 @@ def _address(gpudata: Any) -> int:
     # int, DeviceAllocation, PooledDeviceAllocation, PointerHolderBase, or None for an empty array.
     if gpudata is None:
         return 0
-    try:
-        found = int(gpudata)
-    except TypeError:
-        found = int(gpudata.get_pointer())
+    found = None
+    if not isinstance(gpudata, (str, bytes, bytearray, float)):  # int() reads these too
+        try:
+            found = int(gpudata)
+        except (TypeError, ValueError):
+            pointer = getattr(gpudata, "get_pointer", None)
+            found = int(pointer()) if callable(pointer) else None
+    if found is None:
+        raise errors.ExchangeError(
+            where="from_pycuda",
+            expected="gpudata that is an allocation of PyCUDA, its address or None",
+            got=f"an object of type {type(gpudata).__name__}",
+            fix="make the GPUArray over a driver allocation or its address",
+        )
     if not 0 <= found < 1 << 64:
         raise errors.BoundsError(
             where="from_pycuda",
             expected="gpudata with an address from 0 to 2**64 - 1",
-            got=str(found),
+            got=errors.shown(found),
             fix="make the GPUArray over a driver allocation or its address",
         )
     return found
@@ -157,12 +190,12 @@ def _ordinal(device: Any) -> int:
 
 def describe(g: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
-    dtype = numpy.dtype(g.dtype)
-    shape = tuple(g.shape)
+    dtype = read_dtype(g.dtype, "from_pycuda")
+    shape, strides = read_geometry(g.shape, g.strides, dtype.itemsize, "from_pycuda")
     # An odd slice of GPUArray may keep a pointer although it is empty.
     ptr = 0 if 0 in shape else _address(g.gpudata)
     return Facts(
-        shape, tuple(g.strides), checks.dtype_name(dtype), dtype.itemsize, "cuda", _device_of(ptr), ptr,
+        shape, strides, checks.dtype_name(dtype), dtype.itemsize, "cuda", _device_of(ptr), ptr,
         library="pycuda",
     )  # fmt: skip
 
@@ -188,21 +221,28 @@ def _plan_from(g: Any, copyif: bool, where: str) -> tuple[Plan, Facts]:
 
 def plan_from(g: Any, copyif: bool = False) -> Plan:
     """Plan `from_pycuda`: what explain() shows and the converter carries out."""
-    return _plan_from(g, copyif, "from_pycuda")[0]
+    try:
+        return _plan_from(g, copyif, "from_pycuda")[0]
+    except errors.ArgumentTypeError:
+        raise
+    except errors.GpuInteropError as e:
+        return refused_by(e, "gpuinterop", "from_pycuda")
 
 
 def from_pycuda(g: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the GPUArray `g`.
 
     Shares every layout by the array's own strides: slices, F order, negative strides, 0-d and empty
-    arrays. ``result.base`` is `g`, which keeps a pool's block or an allocation alive. What PyCUDA's
-    default stream has queued is visible here.
+    arrays. Copies, with ``copyif=True``, elements off their alignment. The dtype stays. What PyCUDA's
+    default stream has queued is visible here. The result keeps `g` alive, as ``result.base``, and
+    with it a pool's block or an allocation. Writes on either side are seen by the other.
 
     Raises
     ------
     ContextError
         The memory belongs to a context other than the primary one (``pycuda.autoinit``).
     """
+    copyif = as_switch(copyif, "copyif", "from_pycuda")
     checks.require_foreign(g, "pycuda", "from_pycuda", "a pycuda.gpuarray.GPUArray")
     return _shared(g, copyif, "from_pycuda")
 
@@ -214,7 +254,7 @@ def _shared(g: Any, copyif: bool, where: str) -> Any:
             None, int(g.gpudata), g.shape, g.strides, g.dtype, checks.CUDA, checks.ANY_DEVICE, g,
             False, checks.LEGACY, where,
         )  # fmt: skip
-    except (errors.GpuInteropError, TypeError):
+    except (errors.GpuInteropError, TypeError, ValueError):
         plan, facts = _plan_from(g, copyif, where)
     return checks.carry_in(plan, facts, g)
 
@@ -222,17 +262,24 @@ def _shared(g: Any, copyif: bool, where: str) -> Any:
 def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     """Return a CudaNdarray over the memory of `x`: a GPUArray, or any array that is known.
 
-    Shares memory whatever the strides; ``result.base`` is `x`. Only float32 has a CudaNdarray, and
-    nothing is cast: other dtypes raise ValueError. With ``copyif=True`` what cannot be shared, such
-    as a tensor with a pending conjugation, is copied.
+    Shares every layout. Copies, with ``copyif=True``, what cannot be shared, such as a tensor with a
+    pending conjugation. Only float32 has a CudaNdarray, and nothing is cast: other dtypes raise
+    ValueError. What the library's current or default stream has queued is visible here. The result
+    keeps `x` alive, as ``result.base``. Writes on either side are seen by the other; read-only memory
+    stays read-only.
     """
+    copyif = as_switch(copyif, "copyif", "to_cudandarray")
     if isinstance(x, CudaNdarray):
         return x
     row = registry.recognise(x)
     if row is not None and row.name == "pycuda":
-        if x.dtype != _FLOAT32:
-            checks.require_float32(numpy.dtype(x.dtype), "to_cudandarray", _CAST)
-        return _shared(x, copyif, "to_cudandarray")
+        dtype = x.dtype
+        if dtype is not _FLOAT32:
+            checks.require_float32(read_dtype(dtype, "to_cudandarray"), "to_cudandarray", _CAST)
+        found = _shared(x, copyif, "to_cudandarray")
+        if not isinstance(found, CudaNdarray):  # a dtype that changed since
+            checks.float32_only(found, "to_cudandarray", _CAST)
+        return found
     from gpuinterop.converters import from_any  # the package imports this module
 
     found = from_any(x, copyif)
@@ -289,8 +336,10 @@ _initialised: list[Any] = []
 def init(device: int = 0) -> Any:
     """Set PyCUDA up on the primary context of a device, the one all other libraries use.
 
-    The context is popped at exit, after PyCUDA's caches are cleared. Calling again returns the same
-    context; a PyCUDA that already works in a context of its own raises ContextError.
+    To be called in the main thread: the context is popped at exit, after PyCUDA's caches are cleared.
+    Calling again returns the same context. ContextError when PyCUDA already works in another context
+    than that device's primary one, and in another thread, whose contexts nobody would pop when it
+    ends: there, push one and pop it.
     """
     driver = registry.load("pycuda", "pycuda.init", "pycuda.driver")
     driver.init()
@@ -300,6 +349,14 @@ def init(device: int = 0) -> Any:
         if fault is not None:
             raise fault.exception()
         return current
+    if threading.current_thread() is not threading.main_thread():
+        raise errors.ContextError(
+            where="pycuda.init",
+            expected="the main thread, in which the context is popped at exit",
+            got=f"the thread {threading.current_thread().name!r}; PyCUDA ends the process when a "
+            "thread ends with a context on its stack",
+            fix=f"push one for as long as the thread needs it: {_PUSH.format(device)}",
+        )
     context = driver.Device(device).retain_primary_context()
     context.push()
     if not _initialised:

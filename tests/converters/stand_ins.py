@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 import types
 
 import numpy as np
@@ -141,30 +142,39 @@ def pycuda(driver, name="pycuda"):
     gpuarray = types.ModuleType(f"{name}.gpuarray")
     tools = types.ModuleType(f"{name}.tools")
     package.__path__ = []
-    stack = []
+
+    class OfThread(threading.local):
+        """PyCUDA's stack of contexts is one a thread, as the driver's."""
+
+        def __init__(self):
+            self.contexts = []
+
+    stacks = OfThread()
 
     class Context:
-        def __init__(self, handle):
-            self.handle = handle
+        def __init__(self, handle, ordinal):
+            self.handle, self.ordinal = handle, ordinal
 
         def push(self):
             driver.push(self.handle)
-            stack.append(self)
+            stacks.contexts.append(self)
 
         @staticmethod
         def pop():
-            stack.pop()
+            if not stacks.contexts:
+                raise LogicError("cannot pop non-current context")
+            stacks.contexts.pop()
             driver.pop()
 
         @staticmethod
         def get_current():
-            return stack[-1] if stack else None
+            return stacks.contexts[-1] if stacks.contexts else None
 
         @staticmethod
         def get_device():
             if driver.current() is None:
                 raise LogicError("cuCtxGetDevice failed: invalid device context")
-            return Device(0)
+            return Device(stacks.contexts[-1].ordinal if stacks.contexts else 0)
 
     class Device:
         def __init__(self, ordinal):
@@ -180,15 +190,15 @@ def pycuda(driver, name="pycuda"):
             return 2
 
         def retain_primary_context(self):
-            return Context(driver.primary(self.ordinal))
+            return Context(driver.primary(self.ordinal), self.ordinal)
 
         def make_context(self):
-            return Context(driver.new_context(self.ordinal))
+            return Context(driver.new_context(self.ordinal), self.ordinal)
 
     drv.Context, drv.Device, drv.LogicError, drv.init = Context, Device, LogicError, lambda: None
     drv.mem_alloc = lambda nbytes: DeviceAllocation(driver, nbytes)
     tools.cleared = []
-    tools.clear_context_caches = lambda: tools.cleared.append(len(stack))
+    tools.clear_context_caches = lambda: tools.cleared.append(len(stacks.contexts))
 
     class GPUArray:
         """The documented attributes; strides in bytes, not validated, as in PyCUDA."""

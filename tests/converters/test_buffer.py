@@ -86,6 +86,29 @@ def test_elements_between_those_of_any_array_are_copied():
         assert np.array_equal(x.get(), np.asarray(obj))
 
 
+def test_the_fix_for_foreign_byte_order_is_a_line_that_works():
+    for a, words in (
+        (memoryview(np.arange(4, dtype=">f4")), "numpy.asarray(a).astype('float32')"),
+        (np.arange(4, dtype=">i2"), "a.astype('int16')"),
+    ):
+        with pytest.raises(gi.DTypeError) as raised:
+            gi.from_any(a)
+        for error in (gi.explain(a), raised.value):
+            line = error.fix.rpartition("once: ")[2]
+            assert line == words
+            assert gi.from_any(eval(line, {"numpy": np, "a": a})).tolist() == [0, 1, 2, 3]
+
+
+def test_the_function_that_was_called_is_named():
+    off = memoryview(bytearray(range(20)))[1:17].cast("f")
+    text = memoryview(np.array(["a"]))
+    for obj in (off, text):
+        assert gi.explain(obj).where == "from_buffer"
+        with pytest.raises(gi.GpuInteropError) as raised:
+            gi.from_any(obj)
+        assert raised.value.where == "from_buffer"
+
+
 def test_what_is_no_buffer_of_numbers():
     released = memoryview(b"abcd")
     released.release()

@@ -353,6 +353,35 @@ def test_cupy_managed_and_pinned_memory():
     assert converters.to_torch(x).tolist() == list(range(8))
 
 
+def test_bfloat16_of_cupy():
+    """Shared both ways, in values too, and CuPy computes with it."""
+    cupy, ml_dtypes = load("cupy"), pytest.importorskip("ml_dtypes")
+    if int(cupy.__version__.partition(".")[0]) < 14:
+        pytest.skip("bfloat16 is of CuPy 14")
+    host = base().astype(ml_dtypes.bfloat16)
+    x = gi.array(host, device="cuda")
+    for part, values in (
+        (x, host),
+        (x.T, host.T),
+        (x[::-1, ::2], host[::-1, ::2]),
+        (x[:0], host[:0]),
+    ):
+        assert gi.explain(part, "cupy").shared
+        a = converters.to_cupy(part)
+        assert a.dtype == host.dtype
+        assert np.array_equal(cupy.asnumpy(a.astype("float32")), values.astype("float32"))
+        assert np.array_equal(cupy.asnumpy((a + a).astype("float32")), 2 * values.astype("float32"))
+        assert gi.explain(a).shared
+        for back in (gi.from_any(a), converters.from_cupy(a)):
+            assert (back.dtype, back.shape) == (host.dtype, values.shape)
+            assert back.ptr == (part.ptr if part.size else 0)
+            assert np.array_equal(back.get(), values)
+    side = cupy.cuda.Stream(non_blocking=True)
+    with side:
+        own = cupy.asarray(base()).astype(host.dtype)
+        assert np.array_equal(converters.from_cupy(own).get(), host)
+
+
 @pytest.mark.multi_gpu
 def test_arrays_of_another_device_than_the_current_one():
     torch = load("torch")

@@ -160,19 +160,49 @@ def test_recognised_by_structure_under_other_names():
 
 
 class Matrix:
-    """A CUDAMatrix, as far as its memory's owner is asked."""
+    """A CUDAMatrix, as far as its memory's owner is asked; all of them are equal, and without a hash."""
 
     def __init__(self):
         self.mat = types.SimpleNamespace(owns_data=1)
+
+    def __eq__(self, other):
+        return np.ones(3) == 1
+
+    __hash__ = None
+
+
+def pinned(matrix):
+    return converters.matrix_struct.Pin(matrix, matrix, matrix.mat)
+
+
+def test_matrices_are_told_apart_by_what_they_are():
+    first, second = Matrix(), Matrix()
+    pins = [pinned(first), pinned(first), pinned(second)]
+    assert (first.mat.owns_data, second.mat.owns_data) == (0, 0)
+    del pins[0]
+    assert (first.mat.owns_data, second.mat.owns_data) == (0, 0)
+    del pins[0]
+    assert (first.mat.owns_data, second.mat.owns_data) == (1, 0)
+    pins.clear()
+    assert second.mat.owns_data == 1
+    assert not converters.matrix_struct._pins
+
+
+def test_a_matrix_over_memory_that_it_does_not_own_stays_so():
+    matrix = Matrix()
+    matrix.mat.owns_data = 0
+    pins = [pinned(matrix), pinned(matrix)]
+    pins.clear()
+    assert matrix.mat.owns_data == 0
 
 
 def test_a_matrix_may_be_collected_while_another_is_pinned():
     """A collection in between runs a finalizer in the same thread, which must not wait for itself."""
     matrix = Matrix()
-    pin = [converters.cudamat._Pin(matrix)]
+    pin = [pinned(matrix)]
 
     def within():
-        with converters.cudamat._pins_lock:
+        with converters.matrix_struct._pins_lock:
             pin.clear()
 
     thread = threading.Thread(target=within, daemon=True)

@@ -31,7 +31,7 @@ def test_a_garray_over_read_only_memory_is_read_only(npmat, gnumpy):
     assert not gi.from_any(gnumpy.garray(np.ones(3))).readonly
 
 
-@pytest.mark.parametrize("shape", [(1000,), (5,), (2, 3), (50_000_000,), (-2,)])
+@pytest.mark.parametrize("shape", [(1000,), (5,), (2, 3), (50_000_000,)])
 def test_a_garray_larger_than_its_matrix_is_refused(gnumpy, shape):
     g = gnumpy.garray(np.ones(4, np.float32))
     g.shape = shape

@@ -20,7 +20,8 @@ def host():
 CALLS = {
     "to": lambda v: gi.to(ours()[:, ::-1], "numpy", v),
     "to, shared": lambda v: gi.to(ours(), "buffer", copyif=v),
-    "to_numpy": lambda v: converters.to_buffer(ours().T, v),
+    "to_buffer": lambda v: converters.to_buffer(ours().T, v),
+    "to_numpy": lambda v: converters.to_numpy(ours(), v),
     "from_any": lambda v: gi.from_any(host(), v),
     "from_numpy": lambda v: converters.from_numpy(host(), v),
     "explain": lambda v: gi.explain(ours(), "numpy", v),

@@ -11,6 +11,7 @@ from stand_ins import values
 
 import gpuinterop as gi
 from gpuinterop import converters
+from gpuinterop.converters import registry
 
 
 def host(*shape, order="C"):
@@ -18,7 +19,7 @@ def host(*shape, order="C"):
 
 
 def address(m):
-    return converters.cudamat.address(m.mat)
+    return converters.matrix_struct.address(m.mat.data_device)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (4, 3), (3, 3), (1, 5), (5, 1), (1, 1)])
@@ -99,6 +100,90 @@ def test_memory_cannot_be_freed_while_it_is_looked_at(cudamat):
     assert (m.mat.owns_data, m.mat.on_device) == (1, 1)
     m.free_device_memory()
     assert m.mat.on_device == 0
+
+
+def equal_by_elements(self, other):
+    return np.ones((2, 3)) == 1
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"__eq__": equal_by_elements, "__hash__": None},
+        {"__eq__": lambda self, other: True, "__hash__": lambda self: 1},
+    ],
+    ids=["by elements", "by value"],
+)
+def test_matrices_are_told_apart_whatever_their_class_calls_equal(cudamat, names):
+    cls = type("Port", (cudamat.CUDAMatrix,), names)
+    a, b = cls(host(2, 3)), cls(host(2, 3))
+    x, y = gi.from_any(a), gi.from_any(b)
+    assert (a.mat.owns_data, b.mat.owns_data) == (0, 0)
+    del x
+    gc.collect()
+    assert (a.mat.owns_data, b.mat.owns_data) == (1, 0)
+    del y
+    gc.collect()
+    assert (a.mat.owns_data, b.mat.owns_data) == (1, 1)
+
+
+def test_a_struct_is_read_once(cudamat):
+    whole = cudamat.CUDAMatrix(host(2, 3))
+    small, large = whole.mat, type(whole.mat)()
+    large.size[0], large.size[1] = 1000, 1000
+    large.on_device, large.owns_data, large.data_device = 1, 1, small.data_device
+    looks = []
+
+    class Changing(cudamat.CUDAMatrix):
+        def __init__(self):
+            pass
+
+        @property
+        def mat(self):
+            looks.append(1)
+            return small if len(looks) == 1 else large
+
+    x = gi.from_any(Changing())
+    assert (x.shape, small.owns_data, large.owns_data) == ((2, 3), 0, 1)
+    assert np.array_equal(values(x), host(2, 3))
+
+
+@pytest.mark.parametrize("size", [(-2, 3), (2, -3), (1000, 1000), (2**31 - 1, 2**31 - 1)])
+def test_a_size_that_is_none_is_refused(cudamat, size):
+    m = cudamat.CUDAMatrix(host(2, 3))
+    m.mat.size[0], m.mat.size[1] = size
+    assert gi.explain(m).refused
+    with pytest.raises(gi.GpuInteropError):
+        gi.from_any(m)
+    assert m.mat.owns_data == 1
+
+
+def test_a_struct_in_a_slot_or_a_property_is_found(cudamat):
+    m = cudamat.CUDAMatrix(host(2, 3))
+    methods = {"asarray": None, "copy_to_device": None, "free_device_memory": None}
+
+    def like(**names):
+        named = {name: lambda self: 1 / 0 for name in methods}
+        return type("Port", (), {"shape": property(lambda self: (2, 3)), **named, **names})()
+
+    slotted = like(__slots__=("mat",))
+    assert registry.recognise(slotted) is None
+    slotted.mat = m.mat
+    computed = like(mat=property(lambda self: m.mat))
+    for port in (slotted, computed):
+        assert registry.recognise(port).name == "cudamat"
+        assert gi.explain(port).shared
+        assert np.array_equal(values(gi.from_any(port)), host(2, 3))
+    slotted.mat = 3
+    assert registry.recognise(slotted) is None
+    other = type("Other", (), {"mat": property(lambda self: 1 / 0), "shape": (2, 3)})()
+    assert registry.recognise(other) is None
+
+
+def test_a_slice_of_itself_has_an_end(cudamat):
+    m = cudamat.CUDAMatrix(host(2, 3))
+    m.sliceof = m
+    assert np.array_equal(values(gi.from_any(m)), host(2, 3))
 
 
 def test_the_matrix_lives_as_long_as_the_array(cudamat):

@@ -171,9 +171,69 @@ def test_cupy_dtypes_and_read_only(cupy):
     assert converters.to_cupy(x, allow_readonly=True).data.ptr == x.ptr
     with pytest.raises(gi.DeviceMismatchError):
         converters.to_cupy(converters.from_numpy(host(3)))
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    with pytest.raises(gi.DTypeError, match="bfloat16"):
-        converters.to_cupy(gi.array(host(3).astype(ml_dtypes.bfloat16), device="cuda"))
+
+
+def bfloat16(*shape):
+    return host(*shape).astype(pytest.importorskip("ml_dtypes").bfloat16)
+
+
+def test_cupy_has_bfloat16(cupy, gpu):
+    x = gi.array(bfloat16(3, 4), device="cuda")
+    for part in (x, x.T, x[::-1, ::2], x[:0]):
+        assert gi.explain(part, "cupy").shared
+        a = converters.to_cupy(part)
+        assert (a.dtype, a.shape) == (x.dtype, part.shape)
+        back = converters.from_cupy(a)
+        assert gi.explain(a).shared
+        assert (back.dtype, back.shape) == (x.dtype, part.shape)
+        if part.size:
+            assert (a.data.ptr, a.strides) == (part.ptr, tuple(part.strides))
+            assert (back.ptr, back.strides) == (part.ptr, part.strides)
+            assert back.base is a
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError):
+        converters.to_cupy(x)
+    with pytest.raises(gi.DTypeError, match="float8_e5m2"):
+        converters.to_cupy(x.astype("float8_e5m2"))
+
+
+def test_an_older_cupy_has_no_bfloat16(cupy, gpu, monkeypatch):
+    x = gi.array(bfloat16(3), device="cuda")
+    real = cupy.ndarray
+
+    def ndarray(shape, dtype, *rest):  # as before CuPy 14
+        if np.dtype(dtype).kind == "V":
+            raise ValueError(f"Unsupported dtype {dtype}")
+        return real(shape, dtype, *rest)
+
+    monkeypatch.setattr(cupy, "ndarray", ndarray)
+    converters.cupy._makes_bfloat16.cache_clear()
+    try:
+        assert gi.explain(x, "cupy").refused
+        with pytest.raises(gi.DTypeError, match="bfloat16"):
+            converters.to_cupy(x)
+    finally:
+        converters.cupy._makes_bfloat16.cache_clear()
+
+
+@pytest.mark.parametrize("value", ["cuda:0", 1, None])
+def test_copyif_is_a_bool_on_the_short_ways_too(cupy, numba, pycuda, gpu, value):
+    x = gpu(host(4))
+    there = [converters.to_cupy(x), converters.to_numba(x), converters.to_gpuarray(x)]
+    calls = [converters.to_cupy, converters.to_numba, converters.to_gpuarray]
+    for call, made in zip(calls, there, strict=True):
+        assert call(x, np.False_) is not None
+        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif"):
+            call(x, value)
+        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif"):
+            gi.from_any(made, value)
+    for call, made in zip(
+        (converters.from_cupy, converters.from_numba, converters.from_pycuda, gi.to_cudandarray),
+        (*there, there[2]),
+        strict=True,
+    ):
+        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif"):
+            call(made, value)
 
 
 def test_cupy_is_on_the_stream_that_it_calls_current(cupy, gpu, monkeypatch):
@@ -282,6 +342,23 @@ def test_numba_lifetimes_and_refusals(numba, gpu):
     )
     with pytest.raises(gi.DTypeError, match="field"):
         gi.from_any(records)
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "match"),
+    [
+        ({"strides": ()}, gi.ExchangeError, "as many strides"),
+        ({"strides": (4, 4)}, gi.ExchangeError, "as many strides"),
+        ({"shape": (2.5,)}, gi.ExchangeError, "shape as a sequence"),
+        ({"dtype": "floaty"}, gi.DTypeError, "a dtype"),
+    ],
+)
+def test_a_malformed_array_of_numba_is_refused_in_words(numba, gpu, names, error, match):
+    a = converters.to_numba(gpu(host(4)))
+    vars(a).update(names)
+    assert gi.explain(a).refused
+    with pytest.raises(error, match=match):
+        gi.from_any(a)
 
 
 def test_numbas_bound_stream_is_waited_for(numba, gpu, driver):

@@ -4,8 +4,11 @@ import sys
 import types
 
 import numpy as np
+import pytest
 
 import gpuinterop as gi
+from gpuinterop import _core
+from gpuinterop.converters import kernel_args
 
 HOST = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -57,3 +60,41 @@ def test_numba_cupy_and_mpi_read_the_dictionary(gpu):
 def test_an_array_of_the_host_tells_no_launcher_that_it_is_on_a_gpu():
     x = gi.array(HOST, device="cpu")
     assert not hasattr(x, "__cuda_array_interface__")
+
+
+def prepared(*args):
+    with gi.converters.pointer_arguments(args, copyif=True) as made:
+        return [m.ptr for m in made]
+
+
+def test_arrays_apart_are_told_so_by_the_core_alone(gpu, monkeypatch):
+    x = gpu(np.arange(12, dtype=np.float32))
+    slow = kernel_args.meet
+    monkeypatch.setattr(kernel_args, "meet", lambda *_: pytest.fail("asked the slow way"))
+    for others in ((x[::2],), (x[::4], x[1::4], x[2::4]), (gpu(HOST).T,)):
+        assert len(set(prepared(x[3::4], *others))) == len(others) + 1
+    monkeypatch.setattr(kernel_args, "meet", slow)
+    with pytest.raises(gi.ContiguityError, match="argument 1 writes to as well"):
+        prepared(x[::2], x[::3])
+    # Where the core cannot tell quickly, certainty decides.
+    monkeypatch.setattr(_core, "_may_overlap", lambda a, b: True)
+    assert len(set(prepared(x[::2], x[1::2]))) == 2
+
+
+def test_fixes_are_of_what_was_passed(gpu, pycuda):
+    x = gpu(np.arange(12, dtype=np.float32))
+    g = gi.to_gpuarray(x[::2], strided=True)
+    for passed, copied in ((x[::2], "x.copy()"), (g, "gpuinterop.from_any(x, copyif=True).copy()")):
+        with pytest.raises(gi.ContiguityError) as raised, gi.converters.pointer_arguments([passed]):
+            pass
+        assert f"pass {copied}, or copyif=True" in raised.value.fix
+        with pytest.raises(gi.ContiguityError) as raised:
+            prepared(x[::3], passed)
+        assert raised.value.fix.endswith(f": {copied}")
+        moved = copied.partition(".copy")[0].replace(", copyif=True", "")
+        with (
+            pytest.raises(gi.DeviceMismatchError) as raised,
+            gi.converters.pointer_arguments([passed], copyif=True, device=1),
+        ):
+            pass
+        assert raised.value.fix == f"move it first: x = {moved}.to_device('cuda:1')"

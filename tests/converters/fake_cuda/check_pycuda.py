@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -117,12 +118,77 @@ def test_an_odd_empty_slice_that_keeps_a_pointer(pycuda):
 def test_a_slice_that_pycuda_made_too_long_is_refused(pycuda):
     g = pycuda.gpuarray.to_gpu(host(4))
     # a[3:1] of PyCUDA has two elements, counted from element 3: one lies outside.
-    odd = pycuda.gpuarray.GPUArray((1 << 20,), "float32", base=g, gpudata=int(g.gpudata) + 12)
+    odd = pycuda.gpuarray.GPUArray((2,), "float32", base=g, gpudata=int(g.gpudata) + 12)
     with pytest.raises(gi.ExchangeError, match="allocation"):
         gi.to_cudandarray(odd)
+    assert gi.explain(odd).refused
+    last = pycuda.gpuarray.GPUArray((1,), "float32", base=g, gpudata=int(g.gpudata) + 12)
+    assert values(gi.to_cudandarray(last)).tolist() == [3]
+
+
+class Address:
+    """Neither an int nor something that has one."""
+
+
+MALFORMED = {
+    "fewer strides": ({"strides": ()}, gi.ExchangeError, "as many strides"),
+    "more strides": ({"strides": (4, 4)}, gi.ExchangeError, "as many strides"),
+    "half a stride": ({"strides": (4.5,)}, gi.ExchangeError, "strides as a sequence"),
+    "no shape": ({"shape": object()}, gi.ExchangeError, "shape as a sequence"),
+    "a negative shape": ({"shape": (-4,)}, gi.ExchangeError, "at least 0"),
+    "a huge shape": ({"shape": (2**64,)}, gi.BoundsError, "64 bits"),
+    "a huge empty shape": (
+        {"shape": (2**62, 2**62, 0), "strides": (4, 4, 4)}, gi.BoundsError, "2\\*\\*63 bytes",
+    ),
+    "no dtype": ({"dtype": object()}, gi.DTypeError, "a dtype"),
+    "a word for a dtype": ({"dtype": "floaty"}, gi.DTypeError, "a dtype"),
+    "a text": ({"gpudata": "somewhere"}, gi.ExchangeError, "an allocation of PyCUDA"),
+    "a number in a text": ({"gpudata": "4096"}, gi.ExchangeError, "an allocation of PyCUDA"),
+    "a float": ({"gpudata": 4096.0}, gi.ExchangeError, "an allocation of PyCUDA"),
+    "an object": ({"gpudata": Address()}, gi.ExchangeError, "an allocation of PyCUDA"),
+    "below zero": ({"gpudata": -4}, gi.BoundsError, "an address from 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_array_is_refused_in_words(pycuda, case):
+    names, error, match = MALFORMED[case]
+    g = pycuda.gpuarray.to_gpu(host(4))
+    vars(g).update(names)
+    plan = gi.explain(g)
+    with pytest.raises(error, match=match) as raised:
+        gi.from_any(g)
+    assert plan.refused
+    assert (plan.error, plan.reason, plan.got, plan.fix) == (
+        type(raised.value), raised.value.expected, raised.value.got, raised.value.fix,
+    )  # fmt: skip
+
+
+def test_the_strides_of_an_empty_array_mean_nothing(pycuda):
+    for strides in ((3, 5), (-4, 7), (4, 4)):
+        g = pycuda.gpuarray.GPUArray((0, 3), "float32", strides=strides)
+        assert gi.explain(g).shared
+        assert gi.from_any(g).shape == (0, 3)
+
+
+def test_a_dtype_that_changes_between_two_looks_is_no_cudandarray(pycuda):
+    class Changing(pycuda.gpuarray.GPUArray):
+        looks = 0
+        dtype = property(lambda self: np.dtype(self.looked()), lambda self, value: None)
+
+        def looked(self):
+            Changing.looks += 1
+            return "f4" if Changing.looks == 1 else "i4"
+
+    whole = pycuda.gpuarray.to_gpu(host(4))
+    g = Changing((4,), "f4", base=whole, gpudata=int(whole.gpudata), strides=(4,))
+    Changing.looks = 0
+    with pytest.raises(gi.DTypeError, match="float32"):
+        gi.to_cudandarray(g)
 
 
 def test_base_holds_the_gpuarray(pycuda):
+    gc.collect()
     before = stand_ins.DeviceAllocation.alive
     g = pycuda.gpuarray.to_gpu(host(4))
     watch = weakref.ref(g)
@@ -213,6 +279,65 @@ def test_init_uses_the_primary_context_and_undoes_it(monkeypatch, driver, gpu):
     assert modules["pycuda.driver"].Context.get_current() is None
 
 
+def in_a_thread(call):
+    """What a call gives, or raises, in a thread of its own."""
+    found = []
+
+    def run():
+        try:
+            found.append(call())
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, name="a worker")
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_init_is_refused_in_a_thread_that_nobody_would_undo_it_in(monkeypatch, driver, gpu):
+    modules = stand_ins.pycuda(driver)
+    stand_ins.installed(monkeypatch, modules)
+    drv = modules["pycuda.driver"]
+    error = in_a_thread(converters.pycuda.init)
+    assert isinstance(error, gi.ContextError)
+    assert "'a worker'" in error.got
+    converters.pycuda.init()
+    try:
+        assert isinstance(in_a_thread(converters.pycuda.init), gi.ContextError)
+        before, _, after = error.fix.partition(": ")[2].partition("...; ")
+
+        def as_told():
+            exec(before, names)
+            try:
+                return converters.pycuda.init(), gi.to_gpuarray(x).gpudata
+            finally:
+                exec(after, names)
+
+        x, names = gpu(host(4)), {"pycuda": modules["pycuda"]}
+        made, address = in_a_thread(as_told)
+        assert (made, address) == (names["context"], x.ptr)
+        assert gi.to_gpuarray(x).ptr == x.ptr
+    finally:
+        converters.pycuda._undo()
+    assert drv.Context.get_current() is None
+
+
+def test_init_of_another_device_names_both(monkeypatch, driver):
+    modules = stand_ins.pycuda(driver)
+    stand_ins.installed(monkeypatch, modules)
+    converters.pycuda.init(0)
+    try:
+        with pytest.raises(gi.ContextError, match="cuda:1 to be current") as raised:
+            converters.pycuda.init(1)
+        assert "cuda:0" in raised.value.got
+        assert "Device(1)" in raised.value.fix
+        assert "init()" not in raised.value.fix
+        assert "autoprimaryctx" not in raised.value.fix
+    finally:
+        converters.pycuda._undo()
+
+
 def test_init_refuses_a_context_of_its_own(monkeypatch, driver):
     modules = stand_ins.pycuda(driver)
     stand_ins.installed(monkeypatch, modules)
@@ -293,9 +418,18 @@ def test_explain_is_what_happens(pycuda, gpu):
         for copyif in (False, True):
             for strided in (False, True):
                 plan = gi.explain(x, "pycuda", copyif, strided=strided)
-                try:
-                    g = gi.to_gpuarray(x, copyif, strided=strided)
-                except gi.GpuInteropError:
-                    assert plan.refused, plan
+                with gi.count_copies() as made:
+                    try:
+                        g = gi.to_gpuarray(x, copyif, strided=strided)
+                    except gi.GpuInteropError as error:
+                        g = error
+                assert plan.bytes == made.bytes
+                assert made.count == plan.copied
+                if plan.refused:
+                    assert (plan.error, plan.where, plan.reason, plan.got, plan.fix) == (
+                        type(g), g.where, g.expected, g.got, g.fix,
+                    )  # fmt: skip
+                    assert (plan.code, plan.axis) == (g.reason, g.axis)
                 else:
                     assert plan.shared == (x.size == 0 or g.gpudata == x.gpudata), plan
+                    assert plan.copied == (x.size > 0 and g.gpudata != x.gpudata), plan
