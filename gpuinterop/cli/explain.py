@@ -15,7 +15,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.converters import OURS, registry
+from gpuinterop.converters import registry
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
     try:
         x = array_of(arguments.shape, arguments.layout, arguments.dtype, arguments.device)
-        if arguments.to not in OURS:
+        if registry.own_name(arguments.to) is None:
             registry.backend(arguments.to, "--to")
         plan = gi.explain(x, arguments.to, arguments.copyif)
     except MemoryError as error:

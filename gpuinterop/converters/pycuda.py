@@ -230,12 +230,12 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
         return x
     row = registry.recognise(x)
     if row is not None and row.name == "pycuda":
-        if x.dtype != _FLOAT32:
+        if x.dtype != _FLOAT32 and numpy.dtype(x.dtype).isnative:
             checks.require_float32(numpy.dtype(x.dtype), "to_cudandarray", _CAST)
         return _shared(x, copyif, "to_cudandarray")
-    from gpuinterop.converters import from_any  # the package imports this module
+    from gpuinterop.converters.asking import as_ours  # it may plan by this module
 
-    found = from_any(x, copyif)
+    found = as_ours(x, "cudandarray", copyif, {})
     checks.float32_only(found, "to_cudandarray", _CAST)
     return found if isinstance(found, CudaNdarray) else _core.adopt(CudaNdarray, found)
 
