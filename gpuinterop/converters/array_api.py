@@ -9,6 +9,7 @@ from typing import Any
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.options import taken_by
+from gpuinterop.converters.overlap import extent
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, refuse, refused_by, share
 from gpuinterop.converters.remedies import remedy_cast, remedy_copy
 from gpuinterop.geometry import real
@@ -140,6 +141,12 @@ def _compared(facts: Facts, made: Any, copyif: bool, allow_readonly: bool, name:
     extents = zip(facts.shape, facts.strides, seen.strides, strict=True)
     moved = (seen.ptr, seen.where) != (facts.ptr, facts.where)
     if facts.size and (moved or any(n > 1 and s != t for n, s, t in extents)):
+        if seen.where == facts.where and _overlap(facts, seen):
+            return refuse(
+                rules.library, rules.where, errors.ExportError,
+                f"elements that {name}.from_dlpack leaves in their places", facts.text(),
+                "pass as xp a namespace whose from_dlpack gives the array as it lies",
+            )  # fmt: skip
         return mend_by_copy(
             rules, facts, copyif, errors.ExportError, f"an array that {name}.from_dlpack shares",
             f"{facts.text()}, of which it makes a copy", "",
@@ -151,6 +158,13 @@ def _compared(facts: Facts, made: Any, copyif: bool, allow_readonly: bool, name:
             f"read-only {facts.text()}", "give allow_readonly=True if nothing writes to it there",
         )  # fmt: skip
     return share(rules.library, rules.where)
+
+
+def _overlap(a: Facts, b: Facts) -> bool:
+    """Whether the address ranges of two arrays meet: one is then no copy of the other."""
+    a_low, a_high = extent(a.ptr, a.shape, a.strides, a.itemsize)
+    b_low, b_high = extent(b.ptr, b.shape, b.strides, b.itemsize)
+    return a_low < b_high and b_low < a_high
 
 
 def to_array_api(

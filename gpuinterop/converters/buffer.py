@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import copies, errors
+from gpuinterop import errors
 from gpuinterop.converters import checks
 from gpuinterop.converters import numpy as host
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refused_by
@@ -87,9 +87,4 @@ def from_buffer(obj: Any, copyif: bool = False) -> Any:
     plan = plan_from(obj, copyif)
     if plan.refused:
         raise plan.exception()
-    banned = (
-        copies.ban(plan.crosses, plan.bytes, plan.where) if plan.copied and plan.bytes else None
-    )
-    if banned is not None:
-        raise banned
     return host.from_numpy(_window(obj), copyif)
