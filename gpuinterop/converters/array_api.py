@@ -95,7 +95,8 @@ def _attempt(
     try:
         made = xp.from_dlpack(compact)
     except _REFUSALS:
-        fix = "convert the dtype, or move the array, to what the library has"
+        cast = remedy_cast(facts, "float32")
+        fix = f"convert the dtype, for example {cast}, or move the array, to what the library has"
         return refuse("array_api", where, errors.ExportError, reason, got, fix), None
     again = _compared(checks.facts_of(compact), made, True, False, _name_of(xp))
     if again.refused:

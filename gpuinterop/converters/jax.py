@@ -17,6 +17,7 @@ import numpy
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.converters.remedies import remedy_cast
 from gpuinterop.foreign import loaded
 from gpuinterop.switches import as_switch
 
@@ -89,7 +90,7 @@ def plan_facts(facts: Facts, copyif: bool) -> Plan:
             f"a dtype that JAX keeps; it would narrow {facts.dtype} to {_WIDE[facts.dtype]} silently",
             f"dtype {facts.dtype} while jax_enable_x64 is off",
             f"jax.config.update('jax_enable_x64', True), or narrow it yourself: "
-            f"x.astype('{_WIDE[facts.dtype]}')",
+            f"{remedy_cast(facts, _WIDE[facts.dtype])}",
         )  # fmt: skip
     return plan_layout(facts, _TO_WIDE if wide else _TO, copyif)
 

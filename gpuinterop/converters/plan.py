@@ -361,7 +361,7 @@ def _copy(facts: Facts, order: str = "C") -> str:
 
 
 def _ours(facts: Facts) -> str:
-    return "x" if facts.library == "gpuinterop" else "gpuinterop.from_any(x)"
+    return "x" if facts.library == "gpuinterop" else "gpuinterop.from_any(x, copyif=True)"
 
 
 def _cast(facts: Facts, dtypes: frozenset[str]) -> str:
