@@ -120,16 +120,15 @@ def test_what_is_no_number_is_not_told_to_become_one():
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
-@pytest.mark.parametrize("dtype", ["complex32", "bits8", "float4_e2m1fn_x2", "uint1"])
-def test_dtypes_that_only_torch_has(dtype):
+def test_dtypes_that_only_torch_has():
     torch = pytest.importorskip("torch")
-    if not hasattr(torch, dtype):
-        pytest.skip(f"this torch has no {dtype}")
-    x = torch.empty(4, dtype=getattr(torch, dtype))
-    with pytest.raises(gi.DTypeError) as raised:
-        gi.from_any(x)
-    [line] = lines_of(raised.value.fix) or [raised.value.fix]
-    assert gi.from_any(eval(line.partition(",")[0], {"x": x, "t": x, "torch": torch})).size == 4
+    names = ("complex32", "bits8", "float4_e2m1fn_x2", "uint1")  # some are missing in older ones
+    for dtype in [name for name in names if hasattr(torch, name)]:
+        x = torch.empty(4, dtype=getattr(torch, dtype))
+        with pytest.raises(gi.DTypeError) as raised:
+            gi.from_any(x)
+        [line] = lines_of(raised.value.fix)
+        assert gi.from_any(eval(line, {"x": x, "t": x, "torch": torch})).size == 4
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
