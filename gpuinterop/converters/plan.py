@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from types import ModuleType
 
-from gpuinterop import _core, errors
-from gpuinterop.dtypes import NAMES
+from gpuinterop import errors
 from gpuinterop.switches import as_switch
 
 __all__ = [
@@ -290,7 +290,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.DTypeError,
             f"a dtype that {library} has: {known}",
             f"dtype {facts.dtype}",
-            _cast(facts, rules.dtypes),
+            _ways_out().cast(facts, rules.dtypes),
         )
     if not rules.min_ndim <= len(facts.shape) <= rules.max_ndim:
         return refuse(
@@ -309,7 +309,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.DeviceMismatchError,
             f"memory on {wanted}, the only place where {library} has arrays",
             facts.text(),
-            _move(facts, rules),
+            _ways_out().move(facts, rules),
         )
     broken = _layout_fault(facts, rules)
     if broken is not None:
@@ -321,7 +321,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.ContiguityError,
             reason,
             got,
-            f"make {_copy(facts, 'F' if rules.layout == 'f' else 'C')} once and reuse it",
+            f"make {_ways_out().remedy_copy(facts, 'F' if rules.layout == 'f' else 'C')} once and reuse it",
             axis=axis,
         )
     if facts.readonly and facts.size and not rules.readonly and not allow_readonly:
@@ -343,57 +343,16 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.ContiguityError,
             f"memory aligned to {alignment} bytes, which {library} needs to share it",
             f"address {facts.ptr:#x}, which is {facts.ptr % alignment} bytes past one",
-            f"make {_copy(facts)} once and reuse it: arrays made here are aligned",
+            f"make {_ways_out().remedy_copy(facts)} once and reuse it: arrays made here are aligned",
             code="alignment",
         )
     return share(library, where)
 
 
-# ---- what would work, in the words of the library whose array was passed --------------------------
+def _ways_out() -> ModuleType:
+    from gpuinterop.converters import ways_out  # it reads the Facts that are defined here
 
-
-def _copy(facts: Facts, order: str = "C") -> str:
-    from gpuinterop.converters.remedies import (
-        remedy_copy,
-    )  # it reads the Facts that are defined here
-
-    return remedy_copy(facts, order)
-
-
-def _ours(facts: Facts) -> str:
-    return "x" if facts.library == "gpuinterop" else "gpuinterop.from_any(x, copyif=True)"
-
-
-def _cast(facts: Facts, dtypes: frozenset[str]) -> str:
-    from gpuinterop.converters.remedies import remedy_cast
-
-    kind = facts.dtype.rstrip("0123456789")
-    if kind == "complex":  # to real numbers it would lose its imaginary part
-        wide = next((name for name in ("complex64", "complex128") if name in dtypes), "")
-        if wide:
-            return f"convert the values yourself first: {remedy_cast(facts, wide)}"
-        part = "float64" if facts.dtype == "complex128" else "float32"
-        return (
-            "pass the parts as pairs of real numbers, on the host: "
-            f"{_ours(facts)}.get().view('{part}')"
-        )
-    small = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}.get(facts.dtype)
-    target = small if small in dtypes else "float32"
-    if kind in ("bool", "int", "uint", "float", "bfloat") or facts.dtype in NAMES:
-        return f"convert the values yourself first, for example {remedy_cast(facts, target)}"
-    if facts.library == "torch":
-        return "pass the bytes: x.view(torch.uint8)"
-    return "pass numbers: texts and raw bytes have no dtype here"
-
-
-def _move(facts: Facts, rules: Rules) -> str:
-    call = f"{_ours(facts)}.to_device('{'cuda' if 'cuda' in rules.devices else 'cpu'}')"
-    if "cuda" in rules.devices and not _core.cuda_device_count():
-        return (
-            f"there is no GPU here: take a library with arrays on the host, such as 'numpy'; where "
-            f"there is one, {call}"
-        )
-    return f"move it in words: {call}"
+    return ways_out
 
 
 def _layout_fault(facts: Facts, rules: Rules) -> tuple[int | None, str, str] | None:
