@@ -26,7 +26,7 @@ __all__ = [
 CPU, CUDA = 1, 2
 # DLPack's device types that live here: pinned memory is the host's, managed memory the GPU's.
 DLPACK = {1: CPU, 2: CUDA, 3: CPU, 13: CUDA}
-NAMES = {"cpu": CPU, "host": CPU, "cuda": CUDA, "gpu": CUDA}
+NAMES = {"cpu": CPU, "host": CPU, "cuda": CUDA, "gpu": CUDA, "kdlcpu": CPU, "kdlcuda": CUDA}
 
 
 def loaded(name: str) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 import gpuinterop as gi
 from gpuinterop import _core
 from gpuinterop.cli import STRICT, layouts_in_help
-from gpuinterop.converters import OURS, registry
+from gpuinterop.converters import registry
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.testing.layouts import LAYOUTS
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         x = array_of(arguments.shape, arguments.layout, arguments.dtype, arguments.device)
         target = arguments.to
-        if target not in OURS:
+        if registry.own_name(target) is None:
             row = registry.backend(target, "--to")
             if row.name == "array_api" and registry.namespace(target, "--to") is None:
                 target = STRICT  # one of the many that it serves

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of what comes in)
 from gpuinterop import _core
-from gpuinterop.converters import protocols, registry
-from gpuinterop.converters.likeness import disguised
-from gpuinterop.converters.options import check_options
+from gpuinterop.converters import registry
+from gpuinterop.converters.asking import as_ours, foretold, reader_of
+from gpuinterop.converters.incoming import from_any
+from gpuinterop.converters.options import check_options, without_common
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.switches import as_switch
@@ -81,9 +82,6 @@ _HOMES = {
     "pointer_arguments": "kernel_args",
 }
 
-# Names for "an array of ours" in to() and explain(), and the one dtype that it has.
-OURS = {"gpuinterop": None, "any": None, "cudandarray": "float32", "CudaNdarray": "float32"}
-
 
 def _loaded(name: str) -> Any:
     home = _HOMES.get(name)
@@ -125,7 +123,9 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     """Return `x` as an array of a library, by name: ``to(x, "torch")``.
 
     Shares memory where the two layouts allow it and raises otherwise; ``copyif=True`` copies where
-    it must. `x` may be an array of any known library. Further options are those of ``to_<library>``.
+    it must, and nothing when the conversion then fails. `x` may be an array of any known library.
+    ``allow_readonly=True`` is taken for every library, and shares read-only memory with those that
+    cannot mark it, on your word not to write; further options are those of ``to_<library>``.
 
     Examples
     --------
@@ -135,47 +135,32 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     (2, 3)
     """
     copyif = as_switch(copyif, "copyif", "to")
-    name: Any = library  # in truth it may be anything, also what has no hash
-    if isinstance(name, str) and name in OURS:
-        if OURS[name] is None:
-            return from_any(x, copyif, **options)
-        check_options(None, options, f"to(x, {library!r})")
-        return registry.backend("pycuda").module.to_cudandarray(x, copyif)
+    own = registry.own_name(library)
+    if own is not None:
+        return _to_ours(x, library, own, copyif, options)
     row = registry.backend(library)
     if row.name == "array_api" and "xp" not in options:
         xp = registry.namespace(library, "to_array_api")
         options = options if xp is None else {**options, "xp": xp}
     if options:
-        check_options(row.to, options, f"to(x, {library!r})")
-    if not isinstance(x, _core.Array):
-        x = from_any(x, copyif)
-    return row.to(x, copyif, **options)
-
-
-@_core.quick
-def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
-    """Return an array over the memory of any array that is known, or that speaks a protocol.
-
-    A float32 array becomes a `CudaNdarray`, another dtype a `GpuArray`. Shares memory, or raises;
-    with ``copyif=True`` it copies what cannot be shared. An array of ours comes back as it is.
-
-    Raises
-    ------
-    ConversionTypeError
-        `obj` is no array: the message lists what is recognised.
-    """
-    copyif = as_switch(copyif, "copyif", "from_any")
-    if isinstance(obj, _core.Array):
-        check_options(None, options, "from_any")
-        return obj
-    row = registry.recognise(obj)
-    if options:
-        check_options(row.from_ if row else None, options, "from_any")
-    if row is None:
-        return protocols.share_unknown(obj, "from_any", copyif)
+        label = f"to(x, {library!r})"
+        options = without_common(row.to, options, label)
+        check_options(row.to, options, label)
+    if isinstance(x, _core.Array):
+        return row.give(x, copyif, **options)
+    ours = as_ours(x, library, copyif, options)
     try:
-        return row.take(obj, copyif, **options)
-    except (AttributeError, KeyError) as e:
-        if isinstance(e, GpuInteropError):
+        return row.give(ours, copyif, **options)
+    except GpuInteropError as e:
+        if type(x).__name__ == "PyCapsule":  # used up
             raise
-        raise disguised(obj, "from_any", e) from e
+        plan = foretold(x, library, copyif, options)  # in words for what was passed
+        raise plan.exception() if plan.error is type(e) and plan.refused else e from None
+
+
+def _to_ours(x: Any, library: str, own: str, copyif: bool, options: dict[str, Any]) -> Any:
+    label = f"to(x, {library!r})"
+    if registry.OURS[own] is None:
+        return from_any(x, copyif, **without_common(reader_of(x), options, label))
+    check_options(None, without_common(None, options, label), label)
+    return registry.backend("pycuda").module.to_cudandarray(x, copyif)

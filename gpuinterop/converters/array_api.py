@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.options import taken_by
+from gpuinterop.converters.overlap import extent
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, refuse, refused_by, share
+from gpuinterop.converters.remedies import remedy_cast, remedy_copy
 from gpuinterop.geometry import real
 from gpuinterop.switches import as_switch
 
 __all__ = ["describe", "from_array_api", "plan_from", "plan_to", "to_array_api"]
-
-_COMPACT = "make x.copy() once and reuse it"
 
 # What a namespace says when it cannot take an array: the standard names BufferError, libraries differ.
 _REFUSALS = (BufferError, TypeError, ValueError, RuntimeError, AttributeError)
@@ -31,17 +32,24 @@ def own_converter(xp: Any) -> str:
     return _OWN.get(name.rpartition("array_api_compat.")[2], "")
 
 
-def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False, xp: Any = None) -> Plan:
+def plan_to(
+    x: Any,
+    copyif: bool = False,
+    allow_readonly: bool = False,
+    xp: Any = None,
+    library: str = "gpuinterop",
+) -> Plan:
     """Plan `to_array_api`: only the namespace itself knows what it takes, so it is asked.
 
-    Sharing leaves nothing behind; whether a copy would be taken is asked with an empty one.
+    Sharing leaves nothing behind; whether a copy would be taken is asked with an unfilled one.
+    `library` is the one that `x` came from, for the words of a fix.
     """
     name = own_converter(xp)
     if name:
         own = registry.backend(name).module.plan_to
         plan: Plan = own(x, copyif, **taken_by(own, {"allow_readonly": allow_readonly}))
         return plan
-    return _attempt(x, copyif, allow_readonly, xp)[0]
+    return _attempt(x, copyif, allow_readonly, xp, library)[0]
 
 
 def _no_namespace(xp: Any) -> Plan | None:
@@ -58,7 +66,9 @@ def _no_namespace(xp: Any) -> Plan | None:
     )  # fmt: skip
 
 
-def _attempt(x: Any, copyif: bool, allow_readonly: bool, xp: Any) -> tuple[Plan, Any]:
+def _attempt(
+    x: Any, copyif: bool, allow_readonly: bool, xp: Any, library: str = "gpuinterop"
+) -> tuple[Plan, Any]:
     """What `xp` does with `x`, and the array that it made, where that can be the result."""
     where = "to_array_api"
     copyif = as_switch(copyif, "copyif", where)
@@ -67,7 +77,7 @@ def _attempt(x: Any, copyif: bool, allow_readonly: bool, xp: Any) -> tuple[Plan,
     if fault is not None:
         return fault, None
     try:
-        facts = checks.facts_of(x)
+        facts = replace(checks.facts_of(x), library=library)
     except errors.GpuInteropError as e:
         return refused_by(e, "array_api", where), None
     x = real(x)
@@ -78,19 +88,24 @@ def _attempt(x: Any, copyif: bool, allow_readonly: bool, xp: Any) -> tuple[Plan,
     else:
         plan = _compared(facts, made, copyif, allow_readonly, _name_of(xp))
         return plan, None if plan.code == errors.ReadOnlyError.reason else made
-    compact = _core.empty(type(x), (0,) * x.ndim, x.dtype, x.device.type_code, x.device.index or 0)
-    try:
-        xp.from_dlpack(compact)
-        mends = True
-    except _REFUSALS:
-        mends = False
     got = f"{facts.text()}; it said: {refusal}"
     reason = f"an array that {_name_of(xp)}.from_dlpack takes"
-    if not mends:
-        fix = "convert the dtype, or move the array, to what the library has"
+    place = x.device
+    compact = _core.empty(type(x), x.shape, x.dtype, place.type_code, place.index or 0)
+    try:
+        made = xp.from_dlpack(compact)
+    except _REFUSALS:
+        cast = remedy_cast(facts, "float32")
+        fix = f"convert the dtype, for example {cast}, or move the array, to what the library has"
         return refuse("array_api", where, errors.ExportError, reason, got, fix), None
-    rules = Rules("array_api", where)
-    return mend_by_copy(rules, facts, copyif, errors.ExportError, reason, got, _COMPACT), None
+    again = _compared(checks.facts_of(compact), made, True, False, _name_of(xp))
+    if again.refused:
+        return again, None
+    fix = f"make {remedy_copy(facts)} once and reuse it"
+    plan = mend_by_copy(
+        Rules("array_api", where), facts, copyif, errors.ExportError, reason, got, fix
+    )
+    return replace(plan, bytes=plan.bytes + again.bytes) if copyif else plan, None
 
 
 def _name_of(xp: Any) -> str:
@@ -100,6 +115,11 @@ def _name_of(xp: Any) -> str:
 def _compared(facts: Facts, made: Any, copyif: bool, allow_readonly: bool, name: str) -> Plan:
     """Whether what a namespace made is what it was given: some copy, or narrow, without a word."""
     rules = Rules("array_api", "to_array_api")
+    if made is None:
+        return refuse(
+            rules.library, rules.where, errors.ExportError, f"an array from {name}.from_dlpack",
+            "None", "pass as xp a namespace whose from_dlpack returns what it makes",
+        )  # fmt: skip
     try:
         seen = checks.facts_of(_core.import_any(None, made))
     except errors.GpuInteropError as e:
@@ -107,15 +127,27 @@ def _compared(facts: Facts, made: Any, copyif: bool, allow_readonly: bool, name:
             rules, facts, copyif, errors.ExportError,
             f"an array that can be looked at, to know that {name} shares its memory", e.got, "",
         )  # fmt: skip
-    if (seen.dtype, seen.shape) != (facts.dtype, facts.shape):
+    if seen.shape != facts.shape:
+        return refuse(
+            rules.library, rules.where, errors.ShapeError,
+            f"a shape that {name} keeps; it makes {seen.shape} of {facts.shape}", facts.text(),
+            "pass as xp a namespace whose from_dlpack leaves the axes as they are",
+        )  # fmt: skip
+    if seen.dtype != facts.dtype:
         return refuse(
             rules.library, rules.where, errors.DTypeError,
             f"a dtype that {name} keeps; it would make {seen.dtype} of {facts.dtype} silently",
-            facts.text(), f"convert the values yourself first: x.astype({seen.dtype!r})",
+            facts.text(), f"convert the values yourself first: {remedy_cast(facts, seen.dtype)}",
         )  # fmt: skip
     extents = zip(facts.shape, facts.strides, seen.strides, strict=True)
     moved = (seen.ptr, seen.where) != (facts.ptr, facts.where)
     if facts.size and (moved or any(n > 1 and s != t for n, s, t in extents)):
+        if seen.where == facts.where and _overlap(facts, seen):
+            return refuse(
+                rules.library, rules.where, errors.ExportError,
+                f"elements that {name}.from_dlpack leaves in their places", facts.text(),
+                "pass as xp a namespace whose from_dlpack gives the array as it lies",
+            )  # fmt: skip
         return mend_by_copy(
             rules, facts, copyif, errors.ExportError, f"an array that {name}.from_dlpack shares",
             f"{facts.text()}, of which it makes a copy", "",
@@ -127,6 +159,13 @@ def _compared(facts: Facts, made: Any, copyif: bool, allow_readonly: bool, name:
             f"read-only {facts.text()}", "give allow_readonly=True if nothing writes to it there",
         )  # fmt: skip
     return share(rules.library, rules.where)
+
+
+def _overlap(a: Facts, b: Facts) -> bool:
+    """Whether the address ranges of two arrays meet: one is then no copy of the other."""
+    a_low, a_high = extent(a.ptr, a.shape, a.strides, a.itemsize)
+    b_low, b_high = extent(b.ptr, b.shape, b.strides, b.itemsize)
+    return a_low < b_high and b_low < a_high
 
 
 def to_array_api(
@@ -173,4 +212,5 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
 
 def from_array_api(a: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of `a`, by DLPack. Shares; keeps the memory alive."""
+    as_switch(copyif, "copyif", "from_array_api")
     return checks.imported(a)

@@ -8,6 +8,7 @@ from gpuinterop import _core, errors
 from gpuinterop.converters import checks, protocols, registry
 from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.plan import Facts
+from gpuinterop.converters.rows import promised
 
 __all__ = ["describe"]
 
@@ -30,7 +31,7 @@ def describe(x: Any) -> tuple[Facts, Any]:
         ours = protocols.share_unknown(x) if row is None else row.take(x)
         return checks.facts_of(ours), ours
     try:
-        return reader(x), x
+        return promised(reader(x), Facts, row.name, "describe"), x
     except errors.GpuInteropError:
         raise
     except Exception as e:  # the foreign library's own refusal: sparse, deleted, symbolic, ...

@@ -17,7 +17,9 @@ import numpy
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.converters.remedies import remedy_cast
 from gpuinterop.foreign import loaded
+from gpuinterop.switches import as_switch
 
 __all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax"]
 
@@ -88,7 +90,7 @@ def plan_facts(facts: Facts, copyif: bool) -> Plan:
             f"a dtype that JAX keeps; it would narrow {facts.dtype} to {_WIDE[facts.dtype]} silently",
             f"dtype {facts.dtype} while jax_enable_x64 is off",
             f"jax.config.update('jax_enable_x64', True), or narrow it yourself: "
-            f"x.astype('{_WIDE[facts.dtype]}')",
+            f"{remedy_cast(facts, _WIDE[facts.dtype])}",
         )  # fmt: skip
     return plan_layout(facts, _TO_WIDE if wide else _TO, copyif)
 
@@ -110,10 +112,11 @@ def to_jax(x: Any, copyif: bool = False) -> Any:
         Strides or alignment forbid sharing and `copyif` is false.
     """
     global _complete
+    copyif = as_switch(copyif, "copyif", "to_jax")
     jax = sys.modules.get("jax")
     quick = jax is not None and jax is _complete and isinstance(x, _core.Array)
     bits = _core.traits(x) if quick else 0
-    if jax is not None and bits & _MASK == _PLAIN and (bits & _core.ALIGNED64 or copyif is True):
+    if jax is not None and bits & _MASK == _PLAIN and (bits & _core.ALIGNED64 or copyif):
         # What most arrays are, decided without a plan.
         x = x if bits & _core.ALIGNED64 else checks.copied(x, "to_jax")
         return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
@@ -147,6 +150,11 @@ def describe(a: Any) -> Facts:
         shape, strides, dtype.name, dtype.itemsize, platform, index,
         a.unsafe_buffer_pointer() if a.size else 0, True, "jax",
     )  # fmt: skip
+
+
+def _cast(name: str) -> str:
+    whole = name.startswith(("int", "uint"))
+    return f"x.astype('{name.rstrip('0123456789')}8')" if whole else "x.astype('float32')"
 
 
 def _oddity(a: Any) -> Plan | None:
@@ -203,7 +211,7 @@ def _oddity(a: Any) -> Plan | None:
             f"dtype {a.dtype}",
             "pass the bits: jax.random.key_data(a)"
             if not isinstance(a.dtype, numpy.dtype)
-            else "convert the values first, for example a.astype('int8')",
+            else f"convert the values first, for example {_cast(a.dtype.name)}",
         )
     return None
 
@@ -226,6 +234,7 @@ def from_jax(a: Any, copyif: bool = False) -> Any:
     ExchangeError
         `a` was deleted or donated.
     """
+    copyif = as_switch(copyif, "copyif", "from_jax")
     checks.require_foreign(a, "jax", "from_jax", "a jax.Array")
     try:
         return checks.imported(a)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.switches import as_switch
 
-__all__ = ["check_options", "taken_by"]
+__all__ = ["check_options", "taken_by", "without_common"]
 
 
 def check_options(function: Callable[..., Any] | None, options: dict[str, Any], where: str) -> None:
@@ -23,8 +24,13 @@ def check_options(function: Callable[..., Any] | None, options: dict[str, Any], 
     known = [name for name in list(parameters)[2:] if not name.startswith("_")]
     for name in options:
         if name not in known:
-            everything = ["copyif", *known]
-            near = difflib.get_close_matches(name, everything)
+            everything = dict.fromkeys(["copyif", *known, COMMON])
+            # Whoever asks for a copy is never told to share what is read-only.
+            near = (
+                ["copyif"]
+                if "copy" in name.lower()
+                else difflib.get_close_matches(name, everything)
+            )
             ordered = dict.fromkeys([*near, *everything])
             raise ArgumentTypeError(
                 where=where,
@@ -33,6 +39,23 @@ def check_options(function: Callable[..., Any] | None, options: dict[str, Any], 
                 fix=f"write {near[0]}=..., or leave it out" if near
                 else "pass one of these, or leave it out",
             )  # fmt: skip
+
+
+COMMON = "allow_readonly"  # the one option that `to` takes for every library
+
+
+def without_common(
+    function: Callable[..., Any] | None, options: dict[str, Any], where: str
+) -> dict[str, Any]:
+    """`options` without the common one, where a converter has no use for it."""
+    if COMMON not in options:
+        return options
+    as_switch(options[COMMON], COMMON, where)
+    if function is not None:
+        parameters = inspect.signature(function).parameters
+        if COMMON in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return options
+    return {name: value for name, value in options.items() if name != COMMON}
 
 
 def taken_by(function: Callable[..., Any] | None, options: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from types import ModuleType
 
 from gpuinterop import errors
 from gpuinterop.switches import as_switch
@@ -29,7 +30,6 @@ __all__ = [
 ]
 
 ANY_DTYPE = None
-_COPY = {False: "x.copy()", True: "x.copy('F')"}  # whether Fortran's order is wanted
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -290,7 +290,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.DTypeError,
             f"a dtype that {library} has: {known}",
             f"dtype {facts.dtype}",
-            "convert the values yourself first, for example x.astype('float32')",
+            _ways_out().cast(facts, rules.dtypes),
         )
     if not rules.min_ndim <= len(facts.shape) <= rules.max_ndim:
         return refuse(
@@ -303,14 +303,13 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
         )
     if facts.device not in rules.devices:
         wanted = "the GPU" if "cuda" in rules.devices else "the host"
-        call = "x.to_device('cuda')" if "cuda" in rules.devices else "x.to_device('cpu')"
         return refuse(
             library,
             where,
             errors.DeviceMismatchError,
             f"memory on {wanted}, the only place where {library} has arrays",
             facts.text(),
-            f"move it in words: {call}",
+            _ways_out().move(facts, rules),
         )
     broken = _layout_fault(facts, rules)
     if broken is not None:
@@ -322,7 +321,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.ContiguityError,
             reason,
             got,
-            f"make {_COPY[rules.layout == 'f']} once and reuse it",
+            f"make {_ways_out().remedy_copy(facts, 'F' if rules.layout == 'f' else 'C')} once and reuse it",
             axis=axis,
         )
     if facts.readonly and facts.size and not rules.readonly and not allow_readonly:
@@ -344,10 +343,16 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             errors.ContiguityError,
             f"memory aligned to {alignment} bytes, which {library} needs to share it",
             f"address {facts.ptr:#x}, which is {facts.ptr % alignment} bytes past one",
-            f"make {_COPY[False]} once and reuse it: arrays made here are aligned",
+            f"make {_ways_out().remedy_copy(facts)} once and reuse it: arrays made here are aligned",
             code="alignment",
         )
     return share(library, where)
+
+
+def _ways_out() -> ModuleType:
+    from gpuinterop.converters import ways_out  # it reads the Facts that are defined here
+
+    return ways_out
 
 
 def _layout_fault(facts: Facts, rules: Rules) -> tuple[int | None, str, str] | None:

@@ -275,14 +275,16 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     if row is not None and row.name == "pycuda":
         dtype = x.dtype
         if dtype is not _FLOAT32:
-            checks.require_float32(read_dtype(dtype, "to_cudandarray"), "to_cudandarray", _CAST)
+            described = read_dtype(dtype, "to_cudandarray")
+            if described.isnative:  # swapped bytes are another refusal
+                checks.require_float32(described, "to_cudandarray", _CAST)
         found = _shared(x, copyif, "to_cudandarray")
         if not isinstance(found, CudaNdarray):  # a dtype that changed since
             checks.float32_only(found, "to_cudandarray", _CAST)
         return found
-    from gpuinterop.converters import from_any  # the package imports this module
+    from gpuinterop.converters.asking import as_ours  # it may plan by this module
 
-    found = from_any(x, copyif)
+    found = as_ours(x, "cudandarray", copyif, {})
     checks.float32_only(found, "to_cudandarray", _CAST)
     return found if isinstance(found, CudaNdarray) else _core.adopt(CudaNdarray, found)
 

@@ -31,6 +31,7 @@ from gpuinterop.errors import (
 from gpuinterop.foreign import in_the_making
 
 __all__ = [
+    "OURS",
     "Backend",
     "backend",
     "backends",
@@ -41,11 +42,15 @@ __all__ = [
     "missing",
     "names",
     "namespace",
+    "own_name",
     "recognise",
     "register",
 ]
 
 GROUP = "gpuinterop.converters"
+
+# Names for "an array of ours" in to() and explain(), and the one dtype that it has.
+OURS = {"gpuinterop": None, "any": None, "cudandarray": "float32"}
 
 
 # Libraries of the array API that are named by their own name, and how they are installed.
@@ -219,7 +224,7 @@ def backend(name: str, where: str = "gpuinterop.to") -> Backend:
     if isinstance(name, str):
         row = _named(name) or _load_plugin(name) or _in_capitals_or_not(name.lower())
     if row is None:
-        raise no_library(name, names(), _aliases, where)
+        raise no_library(name, names(), {**_aliases, **{own: own for own in OURS}}, where)
     return row
 
 
@@ -239,6 +244,12 @@ def namespace(name: Any, where: str) -> Any:
 
 def _named(name: str) -> Backend | None:
     return _rows.get(name) or _rows.get(_aliases.get(name, ""))
+
+
+def own_name(name: Any) -> str | None:
+    """The name in `OURS` that is meant, in capitals or not; None for what is none, of whatever kind."""
+    found = name.lower() if isinstance(name, str) else None
+    return found if found in OURS else None
 
 
 def recognise(obj: Any) -> Backend | None:

@@ -10,10 +10,11 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
+from gpuinterop import _core
 from gpuinterop.converters.presence import installed
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError, shown
 
-__all__ = ["EXAMPLE", "Backend", "check_row"]
+__all__ = ["EXAMPLE", "Backend", "check_row", "promised"]
 
 
 @dataclass(frozen=True)
@@ -85,15 +86,28 @@ class Backend:
         )
 
     def take(self, obj: Any, copyif: bool = False, **options: Any) -> Any:
-        """What `from_` makes of `obj`; a converter that makes nothing is told so."""
+        """What `from_` makes of `obj`; a converter that makes no array of ours is told so."""
         made = self.from_(obj, copyif, **options)
-        if made is None:
+        if not isinstance(made, _core.Array):
             raise ConversionTypeError(
                 where=f"from_{self.name}",
-                expected="a CudaNdarray or GpuArray from the converter",
-                got="None",
+                expected=f"a CudaNdarray or GpuArray from the converter of {self.name!r}",
+                got=shown(made) if made is None else f"an object of type {_name_of(made)}",
                 fix="return the array that the converter makes, for example "
                 "gpuinterop.from_dlpack(obj)",
+            )
+        return made
+
+    def give(self, x: Any, copyif: bool = False, **options: Any) -> Any:
+        """What `to` makes of `x`, an array of ours; a converter that makes nothing is told so."""
+        made = self.to(x, copyif, **options)
+        if made is None:
+            raise ConversionTypeError(
+                where=f"to_{self.name}",
+                expected=f"an array of the library from the converter of {self.name!r}",
+                got="None",
+                fix="return the array that the converter makes, for example "
+                f"{self.name}.from_dlpack(x)",
             )
         return made
 
@@ -110,6 +124,22 @@ class Backend:
     def installed(self) -> bool:
         """Whether the package can be imported; nothing is imported to know."""
         return installed(self.package)
+
+
+def promised(made: Any, kind: type, name: str, function: str) -> Any:
+    """`made` when it is what a function of the converter `name` is to return; an error otherwise."""
+    if isinstance(made, kind):
+        return made
+    raise ArgumentTypeError(
+        where=f"gpuinterop.converters ({name})",
+        expected=f"a gpuinterop.converters.plan.{kind.__name__} from {function}",
+        got=shown(made),
+        fix=f"return one from {function}, or leave that function out of the converter",
+    )
+
+
+def _name_of(obj: Any) -> str:
+    return f"{type(obj).__module__}.{type(obj).__qualname__}"
 
 
 EXAMPLE = (

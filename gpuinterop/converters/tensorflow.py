@@ -10,6 +10,7 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.switches import as_switch
 
 __all__ = ["describe", "from_tensorflow", "plan_from", "plan_to", "to_tensorflow"]
 
@@ -113,6 +114,7 @@ def from_tensorflow(t: Any, copyif: bool = False) -> Any:
     Shares memory and keeps it alive. TensorFlow takes its tensors for immutable, so writing is
     refused; ``from_tensorflow(t).copy()`` can be written to.
     """
+    as_switch(copyif, "copyif", "from_tensorflow")
     checks.require_foreign(t, "tensorflow", "from_tensorflow", "a tf.Tensor")
     odd = _oddity(t)
     if odd is not None:

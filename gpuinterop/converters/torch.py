@@ -117,6 +117,15 @@ def _only_pretends(torch: Any) -> bool:
     return current is not None and type(current()).__name__ == "FakeTensorMode"
 
 
+def _negates(torch: Any, t: Any) -> bool:
+    """Whether torch has a negation for the dtype of `t`, where `t` is."""
+    try:
+        torch.zeros(1, dtype=t.dtype, device=t.device).neg()
+    except RuntimeError:  # NotImplementedError is one
+        return False
+    return True
+
+
 def _oddity(t: Any, copyif: bool) -> Plan | None:
     """What no layout rule can know; None for a plain strided tensor."""
     torch = sys.modules["torch"]
@@ -215,6 +224,13 @@ def _oddity(t: Any, copyif: bool) -> Plan | None:
                 "a mode in which torch copies values",
                 f"a tensor with is_{call[8:]}() true, inside FakeTensorMode",
                 "convert outside FakeTensorMode, torch.export and torch.compile",
+            )
+        if bit and call == "resolve_neg" and not _negates(torch, t):
+            return no(
+                errors.DTypeError,
+                "a dtype that torch can negate; negation is pending on this tensor",
+                f"a tensor of dtype {t.dtype} with is_neg() true",
+                "pass torch._neg_view(t), which takes the mark away, and negate the values yourself",
             )
         if bit:
             return mend_by_copy(

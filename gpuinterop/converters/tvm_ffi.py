@@ -9,6 +9,7 @@ from gpuinterop.converters import checks, registry
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
 from gpuinterop.dtypes import NAMES, SUB_BYTE_NAMES, dtype_of, row_of
 from gpuinterop.geometry import real
+from gpuinterop.switches import as_switch
 
 __all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi"]
 
@@ -89,6 +90,7 @@ def from_tvm_ffi(t: Any, copyif: bool = False) -> Any:
     Shares every layout and keeps the memory alive. tvm-ffi orders no streams by itself, so the first
     use here waits for the one that it calls current.
     """
+    copyif = as_switch(copyif, "copyif", "from_tvm_ffi")
     checks.require_foreign(t, "tvm_ffi", "from_tvm_ffi", "a tvm_ffi.Tensor")
     try:
         x = checks.imported(t)

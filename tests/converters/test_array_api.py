@@ -131,3 +131,68 @@ def test_array_api_compats_namespaces_are_those_of_their_libraries(monkeypatch):
     assert gi.explain(x, "array_api", xp=compat).where == "to_torch"
     with pytest.raises(gi.ReadOnlyError):
         gi.to(x, "array_api", xp=compat)
+
+
+SWAPPED = np.arange(12, dtype=">f8").reshape(3, 4)
+
+
+def no_empty(x):
+    seen = np.from_dlpack(x)
+    if not seen.size:
+        raise BufferError("an empty array")
+    return seen
+
+
+NAMESPACES = {
+    "shares": namespace(np.from_dlpack),
+    "copies": COPIES,
+    "narrows": NARROWS,
+    "transposes": namespace(lambda x: np.from_dlpack(x).T),
+    "reverses": namespace(lambda x: np.from_dlpack(x)[::-1]),
+    "no empty arrays": namespace(no_empty),
+    "none": namespace(lambda x: None),
+    "few": namespace(lambda x: np.from_dlpack(x) if x.size < 4 else np.reshape(5, "no shape")),
+}
+
+
+@pytest.mark.parametrize("source", [SWAPPED, SWAPPED[:, ::2], SWAPPED.astype("f8")[:, ::2]])
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_what_a_namespace_does_with_a_copied_source_is_foretold(name, source):
+    xp = NAMESPACES[name]
+    plan = gi.explain(source, "array_api", True, xp=xp)
+    made = error = None
+    try:
+        with gi.count_copies() as copied:
+            made = gi.to(source, "array_api", True, xp=xp)
+    except gi.GpuInteropError as raised:
+        error = raised
+    assert plan.refused == (error is not None), f"{plan}\n{error!r}"
+    if error is not None:
+        assert (type(error), error.expected, error.got) == (plan.error, plan.reason, plan.got)
+        assert copied.count == 0
+        assert "(0, 0)" not in error.got
+        return
+    assert copied.bytes == plan.bytes
+    assert np.array_equal(made, source)
+
+
+def test_a_changed_shape_is_told_as_a_shape():
+    x = gi.from_any(SWAPPED.astype("f8"))
+    for copyif in (False, True):
+        agree(x, NAMESPACES["transposes"], gi.errors.ShapeError, copyif)
+    with pytest.raises(gi.errors.ShapeError, match=r"it makes \(4, 3\) of \(3, 4\)"):
+        gi.to(x, "array_api", xp=NAMESPACES["transposes"])
+
+
+def test_a_namespace_that_makes_nothing_is_an_error():
+    for copyif in (False, True):
+        with gi.count_copies() as copied:
+            agree(ours(), NAMESPACES["none"], gi.errors.ExportError, copyif)
+        assert copied.count == 0
+
+
+def test_a_capsule_is_asked_for_as_it_lies():
+    only_dense = namespace(lambda x: np.from_dlpack(x) if x.is_c_contiguous() else 1 / "strided")
+    x = ours(n=8)[::2]
+    assert gi.explain(x.__dlpack__(), "array_api", xp=only_dense).refused
+    assert gi.explain(ours().__dlpack__(), "array_api", xp=only_dense).shared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 
 import numpy as np
@@ -293,4 +294,18 @@ def test_mpi4py_takes_the_buffer():
     mpi = load("mpi4py", "mpi4py.MPI")
     x = gi.array(np.arange(8, dtype=np.float32), device="cuda")
     x.sync()
-    assert mpi.memory.frombuffer(x).nbytes == 32
+    seen = mpi.memory.frombuffer(x)
+    assert (seen.address, seen.nbytes) == (x.ptr, 32)
+
+
+def test_mpi4py_sends_gpu_memory_to_itself():
+    mpi = load("mpi4py", "mpi4py.MPI")
+    # Open MPI's own word; another MPI would read the address as one of the host, and crash.
+    query = getattr(ctypes.CDLL(None), "MPIX_Query_cuda_support", None)
+    if query is None or query() != 1:
+        pytest.skip("an MPI that is not said to read GPU memory")
+    x = gi.array(np.arange(8, dtype=np.float32), device="cuda")
+    y = gi.zeros(8, device="cuda")
+    gi.synchronize()
+    mpi.COMM_SELF.Sendrecv(x, dest=0, recvbuf=y, source=0)
+    assert y.get().tolist() == list(range(8))

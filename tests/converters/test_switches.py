@@ -26,6 +26,14 @@ CALLS = {
     "from_numpy": lambda v: converters.from_numpy(host(), v),
     "explain": lambda v: gi.explain(ours(), "numpy", v),
     "allow_readonly": lambda v: converters.cupy.plan_to(ours(), allow_readonly=v),
+    "from_jax": lambda v: converters.from_jax(pytest.importorskip("jax.numpy").ones(2), v),
+    "to_jax": lambda v: converters.to_jax(ours(), v),
+    "from_tvm_ffi": lambda v: converters.from_tvm_ffi(
+        pytest.importorskip("tvm_ffi").from_dlpack(host()), v
+    ),
+    "from_array_api": lambda v: converters.from_array_api(
+        pytest.importorskip("array_api_strict").ones(2), v
+    ),
     "to_device": lambda v: ours().to_device("cpu", copy=v),
     "astype": lambda v: ours().astype("float32", copy=v),
     "reshape": lambda v: ours().reshape(6, copy=v),
@@ -49,6 +57,15 @@ def test_bools_of_numpy_are_bools(call, value):
         CALLS[call](value)
     except gi.ContiguityError:
         assert not value
+
+
+def test_jax_asks_the_same_of_its_quick_way():
+    pytest.importorskip("jax")
+    x = gi.zeros(4, device="cpu")
+    for _ in range(2):  # before JAX is known to be complete, and after
+        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif=True or False"):
+            converters.to_jax(x, [])
+        converters.to_jax(x)
 
 
 def test_numpys_false_forbids_a_copy():

@@ -11,8 +11,11 @@ import gpuinterop as gi
 
 pytestmark = pytest.mark.gpu
 
-ROUNDS = int(os.environ.get("GPUINTEROP_ORDER_ROUNDS", "10000"))
 BATCH = 500  # rounds between two looks at the results: each look waits for the GPU
+ROUNDS = int(os.environ.get("GPUINTEROP_ORDER_ROUNDS", "10000"))
+rounds_of_each = pytest.mark.parametrize(
+    "rounds", [BATCH, pytest.param(ROUNDS, marks=pytest.mark.slow)]
+)
 SHAPE = (64, 64)
 SLEEP = 40_000  # clock cycles, about 20 us: longer than a hand-over and the consumer's launch
 
@@ -92,13 +95,92 @@ class CupyDict(Cupy):
 PEERS = [Torch, Cupy, CupyDict]
 
 
+class Bare:
+    """An address as an array, without a word of streams: whoever reads it makes no order."""
+
+    def __init__(self, ptr: int) -> None:
+        self.__cuda_array_interface__ = {
+            "version": 3, "shape": SHAPE, "typestr": "<f4", "data": (ptr, False), "stream": None,
+        }  # fmt: skip
+
+
+class TvmFfi(Torch):
+    """Tensors of tvm-ffi, read on the side stream that it calls current."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tvm_ffi = pytest.importorskip("tvm_ffi")
+        self.held = []
+
+    def converted(self, x):
+        device = self.tvm_ffi.device("cuda", 0)
+        with self.tvm_ffi.use_raw_stream(device, self.stream.cuda_stream):
+            made = gi.to(x, "tvm_ffi")
+        return made, made.data_ptr()
+
+    def consume(self, x):
+        made, ptr = self.converted(x)
+        self.held.append(made)
+        with self.lib.cuda.stream(self.stream):
+            return self.lib.as_tensor(Bare(ptr), device="cuda").clone()
+
+    def first(self, copies) -> list[float]:
+        found = super().first(copies)
+        self.held.clear()
+        return found
+
+
+class CudaCore(TvmFfi):
+    """Views of cuda.core, made for the side stream that reads them."""
+
+    def __init__(self) -> None:
+        Torch.__init__(self)
+        pytest.importorskip("cuda.core")
+        self.held = []
+
+    def converted(self, x):
+        made = gi.converters.to_cuda_core(x, stream=self.stream.cuda_stream)
+        return made, made.ptr
+
+
+class Numba(Torch):
+    """Numba reads on its default stream, and waits for that one alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        pytest.importorskip("numba.cuda")
+
+    def consume(self, x):
+        return gi.to(x, "numba").copy_to_host()
+
+    def first(self, copies) -> list[float]:
+        stacked = np.stack(copies)
+        return [stacked.min(axis=(1, 2)).tolist(), stacked.max(axis=(1, 2)).tolist()]
+
+
+class PyCuda(Numba):
+    """PyCUDA likewise."""
+
+    def __init__(self) -> None:
+        Torch.__init__(self)
+        pytest.importorskip("pycuda")
+        gi.converters.pycuda.init()
+
+    def consume(self, x):
+        return gi.to(x, "pycuda").get()
+
+
+READERS = [*PEERS, TvmFfi, CudaCore, Numba, PyCuda]
+
+
+@rounds_of_each
 @pytest.mark.parametrize("peer", PEERS)
 @pytest.mark.parametrize("ours", ["side", "legacy"])
-def test_their_slow_producer(peer, ours):
+def test_their_slow_producer(peer, ours, rounds):
     them = peer()
     stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
     source = them.empty()
-    for start in range(0, ROUNDS, BATCH):
+    for start in range(0, rounds, BATCH):
         values = np.arange(start + 1, start + BATCH + 1, dtype="float32")
         seen = []
         for value in values:
@@ -119,13 +201,14 @@ def them_handle(them) -> int:
     return them.side.ptr if isinstance(them, Cupy) else them.stream.cuda_stream
 
 
-@pytest.mark.parametrize("peer", PEERS)
+@rounds_of_each
+@pytest.mark.parametrize("peer", READERS)
 @pytest.mark.parametrize("ours", ["side", "legacy"])
-def test_our_slow_producer(peer, ours):
+def test_our_slow_producer(peer, ours, rounds):
     them = peer()
     stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
     handle = stream.handle if ours == "side" else 0
-    for start in range(0, ROUNDS, BATCH):
+    for start in range(0, rounds, BATCH):
         values = list(range(start + 1, start + BATCH + 1))
         seen = []
         for value in values:
@@ -156,3 +239,53 @@ def test_our_own_streams_are_ordered_by_use():
             z = x.copy()
         assert (y.get() == value).all()
         assert (z.get() == -1).all()
+
+
+@rounds_of_each
+@pytest.mark.parametrize("ours", ["side", "legacy"])
+def test_jax_is_still_computing(ours, rounds):
+    """JAX's work runs on streams of its own, which nobody is told of."""
+    jax = pytest.importorskip("jax")
+    found = [device for device in jax.devices() if device.platform == "gpu"]
+    if not found:
+        pytest.skip("jax has no GPU")
+    jnp = jax.numpy
+    unit = jax.device_put(np.eye(256, dtype="float32"), found[0])
+
+    @jax.jit
+    def produce(value, unit):
+        # A chain of products that stays the unit matrix, and that the result depends on.
+        last = jax.lax.fori_loop(0, 8, lambda _, chain: chain @ unit, unit)
+        return jnp.full(SHAPE, value) * last[0, 0]
+
+    produce(np.float32(0), unit).block_until_ready()  # compiled now
+    stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
+    for start in range(0, rounds, BATCH):
+        values = np.arange(start + 1, start + BATCH + 1, dtype="float32")
+        with stream:
+            seen = [gi.from_any(produce(value, unit)).copy() for value in values]
+        got = np.stack([x.get() for x in seen])
+        np.testing.assert_array_equal(got.min(axis=(1, 2)), values)
+        np.testing.assert_array_equal(got.max(axis=(1, 2)), values)
+
+
+@rounds_of_each
+def test_cudamat_is_still_computing(rounds):
+    """CUDAMat works on the legacy stream; ours here is one that does not wait for it by itself."""
+    torch = Torch()
+    cudamat = pytest.importorskip("cudamat")
+    cudamat.cublas_init()
+    stream, legacy = gi.Stream("cuda"), gi.devices.legacy_stream()
+    matrix = cudamat.CUDAMatrix(np.zeros(SHAPE, dtype="float32", order="F"))
+    for start in range(0, rounds, BATCH):
+        values = np.arange(start + 1, start + BATCH + 1, dtype="float32")
+        seen = []
+        for value in values:
+            torch.sleep_on(0)
+            matrix.assign(float(value))
+            with stream:
+                seen.append(gi.from_any(matrix).copy())
+            legacy.wait(stream)  # the next round overwrites the matrix
+        got = np.stack([x.get() for x in seen])
+        np.testing.assert_array_equal(got.min(axis=(1, 2)), values)
+        np.testing.assert_array_equal(got.max(axis=(1, 2)), values)

@@ -1,0 +1,241 @@
+"""What a conversion would do, from any array to any library: asked by `explain`, and by `to` itself.
+
+A conversion of a foreign array has two steps, into an array of ours and out of it. Where the first must
+copy, the second is planned before anything is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from gpuinterop import _core, copies, errors
+from gpuinterop.converters import checks, protocols, registry
+from gpuinterop.converters.incoming import from_any
+from gpuinterop.converters.likeness import disguised
+from gpuinterop.converters.options import check_options, taken_by, without_common
+from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
+from gpuinterop.converters.rows import promised
+from gpuinterop.dtypes import known
+from gpuinterop.ndarray import CudaNdarray
+
+__all__ = ["as_ours", "foretold", "reader_of"]
+
+
+def foretold(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str = "to") -> Plan:
+    """The plan of ``to(x, to, copyif, **options)``, asked for by `where`."""
+    plan = _plan(x, to, copyif, options, where)
+    if plan.refused and not copyif and "copyif=True" in plan.fix:
+        instead = _plan(x, to, True, options, where)
+        if instead.refused and instead.where != plan.where:  # a copy would be made in vain
+            return instead
+    if plan.copied and plan.bytes:
+        banned = copies.ban(plan.crosses, plan.bytes, plan.where)
+        if banned is not None:
+            return refused_by(banned, plan.library, plan.where)
+    return plan
+
+
+def as_ours(x: Any, to: str, copyif: bool, options: dict[str, Any]) -> Any:
+    """`x` as an array of ours, copied only when the conversion to the library `to` then succeeds."""
+    capsule = type(x).__name__ == "PyCapsule"  # a failed try may use it up
+    if not (copyif and capsule):
+        try:
+            return from_any(x)
+        except errors.GpuInteropError:
+            if capsule:
+                raise
+    plan = foretold(x, to, copyif, options)
+    if plan.refused:
+        raise plan.exception()
+    return from_any(x, copyif)
+
+
+def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) -> Plan:
+    label = f"{where}(x, {to!r})"
+    own = registry.own_name(to)
+    if own is not None:
+        reader = None if registry.OURS[own] else reader_of(x)
+        options = without_common(reader, options, label)
+        check_options(reader, options, label)
+        if isinstance(x, CudaNdarray if registry.OURS[own] else _core.Array):
+            # It comes back as it is, whatever state its geometry is in.
+            return Plan("gpuinterop", "shared", where=_where_of(own))
+        return _into_ours(x, copyif, own, options)[0]
+    row = registry.backend(to, f"gpuinterop.{where}")
+    module, target = row.module, f"to_{row.name}"
+    if row.name == "array_api" and "xp" not in options:
+        try:
+            xp = registry.namespace(to, target)
+        except errors.MissingLibraryError as e:
+            return refused_by(e, row.name, target)
+        options = options if xp is None else {**options, "xp": xp}
+    options = without_common(row.to, options, label)
+    check_options(row.to, options, label)
+    if row.name == "array_api":
+        named = module.own_converter(options.get("xp"))
+        if named:
+            further = taken_by(registry.backend(named).to, options)
+            return _plan(x, named, copyif, further, where)
+    first, facts, ours = _into_ours(x, copyif, "any", {})
+    if first.refused or facts is None:
+        return first
+    if isinstance(x, _core.Array):
+        try:
+            checks.require_array(x, target)
+        except errors.CaptureError as e:
+            return refused_by(e, row.name, target)
+    plan_to = getattr(module, "plan_to", None)
+    if plan_to is None:
+        told = refuse(
+            row.name, target, errors.ConversionTypeError,
+            "a converter that can plan", f"{module.__name__}, which has no plan_to",
+            "convert and see, or add plan_to(facts, copyif) to the converter",
+        )  # fmt: skip
+        return replace(told, outcome="unknown")
+    described: Any = facts
+    if row.name == "array_api":  # its plan asks the namespace, which wants an array
+        try:
+            if ours is None:
+                ours = from_any(x) if first.shared else _stand_in(facts)
+            described = ours
+        except errors.OutOfMemoryError as e:
+            return refused_by(e, row.name, target)
+        options = {**options, "library": facts.library}
+    second: Plan = promised(
+        plan_to(described, copyif, **taken_by(plan_to, options)), Plan, row.name, "plan_to"
+    )
+    if options.get("module") is None:
+        package_for = getattr(module, "package_for", None)
+        package = package_for(facts.device) if package_for is not None else ""
+        second = checks.with_need(second, row.name, package)
+        if not second.refused and row.package:
+            try:
+                needed = package or getattr(module, "IMPORTS", row.package)
+                registry.load(row.name, second.where, needed)
+            except errors.MissingLibraryError as e:
+                return refused_by(e, row.name, second.where)
+    if second.shared and first.copied:
+        return replace(first, library=second.library)
+    if second.copied and first.copied:
+        return replace(second, bytes=first.bytes + second.bytes)
+    return second
+
+
+def reader_of(x: Any) -> Callable[..., Any] | None:
+    """The function that reads `x`, if it is of a library that is known."""
+    row = None if isinstance(x, _core.Array) else registry.recognise(x)
+    return None if row is None else row.from_
+
+
+def _where_of(own: str) -> str:
+    return "to_cudandarray" if registry.OURS[own] else "from_any"
+
+
+def _into_ours(
+    x: Any, copyif: bool, own: str, options: dict[str, Any]
+) -> tuple[Plan, Facts | None, Any]:
+    """The plan to make `x` an array of ours; that array's description, and itself where it shares."""
+    dtype = registry.OURS[own]
+    where = _where_of(own)
+    try:
+        plan, facts, ours = _read(x, copyif, where, options)
+    except errors.ArgumentTypeError:
+        raise
+    except errors.GpuInteropError as e:
+        return refused_by(e, "gpuinterop", where), None, None
+    if plan.refused:
+        return plan, None, None
+    if dtype is not None and facts.dtype != dtype:
+        return refuse(
+            "gpuinterop", where, errors.DTypeError, f"{dtype}, the only dtype of CudaNdarray",
+            f"dtype {facts.dtype}",
+            "cast first, or take a GpuArray with gpuinterop.from_any",
+        ), None, None  # fmt: skip
+    if plan.copied:
+        return plan, compact(facts), None
+    return plan, facts, ours
+
+
+def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Plan, Facts, Any]:
+    if isinstance(x, _core.Array):
+        return Plan("gpuinterop", "shared", where=where), checks.facts_of(x), x
+    row = registry.recognise(x)
+    if row is None:
+        # Sharing is the one way to know, and leaves nothing behind; a capsule would be used up.
+        seen = _core._look_into(x)
+        with copies.aside() as made:
+            ours = protocols.share_unknown(x, where, copyif) if seen is None else seen
+        plan = _seen(x, where, made.bytes, "memory of aligned elements")
+        return plan, replace(checks.facts_of(ours), library="unknown"), ours
+    plan_from = getattr(row.module, "plan_from", None)
+    read = getattr(row.module, "describe", None)
+    if plan_from is None:
+        return _tried(x, copyif, row, where, options)
+    try:
+        made = plan_from(x, copyif, **taken_by(plan_from, options))
+        plan = promised(made, Plan, row.name, "plan_from")
+        if plan.refused:
+            if where == "to_cudandarray" and row.name == "pycuda":  # which carries it out by itself
+                plan = replace(plan, where=where)
+            return plan, NOTHING, None
+        if read is None:
+            return plan, *_tried(x, plan.copied, row, where, options)[1:]
+        seen = read(x, **taken_by(read, options))
+        facts = _held(promised(seen, Facts, row.name, "describe"))
+    except (AttributeError, KeyError, TypeError) as e:
+        if isinstance(e, errors.GpuInteropError):
+            raise
+        raise disguised(x, where, e) from e
+    if facts.library == "gpuinterop":
+        facts = replace(facts, library=row.name)
+    # Only an array-API namespace is shown the array itself; it is made when that asks.
+    return plan, facts, None
+
+
+def _tried(
+    x: Any, copyif: bool, row: registry.Backend, where: str, options: dict[str, Any]
+) -> tuple[Plan, Facts, Any]:
+    """What converting does, by doing it: of converters that have no word of their own."""
+    with copies.aside() as made:
+        ours = row.take(x, copyif, **options)
+    plan = _seen(x, where, made.bytes, "memory that the converter can share")
+    return plan, replace(checks.facts_of(ours), library=row.name), ours
+
+
+def _seen(x: Any, where: str, copied: int, needs: str) -> Plan:
+    """The plan of what was done a moment ago, in which so many bytes were copied."""
+    if not copied:
+        return Plan("gpuinterop", "shared", where=where)
+    return Plan(
+        "gpuinterop", "copied", needs, "", None, copied, "see what the converter shares", where,
+        f"{type(x).__module__}.{type(x).__qualname__}",
+    )  # fmt: skip
+
+
+NOTHING = Facts((), (), "", 0, "cpu")  # stands for an array that will not be
+
+
+def _held(facts: Facts) -> Facts:
+    """The description of the array of ours: along axes of one element its strides are dense ones."""
+    if facts.size == 0:
+        extents = tuple(max(n, 1) for n in facts.shape)
+        return replace(facts, strides=c_strides(extents, facts.itemsize))
+    strides, step = list(facts.strides), facts.itemsize
+    for axis in reversed(range(len(strides))):
+        if facts.shape[axis] == 1:
+            strides[axis] = step
+        step = max(abs(strides[axis]) * facts.shape[axis], facts.itemsize)
+    return replace(facts, strides=tuple(strides))
+
+
+def _stand_in(facts: Facts) -> Any:
+    """An array like the copy that a description tells of; its memory is never filled."""
+    dtype, code = known(facts.dtype), checks.TYPE_CODES[facts.device]
+    return _core.empty(checks.class_for(dtype), facts.shape, dtype, code, facts.index)
+
+
+def compact(facts: Facts) -> Facts:
+    """What a fresh copy of an array looks like."""
+    return replace(facts, strides=c_strides(facts.shape, facts.itemsize), ptr=0, readonly=False)

@@ -1,0 +1,43 @@
+"""Arrays of any known library, and of any that speaks a protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuinterop import _core
+from gpuinterop.converters import protocols, registry
+from gpuinterop.converters.likeness import disguised
+from gpuinterop.converters.options import check_options
+from gpuinterop.errors import GpuInteropError
+from gpuinterop.switches import as_switch
+
+__all__ = ["from_any"]
+
+
+@_core.quick
+def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
+    """Return an array over the memory of any array that is known, or that speaks a protocol.
+
+    A float32 array becomes a `CudaNdarray`, another dtype a `GpuArray`. Shares memory, or raises;
+    with ``copyif=True`` it copies what cannot be shared. An array of ours comes back as it is.
+
+    Raises
+    ------
+    ConversionTypeError
+        `obj` is no array: the message lists what is recognised.
+    """
+    copyif = as_switch(copyif, "copyif", "from_any")
+    if isinstance(obj, _core.Array):
+        check_options(None, options, "from_any")
+        return obj
+    row = registry.recognise(obj)
+    if options:
+        check_options(row.from_ if row else None, options, "from_any")
+    if row is None:
+        return protocols.share_unknown(obj, "from_any", copyif)
+    try:
+        return row.take(obj, copyif, **options)
+    except (AttributeError, KeyError) as e:
+        if isinstance(e, GpuInteropError):
+            raise
+        raise disguised(obj, "from_any", e) from e

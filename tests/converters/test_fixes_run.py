@@ -1,0 +1,141 @@
+"""What a fix promises is done, word for word, on what was passed: the next conversion succeeds."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import gpuinterop
+import gpuinterop as gi
+
+
+def unaligned(host):
+    """The same values one byte off: no element is at its place."""
+    raw = np.zeros(host.nbytes + 65, np.uint8)
+    start = -raw.ctypes.data % 64 + 1
+    made = raw[start : start + host.nbytes].view(host.dtype).reshape(host.shape)
+    made[...] = host
+    return made
+
+
+def off_by_one(dtype="f4"):
+    """Aligned elements that JAX does not share."""
+    raw = np.zeros(256, np.uint8)
+    start = -raw.ctypes.data % 64 + 16
+    made = raw[start : start + 12 * np.dtype(dtype).itemsize].view(dtype).reshape(3, 4)
+    made[...] = np.arange(12).reshape(3, 4)
+    return made
+
+
+def of_torch(host):
+    return pytest.importorskip("torch").from_numpy(host)
+
+
+def frozen(host):
+    host.flags.writeable = False
+    return host
+
+
+PLAIN = np.arange(12, dtype="f4").reshape(3, 4)
+SOURCES = {
+    "numpy, off by one": off_by_one,
+    "numpy, transposed": lambda: off_by_one().T,
+    "numpy, reversed": lambda: off_by_one()[::-1],
+    "numpy, between elements": lambda: unaligned(PLAIN),
+    "numpy, swapped": lambda: PLAIN.astype(">f4"),
+    "numpy, complex": lambda: PLAIN + 1j * PLAIN.astype("c8"),
+    "numpy, float64": lambda: PLAIN.astype("f8"),
+    "numpy, frozen": lambda: frozen(PLAIN.copy()),
+    "scalar": lambda: np.float32(3),
+    "ours, strided": lambda: gi.from_any(off_by_one())[::-1, ::2],
+    "ours, complex": lambda: gi.from_any(PLAIN + 1j * PLAIN.astype("c8")),
+    "ours, float64": lambda: gi.from_any(PLAIN.astype("f8")),
+    "torch, transposed": lambda: of_torch(PLAIN.copy()).T,
+    "torch, off by one": lambda: of_torch(off_by_one()),
+    "torch, conjugated": lambda: of_torch(PLAIN + 1j * PLAIN.astype("c8")).conj(),
+    "tvm_ffi, transposed": lambda: pytest.importorskip("tvm_ffi").from_dlpack(PLAIN.copy().T),
+    "array_api_strict": lambda: pytest.importorskip("array_api_strict").asarray(off_by_one()).T,
+    "memoryview": lambda: memoryview(off_by_one().T),
+    "bfloat16": lambda: gi.from_any(PLAIN).astype("bfloat16"),
+    "int4": lambda: gi.from_any(PLAIN[:1]).astype("int4"),
+}
+TARGETS = ["numpy", "torch", "jax", "tvm_ffi", "buffer", "array_api_strict", "cudandarray"]
+# The lines of a fix: "make LINE once", "pass LINE", "for example LINE", "yourself first: LINE".
+LINE = re.compile(
+    r"(?:make|pass|example|first:|myself:|yourself:|host:|bytes:) ([a-z_.]+[(.].*?\))(?= once|,| and|$)"
+)
+
+
+def values(made):
+    made = gi.from_any(made).get()
+    return made.astype("complex64") if made.dtype.kind == "c" else made.astype("float32")
+
+
+def lines_of(fix):
+    return [line for line in LINE.findall(fix) if "copyif=True, or" not in line]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_way_out_works(source, target):
+    if target not in ("numpy", "buffer", "cudandarray"):
+        pytest.importorskip(target)
+    x = SOURCES[source]()
+    expected = values(gi.from_any(x, copyif=True))
+    try:
+        gi.to(x, target)
+        return
+    except gi.GpuInteropError as error:
+        fix = error.fix
+    ways = 0
+    if "copyif=True" in fix.replace("x, copyif=True", ""):
+        ways += 1
+        np.testing.assert_array_equal(values(gi.to(x, target, copyif=True)), expected)
+    if "allow_readonly=True" in fix:
+        ways += 1
+        np.testing.assert_array_equal(values(gi.to(x, target, allow_readonly=True)), expected)
+    names = {"x": x, "a": x, "t": x, "gpuinterop": gpuinterop, "numpy": np}
+    if "torch" in fix:
+        names["torch"] = pytest.importorskip("torch")
+    for line in lines_of(fix):
+        ways += 1
+        mended = eval(line, names)
+        if "astype" in line or ".to(" in line:  # the dtype is mended, and where it lies may be next
+            found = values(gi.to(mended, target, copyif=True))
+        else:
+            found = values(gi.to(mended, target))
+        if found.shape != expected.shape:  # pairs of real numbers
+            found = found.view("complex64")
+        np.testing.assert_array_equal(found, expected, err_msg=f"{fix}\n{line}")
+    assert ways or "cast first" in fix or "jax_enable_x64" in fix, fix
+
+
+def test_what_is_no_number_is_not_told_to_become_one():
+    for obj in (np.array(["a"]), np.zeros(3, "V4")):
+        with pytest.raises(gi.DTypeError) as raised:
+            gi.from_any(obj)
+        assert "astype" not in raised.value.fix
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_dtypes_that_only_torch_has():
+    torch = pytest.importorskip("torch")
+    names = ("complex32", "bits8", "float4_e2m1fn_x2", "uint1")  # some are missing in older ones
+    for dtype in [name for name in names if hasattr(torch, name)]:
+        x = torch.empty(4, dtype=getattr(torch, dtype))
+        with pytest.raises(gi.DTypeError) as raised:
+            gi.from_any(x)
+        [line] = lines_of(raised.value.fix)
+        assert gi.from_any(eval(line, {"x": x, "t": x, "torch": torch})).size == 4
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
+def test_dtypes_that_only_jax_has(dtype):
+    jnp = pytest.importorskip("jax.numpy")
+    x = jnp.ones(3, dtype)
+    with pytest.raises(gi.DTypeError) as raised:
+        gi.from_any(x)
+    [line] = lines_of(raised.value.fix)
+    assert gi.from_any(eval(line, {"x": x, "a": x})).get().astype("f4").tolist() == [1, 1, 1]
