@@ -51,7 +51,6 @@ _MODULES: dict[str, str] = {
     "gpuinterop.ops.gather": "take",
     "gpuinterop.ops.equality": "allclose",
     "gpuinterop.ops.fuse": "fuse",
-    # Importing it lets devices.stream enter the other libraries' streams too.
     "gpuinterop.converters.streams": "stream",
     "gpuinterop.ops.kernel": "ElementwiseKernel",
     "gpuinterop.ops.raw_kernel": "RawKernel strided",

@@ -623,7 +623,6 @@ class _DevicesModule:
     set_default_device = staticmethod(_devices_set_default_device)
     show_config = staticmethod(_devices_show_config)
     stream = staticmethod(_devices_stream)
-    stream_hooks: list[Any]
     synchronize = staticmethod(_devices_synchronize)
     __call__ = staticmethod(_devices_devices)
 

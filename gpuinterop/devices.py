@@ -35,7 +35,6 @@ from gpuinterop.streams import (
     legacy_stream,
     per_thread_stream,
     stream,
-    stream_hooks,
 )
 
 __all__ = [
@@ -59,7 +58,6 @@ __all__ = [
     "set_default_device",
     "show_config",
     "stream",
-    "stream_hooks",
     "synchronize",
 ]
 

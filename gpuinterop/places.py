@@ -29,7 +29,7 @@ __all__ = [
     "set_default_device",
 ]
 
-_SPELLING = re.compile(r"(cpu|host|cuda|gpu):?(\d+)?", re.IGNORECASE)
+_SPELLING = re.compile(r"(cpu|host|cuda|gpu)(?::?(\d+))?", re.IGNORECASE)
 _ACCEPTED = '"cpu", "cuda", "cuda:1", "gpu0", an int, (type, id) or another library\'s device'
 
 

@@ -7,7 +7,7 @@ says otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import cache
 from types import TracebackType
 from typing import Any
@@ -33,7 +33,6 @@ __all__ = [
     "legacy_stream",
     "per_thread_stream",
     "stream",
-    "stream_hooks",
 ]
 
 
@@ -58,10 +57,6 @@ for _core_class, _example in (
 ):
     _core_class.__signature__ = _Arguments(_core_class, _example)
 
-# A later layer adds functions here. Each gets the Stream that `stream` enters and returns a context
-# manager, entered with it, which makes the stream current in another library too.
-stream_hooks: list[Callable[[Stream], AbstractContextManager[Any]]] = []
-
 
 @cache
 def _stream_of(index: int, handle: int) -> Stream:
@@ -83,11 +78,11 @@ def per_thread_stream(device: Any = None) -> Stream:
 def current_stream(device: Any = None) -> Stream:
     """Return the stream on which this thread's work on a device goes."""
     place = gpu(device)
-    if place.type == "cpu":
-        return Stream(place)
     found = _core.entered_stream(place.type_code, place.index)
     if found is not None:
         return found
+    if place.type == "cpu":
+        return Stream(place)
     return as_stream(_core.current_stream_handle(place.index), place)
 
 
@@ -148,7 +143,7 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
 
 
 class StreamScope:
-    """What `stream` returns: enters a stream here and, through `stream_hooks`, elsewhere."""
+    """What `stream` returns: enters a stream, as often as it is entered itself."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -157,13 +152,12 @@ class StreamScope:
     def __enter__(self) -> Stream:
         with ExitStack() as stack:
             stack.enter_context(self.stream)
-            if stream_hooks and _core.cuda_available():
-                # Other libraries leave a context of their own current. The caller's comes back.
-                stack.callback(_core.set_current_context, _core.current_context())
-            for hook in stream_hooks:
-                stack.enter_context(hook(self.stream))
+            self._enter_elsewhere(stack)
             self._stack.append(stack.pop_all())
         return self.stream
+
+    def _enter_elsewhere(self, stack: ExitStack) -> None:
+        pass
 
     def __exit__(
         self,
@@ -182,9 +176,9 @@ class StreamScope:
 
 
 def stream(stream: Any = None, device: Any = None) -> StreamScope:
-    """Return a context manager that makes a stream current in this thread for a block.
+    """Return a context manager that makes a stream current for this library in this thread.
 
-    `stream` is anything that `as_stream` takes. ``with`` gives the `Stream`. ``with s:`` on a
-    `Stream` itself does the same for this library alone.
+    `stream` is anything that `as_stream` takes. ``with`` gives the `Stream`. `gpuinterop.stream`
+    makes it current in the other libraries too.
     """
     return StreamScope(as_stream(stream, device))

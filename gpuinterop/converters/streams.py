@@ -2,7 +2,8 @@
 
 ``with gpuinterop.stream(s)`` makes `s` current here and in every library that has such a notion and
 is loaded. PyCUDA, Numba, JAX, TensorFlow and cuda.core have none: their calls take a stream, or use
-the default one, and the converters order them by events.
+the default one. The converters order a conversion by events; what such a library queues later on its
+own stream is ordered by nobody (docs/devices.md, "Streams").
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-import gpuinterop.devices as devices
-from gpuinterop.devices import Stream, stream
+from gpuinterop import _core
 from gpuinterop.foreign import loaded
+from gpuinterop.streams import Stream, StreamScope, as_stream
 
 __all__ = ["ENTERS", "enter_libraries", "stream"]
 
@@ -97,4 +98,19 @@ def enter_libraries(s: Stream) -> AbstractContextManager[Any]:
         return stack.pop_all()
 
 
-devices.stream_hooks.append(enter_libraries)
+class _Scope(StreamScope):
+    def _enter_elsewhere(self, stack: ExitStack) -> None:
+        if _core.cuda_available():
+            # Other libraries leave a context of their own current. The caller's comes back.
+            stack.callback(_core.set_current_context, _core.current_context())
+            stack.enter_context(enter_libraries(self.stream))
+
+
+def stream(stream: Any = None, device: Any = None) -> StreamScope:
+    """Return a context manager that makes a stream current in this thread for a block.
+
+    `stream` is anything that `gpuinterop.devices.as_stream` takes. ``with`` gives the `Stream`. It
+    becomes current here and in every loaded library that has a current stream; ``with s:`` on a
+    `Stream` itself does it for this library alone.
+    """
+    return _Scope(as_stream(stream, device))

@@ -13,7 +13,6 @@ namespace gpuinterop {
 
 namespace {
 
-constexpr int kMaxDevices = 64;
 constexpr int64_t kAlignment = 64;
 // Below this a plain malloc with room to align is served from the C library's thread cache, which
 // aligned allocation by-passes.

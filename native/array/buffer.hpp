@@ -18,6 +18,7 @@ struct Device {
   bool operator==(const Device& o) const noexcept { return type == o.type && id == o.id; }
   bool operator!=(const Device& o) const noexcept { return !(*this == o); }
 };
+constexpr int kMaxDevices = 64;  // GPUs beyond are not used
 
 enum class Memory : uint8_t { Host, Device, Pinned, Managed };
 

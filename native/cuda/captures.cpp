@@ -119,6 +119,8 @@ bool any_capture() noexcept {
           cu.StreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
 
+void presume_capture_over(CUstream stream) noexcept { forget_capturing(stream); }
+
 void presume_captures_over() noexcept {
   std::lock_guard lock(seen_lock);
   seen.erase(

@@ -21,7 +21,6 @@ namespace gpuinterop::cuda {
   X(DeviceGetName, cuDeviceGetName, (char*, int, CUdevice))                                      \
   X(DeviceGetAttribute, cuDeviceGetAttribute, (int*, CUdevice_attribute, CUdevice))              \
   X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t*, CUdevice))                                    \
-  X(DeviceCanAccessPeer, cuDeviceCanAccessPeer, (int*, CUdevice, CUdevice))                      \
   X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                    \
   X(DevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState, (CUdevice, unsigned*, int*))           \
   X(CtxGetCurrent, cuCtxGetCurrent, (CUcontext*))                                                \
@@ -29,7 +28,6 @@ namespace gpuinterop::cuda {
   X(CtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext))                                            \
   X(CtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext*))                                             \
   X(CtxSynchronize, cuCtxSynchronize, ())                                                        \
-  X(CtxEnablePeerAccess, cuCtxEnablePeerAccess, (CUcontext, unsigned))                           \
   X(MemGetInfo, cuMemGetInfo_v2, (size_t*, size_t*))                                             \
   X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                             \
   X(MemFree, cuMemFree_v2, (CUdeviceptr))                                                        \
@@ -60,7 +58,6 @@ namespace gpuinterop::cuda {
   X(EventQuery, cuEventQuery, (CUevent))                                                         \
   X(EventSynchronize, cuEventSynchronize, (CUevent))                                             \
   X(EventElapsedTime, cuEventElapsedTime, (float*, CUevent, CUevent))                            \
-  X(LaunchHostFunc, cuLaunchHostFunc, (CUstream, CUhostFn, void*))                               \
   X(ModuleLoadDataEx, cuModuleLoadDataEx,                                                        \
     (CUmodule*, const void*, unsigned, CUjit_option*, void**))                                   \
   X(ModuleUnload, cuModuleUnload, (CUmodule))                                                    \
@@ -80,13 +77,11 @@ namespace gpuinterop::cuda {
 
 // Later additions and those that a device may do without: null when the driver has them not.
 #define GPUINTEROP_DRIVER_OPTIONAL(X)                                                           \
-  X(DeviceGetUuid, cuDeviceGetUuid, (CUuuid*, CUdevice))                                        \
   X(DeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))              \
   X(MemAllocAsync, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream))                           \
   X(MemFreeAsync, cuMemFreeAsync, (CUdeviceptr, CUstream))                                      \
   X(MemPoolSetAttribute, cuMemPoolSetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))     \
   X(MemPoolGetAttribute, cuMemPoolGetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))     \
-  X(MemPoolSetAccess, cuMemPoolSetAccess, (CUmemoryPool, const CUmemAccessDesc*, size_t))       \
   X(MemPoolTrimTo, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                     \
   X(CtxRecordEvent, cuCtxRecordEvent, (CUcontext, CUevent))                                     \
   X(StreamGetId, cuStreamGetId, (CUstream, unsigned long long*))                                \
@@ -95,7 +90,6 @@ namespace gpuinterop::cuda {
   X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                                     \
     (CUgraphExec*, CUgraph, unsigned long long))                                                \
   X(FuncGetParamInfo, cuFuncGetParamInfo, (CUfunction, size_t, size_t*, size_t*))               \
-  X(GraphUpload, cuGraphUpload, (CUgraphExec, CUstream))                                        \
   X(GraphAddChildGraphNode, cuGraphAddChildGraphNode,                                           \
     (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUgraph))                               \
   X(StreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies,                         \

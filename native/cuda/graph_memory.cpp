@@ -25,8 +25,6 @@ std::mutex
 std::list<GraphPool*> pools;
 std::atomic<int> dead_count{0};
 
-// Called by the driver, on a thread of its own, when the last of a graph and its executables goes.
-// CUDA calls are forbidden here.
 void CUDA_CB graph_ended(void* data) {
   std::lock_guard guard(pools_lock);
   static_cast<GraphPool*>(data)->dead = true;
@@ -39,27 +37,26 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
     for (GraphPool* p : pools)
       if (p->capture == capture && p->device == d.ordinal && !p->dead) return p;
   }
-  const Driver& cu = driver();
   auto* pool = new GraphPool{capture, d.ordinal};
-  if (cu.UserObjectCreate && cu.GraphRetainUserObject && graph) {
-    CUuserObject object = nullptr;
-    CUresult code =
-        cu.UserObjectCreate(&object, pool, graph_ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-    if (code == CUDA_SUCCESS) {
-      code = cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-      if (code != CUDA_SUCCESS)
-        cu.UserObjectRelease(object, 1);  // ends in graph_ended: the pool stays, dead
-    } else {
-      delete pool;
-    }
-    check(code, "cuGraphRetainUserObject", where);
-  }  // else nobody tells when the graph ends, and its memory stays reserved
+  when_graph_ends(graph, pool, graph_ended, where);  // on an error the pool stays, dead
   std::lock_guard guard(pools_lock);
   pools.push_back(pool);
   return pool;
 }
 
 }  // namespace
+
+void when_graph_ends(CUgraph graph, void* data, CUhostFn ended, const char* where) {
+  const Driver& cu = driver();
+  if (!cu.UserObjectCreate || !cu.GraphRetainUserObject || !graph) return;
+  CUuserObject object = nullptr;
+  CUresult code = cu.UserObjectCreate(&object, data, ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  if (code != CUDA_SUCCESS) ended(data);
+  check(code, "cuUserObjectCreate", where);
+  code = cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  if (code != CUDA_SUCCESS) cu.UserObjectRelease(object, 1);  // calls ended(data)
+  check(code, "cuGraphRetainUserObject", where);
+}
 
 void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph graph,
                           CUstream stream, const char* where) {

@@ -19,6 +19,7 @@ enum class Footing : uint8_t {
 };
 struct Foreign {
   Footing footing = Footing::Retired;
+  bool lingers = false;       // Lent: by nobody but its owner, who has not gone yet
   int users = 0;              // Stream objects
   unsigned long long id = 0;  // of the stream that the handle named then; 0: nobody can tell
   uint64_t capture = 0;       // Loose: the one that it took part in
@@ -39,6 +40,11 @@ Foreign& note_foreign(CUstream stream) {
   Foreign& f = foreign[stream];
   foreign_count.store(foreign.size(), std::memory_order_release);
   return f;
+}
+
+bool is_lasting(CUstream stream) noexcept {
+  std::lock_guard lock(streams_lock);
+  return lasting.count(stream) != 0;
 }
 
 bool is_retired(CUstream stream) noexcept {
@@ -72,7 +78,17 @@ void wait_for_all(int device, CUstream stream, const char* where) {
 void retire_if_unused_since(CUstream stream, uint32_t times) noexcept {
   std::lock_guard lock(streams_lock);
   Foreign* f = find_foreign(stream);
-  if (f && f->footing == Footing::Loose && f->times == times) f->footing = Footing::Retired;
+  if (f && (f->footing == Footing::Loose || f->lingers) && f->times == times) {
+    f->footing = Footing::Retired;
+    f->lingers = false;
+  }
+}
+
+// Its capture may be over by now, and then it can go the way that it could not go before.
+void retire_if_it_lingers(DeviceState& d, CUstream stream, uint32_t times, const char* where) {
+  if (capture_id(stream)) return;
+  if (link(d, heir_stream(d, where), d, stream) == CUDA_SUCCESS)
+    retire_if_unused_since(stream, times);
 }
 
 }  // namespace
@@ -102,6 +118,7 @@ bool any_known_to_live(bool (*holds)(CUstream) noexcept) noexcept {
 }
 
 void adopt_stream(int device, CUstream stream, bool again, const char* where) {
+  if (is_lasting(stream)) return;  // no owner could destroy it
   const unsigned long long id = id_of(device, stream);
   const uint64_t capture = id ? 0 : capture_id(stream);
   bool replaced = false, retired = false;
@@ -121,18 +138,21 @@ void adopt_stream(int device, CUstream stream, bool again, const char* where) {
   std::lock_guard lock(streams_lock);
   Foreign& f = note_foreign(stream);
   f.footing = Footing::Lent;
+  f.lingers = false;
   if (!again) ++f.users;
   if (id) f.id = id;
 }
 
 bool retire_stream(int device, CUstream stream) noexcept {
-  if (!started_device(device) || is_default(stream) || driver_is_gone()) return true;
+  if (!started_device(device) || is_default(stream) || is_lasting(stream) || driver_is_gone())
+    return true;
   try {
     const uint64_t capture = capture_id(stream);
     std::lock_guard lock(streams_lock);
     Foreign& f = note_foreign(stream);
     if (f.footing == Footing::Lent && --f.users > 0) return true;
     f.footing = Footing::Loose;
+    f.lingers = false;
     f.capture = capture;
     ++f.times;
   } catch (...) {
@@ -141,8 +161,33 @@ bool retire_stream(int device, CUstream stream) noexcept {
   return end_loose_use(device, stream);
 }
 
+bool let_linger(CUstream stream) noexcept {
+  std::lock_guard lock(streams_lock);
+  Foreign* f = find_foreign(stream);
+  if (!f || f->footing != Footing::Loose || !f->capture) return false;
+  f->footing = Footing::Lent;
+  return f->lingers = true;
+}
+
+void end_lingering(CUstream stream) noexcept {
+  {
+    std::lock_guard lock(streams_lock);
+    Foreign* f = find_foreign(stream);
+    if (!f || !f->lingers) return;
+    f->footing = Footing::Loose;
+    f->lingers = false;
+    ++f->times;
+  }
+  presume_capture_over(stream);
+}
+
 void use_loosely(int device, CUstream stream, const char* where) {
-  if (is_known_to_live(stream)) return;
+  if (is_default(stream)) return;
+  {
+    std::lock_guard lock(streams_lock);
+    const Foreign* f = find_foreign(stream);
+    if (f ? f->footing == Footing::Lent && !f->lingers : lasting.count(stream) != 0) return;
+  }
   if (is_retired(stream))
     wait(device, stream, heir_stream(device_state(device, where), where), where);
   const unsigned long long id = id_of(device, stream);
@@ -151,6 +196,7 @@ void use_loosely(int device, CUstream stream, const char* where) {
   Foreign& f = note_foreign(stream);
   if (f.footing == Footing::Lent && f.users > 0) return;
   f.footing = Footing::Loose;
+  f.lingers = false;
   f.id = id;
   f.capture = capture;
   ++f.times;
@@ -179,14 +225,19 @@ bool end_loose_use(int device, CUstream stream) noexcept {
 CUstream living(DeviceState& d, CUstream stream, uint32_t token, const char* where) {
   stream = reachable(stream, token);
   if (foreign_count.load(std::memory_order_acquire) == 0 || is_default(stream)) return stream;
-  bool loose;
+  bool loose, lingers;
   uint32_t times;
   {
     std::lock_guard lock(streams_lock);
     const Foreign* f = find_foreign(stream);
-    if (!f || f->footing == Footing::Lent) return stream;
+    if (!f || (f->footing == Footing::Lent && !f->lingers)) return stream;
+    lingers = f->lingers;
     loose = f->footing == Footing::Loose;
     times = f->times;
+  }
+  if (lingers) {
+    retire_if_it_lingers(d, stream, times, where);
+    return stream;
   }
   CUstream heir = heir_stream(d, where);
   if (loose) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cuda/graph_memory.hpp"
 #include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
 
@@ -53,8 +54,6 @@ void give_back(PinnedBlock* block) noexcept {
   }
 }
 
-// Called by the driver, on a thread of its own, when the last of a graph and its executables goes.
-// CUDA calls are forbidden here.
 void CUDA_CB block_graph_ended(void* data) {
   auto* block = static_cast<PinnedBlock*>(data);
   {
@@ -70,16 +69,7 @@ void hold_for_graph(PinnedBlock* block, CUgraph graph, const char* where) {
     std::lock_guard guard(blocks_lock);
     ++block->graphs;
   }
-  const Driver& cu = driver();
-  if (!cu.UserObjectCreate || !cu.GraphRetainUserObject || !graph) return;
-  CUuserObject object = nullptr;
-  CUresult code =
-      cu.UserObjectCreate(&object, block, block_graph_ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-  if (code != CUDA_SUCCESS) block_graph_ended(block);  // nobody else will tell
-  check(code, "cuUserObjectCreate", where);
-  code = cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-  if (code != CUDA_SUCCESS) cu.UserObjectRelease(object, 1);  // ends in block_graph_ended
-  check(code, "cuGraphRetainUserObject", where);
+  when_graph_ends(graph, block, block_graph_ended, where);
 }
 
 // An idle block of this size, at most twice as large; null for none.

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "array/error.hpp"
@@ -11,8 +13,6 @@
 #include "cuda/driver.hpp"
 
 namespace gpuinterop::cuda {
-
-constexpr int kMaxDevices = 64;
 
 struct DeviceState {
   int ordinal = 0;
@@ -29,7 +29,8 @@ struct DeviceState {
   std::vector<CUevent> events;  // without timing, idle
 
   std::mutex stream_lock;
-  std::vector<CUstream> idle_streams;  // of this library, waiting to be handed out again
+  // Of this library, waiting to be handed out again, by whether they are blocking and by priority.
+  std::map<std::pair<bool, int>, std::vector<CUstream>> idle_streams;
   // Of this library's own use: never current, never captured.
   CUstream heir = nullptr;       // waits for every foreign stream that has been retired
   CUstream allocator = nullptr;  // allocates for captures; carries nothing that takes time
@@ -84,6 +85,7 @@ uint64_t capture_id(CUstream stream, CUgraph* graph = nullptr) noexcept;
 bool any_capture() noexcept;
 // Of streams that nobody can ask any more: the user synchronises, or too much waits for their end.
 void presume_captures_over() noexcept;
+void presume_capture_over(CUstream stream) noexcept;  // of one whose owner has gone
 
 // ---- streams ----------------------------------------------------------------------------------
 bool is_default(CUstream stream) noexcept;  // legacy or per thread

@@ -4,8 +4,10 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <string>
 
+#include "cuda/graph_memory.hpp"
 #include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
 #include "cuda/stream.hpp"
@@ -22,8 +24,24 @@ std::string name_of(CUstream stream) {
   return "stream " + handle_text(stream);
 }
 
-// The captured stream `waiter` needs work that was queued outside the capture.
-void wait_from_capture(DeviceState& d, CUstream waiter, CUstream producer, const char* where) {
+struct HeldEvent {
+  DeviceState* device;
+  CUevent event;
+};
+
+// Called when the graph has ended; see when_graph_ends().
+void CUDA_CB give_event_back(void* data) {
+  std::unique_ptr<HeldEvent> held(static_cast<HeldEvent*>(data));
+  std::lock_guard lock(held->device->event_lock);
+  try {
+    held->device->events.push_back(held->event);
+  } catch (...) {  // no memory for the list: the event is lost
+  }
+}
+
+// The captured stream `waiter` needs work that was queued outside the capture, which builds `graph`.
+void wait_from_capture(DeviceState& d, CUgraph graph, CUstream waiter, CUstream producer,
+                       const char* where) {
   const Driver& cu = driver();
   CUstreamCaptureStatus status;
   if (is_default(producer) &&
@@ -35,13 +53,15 @@ void wait_from_capture(DeviceState& d, CUstream waiter, CUstream producer, const
   CUresult state = cu.StreamQuery(producer);
   if (state == CUDA_SUCCESS) return;  // the usual case: nothing to wait for, so nothing to record
   if (state != CUDA_ERROR_NOT_READY) check(state, "cuStreamQuery", where);
-  // Every launch of the graph will wait for this event. It belongs to the graph from now on, whose
-  // end nobody reports, so it is never destroyed.
-  CUevent event;
-  check(cu.EventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate", where);
+  // Every launch of the graph will wait for this event, so it belongs to the graph until that ends.
+  EventLease lease(d);
+  check(lease.code, "cuEventCreate", where);
+  auto held = std::make_unique<HeldEvent>(HeldEvent{&d, lease.event});
+  lease.event = nullptr;
+  CUevent event = held->event;
+  when_graph_ends(graph, held.release(), give_event_back, where);
   check(cu.EventRecord(event, producer), "cuEventRecord", where);
   check(cu.StreamWaitEvent(waiter, event, CU_EVENT_WAIT_EXTERNAL), "cuStreamWaitEvent", where);
-  (void)d;
 }
 
 }  // namespace
@@ -87,7 +107,7 @@ EventLease::EventLease(DeviceState& d) : device(d) {
 }
 
 EventLease::~EventLease() {
-  if (code != CUDA_SUCCESS) return;
+  if (code != CUDA_SUCCESS || !event) return;
   std::lock_guard lock(device.event_lock);
   try {
     device.events.push_back(event);
@@ -121,8 +141,9 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where) {
   if (waiter == producer) return;
   DeviceState& d = device_state(device, where);
   DeviceGuard guard(device);
-  uint64_t waiting = capture_id(waiter), producing = capture_id(producer);
-  if (waiting && !producing) return wait_from_capture(d, waiter, producer, where);
+  CUgraph graph = nullptr;
+  uint64_t waiting = capture_id(waiter, &graph), producing = capture_id(producer);
+  if (waiting && !producing) return wait_from_capture(d, graph, waiter, producer, where);
   if (producing && waiting != producing)
     fail(Kind::Capture, where,
          "an array that no running capture uses, or a stream that takes part in the capture",
@@ -195,11 +216,12 @@ CUstream allocator_stream(DeviceState& d, const char* where) {
 CUstream acquire_stream(int device, bool blocking, int priority, const char* where) {
   DeviceState& d = device_state(device, where);
   DeviceGuard guard(device);
-  if (!blocking && priority == 0) {
+  {
     std::lock_guard lock(d.stream_lock);
-    if (!d.idle_streams.empty()) {
-      CUstream stream = d.idle_streams.back();
-      d.idle_streams.pop_back();
+    auto idle = d.idle_streams.find({blocking, priority});
+    if (idle != d.idle_streams.end() && !idle->second.empty()) {
+      CUstream stream = idle->second.back();
+      idle->second.pop_back();
       return stream;
     }
   }
@@ -214,16 +236,15 @@ CUstream acquire_stream(int device, bool blocking, int priority, const char* whe
 
 void recycle_stream(int device, CUstream stream, bool blocking, int priority) noexcept {
   DeviceState* d = started_device(device);
-  // Blocking streams and those with a priority are rare and simply stay.
-  if (!d || blocking || priority != 0 || driver_is_gone()) return;
-  // So does one whose capture, broken or not, was never ended: the next owner could not use it.
+  if (!d || driver_is_gone()) return;
+  // One whose capture, broken or not, was never ended simply stays: the next owner could not use it.
   CUstreamCaptureStatus status;
   if (driver().StreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
       status != CU_STREAM_CAPTURE_STATUS_NONE)
     return;
   std::lock_guard lock(d->stream_lock);
   try {
-    d->idle_streams.push_back(stream);
+    d->idle_streams[{blocking, priority}].push_back(stream);
   } catch (...) {
   }
 }

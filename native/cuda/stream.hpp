@@ -16,11 +16,18 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
 
 // A foreign stream comes into use here, and goes out of use. Between the two its owner must keep it
 // alive; after the second its handle is never given to the driver again, for the owner may destroy
-// it. False: it could not be retired (it is being captured), so the owner must be kept for good.
+// it. False: it could not be retired, as a rule because it is being captured: nobody asks for it by its
+// handle, and who needs its work waits for all of the context. Neither does anything to a stream that
+// lasts.
 // Between the two adopt_stream is called `again` before each use: an owner that did not keep it, and
 // a driver that gave the handle to a new stream, must not mix up the work of both.
 void adopt_stream(int device, CUstream stream, bool again, const char* where);
 bool retire_stream(int device, CUstream stream) noexcept;
+// One whose capture kept it from being retired counts as lent until end_lingering(), which the caller
+// calls when the owner goes, and is retired as soon as somebody asks for it after the capture. False:
+// there was no capture.
+bool let_linger(CUstream stream) noexcept;
+void end_lingering(CUstream stream) noexcept;
 
 // Somebody will queue work on a stream that was not lent, and it may go without a word. Whoever needs
 // that work later waits for all of the context, and for no handle; after end_loose_use(), for which the
@@ -61,7 +68,7 @@ class EventLease {
   explicit EventLease(DeviceState& d);
   ~EventLease();
   EventLease(const EventLease&) = delete;
-  CUevent event = nullptr;
+  CUevent event = nullptr;  // null it to keep it from the pool
   CUresult code = CUDA_SUCCESS;
 
  private:

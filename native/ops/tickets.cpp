@@ -22,7 +22,7 @@ struct Set {
 
 // Never destroyed: at the end of the process the driver may be gone before these.
 Set& set_of(int device) {
-  static auto* sets = new Set[cuda::kMaxDevices];
+  static auto* sets = new Set[kMaxDevices];
   return sets[device];
 }
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "cuda/module.hpp"
 #include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
 #include "cuda/stream.hpp"
@@ -65,40 +64,29 @@ Device device_of(int type, int id) {
   return {DeviceType::Cuda, id};
 }
 
-Device parse_device(nb::object spec) {
-  nb::object device = nb::module_::import_("gpuinterop.devices").attr("device")(spec);
-  return {DeviceType(nb::cast<int>(device.attr("type_code"))), nb::cast<int>(device.attr("index"))};
+Stream& made_stream(nb::handle self, const char* where) {
+  const bool stream = nb::isinstance<Stream>(self);
+  if (stream && nb::inst_ready(self)) return *nb::inst_ptr<Stream>(self);
+  fail(Kind::Type, where, "a gpuinterop.Stream",
+       stream ? "one whose __init__ was never called" : type_text(self.ptr()),
+       "make it by a call: gpuinterop.Stream()");
 }
 
-nb::object python_device(Device d) {
-  return nb::module_::import_("gpuinterop.devices").attr("from_codes")(int(d.type), d.id);
-}
-
-std::string stream_repr(const Stream& s) {
-  std::string place = s.device.is_cuda() ? "cuda:" + std::to_string(s.device.id) : "cpu";
-  if (!s.handle) return "<Stream on cpu>";
-  if (s.handle == CU_STREAM_LEGACY) return "<Stream legacy default on " + place + ">";
-  if (s.handle == CU_STREAM_PER_THREAD) return "<Stream per-thread default on " + place + ">";
-  std::string whose = s.origin == Stream::Origin::Own
-                          ? ""
-                          : " of " + (s.owner ? type_text(s.owner.ptr()) : "somebody else");
-  return "<Stream " + cuda::handle_text(s.handle) + whose + " on " + place + ">";
-}
+// Among the entered streams. The CPU's are there for the sake of the order alone.
+int ordinal_of(Device d) { return d.is_cuda() ? d.id : -1; }
 
 nb::object enter(nb::handle self) {
-  Stream& s = nb::cast<Stream&>(self);
+  Stream& s = made_stream(self, "Stream.__enter__");
   s.check_usable("Stream.__enter__");
-  if (s.handle) {
-    s.put_to_use();
-    entered.push_back({s.device.id, cuda::current_stream(s.device.id), self.inc_ref().ptr()});
-    cuda::set_current_stream(s.device.id, s.handle);
-  }
+  const int device = ordinal_of(s.device);
+  s.enter();
+  entered.push_back({device, cuda::current_stream(device), self.inc_ref().ptr()});
+  cuda::set_current_stream(device, s.handle);
   return nb::borrow(self);
 }
 
 void leave(nb::handle self) {
-  Stream& s = nb::cast<Stream&>(self);
-  if (!s.handle) return;
+  Stream& s = made_stream(self, "Stream.__exit__");
   size_t at = entered.size();
   while (at > 0 && entered[at - 1].stream != self.ptr()) --at;
   const bool in_order = at == entered.size() && at > 0;
@@ -112,6 +100,7 @@ void leave(nb::handle self) {
       cuda::set_current_stream(left.device, left.previous);
     else
       next->previous = left.previous;
+    s.leave();
     Py_DECREF(left.stream);
   }
   if (!in_order)
@@ -124,34 +113,13 @@ void leave(nb::handle self) {
 // current stream was not set from Python.
 nb::object current(int type, int id) {
   Device d = device_of(type, id);
-  if (!d.is_cuda()) return nb::none();
-  CUstream handle = cuda::current_stream(id);
+  const int device = ordinal_of(d);
+  CUstream handle = d.is_cuda() ? cuda::current_stream(id) : nullptr;
   for (size_t i = entered.size(); i-- > 0;)
-    if (entered[i].device == id &&
+    if (entered[i].device == device &&
         nb::cast<Stream&>(nb::handle(entered[i].stream)).handle == handle)
       return nb::borrow(entered[i].stream);
   return nb::none();
-}
-
-CUstream stream_for(const nb::object& stream, Device device, const char* where) {
-  if (stream.is_none()) return cuda::current_stream(device.id);
-  Stream* s = nullptr;
-  if (!nb::try_cast(stream, s) || !s)
-    fail(Kind::Stream, where, "a gpuinterop.Stream or None", type_text(stream.ptr()),
-         "wrap it first: gpuinterop.devices.as_stream(stream)");
-  if (s->device != device)
-    fail(Kind::Stream, where,
-         "a stream of " +
-             std::string(device.is_cuda() ? "cuda:" + std::to_string(device.id) : "cpu"),
-         stream_repr(*s), "use one event for each device, or Stream.wait");
-  return s->handle;
-}
-
-void wait_event(Device d, CUstream stream, const Event& e, const char* where) {
-  if (!e.handle || !stream || !e.recorded) return;
-  cuda::DeviceGuard guard(d.id);
-  cuda::check(cuda::driver().StreamWaitEvent(stream, e.handle, CU_EVENT_WAIT_DEFAULT),
-              "cuStreamWaitEvent", where);
 }
 
 void wait_any(Stream& s, nb::object other) {
@@ -185,69 +153,6 @@ bool query_stream(Stream& s) {
   return true;
 }
 
-void record(Event& e, nb::object stream) {
-  CUstream s = stream_for(stream, e.device, "Event.record");
-  e.time = std::chrono::steady_clock::now();
-  if (e.handle) {
-    cuda::DeviceGuard guard(e.device.id);
-    cuda::check(cuda::driver().EventRecord(e.handle, s), "cuEventRecord", "Event.record");
-  }
-  e.recorded = true;
-}
-
-bool query_event(Event& e) {
-  if (!e.handle || !e.recorded) return true;
-  cuda::DeviceGuard guard(e.device.id);
-  // Harmless for a capture of another stream, which would be spoilt by the question otherwise.
-  cuda::RelaxedCapture relaxed;
-  CUresult code = cuda::driver().EventQuery(e.handle);
-  if (code == CUDA_ERROR_NOT_READY) return false;
-  cuda::check(code, "cuEventQuery", "Event.query");
-  return true;
-}
-
-void synchronize_event(Event& e) {
-  if (!e.handle || !e.recorded) return;
-  cuda::DeviceGuard guard(e.device.id);
-  CUresult code;
-  {
-    cuda::GilDropped dropped;
-    cuda::RelaxedCapture relaxed;
-    code = cuda::driver().EventSynchronize(e.handle);
-  }
-  cuda::check(code, "cuEventSynchronize", "Event.synchronize");
-  cuda::finish_done();
-}
-
-double elapsed(Event& start, Event& end) {
-  if (start.device != end.device || !start.timing || !end.timing || !start.recorded ||
-      !end.recorded)
-    fail(Kind::Stream, "Event.elapsed_time",
-         "two recorded events of one device, both made with timing=True",
-         start.device != end.device     ? "events of different devices"
-         : !start.timing || !end.timing ? "an event without timing"
-                                        : "an event that was never recorded",
-         "make both with Event(timing=True) and record both");
-  if (!start.handle)
-    return std::chrono::duration<double, std::milli>(end.time - start.time).count();
-  synchronize_event(end);
-  float ms = 0;
-  cuda::DeviceGuard guard(start.device.id);
-  cuda::RelaxedCapture relaxed;
-  cuda::check(cuda::driver().EventElapsedTime(&ms, start.handle, end.handle), "cuEventElapsedTime",
-              "Event.elapsed_time");
-  return double(ms);
-}
-
-// What a constructor says to arguments that it does not take.
-[[noreturn]] void refuse_arguments(const char* name, const char* signature, nb::args args,
-                                   nb::kwargs given) {
-  std::string got = repr_text(args.ptr()) + " and " + repr_text(given.ptr());
-  fail(Kind::Type, name, signature, got,
-       "name the device only; another library's stream or handle is wrapped by "
-       "gpuinterop.devices.as_stream(stream)");
-}
-
 int stream_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Stream>(self)->owner.ptr());
@@ -263,6 +168,26 @@ PyType_Slot stream_slots[] = {
     {Py_tp_traverse, (void*)stream_traverse}, {Py_tp_clear, (void*)stream_clear}, {0, nullptr}};
 
 }  // namespace
+
+Device parse_device(nb::object spec) {
+  nb::object device = nb::module_::import_("gpuinterop.devices").attr("device")(spec);
+  return {DeviceType(nb::cast<int>(device.attr("type_code"))), nb::cast<int>(device.attr("index"))};
+}
+
+nb::object python_device(Device d) {
+  return nb::module_::import_("gpuinterop.devices").attr("from_codes")(int(d.type), d.id);
+}
+
+std::string stream_repr(const Stream& s) {
+  std::string place = s.device.is_cuda() ? "cuda:" + std::to_string(s.device.id) : "cpu";
+  if (!s.handle) return "<Stream on cpu>";
+  if (s.handle == CU_STREAM_LEGACY) return "<Stream legacy default on " + place + ">";
+  if (s.handle == CU_STREAM_PER_THREAD) return "<Stream per-thread default on " + place + ">";
+  std::string whose = s.origin == Stream::Origin::Own
+                          ? ""
+                          : " of " + (s.owner ? type_text(s.owner.ptr()) : "somebody else");
+  return "<Stream " + cuda::handle_text(s.handle) + whose + " on " + place + ">";
+}
 
 void register_streams(nb::module_& m) {
   auto address = [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.handle); };
@@ -281,8 +206,8 @@ void register_streams(nb::module_& m) {
           "`priority` go first.")
       .def("__init__",
            [](Stream*, nb::args args, nb::kwargs given) {
-             refuse_arguments("Stream", "Stream(device=None, *, blocking=False, priority=0)", args,
-                              given);
+             refuse_constructor("Stream", "Stream(device=None, *, blocking=False, priority=0)",
+                                args, given);
            })
       .def_prop_ro("device", [](const Stream& s) { return python_device(s.device); })
       .def_prop_ro("handle", address,
@@ -311,19 +236,22 @@ void register_streams(nb::module_& m) {
       .def(
           "record",
           [](nb::handle self, nb::object event) {
-            Stream& s = nb::cast<Stream&>(self);
+            Stream& s = made_stream(self, "Stream.record");
             if (event.is_none())
               event = nb::cast(new Event(s.device, false, false), nb::rv_policy::take_ownership);
             Event* e = nullptr;
             if (!nb::try_cast(event, e) || !e)
               fail(Kind::Type, "Stream.record", "a gpuinterop.Event or None",
                    type_text(event.ptr()), "leave it out: stream.record() returns a new one");
-            record(*e, nb::borrow(self));
+            record_event(*e, nb::borrow(self));
             return event;
           },
           nb::arg("event") = nb::none(), "Record an event, a new one by default, and return it.")
       .def_prop_ro("is_capturing",
-                   [](const Stream& s) { return s.handle && cuda::is_capturing(s.handle); })
+                   [](const Stream& s) {
+                     s.check_usable("Stream.is_capturing");
+                     return s.handle && cuda::is_capturing(s.handle);
+                   })
       .def("__enter__", [](nb::handle self) { return enter(self); })
       .def("__exit__", [](nb::handle self, nb::args) { leave(self); })
       .def(
@@ -340,44 +268,7 @@ void register_streams(nb::module_& m) {
            })
       .def("__repr__", &stream_repr);
 
-  nb::class_<Event>(m, "Event", nb::is_weak_referenceable(), "A point in a stream's order of work.")
-      .def(
-          "__init__",
-          [](Event* self, nb::object device, bool timing, bool blocking) {
-            new (self) Event(parse_device(device), timing, blocking);
-          },
-          nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("timing") = false,
-          nb::arg("blocking") = false,
-          "A new event. With `timing` it can measure; with `blocking` synchronize() sleeps, not "
-          "spins.")
-      .def("__init__",
-           [](Event*, nb::args args, nb::kwargs given) {
-             refuse_arguments("Event", "Event(device=None, *, timing=False, blocking=False)", args,
-                              given);
-           })
-      .def_prop_ro("device", [](const Event& e) { return python_device(e.device); })
-      .def_prop_ro("handle", [](const Event& e) { return reinterpret_cast<uintptr_t>(e.handle); })
-      .def_prop_ro("timing", [](const Event& e) { return e.timing; })
-      .def("record", &record, nb::arg("stream") = nb::none(),
-           "Mark this point of a stream, by default the current one.")
-      .def(
-          "wait",
-          [](Event& e, nb::object stream) {
-            wait_event(e.device, stream_for(stream, e.device, "Event.wait"), e, "Event.wait");
-          },
-          nb::arg("stream") = nb::none(),
-          "Let a stream's later work, by default the current one's, wait for this point.")
-      .def("query", &query_event,
-           "Whether the work before this point is done; True if never recorded.")
-      .def("synchronize", &synchronize_event, "Wait on the host for this point.")
-      .def("elapsed_time", &elapsed, nb::arg("end"),
-           "Milliseconds from this event to `end`, which is waited for.")
-      .def("__repr__", [](const Event& e) {
-        return "<Event on " +
-               (e.device.is_cuda() ? "cuda:" + std::to_string(e.device.id) : std::string("cpu")) +
-               (e.recorded ? ">" : ", not recorded>");
-      });
-
+  register_events(m);
   m.def(
       "foreign_stream",
       [](int type, int id, uintptr_t handle, nb::object owner) {

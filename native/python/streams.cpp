@@ -1,7 +1,10 @@
 #include "python/streams.hpp"
 
+#include <unordered_map>
+
 #include "cuda/state.hpp"
 #include "cuda/stream.hpp"
+#include "python/raise.hpp"
 
 namespace gpuinterop {
 
@@ -37,6 +40,49 @@ PyObject* owner_goes(PyObject* watched_by, PyObject*) {
 }
 PyMethodDef owner_goes_method = {"owner_goes", owner_goes, METH_O, nullptr};
 
+// Owners of streams that went out of use while they were being captured, by handle.
+struct Watched {
+  PyObject* owner;  // borrowed: the weak reference goes first
+  PyObject* watch;
+};
+auto& watched = *new std::unordered_map<CUstream, Watched>;
+
+PyObject* owner_has_gone(PyObject* handle, PyObject* watch) {
+  auto stream = static_cast<CUstream>(PyLong_AsVoidPtr(handle));
+  auto it = watched.find(stream);
+  if (it != watched.end() && it->second.watch == watch) {
+    watched.erase(it);
+    cuda::end_lingering(stream);
+    Py_DECREF(watch);
+  }
+  Py_RETURN_NONE;
+}
+PyMethodDef owner_has_gone_method = {"owner_has_gone", owner_has_gone, METH_O, nullptr};
+
+// Lets the stream of `owner` linger until one of the two is over, the capture or the owner. Without a
+// strong reference: the owner need not own the stream, and then it says nothing after its end.
+void watch_on(CUstream stream, PyObject* owner) noexcept {
+  ErrorSaver saver;
+  try {
+    auto known = watched.find(stream);
+    if (known == watched.end() || known->second.owner != owner) {
+      PyObject* self = PyLong_FromVoidPtr(stream);
+      PyObject* callback = self ? PyCFunction_New(&owner_has_gone_method, self) : nullptr;
+      PyObject* watch = callback ? PyWeakref_NewRef(owner, callback) : nullptr;
+      Py_XDECREF(callback);
+      Py_XDECREF(self);
+      if (!watch) return;  // of a type without weak references
+      Watched& w = watched[stream];
+      w.owner = owner;
+      Py_XDECREF(std::exchange(w.watch, watch));
+    }
+    if (cuda::let_linger(stream)) return;
+    Py_DECREF(watched[stream].watch);
+    watched.erase(stream);
+  } catch (...) {
+  }
+}
+
 }  // namespace
 
 // Only the garbage collector ends an owner whose Stream is still there, both being in one cycle. It calls
@@ -59,9 +105,13 @@ void Stream::watch_owner() noexcept {
 
 void Stream::let_go(bool owner_stays) noexcept {
   if (!std::exchange(used_, false) || cuda::retire_stream(device.id, handle)) return;
-  if (!owner_stays || !owner) return;
-  owner.inc_ref();  // buffers still refer to the handle, so whoever owns it lives on
-  cuda::note_lasting(handle);
+  // An owner that nobody else holds goes right after this.
+  if (owner_stays && owner && Py_REFCNT(owner.ptr()) > 1) watch_on(handle, owner.ptr());
+}
+
+void Stream::leave() noexcept {
+  // Nobody has said that he keeps it alive beyond the block.
+  if (--blocks_ == 0 && origin == Origin::Lent && !owner) let_go(true);
 }
 
 void Stream::check_usable(const char* where) const {
@@ -73,6 +123,11 @@ void Stream::put_to_use() {
   cuda::adopt_stream(device.id, handle, used_, "Stream");
   used_ = true;
   watch_owner();
+}
+
+void Stream::enter() {
+  put_to_use();
+  ++blocks_;
 }
 
 Event::Event(Device d, bool t, bool blocking) : device(d), timing(t) {

@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <chrono>
+#include <string>
 
 #include "cuda/cuda.hpp"
 
@@ -22,7 +23,8 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   void check_usable(const char* where) const;
-  void put_to_use();  // before the first work is queued on a foreign stream
+  void enter();  // before it becomes current in a block, and after the block
+  void leave() noexcept;
   // The handle is not used from here on. Its owner, if it stays, lives on where buffers need it.
   void let_go(bool owner_stays) noexcept;
 
@@ -34,8 +36,10 @@ class Stream {
   nanobind::object owner;
 
  private:
+  void put_to_use();  // before the first work is queued on a foreign stream
   void watch_owner() noexcept;
   bool used_ = false;
+  int blocks_ = 0;
   nanobind::object watch_, watched_by_;  // a weak reference to the owner, and what it knows us by
 };
 
@@ -53,6 +57,18 @@ class Event {
   std::chrono::steady_clock::time_point time;  // of the record, on the CPU
 };
 
-void register_streams(nanobind::module_& m);  // python/stream_bindings.cpp
+// ---- python/event_bindings.cpp ----
+void record_event(Event& e, nanobind::object stream);  // None: the current one
+void wait_event(Device d, CUstream stream, const Event& e, const char* where);
+// What a constructor says to arguments that it does not take.
+[[noreturn]] void refuse_constructor(const char* name, const char* signature, nanobind::args args,
+                                     nanobind::kwargs given);
+void register_events(nanobind::module_& m);
+
+// ---- python/stream_bindings.cpp ----
+Device parse_device(nanobind::object spec);
+nanobind::object python_device(Device d);
+std::string stream_repr(const Stream& s);
+void register_streams(nanobind::module_& m);
 
 }  // namespace gpuinterop

@@ -81,7 +81,7 @@ def test_elements_between_those_of_any_array_are_copied(name):
     assert (counted.count, counted.bytes) == (1, 16) == (1, plan.bytes)
     assert x.get().tobytes() == expected.tobytes()
     side = gi.Stream()
-    with gi.devices.stream(side):  # what the copy left behind is waited for on other streams too
+    with gi.stream(side):  # what the copy left behind is waited for on other streams too
         assert (x + 0).get().tobytes() == (expected + 0).tobytes()
 
 
@@ -207,7 +207,7 @@ def test_a_pool_of_pycuda_keeps_what_is_looked_at():
     side = gi.Stream()
     result = gi.empty(N, device="cuda")
     gi.synchronize()
-    with gi.devices.stream(side):
+    with gi.stream(side):
         spin(side.handle)
         result[...] = x
     del x, later

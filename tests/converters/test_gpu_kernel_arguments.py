@@ -82,7 +82,7 @@ def test_cupy_raw_kernel_waits_for_our_stream():
     kernel((1,), (128,), (dest, ga, gb, np.int32(100)))  # compiled now
     s = gi.Stream()
     gi.synchronize()
-    with gi.devices.stream(s):
+    with gi.stream(s):
         spin(s.handle)
         gb.fill(2)
     kernel((1,), (128,), (dest, ga, gb, np.int32(100)))
@@ -157,7 +157,7 @@ def test_triton_waits_for_our_stream():
     kernel[(1,)](dest, ga, gb, 100, BLOCK=128)  # compiled now, so that the next launch is quick
     s = gi.Stream()
     gi.synchronize()
-    with gi.devices.stream(s):
+    with gi.stream(s):
         spin(s.handle)
         gb.fill(2)
     kernel[(1,)](dest, ga, gb, 100, BLOCK=128)
@@ -204,7 +204,7 @@ def test_cuda_core_view_orders_the_stream():
     dest = result()
     gi.synchronize()
     s = gi.Stream()
-    with gi.devices.stream(s):
+    with gi.stream(s):
         spin(s.handle)
         gb.fill(3)
     views = [converters.to_cuda_core(x, stream=stream) for x in (dest, ga, gb)]
@@ -258,7 +258,7 @@ def test_the_wrapper_waits_for_our_stream(pycuda):
     dest = result()
     gi.synchronize()
     s = gi.Stream()
-    with gi.devices.stream(s):
+    with gi.stream(s):
         spin(s.handle)
         gb.fill(2)
     safe(dest, ga, gb, np.int32(100), block=(128, 1, 1))

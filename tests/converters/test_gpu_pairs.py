@@ -195,7 +195,7 @@ def test_our_slow_stream_is_waited_for(lib):
     for value in (3, 4, 5):
         x = gi.array(np.zeros((6, 8), "float32"), device="cuda")
         gi.synchronize()
-        with gi.devices.stream(s):
+        with gi.stream(s):
             spin(s.handle)
             x.fill(value)
         out = gi.to(x, lib.name)
@@ -231,7 +231,7 @@ def test_a_caching_allocator_does_not_reuse_what_we_still_read(name):
     for value in (1, 2, 3, 4):
         foreign = lib.make(np.full((256, 256), value, "float32"))
         gi.synchronize()
-        with gi.devices.stream(s):
+        with gi.stream(s):
             x = gi.from_any(foreign)
             result = gi.empty((256, 256), device="cuda")
             spin(s.handle)

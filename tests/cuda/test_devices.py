@@ -244,6 +244,27 @@ def test_streams_and_events_of_the_cpu_do_nothing():
         gi.Stream("cpu", 3)
 
 
+@pytest.mark.parametrize("wrap", [lambda s: s, gi.stream, devices.stream])
+def test_leaving_streams_of_the_cpu_out_of_order_is_refused(wrap):
+    a, b = gi.Stream("cpu"), gi.Stream("cpu")
+    outer, inner = wrap(a), wrap(b)
+    outer.__enter__()
+    inner.__enter__()
+    with pytest.raises(StreamError, match="reverse order"):
+        outer.__exit__(None, None, None)
+    assert devices.current_stream("cpu") is b
+    inner.__exit__(None, None, None)
+    with pytest.raises(StreamError):
+        outer.__exit__(None, None, None)
+
+
+def test_a_stream_that_was_never_made():
+    bare = gi.Stream.__new__(gi.Stream)
+    for call in (bare.record, bare.__enter__, bare.__exit__, lambda: gi.Stream.__enter__(3)):
+        with pytest.raises(TypeError, match=r"expected a gpuinterop\.Stream\n"):
+            call()
+
+
 def test_memory_of_the_cpu():
     before = gi.memory_stats("cpu")
     x = gi.empty((1000,), device="cpu")

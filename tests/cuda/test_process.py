@@ -169,7 +169,7 @@ if child == 0:
         assert _core.cuda_forked() and not _core.cuda_available()
         for call in (lambda: gi.zeros((3,), device="cuda:0"), lambda: x.copy(), s.synchronize,
                      s.query, e.record, s.__enter__, lambda: gi.Stream("cuda"),
-                     lambda: gi.mem_info(0), lambda: x.tolist()):
+                     lambda: gi.mem_info(0), lambda: x.tolist(), lambda: s.is_capturing):
             try:
                 call()
             except RuntimeError as error:

@@ -194,13 +194,6 @@ CUresult cuDeviceGetName(char* out, int n, CUdevice d) {
   std::snprintf(out, size_t(n), "Fake GPU %d", d);
   return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetUuid_v2(CUuuid* out, CUdevice d) {
-  ENTER(cuDeviceGetUuid_v2);
-  std::memset(out, 0xF0 + d, sizeof *out);
-  return CUDA_SUCCESS;
-}
-#undef cuDeviceGetUuid
-CUresult cuDeviceGetUuid(CUuuid* out, CUdevice d) { return cuDeviceGetUuid_v2(out, d); }
 CUresult cuDeviceGetAttribute(int* out, CUdevice_attribute what, CUdevice) {
   ENTER(cuDeviceGetAttribute);
   static const std::map<int, int> values = {
@@ -235,11 +228,6 @@ CUresult cuDeviceGetAttribute(int* out, CUdevice_attribute what, CUdevice) {
 CUresult cuDeviceTotalMem_v2(size_t* out, CUdevice d) {
   ENTER(cuDeviceTotalMem);
   *out = size_t(machine().devices[size_t(d)]->total);
-  return CUDA_SUCCESS;
-}
-CUresult cuDeviceCanAccessPeer(int* out, CUdevice, CUdevice) {
-  ENTER(cuDeviceCanAccessPeer);
-  *out = int(env("FAKECUDA_PEERS", 1));
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice d) {
@@ -336,10 +324,6 @@ CUresult cuCtxRecordEvent(CUcontext c, CUevent e) {
   event->stream = all;
   event->count = all->queued;
   event->capture = nullptr;
-  return CUDA_SUCCESS;
-}
-CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) {
-  ENTER(cuCtxEnablePeerAccess);
   return CUDA_SUCCESS;
 }
 

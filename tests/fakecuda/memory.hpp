@@ -94,10 +94,6 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute what, void
                                                         : cuuint64_t(d->used);
   return CUDA_SUCCESS;
 }
-CUresult cuMemPoolSetAccess(CUmemoryPool, const CUmemAccessDesc*, size_t) {
-  ENTER(cuMemPoolSetAccess);
-  return CUDA_SUCCESS;
-}
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
   ENTER(cuMemPoolTrimTo);
   LOCKED();

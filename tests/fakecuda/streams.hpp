@@ -267,10 +267,6 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph g, unsigned long 
   *out = reinterpret_cast<CUgraphExec>(new GraphExec{reinterpret_cast<Graph*>(g)->body});
   return CUDA_SUCCESS;
 }
-CUresult cuGraphUpload(CUgraphExec, CUstream) {
-  ENTER(cuGraphUpload);
-  return CUDA_SUCCESS;
-}
 CUresult cuGraphLaunch(CUgraphExec e, CUstream handle) {
   ENTER(cuGraphLaunch);
   NEED_CONTEXT();

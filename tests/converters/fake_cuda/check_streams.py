@@ -41,7 +41,7 @@ def test_memory_goes_back_to_its_library_only_after_our_last_use(pycuda, monkeyp
     g = pycuda.gpuarray.to_gpu(host())
     x = gi.from_any(g)
     del g
-    with gi.devices.stream(gi.Stream()):
+    with gi.stream(gi.Stream()):
         x.fill(3)
     before = calls()
     del x
@@ -53,7 +53,7 @@ def test_memory_goes_back_to_its_library_only_after_our_last_use(pycuda, monkeyp
 def test_a_consumer_on_the_legacy_stream_waits_for_ours(pycuda, slow, driver):
     s = gi.Stream()
     x = gi.array(np.zeros(64, "float32"), device="cuda")
-    with gi.devices.stream(s):
+    with gi.stream(s):
         x[...] = gi.array(host(), device="cuda")
     g = gi.to_gpuarray(x)
     # A copy on the legacy stream, as PyCUDA's get() makes.
@@ -73,7 +73,7 @@ def test_we_wait_for_a_producer_on_the_legacy_stream(pycuda, slow, driver):
         "cuMemcpyDtoDAsync_v2", ctypes.c_uint64(int(target.gpudata)),
         ctypes.c_uint64(int(source.gpudata)), ctypes.c_size_t(256), ctypes.c_void_p(1),
     )  # fmt: skip
-    with gi.devices.stream(gi.Stream()):
+    with gi.stream(gi.Stream()):
         x = gi.from_any(target)
         copy = x.copy()
     assert np.array_equal(copy.get(), host())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import types
 import weakref
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import devices
+from gpuinterop import converters, devices
 from gpuinterop.errors import ContextError, StreamError
 
 PAUSE = 30_000  # microseconds
@@ -191,6 +192,51 @@ def test_two_wrappers_of_one_foreign_stream():
     assert np.asarray(y).max() == 2.0
 
 
+@pytest.mark.parametrize("wrap", [int, CuPy, Protocol])
+@pytest.mark.parametrize("inside", [False, True])
+def test_our_own_stream_by_its_handle_stays_ours(wrap, inside):
+    """As other libraries name it, which own nothing of it."""
+    s = gi.Stream()
+    x = filled(0.0)
+    with s if inside else gi.Stream():
+        with gi.stream(wrap(s.handle)):
+            x.fill(1.0)
+        gc.collect()
+    with s:
+        gate = helper.Gate(s.handle)
+        x.fill(2.0)
+    with gi.Stream() as reader:
+        x.copy()
+        assert not reader.query()
+        gate.open()
+    assert np.asarray(x).max() == 2.0
+
+
+def test_an_owner_may_go_once_its_capture_is_over():
+    """The capture outlives the block, so that the stream cannot be let go of at the end of that."""
+
+    class Owner(Protocol):
+        def __del__(self):
+            helper.destroy_stream(self._handle)
+
+    alive = []
+    for _ in range(3):
+        owner = Owner(helper.new_stream())
+        alive.append(weakref.ref(owner))
+        x = filled(0.0)
+        gi.synchronize()
+        with gi.stream(owner):
+            capture = helper.Capture(owner._handle, helper.Capture.RELAXED)
+            x.fill(3.0)
+        capture.end()
+        x.fill(2.0)
+        capture.destroy()
+        del owner
+        gc.collect()
+        assert np.asarray(x).max() == 2.0
+    assert [owner() for owner in alive] == [None] * 3
+
+
 def test_stream_of_a_foreign_context_is_refused():
     context = helper.c_void_p()
     helper.call("cuCtxCreate_v2", helper.byref(context), 0, 0)
@@ -204,38 +250,49 @@ def test_stream_of_a_foreign_context_is_refused():
         helper.call("cuCtxDestroy_v2", context)
 
 
-def test_hooks_enter_and_leave_other_libraries():
+@pytest.fixture
+def another_library(monkeypatch):
+    """Returns what makes a library with a current stream seem to be loaded."""
+
+    def load(enter):
+        monkeypatch.setitem(sys.modules, "another", types.ModuleType("another"))
+        monkeypatch.setitem(converters.streams.ENTERS, "another", enter)
+
+    return load
+
+
+def test_other_libraries_are_entered_and_left(another_library):
     seen = []
 
     class Other:
-        def __init__(self, s):
-            self.s = s
+        def __init__(self, module, handle, index):
+            self.handle = handle
 
         def __enter__(self):
-            seen.append(("enter", self.s.handle))
+            seen.append(("enter", self.handle))
 
         def __exit__(self, *error):
-            seen.append(("exit", self.s.handle))
+            seen.append(("exit", self.handle))
 
-    devices.stream_hooks.append(Other)
-    try:
-        s = gi.Stream()
-        with gi.stream(s), pytest.raises(ZeroDivisionError), gi.stream(None):
-            raise ZeroDivisionError
-        assert seen == [("enter", s.handle), ("enter", 1), ("exit", 1), ("exit", s.handle)]
-    finally:
-        devices.stream_hooks.remove(Other)
+    another_library(Other)
+    s = gi.Stream()
+    with gi.stream(s), pytest.raises(ZeroDivisionError), gi.stream(None):
+        raise ZeroDivisionError
+    assert seen == [("enter", s.handle), ("enter", 1), ("exit", 1), ("exit", s.handle)]
+    with devices.stream(s):  # here only, whatever was loaded before
+        assert devices.current_stream() is s
+    assert len(seen) == 4
 
 
 @pytest.mark.parametrize("before", ["none", "primary", "foreign"])
-def test_the_context_is_as_before_when_a_library_leaves_its_own(before):
-    def switch(s):
+def test_the_context_is_as_before_when_a_library_leaves_its_own(before, another_library):
+    def switch(*_):
         stack = ExitStack()
         helper.call("cuCtxSetCurrent", helper.c_void_p(helper.primary()))
         stack.callback(helper.call, "cuCtxSetCurrent", helper.c_void_p(helper.primary()))
         return stack
 
-    def broken(s):
+    def broken(*_):
         helper.call("cuCtxSetCurrent", helper.c_void_p(helper.primary()))
         raise ZeroDivisionError
 
@@ -250,14 +307,12 @@ def test_the_context_is_as_before_when_a_library_leaves_its_own(before):
     found = helper.current_context()  # "none" uncovers what another library pushed before
     try:
         for hook in (switch, broken):
-            devices.stream_hooks.append(hook)
+            another_library(hook)
             try:
                 with gi.stream(gi.Stream()):
                     assert helper.current_context() == helper.primary()
             except ZeroDivisionError:
                 assert hook is broken
-            finally:
-                devices.stream_hooks.remove(hook)
             assert helper.current_context() == found
     finally:
         helper.call("cuCtxSetCurrent", helper.c_void_p(at_first))

@@ -255,6 +255,13 @@ def test_own_streams_are_handed_on_and_never_destroyed():
     assert np.asarray(x).max() == 1.0
 
 
+@pytest.mark.parametrize("kind", [{"priority": -1}, {"blocking": True}])
+def test_streams_of_every_kind_are_handed_on(kind):
+    handle = gi.Stream(**kind).handle
+    assert gi.Stream(**kind).handle == handle
+    assert gi.Stream().handle != handle
+
+
 def test_priority_and_blocking():
     assert gi.Stream(priority=-1).priority == -1
     s = gi.Stream(blocking=True)

@@ -226,7 +226,89 @@ def test_a_stream_in_a_cycle_with_its_owner():
     assert waits_for_the_gate(gate, x.sync)
 
 
+@pytest.mark.parametrize(
+    "use", [lambda x: x.sync(), lambda x: x.get(), lambda x: gi.synchronize(), gi.from_dlpack]
+)
+def test_a_handle_alone_is_good_for_its_block(use):
+    """`as s` keeps the Stream, which keeps nothing alive."""
+    handle = helper.new_stream()
+    x = gi.zeros((N,), device=CUDA)
+    with gi.stream(handle) as s:
+        x.fill(2.0)
+    helper.destroy_stream(handle)
+    use(x)
+    assert helper.fake_faults() == ""
+    assert s.handle == handle
+    assert np.asarray(x).max() == 2.0
+
+
+def test_a_handle_alone_entered_twice_is_good_for_the_outer_block():
+    handle = helper.new_stream()
+    x = gi.zeros((N,), device=CUDA)
+    with gi.stream(handle) as s:
+        with s:
+            x.fill(1.0)
+        assert _core.current_stream_handle(0) == handle
+        gate = helper.Gate(handle)
+        x.fill(2.0)
+    helper.destroy_stream(handle)
+    assert waits_for_the_gate(gate, x.sync)
+
+
 # ---- captures -----------------------------------------------------------------------------------
+
+
+class Wrapper:
+    """As torch.cuda.ExternalStream: it names a stream and owns none."""
+
+    def __init__(self, handle: int) -> None:
+        self.ptr = handle
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_capture_that_outlives_the_block_of_a_wrapper(kept):
+    handle = helper.new_stream()
+    x = gi.zeros((N,), device=CUDA)
+    gi.synchronize()
+    wrapper = Wrapper(handle)
+    held = [wrapper] if kept else []
+    with gi.stream(wrapper):
+        del wrapper
+        capture = helper.Capture(handle, helper.Capture.RELAXED)
+        x.fill(3.0)
+    gc.collect()
+    with pytest.raises(CaptureError):
+        x.fill(4.0)
+    capture.end()
+    capture.destroy()
+    held.clear()
+    helper.destroy_stream(handle)
+    gi.synchronize()
+    x.fill(5.0)
+    assert np.asarray(x).max() == 5.0
+    assert not _core.capturing()
+
+
+def test_an_event_that_a_capture_waits_for_comes_back_with_its_end():
+    x = gi.zeros((N,), device=CUDA)
+    s = gi.Stream()
+
+    def captured() -> None:
+        gate = helper.Gate(helper.LEGACY)
+        x.fill(1.0)
+        with s:
+            capture = helper.Capture(s.handle, helper.Capture.RELAXED)
+            x.fill(2.0)
+        gate.open()
+        capture.end()
+        capture.destroy()
+        gi.synchronize()
+
+    captured()
+    before = helper.fake_calls("cuEventCreate")
+    for _ in range(5):
+        captured()
+    assert helper.fake_calls("cuEventCreate") == before
 
 
 def handed_to_a_capture() -> tuple[int, helper.Capture, list]:

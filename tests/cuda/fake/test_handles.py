@@ -13,10 +13,17 @@ from gpuinterop.errors import CaptureError
 CUDA = "cuda:0"
 
 
-def given_again():
-    """A stream that an int names, destroyed by its owner before its work is done, and its successor."""
+class Named:
+    """What claims to keep a stream alive."""
+
+    def __init__(self, handle):
+        self.ptr = handle
+
+
+def given_again(wrap=Named):
+    """A stream that was destroyed before its work was done, and its successor."""
     handle = helper.new_stream()
-    stream = devices.as_stream(handle)
+    stream = devices.as_stream(wrap(handle))
     with stream:
         x = gi.zeros((1000,), device=CUDA)
         gate = helper.Gate(handle)
@@ -34,11 +41,12 @@ def take_as_it_is(stream):
     return stream
 
 
+@pytest.mark.parametrize("wrap", [Named, int])
 @pytest.mark.parametrize("again", [wrap_anew, take_as_it_is])
-def test_a_new_stream_comes_after_what_the_old_one_left(again):
+def test_a_new_stream_comes_after_what_the_old_one_left(again, wrap):
     """By the handle alone both are one, and nothing here would make the new one wait: not arrays, not
     freed blocks, not the counters of reductions."""
-    stream, x, gate = given_again()
+    stream, x, gate = given_again(wrap)
     successor = again(stream)
     with successor:
         y = x.copy()

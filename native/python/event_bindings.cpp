@@ -1,0 +1,143 @@
+#include <nanobind/stl/string.h>
+
+#include <chrono>
+#include <string>
+
+#include "cuda/postpone.hpp"
+#include "cuda/state.hpp"
+#include "cuda/stream.hpp"
+#include "python/raise.hpp"
+#include "python/streams.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+namespace {
+
+CUstream stream_for(const nb::object& stream, Device device, const char* where) {
+  if (stream.is_none()) return cuda::current_stream(device.id);
+  Stream* s = nullptr;
+  if (!nb::try_cast(stream, s) || !s)
+    fail(Kind::Stream, where, "a gpuinterop.Stream or None", type_text(stream.ptr()),
+         "wrap it first: gpuinterop.devices.as_stream(stream)");
+  if (s->device != device)
+    fail(Kind::Stream, where,
+         "a stream of " +
+             std::string(device.is_cuda() ? "cuda:" + std::to_string(device.id) : "cpu"),
+         stream_repr(*s), "use one event for each device, or Stream.wait");
+  return s->handle;
+}
+
+bool query_event(Event& e) {
+  if (!e.handle || !e.recorded) return true;
+  cuda::DeviceGuard guard(e.device.id);
+  // Harmless for a capture of another stream, which would be spoilt by the question otherwise.
+  cuda::RelaxedCapture relaxed;
+  CUresult code = cuda::driver().EventQuery(e.handle);
+  if (code == CUDA_ERROR_NOT_READY) return false;
+  cuda::check(code, "cuEventQuery", "Event.query");
+  return true;
+}
+
+void synchronize_event(Event& e) {
+  if (!e.handle || !e.recorded) return;
+  cuda::DeviceGuard guard(e.device.id);
+  CUresult code;
+  {
+    cuda::GilDropped dropped;
+    cuda::RelaxedCapture relaxed;
+    code = cuda::driver().EventSynchronize(e.handle);
+  }
+  cuda::check(code, "cuEventSynchronize", "Event.synchronize");
+  cuda::finish_done();
+}
+
+double elapsed(Event& start, Event& end) {
+  if (start.device != end.device || !start.timing || !end.timing || !start.recorded ||
+      !end.recorded)
+    fail(Kind::Stream, "Event.elapsed_time",
+         "two recorded events of one device, both made with timing=True",
+         start.device != end.device     ? "events of different devices"
+         : !start.timing || !end.timing ? "an event without timing"
+                                        : "an event that was never recorded",
+         "make both with Event(timing=True) and record both");
+  if (!start.handle)
+    return std::chrono::duration<double, std::milli>(end.time - start.time).count();
+  synchronize_event(end);
+  float ms = 0;
+  cuda::DeviceGuard guard(start.device.id);
+  cuda::RelaxedCapture relaxed;
+  cuda::check(cuda::driver().EventElapsedTime(&ms, start.handle, end.handle), "cuEventElapsedTime",
+              "Event.elapsed_time");
+  return double(ms);
+}
+
+}  // namespace
+
+void record_event(Event& e, nb::object stream) {
+  CUstream s = stream_for(stream, e.device, "Event.record");
+  e.time = std::chrono::steady_clock::now();
+  if (e.handle) {
+    cuda::DeviceGuard guard(e.device.id);
+    cuda::check(cuda::driver().EventRecord(e.handle, s), "cuEventRecord", "Event.record");
+  }
+  e.recorded = true;
+}
+
+void wait_event(Device d, CUstream stream, const Event& e, const char* where) {
+  if (!e.handle || !stream || !e.recorded) return;
+  cuda::DeviceGuard guard(d.id);
+  cuda::check(cuda::driver().StreamWaitEvent(stream, e.handle, CU_EVENT_WAIT_DEFAULT),
+              "cuStreamWaitEvent", where);
+}
+
+// What a constructor says to arguments that it does not take.
+void refuse_constructor(const char* name, const char* signature, nb::args args, nb::kwargs given) {
+  std::string got = repr_text(args.ptr()) + " and " + repr_text(given.ptr());
+  fail(Kind::Type, name, signature, got,
+       "name the device only; another library's stream or handle is wrapped by "
+       "gpuinterop.devices.as_stream(stream)");
+}
+
+void register_events(nb::module_& m) {
+  nb::class_<Event>(m, "Event", nb::is_weak_referenceable(), "A point in a stream's order of work.")
+      .def(
+          "__init__",
+          [](Event* self, nb::object device, bool timing, bool blocking) {
+            new (self) Event(parse_device(device), timing, blocking);
+          },
+          nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("timing") = false,
+          nb::arg("blocking") = false,
+          "A new event. With `timing` it can measure; with `blocking` synchronize() sleeps, not "
+          "spins.")
+      .def("__init__",
+           [](Event*, nb::args args, nb::kwargs given) {
+             refuse_constructor("Event", "Event(device=None, *, timing=False, blocking=False)",
+                                args, given);
+           })
+      .def_prop_ro("device", [](const Event& e) { return python_device(e.device); })
+      .def_prop_ro("handle", [](const Event& e) { return reinterpret_cast<uintptr_t>(e.handle); })
+      .def_prop_ro("timing", [](const Event& e) { return e.timing; })
+      .def("record", &record_event, nb::arg("stream") = nb::none(),
+           "Mark this point of a stream, by default the current one.")
+      .def(
+          "wait",
+          [](Event& e, nb::object stream) {
+            wait_event(e.device, stream_for(stream, e.device, "Event.wait"), e, "Event.wait");
+          },
+          nb::arg("stream") = nb::none(),
+          "Let a stream's later work, by default the current one's, wait for this point.")
+      .def("query", &query_event,
+           "Whether the work before this point is done; True if never recorded.")
+      .def("synchronize", &synchronize_event, "Wait on the host for this point.")
+      .def("elapsed_time", &elapsed, nb::arg("end"),
+           "Milliseconds from this event to `end`, which is waited for.")
+      .def("__repr__", [](const Event& e) {
+        return "<Event on " +
+               (e.device.is_cuda() ? "cuda:" + std::to_string(e.device.id) : std::string("cpu")) +
+               (e.recorded ? ">" : ", not recorded>");
+      });
+}
+
+}  // namespace gpuinterop
