@@ -23,9 +23,9 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
 from gpuinterop.geometry import real
-from gpuinterop.sources import host_view
+from gpuinterop.sources import host_view, refuse_mask
 
 __all__ = [
     "cudamat_to_cudandarray",
@@ -255,12 +255,10 @@ def describe(m: Any, layout: str = "logical") -> Facts:
 
 def npmat_fault(host: Any, where: str) -> Plan | None:
     """What of the array inside an npmat matrix no array of ours can show."""
-    if isinstance(host, numpy.ma.MaskedArray):
-        return refuse(
-            "gpuinterop", where, errors.ConversionTypeError,
-            "an array without a mask, which has no counterpart here", "a numpy.ma.MaskedArray",
-            "put m.numpy_array.filled(value) into the matrix",
-        )  # fmt: skip
+    try:
+        refuse_mask(host, where)
+    except errors.UnsupportedError as error:
+        return refused_by(error, "gpuinterop", where)
     if host.ndim != 2:
         return refuse(
             "gpuinterop", where, errors.ShapeError, "a matrix of two dimensions",

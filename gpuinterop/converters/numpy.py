@@ -8,8 +8,16 @@ import numpy
 
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
-from gpuinterop.sources import host_view
+from gpuinterop.converters.plan import (
+    Facts,
+    Plan,
+    Rules,
+    mend_by_copy,
+    plan_layout,
+    refuse,
+    refused_by,
+)
+from gpuinterop.sources import host_view, refuse_mask
 from gpuinterop.switches import as_switch
 
 __all__ = ["describe", "from_numpy", "plan_from", "plan_to", "to_numpy"]
@@ -107,15 +115,10 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
             f"dtype {a.dtype}",
             "convert the values, or pick one field of the structure",
         )
-    if isinstance(a, numpy.ma.MaskedArray):
-        return refuse(
-            "gpuinterop",
-            where,
-            errors.ConversionTypeError,
-            "an array without a mask, which has no counterpart here",
-            "a numpy.ma.MaskedArray",
-            "pass a.filled(value) or a.data",
-        )
+    try:
+        refuse_mask(a, where)
+    except errors.UnsupportedError as error:
+        return refused_by(error, "gpuinterop", where)
     facts = describe(a)
     if not a.dtype.isnative:
         plan = checks.plan_own(facts, where, copyif)
