@@ -91,7 +91,7 @@ def _cast(src: Any, target: Any, casting: str) -> Any:
         results.require_arrays(_WHERE, target, src)
         return results.plain(src).astype(dtype, copy=False)
     if number or isinstance(src, np.generic):
-        return _placed(over(as_elements(src, dtype, _WHERE)), target, _WHERE)
+        return _placed(over(as_elements(src, dtype, _WHERE)), target, _WHERE, True)
     return _placed(as_source(src, dtype, _WHERE), target, _WHERE)
 
 

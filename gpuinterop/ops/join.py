@@ -87,7 +87,8 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     for x in parts:
         n = x.shape[along]
         place = target[(slice(None),) * along + (slice(at, at + n),)]
-        _core.copy_into(place, x if x.dtype == dtype else x.astype(dtype), where="concatenate")
+        _core.copy_into(place, x if x.dtype == dtype else x.astype(dtype), where="concatenate",
+                        uncounted=True)  # fmt: skip
         at += n
     return out
 
@@ -162,5 +163,5 @@ def alloc(value: Any, *shape: Any) -> Any:
             fix="reshape it",
         )
     out = results.new_like(value, tuple(wanted), real.dtype, "alloc")
-    _core.copy_into(out, real.broadcast_to(tuple(wanted)), where="alloc")
+    _core.copy_into(out, real.broadcast_to(tuple(wanted)), where="alloc", uncounted=True)
     return out
