@@ -387,7 +387,7 @@ def borrowed(
         return _core.from_pointer(
             cls,
             address,
-            shape,
+            read_shape(shape, where),
             strides,
             known(dtype),
             target.type_code,

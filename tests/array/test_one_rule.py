@@ -13,7 +13,6 @@ import gpuinterop as gi
 from gpuinterop import _core
 from gpuinterop.dtypes import ML_NAMES, NAMES, NUMPY_NAMES
 
-
 # In a process of its own: the collector's thresholds are the interpreter's.
 FINALISER = """
 import gc, sys
