@@ -539,10 +539,18 @@ class Array:
         """Return numpy.dot's product."""
 def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C', where: str='empty') -> A:
     """A fresh array of `cls`; its elements are not set."""
-def from_pointer(cls: type[A], ptr: int, shape: Shape, strides: Sequence[int] | None, dtype: Any, device_type: int, device_id: int, base: Any, nbytes: int=-1, readonly: bool=False, where: str='from_pointer') -> A:
-    """An array over foreign memory; strides in bytes."""
-def copy_into(dst: Array, src: Array, non_blocking: bool=False, where: str='copy_into') -> None:
-    """dst[...] = src for equal dtypes, between any strides and devices."""
+def from_pointer(cls: type[A], ptr: int, shape: Shape, strides: Sequence[int] | None, dtype: Any, device_type: int, device_id: int, base: Any, nbytes: int=-1, readonly: bool=False, where: str='from_pointer', in_elements: bool=False) -> A:
+    """An array over foreign memory; strides in bytes, unless in_elements."""
+def read_ints(value: Any, where: str='shape', what: str='shape') -> tuple[int, ...]:
+    """
+    A tuple of ints from an int or a sequence of ints, as every shape here is read.
+    """
+def alignment_of(dtype: Any, device_type: int) -> int:
+    """What the addresses of elements of a dtype are multiples of."""
+def copy_into(dst: Array, src: Array, non_blocking: bool=False, where: str='copy_into', uncounted: bool=False) -> None:
+    """
+    dst[...] = src for equal dtypes, between any strides and devices. uncounted: dst is a result, or one of the two holds Python's numbers on their way, so that this is no copy.
+    """
 def view(cls: type[A], x: Array) -> A:
     """The same memory as an array of another class."""
 def adopt(cls: type[A], x: Array) -> A:
@@ -551,7 +559,7 @@ def adopt(cls: type[A], x: Array) -> A:
     """
 def _set_hook(name: str, callable: Callable[..., Any] | None) -> None:
     """Register a callable of the Python layers."""
-def _set_copy_hook(callable: Callable[[str, int, str], Any] | None) -> None:
+def _set_copy_hook(callable: Callable[[str, int, str, bool], Any] | None) -> None:
     """Register copies.note."""
 def _watch(change: int) -> int:
     """Add to the number of active copy watchers; returns it."""

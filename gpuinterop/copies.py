@@ -1,5 +1,15 @@
 """Who copied what: forbid copies in a block, count them, or list what crossed between host and device.
 
+What counts as a copy: each time that elements of an array, of any library, are moved to other memory,
+by a conversion, an assignment, a download, or on the way to one of these; each move is announced for
+itself. No copies are
+
+* results: of arithmetic, of casts that somebody wrote, of joining and choosing (``x + 1``,
+  ``x.astype(dtype)``, ``asarray(x, dtype)``, ``concatenate``), and the casts on the way to them;
+* arrays made from Python's numbers and lists, or from nothing (``zeros``, ``arange``), on either device;
+* values handed over as Python's numbers: ``item``, ``float``, ``tolist``, ``print``. ``get``,
+  ``tobytes`` and ``numpy.asarray`` of an array on a GPU hand over memory, and are copies.
+
 The policy belongs to the thread that entered the block, whichever thread ends it: a generator may be
 resumed, or collected, by another. The core and the converters announce every
 copy to `note` before they make it, so a refused copy has not happened.
@@ -170,8 +180,11 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def note(kind: str, nbytes: int, where: str) -> None:
+def note(kind: str, nbytes: int, where: str, uncounted: bool = False) -> None:
     """Announce a copy that is about to be made by this thread.
+
+    Results, and Python's numbers on their way, are `uncounted`: no copies, though they may cross between
+    host and device all the same.
 
     Raises
     ------
@@ -181,11 +194,12 @@ def note(kind: str, nbytes: int, where: str) -> None:
     if not nbytes:  # nothing is moved
         return
     state = _local.state
-    if state.bans:
-        raise _forbidden(kind, nbytes, where)
-    for count in state.counts:
-        count.count += 1
-        count.bytes += nbytes
+    if not uncounted:
+        if state.bans:
+            raise _forbidden(kind, nbytes, where)
+        for count in state.counts:
+            count.count += 1
+            count.bytes += nbytes
     if state.logs and kind not in _STAYING:
         transfer = Transfer(kind, nbytes, where, _caller())
         for log in state.logs:
@@ -228,8 +242,9 @@ def no_copies() -> Watch[None]:
     """Refuse every copy that this thread would make in the block, by any converter.
 
     `CopyForbiddenError` is raised before memory is touched. Copies asked for in words are refused as
-    well: ``x.copy()``, ``CudaNdarray(obj)``. Results of arithmetic are no copies. What another library
-    copies by itself, as ``numpy.array(x)`` does, is not seen here.
+    well: ``x.copy()``, ``x.get()``, ``CudaNdarray(y)``. Results of arithmetic and of casts are no copies,
+    nor are arrays made from Python's numbers, nor ``print(x)``. What another library copies by itself,
+    as ``numpy.array(x)`` does, is not seen here.
 
     Examples
     --------
@@ -284,7 +299,8 @@ def log_transfers() -> Watch[TransferLog]:
     """List what this thread moves between host and device (or devices) in the block, and who asked.
 
     The list has `Transfer` objects with ``kind``, ``bytes``, ``where`` (the function that copied) and
-    ``caller`` (the line outside this package). Copies that stay in one memory are not listed.
+    ``caller`` (the line outside this package). Copies that stay in one memory are not listed; Python's
+    numbers that cross, as in ``print(x)``, are.
 
     Examples
     --------

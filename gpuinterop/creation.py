@@ -22,18 +22,20 @@ from gpuinterop.errors import (
 from gpuinterop.geometry import real
 from gpuinterop.naming import in_the_name_of, no_room, place_of
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
-from gpuinterop.scalars import NUMBERS, as_elements
+from gpuinterop.scalars import as_elements
 from gpuinterop.sources import (
     as_source,
     borrowed,
     cast,
     home,
+    is_of_values,
     new_array,
     new_full,
+    over,
     read_shape,
     seen_in,
 )
-from gpuinterop.switches import as_choice
+from gpuinterop.switches import as_choice, as_order
 
 __all__ = [
     "arange",
@@ -66,7 +68,13 @@ def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
 def _array(value: Any, dtype: Any, device: Any, where: str) -> Any:
     source = as_source(value, dtype, where)
     place = home(value, source) if device is None else device
-    return new_array(_class_for(source.dtype), source, place, where)
+    return new_array(_class_for(source.dtype), source, place, where, is_of_values(value))
+
+
+def _from_values(values: np.ndarray[Any, Any], device: Any, where: str) -> Any:
+    """An array of computed values, which is no copy of anything."""
+    place = devices.default_device() if device is None else device
+    return new_array(_class_for(values.dtype), over(values), place, where, True)
 
 
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -97,20 +105,16 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
             found.device.type != "cpu" or devices.default_device().type == "cpu"
         ):
             return found
-    plain = isinstance(obj, (*NUMBERS, np.generic))
+    plain = is_of_values(obj)
     # A capsule is taken only when nothing can refuse it any more.
     seen = seen_in(obj, "asarray")
     source = _as_source(obj, dtype if plain else None, copy) if seen is None else seen
     wanted = source.dtype if dtype is None else known(dtype, "asarray")
     target = home(obj, source) if device is None else place_of(device, "asarray")
-    # What was made from numbers, or had to be straightened first, no longer is `obj`'s memory.
-    fresh = isinstance(obj, np.ndarray) and source.ptr != np.asarray(obj).ctypes.data
-    fresh = fresh and source.size > 0
     kind = type(obj).__name__
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
         *([f"a transfer from {source.device} to {target}"] if target != source.device else []),
-        *(["values that lie in no aligned memory of native byte order"] if fresh else []),
         *([f"an object of type {kind}, which has no memory to share"] if plain else []),
     ]
     if needs and copy is not None:
@@ -126,11 +130,10 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
         source = _as_source(obj, None, copy)
     if wanted != source.dtype:
         source = cast(obj, source, wanted, "asarray")
-        return new_array(_class_for(wanted), source, target, "asarray")
     cls = _class_for(wanted)
     if target == source.device:
         return _core.adopt(cls, source)
-    return new_array(cls, source, target, "asarray")
+    return new_array(cls, source, target, "asarray", plain)
 
 
 def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
@@ -154,10 +157,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
     A `CudaNdarray` for float32, a `GpuArray` for any other dtype, on `default_device()` unless
     `device` names one. `order` is "C" or "F".
     """
-    if order not in ("C", "F"):
-        raise ArgumentTypeError(where="empty", expected="order 'C' or 'F'", got=shown(order),
-                                fix="pass one of these")  # fmt: skip
-    return _empty(shape, dtype, device, "empty", order)
+    return _empty(shape, dtype, device, "empty", as_order(order, "CF", "empty"))
 
 
 def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") -> Any:
@@ -228,6 +228,9 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
             raise ArgumentTypeError(where=where, expected="an array to take shape and dtype from",
                                     got=f"an object of type {type(x).__name__}",
                                     fix="name them: empty, zeros, ones or full(shape, ...)")  # fmt: skip
+        if isinstance(x, np.ndarray):  # also one that could not be shared as it is
+            kind = x.dtype.newbyteorder("=") if dtype is None else dtype
+            return _empty(x.shape, kind, "cpu" if device is None else device, where)
         # Only described, not kept: foreign dtypes have names that NumPy does not know.
         x = as_source(x, None, where)
     x = real(x)
@@ -267,7 +270,7 @@ def arange(
         raise DTypeError(where="arange", expected="at most two values of dtype bool",
                          got=f"{values.size} values",
                          fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
-    return _array(as_elements(values, dtype, "arange"), None, device, "arange")
+    return _from_values(as_elements(values, dtype, "arange"), device, "arange")
 
 
 def _spaced(*given: Any) -> np.ndarray[Any, Any]:
@@ -308,7 +311,7 @@ def linspace(
                          fix="pass numbers: linspace(0, 1, 5)") from error  # fmt: skip
     if dtype is not None and known(dtype).name.startswith(("int", "uint")):
         values = np.floor(values)
-    return _array(as_elements(values, dtype, "linspace"), None, device, "linspace")
+    return _from_values(as_elements(values, dtype, "linspace"), device, "linspace")
 
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:
@@ -333,11 +336,11 @@ def from_gpu_pointer(
     ptr: int, shape: Any, strides: Any = None, base: Any = None, *, device: Any = None,
     nbytes: int = -1, readonly: bool = False,
 ) -> CudaNdarray:  # fmt: skip
-    """Wrap float32 memory at an address, under the documents' name and with their units.
+    """Wrap float32 memory at an address, under Theano's name and with its units.
 
     Shares, never copies or frees. `strides` count elements; None means C order. `base`, any
     object, is kept alive by the array and every view of it. Without `device` the pointer itself
-    is asked where it lives.
+    is asked where it lives. What is reached is checked as `CudaNdarray.from_pointer` says.
     """
     made: CudaNdarray = borrowed(CudaNdarray, ptr, shape, strides, base, device, nbytes, readonly)
     return made

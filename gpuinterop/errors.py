@@ -40,7 +40,7 @@ __all__ = [
 
 
 class GpuInteropError(Exception):
-    """Base of all errors here. The parts of the message stay readable as attributes.
+    """Base of all errors here, made of four parts, which stay readable as attributes.
 
     Parameters
     ----------
@@ -55,12 +55,11 @@ class GpuInteropError(Exception):
 
     def __init__(
         self,
-        message: str = "",
         *,
-        where: str = "",
-        expected: str = "",
-        got: str = "",
-        fix: str = "",
+        where: str,
+        expected: str,
+        got: str,
+        fix: str,
         reason: str = "",
         axis: int | None = None,
     ) -> None:
@@ -71,19 +70,11 @@ class GpuInteropError(Exception):
         self.axis = axis
         if reason:
             self.reason = reason
-        super().__init__(message or _compose(where, expected, got, fix))
+        super().__init__(_compose(where, expected, got, fix))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Keyword-only parts do not survive the default protocol, and process pools pickle errors.
-        parts = {
-            "where": self.where,
-            "expected": self.expected,
-            "got": self.got,
-            "fix": self.fix,
-            "reason": self.reason,
-            "axis": self.axis,
-        }
-        return (_rebuild, (type(self), Exception.__str__(self), parts, self.__dict__.copy()))
+        return (_rebuild, (type(self), str(self)), self.__dict__.copy())
 
     def __str__(self) -> str:
         # OSError and friends print their own attributes otherwise.
@@ -108,11 +99,10 @@ def shown(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _rebuild(
-    cls: type[GpuInteropError], message: str, parts: dict[str, Any], state: dict[str, Any]
-) -> GpuInteropError:
-    error = cls(message, **parts)
-    error.__dict__.update(state)
+def _rebuild(cls: type[GpuInteropError], message: str) -> GpuInteropError:
+    """The error without its parts, which its state brings; the message may have been edited since."""
+    error = cls(where="", expected="", got="", fix="")
+    error.args = (message,)
     return error
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import _core, dtypes, sources
+from gpuinterop import _core, copies, dtypes, sources
 from gpuinterop.arguments import ArgumentMethods
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -33,21 +33,24 @@ from gpuinterop.naming import in_the_name_of, no_room, renamed
 from gpuinterop.ops.methods_reduce import ReductionMethods
 from gpuinterop.sources import host_view, over
 from gpuinterop.switches import as_switch
-from gpuinterop.views import ViewMethods
+from gpuinterop.views import ViewMethods, own_state
 
 __all__ = ["CudaNdarray", "GpuArray"]
 
 Self = TypeVar("Self", bound="ArrayMethods")
 
 
-def _values(x: Any, where: str) -> np.ndarray[Any, Any]:
-    """The elements as a NumPy array, downloaded or shared; a refusal names `where`."""
+def _values(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, Any]:
+    """The elements as a NumPy array, downloaded or shared; a refusal names `where`.
+
+    They are to become Python's numbers or text, which is no copy, unless somebody gets their `memory`.
+    """
     seen = real(x)
     if seen.device.type == "cpu":
         _core._require_values(where, x)
         return host_view(x)
     host = _unset(seen, where)
-    _core.copy_into(over(host), x, where=where)
+    _core.copy_into(over(host), x, where=where, uncounted=not memory)
     return host
 
 
@@ -99,7 +102,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 got=f"an array on {seen.device}",
                 fix="allow the download: numpy.asarray(x)",
             )
-        host = _values(self, "numpy.asarray")
+        host = _values(self, "numpy.asarray", memory=True)
         return host if dtype is None else host.astype(dtype, copy=False)
 
     def get(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
@@ -179,9 +182,12 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             raise no_room(error, "tolist") from None
 
     def tobytes(self) -> bytes:
-        """Return the bytes of the elements in C order."""
+        """Return the bytes of the elements in C order: a copy of them."""
+        seen = real(self)
+        if seen.device.type == "cpu":
+            copies.note("host", seen.nbytes, "tobytes")
         try:
-            return _values(self, "tobytes").tobytes()
+            return _values(self, "tobytes", memory=True).tobytes()
         except MemoryError as error:
             raise no_room(error, "tobytes") from None
 
@@ -218,7 +224,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        body = np.array2string(np.asarray(self), separator=", ", prefix=name + "(")
+        body = np.array2string(_values(self, "repr"), separator=", ", prefix=name + "(")
         seen = real(self)
         notes = [f"shape={seen.shape}"] if seen.size == 0 else []
         if seen.dtype != np.float32 or not isinstance(self, CudaNdarray):
@@ -234,7 +240,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return f"{name}({body}, {', '.join(notes)})"
 
     def __str__(self) -> str:
-        return str(np.asarray(self))
+        return str(_values(self, "str"))
 
     def __format__(self, spec: str) -> str:
         if not spec:
@@ -307,8 +313,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     # ---- pickling ------------------------------------------------------------------------------
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        extra = getattr(self, "__dict__", None) or None
-        return (_unpickle, (type(self), self.get(), str(real(self).device)), extra)
+        return (_unpickle, (type(self), self.get(), str(real(self).device)), own_state(self))
 
 
 def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -> ArrayMethods:
@@ -383,11 +388,14 @@ class CudaNdarray(ArrayMethods):
         """Wrap float32 memory at an address; `base` is kept alive as long as anyone looks at it.
 
         Shares, never copies or frees. `strides` are in elements, as `from_gpu_pointer` takes
-        them. With `nbytes`, the bytes that may be touched from `ptr` on, shape and strides are
-        checked against it.
+        them. They and the shape are checked against `nbytes`, the bytes that may be touched from
+        `ptr` on; without it against the memory of `base` if that is an array of this library, and
+        else, on a GPU, against the allocation that the driver knows.
         """
-        with in_the_name_of("CudaNdarray.from_pointer"):
-            return sources.borrowed(cls, ptr, shape, strides, base, device, nbytes, readonly)
+        return sources.borrowed(
+            cls, ptr, shape, strides, base, device, nbytes, readonly,
+            where="CudaNdarray.from_pointer",
+        )  # fmt: skip
 
 
 class GpuArray(ArrayMethods):
@@ -420,10 +428,10 @@ class GpuArray(ArrayMethods):
         readonly: bool = False,
     ) -> GpuArray:
         """Wrap memory of any dtype, as `CudaNdarray.from_pointer` does; `strides` are in bytes."""
-        with in_the_name_of("GpuArray.from_pointer"):
-            return sources.borrowed(
-                cls, ptr, shape, strides, base, device, nbytes, readonly, dtype, unit=1
-            )
+        return sources.borrowed(
+            cls, ptr, shape, strides, base, device, nbytes, readonly, dtype, False,
+            "GpuArray.from_pointer",
+        )  # fmt: skip
 
 
 def _source(value: Any, row: int, device_type: int, device_id: int, cls: type) -> _core.Array:

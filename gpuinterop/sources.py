@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import _core
+from gpuinterop import _core, copies
 from gpuinterop.dtypes import known
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -20,13 +20,13 @@ from gpuinterop.errors import (
     DeviceError,
     DTypeError,
     GpuInteropError,
-    ShapeError,
     UnsupportedError,
     shown,
 )
 from gpuinterop.geometry import real
 from gpuinterop.naming import in_the_name_of, no_room, place_of, renamed
 from gpuinterop.scalars import NUMBERS, as_elements
+from gpuinterop.switches import as_switch
 
 __all__ = [
     "as_source",
@@ -40,9 +40,11 @@ __all__ = [
     "host_view",
     "is_index",
     "is_of_a_converter",
+    "is_of_values",
     "new_array",
     "new_full",
     "over",
+    "read_counts",
     "read_shape",
     "refuse_mask",
     "seen_in",
@@ -137,7 +139,7 @@ def host_side(host: np.ndarray[Any, Any], where: str) -> _core.Array:
     refuse_mask(host, where)
     plain = np.asarray(host)
     size = known(plain.dtype).itemsize
-    if plain.size and (not plain.flags.aligned or any(s % size for s in plain.strides)):
+    if not _in_place(plain):
         raise ContiguityError(
             where=where,
             expected=f"a NumPy array of aligned elements, a multiple of {size} bytes apart",
@@ -162,13 +164,20 @@ def refuse_repeats(target: _core.Array, where: str) -> None:
             )
 
 
-def new_array(cls: type[A], source: _core.Array, device: Any, where: str) -> A:
-    """Return a C-ordered copy of `source` as a `cls` on `device`."""
+def is_of_values(value: Any) -> bool:
+    """Whether `value` is a number or a list, Python's or NumPy's, which no memory lies behind."""
+    return isinstance(value, (*NUMBERS, np.generic))
+
+
+def new_array(
+    cls: type[A], source: _core.Array, device: Any, where: str, values: bool = False
+) -> A:
+    """Return a C-ordered copy of `source` as a `cls` on `device`; no copy to watchers if of `values`."""
     source = real(source)
     check_cast(cls, source.dtype, where)
     target = place_of(device, where)
     made = _core.empty(cls, source.shape, source.dtype, target.type_code, target.index, where=where)
-    _core.copy_into(made, source, where=where)
+    _core.copy_into(made, source, where=where, uncounted=values)
     return made
 
 
@@ -179,7 +188,7 @@ def construct(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
         check_cast(cls, seen.dtype if dtype is None else known(dtype), cls.__name__)
     source = as_source(value, dtype, cls.__name__)
     place = home(value, source) if device is None else device
-    return new_array(cls, source, place, cls.__name__)
+    return new_array(cls, source, place, cls.__name__, is_of_values(value))
 
 
 def home(value: Any, source: _core.Array) -> devices.Device:
@@ -206,7 +215,8 @@ def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, wher
                           fix="name a device that exists; a shape is one argument, a tuple: "
                           f"({shown(shape)}, {shown(device)})") from None  # fmt: skip
     with in_the_name_of(where):
-        made = _core.empty(cls, read_shape(shape), dtype, target.type_code, target.index)
+        extents = read_shape(shape)
+        made = _core.empty(cls, extents, dtype, target.type_code, target.index)
         made[...] = value
     return made
 
@@ -221,7 +231,7 @@ def as_source(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.
     elif isinstance(value, np.generic) and dtype is not None:
         return over(as_elements(value, dtype, where))
     elif isinstance(value, (np.ndarray, np.generic)):
-        found = _from_numpy(value, where)
+        found = _from_numpy(value, where, copyif)
     elif isinstance(value, NUMBERS):
         return over(as_elements(value, dtype, where))
     else:
@@ -239,11 +249,16 @@ def cast(value: Any, found: _core.Array, dtype: Any, where: str) -> _core.Array:
     unmade = isinstance(value, _core.Array) and _core._recording() is not None
     if found.device.type == "cpu" and not unmade:
         try:
-            return over(host_view(found).astype(dtype))
+            if _core._recording() is not None:
+                return over(host_view(found).astype(dtype))
+            # Memory of this library, so that nobody has to copy it again.
+            made = _core.empty(_core.Array, found.shape, dtype, 1, 0, where=where)
+            host_view(made, written=True)[...] = host_view(found)
+            return made
         except MemoryError as error:
             raise no_room(error, where) from None
-    made: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
-    return made
+    cast: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
+    return cast
 
 
 def _import(value: Any, where: str, copyif: bool) -> _core.Array:
@@ -276,20 +291,34 @@ def refuse_mask(value: Any, where: str) -> None:
             where=where,
             expected="data without a mask",
             got=f"a masked array with {int(np.sum(np.ma.getmaskarray(value)))} masked elements",
-            fix="fill it: x.filled(value)",
+            fix="fill it, a.filled(value), or pass a.data to ignore the mask",
         )
 
 
-def _from_numpy(value: Any, where: str) -> _core.Array:
+def _in_place(host: np.ndarray[Any, Any]) -> bool:
+    """Whether arrays here can show the memory: whole elements apart, at addresses for such elements."""
+    size, step = host.dtype.itemsize, _core.alignment_of(host.dtype, 1)
+    return not host.size or (
+        host.ctypes.data % step == 0 and not any(s % size for s in host.strides)
+    )
+
+
+def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
     refuse_mask(value, where)
     host = np.asarray(value)
-    known(host.dtype.newbyteorder("="))  # first of all: what follows divides by the itemsize
-    if not host.dtype.isnative:
-        host = host.astype(host.dtype.newbyteorder("="))
-    size = host.dtype.itemsize
-    if not host.flags.aligned or any(s % size for s in host.strides):
-        host = host.copy()
-    return over(host)
+    native = known(host.dtype.newbyteorder("="), where)
+    if host.dtype.isnative and _in_place(host):
+        return over(host)
+    if not copyif:
+        raise ContiguityError(
+            where=where,
+            expected="values in aligned memory of native byte order, which can be shared",
+            got=f"dtype {host.dtype.str}, strides {host.strides} (bytes), "
+            f"address {host.ctypes.data:#x}",
+            fix=f"allow a copy, or make one: numpy.array(a, '{native}')",
+        )
+    copies.note("host", host.nbytes, where)
+    return over(host.astype(native))
 
 
 def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core.Array:
@@ -323,13 +352,18 @@ def is_index(value: Any) -> bool:
 
 def read_shape(shape: Any, where: str = "shape") -> tuple[int, ...]:
     """Return a shape given as an int or a sequence of ints."""
-    if is_index(shape):
-        return (operator.index(shape),)
+    return _core.read_ints(shape, where)
+
+
+def read_counts(values: Any, where: str = "counts") -> tuple[int, ...]:
+    """Return numbers given as an int or any number of them."""
+    if is_index(values):
+        return (operator.index(values),)
     try:
-        return tuple(operator.index(n) for n in shape)
+        return tuple(operator.index(n) for n in values)
     except TypeError:
         raise ArgumentTypeError(where=where, expected="an int or a sequence of ints",
-                                got=shown(shape), fix="pass a tuple of ints") from None  # fmt: skip
+                                got=shown(values), fix="pass a tuple of ints") from None  # fmt: skip
 
 
 def borrowed(
@@ -342,46 +376,46 @@ def borrowed(
     nbytes: int,
     readonly: bool,
     dtype: Any = np.float32,
-    unit: int = 4,
+    in_elements: bool = True,
+    where: str = "from_gpu_pointer",
 ) -> A:
-    """Return an array over memory at an address; strides count units of so many bytes."""
+    """Return an array over memory at an address; strides count elements, or else bytes.
+
+    What it reaches is checked: against `nbytes`, else against the memory of `base` when that is an
+    array here, else on a GPU against the allocation that the driver knows.
+    """
     if isinstance(ptr, bool | _core.Array) or not hasattr(ptr, "__index__"):
-        raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as address",
+        raise ArgumentTypeError(where=where, expected="an int as address",
                                 got=shown(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
     address = operator.index(ptr)
     if not 0 <= address < 1 << 64:
-        raise BoundsError(where="from_gpu_pointer", expected="an address from 0 to 2**64 - 1",
+        raise BoundsError(where=where, expected="an address from 0 to 2**64 - 1",
                           got=shown(address), fix="pass x.ptr, unsigned")  # fmt: skip
     try:
         limit = operator.index(nbytes)
     except TypeError:
-        raise ArgumentTypeError(where="from_gpu_pointer", expected="an int as nbytes",
+        raise ArgumentTypeError(where=where, expected="an int as nbytes",
                                 got=shown(nbytes), fix="pass the number of bytes") from None  # fmt: skip
     if not -1 <= limit < 1 << 63:
-        raise BoundsError(where="from_gpu_pointer", expected="nbytes of at least 0, below 2**63",
+        raise BoundsError(where=where, expected="nbytes of at least 0, below 2**63",
                           got=shown(limit), fix="leave it out when it is not known")  # fmt: skip
-    extents = read_shape(shape)
-    given = None if strides is None else read_shape(strides)
-    if given is not None and len(given) != len(extents):
-        raise ShapeError(where="from_gpu_pointer",
-                         expected=f"as many strides as extents, {len(extents)}",
-                         got=f"{shown(given)} ({'elements' if unit > 1 else 'bytes'})",
-                         fix="pass one stride for each dimension")  # fmt: skip
-    steps = None if given is None else tuple(unit * s for s in given)
-    target = place_of(device, "from_gpu_pointer") if device is not None else _locate(address)
-    return _core.from_pointer(
-        cls,
-        address,
-        extents,
-        steps,
-        known(dtype),
-        target.type_code,
-        target.index,
-        base,
-        nbytes=limit,
-        readonly=bool(readonly),
-        where="from_gpu_pointer",
-    )
+    readonly = as_switch(readonly, "readonly", where)
+    target = place_of(device, where) if device is not None else _locate(address)
+    with in_the_name_of(where):  # what fails may be a layout
+        return _core.from_pointer(
+            cls,
+            address,
+            read_shape(shape, where),
+            strides,
+            known(dtype),
+            target.type_code,
+            target.index,
+            base,
+            nbytes=limit,
+            readonly=readonly,
+            where=where,
+            in_elements=in_elements,
+        )
 
 
 def _locate(address: int) -> devices.Device:

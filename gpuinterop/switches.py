@@ -1,4 +1,4 @@
-"""What may be given for a switch, an argument that is True or False: nothing else that is true."""
+"""What may be given for a switch, True or False and nothing else that is true, and for an order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.errors import ArgumentTypeError, shown
+from gpuinterop.errors import ArgumentTypeError, ShapeError, shown
 
-__all__ = ["as_choice", "as_switch"]
+__all__ = ["as_choice", "as_order", "as_switch"]
 
 
 def as_switch(value: Any, name: str, where: str) -> bool:
@@ -27,3 +27,12 @@ def as_choice(value: Any, name: str, where: str) -> bool | None:
         return None if value is None else bool(value)
     raise ArgumentTypeError(where=where, expected=f"{name}=True, False or None", got=shown(value),
                             fix=f"pass {name}=False to forbid a copy, True to ask for one")  # fmt: skip
+
+
+def as_order(value: Any, orders: str, where: str, fix: str = "pass one of these") -> str:
+    """Return one of NumPy's letters for an order of elements, those of `orders`."""
+    if isinstance(value, str) and len(value) == 1 and value in orders:
+        return value
+    *first, last = [repr(letter) for letter in orders]
+    raise ShapeError(where=where, expected=f"order {', '.join(first)} or {last}", got=shown(value),
+                     fix=fix)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, TypeVar
 
 from gpuinterop import _core
@@ -16,9 +17,9 @@ from gpuinterop.errors import (
     shown,
 )
 from gpuinterop.geometry import real
-from gpuinterop.switches import as_choice
+from gpuinterop.switches import as_choice, as_order
 
-__all__ = ["Flags", "ViewMethods", "memory_order", "read_axis"]
+__all__ = ["Flags", "ViewMethods", "memory_order", "own_state", "read_axis"]
 
 Self = TypeVar("Self", bound="ViewMethods")
 
@@ -36,6 +37,8 @@ def _spread(values: tuple[Any, ...]) -> Any:
 def read_axis(axis: Any, ndim: int, where: str) -> int:
     """An axis counted from 0, from an int that may count from the end."""
     try:
+        if isinstance(axis, bool):  # what truths mean as axes, nobody knows
+            raise TypeError("a truth")
         index = operator.index(axis)
     except TypeError:
         raise ArgumentTypeError(
@@ -49,6 +52,33 @@ def read_axis(axis: Any, ndim: int, where: str) -> int:
             fix="count axes from 0, or from -1 backwards",
         )
     return index % ndim
+
+
+def own_state(x: Any) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
+    """What an object of a subclass carries beside the array: its __dict__, and the values of its slots.
+
+    In pickle's form; None where there is nothing.
+    """
+    slots: dict[str, Any] = {}
+    for cls in type(x).__mro__:
+        names = cls.__dict__.get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            if name.startswith("__") and not name.endswith(
+                "__"
+            ):  # private, hence under another name
+                name = f"_{cls.__name__.lstrip('_')}{name}"
+            if name not in ("__dict__", "__weakref__") and hasattr(x, name):
+                slots[name] = getattr(x, name)
+    values = getattr(x, "__dict__", None) or None
+    return (values, slots) if values or slots else None
+
+
+def _take_on(x: Any, state: tuple[dict[str, Any] | None, dict[str, Any]] | None) -> None:
+    values, slots = state or (None, {})
+    if values:
+        x.__dict__.update(values)
+    for name, value in slots.items():
+        setattr(x, name, value)
 
 
 def memory_order(array: Any) -> list[int]:
@@ -71,12 +101,9 @@ def memory_order(array: Any) -> list[int]:
 
 def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
     """The elements in one of NumPy's orders; 'K' is a C order of the axes as they lie in memory."""
-    if order == "K":
+    if as_order(order, "CFAK", where) == "K":
         in_memory: Self = x._permuted(memory_order(real(x)))
         return in_memory.reshape(-1, copy=copy)
-    if order not in ("C", "F", "A"):
-        raise ShapeError(where=where, expected="order 'C', 'F', 'A' or 'K'", got=shown(order),
-                         fix="pass one of these")  # fmt: skip
     return x.reshape(-1, order=order, copy=copy)
 
 
@@ -107,7 +134,7 @@ class Flags:
     @property
     def aligned(self) -> bool:
         array = real(self._array)
-        return array.ptr % min(array.itemsize, 8) == 0
+        return array.ptr % _core.alignment_of(array.dtype, array.device.type_code) == 0
 
     @property
     def writeable(self) -> bool:
@@ -206,17 +233,20 @@ class ViewMethods(_core.Array):
 
     def copy(self: Self, order: str = "C") -> Self:
         """Return an independent compact copy, whatever the strides are; in one of NumPy's orders."""
+        order = as_order(order, "CFAK", "copy")
         copied: Self = self._copied(memory_order(real(self)) if order == "K" else order)
         return copied
 
     def __copy__(self: Self) -> Self:
         # The documents pin this: copy.copy gives another object over the same memory.
         view: Self = self.view()
+        _take_on(view, own_state(self))
         return view
 
     def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
         copied = self.copy()
         memo[id(self)] = copied
+        _take_on(copied, deepcopy(own_state(self), memo))
         return copied
 
     def reshape(self: Self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
@@ -230,16 +260,13 @@ class ViewMethods(_core.Array):
             raise ArgumentTypeError(where="reshape", expected="a shape of ints", got=shown(shape),
                                     fix=f"name the order: order={shape[-1]!r}")  # fmt: skip
         wanted = _spread(shape)
-        if order == "A":
+        if as_order(order, "CFA", "reshape") == "A":
             seen = real(self)
             order = "F" if seen.is_f_contiguous() and not seen.is_c_contiguous() else "C"
         if order == "F":
             if isinstance(wanted, Sequence):
                 wanted = tuple(wanted)[::-1]
             return self.transpose().reshape(wanted, copy=copy).transpose()
-        if order != "C":
-            raise ShapeError(where="reshape", expected="order 'C', 'F' or 'A'", got=shown(order),
-                             fix="pass one of these")  # fmt: skip
         if copy is not None:
             copy = as_choice(copy, "copy", "reshape")
         view: Self | None = None if copy else self._reshaped(wanted)

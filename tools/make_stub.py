@@ -42,8 +42,12 @@ SUPPRESSED = {
     "    def __ipow__(self, other: Any, modulus: None=None, /) -> Self:": "misc",
 }
 
-# Every class has these; a stub says them by other means.
-UNDECLARED = {"__doc__", "__module__", "__new__", "__weakref__", "__dict__", "__dictoffset__"}
+# Every class has these; a stub says them by other means. Declared, __setattr__ would mean that any
+# attribute may be set.
+UNDECLARED = {
+    "__doc__", "__module__", "__new__", "__weakref__", "__dict__", "__dictoffset__", "__setattr__",
+    "__delattr__",
+}  # fmt: skip
 
 
 def name_of(node: ast.stmt) -> str:

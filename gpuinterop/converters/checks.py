@@ -171,7 +171,9 @@ def plan_own(facts: Facts, where: str, copyif: bool) -> Plan:
     for axis, (n, s) in enumerate(zip(facts.shape, facts.strides, strict=True)):
         if n > 1 and s % facts.itemsize:
             fault = (axis, f"stride {s} bytes on axis {axis}")
-    if fault is None and facts.ptr % alignment_of(facts):
+    if fault is None and facts.ptr % _core.alignment_of(
+        known(facts.dtype), TYPE_CODES[facts.device]
+    ):
         fault = (None, f"address {facts.ptr:#x}")
     if fault is None:
         return plan
@@ -204,12 +206,6 @@ def with_memory(plan: Plan, facts: Facts) -> Plan:
     except errors.GpuInteropError as e:
         return refused_by(e, plan.library, plan.where)
     return plan
-
-
-def alignment_of(facts: Facts) -> int:
-    # NumPy aligns complex numbers to their parts; device code loads the whole number at once.
-    parts = facts.device == "cpu" and facts.dtype.startswith("complex")
-    return facts.itemsize // 2 if parts else facts.itemsize
 
 
 def carry_out(x: Any, plan: Plan) -> Any:

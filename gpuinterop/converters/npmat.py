@@ -8,8 +8,9 @@ import numpy
 
 from gpuinterop import errors
 from gpuinterop.converters import numpy as numpys
-from gpuinterop.converters.plan import Facts, Plan, refuse
+from gpuinterop.converters.plan import Facts, Plan, refuse, refused_by
 from gpuinterop.converters.remedies import remedy_cast
+from gpuinterop.sources import refuse_mask
 
 __all__ = ["describe", "fault", "gaps", "inside", "matrix_over"]
 
@@ -61,12 +62,10 @@ def _is_array(found: Any) -> bool:
 
 def fault(host: Any, where: str) -> Plan | None:
     """What of the array inside an npmat matrix no array of ours can show."""
-    if isinstance(host, numpy.ma.MaskedArray):
-        return refuse(
-            "gpuinterop", where, errors.ConversionTypeError,
-            "an array without a mask, which has no counterpart here", "a numpy.ma.MaskedArray",
-            "put m.numpy_array.filled(value) into the matrix",
-        )  # fmt: skip
+    try:
+        refuse_mask(host, where)
+    except errors.UnsupportedError as error:
+        return refused_by(error, "gpuinterop", where)
     seen = numpys.plain(host)
     if seen.ndim != 2:
         return refuse(

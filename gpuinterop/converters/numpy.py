@@ -8,9 +8,17 @@ import numpy
 
 from gpuinterop import _core, copies, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
+from gpuinterop.converters.plan import (
+    Facts,
+    Plan,
+    Rules,
+    mend_by_copy,
+    plan_layout,
+    refuse,
+    refused_by,
+)
 from gpuinterop.converters.remedies import remedy_cast, remedy_move
-from gpuinterop.sources import host_view
+from gpuinterop.sources import host_view, refuse_mask
 from gpuinterop.switches import as_switch
 
 __all__ = [
@@ -137,15 +145,10 @@ def plan_array(a: Any, seen: numpy.ndarray[Any, Any], copyif: bool, where: str) 
             f"dtype {dtype}",
             "convert the values, or pick one field of the structure",
         )
-    if isinstance(a, numpy.ma.MaskedArray):
-        return refuse(
-            "gpuinterop",
-            where,
-            errors.ConversionTypeError,
-            "an array without a mask, which has no counterpart here",
-            "a numpy.ma.MaskedArray",
-            "pass a.filled(value) or a.data",
-        )
+    try:
+        refuse_mask(a, where)
+    except errors.UnsupportedError as error:
+        return refused_by(error, "gpuinterop", where)
     facts = _facts(seen)
     if not dtype.isnative:
         plan = checks.plan_own(facts, where, copyif)

@@ -92,7 +92,7 @@ def _cast(src: Any, target: Any, casting: str) -> Any:
         results.require_arrays(_WHERE, target, src)
         return results.plain(src).astype(dtype, copy=False)
     if number or isinstance(src, np.generic):
-        return placed(over(as_elements(src, dtype, _WHERE)), target, _WHERE)
+        return placed(over(as_elements(src, dtype, _WHERE)), target, _WHERE, True)
     return placed(as_source(src, dtype, _WHERE), target, _WHERE)
 
 

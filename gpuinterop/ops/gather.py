@@ -12,7 +12,7 @@ from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, CaptureError
 from gpuinterop.ops import results
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.runtime import FUNCTIONS
-from gpuinterop.sources import host_view, over
+from gpuinterop.sources import host_view, is_of_values, over
 from gpuinterop.views import read_axis
 
 from .results import record_or_run
@@ -144,12 +144,12 @@ def take(
         record_or_run(work)
         return result
     if not isinstance(places, _core.Array):
-        places = _uploaded(places, device)
+        places = _uploaded(places, device, is_of_values(indices))
     _core._take(source, places, ax, result)
     return result
 
 
-def _uploaded(host: np.ndarray[Any, Any], device: devices.Device) -> _core.Array:
+def _uploaded(host: np.ndarray[Any, Any], device: devices.Device, values: bool) -> _core.Array:
     """The indices on the device: copied now even while they are recorded, as constants of the graph.
 
     The recorder keeps them alive. A capture that is not ours would not: there the copy is refused.
@@ -157,7 +157,7 @@ def _uploaded(host: np.ndarray[Any, Any], device: devices.Device) -> _core.Array
 
     def copied() -> _core.Array:
         made = _core.empty(_core.Array, host.shape, np.int64, device.type_code, device.index)
-        _core.copy_into(made, over(np.ascontiguousarray(host)), where="take")
+        _core.copy_into(made, over(np.ascontiguousarray(host)), where="take", uncounted=values)
         return made
 
     if _core._recording() is None:

@@ -69,7 +69,8 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
         parts = [x.copy() if may_overlap(x, out) else x for x in parts]
     target = _core.view(general_class(), out)
     for key, x in zip(places, parts, strict=True):
-        _core.copy_into(target[key], x if x.dtype == dtype else cast(x, dtype), where="concatenate")
+        part = x if x.dtype == dtype else cast(x, dtype)
+        _core.copy_into(target[key], part, where="concatenate", uncounted=True)
     return out
 
 
@@ -183,5 +184,5 @@ def alloc(value: Any, *shape: Any) -> Any:
             fix="reshape it",
         )
     out = results.new_like(value, tuple(wanted), plain.dtype, "alloc")
-    _core.copy_into(out, plain.broadcast_to(tuple(wanted)), where="alloc")
+    _core.copy_into(out, plain.broadcast_to(tuple(wanted)), where="alloc", uncounted=True)
     return out

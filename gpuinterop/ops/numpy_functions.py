@@ -23,7 +23,7 @@ from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS
 from gpuinterop.ops.runtime import FUNCTIONS
-from gpuinterop.sources import as_source, is_index, read_shape
+from gpuinterop.sources import as_source, is_index, read_counts, read_shape
 from gpuinterop.views import read_axis
 
 __all__ = ["FUNCTIONS_OF_SHAPE"]
@@ -144,7 +144,7 @@ def _tile(A: Any, reps: Any) -> Any:
 
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     with in_the_name_of("numpy.repeat"):
-        counts = read_shape(repeats)
+        counts = read_counts(repeats)
     x = a.ravel() if axis is None else a
     along = read_axis(0 if axis is None else axis, x.ndim, "numpy.repeat")
     if len(counts) not in (1, x.shape[along]) or any(n < 0 for n in counts):

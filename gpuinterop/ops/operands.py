@@ -44,7 +44,7 @@ def operand(value: Any, like: Any, where: str) -> Any:
     """
     if like is None and isinstance(value, (bool, int, float, complex)):
         source = as_source(value, np.result_type(value), where)
-        return placed(source, None, where)
+        return placed(source, None, where, True)
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         number = value.item()
         if not isinstance(number, (bool, int, float, complex)):
@@ -52,7 +52,7 @@ def operand(value: Any, like: Any, where: str) -> Any:
         if like is not None and getattr(type(like), "_only", None) is not None:
             return number
         if like is None:
-            return placed(as_source(np.asarray(value), None, where), None, where)
+            return placed(as_source(np.asarray(value), None, where), None, where, True)
         return number, row_of(value.dtype)
     if isinstance(value, (bool, int, float, complex)):
         # A subclass, such as an IntEnum: the plain number.
@@ -76,8 +76,11 @@ def speaks(value: Any) -> bool:
     )
 
 
-def placed(source: Any, like: Any, where: str) -> Any:
-    """Return `source` as an array beside `like`, or on the default device: shared if it is there."""
+def placed(source: Any, like: Any, where: str, values: bool = False) -> Any:
+    """Return `source` as an array beside `like`, or on the default device: shared if it is there.
+
+    `values`: it was made of Python's numbers, whose way to a device is no copy of an array.
+    """
     cls = general_class()
     device = home(None, source) if like is None else like.device
     if source.device == device:
@@ -85,7 +88,7 @@ def placed(source: Any, like: Any, where: str) -> Any:
     if source.device.type != "cpu":
         return _core.view(cls, source)  # the core words the error about two GPUs
     moved = _core.empty(cls, source.shape, source.dtype, device.type_code, device.index)
-    _core.copy_into(moved, source, where=where)
+    _core.copy_into(moved, source, where=where, uncounted=values)
     return moved
 
 

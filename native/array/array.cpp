@@ -19,6 +19,11 @@ Array view_of(PyObject* owner) {
   return view;
 }
 
+uint64_t alignment_of(DTypeId dtype, Device device) noexcept {
+  const bool parts = kDTypes[dtype].kind == 'c' && !device.is_cuda();
+  return uint64_t(parts ? itemsize_of(dtype) / 2 : itemsize_of(dtype));
+}
+
 std::string device_text(Device device) {
   return device.is_cuda() ? "cuda:" + std::to_string(device.id) : "cpu";
 }

@@ -57,6 +57,10 @@ struct Array {
   int64_t nbytes() const noexcept { return layout.size() * itemsize(); }  // wrap(): it fits
 };
 
+// What the address of an element is a multiple of, the only such rule. NumPy aligns complex numbers to
+// their parts; device code loads the whole number at once.
+uint64_t alignment_of(DTypeId dtype, Device device) noexcept;
+
 // Whether the bytes of such an array, and those its strides span, fit 63 bits; NumPy draws the same line.
 bool bytes_fit(const Layout& l, int64_t item) noexcept;
 void require_bytes(const Layout& l, int64_t item, const char* where);
@@ -90,7 +94,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
 // Callables the Python layers register with _core._set_hook(name, fn); null before that.
 //   "dtype": row index -> dtype object     "device": (type, id) -> Device
 //   "source": (value, dtype row, device type, device id, cls) -> Array to assign from
-//   "copy": (kind, nbytes, where) -> None, called while a watcher is active
+//   "copy": (kind, nbytes, where, uncounted) -> None, called while a watcher is active
 PyObject* hook(const char* name);
 PyObject* dtype_object(DTypeId id);      // borrowed; null with a Python error
 PyObject* device_object(Device device);  // borrowed; null with a Python error
@@ -103,6 +107,18 @@ void copy_elements(const Array& dst, const Array& src, const char* where, bool a
 // "device_to_host", "peer", "copy" (on one device), "host" (host memory). May throw PythonError:
 // a policy such as no_copies() refuses. `watching` is a plain counter, so idle cost is one load.
 extern std::atomic<int> watching;
+// While one that is on lives, this thread moves a result, or Python's numbers in or out. Watchers count
+// no copy then; what crosses between host and device is still told.
+class Uncounted {
+ public:
+  explicit Uncounted(bool on) noexcept;
+  ~Uncounted();
+  Uncounted(const Uncounted&) = delete;
+  Uncounted& operator=(const Uncounted&) = delete;
+
+ private:
+  bool before_;
+};
 void note_copy_slow(const char* kind, int64_t nbytes, const char* where);
 inline void note_copy(const char* kind, int64_t nbytes, const char* where) {
   if (watching.load(std::memory_order_relaxed)) note_copy_slow(kind, nbytes, where);

@@ -283,10 +283,18 @@ void device_to_device(const Array& dst, const Array& src, const char* where) {
 
 std::atomic<int> watching{0};
 
+namespace {
+thread_local bool uncounted = false;
+}
+
+Uncounted::Uncounted(bool on) noexcept : before_(uncounted) { uncounted = on; }
+Uncounted::~Uncounted() { uncounted = before_; }
+
 void note_copy_slow(const char* kind, int64_t nbytes, const char* where) {
   PyObject* fn = hook("copy");
   if (!fn) return;
-  PyObject* result = PyObject_CallFunction(fn, "sLs", kind, static_cast<long long>(nbytes), where);
+  PyObject* result = PyObject_CallFunction(fn, "sLsO", kind, static_cast<long long>(nbytes), where,
+                                           uncounted ? Py_True : Py_False);
   if (!result) throw PythonError();
   Py_DECREF(result);
 }

@@ -132,12 +132,6 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
     page_slot(c->low).store(tag, std::memory_order_relaxed);
 }
 
-// NumPy aligns complex numbers to their parts; device code loads the whole number at once.
-uint64_t alignment_of(DTypeId dtype, Device device) noexcept {
-  const bool parts = kDTypes[dtype].kind == 'c' && !device.is_cuda();
-  return uint64_t(parts ? itemsize_of(dtype) / 2 : itemsize_of(dtype));
-}
-
 }  // namespace
 
 bool is_aligned(const Array& a) noexcept {

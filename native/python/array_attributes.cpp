@@ -1,4 +1,6 @@
 // What an array shows of itself: shape, strides, dtype, device, memory.
+#include <algorithm>
+
 #include "array/error.hpp"
 #include "python/array_type.hpp"
 #include "python/raise.hpp"
@@ -117,7 +119,8 @@ int set_ptr(PyObject* o, PyObject* value, void*) {
       fail(Kind::Bounds, "_dev_data", "an address from 0 to 2**64 - 1", repr_text(value),
            "assign an address inside the array's memory");
     }
-    if (shown_layout(o).size()) check_aligned(address, unwrap(o).itemsize(), "_dev_data");
+    if (shown_layout(o).size())
+      check_aligned(address, unwrap(o).dtype, unwrap(o).device, "_dev_data");
     change_geometry(o, shown_layout(o), reinterpret_cast<char*>(static_cast<uintptr_t>(address)),
                     "_dev_data");
     return 0;
@@ -181,10 +184,13 @@ PyObject* get_transposed(PyObject* o, void*) {
 }  // namespace
 
 PyObject* int_tuple(int n, const int64_t* values, int64_t scale) {
+  // Making the tuple may run the collector, and with it code that changes the array.
+  int64_t kept[kMaxDims];
+  std::copy_n(values, n, kept);
   PyObject* tuple = PyTuple_New(n);
   if (!tuple) return nullptr;
   for (int i = 0; i < n; ++i) {
-    PyObject* item = product(values[i], scale);
+    PyObject* item = product(kept[i], scale);
     if (!item) {
       Py_DECREF(tuple);
       return nullptr;

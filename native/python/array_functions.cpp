@@ -6,6 +6,7 @@
 
 #include "array/error.hpp"
 #include "cuda/state.hpp"
+#include "exchange/import.hpp"
 #include "python/array_type.hpp"
 #include "python/raise.hpp"
 
@@ -105,25 +106,51 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   int64_t extents[kMaxDims];
   const int n = read_ints(shape.ptr(), extents, where, "shape");
   const Device device = read_device(device_type, device_id, where);
+  if (order != "C" && order != "F")
+    fail(Kind::Shape, where, "order 'C' or 'F'", "'" + order + "'", "pass one of these");
   Layout layout =
       order == "F" ? Layout::f_order(n, extents, where) : Layout::c_order(n, extents, where);
-  return nb::steal(
-      wrap_or_throw(type, make_empty(device, read_dtype(dtype, where), std::move(layout), where)));
+  const DTypeId id = read_dtype(dtype, where);
+  require_holds(type, id, where);
+  return nb::steal(wrap_or_throw(type, make_empty(device, id, std::move(layout), where)));
 }
 
 void release_foreign(Buffer*) noexcept {}
 
-// Borrows memory that `base` keeps alive (or nobody: base None). Strides in bytes, or None for C order.
-// nbytes: how much may be touched from ptr on; -1: exactly what shape and strides reach.
+// What `a` touches must be memory, as far as anybody can tell: the base's, when that is an array here;
+// on CUDA else one allocation that the driver knows.
+void check_vouched(Array* a, nb::handle base, Unit unit, const char* where) {
+  if (is_array(base.ptr())) {
+    Array reached;
+    reached.buffer = unwrap(base.ptr()).buffer;
+    reached.dtype = a->dtype;
+    check_reach(reached, a->layout, a->data, where, unit);
+  } else if (a->device.is_cuda()) {
+    exchange::Checked c;
+    c.layout = a->layout;
+    c.data = a->data;
+    c.device = a->device;
+    c.dtype = a->dtype;
+    c.memory = Memory::Device;
+    exchange::check_memory(&c, exchange::Trust::Never, false, where);
+    a->buffer->memory = c.memory;
+  }
+}
+
+// Borrows memory that `base` keeps alive (or nobody: base None). Strides in bytes or elements, or None
+// for C order. nbytes: how much may be touched from ptr on, on the caller's word; -1: not known.
 nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle strides,
                         nb::handle dtype, int device_type, int device_id, nb::handle base,
-                        int64_t nbytes, bool readonly, const std::string& where_text) {
+                        int64_t nbytes, bool readonly, const std::string& where_text,
+                        bool in_elements) {
   const char* where = where_text.c_str();
+  const Unit unit = in_elements ? Unit::Elements : Unit::Bytes;
   PyTypeObject* type = read_class(cls, where);
   int64_t extents[kMaxDims], steps[kMaxDims];
   const int n = read_ints(shape.ptr(), extents, where, "shape");
   Array a;
   a.dtype = read_dtype(dtype, where);
+  require_holds(type, a.dtype, where);
   a.device = read_device(device_type, device_id, where);
   a.readonly = readonly;
   const int64_t item = a.itemsize();
@@ -132,8 +159,9 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
   } else {
     if (read_ints(strides.ptr(), steps, where, "strides") != n)
       fail(Kind::Shape, where, "as many strides as extents, " + std::to_string(n),
-           repr_text(strides.ptr()), "pass one stride for each dimension");
-    for (int i = 0; i < n; ++i) {
+           repr_text(strides.ptr()) + (in_elements ? " (elements)" : " (bytes)"),
+           "pass one stride for each dimension");
+    for (int i = 0; i < n && !in_elements; ++i) {
       if (steps[i] % item)
         fail(Kind::Bounds, where,
              "strides that are multiples of the itemsize, " + std::to_string(item),
@@ -158,7 +186,7 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
       fail(Kind::Bounds, where, "the address of the memory",
            "a null pointer for shape " + shape_text(n, extents),
            "pass a valid address; only empty arrays have none");
-    check_aligned(ptr, item, where);
+    check_aligned(ptr, a.dtype, a.device, where);
     auto* b = new Buffer;
     a.buffer = BufferRef(b);
     b->device = a.device;
@@ -177,8 +205,9 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
     if (nbytes >= 0) {
       b->ptr = a.data;
       b->nbytes = nbytes;
-      check_reach(a, a.layout, a.data, where);
+      check_reach(a, a.layout, a.data, where, unit);
     } else {
+      check_vouched(&a, base, unit, where);
       b->ptr = a.data + lo * item;
       b->nbytes = (hi - lo + 1) * item;
     }
@@ -195,10 +224,29 @@ void register_array_functions(nb::module_& m) {
         "order"_a = "C", "where"_a = "empty", "A fresh array of `cls`; its elements are not set.");
   m.def("from_pointer", &from_pointer, "cls"_a, "ptr"_a, "shape"_a, "strides"_a.none(), "dtype"_a,
         "device_type"_a, "device_id"_a, "base"_a.none(), "nbytes"_a = -1, "readonly"_a = false,
-        "where"_a = "from_pointer", "An array over foreign memory; strides in bytes.");
+        "where"_a = "from_pointer", "in_elements"_a = false,
+        "An array over foreign memory; strides in bytes, unless in_elements.");
+  m.def(
+      "read_ints",
+      [](nb::handle value, const std::string& where, const std::string& what) {
+        int64_t given[kMaxDims];
+        const int n = read_ints(value.ptr(), given, where.c_str(), what.c_str());
+        PyObject* tuple = int_tuple(n, given, 1);
+        if (!tuple) throw PythonError();
+        return nb::steal<nb::tuple>(tuple);
+      },
+      "value"_a.none(), "where"_a = "shape", "what"_a = "shape",
+      "A tuple of ints from an int or a sequence of ints, as every shape here is read.");
+  m.def(
+      "alignment_of",
+      [](nb::handle dtype, int device_type) {
+        return alignment_of(read_dtype(dtype, "alignment_of"),
+                            read_device(device_type, 0, "alignment_of"));
+      },
+      "dtype"_a, "device_type"_a, "What the addresses of elements of a dtype are multiples of.");
   m.def(
       "copy_into",
-      [](nb::handle dst, nb::handle src, bool async, const std::string& where) {
+      [](nb::handle dst, nb::handle src, bool async, const std::string& where, bool uncounted) {
         const Array target = read_array(dst, where.c_str());
         const Array source = read_array(src, where.c_str());
         if (target.dtype != source.dtype)
@@ -211,15 +259,18 @@ void register_array_functions(nb::module_& m) {
         Array spread = source;
         spread.layout =
             source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where.c_str());
+        const Uncounted guard(uncounted);
         copy_elements(target, spread, where.c_str(), async);
       },
-      "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into",
-      "dst[...] = src for equal dtypes, between any strides and devices.");
+      "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into", "uncounted"_a = false,
+      "dst[...] = src for equal dtypes, between any strides and devices. uncounted: dst is a "
+      "result, or one of the two holds Python's numbers on their way, so that this is no copy.");
   m.def(
       "view",
       [](nb::handle cls, nb::handle x) {
         PyTypeObject* type = read_class(cls, "view");
         const Array& a = read_array(x, "view");
+        require_holds(type, a.dtype, "view");
         return nb::steal(retyped_view(x.ptr(), type, a.layout, a.data));
       },
       "cls"_a, "x"_a, "The same memory as an array of another class.");
@@ -228,6 +279,7 @@ void register_array_functions(nb::module_& m) {
       [](nb::handle cls, nb::handle x) {
         PyTypeObject* type = read_class(cls, "adopt");
         Array same = read_array(x, "adopt");
+        require_holds(type, same.dtype, "adopt");
         return nb::steal(wrap_or_throw(type, std::move(same)));
       },
       "cls"_a, "x"_a,

@@ -219,6 +219,14 @@ class KeyReader {
   int64_t shape_[kMaxDims], strides_[kMaxDims];
 };
 
+// Python's and NumPy's numbers, and lists of them: what has no memory that a protocol shows.
+bool is_of_values(PyObject* value, const Array& read) {
+  if (PyList_Check(value) || PyTuple_Check(value)) return true;
+  return read.layout.ndim() == 0 && !is_array(value) &&
+         !PyObject_HasAttrString(value, "__dlpack__") &&
+         !PyObject_HasAttrString(value, "__cuda_array_interface__");
+}
+
 // One Python number as an element of `dtype`; false when `value` is none, the dtype is one that only
 // NumPy knows how to fill, or the number does not fit: gpuinterop/scalars.py says so.
 bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
@@ -268,6 +276,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   if (PyCapsule_CheckExact(value))
     fitted(exchange::look_into(value, where, true).layout, target, where);
   PyRef converted;
+  PyObject* const given = value;
   if (!is_array(value) || unwrap(value).dtype != target.dtype) {
     PyObject* convert = hook("source");
     if (!convert) {
@@ -295,6 +304,8 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
          "assign one number, or write to a copy: x.copy()");
   source.layout = fitted(source.layout, target, where);
   if (target.layout.size() == 0) return;
+  const Uncounted guard(watching.load(std::memory_order_relaxed) && given != value &&
+                        is_of_values(given, unwrap(value)));
   copy_elements(target, source, where);
 }
 

@@ -270,13 +270,17 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
   if (PyIndex_Check(value) && !PyTuple_Check(value) && !PyBool_Check(value)) {
     PyRef number = PyRef::steal(PyNumber_Index(value));
     if (!number) {
+      if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
       PyErr_Clear();
     } else {
       out[0] = as_int64(number.get(), where);
       return 1;
     }
   }
-  PyRef fast = PyUnicode_Check(value) ? PyRef() : PyRef::steal(PySequence_Tuple(value));
+  // Text and bytes are sequences, but nobody means their characters; sets and dicts have no order.
+  const bool listed = PySequence_Check(value) && !PyUnicode_Check(value) && !PyBytes_Check(value) &&
+                      !PyByteArray_Check(value);
+  PyRef fast = listed ? PyRef::steal(PySequence_Tuple(value)) : PyRef();
   if (!fast) {
     PyErr_Clear();
     fail(Kind::Type, where, std::string(what) + " as an int or a sequence of ints",
@@ -293,7 +297,7 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
       // What the object's own __index__ raises is the caller's to see: an interrupt, for one.
       if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
       PyErr_Clear();
-      fail(Kind::DType, where, std::string(what) + " of ints", repr_text(value), "pass ints");
+      fail(Kind::Type, where, std::string(what) + " of ints", repr_text(value), "pass ints");
     }
     out[i] = as_int64(number.get(), where);
   }
@@ -314,9 +318,12 @@ bool within_memory(const Array& a, const Layout& layout, const char* data, const
   return start + lo * item >= 0 && start + (hi + 1) * item <= b->nbytes;
 }
 
-void check_aligned(uint64_t address, int64_t itemsize, const char* where) {
-  if (address % static_cast<uint64_t>(std::min<int64_t>(itemsize, 8)))
-    fail(Kind::Bounds, where, "an address aligned to the itemsize, " + std::to_string(itemsize),
+void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* where) {
+  const uint64_t step = alignment_of(dtype, device);
+  if (address % step)
+    fail(Kind::Bounds, where,
+         std::string("an address aligned for ") + kDTypes[dtype].name + ", a multiple of " +
+             std::to_string(step),
          std::to_string(address), "pass an aligned address");
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/unwind.hpp"
+#include "python/exchange_c_api.hpp"
 #include "python/exchange_slots.hpp"
 #include "python/ops_slots.hpp"
 #include "python/raise.hpp"
@@ -99,6 +100,17 @@ int array_clear(PyObject* o) {
   return 0;
 }
 
+// Another class may hold fewer dtypes.
+int array_setattr(PyObject* o, PyObject* name, PyObject* value) {
+  if (value && PyType_Check(value) && PyUnicode_CompareWithASCIIString(name, "__class__") == 0 &&
+      guard(-1, [&] {
+        require_holds(reinterpret_cast<PyTypeObject*>(value), unwrap(o).dtype, "__class__");
+        return 0;
+      }) < 0)
+    return -1;
+  return PyObject_GenericSetAttr(o, name, value);
+}
+
 PyMemberDef array_members[] = {
     {const_cast<char*>("__weaklistoffset__"), T_PYSSIZET, offsetof(ArrayObject, weakrefs), READONLY,
      nullptr},
@@ -108,6 +120,15 @@ PyMemberDef array_members[] = {
 }  // namespace
 
 Array& unwrap(PyObject* o) noexcept { return cast(o)->value; }
+
+void require_holds(PyTypeObject* type, DTypeId dtype, const char* where) {
+  if (dtype == kFloat32) return;
+  PyTypeObject* only = exchange_result_type(kFloat32);
+  if (only != array_type && PyType_IsSubtype(type, only))
+    fail(Kind::DType, where, "dtype float32, the only one of a CudaNdarray",
+         std::string("dtype ") + kDTypes[dtype].name,
+         "keep the dtype with GpuArray, or write the cast: x.astype('float32')");
+}
 
 const Layout& shown_layout(PyObject* o) noexcept {
   return cast(o)->pending ? cast(o)->pending->layout : cast(o)->value.layout;
@@ -180,6 +201,7 @@ void register_array(nb::module_& m) {
       {Py_tp_traverse, reinterpret_cast<void*>(array_traverse)},
       {Py_tp_clear, reinterpret_cast<void*>(array_clear)},
       {Py_tp_members, array_members},
+      {Py_tp_setattro, reinterpret_cast<void*>(array_setattr)},
       {Py_tp_getset, getset.data()},
       {Py_tp_methods, methods.data()},
       {Py_mp_length, reinterpret_cast<void*>(array_length)},

@@ -19,8 +19,10 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value);
 PyObject* array_item(PyObject* self, Py_ssize_t i);
 PyObject* array_iter(PyObject* self);
 
-// Elements lie at multiples of their size, of 8 for larger ones.
-void check_aligned(uint64_t address, int64_t itemsize, const char* where);
+// Kind::Bounds error for an address that is no multiple of alignment_of().
+void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* where);
+// Kind::DType error when objects of `type` are to hold nothing but float32: CudaNdarray and its subclasses.
+void require_holds(PyTypeObject* type, DTypeId dtype, const char* where);
 
 // What is reached from `data` must lie inside the memory, as far as its extent is known.
 bool within_memory(const Array& a, const Layout& layout, const char* data, const char* where);
@@ -47,7 +49,8 @@ PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* 
 PyObject* int_tuple(int n, const int64_t* values, int64_t scale);
 
 int64_t as_int64(PyObject* o, const char* where);
-// A sequence of ints, or one int, as int64: at most kMaxDims. Throws.
+// A sequence of ints, or one int, as int64: at most kMaxDims; no bools. The only reader of shapes,
+// strides and axes. Throws.
 int read_ints(PyObject* value, int64_t* out, const char* where, const char* what);
 
 }  // namespace gpuinterop

@@ -404,6 +404,10 @@ bool import_dlpack(Peer& p, PyObject* obj, const Options& o, Array* out, Attempt
       (p.keywords & kCopy)) {
     // What cannot be shared may still be copied by those who know how to read it.
     PyErr_Clear();
+    const PyRef nbytes = PyRef::steal(PyObject_GetAttrString(obj, "nbytes"));
+    const long long bytes = nbytes ? PyLong_AsLongLong(nbytes.get()) : -1;
+    PyErr_Clear();
+    if (bytes > 0) note_copy(on_cuda ? "copy" : "host", bytes, o.where);
     call.copy = Py_True;
     capsule = negotiate(call, &passed);
   }

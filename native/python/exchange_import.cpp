@@ -84,9 +84,16 @@ void import_own(PyObject* obj, Array* out) {
 void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
   const bool torch = p.family == Family::Torch;
   if ((torch && !p.api) || p.family == Family::TorchWrapper) refuse_torch_state(p, obj, o.where);
-  if (p.family == Family::Masked)
-    fail(Kind::ConversionType, o.where, "an array without a mask, which no protocol carries",
-         "a numpy masked array", "pass x.filled(value), or x.data to ignore the mask");
+  if (p.family == Family::Masked) {
+    // No protocol carries a mask; where nothing is masked, the data is the array.
+    const PyRef rule = PyRef::steal(PyImport_ImportModule("gpuinterop.sources"));
+    const PyRef free =
+        rule ? PyRef::steal(PyObject_CallMethod(rule.get(), "refuse_mask", "Os", obj, o.where))
+             : PyRef();
+    const PyRef data = free ? PyRef::steal(PyObject_GetAttrString(obj, "data")) : PyRef();
+    if (!data) throw PythonError();
+    return import_foreign(peer_of(Py_TYPE(data.get())), data.get(), o, out);
+  }
   if (p.family == Family::Cupy && p.plain && o.order && !o.has_device &&
       import_cupy(obj, o.where, out))
     return;

@@ -107,5 +107,9 @@ class TestEveryClass:
     def test_is_a_gpuinterop_error(self, cls):
         assert issubclass(cls, errors.GpuInteropError)
 
-    def test_a_plain_message_is_kept(self, cls):
-        assert str(cls("just so")) == "just so"
+    @pytest.mark.parametrize("left_out", PARTS)
+    def test_no_part_can_be_left_out(self, cls, left_out):
+        with pytest.raises(TypeError, match=left_out):
+            cls(**{name: value for name, value in PARTS.items() if name != left_out})
+        with pytest.raises(TypeError):
+            cls("just so")

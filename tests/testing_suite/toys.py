@@ -163,7 +163,7 @@ def _bare_error(x, copyif=False):
 
 def _half_error(x, copyif=False):
     if plan_to(x, copyif).refused:
-        raise gi.ContiguityError(where="to_toy", expected="other strides", got="these")
+        raise gi.ContiguityError(where="to_toy", expected="other strides", got="these", fix="")
     return to_toy(x, copyif)
 
 

@@ -1,0 +1,142 @@
+"""What no_copies() refuses and count_copies() counts: one rule for both devices."""
+
+import contextlib
+import io
+import pickle
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+
+def counted(call):
+    with gi.count_copies() as copies:
+        call()
+    return copies.count, copies.bytes
+
+
+def misaligned(dtype="float32", count=3):
+    size = np.dtype(dtype).itemsize
+    found = np.frombuffer(bytearray(size * count + 1), np.uint8)[1:].view(dtype)
+    assert not found.flags.aligned
+    return found
+
+
+CROOKED = {
+    "of foreign byte order": lambda: np.arange(3, dtype=">f4"),
+    "misaligned": misaligned,
+    "a field of records": lambda: np.zeros(3, [("tag", "u1"), ("value", "f4")])["value"],
+}
+
+
+@pytest.mark.parametrize("make", CROOKED.values(), ids=CROOKED)
+def test_straightening_a_numpy_array_is_a_copy(make, device):
+    host = make()
+    x = gi.zeros(3, device=device)
+    upload = int(device != "cpu")
+    assert counted(lambda: gi.asarray(host, device=device)) == (1 + upload, 12 * (1 + upload))
+    assert counted(lambda: x + host) == (1 + upload, 12 * (1 + upload))
+    assert counted(lambda: gi.array(host, device=device)) == (2, 24)
+    with gi.no_copies():
+        for call in (
+            lambda: gi.asarray(host, device=device),
+            lambda: gi.asarray(host, device=device, copy=False),
+            lambda: x + host,
+            lambda: gi.GpuArray(host, device=device),
+            lambda: x.__setitem__(..., host),
+        ):
+            with pytest.raises(gi.CopyForbiddenError):
+                call()
+
+
+@pytest.mark.parametrize("make", CROOKED.values(), ids=CROOKED)
+def test_what_is_refused_has_not_been_straightened(make):
+    host = make()
+    with gi.count_copies() as copies, pytest.raises(gi.CopyForbiddenError) as caught:
+        gi.asarray(host, device="cpu", copy=False)
+    assert copies.count == 0
+    assert "native byte order" in caught.value.expected
+    # The shape alone is no reason either.
+    assert counted(lambda: gi.zeros_like(host)) == (0, 0)
+    assert gi.zeros_like(host).dtype == "float32"
+
+
+@pytest.mark.parametrize("make", [*CROOKED.values()][1:], ids=[*CROOKED][1:])
+def test_from_dlpack_counts_the_copy_that_was_asked_for(make):
+    host = make()
+    assert counted(lambda: gi.from_dlpack(host, copy=True)) == (1, 12)
+    assert counted(lambda: gi.from_dlpack(np.zeros(3, "f4"), copy=True)) == (1, 12)
+
+
+def test_results_and_casts_are_no_copies(device):
+    x = gi.asarray([1.0, 2.0, 3.0], device=device)
+    n = gi.asarray(np.arange(3, dtype="float32"), device=device)
+    out = gi.zeros(6, device=device)
+    with gi.no_copies():
+        assert x.astype("float64").dtype == "float64"
+        wide = gi.asarray(x, dtype="float64")
+        assert wide.dtype == "float64"
+        assert gi.asarray(wide, dtype="float32").dtype == "float32"
+        joined = gi.concatenate([x, n]), gi.stack([x, x]), gi.concatenate([x, x], out=out)
+    assert type(wide) is gi.GpuArray
+    assert wide.base is None
+    assert not gi.shares_memory(wide, x)
+    assert joined[0].tolist() == [1, 2, 3, 0, 1, 2]
+    assert joined[1].tolist() == [[1, 2, 3]] * 2
+    assert counted(lambda: x.astype("float32")) == (1, 12)  # the same dtype: nothing is computed
+
+
+def test_arrays_of_python_numbers_are_no_copies(device):
+    x = gi.zeros((2, 2), device=device)
+    whole = gi.zeros(3, dtype="int32", device=device)
+    with gi.no_copies():
+        made = [
+            gi.asarray([1.0, 2.0], device=device),
+            gi.array([1.0, 2.0], device=device),
+            gi.CudaNdarray([1.0, 2.0], device=device),
+            gi.GpuArray([1.0, 2.0], "float64", device=device),
+            gi.arange(1, 3, device=device),
+            gi.linspace(1, 2, 2, device=device),
+        ]
+        x[...] = [[1, 2], [3, 4]]
+        whole[...] = 5
+        whole[0] = np.int32(4)
+        whole[1] = np.float64(6)
+        taken = gi.take(x, [0], axis=0)
+        gi.eye(2, dtype="int8", device=device)
+        gi.full(3, 2, dtype="complex64", device=device)
+    assert all(m.tolist() == [1, 2] for m in made)
+    assert x.tolist() == [[1, 2], [3, 4]]
+    assert whole.tolist() == [4, 6, 5]
+    assert taken.tolist() == [[1, 2]]
+    assert counted(lambda: whole.__setitem__(..., np.zeros(3, "int32")))[0] == 1
+    assert counted(lambda: whole.__setitem__(..., np.array(7, "int32")))[0] == 1
+
+
+def test_reading_numbers_is_no_copy_and_reading_memory_is(device):
+    x = gi.asarray([[1.0, 2.0], [3.0, 4.0]], device=device)
+    with gi.no_copies():
+        assert "CudaNdarray([[1., 2.]" in repr(x)
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            print(x)
+        assert x[0, 0].item() == x.item(0) == 1
+        assert float(x[1, 1]) == 4
+        assert f"{x[1, 0]:.1f}" == "3.0"
+        assert x.tolist() == [[1, 2], [3, 4]]
+        for call in (x.get, x.tobytes, x.copy, lambda: pickle.dumps(x)):
+            with pytest.raises(gi.CopyForbiddenError):
+                call()
+    assert text.getvalue() == "[[1. 2.]\n [3. 4.]]\n"
+    for call in (x.get, x.tobytes, x.copy):
+        assert counted(call) == (1, 16)
+
+
+@pytest.mark.gpu
+def test_numbers_that_cross_are_transfers_all_the_same():
+    x = gi.zeros(3, device="cuda")
+    with gi.count_copies() as copies, gi.log_transfers() as log:
+        gi.asarray([1.0, 2.0], device="cuda")
+        x.item(0)
+    assert copies.count == 0
+    assert [(t.kind, t.bytes) for t in log] == [("host_to_device", 8), ("device_to_host", 4)]
