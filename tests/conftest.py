@@ -17,6 +17,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is slow, which is no fault of the code.
+settings.register_profile("gpuinterop", deadline=None)
+settings.load_profile("gpuinterop")
 
 # JAX takes three quarters of a GPU's memory when it is first used, which leaves too little for the
 # tests of the other libraries. Read when JAX is imported, and by child processes.

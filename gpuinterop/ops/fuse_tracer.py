@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import row_of
-from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
 
 from . import methods
 from .catalog import ALIASES, TABLE, Row
@@ -188,7 +188,7 @@ def _node(graph: Graph, operand: Any, name: str) -> Node:
         return graph.number(operand)
     if isinstance(operand, _core.Array):
         return graph.capture(operand)
-    raise ArgumentTypeError(where=name, expected="arrays of this library, and numbers, when fused",
+    raise ConversionTypeError(where=name, expected="arrays of this library, and numbers, when fused",
                             got=type(operand).__name__,
                             fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
 

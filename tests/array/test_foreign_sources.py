@@ -199,10 +199,9 @@ def ledger():
     handed_out.clear()
 
 
-@pytest.mark.parametrize("take", [gi.from_dlpack, gi.asarray])
-def test_a_deleter_runs_while_an_error_is_on_its_way(ledger, take):
+def test_a_deleter_runs_while_an_error_is_on_its_way(ledger):
     with pytest.raises(gi.CopyForbiddenError), gi.no_copies():
-        take(Producer((6,)), copy=True)
+        gi.asarray(Producer((6,)), copy=True)
     gc.collect()
     assert not ledger
 

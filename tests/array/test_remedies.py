@@ -309,18 +309,6 @@ def test_masks_as_indices(x):
     assert "rint(indices)" in refused(lambda: x.take([0.6])).fix
 
 
-@pytest.mark.parametrize("axes", [(0, 1), (1, 2), (0, 2), (2, 0), (0, 1, 2), ()])
-def test_places_along_several_axes(device, axes):
-    host = np.random.default_rng(3).permutation(24).reshape(2, 3, 4).astype("float32")
-    x = gi.asarray(host, device=device)
-    call = refused(lambda: x.argmax(axis=axes)).fix
-    found = eval(call.partition(": ")[2] or call.partition(" ")[0])
-    joined = sorted(axes) if axes else range(3)
-    kept = [i for i in range(3) if i not in joined]
-    flat = host.transpose(*kept, *joined).reshape([host.shape[i] for i in kept] + [-1])
-    assert found.tolist() == flat.argmax(-1).tolist()
-
-
 def test_inner_extents(x):
     vector, cube = gi.ones(4, device=x.device), gi.ones((2, 2, 3), device=x.device)
     assert refused(lambda: gi.dot(vector, vector[:3])).fix == "pass vectors of one length"

@@ -58,7 +58,7 @@ def test_what_npmat_holds_is_looked_at(npmat, gnumpy):
         (np.arange(4, dtype="f4"), gi.ShapeError, r"\(4,\)"),
         (
             np.ma.array([[1.0, 2], [3, 4]], "f4", mask=[[1, 0], [0, 0]]),
-            gi.ConversionTypeError,
+            gi.UnsupportedError,
             "mask",
         ),
     ):

@@ -54,7 +54,7 @@ def test_signatures_name_every_argument():
         (x.sum, ["axis", "dtype", "out", "keepdims", "initial", "where"]),
         (x.var, ["axis", "dtype", "out", "ddof", "keepdims", "where"]),
         (x.astype, ["dtype", "order", "copy"]),
-        (x.take, ["indices", "axis", "out", "mode"]),
+        (x.take, ["indices", "axis", "out", "mode", "max_threads"]),
         (x.dot, ["other", "out"]),
         (x.exp, []),
     ]:

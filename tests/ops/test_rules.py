@@ -224,5 +224,5 @@ def test_the_keyword_dtype(device):
     # It names the truths that come out; cast to it, the operands would all be True.
     assert np.less(x, y, dtype=bool).tolist() == [True, False]
     assert np.isnan(x / 0 * 0, dtype=bool).tolist() == [True, True]
-    with pytest.raises(DTypeError, match="dtype=int32 may hold"):
+    with pytest.raises(DTypeError, match="dtype=int32"):
         np.add(x, y, dtype="int32")
