@@ -36,7 +36,7 @@ def pytest_addoption(parser):
     group.addoption(
         "--require-cuda",
         action="store_true",
-        help="fail, not skip, what needs a CUDA device or NVRTC",
+        help="fail, not skip, what needs a CUDA device, NVRTC or cuBLAS",
     )
     group.addoption(
         "--require",
@@ -126,7 +126,7 @@ def category_of(reason: str) -> str:
 def required(config) -> set[str]:
     names = set(filter(None, config.getoption("--require").split(",")))
     if config.getoption("--require-cuda"):
-        names |= {"gpu", "nvrtc"}
+        names |= {"gpu", "nvrtc", "cublas"}
     unknown = names - {name for name, _ in allowed_skips()}
     if unknown:
         raise pytest.UsageError(f"--require: no such category: {', '.join(sorted(unknown))}")
