@@ -27,7 +27,7 @@ CALLS = {
     "explain": lambda v: gi.explain(ours(), "numpy", v),
     "allow_readonly": lambda v: converters.cupy.plan_to(ours(), allow_readonly=v),
     "from_jax": lambda v: converters.from_jax(pytest.importorskip("jax.numpy").ones(2), v),
-    "to_jax": lambda v: converters.to_jax(ours(), v),
+    "to_jax": lambda v: pytest.importorskip("jax") and converters.to_jax(ours(), v),
     "from_tvm_ffi": lambda v: converters.from_tvm_ffi(
         pytest.importorskip("tvm_ffi").from_dlpack(host()), v
     ),
