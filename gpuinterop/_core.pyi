@@ -720,8 +720,11 @@ class Event:
 
     def __repr__(self) -> str:
         ...
-def foreign_stream(device_type: int, device_id: int, handle: int, owner: object | None) -> Stream:
-    """A stream by its handle; `owner` is kept alive as long as the result."""
+def foreign_stream(device_type: int, device_id: int, handle: int, owner: object | None, lasting: bool=False) -> Stream:
+    """
+    A stream by its handle; `owner` is kept alive as long as the result. `lasting`: the stream is never
+    destroyed, whatever becomes of the owner.
+    """
 def entered_stream(device_type: int, device_id: int) -> Stream | None:
     """
     The Stream object that is current in this thread, None if it is not from `with`.

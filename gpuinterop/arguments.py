@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop.foreign import never_destroyed
 from gpuinterop.geometry import real
 
 __all__ = ["ArgumentMethods"]
@@ -32,9 +33,7 @@ class ArgumentMethods(_core.Array):
         place = real(self).device
         if torch is not None and place.type == "cuda" and torch.cuda.is_initialized():
             stream = torch.cuda.current_stream(place.index)
-            # torch destroys no stream of its own; one from outside (ExternalStream) has its handle as id.
-            lasting = getattr(stream, "stream_id", stream.cuda_stream) != stream.cuda_stream
-            _core.used_on(self, stream.cuda_stream, "data_ptr", lasting)
+            _core.used_on(self, stream.cuda_stream, "data_ptr", never_destroyed(stream))
         return real(self).ptr
 
     @property

@@ -124,6 +124,15 @@ def stream_handle(stream: Any) -> int | None:
     return None
 
 
+def never_destroyed(stream: Any) -> bool:
+    """Return whether a stream lives as long as the process: torch's own do, whatever became of the object.
+
+    torch shows a stream from outside (``ExternalStream``) by its handle as ``stream_id``.
+    """
+    number = getattr(stream, "stream_id", None)
+    return number is not None and number != getattr(stream, "cuda_stream", number)
+
+
 def odd_stream_protocol(stream: Any) -> str | None:
     """Return what is wrong with the answer of a stream-like object's ``__cuda_stream__``, else None."""
     protocol = getattr(stream, "__cuda_stream__", None)

@@ -18,6 +18,7 @@ from gpuinterop.errors import StreamError, shown
 from gpuinterop.foreign import (
     CUDA,
     as_int,
+    never_destroyed,
     odd_stream_protocol,
     other_than_stream,
     stream_device,
@@ -139,7 +140,7 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
         return per_thread_stream(place) if handle == 2 else legacy_stream(place)
     index = _core.stream_device(handle)
     keeper = None if as_int(stream) is not None else stream
-    return _core.foreign_stream(CUDA, index, handle, keeper)
+    return _core.foreign_stream(CUDA, index, handle, keeper, never_destroyed(stream))
 
 
 class StreamScope:

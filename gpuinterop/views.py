@@ -233,7 +233,8 @@ class ViewMethods(_core.Array):
 
     def copy(self: Self, order: str = "C") -> Self:
         """Return an independent compact copy, whatever the strides are; in one of NumPy's orders."""
-        order = as_order(order, "CFAK", "copy")
+        if order.__class__ is not str or order != "C":  # in a warm call nothing but this function runs
+            order = as_order(order, "CFAK", "copy")
         copied: Self = self._copied(memory_order(real(self)) if order == "K" else order)
         return copied
 

@@ -271,13 +271,16 @@ void register_streams(nb::module_& m) {
   register_events(m);
   m.def(
       "foreign_stream",
-      [](int type, int id, uintptr_t handle, nb::object owner) {
+      [](int type, int id, uintptr_t handle, nb::object owner, bool lasting) {
         if (owner.is_none()) owner.reset();
-        return new Stream(device_of(type, id), reinterpret_cast<CUstream>(handle),
-                          std::move(owner));
+        const auto stream = reinterpret_cast<CUstream>(handle);
+        if (lasting && !cuda::is_default(stream)) cuda::note_lasting(stream);
+        return new Stream(device_of(type, id), stream, std::move(owner));
       },
       nb::arg("device_type"), nb::arg("device_id"), nb::arg("handle"), nb::arg("owner").none(),
-      "A stream by its handle; `owner` is kept alive as long as the result.");
+      nb::arg("lasting") = false,
+      "A stream by its handle; `owner` is kept alive as long as the result. `lasting`: the stream is "
+      "never\ndestroyed, whatever becomes of the owner.");
   m.def("entered_stream", &current,
         nb::sig("def entered_stream(device_type: int, device_id: int) -> Stream | None"),
         nb::arg("device_type"), nb::arg("device_id"),

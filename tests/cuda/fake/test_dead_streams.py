@@ -289,6 +289,29 @@ def test_a_capture_that_outlives_the_block_of_a_wrapper(kept):
     assert not _core.capturing()
 
 
+class OfThePool:
+    """As what torch.cuda.current_stream() returns: gone at once, while its stream never goes."""
+
+    def __init__(self, handle: int) -> None:
+        self.cuda_stream = handle
+        self.stream_id = 35
+
+
+def test_a_capture_that_outlives_the_object_of_a_stream_of_torch():
+    handle = helper.new_stream()
+    x = gi.full((N,), 2.0, device=CUDA)
+    gi.synchronize()
+    capture = helper.Capture(handle, helper.Capture.RELAXED)
+    with gi.stream(OfThePool(handle)):
+        total = x.sum()
+    with pytest.raises(CaptureError):
+        float(total)
+    capture.end()
+    float(total)  # never replayed, so any number: that it can be read is the point
+    assert not _core.capturing()
+    capture.destroy()
+
+
 def test_an_event_that_a_capture_waits_for_comes_back_with_its_end():
     x = gi.zeros((N,), device=CUDA)
     s = gi.Stream()
