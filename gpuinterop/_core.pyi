@@ -722,8 +722,8 @@ class Event:
         ...
 def foreign_stream(device_type: int, device_id: int, handle: int, owner: object | None, lasting: bool=False) -> Stream:
     """
-    A stream by its handle; `owner` is kept alive as long as the result. `lasting`: the stream is never
-    destroyed, whatever becomes of the owner.
+    A stream by its handle; `owner` is kept alive as long as the result. `lasting`: it is
+    never destroyed, whatever becomes of the owner.
     """
 def entered_stream(device_type: int, device_id: int) -> Stream | None:
     """

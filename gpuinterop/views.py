@@ -233,7 +233,8 @@ class ViewMethods(_core.Array):
 
     def copy(self: Self, order: str = "C") -> Self:
         """Return an independent compact copy, whatever the strides are; in one of NumPy's orders."""
-        if order.__class__ is not str or order != "C":  # in a warm call nothing but this function runs
+        # Not asked in a plain call, which runs no other Python function.
+        if order.__class__ is not str or order != "C":
             order = as_order(order, "CFAK", "copy")
         copied: Self = self._copied(memory_order(real(self)) if order == "K" else order)
         return copied

@@ -53,7 +53,7 @@ struct Producer {
   // for certain. Else the memory goes back when the uses are over. Null: not known, and taken for
   // one that keeps order with the legacy stream, as most do.
   void* stream = nullptr;
-  // True: it is not known and known not to keep such order.
+  // True: it is not known, and may well keep no such order.
   bool elsewhere = false;
   // True: streams of this producer are never destroyed.
   bool alive = false;
@@ -67,8 +67,8 @@ Buffer* adopt_borrowed(const Checked& c, Producer producer);  // kept alive by A
 // The buffer of imported CUDA memory takes its place in the order of streams: our current stream
 // waits for `producer` (a real handle, or null), once.
 void take_place(Buffer* b, void* producer, const char* where);
-// For a buffer of adopt() on CUDA: see Producer::elsewhere.
-void set_elsewhere(Buffer* b) noexcept;
+// For a buffer of adopt() on CUDA, that its producer is none of those in Producer::elsewhere.
+void set_legacy_order(Buffer* b) noexcept;
 // Tells a buffer of adopt_borrowed() who keeps it alive; not counted.
 void remember_base(Buffer* b, PyObject* base) noexcept;
 

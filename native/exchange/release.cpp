@@ -176,7 +176,7 @@ void take_place(Buffer* b, void* producer, const char* where) {
   else
     b->stream = stream;
 }
-void set_elsewhere(Buffer* b) noexcept { b->producer_elsewhere = true; }
+void set_legacy_order(Buffer* b) noexcept { b->producer_elsewhere = false; }
 void remember_base(Buffer* b, PyObject* base) noexcept {
   if (b->release == release_borrowed) b->context = base;
 }

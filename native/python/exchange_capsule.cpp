@@ -134,8 +134,10 @@ Array consume(Claim claim, Managed* m, const Incoming& in, PyObject* owner, cons
   Checked c = check(in, Trust::Never, o.may_copy(), o.where);
   c.readonly |= readonly;
   if (o.look) return make_array(std::move(c), nullptr, PyRef::borrow(owner));
+  // A capsule does not tell the stream that its producer goes on with.
+  constexpr Producer unknown{nullptr, true};
   // Nothing of the producer's was touched until here.
-  Buffer* buffer = m->deleter ? adopt(c, m, {}) : adopt_borrowed(c, {});
+  Buffer* buffer = m->deleter ? adopt(c, m, unknown) : adopt_borrowed(c, unknown);
   Array a = make_array(std::move(c), buffer, PyRef::borrow(owner));
   if (o.claim)
     *o.claim = std::move(claim);
@@ -420,7 +422,7 @@ bool import_dlpack(Peer& p, PyObject* obj, const Options& o, Array* out, Attempt
                          p.family == Family::Jax, o);
   if (on_cuda && out->buffer) {
     // A producer that took the stream has made it wait; one that did not may work on the legacy one.
-    if (works_elsewhere(p)) set_elsewhere(out->buffer.get());
+    if (works_in_legacy_order(p)) set_legacy_order(out->buffer.get());
     const bool ordered = passed & kStream;
     order_import(out->buffer.get(), ordered ? nullptr : CU_STREAM_LEGACY, o);
   }

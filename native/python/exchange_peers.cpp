@@ -231,7 +231,7 @@ void explain_jax(PyObject* x, const char* where) {
 
 }  // namespace
 
-bool works_elsewhere(const Peer& p) noexcept {
+bool works_in_legacy_order(const Peer& p) noexcept {
   if (p.family != Family::Cupy) return false;
   // The function that CuPy's own modules call, under the C signature it is published with.
   using CurrentStream = intptr_t (*)();
@@ -247,13 +247,13 @@ bool works_elsewhere(const Peer& p) noexcept {
     PyErr_Clear();
     return reinterpret_cast<CurrentStream>(f);
   }();
-  if (!current) return true;  // nobody tells: be careful
+  if (!current) return false;  // nobody tells: be careful
   const intptr_t stream = current();
   if (PyErr_Occurred()) {
     PyErr_Clear();
-    return true;
+    return false;
   }
-  return stream != 0 && stream != 1 && stream != 2;  // a blocking one cannot be told apart
+  return stream == 0 || stream == 1 || stream == 2;  // another blocking one cannot be told apart
 }
 
 void explain_failure(const Peer& p, PyObject* obj, const char* where) {

@@ -85,9 +85,9 @@ void explain_failure(const Peer& p, PyObject* obj, const char* where);
 // name (int1 as bool), and has no exception of its own for the others.
 void refuse_jax_dtype(PyObject* x, const char* where);
 
-// Whether the producer's current stream, on which it will use the memory again, keeps no order with
-// the legacy one. Only CuPy tells.
-bool works_elsewhere(const Peer& p) noexcept;
+// Whether the producer's current stream, on which it will use the memory again, is known to keep order
+// with the legacy one. Only CuPy tells; the streams of JAX and of torch's pool keep none.
+bool works_in_legacy_order(const Peer& p) noexcept;
 
 PyRef optional_attribute(PyObject* o, PyObject* name);
 PyRef optional_attribute(PyObject* o, const char* name);  // null, without an error, when missing

@@ -279,8 +279,8 @@ void register_streams(nb::module_& m) {
       },
       nb::arg("device_type"), nb::arg("device_id"), nb::arg("handle"), nb::arg("owner").none(),
       nb::arg("lasting") = false,
-      "A stream by its handle; `owner` is kept alive as long as the result. `lasting`: the stream is "
-      "never\ndestroyed, whatever becomes of the owner.");
+      "A stream by its handle; `owner` is kept alive as long as the result. `lasting`: it is\n"
+      "never destroyed, whatever becomes of the owner.");
   m.def("entered_stream", &current,
         nb::sig("def entered_stream(device_type: int, device_id: int) -> Stream | None"),
         nb::arg("device_type"), nb::arg("device_id"),

@@ -241,10 +241,8 @@ def test_our_own_streams_are_ordered_by_use():
         assert (z.get() == -1).all()
 
 
-@rounds_of_each
-@pytest.mark.parametrize("ours", ["side", "legacy"])
-def test_jax_is_still_computing(ours, rounds):
-    """JAX's work runs on streams of its own, which nobody is told of."""
+def jax_producer(products: int):
+    """A function that computes an array full of its argument, slowly, and its second argument."""
     jax = pytest.importorskip("jax")
     found = [device for device in jax.devices() if device.platform == "gpu"]
     if not found:
@@ -255,10 +253,18 @@ def test_jax_is_still_computing(ours, rounds):
     @jax.jit
     def produce(value, unit):
         # A chain of products that stays the unit matrix, and that the result depends on.
-        last = jax.lax.fori_loop(0, 8, lambda _, chain: chain @ unit, unit)
+        last = jax.lax.fori_loop(0, products, lambda _, chain: chain @ unit, unit)
         return jnp.full(SHAPE, value) * last[0, 0]
 
     produce(np.float32(0), unit).block_until_ready()  # compiled now
+    return produce, unit
+
+
+@rounds_of_each
+@pytest.mark.parametrize("ours", ["side", "legacy"])
+def test_jax_is_still_computing(ours, rounds):
+    """JAX's work runs on streams of its own, which nobody is told of."""
+    produce, unit = jax_producer(8)
     stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
     for start in range(0, rounds, BATCH):
         values = np.arange(start + 1, start + BATCH + 1, dtype="float32")
@@ -267,6 +273,24 @@ def test_jax_is_still_computing(ours, rounds):
         got = np.stack([x.get() for x in seen])
         np.testing.assert_array_equal(got.min(axis=(1, 2)), values)
         np.testing.assert_array_equal(got.max(axis=(1, 2)), values)
+
+
+@pytest.mark.parametrize("ours", ["side", "legacy"])
+def test_jax_gets_no_memory_back_that_is_still_read(ours):
+    """Its streams keep no order with the legacy one, and what it gets back it writes to at once."""
+    produce, unit = jax_producer(0)
+    torch = Torch()
+    stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
+    for value in range(1, 51):
+        with stream:
+            x = gi.from_any(produce(np.float32(value), unit))
+            torch.sleep_on(stream.handle if ours == "side" else 0)
+            copied = x.copy()
+            del x
+            later = [produce(np.float32(-value), unit) for _ in range(4)]
+        got = copied.get()
+        assert (got.min(), got.max()) == (value, value)
+        del later
 
 
 @rounds_of_each

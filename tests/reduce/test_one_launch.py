@@ -117,7 +117,7 @@ def test_a_warm_call_runs_no_python_on_the_way_to_the_launch(device: str) -> Non
 @pytest.mark.slow
 def test_more_than_two_to_the_31_elements() -> None:
     n = (1 << 31) + 4099
-    x = gi.GpuArray.ones(n, dtype="int8", device="cuda")
+    x = gi.ones(n, dtype="int8", device="cuda")
     assert int(x.sum()) == n
     x[-1] = 3
     x[(1 << 31) + 5] = 3
