@@ -25,6 +25,8 @@ from peers import (
 import gpuinterop as gi
 from gpuinterop import _core
 
+READS_FLAGS = np.from_dlpack(np.ones(1)).flags.writeable  # not in NumPy 2.1
+
 # ---- 1 to 10: capsules ---------------------------------------------------------------------------
 
 case("1 no protocol", TypeError, "__cuda_array_interface__")(lambda: take([1.0, 2.0]))
@@ -206,14 +208,14 @@ def _():
         assert not np.asarray(x).flags.writeable
         assert content(x.__dlpack__(max_version=(1, 3))).flags == 1
         assert content(x.__dlpack__()).tensor.ndim == 2  # which cannot say so
-        assert np.from_dlpack(x, copy=True).flags.writeable
+        assert not READS_FLAGS or np.from_dlpack(x, copy=True).flags.writeable
 
 
 @case("18 a stride of 0 that repeats nothing goes out for writing")
 def _():
     for shape, strides in (((1, 3), (0, 1)), ((0, 3), (0, 0)), ((1,), (0,)), ((1, 1), (0, 0))):
         x = take(capsule(shape=shape, strides=strides, dtype=(2, 64, 1)))
-        assert np.from_dlpack(x).flags.writeable
+        assert not READS_FLAGS or np.from_dlpack(x).flags.writeable
         assert content(x.__dlpack__(max_version=(1, 3))).flags == 0
 
 
@@ -304,9 +306,12 @@ refused("26 packed float6", BufferError, "packed", dtype=(15, 6, 1))
 
 
 # NumPy's own refusal: nothing in a capsule's request tells who asks.
-@case("27 float8 to NumPy", RuntimeError, "dtype")
+@case("27 float8 to NumPy", BufferError, "dtype")
 def _():
-    np.from_dlpack(take(capsule(dtype=(10, 8, 1))))
+    try:
+        np.from_dlpack(take(capsule(dtype=(10, 8, 1))))
+    except RuntimeError as error:  # its class before NumPy 2.5
+        raise BufferError(str(error)) from None
 
 
 @case("27 padded float4 to torch", BufferError, "whole bytes", needs="torch")

@@ -112,6 +112,8 @@ def cycles():
 
 
 BODIES = dict(cycles())
+# NumPy keeps a reference to None for each __array_interface__ that names no strides.
+FOREIGN = {"dictionary": ("None",)}
 
 
 def torch_bodies():
@@ -143,8 +145,7 @@ def is_flat(body, count: int, foreign: tuple[str, ...] = ()) -> None:
 
 @pytest.mark.parametrize("name", BODIES)
 def test_memory_is_flat(name):
-    # NumPy keeps a reference to None for each __array_interface__ that names no strides.
-    is_flat(BODIES[name], 4_000, ("None",) if name == "dictionary" else ())
+    is_flat(BODIES[name], 4_000, FOREIGN.get(name, ()))
 
 
 @pytest.mark.torch
@@ -158,9 +159,9 @@ def test_memory_is_flat_with_torch(name):
 @pytest.mark.parametrize("name", BODIES)
 def test_memory_is_flat_for_long(name):
     count = max(CYCLES // len(BODIES), 200_000)
-    is_flat(BODIES[name], count // 4)
+    is_flat(BODIES[name], count // 4, FOREIGN.get(name, ()))
     memory = resident()
-    is_flat(BODIES[name], count, ("None",) if name == "dictionary" else ())
+    is_flat(BODIES[name], count, FOREIGN.get(name, ()))
     # What no count above has seen. AddressSanitizer keeps freed memory.
     assert "GPUINTEROP_SANITIZED" in os.environ or resident() - memory < max(count * 4, 1 << 20)
 
