@@ -103,7 +103,7 @@ def same_training(module, steps: int, device: str) -> None:
     np.testing.assert_array_equal(result["prediction"], expected["prediction"])
     np.testing.assert_array_equal(result["predicted"], expected["predicted"])
     np.testing.assert_allclose(result["xent"], expected["xent"], rtol=1e-3, atol=1e-3)
-    assert result["nodes"] == 3
+    assert result["nodes"] == 2
 
 
 def test_logistic_regression(device: str) -> None:

@@ -174,10 +174,19 @@ struct ArgExtreme {
     else better = (SIGN > 0 ? x < a.best : x > a.best) || (x == a.best && at < a.at);
     if (better) { a.best = x; a.at = at; }
   }
+  // Among themselves first, in the order of their positions: so the one that is there wins a tie.
   template <int N, typename V>
   __device__ static inline void push(Acc& a, const V (&v)[N], Index at, Index step) {
+    T best = T(v[0]);
+    int which = 0;
 #pragma unroll
-    for (int k = 0; k < N; ++k) take(a, T(v[k]), at + Index(k) * step);
+    for (int k = 1; k < N; ++k) {
+      const T x = T(v[k]);
+      const bool better = !gi_is_nan(best) && (gi_is_nan(x) || (SIGN > 0 ? x < best : x > best));
+      best = better ? x : best;
+      which = better ? k : which;
+    }
+    take(a, best, at + Index(which) * step);
   }
   __device__ static inline void merge(Acc& a, const Acc& b) {
     if (b.at >= 0) take(a, b.best, b.at);
