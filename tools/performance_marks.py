@@ -154,6 +154,11 @@ OF_NUMPY = (
     "object it was given."
 )
 DENSE = "Ours is checked for layout, dtype and read-only memory before the other library is asked."
+WITH_PLACES = "Values travel with their positions through the tree."
+LONG = (
+    "cuBLAS's own kernel, whose time PyTorch and CuPy share; XLA tries several and keeps the fastest. Written as 128 "
+    "shorter products and their sum, `matmul(a, b).sum(0)`, it takes about half."
+)
 WHY: dict[tuple[str, str], str] = {
     ("converters", "torch -> CudaNdarray"): OF_TORCH,
     ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
@@ -174,9 +179,8 @@ WHY: dict[tuple[str, str], str] = {
     ("exchange", "from torch, cuda"): BY_TABLE,
     ("launch", LAUNCHED): "The raw launch is that of an empty kernel with three arguments. On top of it the call "
     "passes through Python, checks layout, overlap and streams, and looks up its kernel.",
-    ("documents", "logistic regression, a step"): "A step is a graph of three kernels, each of which waits for the one "
-    "before: every row's prediction from one pass over x, every weight's gradient from another, the bias. The further "
-    "mark is that of two kernels written for this one model.",
+    ("documents", "logistic regression, a step"): "A step is a graph of two kernels, of which the second waits for "
+    "the first; host time decides how soon the next step follows.",
     ("exchange", "view, cuda"): "Host time with no peer to count it against, so the machine of the day decides: "
     "0.23 us on another one, hours before.",
     ("converters", "refusal: negative strides -> torch"): "Host time with no peer to count it against, on a day "
@@ -189,11 +193,13 @@ WHY: dict[tuple[str, str], str] = {
     "wide and a row apart from the next; sums along rows read without gaps.",
     ("reductions", "sum all"): "The block that ends last joins the parts of all others, always in the same order, so "
     "that the sum has the same bits every time.",
-    ("reductions", "argmax all"): "Values travel with their positions through the tree.",
+    ("reductions", "argmax all"): WITH_PLACES,
+    ("reductions", "argmax axis 1"): WITH_PLACES,
     ("reductions", "sum all of 2^24"): "The joining of the parts shows beside 15 microseconds of reading.",
     ("documents", "exp, out given"): "The kernel is shorter than its launch, so this is host time: the raw launch, "
     "and the call from Python with its checks of layout, overlap and streams on top.",
     ("documents", "exp, fresh result"): "As above, and the allocation of the result from the driver's pool.",
+    **{("gemm", f"16x262144 @ 262144x16{more}"): LONG for more in ("", " + C", " + row")},
     ("gemm", "(8192x8192).T @ vector"): "Columns are added in parts, as accurately as a sum; "
     "cuBLAS's gemv makes one pass with plain float32 sums.",
 }  # fmt: skip
