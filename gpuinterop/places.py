@@ -126,8 +126,12 @@ def default_device() -> Device:
 
 def wished(wish: str) -> Device:
     """The device that GPUINTEROP_DEVICE names."""
+    match = _SPELLING.fullmatch(wish)
     try:
-        return device(wish)
+        # "cuda" means the default elsewhere, and the default is what this tells.
+        return (
+            _checked(NAMES[match[1].lower()], int(match[2] or 0), wish) if match else device(wish)
+        )
     except DeviceError as error:
         # The answer may repeat the wish, with the type that every variable has.
         why = "" if error.got.startswith(repr(wish)) else f": {error.got}"
@@ -216,14 +220,12 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
                 fix='write "cpu"',
             )
         return from_codes(CPU, 0)
-    if index is None:
-        # Not default_device(), which may be asking what GPUINTEROP_DEVICE=cuda means.
-        blocks = _blocks.get()
-        default = blocks[-1] if blocks else _process_default
-        index = default.index if default is not None and default.type == "cuda" else 0
     count = _core.cuda_device_count()
     if not count:
         raise no_cuda("device", CudaError if _core.cuda_forked() else DeviceError, spec)
+    if index is None:
+        default = default_device()
+        index = default.index if default.type == "cuda" else 0
     if not 0 <= index < count:
         numbers = "0" if count == 1 else f"0 to {count - 1}"
         raise DeviceError(

@@ -335,6 +335,20 @@ def test_spellings_with_two_gpus():
     helper.run(code, helper.fake_library())
 
 
+@pytest.mark.parametrize(("wish", "gpu"), [("cuda:1", 1), ("gpu1", 1), ("cuda", 0), ("cpu", 0)])
+def test_a_gpu_without_a_number_is_the_default_from_the_first_call_on(wish, gpu):
+    code = f"""
+    import gpuinterop as gi
+    from gpuinterop import devices
+    assert gi.device("cuda") == "cuda:{gpu}"
+    default = gi.default_device()
+    assert default == ("cpu" if "{wish}" == "cpu" else "cuda:{gpu}")
+    devices.set_default_device(None)
+    assert gi.device("gpu") == "cuda:{gpu}" and gi.default_device() is default
+    """
+    helper.run(code, helper.fake_library(), GPUINTEROP_DEVICE=wish)
+
+
 # ---- libraries ----------------------------------------------------------------------------------
 
 
