@@ -158,7 +158,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             if len(places) == 1 and not -one.size <= places[0] < one.size:
                 raise ArrayIndexError(
                     where="item", expected=f"an index into {one.size} elements",
-                    got=f"{places[0]} for an array of shape {one.shape}",
+                    got=f"{shown(places[0])} for an array of shape {one.shape}",
                     fix=f"count from 0 to {one.size - 1}, or back from -1"
                     if one.size
                     else "there is none to read: ask for x.size first",
