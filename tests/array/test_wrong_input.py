@@ -265,3 +265,14 @@ def test_what_cannot_be_shown_does_not_hide_what_is_wrong(value):
 def test_an_item_too_large_to_be_shown():
     with pytest.raises(gi.errors.ArrayIndexError, match="an int of 16610 bits"):
         gi.zeros(3).item(10**5000)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_what_a_sequence_raises_itself_is_not_hidden(error):
+    class Extents(list):
+        def __iter__(self):
+            raise error("from within")
+
+    for call in (gi.zeros, gi.zeros(6).reshape, gi.zeros(6).broadcast_to):
+        with pytest.raises(error, match="from within"):
+            call(Extents((2, 3)))
