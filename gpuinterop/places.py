@@ -53,6 +53,15 @@ class Device:
         """Return what `device` returns for `spec`; there is one object for each device."""
         return device(spec)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        # Every array there shows this very object.
+        raise AttributeError(
+            f"{name}: a device stays what it is; gpuinterop.device(spec) names another"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        setattr(self, name, None)
+
     @property
     def id(self) -> int:
         """The index, under the name that CuPy and JAX use."""
@@ -98,11 +107,17 @@ class Device:
 @cache
 def from_codes(type_code: int, index: int) -> Device:
     """Return the device of a DLPack type code and number. Whether it exists is not asked."""
+    code = DLPACK[type_code]
+    if code != type_code or (code == CPU and index):
+        return from_codes(code, 0 if code == CPU else index)
     made = object.__new__(Device)
-    made.type_code = DLPACK[type_code]
-    made.type = "cpu" if made.type_code == CPU else "cuda"
-    made.index = 0 if made.type_code == CPU else index
-    return made if made.type_code == type_code else from_codes(made.type_code, made.index)
+    for name, value in (
+        ("type_code", code),
+        ("type", "cpu" if code == CPU else "cuda"),
+        ("index", index),
+    ):
+        object.__setattr__(made, name, value)
+    return made
 
 
 # ---- the default -------------------------------------------------------------------------------

@@ -167,6 +167,16 @@ def test_what_is_no_device(spec):
     assert isinstance(error.value, ValueError)
 
 
+def test_a_device_stays_what_it_is():
+    for name in ("index", "type", "type_code", "other"):
+        with pytest.raises(AttributeError, match="a device stays what it is"):
+            setattr(CPU, name, 3)
+        with pytest.raises(AttributeError, match="a device stays what it is"):
+            delattr(CPU, name)
+    assert (CPU.type, CPU.index, CPU.type_code) == ("cpu", 0, 1)
+    assert devices.from_codes(1, 3) is CPU
+
+
 def test_with_device_sets_the_default_of_the_block_alone():
     gpu = devices.from_codes(2, 7)
     outside = gi.default_device()
