@@ -312,7 +312,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # ---- pickling ------------------------------------------------------------------------------
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (_unpickle, (type(self), self.get(), str(real(self).device)), own_state(self))
 
 
