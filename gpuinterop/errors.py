@@ -95,7 +95,12 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 128:
         # Python refuses to write out the longest ones.
         return f"an int of {value.bit_length()} bits"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (
+        Exception
+    ):  # its own fault, or a long int inside: what is wrong with the value comes first
+        return f"an object of type {type(value).__module__}.{type(value).__qualname__}"
     return text if len(text) <= 120 else text[:117] + "..."
 
 

@@ -17,10 +17,12 @@ __all__ = [
     "device_pair",
     "in_the_making",
     "loaded",
+    "never_destroyed",
     "odd_stream_protocol",
     "other_than_stream",
     "stream_device",
     "stream_handle",
+    "torch_keeps_stream",
 ]
 
 CPU, CUDA = 1, 2
@@ -131,6 +133,15 @@ def never_destroyed(stream: Any) -> bool:
     """
     number = getattr(stream, "stream_id", None)
     return number is not None and number != getattr(stream, "cuda_stream", number)
+
+
+def torch_keeps_stream(device: int, handle: int) -> bool:
+    """Return whether torch's current stream has that handle and is torch's own; the core asks once for each."""
+    try:
+        stream = sys.modules["torch"].cuda.current_stream(device)
+        return bool(stream.cuda_stream == handle) and never_destroyed(stream)
+    except Exception:  # a torch that does not tell
+        return False
 
 
 def odd_stream_protocol(stream: Any) -> str | None:

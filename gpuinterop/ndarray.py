@@ -158,7 +158,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             if len(places) == 1 and not -one.size <= places[0] < one.size:
                 raise ArrayIndexError(
                     where="item", expected=f"an index into {one.size} elements",
-                    got=f"{places[0]} for an array of shape {one.shape}",
+                    got=f"{shown(places[0])} for an array of shape {one.shape}",
                     fix=f"count from 0 to {one.size - 1}, or back from -1"
                     if one.size
                     else "there is none to read: ask for x.size first",
@@ -312,7 +312,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # ---- pickling ------------------------------------------------------------------------------
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (_unpickle, (type(self), self.get(), str(real(self).device)), own_state(self))
 
 

@@ -53,6 +53,15 @@ class Device:
         """Return what `device` returns for `spec`; there is one object for each device."""
         return device(spec)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        # Every array there shows this very object.
+        raise AttributeError(
+            f"{name}: a device stays what it is; gpuinterop.device(spec) names another"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        setattr(self, name, None)
+
     @property
     def id(self) -> int:
         """The index, under the name that CuPy and JAX use."""
@@ -98,11 +107,17 @@ class Device:
 @cache
 def from_codes(type_code: int, index: int) -> Device:
     """Return the device of a DLPack type code and number. Whether it exists is not asked."""
+    code = DLPACK[type_code]
+    if code != type_code or (code == CPU and index):
+        return from_codes(code, 0 if code == CPU else index)
     made = object.__new__(Device)
-    made.type_code = DLPACK[type_code]
-    made.type = "cpu" if made.type_code == CPU else "cuda"
-    made.index = 0 if made.type_code == CPU else index
-    return made if made.type_code == type_code else from_codes(made.type_code, made.index)
+    for name, value in (
+        ("type_code", code),
+        ("type", "cpu" if code == CPU else "cuda"),
+        ("index", index),
+    ):
+        object.__setattr__(made, name, value)
+    return made
 
 
 # ---- the default -------------------------------------------------------------------------------
@@ -126,8 +141,12 @@ def default_device() -> Device:
 
 def wished(wish: str) -> Device:
     """The device that GPUINTEROP_DEVICE names."""
+    match = _SPELLING.fullmatch(wish)
     try:
-        return device(wish)
+        # "cuda" means the default elsewhere, and the default is what this tells.
+        return (
+            _checked(NAMES[match[1].lower()], int(match[2] or 0), wish) if match else device(wish)
+        )
     except DeviceError as error:
         # The answer may repeat the wish, with the type that every variable has.
         why = "" if error.got.startswith(repr(wish)) else f": {error.got}"
@@ -216,14 +235,12 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
                 fix='write "cpu"',
             )
         return from_codes(CPU, 0)
-    if index is None:
-        # Not default_device(), which may be asking what GPUINTEROP_DEVICE=cuda means.
-        blocks = _blocks.get()
-        default = blocks[-1] if blocks else _process_default
-        index = default.index if default is not None and default.type == "cuda" else 0
     count = _core.cuda_device_count()
     if not count:
         raise no_cuda("device", CudaError if _core.cuda_forked() else DeviceError, spec)
+    if index is None:
+        default = default_device()
+        index = default.index if default.type == "cuda" else 0
     if not 0 <= index < count:
         numbers = "0" if count == 1 else f"0 to {count - 1}"
         raise DeviceError(

@@ -6,6 +6,7 @@ says otherwise.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
@@ -148,17 +149,22 @@ class StreamScope:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self._stack: list[ExitStack] = []
+        self._entered = threading.local()  # one object may serve many threads
 
     def __enter__(self) -> Stream:
         with ExitStack() as stack:
             stack.enter_context(self.stream)
             self._enter_elsewhere(stack)
-            self._stack.append(stack.pop_all())
+            self._blocks().append(stack.pop_all())
         return self.stream
 
     def _enter_elsewhere(self, stack: ExitStack) -> None:
         pass
+
+    def _blocks(self) -> list[ExitStack]:
+        """What leaves this thread's blocks, the innermost last."""
+        found: list[ExitStack] = self._entered.__dict__.setdefault("blocks", [])
+        return found
 
     def __exit__(
         self,
@@ -166,14 +172,14 @@ class StreamScope:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._stack:
+        if not self._blocks():
             raise StreamError(
                 where="stream.__exit__",
-                expected="a stream that was entered and not left yet",
+                expected="a stream that this thread entered and has not left yet",
                 got=f"{self.stream}, which is not entered",
                 fix="enter it first: with gpuinterop.stream(s):",
             )
-        self._stack.pop().__exit__(kind, error, trace)
+        self._blocks().pop().__exit__(kind, error, trace)
 
 
 def stream(stream: Any = None, device: Any = None) -> StreamScope:

@@ -42,11 +42,6 @@ Foreign& note_foreign(CUstream stream) {
   return f;
 }
 
-bool is_lasting(CUstream stream) noexcept {
-  std::lock_guard lock(streams_lock);
-  return lasting.count(stream) != 0;
-}
-
 bool is_retired(CUstream stream) noexcept {
   std::lock_guard lock(streams_lock);
   const Foreign* f = find_foreign(stream);
@@ -92,6 +87,11 @@ void retire_if_it_lingers(DeviceState& d, CUstream stream, uint32_t times, const
 }
 
 }  // namespace
+
+bool is_lasting(CUstream stream) noexcept {
+  std::lock_guard lock(streams_lock);
+  return lasting.count(stream) != 0;
+}
 
 void note_lasting(CUstream stream) noexcept {
   std::lock_guard lock(streams_lock);

@@ -37,6 +37,7 @@ bool end_loose_use(int device, CUstream stream) noexcept;  // false: the same as
 
 // A stream that is never destroyed, such as all that this library makes.
 void note_lasting(CUstream stream) noexcept;
+bool is_lasting(CUstream stream) noexcept;
 bool is_known_to_live(CUstream stream) noexcept;
 bool any_known_to_live(bool (*holds)(CUstream) noexcept) noexcept;
 

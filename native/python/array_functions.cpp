@@ -6,6 +6,7 @@
 
 #include "array/error.hpp"
 #include "cuda/state.hpp"
+#include "exchange/export.hpp"
 #include "exchange/import.hpp"
 #include "python/array_type.hpp"
 #include "python/raise.hpp"
@@ -121,8 +122,17 @@ void release_foreign(Buffer*) noexcept {}
 // on CUDA else one allocation that the driver knows.
 void check_vouched(Array* a, nb::handle base, Unit unit, const char* where) {
   if (is_array(base.ptr())) {
+    const Array owner = unwrap(base.ptr());
+    const Memory memory = owner.buffer ? owner.buffer->memory : Memory::Host;
+    const bool everywhere = memory == Memory::Pinned || memory == Memory::Managed;
+    if (owner.device != a->device && owner.buffer && !everywhere)
+      fail(Kind::DeviceMismatch, where,
+           exchange::device_text(int(owner.device.type), owner.device.id) +
+               ", where the memory of base lies",
+           exchange::device_text(int(a->device.type), a->device.id),
+           "leave the device out, or copy: base.to_device(device)");
     Array reached;
-    reached.buffer = unwrap(base.ptr()).buffer;
+    reached.buffer = owner.buffer;
     reached.dtype = a->dtype;
     check_reach(reached, a->layout, a->data, where, unit);
   } else if (a->device.is_cuda()) {

@@ -282,6 +282,8 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
                       !PyByteArray_Check(value);
   PyRef fast = listed ? PyRef::steal(PySequence_Tuple(value)) : PyRef();
   if (!fast) {
+    // As below: what the sequence itself raises is the caller's to see.
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
     PyErr_Clear();
     fail(Kind::Type, where, std::string(what) + " as an int or a sequence of ints",
          repr_text(value), "pass a tuple of ints");

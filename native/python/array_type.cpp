@@ -102,7 +102,9 @@ int array_clear(PyObject* o) {
 
 // Another class may hold fewer dtypes.
 int array_setattr(PyObject* o, PyObject* name, PyObject* value) {
-  if (value && PyType_Check(value) && PyUnicode_CompareWithASCIIString(name, "__class__") == 0 &&
+  // Who calls this slot by its own name, as Array.__setattr__, may pass anything for a name.
+  if (value && PyType_Check(value) && PyUnicode_Check(name) &&
+      PyUnicode_CompareWithASCIIString(name, "__class__") == 0 &&
       guard(-1, [&] {
         require_holds(reinterpret_cast<PyTypeObject*>(value), unwrap(o).dtype, "__class__");
         return 0;

@@ -77,8 +77,8 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
     if (!producer) producer = CU_STREAM_LEGACY;
   }
   // Without a deleter nothing but the Python object keeps the memory.
-  // torch takes its streams from a pool that stays, and wants any other to outlive its use by torch.
-  const Producer worker{producer, false, torch};
+  const Producer worker{producer, false,
+                        torch && producer && torch_keeps_stream(c.device.id, producer)};
   Buffer* buffer = owned.m->deleter ? adopt(c, owned.m, worker) : adopt_borrowed(c, worker);
   owned.m = nullptr;
   fill_array(out, std::move(c), buffer, PyRef::borrow(obj));

@@ -235,18 +235,20 @@ bool works_in_legacy_order(const Peer& p) noexcept {
   if (p.family != Family::Cupy) return false;
   // The function that CuPy's own modules call, under the C signature it is published with.
   using CurrentStream = intptr_t (*)();
-  static const CurrentStream current = [] {
+  // Not a static's initialiser: that holds a lock, and an import may let go of the GIL.
+  static CurrentStream current = nullptr;
+  static bool asked = false;
+  if (!asked) {
     PyRef module = PyRef::steal(PyImport_ImportModule("cupy_backends.cuda.stream"));
     PyRef table = module ? optional_attribute(module.get(), "__pyx_capi__") : PyRef();
     PyObject* entry = table && PyDict_Check(table.get())
                           ? PyDict_GetItemString(table.get(), "get_current_stream_ptr")
                           : nullptr;
-    void* f = entry && PyCapsule_IsValid(entry, "intptr_t (void)")
-                  ? PyCapsule_GetPointer(entry, "intptr_t (void)")
-                  : nullptr;
+    if (entry && PyCapsule_IsValid(entry, "intptr_t (void)"))
+      current = reinterpret_cast<CurrentStream>(PyCapsule_GetPointer(entry, "intptr_t (void)"));
     PyErr_Clear();
-    return reinterpret_cast<CurrentStream>(f);
-  }();
+    asked = true;
+  }
   if (!current) return false;  // nobody tells: be careful
   const intptr_t stream = current();
   if (PyErr_Occurred()) {

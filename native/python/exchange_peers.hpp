@@ -72,6 +72,9 @@ void refuse_torch_values(const Peer& p, PyObject* tensor, DTypeId dtype, const c
 // (module.double(), module.to()), and torch's export holds the tensor that it came from, not the memory.
 PyRef alias_of_parameter(const Peer& p, PyObject* parameter, const char* where);
 void explain_torch(PyObject* tensor, const char* where);  // throws when it finds a reason
+// Whether torch's current stream, given by its handle, lives as long as the process: torch's own do. One
+// from outside (ExternalStream) is its maker's to destroy, also while torch's memory is in use here.
+bool torch_keeps_stream(int device, void* stream) noexcept;
 
 // ---- python/exchange_cupy.cpp ----
 void describe_cupy(Peer* p);

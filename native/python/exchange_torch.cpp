@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
+#include "cuda/state.hpp"
+#include "cuda/stream.hpp"
 #include "python/exchange_peers.hpp"
 #include "python/raise.hpp"
 
@@ -233,6 +236,26 @@ void refuse_torch_values(const Peer& p, PyObject* tensor, DTypeId dtype, const c
          "a lazily conjugated tensor (is_conj() is true)", "pass x.resolve_conj()");
   if ((kind == 'i' || kind == 'u') && kDTypes[dtype].itemsize == 1)
     refuse_part_bytes(tensor, where);
+}
+
+bool torch_keeps_stream(int device, void* handle) noexcept {
+  const auto stream = static_cast<CUstream>(handle);
+  if (cuda::is_default(stream) || cuda::is_lasting(stream)) return true;
+  // If torch makes one of its own at that address later, its memory goes back late, and no more.
+  static CUstream from_outside = nullptr;
+  if (stream == from_outside) return false;
+  ErrorSaver saver;
+  PyRef foreign =
+      PyRef::steal(run_python([] { return PyImport_ImportModule("gpuinterop.foreign"); }));
+  const bool keeps = foreign && truth(run_python([&] {
+                       return PyObject_CallMethod(foreign.get(), "torch_keeps_stream", "iK", device,
+                                                  (unsigned long long)stream);
+                     }));
+  if (keeps)
+    cuda::note_lasting(stream);
+  else
+    from_outside = stream;
+  return keeps;
 }
 
 void explain_torch(PyObject* t, const char* where) {

@@ -289,3 +289,10 @@ def test_unsigned_indices_do_not_wrap_round(device):
     x = gi.GpuArray(np.arange(4, dtype="float32"), device=device)
     with pytest.raises(IndexError, match=r"from -4 to 3\n  got: .* 18446744073709551615"):
         x.take(np.array([2**64 - 1], "uint64"))
+
+
+@pytest.mark.parametrize("name", [None, 3, 1.5, b"__class__", ("__class__",)])
+def test_a_name_of_an_attribute_that_is_no_text(name):
+    x = gi.zeros(3, device="cpu")
+    with pytest.raises(TypeError, match="attribute name must be string"):
+        x.__setattr__(name, int)  # as it stands: setattr() itself would have looked at the name

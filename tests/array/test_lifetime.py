@@ -117,6 +117,22 @@ def test_weak_references_and_hash(device):
     assert not table
 
 
+class Remade(gi.CudaNdarray):
+    def __reduce__(self):
+        return Remade, (self.get(), "cpu")
+
+    def __init__(self, *args):
+        self.made_by = args
+
+
+def test_a_subclass_says_how_it_is_pickled():
+    x = gi.ones(3, device="cpu")
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        y = pickle.loads(pickle.dumps(Remade(x, "cpu"), protocol))
+        assert type(y.made_by[0]) is np.ndarray
+        assert y.tolist() == [1, 1, 1]
+
+
 def test_pickle_keeps_values_dtype_and_place(device):
     x = gi.CudaNdarray(np.arange(6, dtype="float32").reshape(2, 3), device=device)
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):

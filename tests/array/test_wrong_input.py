@@ -245,3 +245,34 @@ def test_a_dtype_in_words_is_the_cast_that_was_asked_for():
     assert gi.arange(2**24, 2**24 + 2, dtype="float32", device="cpu").tolist() == [2**24, 2**24]
     assert gi.arange(2**24, 2**24 + 2, dtype="int64", device="cpu").tolist()[1] == 2**24 + 1
     assert x.view("float32").ptr == x.view().ptr == x.ptr
+
+
+class Unprintable:
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("value", [Unprintable(), [10**5000]])
+def test_what_cannot_be_shown_does_not_hide_what_is_wrong(value):
+    x = gi.zeros((2, 3))
+    for call in (lambda: x.squeeze(value), lambda: x.item(value), lambda: gi.device(value),
+                 lambda: x.dimshuffle(value), lambda: gi.from_gpu_pointer(value, 3)):  # fmt: skip
+        with pytest.raises(gi.GpuInteropError) as told:
+            call()
+        assert "fix: " in str(told.value)
+
+
+def test_an_item_too_large_to_be_shown():
+    with pytest.raises(gi.errors.ArrayIndexError, match="an int of 16610 bits"):
+        gi.zeros(3).item(10**5000)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_what_a_sequence_raises_itself_is_not_hidden(error):
+    class Extents(list):
+        def __iter__(self):
+            raise error("from within")
+
+    for call in (gi.zeros, gi.zeros(6).reshape, gi.zeros(6).broadcast_to):
+        with pytest.raises(error, match="from within"):
+            call(Extents((2, 3)))

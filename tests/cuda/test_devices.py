@@ -167,6 +167,16 @@ def test_what_is_no_device(spec):
     assert isinstance(error.value, ValueError)
 
 
+def test_a_device_stays_what_it_is():
+    for name in ("index", "type", "type_code", "other"):
+        with pytest.raises(AttributeError, match="a device stays what it is"):
+            setattr(CPU, name, 3)
+        with pytest.raises(AttributeError, match="a device stays what it is"):
+            delattr(CPU, name)
+    assert (CPU.type, CPU.index, CPU.type_code) == ("cpu", 0, 1)
+    assert devices.from_codes(1, 3) is CPU
+
+
 def test_with_device_sets_the_default_of_the_block_alone():
     gpu = devices.from_codes(2, 7)
     outside = gi.default_device()
@@ -333,6 +343,20 @@ def test_spellings_with_two_gpus():
     assert p["warpSize"] == 32 and p["maxThreadsDim0"] == 1024 and p["totalGlobalMem"] == 1 << 30
     """
     helper.run(code, helper.fake_library())
+
+
+@pytest.mark.parametrize(("wish", "gpu"), [("cuda:1", 1), ("gpu1", 1), ("cuda", 0), ("cpu", 0)])
+def test_a_gpu_without_a_number_is_the_default_from_the_first_call_on(wish, gpu):
+    code = f"""
+    import gpuinterop as gi
+    from gpuinterop import devices
+    assert gi.device("cuda") == "cuda:{gpu}"
+    default = gi.default_device()
+    assert default == ("cpu" if "{wish}" == "cpu" else "cuda:{gpu}")
+    devices.set_default_device(None)
+    assert gi.device("gpu") == "cuda:{gpu}" and gi.default_device() is default
+    """
+    helper.run(code, helper.fake_library(), GPUINTEROP_DEVICE=wish)
 
 
 # ---- libraries ----------------------------------------------------------------------------------

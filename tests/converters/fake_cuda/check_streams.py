@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import sys
+import threading
 import types
 
 import numpy as np
@@ -112,6 +113,43 @@ def test_stream_enters_the_loaded_libraries(monkeypatch):
         ("leave", "two", s.handle),
         ("leave", "one", s.handle),
     ]
+
+
+def test_one_scope_in_two_threads(monkeypatch):
+    """Each thread goes back to its own former stream, whoever of them leaves first."""
+    current = threading.local()
+
+    class Enters:
+        def __init__(self, handle):
+            self.handle = handle
+
+        def __enter__(self):
+            self.former, current.stream = current.stream, self.handle
+
+        def __exit__(self, *error):
+            current.stream = self.former
+
+    monkeypatch.setattr(converters.streams, "ENTERS", {"one": lambda _, handle, __: Enters(handle)})
+    monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
+    scope = gi.stream(gi.Stream())
+    entered, first_is_out, after = threading.Event(), threading.Event(), []
+
+    def second():
+        current.stream = "second's own"
+        with scope:
+            entered.set()
+            assert first_is_out.wait(30)
+        after.append(current.stream)
+
+    current.stream = "first's own"
+    thread = threading.Thread(target=second)
+    with scope:
+        thread.start()
+        assert entered.wait(30)
+    after.append(current.stream)
+    first_is_out.set()
+    thread.join()
+    assert after == ["first's own", "second's own"]
 
 
 def test_a_library_that_fails_to_enter_leaves_the_others(monkeypatch):

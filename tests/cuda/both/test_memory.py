@@ -268,3 +268,33 @@ def test_the_callers_context_stays_current(which, request):
     finally:
         if which != "none":
             helper.call("cuCtxPopCurrent_v2", ctypes.byref(context))
+
+
+def test_a_pointer_is_asked_where_it_lives_whatever_the_default_is():
+    x = gi.full((4,), 3.0, device="cuda:0")
+    host = gi.zeros((4,), device="cpu")
+    for default in ("cpu", "cuda:0"):
+        with gi.device(default):
+            for base in (x, [x]):
+                y = gi.from_gpu_pointer(x.ptr, (4,), None, base)
+                assert y.device == "cuda:0"
+                assert y.tolist() == [3.0] * 4
+            assert gi.from_gpu_pointer(host.ptr, (4,), None, host).device == "cpu"
+    pinned = gi.pinned_empty(4, device="cuda:0")
+    with gi.device("cpu"):
+        assert gi.from_gpu_pointer(pinned.ctypes.data, (4,), None, pinned).device == "cpu"
+
+
+def test_memory_of_an_array_is_not_taken_for_that_of_another_device():
+    x, host = gi.zeros((4,), device="cuda:0"), gi.zeros((4,), device="cpu")
+    for base, device in ((x, "cpu"), (host, "cuda:0")):
+        with pytest.raises(
+            gi.DeviceMismatchError, match=f"{base.device}, where the memory of base"
+        ):
+            gi.from_gpu_pointer(base.ptr, (4,), None, base, device=device)
+
+
+def test_memory_of_one_gpu_is_not_taken_for_that_of_another(second_device):
+    x = gi.zeros((4,), device=second_device)
+    with pytest.raises(gi.DeviceMismatchError, match="cuda:1, where the memory of base lies"):
+        gi.from_gpu_pointer(x.ptr, (4,), None, x, device="cuda:0")
