@@ -281,8 +281,7 @@ std::string take_error_text() {
   const char* utf8 = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
   if (utf8 && *utf8) text += std::string(": ") + utf8;
   PyErr_Clear();
-  if (text.size() > 300) text = text.substr(0, 297) + "...";
-  return text;
+  return cut_text(std::move(text), 300);
 }
 
 }  // namespace gpuinterop::exchange

@@ -245,3 +245,29 @@ def test_a_dtype_in_words_is_the_cast_that_was_asked_for():
     assert gi.arange(2**24, 2**24 + 2, dtype="float32", device="cpu").tolist() == [2**24, 2**24]
     assert gi.arange(2**24, 2**24 + 2, dtype="int64", device="cpu").tolist()[1] == 2**24 + 1
     assert x.view("float32").ptr == x.view().ptr == x.ptr
+
+
+class Wordy:
+    """Tells more about itself than a message has room for, and not in ASCII."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __repr__(self):
+        return self.text
+
+    def __dlpack__(self, **options):
+        raise BufferError(self.text)
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("character", "é中😀")
+def test_long_words_are_cut_between_characters(character, before):
+    wordy = Wordy("a" * before + character * 200)
+    with pytest.raises(gi.IndexKindError, match=rf"a{{{before}}}{character}+\.\.\."):
+        gi.zeros(3)[wordy]
+    with pytest.raises(gi.ExchangeError, match=rf"BufferError: a{{{before}}}{character}+\.\.\."):
+        gi.from_dlpack(wordy)
