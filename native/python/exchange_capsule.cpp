@@ -16,10 +16,9 @@ namespace {
 struct Owned {
   DLManagedTensorVersioned* m;
   ~Owned() {
-    if (m && m->deleter) {
-      ErrorSaver saver;
-      m->deleter(m);
-    }
+    if (!m) return;
+    ErrorSaver saver;
+    call_deleter(m);
   }
 };
 

@@ -71,7 +71,7 @@ del y
 assert freed() == 0
 gate.open()
 def look():
-    gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,), deleter=False))
+    gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,), deleter=None))
     return freed() == 1
 assert soon(look)
 """,
@@ -167,7 +167,7 @@ assert alive() is None
     "a capsule without a deleter keeps its producer": """
 for legacy_struct in (False, True):
     producer = Producer(lambda **_: capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,),
-                                            deleter=False, legacy=legacy_struct), device=CUDA)
+                                            deleter=None, legacy=legacy_struct), device=CUDA)
     alive = weakref.ref(producer)
     y = gi.from_dlpack(producer)
     gate = work(mine, y)
