@@ -346,6 +346,28 @@ for handle, late in ((0, False), (1, False), (2, False), (theirs.handle, True)):
     legacy.synchronize()
     assert freed() == 1
 """,
+    "two threads that ask at the same time where such a producer works": """
+import importlib.util, sys, threading
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("cupy_backends"):
+            return importlib.util.spec_from_loader(name, self, is_package=True)
+    def create_module(self, spec):
+        time.sleep(0.2)
+    def exec_module(self, module):
+        pass
+sys.meta_path.insert(0, Slow())
+class ndarray(Producer):
+    __module__ = "cupy"
+def one():
+    gi.from_dlpack(ndarray(device=CUDA, data=x.ptr, shape=(64,), strides=(1,)))
+threads = [threading.Thread(target=one, daemon=True) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(20)
+    assert not thread.is_alive()
+""",
 }
 
 
