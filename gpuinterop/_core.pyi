@@ -559,8 +559,6 @@ def adopt(cls: type[A], x: Array) -> A:
     """
 def _set_hook(name: str, callable: Callable[..., Any] | None) -> None:
     """Register a callable of the Python layers."""
-def _set_copy_hook(callable: Callable[[str, int, str, bool], Any] | None) -> None:
-    """Register copies.note."""
 def _watch(change: int) -> int:
     """Add to the number of active copy watchers; returns it."""
 def _dtype_rows() -> list[tuple[str, int, int, int]]:
