@@ -3,7 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "ops/graph.hpp"
-#include "python/planned_key.hpp"
+#include "python/register.hpp"
 
 namespace nb = nanobind;
 
