@@ -790,8 +790,6 @@ def _op_of(function: object) -> int:
     """The id of an operation."""
 def _set_ops_hooks(build: object, resolve: object, operand: object, encode: object, host: object, slow: object, unknown: object) -> None:
     """Register what the core asks Python on the first call of a kind."""
-def _compiled_kernels() -> int:
-    """Kernels loaded in this process."""
 def _forget_kernels() -> None:
     """Unload them: for tests and tuning."""
 def _tune(knob: str, value: int=0) -> None:
@@ -908,9 +906,6 @@ class Recorder:
         ...
 
     def replay(self) -> None:
-        ...
-
-    def add_call(self, call: object) -> None:
         ...
 
     def keep(self, array: object) -> None:

@@ -421,10 +421,9 @@ def borrowed(
 def _locate(address: int) -> devices.Device:
     """Return the device of a pointer; host memory as far as the driver knows is the CPU's."""
     default = devices.default_device()
-    inspect = getattr(_core, "inspect_pointer", None)
-    if default.type == "cpu" or address == 0 or inspect is None:
+    if default.type == "cpu" or address == 0:
         return default
-    found = inspect(address)
+    found = _core.inspect_pointer(address)
     return devices.from_codes(2, found["device"]) if found["known"] else devices.from_codes(1, 0)
 
 

@@ -97,7 +97,8 @@ void nothing(void*) noexcept {}
 // and some keep none and name whichever is current at the moment (CuPy): those must be asked anew.
 bool still_names(PyObject* owner, const void* stream) noexcept {
   ErrorSaver saver;
-  PyRef dict = PyRef::steal(PyObject_GetAttrString(owner, "__cuda_array_interface__"));
+  PyRef dict = PyRef::steal(
+      run_python([&] { return PyObject_GetAttrString(owner, "__cuda_array_interface__"); }));
   PyObject* named =
       dict && PyDict_Check(dict.get()) ? PyDict_GetItemString(dict.get(), "stream") : nullptr;
   return named && PyLong_Check(named) && PyLong_AsVoidPtr(named) == stream;

@@ -49,8 +49,6 @@ void register_recorder(nb::module_& m) {
       .def("leave", &Recorder::leave)
       .def("replay", &Recorder::replay)
       .def(
-          "add_call", [](Recorder& r, nb::object fn) { r.add_call(fn.ptr()); }, nb::arg("call"))
-      .def(
           "keep",
           [](Recorder& r, nb::object array) {
             if (is_array(array.ptr())) r.use(unwrap(array.ptr()));
