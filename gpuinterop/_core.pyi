@@ -559,8 +559,6 @@ def adopt(cls: type[A], x: Array) -> A:
     """
 def _set_hook(name: str, callable: Callable[..., Any] | None) -> None:
     """Register a callable of the Python layers."""
-def _set_copy_hook(callable: Callable[[str, int, str, bool], Any] | None) -> None:
-    """Register copies.note."""
 def _watch(change: int) -> int:
     """Add to the number of active copy watchers; returns it."""
 def _dtype_rows() -> list[tuple[str, int, int, int]]:
@@ -792,8 +790,6 @@ def _op_of(function: object) -> int:
     """The id of an operation."""
 def _set_ops_hooks(build: object, resolve: object, operand: object, encode: object, host: object, slow: object, unknown: object) -> None:
     """Register what the core asks Python on the first call of a kind."""
-def _compiled_kernels() -> int:
-    """Kernels loaded in this process."""
 def _forget_kernels() -> None:
     """Unload them: for tests and tuning."""
 def _tune(knob: str, value: int=0) -> None:
@@ -910,9 +906,6 @@ class Recorder:
         ...
 
     def replay(self) -> None:
-        ...
-
-    def add_call(self, call: object) -> None:
         ...
 
     def keep(self, array: object) -> None:

@@ -333,4 +333,4 @@ def _remove(watchers: list[Any], watcher: object) -> None:
             return
 
 
-_core._set_copy_hook(note)
+_core._set_hook("copy", note)

@@ -22,6 +22,7 @@ from gpuinterop._version import __version__
 from gpuinterop.converters import registry
 from gpuinterop.diagnosis import Facts, Finding, diagnose
 from gpuinterop.errors import GpuInteropError
+from gpuinterop.foreign import CUDA
 from gpuinterop.places import wished
 
 __all__ = ["SCHEMA", "Report", "doctor"]
@@ -256,7 +257,9 @@ def _memory(report: Report, facts: Facts) -> None:
     report.memory["gpuinterop on cpu"] = dict(devices.memory_stats("cpu"))
     for index in range(facts.devices):
         if _core.cuda_started(index):
-            report.memory[f"gpuinterop on cuda:{index}"] = dict(_core.memory_statistics(2, index))
+            report.memory[f"gpuinterop on cuda:{index}"] = dict(
+                _core.memory_statistics(CUDA, index)
+            )
     cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
     if cupy is not None and facts.devices and hasattr(cupy, "get_default_memory_pool"):
         pool = cupy.get_default_memory_pool()

@@ -23,6 +23,7 @@ from gpuinterop.errors import (
     UnsupportedError,
     shown,
 )
+from gpuinterop.foreign import CPU, CUDA
 from gpuinterop.geometry import real
 from gpuinterop.naming import in_the_name_of, no_room, place_of, renamed
 from gpuinterop.scalars import NUMBERS, as_elements
@@ -419,14 +420,14 @@ def borrowed(
 
 
 def _locate(address: int) -> devices.Device:
-    """Return the device of a pointer; host memory as far as the driver knows is the CPU's."""
+    """Return the device of a pointer, also of pinned memory; what the driver does not know is the CPU's."""
     default = devices.default_device()
     if address == 0 or not _core.cuda_device_count():
         return default
     found = _core.inspect_pointer(address)
     if default.type == "cpu" and found["memory"] != "device":  # what the host reads as well
         return default
-    return devices.from_codes(2, found["device"]) if found["known"] else devices.from_codes(1, 0)
+    return devices.from_codes(*((CUDA, found["device"]) if found["known"] else (CPU, 0)))
 
 
 def _unknown(value: Any, where: str) -> ConversionTypeError:

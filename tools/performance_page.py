@@ -190,11 +190,11 @@ def promises(found: dict[str, dict[str, Any]]) -> list[Promise]:
         aim, value = values["torch.from_numpy(numpy)"] if mark is None else mark, ours(values)
         if row == LAUNCHED:  # what is promised is the part above the driver's own call
             value -= raw_launch(found[name])
-        long = unit(found[name]) == "us" and aim >= 1000
+        long = found[name]["unit"] == "us" and aim >= 1000
         scale = 1000 if long else 1
         kept.append(
             Promise(
-                name, row, title, "ms" if long else unit(found[name]), value / scale, aim / scale
+                name, row, title, "ms" if long else found[name]["unit"], value / scale, aim / scale
             )
         )
     return kept
@@ -269,7 +269,7 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
         for mark in open_marks:
             row = found[mark.record]["rows"][mark.row]
             lines.append(
-                f"- {mark.title}, {figure(ours(row))} {unit(found[mark.record])}. {why(mark.record, mark.row)}"
+                f"- {mark.title}, {figure(ours(row))} {found[mark.record]['unit']}. {why(mark.record, mark.row)}"
             )
         lines += [
             f"- {one.title}, {figure(one.value)} {one.unit}. {why(one.record, one.row)}"
@@ -288,17 +288,13 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
             shown = title.replace("->", "to").replace("|", "\\|")
             shown += " (`bench_exchange`)" if name == "exchange" else ""
             lines.append(
-                f"| {shown} | {figure(mine)} {unit(found[name])} | {told} | {why(name, title)} |"
+                f"| {shown} | {figure(mine)} {found[name]['unit']} | {told} | {why(name, title)} |"
             )
     return lines or ["None in this run."]
 
 
 def why(record: str, row: str) -> str:
     return WHY.get((record, row), "Not explained yet.")
-
-
-def unit(record: dict[str, Any]) -> str:
-    return "us" if record["unit"] == "us" else record["unit"]
 
 
 def machine(found: dict[str, dict[str, Any]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from performance_page import NAMES, OURS, figure, ours, records, spelt, unit
+from performance_page import NAMES, OURS, figure, ours, records, spelt
 
 KEY = (
     ("documents", "exp, out given", "`exp` of 230,400 floats, out given"),
@@ -43,7 +43,7 @@ def readme_table() -> str:
     for record, row, title in (*KEY, *KEY_BANDWIDTH):
         values = found[record]["rows"][row]
         cells = " | ".join(readme_cell(values, c) for c in columns)
-        lines.append(f"| {title} | {unit(found[record])} | {figure(ours(values))} | {cells} |")
+        lines.append(f"| {title} | {found[record]['unit']} | {figure(ours(values))} | {cells} |")
     lines += ["", "| a conversion, 64 x 64 | us | gpuinterop | others |", "| --- " * 4 + "|"]
     for row, title in CONVERTED:
         values = found["converters"]["rows"][row]

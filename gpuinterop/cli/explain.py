@@ -18,6 +18,7 @@ import gpuinterop as gi
 from gpuinterop import _core
 from gpuinterop.cli import STRICT, layouts_in_help
 from gpuinterop.converters import registry
+from gpuinterop.converters.plan import c_strides
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.testing.layouts import LAYOUTS
@@ -107,11 +108,11 @@ def _check_shape(layout: str, extents: tuple[int, ...]) -> None:
 
 def _strides(layout: str, extents: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in elements of a layout by name, for any shape."""
-    strides = _c_strides(extents)
+    strides = c_strides(extents, 1)
     if layout == "F":
-        return _c_strides(extents[::-1])[::-1]
+        return c_strides(extents[::-1], 1)[::-1]
     if layout == "permuted" and extents:
-        outer = _c_strides((*extents[1:], extents[0]))
+        outer = c_strides((*extents[1:], extents[0]), 1)
         return (outer[-1], *outer[:-1])
     if layout == "sliced":
         return tuple(2 * s * (2 if i == 0 else 1) for i, s in enumerate(strides))
@@ -134,14 +135,6 @@ def _numbers(text: str, where: str) -> tuple[int, ...]:
         raise ArgumentTypeError(
             where=where, expected="whole numbers with commas between", got=text, fix="write 3,4"
         ) from None
-
-
-def _c_strides(extents: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for n in reversed(extents):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
 
 
 def _element_strides(text: str, extents: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:

@@ -20,10 +20,12 @@ from gpuinterop.converters.plan import (
     refused_by,
 )
 from gpuinterop.dtypes import NAMES, known
+from gpuinterop.foreign import CPU, CUDA
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 
 __all__ = [
+    "CUDA",
     "Hold",
     "borrowed",
     "carry_in",
@@ -44,9 +46,8 @@ __all__ = [
     "with_need",
 ]
 
-TYPE_CODES = {"cpu": 1, "cuda": 2}  # DLPack's numbers, which the core uses
+TYPE_CODES = {"cpu": CPU, "cuda": CUDA}
 _DTYPES = frozenset(NAMES)
-CUDA = TYPE_CODES["cuda"]
 ANY_DEVICE = -1  # the driver knows where an address lies
 LEGACY = 1  # CU_STREAM_LEGACY: where libraries without a notion of streams work
 

@@ -9,6 +9,7 @@ import numpy
 from gpuinterop import errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.geometry import real
 
 __all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core"]
@@ -16,10 +17,7 @@ __all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core"]
 IMPORTS = "cuda.core.utils"  # what a conversion imports
 
 # The view takes any struct, and fails later, on its dtype, for the types that it does not know.
-_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
-    "complex64 complex128".split()
-)
+_DTYPES = frozenset({*NUMPY_NAMES, "bfloat16"})
 _TO = Rules("cuda_core", "to_cuda_core", _DTYPES, readonly=True)
 
 

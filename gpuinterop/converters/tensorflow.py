@@ -10,14 +10,12 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.switches import as_switch
 
 __all__ = ["describe", "from_tensorflow", "plan_from", "plan_to", "to_tensorflow"]
 
-_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
-    "complex64 complex128".split()
-)
+_DTYPES = frozenset({*NUMPY_NAMES, "bfloat16"})
 # TensorFlow takes any address, but its kernels may use aligned loads of a whole vector register.
 _TO = Rules(
     "tensorflow",
@@ -103,7 +101,11 @@ def _import(t: Any) -> Any:
     if numpy.prod(t.shape.as_list(), dtype="int64") == 0:
         # TensorFlow exports an empty tensor without the device that it is on.
         return _core.empty(
-            checks.class_for(t.dtype.as_numpy_dtype), tuple(t.shape), t.dtype.as_numpy_dtype, 1, 0
+            checks.class_for(t.dtype.as_numpy_dtype),
+            tuple(t.shape),
+            t.dtype.as_numpy_dtype,
+            checks.TYPE_CODES["cpu"],
+            0,
         )
     return _core.import_any(None, tf.experimental.dlpack.to_dlpack(t))
 

@@ -8,6 +8,7 @@ from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
 from gpuinterop.dtypes import NAMES, SUB_BYTE_NAMES, dtype_of, row_of
+from gpuinterop.foreign import CUDA, DLPACK
 from gpuinterop.geometry import real
 from gpuinterop.switches import as_switch
 
@@ -17,7 +18,7 @@ __all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi"]
 # asked for cannot say that parts of a byte are padded.
 _DTYPES = frozenset(n for n in NAMES if not n.startswith("complex") and n not in SUB_BYTE_NAMES)
 _TO = Rules("tvm_ffi", "to_tvm_ffi", _DTYPES)
-_DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
+_DEVICES = {code: "cuda" if plain == CUDA else "cpu" for code, plain in DLPACK.items()}
 
 
 def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:

@@ -29,8 +29,6 @@ __all__ = ["plan", "rank_one"]
 # where NumPy computes in float64.
 _TIMES = "gi_mul(Value(x0), Value(x1))"  # integers wrap around
 
-_MOST_AXES = 64  # kMaxDims of native/array
-
 _products: dict[tuple[Any, Any], MapReduce] = {}  # by the operands' dtypes
 _scaled: dict[Any, MapReduce] = {}  # by dtype, alpha and beta: the core asks for at most 64
 
@@ -44,9 +42,9 @@ def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any)
         return _scaled_product(a, b, c, alpha, beta)._resolved((a, b), extras, outs)
     if kind == "integer":
         batch = broadcast_shapes((a.shape[:-2], b.shape[:-2]), "matmul")
-        if len(batch) > _MOST_AXES - 3:
+        if len(batch) > _core.MAX_DIMS - 3:  # the sum's axis and the two of the result
             raise ShapeError(
-                where="matmul", expected=f"at most {_MOST_AXES - 1} axes for products of integers on CUDA",
+                where="matmul", expected=f"at most {_core.MAX_DIMS - 1} axes for products of integers on CUDA",
                 got=f"{len(batch) + 2}", fix="drop axes of extent 1: x.squeeze(), or x[0]",
             )  # fmt: skip
         left = a.broadcast_to((*batch, *a.shape[-2:])).expand_dims(-2)

@@ -75,7 +75,7 @@ class FusedOperation(Traced):
             with np.errstate(all="ignore"):
                 return operands[0].astype(dtype_of(node.cast_to))
         kinds = met(node, known, strict)
-        types, _ = numpy_types(node.row, kinds)
+        types = numpy_types(node.row, kinds)
         numbers = settled(node, loop_for(node.row, kinds)[0])
         if numbers is not None:
             operands = [

@@ -28,7 +28,6 @@ from .rules import is_extended, kind_of, loop_for, name_of_kind
 
 __all__ = [
     "FUNCTIONS",
-    "IDS",
     "Traced",
     "add_traced",
     "check_only",
@@ -67,7 +66,6 @@ class Traced:
 
 
 _by_id: dict[int, Row | Traced] = {}
-IDS: dict[str, int] = {}
 FUNCTIONS: dict[str, Any] = {}
 
 
@@ -185,12 +183,10 @@ def _build(*request: Any) -> tuple[bytes, str]:
 
 
 @lru_cache(maxsize=4096)
-def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[tuple[Any, ...], bool]:
-    """NumPy's dtypes for a loop, and whether float32 must stand in for a small type."""
+def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[Any, ...]:
+    """NumPy's dtypes for a loop; float32 stands in for a small type."""
     ins, outs = loop_for(row, kinds)
-    widened = any(is_extended(r) for r in (*ins, *outs))
-    types = tuple(np.dtype(np.float32) if is_extended(r) else dtype_of(r) for r in (*ins, *outs))
-    return types, widened
+    return tuple(np.dtype(np.float32) if is_extended(r) else dtype_of(r) for r in (*ins, *outs))
 
 
 def _host(
@@ -209,7 +205,7 @@ def _host_now(
     if isinstance(entry, Traced):
         entry.host([host_view(x) if isinstance(x, _core.Array) else x for x in inputs], outs, kinds)
         return
-    types, _ = numpy_types(entry, kinds)
+    types = numpy_types(entry, kinds)
     arrays = [(host_view(x) if isinstance(x, _core.Array) else np.asarray(x)) for x in inputs]
     run_row(entry, arrays, outs, types)
 
@@ -273,7 +269,6 @@ def _register() -> None:
     for row in ROWS:
         op = _core._add_op(row.name, row.inputs, row.results, row.compares)
         _by_id[op] = row
-        IDS[row.name] = op
         names = ", ".join("xyz"[: row.inputs])
         doc = (
             f"{row.name}({names}, /, out=None)\n--\n\n{row.doc}\n\n"

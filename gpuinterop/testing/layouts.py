@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import NAMES, dtype_of
+from gpuinterop.dtypes import NAMES, NUMPY_NAMES, dtype_of
 
 __all__ = ["DTYPES", "LAYOUTS", "PLAIN", "Layout", "legend", "named_dtype"]
 
@@ -20,10 +20,7 @@ DTYPES = (
     "complex128 bfloat16 float8_e4m3fn float8_e5m2"
 ).split()
 # Those that NumPy has without ml_dtypes; a library either has them all or says which.
-PLAIN = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
-    "complex128".split()
-)
+PLAIN = frozenset(NUMPY_NAMES)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,16 @@ void free_now(Buffer* b) noexcept {
 
 }  // namespace
 
+const char* memory_name(Memory m) noexcept {
+  switch (m) {
+    case Memory::Host: return "host";
+    case Memory::Device: return "device";
+    case Memory::Pinned: return "pinned";
+    case Memory::Managed: return "managed";
+  }
+  return "host";
+}
+
 Statistics& statistics(Device device) noexcept {
   static Statistics host;
   return device.is_cuda() ? device_statistics(device.id) : host;

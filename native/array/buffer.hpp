@@ -21,6 +21,7 @@ struct Device {
 constexpr int kMaxDevices = 64;  // GPUs beyond are not used
 
 enum class Memory : uint8_t { Host, Device, Pinned, Managed };
+const char* memory_name(Memory m) noexcept;  // "host", "device", "pinned" or "managed"
 
 struct Buffer {
   std::atomic<int64_t> refs{1};

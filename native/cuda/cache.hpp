@@ -35,12 +35,13 @@ class BlockCache {
     return (nbytes + kGranule - 1) & ~(kGranule - 1);
   }
 
-  // At most a quarter of `limit` in one block, and `limit` altogether.
+  // Of all blocks together.
   void set_limit(int64_t limit) noexcept { limit_ = limit; }
   void* take(int64_t bytes, CUstream stream, uint32_t thread) noexcept;
   // False when there is no room (or no memory to remember it): the caller frees the block, or
   // empties the cache and tries again.
   bool put(const Block& block) noexcept;
+  // Whether a block is worth emptying the cache for. A larger one is kept only while there is room.
   bool fits(int64_t bytes) const noexcept { return bytes <= limit_ / 4; }
   // Hands every block to the caller.
   std::vector<Block> drain();

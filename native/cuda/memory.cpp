@@ -181,7 +181,9 @@ void drain_deferred() noexcept {
   bury_graphs();
 }
 
-int64_t cached_bytes(int ordinal) noexcept { return caches[ordinal].bytes(); }
+int64_t cached_bytes(int ordinal) noexcept {
+  return started_device(ordinal) ? caches[ordinal].bytes() : 0;
+}
 
 void give_back(DeviceState& d, bool synchronize) noexcept {
   try {

@@ -95,7 +95,7 @@ uint32_t thread_token() noexcept;
 CUstream reachable(CUstream stream, uint32_t token) noexcept;
 CUstream heir_stream(DeviceState& d, const char* where);
 CUstream allocator_stream(DeviceState& d, const char* where);
-// Event order without any capture rules; false when the driver refuses.
+// Event order without any capture rules.
 CUresult link(DeviceState& d, CUstream waiter, DeviceState& producer_device,
               CUstream producer) noexcept;
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "array/array.hpp"
+#include "array/gil.hpp"
 
 namespace gpuinterop::exchange {
 
@@ -48,5 +49,14 @@ inline bool is_cuda(int32_t device_type) noexcept {
 }
 std::string device_text(int32_t device_type,
                         int32_t device_id);  // "cuda:1", "ROCm device 0 (type 10)"
+
+// Ends a struct that may be a producer's. Whatever its deleter throws, the struct is its own to lose.
+template <class Managed>
+void call_deleter(Managed* m) noexcept {
+  try {
+    if (m->deleter) run_python([m] { m->deleter(m); });
+  } catch (...) {
+  }
+}
 
 }  // namespace gpuinterop::exchange

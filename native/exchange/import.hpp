@@ -9,7 +9,6 @@ namespace gpuinterop::exchange {
 struct Incoming {
   DLTensor tensor;     // a copy; shape and strides still point into the producer's memory
   uint64_t flags = 0;  // 0 for a legacy struct
-  bool versioned = false;
 };
 
 // How far a producer's device pointers are believed.

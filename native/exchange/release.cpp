@@ -16,20 +16,15 @@ namespace gpuinterop::exchange {
 namespace {
 
 template <class Managed>
-void call_deleter(void* managed) noexcept {
-  auto* m = static_cast<Managed*>(managed);
-  try {
-    if (m->deleter) m->deleter(m);
-  } catch (...) {
-    // Whatever a foreign deleter throws, the struct is its own to lose.
-  }
+void end_now(void* managed) noexcept {
+  call_deleter(static_cast<Managed*>(managed));
 }
 
 // The same at a time of our own choosing, between two operations of somebody's Python code.
 template <class Managed>
-void call_deleter_later(void* managed) noexcept {
+void end_later(void* managed) noexcept {
   ErrorSaver saver;
-  call_deleter<Managed>(managed);
+  end_now<Managed>(managed);
 }
 
 void drop_object(void* object) noexcept {
@@ -88,12 +83,12 @@ void let_go(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noex
 
 template <class Managed>
 void release_host(Buffer* b) noexcept {
-  call_deleter<Managed>(b->context);
+  end_now<Managed>(b->context);
 }
 
 template <class Managed>
 void release_cuda(Buffer* b) noexcept {
-  let_go(b, call_deleter<Managed>, call_deleter_later<Managed>, b->context);
+  let_go(b, end_now<Managed>, end_later<Managed>, b->context);
 }
 
 void nothing(void*) noexcept {}
@@ -102,7 +97,8 @@ void nothing(void*) noexcept {}
 // and some keep none and name whichever is current at the moment (CuPy): those must be asked anew.
 bool still_names(PyObject* owner, const void* stream) noexcept {
   ErrorSaver saver;
-  PyRef dict = PyRef::steal(PyObject_GetAttrString(owner, "__cuda_array_interface__"));
+  PyRef dict = PyRef::steal(
+      run_python([&] { return PyObject_GetAttrString(owner, "__cuda_array_interface__"); }));
   PyObject* named =
       dict && PyDict_Check(dict.get()) ? PyDict_GetItemString(dict.get(), "stream") : nullptr;
   return named && PyLong_Check(named) && PyLong_AsVoidPtr(named) == stream;

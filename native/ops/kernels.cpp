@@ -113,7 +113,6 @@ void require_python() {
   Py_DECREF(module);
 }
 
-int64_t compiled_kernels() noexcept { return static_cast<int64_t>(compiled().size()); }
 void forget_kernels() noexcept { compiled().clear(); }
 
 void forget_kernels_of(OpId op) {

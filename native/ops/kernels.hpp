@@ -26,7 +26,6 @@ void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstrea
 void set_kernel_builder(PyRef builder) noexcept;
 // Imports gpuinterop.ops, which registers itself. Throws PythonError.
 void require_python();
-int64_t compiled_kernels() noexcept;
 void forget_kernels() noexcept;  // tests and tuning
 void forget_kernels_of(OpId op);
 

@@ -153,12 +153,7 @@ int set_readonly(PyObject* o, PyObject* value, void*) {
 PyObject* get_memory(PyObject* o, void*) {
   const Array& a = unwrap(o);
   if (!a.buffer) return PyUnicode_FromString(a.device.is_cuda() ? "device" : "host");
-  switch (a.buffer->memory) {
-    case Memory::Device: return PyUnicode_FromString("device");
-    case Memory::Pinned: return PyUnicode_FromString("pinned");
-    case Memory::Managed: return PyUnicode_FromString("managed");
-    default: return PyUnicode_FromString("host");
-  }
+  return PyUnicode_FromString(memory_name(a.buffer->memory));
 }
 PyObject* get_stream(PyObject* o, void*) {
   const Array& a = unwrap(o);

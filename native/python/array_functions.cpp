@@ -308,17 +308,6 @@ void register_array_functions(nb::module_& m) {
       },
       "name"_a, "callable"_a.none(), "Register a callable of the Python layers.");
   m.def(
-      "_set_copy_hook",
-      [](nb::object callable) {
-        for (Hook& h : hooks)
-          if (std::string_view(h.name) == "copy") {
-            PyObject* old =
-                std::exchange(h.callable, callable.is_none() ? nullptr : callable.release().ptr());
-            Py_XDECREF(old);
-          }
-      },
-      "callable"_a.none(), "Register copies.note.");
-  m.def(
       "_watch", [](int change) { return watching.fetch_add(change) + change; }, "change"_a,
       "Add to the number of active copy watchers; returns it.");
   m.def(

@@ -106,16 +106,6 @@ PyMethodDef converter_functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-const char* memory_name(Memory m) {
-  switch (m) {
-    case Memory::Host: return "host";
-    case Memory::Device: return "device";
-    case Memory::Pinned: return "pinned";
-    case Memory::Managed: return "managed";
-  }
-  return "unknown";
-}
-
 }  // namespace
 
 void register_converters(nb::module_& m) {

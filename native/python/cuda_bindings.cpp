@@ -117,10 +117,9 @@ nb::dict memory_statistics(int type, int id) {
 
 nb::dict inspect_pointer(uintptr_t address) {
   cuda::PointerInfo info = cuda::inspect(reinterpret_cast<void*>(address));
-  static const char* names[] = {"host", "device", "pinned", "managed"};
   nb::dict out;
   out["known"] = info.known;
-  out["memory"] = info.known ? names[int(info.memory)] : "host";
+  out["memory"] = memory_name(info.known ? info.memory : Memory::Host);
   out["device"] = info.device;
   out["same_context"] = info.same_context;
   out["start"] = reinterpret_cast<uintptr_t>(info.range_start);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <string>
 
+#include "array/array.hpp"
 #include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
 #include "cuda/stream.hpp"
@@ -22,10 +23,8 @@ CUstream stream_for(const nb::object& stream, Device device, const char* where) 
     fail(Kind::Stream, where, "a gpuinterop.Stream or None", type_text(stream.ptr()),
          "wrap it first: gpuinterop.devices.as_stream(stream)");
   if (s->device != device)
-    fail(Kind::Stream, where,
-         "a stream of " +
-             std::string(device.is_cuda() ? "cuda:" + std::to_string(device.id) : "cpu"),
-         stream_repr(*s), "use one event for each device, or Stream.wait");
+    fail(Kind::Stream, where, "a stream of " + device_text(device), stream_repr(*s),
+         "use one event for each device, or Stream.wait");
   return s->handle;
 }
 
@@ -134,9 +133,7 @@ void register_events(nb::module_& m) {
       .def("elapsed_time", &elapsed, nb::arg("end"),
            "Milliseconds from this event to `end`, which is waited for.")
       .def("__repr__", [](const Event& e) {
-        return "<Event on " +
-               (e.device.is_cuda() ? "cuda:" + std::to_string(e.device.id) : std::string("cpu")) +
-               (e.recorded ? ">" : ", not recorded>");
+        return "<Event on " + device_text(e.device) + (e.recorded ? ">" : ", not recorded>");
       });
 }
 

@@ -17,7 +17,8 @@ PyCFunction as_function(F* f) {
 
 PyMethodDef exchange_functions[] = {
     {"import_any", as_function(exchange_import_any), METH_FASTCALL | METH_KEYWORDS,
-     "import_any(cls, obj, device=None, copy=None, stream=None, where='from_dlpack')\n--\n\n"
+     "import_any(cls, obj, device=None, copy=None, stream=None, where='from_dlpack',"
+     " realign=False)\n--\n\n"
      "An array of class `cls` over the memory of `obj`, by the first protocol that works."},
     {"export_via", as_function(exchange_export_via), METH_FASTCALL,
      "export_via(x, type, allow_readonly=False)\n--\n\n"

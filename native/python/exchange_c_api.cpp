@@ -104,7 +104,7 @@ int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
       fail(Kind::Exchange, kWhere, "DLPack version 1",
            "version " + std::to_string(tensor->version.major), "upgrade gpuinterop");
     // On failure nothing is touched: the caller still owns the tensor.
-    Checked c = check({tensor->dl_tensor, tensor->flags, true}, Trust::Never, false, kWhere);
+    Checked c = check({tensor->dl_tensor, tensor->flags}, Trust::Never, false, kWhere);
     PyTypeObject* type = exchange_result_type(c.dtype);
     Buffer* buffer =
         adopt(c, tensor, {c.device.is_cuda() ? cuda::current_stream(c.device.id) : nullptr});

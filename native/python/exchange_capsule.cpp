@@ -16,10 +16,9 @@ namespace {
 struct Owned {
   DLManagedTensorVersioned* m;
   ~Owned() {
-    if (m && m->deleter) {
-      ErrorSaver saver;
-      m->deleter(m);
-    }
+    if (!m) return;
+    ErrorSaver saver;
+    call_deleter(m);
   }
 };
 
@@ -63,8 +62,8 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
     refuse_torch_state(p, obj, o.where);
     refuse_torch_negation(p, obj, o.where);
   }
-  Checked c = check({owned.m->dl_tensor, owned.m->flags, true},
-                    torch ? Trust::ByPage : Trust::Never, o.may_copy(), o.where);
+  Checked c = check({owned.m->dl_tensor, owned.m->flags}, torch ? Trust::ByPage : Trust::Never,
+                    o.may_copy(), o.where);
   if (torch) refuse_torch_values(p, obj, c.dtype, o.where);
   if (p.family == Family::Jax) c.readonly = true;
   void* producer = nullptr;
@@ -163,14 +162,14 @@ Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claime
       Owned owned{m};
       refuse_version(version, o.where);
     }
-    return consume(Claim(capsule, name, kVersionedUsed), m, {m->dl_tensor, m->flags, true}, owner,
+    return consume(Claim(capsule, name, kVersionedUsed), m, {m->dl_tensor, m->flags}, owner,
                    claimed, wanted, readonly, o);
   }
   if (name && std::strcmp(name, kLegacyName) == 0) {
     auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, name));
     if (!m) throw PythonError();
-    return consume(Claim(capsule, name, kLegacyUsed), m, {m->dl_tensor, 0, false}, owner, claimed,
-                   wanted, readonly, o);
+    return consume(Claim(capsule, name, kLegacyUsed), m, {m->dl_tensor, 0}, owner, claimed, wanted,
+                   readonly, o);
   }
   const bool used =
       name && (std::strcmp(name, kVersionedUsed) == 0 || std::strcmp(name, kLegacyUsed) == 0);

@@ -24,8 +24,7 @@ namespace {
 
 // The table's row of the one dtype that a class holds (its attribute _only), or -1.
 int only_dtype(PyTypeObject* cls) {
-  static PyTypeObject* last =
-      nullptr;  // compared only; a class made at the same address is asked again
+  static PyTypeObject* last = nullptr;
   static int answer = -1;
   if (cls == array_type) return -1;
   if (cls == last) return answer;

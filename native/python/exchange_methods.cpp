@@ -29,7 +29,7 @@ void destroy_capsule(PyObject* capsule, const char* unused_name) {
   auto* m = static_cast<Managed*>(PyCapsule_GetPointer(capsule, unused_name));
   // The deleter may be foreign by now and may run Python; an exception on its way must survive.
   ErrorSaver saver;
-  if (m->deleter) m->deleter(m);
+  call_deleter(m);
 }
 void destroy_legacy(PyObject* c) { destroy_capsule<DLManagedTensor>(c, kLegacyName); }
 void destroy_versioned(PyObject* c) {

@@ -231,23 +231,35 @@ void explain_jax(PyObject* x, const char* where) {
 
 }  // namespace
 
+namespace {
+
+using CurrentStream = intptr_t (*)();
+
+// The function that CuPy's own modules call, under the C signature it is published with.
+CurrentStream find_current_stream() {
+  PyRef module =
+      PyRef::steal(run_python([] { return PyImport_ImportModule("cupy_backends.cuda.stream"); }));
+  PyRef table = module ? optional_attribute(module.get(), "__pyx_capi__") : PyRef();
+  PyObject* entry = table && PyDict_Check(table.get())
+                        ? PyDict_GetItemString(table.get(), "get_current_stream_ptr")
+                        : nullptr;
+  void* f = entry && PyCapsule_IsValid(entry, "intptr_t (void)")
+                ? PyCapsule_GetPointer(entry, "intptr_t (void)")
+                : nullptr;
+  PyErr_Clear();
+  return reinterpret_cast<CurrentStream>(f);
+}
+
+}  // namespace
+
 bool works_in_legacy_order(const Peer& p) noexcept {
   if (p.family != Family::Cupy) return false;
-  // The function that CuPy's own modules call, under the C signature it is published with.
-  using CurrentStream = intptr_t (*)();
-  // Not a static's initialiser: that holds a lock, and an import may let go of the GIL.
+  // The import may let another thread in, which would wait with the GIL if this initialised itself.
   static CurrentStream current = nullptr;
-  static bool asked = false;
-  if (!asked) {
-    PyRef module = PyRef::steal(PyImport_ImportModule("cupy_backends.cuda.stream"));
-    PyRef table = module ? optional_attribute(module.get(), "__pyx_capi__") : PyRef();
-    PyObject* entry = table && PyDict_Check(table.get())
-                          ? PyDict_GetItemString(table.get(), "get_current_stream_ptr")
-                          : nullptr;
-    if (entry && PyCapsule_IsValid(entry, "intptr_t (void)"))
-      current = reinterpret_cast<CurrentStream>(PyCapsule_GetPointer(entry, "intptr_t (void)"));
-    PyErr_Clear();
-    asked = true;
+  static bool known = false;
+  if (!known) {
+    current = find_current_stream();
+    known = true;
   }
   if (!current) return false;  // nobody tells: be careful
   const intptr_t stream = current();
@@ -283,8 +295,7 @@ std::string take_error_text() {
   const char* utf8 = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
   if (utf8 && *utf8) text += std::string(": ") + utf8;
   PyErr_Clear();
-  if (text.size() > 300) text = text.substr(0, 297) + "...";
-  return text;
+  return cut_text(std::move(text), 300);
 }
 
 }  // namespace gpuinterop::exchange

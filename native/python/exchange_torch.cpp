@@ -50,7 +50,7 @@ bool read_tensor(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* ten
                   (!*managed || *managed == distance) && read_words(context, &first, 1) &&
                   first % 8 == 0 && read_words(reinterpret_cast<void*>(first), words, kWords);
   *managed = distance;
-  m->deleter(m);
+  call_deleter(m);
   return ok;
 }
 

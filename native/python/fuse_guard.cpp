@@ -115,7 +115,8 @@ PyRef ref_unless_none(nb::handle o) { return o.is_none() ? PyRef() : PyRef::borr
 nb::object call_warm(const WarmCalls& calls, nb::tuple args, nb::handle out) {
   const auto kind = calls.find(args.ptr(), args.size());
   if (!kind || !calls.holds()) return nb::borrow(nb::handle(Py_NotImplemented));
-  static PyObject* const names = Py_BuildValue("(s)", "out");
+  static PyObject* names = nullptr;  // the GIL guards it: making it may let another thread in
+  if (!names) names = or_throw(Py_BuildValue("(s)", "out")).release();
   std::vector<PyRef> computed;
   std::vector<PyObject*> operands;
   operands.reserve(kind->operands.size() + 1);

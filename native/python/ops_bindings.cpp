@@ -138,7 +138,6 @@ void register_ops(nb::module_& m) {
       },
       "build"_a, "resolve"_a, "operand"_a, "encode"_a, "host"_a, "slow"_a, "unknown"_a,
       "Register what the core asks Python on the first call of a kind.");
-  m.def("_compiled_kernels", ops::compiled_kernels, "Kernels loaded in this process.");
   m.def("_forget_kernels", ops::forget_kernels, "Unload them: for tests and tuning.");
   m.def(
       "_tune",

@@ -1,8 +1,6 @@
 // Plans by the layouts of their operands, and what of an operand a plan depends on, as bytes.
 #pragma once
 
-#include <nanobind/nanobind.h>
-
 #include <memory>
 #include <string>
 #include <string_view>
@@ -53,8 +51,5 @@ inline void remember(PlanMap& map, std::string_view key, std::shared_ptr<ops::Pl
   if (map.size() >= kMaxPlans) map.clear();
   map.emplace(std::string(key), std::move(plan));
 }
-
-void register_reductions(nanobind::module_& m);  // python/reduce_bindings.cpp
-void register_recorder(nanobind::module_& m);    // python/recorder_bindings.cpp
 
 }  // namespace gpuinterop

@@ -103,12 +103,17 @@ GilForCleanup::~GilForCleanup() {
   if (held_) PyGILState_Release(state_);
 }
 
+std::string cut_text(std::string text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most - 3;
+  while (end && (text[end] & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
 std::string repr_text(PyObject* o) noexcept {
   ErrorSaver saver;
   try {
-    std::string text = nb::repr(nb::handle(o)).c_str();
-    if (text.size() > 120) text = text.substr(0, 117) + "...";
-    return text;
+    return cut_text(nb::repr(nb::handle(o)).c_str(), 120);
   } catch (...) {
     return type_text(o);
   }

@@ -70,7 +70,10 @@ class GilForCleanup {
   PyGILState_STATE state_{};
 };
 
-// repr() of an object for messages, cut at 120 characters; never fails.
+// UTF-8 text of `most` bytes at the most, "..." at its end when some was cut off. It is cut between two
+// characters: Python makes no string of half a one.
+std::string cut_text(std::string text, size_t most);
+// repr() of an object for messages, cut at 120 bytes; never fails.
 std::string repr_text(PyObject* o) noexcept;
 std::string type_text(PyObject* o) noexcept;  // "torch.Tensor"
 

@@ -3,7 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "ops/graph.hpp"
-#include "python/planned_key.hpp"
+#include "python/register.hpp"
 
 namespace nb = nanobind;
 
@@ -48,8 +48,6 @@ void register_recorder(nb::module_& m) {
       .def("abandon", &Recorder::abandon)
       .def("leave", &Recorder::leave)
       .def("replay", &Recorder::replay)
-      .def(
-          "add_call", [](Recorder& r, nb::object fn) { r.add_call(fn.ptr()); }, nb::arg("call"))
       .def(
           "keep",
           [](Recorder& r, nb::object array) {

@@ -11,6 +11,7 @@
 #include "python/array_type.hpp"
 #include "python/planned_key.hpp"
 #include "python/raise.hpp"
+#include "python/register.hpp"
 
 namespace nb = nanobind;
 

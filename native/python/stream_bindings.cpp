@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "array/array.hpp"
 #include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
 #include "cuda/stream.hpp"
@@ -179,7 +180,7 @@ nb::object python_device(Device d) {
 }
 
 std::string stream_repr(const Stream& s) {
-  std::string place = s.device.is_cuda() ? "cuda:" + std::to_string(s.device.id) : "cpu";
+  const std::string place = device_text(s.device);
   if (!s.handle) return "<Stream on cpu>";
   if (s.handle == CU_STREAM_LEGACY) return "<Stream legacy default on " + place + ">";
   if (s.handle == CU_STREAM_PER_THREAD) return "<Stream per-thread default on " + place + ">";

@@ -276,3 +276,29 @@ def test_what_a_sequence_raises_itself_is_not_hidden(error):
     for call in (gi.zeros, gi.zeros(6).reshape, gi.zeros(6).broadcast_to):
         with pytest.raises(error, match="from within"):
             call(Extents((2, 3)))
+
+
+class Wordy:
+    """Tells more about itself than a message has room for, and not in ASCII."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __repr__(self):
+        return self.text
+
+    def __dlpack__(self, **options):
+        raise BufferError(self.text)
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("character", "é中😀")
+def test_long_words_are_cut_between_characters(character, before):
+    wordy = Wordy("a" * before + character * 200)
+    with pytest.raises(gi.IndexKindError, match=rf"a{{{before}}}{character}+\.\.\."):
+        gi.zeros(3)[wordy]
+    with pytest.raises(gi.ExchangeError, match=rf"BufferError: a{{{before}}}{character}+\.\.\."):
+        gi.from_dlpack(wordy)

@@ -67,7 +67,3 @@ def make(layout, dtype="float32"):
     """(a NumPy array of that layout, our array over the same memory)."""
     host = LAYOUTS[layout](dtype)
     return host, gi.converters.from_numpy(host)
-
-
-def data_pointer(host):
-    return host.ctypes.data

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import devices, foreign, libs
+from gpuinterop import _core, devices, foreign, libs
 from gpuinterop.errors import DeviceError, LibraryNotFoundError, StreamError
 
 CPU = gi.device("cpu")
@@ -401,3 +401,8 @@ def test_library_named_by_the_environment(monkeypatch):
     assert (found.path, found.found_via) == (path, "GPUINTEROP_LIBNVRTC")
     assert found.handle
     assert libs.find("nvrtc") is found
+
+
+@pytest.mark.parametrize("ordinal", [-(2**31), -1, 64, 10**6])
+def test_memory_of_a_device_that_there_cannot_be(ordinal):
+    assert _core.memory_statistics(2, ordinal)["cached_bytes"] == 0

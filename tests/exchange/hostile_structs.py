@@ -87,6 +87,25 @@ def _():
         assert name_of(cap) == b"used_dltensor_versioned"
 
 
+@case("6 another major version, and a deleter that throws", BufferError, "version 2.0")
+def _():
+    try:
+        take(capsule(version=(2, 0), deleter="throw"))
+    finally:
+        assert freed() == 1
+
+
+@case("6 another major version from a table, and a deleter that throws", BufferError, "version 2.3")
+def _():
+    try:
+        take(with_table(10))
+    finally:
+        assert freed() == 1
+
+
+accepted("6 a deleter that throws", is_plain, deleter="throw")
+
+
 accepted("7 a higher minor", is_plain, version=(1, 99))
 refused(
     "7 a higher minor with a new dtype",
@@ -122,7 +141,7 @@ def _():
     class Owner(Producer):
         pass
 
-    producer = Owner(lambda **_: capsule(deleter=False))
+    producer = Owner(lambda **_: capsule(deleter=None))
     x = take(producer)
     is_plain(x)
     count = sys.getrefcount(producer)

@@ -26,6 +26,12 @@ void drop(DLManagedTensorVersioned* m) {
   delete static_cast<Tensor*>(m->manager_ctx);
 }
 
+template <class Managed>
+void count_and_throw(Managed*) {
+  ++deleted;
+  throw std::runtime_error("the deleter fell over");
+}
+
 DLManagedTensorVersioned* make(uint32_t major = 1) {
   auto* t = new Tensor;
   t->m = {{major, 3}, t, drop, 0, {memory, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, t->shape, t->strides, 0}};
@@ -34,6 +40,11 @@ DLManagedTensorVersioned* make(uint32_t major = 1) {
 
 int good(void*, DLManagedTensorVersioned** out) { return *out = make(), 0; }
 int from_the_future(void*, DLManagedTensorVersioned** out) { return *out = make(2), 0; }
+int ends_badly(void*, DLManagedTensorVersioned** out) {
+  *out = make(2);
+  (*out)->deleter = count_and_throw;
+  return 0;
+}
 int nothing(void*, DLManagedTensorVersioned**) { return 0; }
 int minus_one(void*, DLManagedTensorVersioned**) { return -1; }
 int throws(void*, DLManagedTensorVersioned**) { throw std::runtime_error("peer fell over"); }
@@ -52,6 +63,7 @@ DLPackExchangeAPI tables[] = {
     {{{2, 0}, &tables[0].header}, nullptr, throws, nullptr, nullptr, nullptr},  // ours behind it
     {{{1, 9}, nullptr}, nullptr, from_the_future, nullptr, nullptr, nullptr},
     {{{1, 3}, nullptr}, nullptr, good, refuses, nullptr, no_stream},
+    {{{1, 3}, nullptr}, nullptr, ends_badly, nullptr, nullptr, no_stream},
 };
 
 template <class Managed>
@@ -67,6 +79,8 @@ extern "C" {
 long peer_deleted() { return deleted.load(); }
 void* peer_count_legacy() { return reinterpret_cast<void*>(&count<DLManagedTensor>); }
 void* peer_count_versioned() { return reinterpret_cast<void*>(&count<DLManagedTensorVersioned>); }
+void* peer_throw_legacy() { return reinterpret_cast<void*>(&count_and_throw<DLManagedTensor>); }
+void* peer_throw_versioned() { return reinterpret_cast<void*>(&count_and_throw<DLManagedTensorVersioned>); }
 void* peer_table(int i) { return &tables[i]; }
 
 // Ends a consumed struct as a consumer written in C++ does: on a thread Python has never seen.

@@ -64,8 +64,8 @@ def has_compiler() -> bool:
 def peer() -> ctypes.CDLL:
     lib = ctypes.CDLL(str(library()))
     lib.peer_deleted.restype = c_long
-    for name in ("peer_count_legacy", "peer_count_versioned", "peer_table"):
-        getattr(lib, name).restype = c_void_p
+    for ending in ("count_legacy", "count_versioned", "throw_legacy", "throw_versioned", "table"):
+        getattr(lib, f"peer_{ending}").restype = c_void_p
     for name in ("peer_delete_on_thread", "peer_delete_at_exit", "peer_delete_while_finalizing"):
         getattr(lib, name).argtypes = [c_void_p]
         getattr(lib, name).restype = None
@@ -162,9 +162,12 @@ def struct(
     flags=0,
     version=(1, 3),
     legacy=False,
-    deleter=True,
+    deleter="count",
 ) -> Structure:
-    """A managed tensor whose deleter counts; every field as the caller wants it."""
+    """A managed tensor; every field as the caller wants it.
+
+    The deleter counts ("count"), counts and throws a C++ exception ("throw"), or is missing (None).
+    """
     tensor = Tensor(
         data, *device, len(shape) if ndim is None else ndim, *dtype, byte_offset=byte_offset
     )
@@ -172,11 +175,10 @@ def struct(
         tensor.shape = ints(shape)
     if strides is not None:
         tensor.strides = ints(strides)
-    lib = peer()
+    layout = "legacy" if legacy else "versioned"
+    ending = getattr(peer(), f"peer_{deleter}_{layout}")() if deleter else None
     if legacy:
-        ending = lib.peer_count_legacy() if deleter else None
         return forever(LegacyManaged(tensor, None, ending))
-    ending = lib.peer_count_versioned() if deleter else None
     return forever(VersionedManaged(Version(*version), None, ending, flags, tensor))
 
 

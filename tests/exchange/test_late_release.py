@@ -71,7 +71,7 @@ del y
 assert freed() == 0
 gate.open()
 def look():
-    gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,), deleter=False))
+    gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,), deleter=None))
     return freed() == 1
 assert soon(look)
 """,
@@ -167,7 +167,7 @@ assert alive() is None
     "a capsule without a deleter keeps its producer": """
 for legacy_struct in (False, True):
     producer = Producer(lambda **_: capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,),
-                                            deleter=False, legacy=legacy_struct), device=CUDA)
+                                            deleter=None, legacy=legacy_struct), device=CUDA)
     alive = weakref.ref(producer)
     y = gi.from_dlpack(producer)
     gate = work(mine, y)
@@ -345,6 +345,28 @@ for handle, late in ((0, False), (1, False), (2, False), (theirs.handle, True)):
     gate.open()
     legacy.synchronize()
     assert freed() == 1
+""",
+    "two threads that ask at the same time where such a producer works": """
+import importlib.util, sys, threading
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("cupy_backends"):
+            return importlib.util.spec_from_loader(name, self, is_package=True)
+    def create_module(self, spec):
+        time.sleep(0.2)
+    def exec_module(self, module):
+        pass
+sys.meta_path.insert(0, Slow())
+class ndarray(Producer):
+    __module__ = "cupy"
+def one():
+    gi.from_dlpack(ndarray(device=CUDA, data=x.ptr, shape=(64,), strides=(1,)))
+threads = [threading.Thread(target=one, daemon=True) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(20)
+    assert not thread.is_alive()
 """,
 }
 
