@@ -29,11 +29,11 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     """
     copyif = as_switch(copyif, "copyif", "from_any")
     if is_array(obj):
-        check_options(None, options, "from_any")
+        check_options(None, options, "from_any", common=False)
         return obj
     row = registry.recognise(obj)
     if options:
-        check_options(row.from_ if row else None, options, "from_any")
+        check_options(row.from_ if row else None, options, "from_any", common=False)
     if row is None:
         return protocols.share_unknown(obj, "from_any", copyif)
     try:

@@ -103,6 +103,14 @@ def test_who_asks_for_a_copy_is_not_told_to_share_what_is_read_only(ask, word):
     assert raised.value.fix == "write copyif=..., or leave it out"
 
 
+def test_from_any_recommends_no_option_that_it_refuses():
+    for x in (np.ones(3), gi.ones(3, device="cpu"), 3):
+        for word in ("allow_readonly", "alow_readonly", "stream"):
+            with pytest.raises(gi.errors.ArgumentTypeError) as raised:
+                gi.from_any(x, **{word: True})
+            assert "allow_readonly" not in raised.value.expected + raised.value.fix
+
+
 @pytest.mark.parametrize(
     "library",
     ["numpy", "torch", "jax", "tvm_ffi", "buffer", "array_api_strict", "gpuinterop", "cudandarray"],
