@@ -124,7 +124,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
             got=" and ".join(needs),
             fix="pass copy=None to allow a copy",
         )
-    if not needs and isinstance(obj, (CudaNdarray, GpuArray)):
+    if not needs and issubclass(type(obj), (CudaNdarray, GpuArray)):
         return obj
     if seen is not None:
         source = _as_source(obj, None, copy)

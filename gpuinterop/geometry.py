@@ -8,7 +8,12 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.errors import ShapeError
 
-__all__ = ["broadcast_shapes", "real"]
+__all__ = ["broadcast_shapes", "is_array", "real"]
+
+
+def is_array(x: Any) -> bool:
+    """Whether `x` is an array of ours itself: a weak proxy or a mock shows another object's class."""
+    return issubclass(type(x), _core.Array)
 
 
 def real(x: Any) -> _core.Array:

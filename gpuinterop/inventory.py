@@ -125,7 +125,9 @@ def _describe(library: str, name: str, module: str, distribution: Any) -> Instal
 def _findable(module: str) -> bool:
     try:
         # The root only: looking deeper would import the parents.
-        return importlib.util.find_spec(module.partition(".")[0]) is not None
+        spec = importlib.util.find_spec(module.partition(".")[0])
+        # Without an origin it is a bare folder, which may hold more packages and is no module itself.
+        return spec is not None and (spec.origin is not None or "." in module)
     except (ImportError, ValueError):
         return False
 
@@ -177,7 +179,7 @@ def _cuda_of_torch(version: str, distribution: Any) -> int | None:
         return int(told.group(1)) if told.group(1) else 0
     for line in getattr(distribution, "requires", None) or ():
         needs = re.match(
-            r"nvidia-cuda-runtime(?:-cu(\d+)|\s*\(?==(\d+))|cuda-bindings\D*(\d+)", line
+            r"nvidia-cuda-runtime(?:-cu(\d+)|\s*\(?==(\d+))|cuda-bindings[^;]*?[>=~]=\s*(\d+)", line
         )
         if needs:
             return int(next(filter(None, needs.groups())))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from gpuinterop.converters.describing import describe
 from gpuinterop.converters.overlap import extent, meet
 from gpuinterop.errors import ConversionTypeError
 
 __all__ = ["may_share_memory", "shares_memory"]
+
+_NO_ARRAYS = (str, int, float, complex, list, tuple, dict, type(None))
 
 
 def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
@@ -51,7 +55,8 @@ def may_share_memory(a: Any, b: Any) -> bool:
 
 
 def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], Any]:
-    if isinstance(x, (str, int, float, complex, list, tuple, dict, type(None))):
+    # Some of NumPy's numbers are Python's as well.
+    if isinstance(x, _NO_ARRAYS) and not isinstance(x, numpy.generic):
         raise ConversionTypeError(
             where=where,
             expected="two arrays, of any library",

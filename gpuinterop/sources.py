@@ -24,7 +24,7 @@ from gpuinterop.errors import (
     shown,
 )
 from gpuinterop.foreign import CPU, CUDA
-from gpuinterop.geometry import real
+from gpuinterop.geometry import is_array, real
 from gpuinterop.naming import in_the_name_of, no_room, place_of, renamed
 from gpuinterop.scalars import NUMBERS, as_elements
 from gpuinterop.switches import as_switch
@@ -227,7 +227,7 @@ def as_source(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.
 
     Without `copyif` it shares memory, or is refused.
     """
-    if isinstance(value, _core.Array):
+    if is_array(value):
         found = real(value)
     elif isinstance(value, np.generic) and dtype is not None:
         return over(as_elements(value, dtype, where))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import io
 import os
 import re
 import sys
@@ -32,6 +33,8 @@ STRICT = "array_api_strict"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # paths and names may have letters that it lacks
+        sys.stdout.reconfigure(errors="backslashreplace")
     name = next((word for word in words if not word.startswith("-")), "")
     parser = argparse.ArgumentParser(
         prog="gpuinterop", description="GPU arrays of different libraries as one memory."

@@ -17,6 +17,7 @@ from gpuinterop.converters.incoming import from_any
 from gpuinterop.converters.options import check_options, without_common
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.errors import GpuInteropError
+from gpuinterop.geometry import is_array
 from gpuinterop.switches import as_switch
 
 if TYPE_CHECKING:  # a type checker knows these names only; in truth they are loaded on first use
@@ -146,7 +147,7 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
         label = f"to(x, {library!r})"
         options = without_common(row.to, options, label)
         check_options(row.to, options, label)
-    if isinstance(x, _core.Array):
+    if is_array(x):
         return row.give(x, copyif, **options)
     ours = as_ours(x, library, copyif, options)
     try:
@@ -163,4 +164,6 @@ def _to_ours(x: Any, library: str, own: str, copyif: bool, options: dict[str, An
     if registry.OURS[own] is None:
         return from_any(x, copyif, **without_common(reader_of(x), options, label))
     check_options(None, without_common(None, options, label), label)
-    return registry.backend("pycuda").module.to_cudandarray(x, copyif)
+    from gpuinterop.converters.pycuda import to_cudandarray  # ours, whosever the row is
+
+    return to_cudandarray(x, copyif)

@@ -18,6 +18,7 @@ from gpuinterop.converters.options import check_options, taken_by, without_commo
 from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
 from gpuinterop.converters.rows import promised
 from gpuinterop.dtypes import known
+from gpuinterop.geometry import is_array
 from gpuinterop.ndarray import CudaNdarray
 
 __all__ = ["as_ours", "foretold", "reader_of"]
@@ -39,13 +40,11 @@ def foretold(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str 
 
 def as_ours(x: Any, to: str, copyif: bool, options: dict[str, Any]) -> Any:
     """`x` as an array of ours, copied only when the conversion to the library `to` then succeeds."""
-    capsule = type(x).__name__ == "PyCapsule"  # a failed try may use it up
-    if not (copyif and capsule):
+    if type(x).__name__ != "PyCapsule":  # a failed try would use that up
         try:
             return from_any(x)
         except errors.GpuInteropError:
-            if capsule:
-                raise
+            pass
     plan = foretold(x, to, copyif, options)
     if plan.refused:
         raise plan.exception()
@@ -59,7 +58,7 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
         reader = None if registry.OURS[own] else reader_of(x)
         options = without_common(reader, options, label)
         check_options(reader, options, label)
-        if isinstance(x, CudaNdarray if registry.OURS[own] else _core.Array):
+        if issubclass(type(x), CudaNdarray if registry.OURS[own] else _core.Array):
             # It comes back as it is, whatever state its geometry is in.
             return Plan("gpuinterop", "shared", where=_where_of(own))
         return _into_ours(x, copyif, own, options)[0]
@@ -81,7 +80,7 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
     first, facts, ours = _into_ours(x, copyif, "any", {})
     if first.refused or facts is None:
         return first
-    if isinstance(x, _core.Array):
+    if is_array(x):
         try:
             checks.require_array(x, target)
         except errors.CaptureError as e:
@@ -125,7 +124,7 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
 
 def reader_of(x: Any) -> Callable[..., Any] | None:
     """The function that reads `x`, if it is of a library that is known."""
-    row = None if isinstance(x, _core.Array) else registry.recognise(x)
+    row = None if is_array(x) else registry.recognise(x)
     return None if row is None else row.from_
 
 
@@ -159,7 +158,7 @@ def _into_ours(
 
 
 def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Plan, Facts, Any]:
-    if isinstance(x, _core.Array):
+    if is_array(x):
         return Plan("gpuinterop", "shared", where=where), checks.facts_of(x), x
     row = registry.recognise(x)
     if row is None:
@@ -167,8 +166,8 @@ def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Pl
         seen = _core._look_into(x)
         with copies.aside() as made:
             ours = protocols.share_unknown(x, where, copyif) if seen is None else seen
-        plan = _seen(x, where, made.bytes, "memory of aligned elements")
-        return plan, replace(checks.facts_of(ours), library="unknown"), ours
+        facts = replace(checks.facts_of(ours), library="unknown")
+        return _seen(x, facts, where, made.bytes, "memory of aligned elements"), facts, ours
     plan_from = getattr(row.module, "plan_from", None)
     read = getattr(row.module, "describe", None)
     if plan_from is None:
@@ -200,17 +199,18 @@ def _tried(
     """What converting does, by doing it: of converters that have no word of their own."""
     with copies.aside() as made:
         ours = row.take(x, copyif, **options)
-    plan = _seen(x, where, made.bytes, "memory that the converter can share")
-    return plan, replace(checks.facts_of(ours), library=row.name), ours
+    facts = replace(checks.facts_of(ours), library=row.name)
+    return _seen(x, facts, where, made.bytes, "memory that the converter can share"), facts, ours
 
 
-def _seen(x: Any, where: str, copied: int, needs: str) -> Plan:
+def _seen(x: Any, facts: Facts, where: str, copied: int, needs: str) -> Plan:
     """The plan of what was done a moment ago, in which so many bytes were copied."""
     if not copied:
         return Plan("gpuinterop", "shared", where=where)
     return Plan(
         "gpuinterop", "copied", needs, "", None, copied, "see what the converter shares", where,
         f"{type(x).__module__}.{type(x).__qualname__}",
+        crosses="host" if facts.device == "cpu" else "copy",
     )  # fmt: skip
 
 

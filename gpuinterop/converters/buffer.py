@@ -6,6 +6,7 @@ element type and the read-only mark travel with it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -63,13 +64,17 @@ def _window(obj: Any) -> numpy.ndarray[Any, Any]:
 
 def describe(obj: Any) -> Facts:
     """Describe the foreign buffer; nothing is converted."""
-    return host.describe(_window(obj))
+    return replace(host.describe(_window(obj)), library="buffer")
+
+
+def _plan(obj: Any, window: numpy.ndarray[Any, Any], copyif: bool) -> Plan:
+    return host.plan_array(obj, window, copyif, "from_buffer", "buffer")
 
 
 def plan_from(obj: Any, copyif: bool = False) -> Plan:
     """Plan `from_buffer`: what explain() shows and the converter carries out."""
     try:
-        return host.plan_array(obj, _window(obj), copyif, "from_buffer")
+        return _plan(obj, _window(obj), copyif)
     except errors.ArgumentTypeError:
         raise
     except errors.GpuInteropError as e:
@@ -86,4 +91,4 @@ def from_buffer(obj: Any, copyif: bool = False) -> Any:
     """
     checks.require_foreign(obj, "buffer", "from_buffer", "an object with Python's buffer protocol")
     window = _window(obj)
-    return host.carry_in(window, window, host.plan_array(obj, window, copyif, "from_buffer"))
+    return host.carry_in(window, window, _plan(obj, window, copyif))

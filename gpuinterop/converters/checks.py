@@ -21,7 +21,7 @@ from gpuinterop.converters.plan import (
 )
 from gpuinterop.dtypes import NAMES, known
 from gpuinterop.foreign import CPU, CUDA
-from gpuinterop.geometry import real
+from gpuinterop.geometry import is_array, real
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 
 __all__ = [
@@ -58,7 +58,7 @@ def require_array(x: Any, where: str) -> Any:
     Inside a capture on "cpu" its memory has no values yet, and what other libraries do with it would
     not be replayed: a CaptureError.
     """
-    if isinstance(x, _core.Array):
+    if is_array(x):
         if not _core.traits(x) & _core.ON_CUDA:
             _core._require_values(where, x)
         return x

@@ -9,6 +9,7 @@ from gpuinterop.converters import checks, protocols, registry
 from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.plan import Facts
 from gpuinterop.converters.rows import promised
+from gpuinterop.geometry import is_array
 
 __all__ = ["describe"]
 
@@ -18,7 +19,7 @@ def describe(x: Any) -> tuple[Facts, Any]:
 
     Beside it, what keeps the memory at that address: some objects make new memory at every look.
     """
-    if isinstance(x, _core.Array):
+    if is_array(x):
         return checks.facts_of(x), x
     row = registry.recognise(x)
     reader = getattr(row.module, "describe", None) if row is not None else None

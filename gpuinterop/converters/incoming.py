@@ -9,6 +9,7 @@ from gpuinterop.converters import protocols, registry
 from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options
 from gpuinterop.errors import GpuInteropError
+from gpuinterop.geometry import is_array
 from gpuinterop.switches import as_switch
 
 __all__ = ["from_any"]
@@ -27,12 +28,12 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
         `obj` is no array: the message lists what is recognised.
     """
     copyif = as_switch(copyif, "copyif", "from_any")
-    if isinstance(obj, _core.Array):
-        check_options(None, options, "from_any")
+    if is_array(obj):
+        check_options(None, options, "from_any", common=False)
         return obj
     row = registry.recognise(obj)
     if options:
-        check_options(row.from_ if row else None, options, "from_any")
+        check_options(row.from_ if row else None, options, "from_any", common=False)
     if row is None:
         return protocols.share_unknown(obj, "from_any", copyif)
     try:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
+from gpuinterop.converters.incoming import from_any
 from gpuinterop.converters.overlap import meet
 from gpuinterop.converters.remedies import remedy_copy, remedy_move
 
@@ -153,10 +154,10 @@ def _meet(a: Any, b: Any) -> bool:
 
 
 def _as_ours(arg: Any) -> Any:
-    if isinstance(arg, _core.Array):
-        return arg
+    if isinstance(arg, _core.Array):  # or shows the class of one, as a weak proxy does
+        return from_any(arg)
     row = registry.recognise(arg)
     # Host arrays are arguments by value in PyCUDA (scalars, structs), never addresses.
     if row is None or row.name == "numpy" or "cuda" not in row.devices:
         return None
-    return row.from_(arg)
+    return row.take(arg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -120,8 +121,10 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
     return plan_array(a, plain(a), copyif, "from_numpy")
 
 
-def plan_array(a: Any, seen: numpy.ndarray[Any, Any], copyif: bool, where: str) -> Plan:
-    """Plan to take over the memory of `seen`, which is the array of `a`, what somebody passed."""
+def plan_array(
+    a: Any, seen: numpy.ndarray[Any, Any], copyif: bool, where: str, library: str = "numpy"
+) -> Plan:
+    """Plan to take over the memory of `seen`, the array of `a`, which somebody passed, of a library."""
     dtype = seen.dtype
     if isinstance(a, numpy.generic):
         plan = plan_array(seen, seen, True, where)
@@ -149,7 +152,7 @@ def plan_array(a: Any, seen: numpy.ndarray[Any, Any], copyif: bool, where: str) 
         refuse_mask(a, where)
     except errors.UnsupportedError as error:
         return refused_by(error, "gpuinterop", where)
-    facts = _facts(seen)
+    facts = replace(_facts(seen), library=library)
     if not dtype.isnative:
         plan = checks.plan_own(facts, where, copyif)
         if plan.refused and plan.code == "dtype":

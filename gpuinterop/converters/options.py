@@ -13,8 +13,13 @@ from gpuinterop.switches import as_switch
 __all__ = ["check_options", "taken_by", "without_common"]
 
 
-def check_options(function: Callable[..., Any] | None, options: dict[str, Any], where: str) -> None:
-    """Refuse keywords that a converter does not take; None takes none."""
+def check_options(
+    function: Callable[..., Any] | None, options: dict[str, Any], where: str, common: bool = True
+) -> None:
+    """Refuse keywords that a converter does not take; None takes none.
+
+    `common` is whether the caller takes the option that `to` takes for every library.
+    """
     if not options:
         return
     parameters = inspect.signature(function).parameters if function is not None else {}
@@ -24,7 +29,7 @@ def check_options(function: Callable[..., Any] | None, options: dict[str, Any], 
     known = [name for name in list(parameters)[2:] if not name.startswith("_")]
     for name in options:
         if name not in known:
-            everything = dict.fromkeys(["copyif", *known, COMMON])
+            everything = dict.fromkeys(["copyif", *known, *[COMMON] * common])
             # Whoever asks for a copy is never told to share what is read-only.
             near = (
                 ["copyif"]

@@ -269,7 +269,7 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     stays read-only.
     """
     copyif = as_switch(copyif, "copyif", "to_cudandarray")
-    if isinstance(x, CudaNdarray):
+    if issubclass(type(x), CudaNdarray):
         return x
     row = registry.recognise(x)
     if row is not None and row.name == "pycuda":

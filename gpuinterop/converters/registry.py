@@ -229,8 +229,9 @@ def backend(name: str, where: str = "gpuinterop.to") -> Backend:
 
 
 def _in_capitals_or_not(name: str) -> Backend | None:
+    known = next((known for known in (*_rows, *_aliases) if known.lower() == name), "")
     plugin = next((known for known in _plugins() if known.lower() == name), "")
-    return _named(name) or _load_plugin(plugin)
+    return _named(known) or _load_plugin(plugin)
 
 
 def namespace(name: Any, where: str) -> Any:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuinterop import _core
 from gpuinterop.converters import registry
 from gpuinterop.converters.plan import Facts
+from gpuinterop.geometry import is_array
 
 __all__ = ["remedy_cast", "remedy_copy", "remedy_move"]
 
@@ -54,7 +54,7 @@ def remedy_move(obj: Any, device: str, name: str = "x") -> str:
 def _library(obj: Any) -> str:
     if isinstance(obj, Facts):
         return obj.library
-    if isinstance(obj, _core.Array):
+    if is_array(obj):
         return "gpuinterop"
     row = registry.recognise(obj)
     return "" if row is None else row.name

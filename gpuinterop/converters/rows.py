@@ -10,9 +10,9 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from gpuinterop import _core
 from gpuinterop.converters.presence import installed
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError, shown
+from gpuinterop.geometry import is_array
 
 __all__ = ["EXAMPLE", "Backend", "check_row", "promised"]
 
@@ -88,7 +88,7 @@ class Backend:
     def take(self, obj: Any, copyif: bool = False, **options: Any) -> Any:
         """What `from_` makes of `obj`; a converter that makes no array of ours is told so."""
         made = self.from_(obj, copyif, **options)
-        if not isinstance(made, _core.Array):
+        if not is_array(made):
             raise ConversionTypeError(
                 where=f"from_{self.name}",
                 expected=f"a CudaNdarray or GpuArray from the converter of {self.name!r}",

@@ -61,6 +61,8 @@ def bridge_at(spec: str) -> Bridge:
     place, _, name = spec.partition(":")
     name = name or "bridge"
     try:
+        if not all(part.isidentifier() for part in place.split(".")):
+            raise ModuleNotFoundError(f"{place!r} is no name of a module")
         module = import_module(place)
     except ImportError as error:
         raise MissingLibraryError(
@@ -107,7 +109,7 @@ def gather(
     bridges: list[Bridge] = []
     rows: list[Library] = []
     named = libraries is not None
-    for entry in peers.names() if libraries is None else libraries:
+    for entry in peers.names() if libraries is None else _once(libraries):
         if isinstance(entry, Bridge):
             bridge: Bridge | None = entry
         elif ":" in entry:
@@ -148,10 +150,15 @@ def gather(
     return bridges, rows
 
 
+def _once(entries: Iterable[str | Bridge]) -> list[str | Bridge]:
+    """The entries, those that are named twice only once."""
+    return [*{entry if isinstance(entry, str) else id(entry): entry for entry in entries}.values()]
+
+
 def _places(devices: Sequence[str] | None) -> list[str]:
     """The devices to try, by default the CPU and the first GPU."""
     if devices is not None:
-        return [str(device(name)) for name in devices]
+        return list(dict.fromkeys(str(device(name)) for name in devices))
     return [str(place) for place in all_devices()[:2]]
 
 
@@ -184,7 +191,7 @@ def _known(
 ) -> list[str]:
     if wanted is None:
         return list(default or known)
-    found = list(wanted)
+    found = list(dict.fromkeys(wanted))
     for name in found:
         if name not in known:
             raise ArgumentTypeError(

@@ -111,7 +111,7 @@ class Matrix:
         """
         try:
             data: Any = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _unreadable(f"no JSON: {error}") from None
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
         if found != SCHEMA:

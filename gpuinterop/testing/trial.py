@@ -128,6 +128,13 @@ def _convert(scene: _Scene, function: Any, argument: Any) -> Any:
     return result
 
 
+def _check_source(scene: _Scene, start: int, before: Any) -> None:
+    """Whether what was converted, shared, copied or refused, holds the values that it held."""
+    if scene.layout.size:
+        same = alike(scene.at(start), before)
+        scene.verdict.expect(same, "writes", "no write by the conversion itself", "other values")
+
+
 def _forecast(scene: _Scene, argument: Any, to: str) -> str:
     explain = scene.bridge.explain
     if explain is None:
@@ -165,6 +172,7 @@ def _try_to(scene: _Scene, store: Store) -> None:
     x = _ours(scene, store)
     verdict.forecast = _forecast(scene, x, bridge.name)
     result = _convert(scene, bridge.convert_to, x)
+    _check_source(scene, start, before)
     promised = bridge.promises and bridge.promises(layout, scene.dtype.name, scene.device)
     if promised and verdict.outcome != "shared":
         verdict.fault("shares", "memory shared, as the bridge promises", verdict.outcome)
@@ -296,6 +304,7 @@ def _try_from(scene: _Scene, store: Store) -> None:
         return
     verdict.forecast = _forecast(scene, theirs, "gpuinterop")
     x = _convert(scene, bridge.convert_from, theirs)
+    _check_source(scene, start, before)
     there = x is not None and _check_ours(scene, x, theirs, start, before)
     owned = None
     if there and verdict.outcome == "shared" and size:

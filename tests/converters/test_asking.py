@@ -77,6 +77,14 @@ def test_a_capsule_is_used_up_by_the_conversion_alone():
     with pytest.raises(gi.DTypeError):
         gi.to(wide, "cudandarray", copyif=True)
     assert gi.from_any(wide).dtype == "float64"
+    for target, options in (("cudandarray", {}), ("cupy", {}), ("buffer", {"copyif": True})):
+        odd = "bfloat16" if target == "buffer" else "float64"
+        wide = gi.zeros(16, odd, device="cpu").__dlpack__()
+        plan = gi.explain(wide, target, **options)
+        with pytest.raises(gi.GpuInteropError) as refused:
+            gi.to(wide, target, **options)
+        assert (type(refused.value), refused.value.fix) == (plan.error, plan.fix)
+        assert gi.from_any(wide).dtype == odd
     for copyif in (False, True):
         x = gi.zeros(16, device="cpu")
         made = gi.to(x.__dlpack__(), "numpy", copyif)
@@ -93,6 +101,14 @@ def test_who_asks_for_a_copy_is_not_told_to_share_what_is_read_only(ask, word):
     with pytest.raises(gi.errors.ArgumentTypeError) as raised:
         ask(np.ones(3), "torch", **{word: True})
     assert raised.value.fix == "write copyif=..., or leave it out"
+
+
+def test_from_any_recommends_no_option_that_it_refuses():
+    for x in (np.ones(3), gi.ones(3, device="cpu"), 3):
+        for word in ("allow_readonly", "alow_readonly", "stream"):
+            with pytest.raises(gi.errors.ArgumentTypeError) as raised:
+                gi.from_any(x, **{word: True})
+            assert "allow_readonly" not in raised.value.expected + raised.value.fix
 
 
 @pytest.mark.parametrize(
@@ -175,3 +191,22 @@ def test_a_pending_negation_is_carried_out_or_refused_by_the_plan(dtype):
             assert (plan.error, plan.got) == (gi.DTypeError, raised.value.got)
             assert gi.from_any(torch._neg_view(t)).shape == (3,)  # as the fix says
     assert copied.bytes == plan.bytes
+
+
+class Speaks:
+    """Of no known library, with elements between addresses."""
+
+    def __init__(self, host):
+        self.__array_interface__ = host.__array_interface__
+        self.host = host
+
+
+@pytest.mark.parametrize("target", ["gpuinterop", "numpy"])
+def test_a_forbidden_copy_of_an_unknown_object_is_foretold_in_its_own_words(target):
+    odd = Speaks(unaligned("f4"))
+    with gi.no_copies():
+        plan = gi.explain(odd, target, True)
+        with pytest.raises(gi.CopyForbiddenError) as raised:
+            gi.to(odd, target, True)
+    assert plan.refused
+    assert plan.got == raised.value.got == "copy within host memory, 256 bytes"

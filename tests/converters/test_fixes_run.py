@@ -58,6 +58,9 @@ SOURCES = {
     "tvm_ffi, transposed": lambda: pytest.importorskip("tvm_ffi").from_dlpack(PLAIN.copy().T),
     "array_api_strict": lambda: pytest.importorskip("array_api_strict").asarray(off_by_one()).T,
     "memoryview": lambda: memoryview(off_by_one().T),
+    "memoryview, float64": lambda: memoryview(off_by_one().astype("f8")),
+    "memoryview, complex": lambda: memoryview(PLAIN + 1j * PLAIN.astype("c16")),
+    "bytes": lambda: PLAIN.astype("i1").tobytes(),
     "bfloat16": lambda: gi.from_any(PLAIN).astype("bfloat16"),
     "int4": lambda: gi.from_any(PLAIN[:1]).astype("int4"),
 }
@@ -117,6 +120,15 @@ def test_what_is_no_number_is_not_told_to_become_one():
         with pytest.raises(gi.DTypeError) as raised:
             gi.from_any(obj)
         assert "astype" not in raised.value.fix
+
+
+def test_numbers_that_no_array_here_holds_are_cast_by_their_own_library():
+    wide = PLAIN.astype(np.longdouble)
+    for x in (wide, memoryview(wide)) if wide.itemsize > 8 else ():  # elsewhere it is float64
+        with pytest.raises(gi.DTypeError) as raised:
+            gi.from_any(x)
+        [line] = lines_of(raised.value.fix)
+        assert gi.from_any(eval(line, {"x": x, "numpy": np})).get().tolist() == PLAIN.tolist()
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf")

@@ -73,6 +73,7 @@ def test_what_npmat_holds_is_looked_at(npmat, gnumpy):
 
 def test_scalars_share_no_memory():
     assert not gi.shares_memory(np.float32(3), np.float32(3))
+    assert not gi.shares_memory(np.float64(3), np.complex128(3))
     assert not gi.may_share_memory(np.int8(1), np.float32(2))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from unittest import mock
+
 import numpy as np
 import pytest
 
@@ -330,3 +333,44 @@ def test_remedies_of_an_assignment_speak_of_what_is_assigned():
     torch = pytest.importorskip("torch")
     with pytest.raises(gi.ExchangeError, match=r"pass value\.detach\(\)"):
         x[0] = torch.nn.Parameter(torch.ones(()))
+
+
+# ---- another object's class ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", ["gpuinterop", "cudandarray", "numpy", "torch", "buffer"])
+def test_a_weak_proxy_is_shared_as_what_it_stands_for(library):
+    if library == "torch":
+        pytest.importorskip(library)
+    x = gi.ones((2, 3), device="cpu")
+    proxy = weakref.proxy(x)
+    assert gi.explain(proxy, library).shared
+    made = gi.to(proxy, library)
+    assert type(made) is not type(proxy)
+    assert gi.shares_memory(made, x)
+    assert gi.shares_memory(proxy, x)
+
+
+def test_a_weak_proxy_is_taken_wherever_an_array_is_made():
+    x = gi.ones((2, 3), device="cpu")
+    proxy = weakref.proxy(x)
+    for make in (
+        gi.from_any,
+        gi.to_cudandarray,
+        lambda y: gi.asarray(y, device="cpu"),
+        gi.CudaNdarray,
+    ):
+        assert type(make(proxy)) is gi.CudaNdarray
+    other = gi.zeros((2, 3), device="cpu") + 2
+    x[...] = weakref.proxy(other)
+    assert x.tolist() == [[2, 2, 2]] * 2
+    with pytest.raises(gi.DeviceMismatchError), converters.pointer_arguments((proxy,)):
+        pass
+
+
+def test_what_shows_the_class_of_an_array_is_not_taken_for_one():
+    for odd in (mock.Mock(spec=gi.CudaNdarray), mock.MagicMock(spec=gi.zeros(3, device="cpu"))):
+        for door in (*DOORS.values(), gi.to_cudandarray, lambda x: gi.to(x, "numpy")):
+            with pytest.raises(gi.GpuInteropError):
+                door(odd)
+        assert gi.explain(odd, "numpy").refused

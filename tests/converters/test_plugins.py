@@ -252,6 +252,23 @@ def test_classes_are_named_with_or_without_their_module(clean, monkeypatch, name
         gi.from_any(ToyArray(np.ones(3, np.float32)))
 
 
+def test_our_own_names_do_not_need_the_rows_that_were_replaced(clean):
+    mine = types.ModuleType("my_pycuda")
+    mine.to = mine.from_ = None
+    converters.register(converters.Backend("pycuda", "pycuda", ("GPUArray",), converter=mine))
+    host = np.ones(2, np.float32)
+    assert gi.explain(host, "cudandarray").shared
+    assert gi.to(host, "cudandarray").ptr == host.ctypes.data
+
+
+@pytest.mark.parametrize("asked", ["MyLib", "mylib", "MYLIB", "ML", "ml"])
+def test_a_row_is_found_in_capitals_or_not(clean, asked):
+    converters.register(converters.Backend("MyLib", "toy", converter=toy_module(), aliases=("ML",)))
+    x = gi.ones(3, device="cpu")
+    assert np.shares_memory(gi.to(x, asked).host, gi.to(x, "numpy"))
+    assert gi.explain(x, asked).unknown
+
+
 def test_only_rows_are_registered():
     with pytest.raises(gi.ArgumentTypeError, match="Backend") as error:
         converters.register(3)
@@ -266,6 +283,8 @@ def test_an_entry_point_is_found_in_capitals_or_not(clean, monkeypatch, point, a
     x = gi.ones(3, device="cpu")
     for _ in range(2):  # before it is loaded, and after
         assert np.shares_memory(gi.to(x, asked).host, gi.to(x, "numpy"))
+        row = registry.backend(asked)
+    assert registry.backend(asked) is row  # loaded once
 
 
 LIBRARY = """

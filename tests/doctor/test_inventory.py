@@ -48,7 +48,9 @@ def rows(*distributions):
         ("torch", "2.11.0", "__version__ = 'x'\ncuda: Optional[str] = None\n", None, 0),
         ("torch", "2.8.0", None, ["nvidia-cuda-runtime-cu12==12.8.90; x"], 12),
         ("torch", "2.12.0", None, ["numpy", "nvidia-cuda-runtime==13.0.96"], 13),
-        ("torch", "2.12.0", None, ["cuda-bindings<14,>=13.0.3"], 14),
+        ("torch", "2.12.0", None, ["cuda-bindings<14,>=13.0.3; x"], 13),
+        ("torch", "2.12.0", None, ["cuda-bindings (==12.9.4)"], 12),
+        ("torch", "2.12.0", None, ["cuda-bindings<14"], None),
         ("torch", "2.12.0", None, ["numpy"], None),
         ("jax-cuda12-plugin", "0.10.0", None, None, 12),
         ("cuda-bindings", "13.5.0", None, None, 13),
@@ -77,6 +79,12 @@ def test_a_package_without_its_module_is_broken(monkeypatch):
     monkeypatch.setitem(sys.modules, "warp", None)
     found = rows(Distribution("gnumpy", "0.2"))
     assert "gnumpy is not" in found["gnumpy"].broken
+
+
+def test_a_bare_folder_is_no_module(monkeypatch, tmp_path):
+    (tmp_path / "gnumpy").mkdir()  # as an installation that was broken off, or undone, leaves it
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "gnumpy is not" in rows(Distribution("gnumpy", "0.2"))["gnumpy"].broken
 
 
 def test_the_first_of_two_on_the_path_counts():

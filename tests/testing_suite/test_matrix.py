@@ -51,6 +51,7 @@ def test_json_comes_back_equal(tmp_path):
     ("text", "got"),
     [
         ("", "no JSON"),
+        ("[" * 100_000, "no JSON"),
         ("[]", "list"),
         ("{}", "None"),
         ('{"schema": "gpuinterop.matrix/2"}', "matrix/2"),
@@ -196,6 +197,17 @@ def test_a_bridge_by_name(monkeypatch):
         matrix(["toys:PLAIN"], ["cpu"])
 
 
+def test_what_is_named_twice_is_tried_once():
+    twice = matrix(
+        ["numpy", toys.SOUND, "numpy", toys.SOUND], ["cpu", "cpu"], layouts=["C", "C"],
+        dtypes=["float32", "float32"],
+    )  # fmt: skip
+    once = matrix(["numpy", toys.SOUND], ["cpu"], layouts=["C"], dtypes=["float32"])
+    assert (twice.cells, twice.libraries, twice.devices) == (
+        once.cells, once.libraries, once.devices
+    )  # fmt: skip
+
+
 def test_a_library_without_arrays_on_the_device_is_named():
     from dataclasses import replace
 
@@ -263,6 +275,8 @@ WRONG_VARIABLES = [
     ("GPUINTEROP_LIBRARIES", "nump", "GPUINTEROP_LIBRARIES: expected the name of a library"),
     ("GPUINTEROP_LIBRARIES", "nump", "fix: write 'numpy'"),
     ("GPUINTEROP_BRIDGES", "nosuchmodule:x", "No module named 'nosuchmodule'"),
+    ("GPUINTEROP_BRIDGES", ":x", "'' is no name of a module"),
+    ("GPUINTEROP_BRIDGES", ".toys:SOUND", "'.toys' is no name of a module"),
     ("GPUINTEROP_BRIDGES", "toys", "no name 'bridge' in module 'toys'"),
 ]
 

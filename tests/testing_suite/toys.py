@@ -212,6 +212,13 @@ def _nowhere(x, copyif=False):
     return same(x, address=NOWHERE) if x.size else same(x)
 
 
+def _clear_the_source(x, copyif=False):
+    made = to_toy(x, copyif)
+    if not x.readonly:
+        x[...] = 0
+    return made
+
+
 TO_FAULTS = {
     "returns nothing": (lambda x, copyif=False: None, "error"),
     "points where no memory is": (_nowhere, "address"),
@@ -232,6 +239,7 @@ TO_FAULTS = {
     "starts at the wrong element": (_off_by_one, "address"),
     "writes beside the array": (_ignore_strides, "bounds"),
     "copies the wrong values": (_wrong_values_in_copies, "writes"),
+    "writes to what it converts": (_clear_the_source, "writes"),
 }
 
 
@@ -250,6 +258,13 @@ def _from_wrong_dtype(toy, copyif=False):
     return ours(toy, dtype=np.dtype("u" + width if window.dtype.name == width else width))
 
 
+def _from_clear_the_source(toy, copyif=False):
+    x = from_toy(toy, copyif)
+    if not x.readonly:
+        x[...] = 0
+    return x
+
+
 FROM_FAULTS = {
     "returns nothing": (lambda t, c=False: None, "error"),
     "points where no memory is": (lambda t, c=False: ours(t, ptr=NOWHERE), "address"),
@@ -263,6 +278,7 @@ FROM_FAULTS = {
     "leaks": (_from_leak, "released"),
     "changes the dtype": (_from_wrong_dtype, "dtype"),
     "returns something else": (lambda t, c=False: t.window, "type"),
+    "writes to what it converts": (_from_clear_the_source, "writes"),
 }
 
 
