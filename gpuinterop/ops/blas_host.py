@@ -33,7 +33,7 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
     small = result.dtype.kind in "fV" and result.dtype.itemsize == 2
     # What alpha or beta brings back into the range of a small float has not left it before. An addend
     # decides, where it is the widest, also if nothing of it is read.
-    dtype = np.dtype(np.float32) if small and (alpha != 1 or c is not None) else result.dtype
+    dtype: Any = np.dtype(np.float32) if small and (alpha != 1 or c is not None) else result.dtype
     floating = dtype.kind in "fc"
     scale: Any = dtype.type(alpha) if floating else alpha
     scale_added: Any = dtype.type(beta) if floating else beta
