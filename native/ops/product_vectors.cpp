@@ -76,7 +76,7 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
     plan->outputs[0].type = rule.type;
     write_key();
     if (key != own) fail_changed(call.where);
-    remember(plans, own, plan);
+    remember(plans, own, plan, ins, n);
   }
   PyObject* outs[] = {out};
   return PyRef::steal(plan->run(ins, n, out ? outs : nullptr, call.where));
