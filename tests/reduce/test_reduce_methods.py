@@ -88,6 +88,11 @@ def test_empty_axes_without_identity_refuse(device: str, name: str) -> None:
     assert getattr(x, name)(axis=0).shape == (0,)
 
 
+def test_the_largest_of_no_magnitudes_is_refused_by_its_name(device: str) -> None:
+    with pytest.raises(ValueError, match=r"^norm: expected at least one element"):
+        gpuinterop.norm(CudaNdarray(np.zeros((3, 0), np.float32), device=device), np.inf, axis=1)
+
+
 def test_mean_of_nothing_is_nan(device: str) -> None:
     x = CudaNdarray(np.zeros((0, 2), np.float32), device=device)
     assert np.isnan(np.asarray(x.mean(axis=0))).all()
