@@ -214,7 +214,7 @@ class DiskCache:
     def load_note(self) -> dict[str, Any]:
         try:
             note = json.loads((self.directory / "nvrtc.json").read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):  # the last of brackets in brackets
             return {}
         return note if isinstance(note, dict) else {}
 

@@ -88,10 +88,15 @@ _LOCATION = re.compile(
 )
 
 
+def _lines(source: str) -> list[str]:
+    """The lines as the compiler counts them: what else ends one in Python, such as a page break, does not."""
+    return [line.removesuffix("\r") for line in source.split("\n")]
+
+
 def _line_at(source: str, name: str, file: str, line: int) -> int | None:
     """Where in `source` a line of a file is that a #line directive names; None when nowhere."""
     current, number, found = name, 0, None
-    for index, text in enumerate(source.splitlines()):
+    for index, text in enumerate(_lines(source)):
         number += 1
         directive = re.match(r'#line (\d+) "([^"]*)"', text)
         if directive:
@@ -127,7 +132,7 @@ def _compile_error(source: str, name: str, command: str, log: str) -> CompileErr
     match = _LOCATION.search(log)
     at = _line_at(source, name, match["file"], int(match["line"])) if match else None
     if at is not None and match:
-        lines, named = source.splitlines(), int(match["line"])
+        lines, named = _lines(source), int(match["line"])
         window = _around(lines, at)
         shown = "\n".join(
             f"{'>' if n == at else ' '} {named + n - at:4d} | {lines[n]}" for n in window

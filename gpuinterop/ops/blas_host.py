@@ -30,14 +30,17 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
     """
     sink, left, right = host_view(result, written=True), host_view(a), host_view(b)
     added = None if c is None or beta == 0 else host_view(c)
-    floating = result.dtype.kind in "fc"
-    scale: Any = result.dtype.type(alpha) if floating else alpha
-    scale_added: Any = result.dtype.type(beta) if floating else beta
+    small = result.dtype.kind in "fV" and result.dtype.itemsize == 2
+    # What alpha or beta brings back into the range of a small float has not left it before. An addend
+    # decides, where it is the widest, also if nothing of it is read.
+    dtype: Any = np.dtype(np.float32) if small and (alpha != 1 or c is not None) else result.dtype
+    floating = dtype.kind in "fc"
+    scale: Any = dtype.type(alpha) if floating else alpha
+    scale_added: Any = dtype.type(beta) if floating else beta
 
     def product() -> Any:
-        x, y = left, right  # each replay reads these anew
-        if added is not None:  # a wider addend decides what the product is computed in
-            x, y = x.astype(result.dtype), y.astype(result.dtype)
+        # Each replay reads these anew.
+        x, y = left.astype(dtype, copy=False), right.astype(dtype, copy=False)
         if kind == "gemm":
             return np.matmul(x, y)
         return sum_of_products(x, y if y.ndim == 1 else y.swapaxes(-1, -2))

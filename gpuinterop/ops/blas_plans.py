@@ -29,7 +29,7 @@ __all__ = ["plan", "rank_one"]
 # where NumPy computes in float64.
 _TIMES = "gi_mul(Value(x0), Value(x1))"  # integers wrap around
 
-_products: dict[tuple[Any, Any], MapReduce] = {}  # by the operands' dtypes
+_products: dict[tuple[Any, Any, bool], MapReduce] = {}  # by the operands' dtypes
 _scaled: dict[Any, MapReduce] = {}  # by dtype, alpha and beta: the core asks for at most 64
 
 
@@ -51,16 +51,17 @@ def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any)
         right = b.broadcast_to((*batch, *b.shape[-2:])).swapaxes(-1, -2).expand_dims(-3)
     else:
         left, right = a, b if b.ndim == 1 else b.swapaxes(-1, -2)
-    return _product(left, right)._resolved((left, right), (), outs)
+    return _product(left, right, kind == "wide")._resolved((left, right), (), outs)
 
 
-def _product(a: Any, b: Any) -> MapReduce:
+def _product(a: Any, b: Any, wide: bool) -> MapReduce:
     """Sum of a * b over the last axis; both broadcast. One kernel, any strides, any number type."""
-    kernel = _products.get((a.dtype, b.dtype))
+    key = (a.dtype, b.dtype, wide)
+    kernel = _products.get(key)
     if kernel is None:
-        common = np.result_type(a.dtype, b.dtype)
+        common = np.dtype(np.float32) if wide else np.result_type(a.dtype, b.dtype)
         op = "any" if common == np.bool_ else "sum"
-        kernel = _products[a.dtype, b.dtype] = MapReduce(
+        kernel = _products[key] = MapReduce(
             "x0 && x1" if op == "any" else _TIMES,
             _on_host,
             op=op,
@@ -87,10 +88,19 @@ def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> MapRed
             post += f" + {e0}" if beta == 1 else f" + {beta!r} * {e0}"
         if common.itemsize <= 4 and common.kind == "f" and post != "r":
             post = f"float({post})"
-        kernel = _scaled[key] = MapReduce(
-            _TIMES, _on_host, posts=(post,), dtypes=(common,), where="gemv"
-        )
+        kernel = _scaled[key] = _Scaled(common, post)
     return kernel
+
+
+class _Scaled(MapReduce):
+    """A sum of products, scaled, computed in a dtype that the addend may have widened."""
+
+    def __init__(self, dtype: np.dtype[Any], post: str) -> None:
+        super().__init__(_TIMES, _on_host, posts=(post,), dtypes=(dtype,), where="gemv")
+        self._dtype = dtype
+
+    def _dtypes(self, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
+        return self._dtype, [self._dtype]
 
 
 _kept: list[Any] = []  # operations that the core calls by their numbers

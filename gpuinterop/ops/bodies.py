@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+import numpy as np
+
 from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import DTypeError
 from gpuinterop.jit.codegen import STORAGE
@@ -24,12 +26,14 @@ def substitute(expression: str, values: tuple[str, ...]) -> str:
 
 
 def no_kernel(row: Row, kinds: tuple[int, ...]) -> DTypeError:
-    """The error for a dtype that only the host computes in."""
+    """The error for a dtype that only NumPy computes in, if anybody does."""
+    real = "x.astype('float64') keeps the real parts"
+    numpys = isinstance(row.numpy, np.ufunc)
     return DTypeError(
         where=row.name,
         expected=f"a dtype that {row.name} has a kernel for",
         got=", ".join(name_of_kind(k) for k in kinds),
-        fix="cast the operands, or compute on the host: x.to_device('cpu')",
+        fix=f"let NumPy compute it, numpy.{row.name}(x.get()); {real}" if numpys else real,
     )
 
 

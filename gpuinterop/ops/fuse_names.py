@@ -26,6 +26,10 @@ __all__ = ["FIXED", "Outside", "fixed_or_identity", "is_fixed", "is_number_in_pl
 
 FIXED = (bool, int, float, complex, str, np.generic, types.NoneType, tuple)
 _ABSENT = object()
+_KNOWING = (
+    "gpuinterop",
+    "numpy",
+)  # their functions may ask for types and be given what stands for a number
 _Place = tuple[Any, str | None]  # a cell, or globals and a name among them
 _contents, _get, _NOTHING = attrgetter("cell_contents"), dict.get, repeat(_ABSENT)
 
@@ -135,9 +139,9 @@ class Outside:
 
     def leaves_open(self) -> bool:
         """Whether numbers among the arguments may be open: what stands for one has another type."""
-        if self._names is None:
-            self._names = _mentioned(self.function)
-        return "type" not in self._names[1]
+        met: set[int] = set()
+        functions = [self.function, *(other.function for other in self.others)]
+        return not any(_asks_for_types(function, met) for function in functions)
 
     def _renewed(self, places: list[_Place]) -> tuple[Recent, Any]:
         seen = _Seen(places)
@@ -193,6 +197,22 @@ def _mentioned(function: Any) -> tuple[tuple[types.CellType, ...], tuple[str, ..
         tuple(cell for name, cell in cells if name not in own),
         tuple(name for name in read if name not in written),
     )
+
+
+def _asks_for_types(function: Any, met: set[int]) -> bool:
+    """Whether a function mentions `type`, or a plain function does that it names, and so on."""
+    while isinstance(getattr(function, "_outside", None), Outside):
+        function = function._outside.function
+    root = (getattr(function, "__module__", None) or "").partition(".")[0]
+    if not isinstance(function, types.FunctionType) or id(function) in met or root in _KNOWING:
+        return False
+    met.add(id(function))
+    cells, names = _mentioned(function)
+    places: list[_Place] = [
+        *((c, None) for c in cells),
+        *((function.__globals__, n) for n in names),
+    ]
+    return "type" in names or any(_asks_for_types(_read(*place), met) for place in places)
 
 
 def _assigned(code: types.CodeType) -> set[str]:

@@ -55,7 +55,7 @@ def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else kept
     reduced = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
-    check_not_empty(op, reduced, x.shape)
+    check_not_empty(op, reduced, x.shape, "norm")
     if x.device.type != "cpu":
         return plan_for(op, x, axes, shape, result, None, 0.0, keepdims, cls)
     out = new_as(cls, x, shape, result, op)

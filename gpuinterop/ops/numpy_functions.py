@@ -212,9 +212,19 @@ def _pairs(shift: Any, axis: Any) -> list[tuple[int, Any]]:
 # ---- views ------------------------------------------------------------------------------------------
 
 
+def _axes(axis: Any, ndim: int, where: str) -> list[int]:
+    """One axis or several, all for None; each once."""
+    given = range(ndim) if axis is None else axis if np.ndim(axis) else (axis,)
+    axes = [read_axis(i, ndim, where) for i in given]
+    if len(set(axes)) != len(axes):
+        raise ShapeError(
+            where=where, expected="each axis once", got=str(axis), fix="name each axis once"
+        )
+    return axes
+
+
 def _flip(m: Any, axis: Any = None) -> Any:
-    given = range(m.ndim) if axis is None else axis if np.ndim(axis) else (axis,)
-    turned = {read_axis(i, m.ndim, "numpy.flip") for i in given}
+    turned = _axes(axis, m.ndim, "numpy.flip")
     return m[tuple(slice(None, None, -1 if i in turned else 1) for i in range(m.ndim))]
 
 
@@ -244,12 +254,7 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
 
 
 def _size(a: Any, axis: Any = None) -> Any:
-    given = range(a.ndim) if axis is None else axis if np.ndim(axis) else (axis,)
-    axes = [read_axis(i, a.ndim, "numpy.size") for i in given]
-    if len(set(axes)) != len(axes):
-        raise ShapeError(where="numpy.size", expected="each axis once", got=str(axis),
-                         fix="name each axis once")  # fmt: skip
-    return math.prod(a.shape[i] for i in axes)
+    return math.prod(a.shape[i] for i in _axes(axis, a.ndim, "numpy.size"))
 
 
 # ---- questions --------------------------------------------------------------------------------------
@@ -273,7 +278,11 @@ def _outer(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    times = operator.index(n)
+    try:
+        times = operator.index(n)
+    except TypeError:
+        raise ArgumentTypeError(where="numpy.diff", expected="an int as the number of times", got=repr(n),
+                                fix="pass n=1 for the differences") from None  # fmt: skip
     if times < 0:
         raise ShapeError(where="numpy.diff", expected="a number of times of 0 or more", got=str(times),
                          fix="pass n=1 for the differences")  # fmt: skip

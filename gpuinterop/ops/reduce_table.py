@@ -199,10 +199,12 @@ def recipe_for(
     return Recipe(inputs, value, mapped, accumulator, (result.name,))
 
 
-def check_not_empty(op: str, reduced: int, shape: tuple[int, ...]) -> None:
+def check_not_empty(
+    op: str, reduced: int, shape: tuple[int, ...], where: str | None = None
+) -> None:
     if REDUCTIONS[op].needs_elements and reduced == 0:
         raise ShapeError(
-            where=op,
+            where=where or op,
             expected="at least one element along the reduced axes: there is no identity",
             got=f"shape {shape}",
             fix="test x.size first",

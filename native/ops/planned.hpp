@@ -44,6 +44,7 @@ struct PlannedCall {
   int64_t scratch_bytes = 0;
   std::vector<PlannedLaunch> launches;
   std::vector<PlannedOutput> outputs;
+  std::vector<PyRef> seen;  // the operands' classes: keys name them by their addresses
   bool counts = false;  // some launch has a patch of Slot::Tickets
 
   // Queues the launches on the current stream. `outs` are arrays of the planned layouts, or null

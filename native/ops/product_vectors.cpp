@@ -27,10 +27,12 @@ PlanMap plans;
 std::unordered_set<std::string> scaled;
 constexpr size_t kMaxScaled = 64;
 
-enum class PlanKind : char { Vector = 'v', Gemv = 'y', Integer = 'i' };
+// Wide: a vector of small floats left in float32, for what alpha brings back into their range.
+enum class PlanKind : char { Vector = 'v', Wide = 'w', Gemv = 'y', Integer = 'i' };
 const char* name_of(PlanKind kind) {
   switch (kind) {
     case PlanKind::Vector: return "vector";
+    case PlanKind::Wide: return "wide";
     case PlanKind::Gemv: return "gemv";
     default: return "integer";
   }
@@ -74,7 +76,7 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
     plan->outputs[0].type = rule.type;
     write_key();
     if (key != own) fail_changed(call.where);
-    remember(plans, own, plan);
+    remember(plans, own, plan, ins, n);
   }
   PyObject* outs[] = {out};
   return PyRef::steal(plan->run(ins, n, out ? outs : nullptr, call.where));
@@ -161,25 +163,26 @@ PyObject* gemv(const ProductCall& call) {
     }
     return result.release();
   }
+  const bool adds = y.array && !(call.beta == Scalar{0, 0});
   std::string numbers(1, static_cast<char>(rule.dtype));
-  const double scalars[2] = {call.alpha.real, y.array ? call.beta.real : 0};
+  const double scalars[2] = {call.alpha.real, adds ? call.beta.real : 0};
   numbers.append(reinterpret_cast<const char*>(scalars), sizeof scalars);
   if (!scaled.count(numbers)) {
     if (scaled.size() >= kMaxScaled || !std::isfinite(scalars[0]) || !std::isfinite(scalars[1])) {
       // By operations that are compiled once, in three passes over vectors.
+      PyRef result = result_for(call, rule, device, shape);
       for (Side* s : {&a, &x}) cast_side(*s, rule.dtype, where);
-      PyRef product = run_plan(PlanKind::Vector, call, rule, a, x, {}, nullptr);
-      if (call.out) check_result(call.out, rule.dtype, device, shape, where);
-      PyRef added;
-      if (y.array)
-        added =
-            PyRef::steal(run_elementwise("multiply", y.object, number(call.beta).ptr(), nullptr));
-      PyObject* last = call.out ? call.out : product.get();
-      PyObject* first = y.array ? product.get() : last;
+      const bool small = itemsize_of(rule.dtype) == 2;
+      const PlanKind kind = small ? PlanKind::Wide : PlanKind::Vector;
+      PyRef product = run_plan(kind, call, rule, a, x, {}, nullptr);
+      PyObject* first = adds ? product.get() : result.get();
       PyRef times =
           PyRef::steal(run_elementwise("multiply", product.get(), number(call.alpha).ptr(), first));
-      if (!y.array) return times.release();
-      return run_elementwise("add", product.get(), added.get(), last);
+      if (!adds) return times.release();
+      cast_side(y, small ? kFloat32 : rule.dtype, where);
+      PyRef added =
+          PyRef::steal(run_elementwise("multiply", y.object, number(call.beta).ptr(), nullptr));
+      return run_elementwise("add", product.get(), added.get(), result.get());
     }
     scaled.insert(numbers);
   }
@@ -215,18 +218,16 @@ PyObject* ger(const ProductCall& call) {
     }
     return result.release();
   }
-  // A wider addend decides what the product is computed in.
-  for (Side* s : {&x, &y})
-    if (a.array) cast_side(*s, rule.dtype, where);
+  // A wider addend decides what the product is computed in, and alpha rounds nothing to less.
+  const bool scales = !(call.alpha == Scalar{1, 0});
+  if (a.array || scales) cast_side(x, rule.dtype, where);
+  if (a.array) cast_side(y, rule.dtype, where);
   const int64_t column_shape[] = {shape.extents[0], 1};
   const int64_t column_strides[] = {x.array->layout.strides()[0], 1};
   Side column = seen_as(x, Layout(2, column_shape, column_strides));
-  PyRef times;
-  if (!(call.alpha == Scalar{1, 0})) {
-    times =
-        PyRef::steal(run_elementwise("multiply", column.object, number(call.alpha).ptr(), nullptr));
-    column.set(std::move(times));
-  }
+  if (scales)
+    column.set(PyRef::steal(
+        run_elementwise("multiply", column.object, number(call.alpha).ptr(), nullptr)));
   // The class comes from x, y and a, and not from the view.
   PyRef result = result_for(call, rule, x.array->device, shape);
   PyObject* out = result.get();

@@ -168,7 +168,7 @@ struct PlanCache {
     if (cacheable) {
       std::string now;
       if (!write_key(given, now) || now != key) fail_changed(where);
-      remember(plans, key, plan);
+      remember(plans, key, plan, given.ins, given.n_ins);
     }
     return given.run(*plan, where);
   }

@@ -47,8 +47,12 @@ using PlanMap =
     std::unordered_map<std::string, std::shared_ptr<ops::PlannedCall>, KeyHash, std::equal_to<>>;
 constexpr size_t kMaxPlans = 8192;  // more layouts than this: start afresh rather than grow
 
-inline void remember(PlanMap& map, std::string_view key, std::shared_ptr<ops::PlannedCall> plan) {
-  if (map.size() >= kMaxPlans) map.clear();
+inline void remember(PlanMap& map, std::string_view key, std::shared_ptr<ops::PlannedCall> plan,
+                     PyObject* const* operands, int n) {
+  for (int i = 0; i < n; ++i)
+    plan->seen.push_back(PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(operands[i]))));
+  PlanMap dropped;  // at the end: Python code may run as classes go
+  if (map.size() >= kMaxPlans) dropped.swap(map);
   map.emplace(std::string(key), std::move(plan));
 }
 

@@ -246,7 +246,7 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
       // plan is for is not known then.
       write_key();
       if (key != kept_key) fail_changed(m.name);
-      remember(reduction_plans, kept_key, plan);
+      remember(reduction_plans, kept_key, plan, &self, 1);
     }
     return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name);
   });

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-import mmap
 import os
 import sys
 import threading
@@ -36,10 +35,13 @@ CUBLAS = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUBLAS"])
 CALLS = CUBLAS.fakecublas_calls
 GEMM, BATCHED, SEPARATE, BIAS, WIDE, WORKSPACES, HEURISTICS, COMPUTE = range(8)
 
-NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
-
 # Half and complex products are not in the fake cuBLAS.
-ELSEWHERE = ("test_gpuarray_dtypes", "test_complex_scalars", "test_calls_before_cublas_is_open")
+ELSEWHERE = (
+    "test_gpuarray_dtypes",
+    "test_complex_scalars",
+    "test_calls_before_cublas_is_open",
+    "test_small_floats_are_scaled_before_they_are_rounded",
+)
 for module in (test_products, test_product_layouts, test_product_refusals):
     for name, function in inspect.getmembers(module, inspect.isfunction):
         if name in ELSEWHERE or "device" not in inspect.signature(function).parameters:
@@ -255,6 +257,24 @@ def test_alphas_that_never_come_again_compile_nothing(
     assert python_calls(lambda: gpuinterop.gemv(a, x, y, alpha=4.125)) == []
 
 
+def test_small_floats_and_alphas_that_never_come_again(device: str) -> None:
+    a = GpuArray(np.full((2, 2), 300, np.float16), device=device)
+    y = GpuArray(np.array([4, np.nan], np.float16), device=device)
+    out = GpuArray(np.zeros(4, np.float16), device=device)
+    for i in range(65):  # more than there are kernels for; nothing is compiled for no rows
+        gpuinterop.gemv(a[:0], a[0], alpha=1 + i / 128)
+    for number in (0.125, 0.0625):
+        expected = [np.float16(180000 * number)] * 2
+        assert gpuinterop.gemv(a, a[0], alpha=number).tolist() == expected
+        assert gpuinterop.gemv(a, a[0], y, alpha=number, beta=0).tolist() == expected
+        made = gpuinterop.gemv(a, a[0], y, alpha=number, beta=8)
+        assert made.dtype == np.float16
+        assert made[0].item() == np.float16(180000 * number + 32)
+        assert np.isnan(made[1].item())
+        gpuinterop.gemv(a, a[0], y, alpha=number, beta=8, out=out[::2])
+        assert out[:2].tolist() == [made[0].item(), 0]
+
+
 def test_sizes_that_cublaslt_refuses(device: str) -> None:
     shapes = (11, 13), (13, 7), (11, 7), (7,)
     a, b, c, row = (CudaNdarray(values(*s), device=device) for s in shapes)
@@ -323,14 +343,15 @@ def test_devices_do_not_mix(device: str) -> None:
 
 def test_strides_beyond_31_bits(device: str) -> None:
     pitch = 4 * (2**31 + 5)
+    driver = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
+    driver.fakecuda_set_memory(0, ctypes.c_int64(1 << 36))
     # Pages that are never touched are never there.
-    memory = mmap.mmap(-1, 2 * pitch, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    memory = gpuinterop.empty(2 * pitch, dtype="int8", device=device)
     a, b = values(2, 3), values(3, 2)
     for i, row in enumerate(a):
-        memory[i * pitch : i * pitch + 12] = row.tobytes()
+        memory[i * pitch : i * pitch + 12] = np.frombuffer(row.tobytes(), np.int8)
     wide = _core.from_pointer(
-        CudaNdarray, start, (2, 3), (pitch, 4), np.dtype("float32"), 2, 0, memory
+        CudaNdarray, memory.ptr, (2, 3), (pitch, 4), np.dtype("float32"), 2, 0, memory
     )
     x = CudaNdarray(b, device=device)
     before = CALLS(WIDE)

@@ -231,6 +231,49 @@ def test_a_wider_addend_decides_what_is_computed(device: str) -> None:
         np.testing.assert_allclose(np.asarray(made), exact, rtol=1e-6)
 
 
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+@pytest.mark.parametrize(("narrow", "wide"), [("int8", "float32"), ("float32", "float64"), ("bool", "float32"),
+                                              ("float16", "float32")])  # fmt: skip
+def test_a_wider_addend_decides_for_gemv_whatever_beta_is(
+    device: str, narrow: str, wide: str, beta: float
+) -> None:
+    a, x, y = (50 * values(*shape) for shape in ((3, 40), (40,), (3,)))
+    a, x, y = a.astype(narrow), x.astype(narrow), y.astype(wide)
+    made = gpuinterop.gemv(*(GpuArray(v, device=device) for v in (a, x, y)), beta=beta)
+    assert made.dtype == wide
+    exact = a.astype(float) @ x.astype(float) + beta * y
+    bound = 8 * np.finfo(wide).eps * (np.abs(a.astype(float)) @ np.abs(x.astype(float)))
+    assert (np.abs(made.get() - exact) <= bound).all()
+
+
+def test_a_wider_addend_decides_for_gemm_whatever_beta_is(device: str) -> None:
+    a = GpuArray(np.ones((3, 3), np.bool_), device=device)
+    x = GpuArray(np.full((3, 3), 100, np.int8), device=device)
+    c = GpuArray(np.ones((3, 3), np.float64), device=device)
+    assert gpuinterop.gemm(a, a, c, beta=0).tolist() == [[3] * 3] * 3
+    assert gpuinterop.gemm(x, x, c, beta=0).tolist() == [[30000] * 3] * 3
+
+
+def test_small_floats_are_scaled_before_they_are_rounded(device: str) -> None:
+    a = GpuArray(np.full((2, 2), 300, np.float16), device=device)
+    expected = [[18000] * 2] * 2
+    assert gpuinterop.gemm(a, a, alpha=0.1).get().round(-1).tolist() == expected
+    assert gpuinterop.gemv(a, a[0], alpha=0.1).get().round(-1).tolist() == expected[0]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("float16", "float32"), ("float32", "float64"), ("float32", "complex128")]
+)
+def test_ger_scales_in_the_results_dtype(device: str, left: str, right: str) -> None:
+    x, y = np.array([60000, 0.7], left), np.array([0.5, 3], right)
+    for first, second in ((x, y), (y, x)):
+        made = gpuinterop.ger(*(GpuArray(v, device=device) for v in (first, second)), alpha=2.1)
+        assert made.dtype == right
+        wide = np.result_type(right, np.float64)
+        exact = 2.1 * np.outer(first.astype(wide), second.astype(wide))
+        np.testing.assert_allclose(made.get(), exact, rtol=4 * np.finfo(right).eps)
+
+
 @pytest.mark.parametrize("wide", ["int64", "float64"])
 def test_ger_computes_in_the_addends_dtype(device: str, wide: str) -> None:
     x = np.array([100, -2, 7], np.int8)

@@ -224,7 +224,9 @@ def test_a_compiler_that_was_in_the_process_before_the_note_was_right(folder, st
 
 
 @pytest.mark.parametrize(
-    ("written", "damaged"), [('"archs": [80, 90]', '"archs": []'), ("[11, 4]", "[]"), ("{", "[")]
+    ("written", "damaged"),
+    [('"archs": [80, 90]', '"archs": []'), ("[11, 4]", "[]"), ("{", "["), ("{", "[" * 100_000)],
+    ids=["archs", "version", "no object", "very deep"],
 )
 def test_a_note_that_says_nothing_is_written_anew(folder, stubs, written, damaged):
     named = {"GPUINTEROP_LIBNVRTC": str(stubs / "libnvrtc4.so")}

@@ -147,3 +147,18 @@ def test_an_error_in_a_preamble_shows_the_line_of_the_preamble():
 def test_an_error_in_an_operation_shows_its_line():
     with pytest.raises(CompileError, match=r">\s+2 \| y = oops;"):
         jit.compile_source(program("T z = x;\ny = oops", "#define n 5"), 90, name="mine.cu")
+
+
+@pytest.mark.parametrize("apart", ["\f", "\v", "\x85", "\u2028", "\r"], ids=ascii)
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=ascii)
+def test_lines_end_where_the_compiler_sees_them_end(apart, end):
+    lines = [
+        f"// one{apart}",
+        f"// {apart}{apart}two",
+        "__global__ void f(int *a) {",
+        "  a[0] = unknown;",
+        "}",
+    ]
+    with pytest.raises(CompileError) as error:
+        gi.RawKernel(end.join(lines), "f").compile(90)
+    assert ">    4 |   a[0] = unknown;\n     5 | }\n" in str(error.value)

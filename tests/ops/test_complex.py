@@ -103,3 +103,20 @@ def test_roots_of_the_largest_and_the_smallest_numbers(device, dtype):
         np.testing.assert_allclose(
             take(got), take(expected), rtol=4 * float(info.eps), atol=4 * small
         )
+
+
+@pytest.mark.parametrize(
+    "name", ["expm1", "log1p", "log2", "log10", "arcsin", "arctanh", "erf", "rsqrt"]
+)
+def test_functions_without_a_kernel_name_a_way_that_works(device, name):
+    x = gi.GpuArray(np.array([0.25 + 0.5j, 0.5]), device=device)
+    with pytest.raises(gi.DTypeError) as error:
+        getattr(gi, name)(x)
+    ways = error.value.fix
+    assert "to_device" not in ways  # the same on both devices
+    assert "x.astype('float64')" in ways
+    assert getattr(gi, name)(x.astype("float64")).dtype == np.float64
+    named = f"numpy.{name}(x.get())" in ways
+    assert named == hasattr(np, name)
+    if named:
+        assert getattr(np, name)(x.get()).dtype == np.complex128

@@ -122,6 +122,34 @@ def test_numbers_that_python_looks_at_are_constants(name):
         assert "Number" not in str(found)
 
 
+def doubled_floats(value):
+    return value * 2 if type(value) is float else value
+
+
+def passed_on(value):
+    return doubled_floats(value)
+
+
+INNER = gi.fuse(lambda x, n: x + (n * 2 if type(n) is float else n))
+
+
+class Asking:
+    @gi.fuse
+    def inner(self, x, n):
+        return x + (n * 2 if type(n) is float else n)
+
+    @gi.fuse
+    def outer(self, x, n):
+        return self.inner(x, n)
+
+
+@pytest.mark.parametrize("function", [lambda x, n: x + doubled_floats(n), lambda x, n: x + passed_on(n),
+                                      lambda x, n: INNER(x, n), Asking().outer])  # fmt: skip
+def test_functions_that_are_named_may_ask_for_types(function):
+    x, fused = gi.ones(2, device="cpu"), gi.fuse(function)
+    assert [fused(x, n).tolist() for n in (1.0, 2.5)] == [[3, 3], [6, 6]]
+
+
 def test_a_number_that_is_not_looked_at_stays_open():
     x = gi.ones(2, device="cpu")
     f, times = traced(lambda x, n, m: x * n if m > 0 else x - n)

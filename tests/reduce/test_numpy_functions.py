@@ -174,7 +174,8 @@ def test_what_is_no_array_equals_none(device):
     "call",
     [
         lambda x: np.diff(x, -1), lambda x: np.diff(x[0, 0]), lambda x: np.vsplit(x[0], 2),
-        lambda x: np.hsplit(x[0, 0], 1), lambda x: np.size(x, 2), lambda x: np.size(x, (0, 0)),
+        lambda x: np.hsplit(x[0, 0], 1), lambda x: np.flip(x, (0, -2)),
+        lambda x: np.size(x, 2), lambda x: np.size(x, (0, 0)),
     ],
 )  # fmt: skip
 def test_a_shape_that_numpy_refuses(device, call):
@@ -182,6 +183,11 @@ def test_a_shape_that_numpy_refuses(device, call):
         call(MATRIX)
     with pytest.raises(gi.ShapeError):
         call(arrays_on(device)[0])
+
+
+def test_a_number_of_differences_that_is_none(device):
+    with pytest.raises(gi.ArgumentTypeError, match="an int as the number of times"):
+        np.diff(arrays_on(device)[0], 1.5)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -84,6 +86,11 @@ def test_empty_axes_without_identity_refuse(device: str, name: str) -> None:
     with pytest.raises(ValueError, match="at least one element"):
         getattr(x, name)(axis=1)
     assert getattr(x, name)(axis=0).shape == (0,)
+
+
+def test_the_largest_of_no_magnitudes_is_refused_by_its_name(device: str) -> None:
+    with pytest.raises(ValueError, match=r"^norm: expected at least one element"):
+        gpuinterop.norm(CudaNdarray(np.zeros((3, 0), np.float32), device=device), np.inf, axis=1)
 
 
 def test_mean_of_nothing_is_nan(device: str) -> None:
@@ -268,3 +275,14 @@ def test_with_and_without_parts_to_join(device: str, name: str, rows: tuple[int,
         got = np.asarray(getattr(GpuArray(host, device=device), name)(axis=0))
         exact = getattr(np, name)(host.astype(np.float64), axis=0)
         np.testing.assert_allclose(got, exact, rtol=1e-3, atol=1e-3 * np.sqrt(n))
+
+
+def test_a_class_where_another_one_was_in_memory(device: str) -> None:
+    host = np.arange(4, dtype=np.float32)
+    for _ in range(20):
+        for family in (CudaNdarray, GpuArray):
+            passing = type("Passing", (family,), {})
+            expected = GpuArray if family is CudaNdarray else passing
+            assert type(passing(host, device=device).argmax()) is expected
+            del passing, expected
+            gc.collect()

@@ -85,7 +85,7 @@ GI_FN u32 gi_narrow(double x) {
   const u32 over = KIND == GI_IEEE ? (sign | top << M) : KIND == GI_FINITE ? (sign | top << M | mask) : nan;
   if (exponent == 2047) return fraction ? nan : over;
   if (KIND == GI_SCALE && b >> 63) return nan;
-  if (exponent == 0) return KIND == GI_FNUZ || KIND == GI_SCALE ? 0 : sign;
+  if (exponent == 0) return KIND == GI_SCALE ? nan : KIND == GI_FNUZ ? 0 : sign;  // a scale is never zero
   int e = exponent - 1023 + BIAS;
   const u64 full = fraction | 1ull << 52;
   int shift = 52 - M;
