@@ -22,6 +22,7 @@ from gpuinterop.errors import (
 from gpuinterop.geometry import real
 from gpuinterop.naming import in_the_name_of, no_room, place_of
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
+from gpuinterop.ops.results import taken
 from gpuinterop.scalars import as_elements
 from gpuinterop.sources import (
     as_source,
@@ -316,6 +317,7 @@ def linspace(
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:
     """Return a view of `x` with its axes rearranged; see `CudaNdarray.dimshuffle`."""
+    # The documents' function takes nothing else, so neither does this one.
     if not isinstance(x, ArrayMethods):
         raise ArgumentTypeError(where="dimshuffle", expected="an array of this library",
                                 got=f"an object of type {type(x).__name__}",
@@ -325,10 +327,7 @@ def dimshuffle(x: Any, *pattern: Any) -> Any:
 
 def broadcast_to(x: Any, shape: Any) -> Any:
     """Return a read-only view of `x` repeated to `shape` by strides of 0; see numpy.broadcast_to."""
-    if not isinstance(x, ArrayMethods):
-        raise ArgumentTypeError(where="broadcast_to", expected="an array of this library",
-                                got=f"an object of type {type(x).__name__}",
-                                fix="convert it with gpuinterop.asarray(x)")  # fmt: skip
+    (x,) = taken("broadcast_to", x)
     return x.broadcast_to(shape)
 
 
