@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+import numpy as np
+
 from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import DTypeError
 from gpuinterop.jit.codegen import STORAGE
@@ -24,12 +26,15 @@ def substitute(expression: str, values: tuple[str, ...]) -> str:
 
 
 def no_kernel(row: Row, kinds: tuple[int, ...]) -> DTypeError:
-    """The error for a dtype that only the host computes in."""
+    """The error for a dtype that has no kernel: it is refused on "cpu" as well."""
+    operands = ", ".join(f"{letter}.get()" for letter in "xyz"[: row.inputs])
     return DTypeError(
         where=row.name,
         expected=f"a dtype that {row.name} has a kernel for",
         got=", ".join(name_of_kind(k) for k in kinds),
-        fix="cast the operands, or compute on the host: x.to_device('cpu')",
+        fix=f"compute it with NumPy: numpy.{row.name}({operands})"
+        if hasattr(np, row.name)
+        else "cast first: x.astype('float32'), which keeps the real parts",
     )
 
 
