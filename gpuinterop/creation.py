@@ -254,7 +254,8 @@ def arange(
     """Return evenly spaced values, as numpy.arange computes them; float32 by default.
 
     Whole numbers that the default float32 would round, those beyond 2**24, are refused: name the
-    dtype, "int64" to keep them or "float32" to have them rounded. Of truths there are two at most.
+    dtype, "int64" to keep them or "float32" to have them rounded. Of dtype bool there
+    are two values at most.
     """
     if stop is None:
         start, stop = 0, start

@@ -46,8 +46,8 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 class Facts:
     """An array as seen from outside: no memory is touched to know any of this.
 
-    Strides are in bytes. `strides_c` style questions are answered for size-1 and size-0 axes as NumPy
-    answers them. `ptr` is the address of element [0, ..., 0].
+    Strides are in bytes. An array is contiguous where NumPy says so, also with axes of extent 0 or 1.
+    `ptr` is the address of element [0, ..., 0].
     """
 
     shape: tuple[int, ...]

@@ -131,7 +131,7 @@ def _no_loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> DTypeError:
     names = ", ".join(str(one) if isinstance(one, np.dtype) else one.__name__ for one in given)
     return DTypeError(
         where=row.name,
-        expected="dtype=bool, as the results are truths"
+        expected="dtype=bool, as the results are true or false"
         if row.name in TRUTHS and wanted != np.bool_
         else f"a dtype= that NumPy computes {row.name} of {names} in",
         got=f"dtype={wanted}",
