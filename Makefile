@@ -22,7 +22,7 @@ quick := -m "not slow and not bench"
 # What another build of the core may change.
 core := -m "not slow and not bench and not text" $(addprefix tests/,array blas capture compile converters cuda exchange ops reduce)
 
-.PHONY: help asked-python demo test test-all test-asan lint format types stub docs soak cycles sanitize bench sdist wheel clean
+.PHONY: help asked-python demo test test-all test-asan lint format stub docs soak cycles sanitize bench sdist wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
