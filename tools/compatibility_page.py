@@ -31,6 +31,8 @@ you have: `python -m gpuinterop matrix`.
 | - | not made by the suite's bridge, as a rule because the library cannot hold it |
 
 `gi.explain(x, "torch")` gives the same answer for one array of yours, with the reason and the call that would work.
+`buffer` is Python's own `memoryview`; `array_api` stands for any library of the array API, and is tried with
+array-api-strict.
 
 ## Layouts
 
