@@ -621,7 +621,7 @@ class Stream:
 
     @property
     def device(self) -> Device:
-        ...
+        """The device whose work it orders."""
 
     @property
     def handle(self) -> int:
@@ -641,7 +641,7 @@ class Stream:
 
     @property
     def priority(self) -> int:
-        ...
+        """The number it was made with; lower ones go first."""
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """The protocol of CUDA's Python libraries: (version, handle)."""
@@ -663,7 +663,7 @@ class Stream:
 
     @property
     def is_capturing(self) -> bool:
-        ...
+        """Whether a graph is being captured from it."""
 
     def __enter__(self) -> Self:
         ...
@@ -689,15 +689,15 @@ class Event:
 
     @property
     def device(self) -> Device:
-        ...
+        """The device whose streams it is recorded on."""
 
     @property
     def handle(self) -> int:
-        ...
+        """The driver's handle as an int; 0 on device "cpu"."""
 
     @property
     def timing(self) -> bool:
-        ...
+        """Whether it can measure time."""
 
     def record(self, stream: object | None=None) -> None:
         """Mark this point of a stream, by default the current one."""

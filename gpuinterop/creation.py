@@ -22,6 +22,7 @@ from gpuinterop.errors import (
 from gpuinterop.geometry import real
 from gpuinterop.naming import in_the_name_of, no_room, place_of
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
+from gpuinterop.ops.results import taken
 from gpuinterop.scalars import as_elements
 from gpuinterop.sources import (
     as_source,
@@ -253,7 +254,8 @@ def arange(
     """Return evenly spaced values, as numpy.arange computes them; float32 by default.
 
     Whole numbers that the default float32 would round, those beyond 2**24, are refused: name the
-    dtype, "int64" to keep them or "float32" to have them rounded. Of truths there are two at most.
+    dtype, "int64" to keep them or "float32" to have them rounded. Of dtype bool there
+    are two values at most.
     """
     if stop is None:
         start, stop = 0, start
@@ -316,6 +318,7 @@ def linspace(
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:
     """Return a view of `x` with its axes rearranged; see `CudaNdarray.dimshuffle`."""
+    # The documents' function takes nothing else, so neither does this one.
     if not isinstance(x, ArrayMethods):
         raise ArgumentTypeError(where="dimshuffle", expected="an array of this library",
                                 got=f"an object of type {type(x).__name__}",
@@ -325,10 +328,7 @@ def dimshuffle(x: Any, *pattern: Any) -> Any:
 
 def broadcast_to(x: Any, shape: Any) -> Any:
     """Return a read-only view of `x` repeated to `shape` by strides of 0; see numpy.broadcast_to."""
-    if not isinstance(x, ArrayMethods):
-        raise ArgumentTypeError(where="broadcast_to", expected="an array of this library",
-                                got=f"an object of type {type(x).__name__}",
-                                fix="convert it with gpuinterop.asarray(x)")  # fmt: skip
+    (x,) = taken("broadcast_to", x)
     return x.broadcast_to(shape)
 
 

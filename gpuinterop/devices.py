@@ -150,7 +150,11 @@ def config() -> dict[str, Any]:
         ],
         "default device": str(default_device()),
         "libraries": {n: libs.describe(n) if available else "not looked for" for n in libs.NAMES},
-        "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith("GPUINTEROP_")},
+        "environment": {
+            name: text
+            for name, text in sorted(os.environ.items())
+            if name.startswith("GPUINTEROP_") and text  # an empty one counts as not set
+        },
     }
 
 

@@ -35,8 +35,8 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     >>> gpuinterop.asarray(host).sum().item()
     6.0
     """
-    extents = read_shape(shape)
-    kind = known(np.float32 if dtype is None else dtype)
+    extents = read_shape(shape, "pinned_empty")
+    kind = known(np.float32 if dtype is None else dtype, "pinned_empty")
     if any(n < 0 for n in extents):
         raise ShapeError(where="pinned_empty", expected="extents of 0 or more",
                          got=f"shape {extents}", fix="pass non-negative extents")  # fmt: skip

@@ -82,9 +82,9 @@ def _refuse_rounding(
             where=where,
             expected=f"whole numbers that {result.dtype}, the default, holds exactly",
             got=shown(changed.item(0)),
-            fix="name the dtype: 'int64' keeps them, 'float32' rounds them"
+            fix="name the dtype: a GpuArray's 'int64' keeps them, 'float32' rounds them"
             if found.dtype.kind in "iuO"
-            else "name the dtype: 'float64' keeps them up to 2**53, 'float32' rounds them",
+            else "name the dtype: a GpuArray's 'float64' keeps them up to 2**53, 'float32' rounds them",
         )
 
 

@@ -31,6 +31,8 @@ you have: `python -m gpuinterop matrix`.
 | - | not made by the suite's bridge, as a rule because the library cannot hold it |
 
 `gi.explain(x, "torch")` gives the same answer for one array of yours, with the reason and the call that would work.
+`buffer` is Python's own `memoryview`; `array_api` stands for any library of the array API, and is tried with
+array-api-strict.
 
 ## Layouts
 
@@ -74,13 +76,30 @@ def reasons(cells: list[Cell]) -> list[str]:
             found.setdefault((cell.library, cell.direction, cell.reason), []).append(cell)
     lines = ["| | what | needs |", "| --- | --- | --- |"]
     for (name, direction, reason), struck in found.items():
-        layouts = list(dict.fromkeys(c.layout for c in struck))
-        dtypes = list(dict.fromkeys(c.dtype for c in struck))
-        what = ", ".join(dtypes if len(dtypes) < len(layouts) else layouts)
-        if len(dtypes) < 4 and len(layouts) < 4:
-            what = f"{', '.join(dtypes)}: {', '.join(layouts)}"
+        row = [c for c in cells if (c.library, c.direction) == (name, direction)]
+        dtypes, layouts = (among(by, struck, row) for by in ("dtype", "layout"))
+        what = layouts or dtypes or "everything"
+        if layouts and dtypes and dtypes.count(",") < 3:
+            what = f"{dtypes}: {layouts}"
+        elif layouts:
+            # Told without the dtypes, which are many: those that are shared are the exception.
+            hit = {c.layout for c in struck}
+            spared = dict.fromkeys(
+                c.dtype for c in row if c.layout in hit and c.outcome == "shared"
+            )
+            what += f" (but not {', '.join(spared)})" if spared else ""
         lines.append(f"| {direction} `{name}` | {what} | {reason.replace('|', chr(92) + '|')} |")
     return lines
+
+
+def among(by: str, struck: list[Cell], row: list[Cell]) -> str:
+    """The layouts or dtypes that were struck; "" for all of the row, "all but" for all except one."""
+    every = dict.fromkeys(getattr(c, by) for c in row)
+    some = dict.fromkeys(getattr(c, by) for c in struck)
+    rest = [x for x in every if x not in some]
+    if not rest:
+        return ""
+    return f"all but {rest[0]}" if len(rest) == 1 and len(some) > 1 else ", ".join(some)
 
 
 def untried(matrix: Matrix) -> list[str]:

@@ -46,7 +46,7 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 class Facts:
     """An array as seen from outside: no memory is touched to know any of this.
 
-    Strides are in bytes; those of axes of extent 1, and of empty arrays, break no order, as in NumPy.
+    Strides are in bytes. An array is contiguous where NumPy says so, also with axes of extent 0 or 1.
     `ptr` is the address of element [0, ..., 0].
     """
 

@@ -26,14 +26,15 @@ def substitute(expression: str, values: tuple[str, ...]) -> str:
 
 
 def no_kernel(row: Row, kinds: tuple[int, ...]) -> DTypeError:
-    """The error for a dtype that only NumPy computes in, if anybody does."""
+    """The error for a dtype that has no kernel: it is refused on "cpu" as well."""
     real = "x.astype('float64') keeps the real parts"
+    operands = ", ".join(f"{letter}.get()" for letter in "xyz"[: row.inputs])
     numpys = isinstance(row.numpy, np.ufunc)
     return DTypeError(
         where=row.name,
         expected=f"a dtype that {row.name} has a kernel for",
         got=", ".join(name_of_kind(k) for k in kinds),
-        fix=f"let NumPy compute it, numpy.{row.name}(x.get()); {real}" if numpys else real,
+        fix=f"let NumPy compute it, numpy.{row.name}({operands}); {real}" if numpys else real,
     )
 
 

@@ -106,6 +106,8 @@ def astype(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     Casts as NumPy does: floats are cut towards zero, wider integers lose their upper bits. With
     ``copy=False`` an array that has the dtype already is returned as it is.
     """
+    if hasattr(type(x), "__gpuinterop_trace__"):
+        return x.astype(dtype, order, copy)
     if not isinstance(x, _core.Array):
         (x,) = results.taken("astype", x)
     return cast(x, dtype, order, copy)

@@ -77,6 +77,12 @@ class Tracer:
     def exp(self) -> Any:
         return record(TABLE["exp"], (self,))
 
+    def conj(self) -> Any:
+        return record(TABLE["conjugate"], (self,))
+
+    def round(self, decimals: int = 0) -> Any:
+        return np.round(self, decimals)
+
     def clip(self, min: Any = None, max: Any = None) -> Any:
         if any(type(bound) is int and not 0 <= bound < 128 for bound in (min, max)):
             min, max = cutting(self.dtype, min, max)  # the others pass for no dtype

@@ -35,12 +35,13 @@ def plain_call(
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The operands and positional outs of the call without keywords other than out that does the same."""
     name, n = entry.name, entry.inputs
+    names = [parameter for _, parameter in getattr(entry, "ins", ())] or "xyzuvw"
     if not n <= len(args) <= n + entry.results or ("out" in kwargs and len(args) > n):
         raise ArgumentTypeError(
             where=name,
             expected=f"{n} operand{'s' if n != 1 else ''}, and perhaps out=",
             got=f"{len(args)} arguments",
-            fix=f"call {name}({', '.join('xyzuvw'[i % 6] for i in range(n))})",
+            fix=f"call {name}({', '.join(names[i % len(names)] for i in range(n))})",
         )
     for key, value in kwargs.items():
         if key in ("out", "dtype") or any(
@@ -130,7 +131,7 @@ def _no_loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> DTypeError:
     names = ", ".join(str(one) if isinstance(one, np.dtype) else one.__name__ for one in given)
     return DTypeError(
         where=row.name,
-        expected="dtype=bool, as the results are truths"
+        expected="dtype=bool, as the results are true or false"
         if row.name in TRUTHS and wanted != np.bool_
         else f"a dtype= that NumPy computes {row.name} of {names} in",
         got=f"dtype={wanted}",

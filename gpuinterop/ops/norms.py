@@ -24,9 +24,9 @@ atexit.register(_plans.clear)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the vector norm over `axis` (all axes by default): ord 2, 1, inf or -inf.
 
-    Of a matrix too it is the norm of the elements, whatever `ord` is. Matrix norms are numpy.linalg.norm's,
-    of which Frobenius' is here. Squares are summed in float64, so float32 values up to 1e38 do not
-    overflow on the way.
+    A matrix is taken as the vector of its elements, whatever `ord` is. For the norm of a matrix call
+    numpy.linalg.norm: on these arrays it computes Frobenius' norm, which is its default. Squares are
+    summed in float64, so float32 values up to 1e38 do not overflow on the way.
     """
     (x,) = results.taken("norm", x)
     ndim = results.plain(x).ndim

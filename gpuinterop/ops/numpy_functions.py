@@ -298,8 +298,8 @@ def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
 def _where(condition: Any, *choices: Any) -> Any:
     if len(choices) != 2:
         raise ArgumentTypeError(
-            where="numpy.where", expected="a condition and both choices: how many places there are is "
-            "known on the GPU only", got="a condition" if not choices else "one choice",
+            where="numpy.where", expected="a condition and both choices: how many places there are "
+            "depends on the values", got="a condition" if not choices else "one choice",
             fix="numpy.nonzero(condition.get()), or where(condition, x, y)",
         )  # fmt: skip
     return FUNCTIONS["where"](condition, *choices)

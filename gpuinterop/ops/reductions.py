@@ -265,7 +265,7 @@ def _reduce(
         if dtype == np.bool_ or (dtype.kind in "iu" and op in ("mean", "var", "std")):
             raise DTypeError(
                 where=op, expected=f"a dtype that holds a {op}", got=f"dtype={dtype}",
-                fix="any or all for truths; a float dtype for means, and then astype",
+                fix="any or all for true and false; a float dtype for means, and then astype",
             )  # fmt: skip
         if row.shifted and x.dtype.kind == "c" and dtype.kind != "c":
             raise DTypeError(

@@ -271,9 +271,10 @@ def _register() -> None:
         _by_id[op] = row
         names = ", ".join("xyz"[: row.inputs])
         doc = (
-            f"{row.name}({names}, /, out=None)\n--\n\n{row.doc}\n\n"
+            f"{row.name}({names}, /, out=None, *, dtype=None)\n--\n\n{row.doc}\n\n"
             "Works on any strides and broadcasts; queued on the current stream. A new C-ordered "
-            "array,\nor `out`, which may be one of the operands or overlap them."
+            "array,\nor `out`, which may be one of the operands or overlap them. `dtype` says what to "
+            "compute in,\nas for NumPy's ufuncs."
         )
         FUNCTIONS[row.name] = _core._op_function(op, row.name, doc)
 

@@ -115,9 +115,14 @@ void register_events(nb::module_& m) {
              refuse_constructor("Event", "Event(device=None, *, timing=False, blocking=False)",
                                 args, given);
            })
-      .def_prop_ro("device", [](const Event& e) { return python_device(e.device); })
-      .def_prop_ro("handle", [](const Event& e) { return reinterpret_cast<uintptr_t>(e.handle); })
-      .def_prop_ro("timing", [](const Event& e) { return e.timing; })
+      .def_prop_ro(
+          "device", [](const Event& e) { return python_device(e.device); },
+          "The device whose streams it is recorded on.")
+      .def_prop_ro(
+          "handle", [](const Event& e) { return reinterpret_cast<uintptr_t>(e.handle); },
+          "The driver's handle as an int; 0 on device \"cpu\".")
+      .def_prop_ro(
+          "timing", [](const Event& e) { return e.timing; }, "Whether it can measure time.")
       .def("record", &record_event, nb::arg("stream") = nb::none(),
            "Mark this point of a stream, by default the current one.")
       .def(

@@ -210,7 +210,9 @@ void register_streams(nb::module_& m) {
              refuse_constructor("Stream", "Stream(device=None, *, blocking=False, priority=0)",
                                 args, given);
            })
-      .def_prop_ro("device", [](const Stream& s) { return python_device(s.device); })
+      .def_prop_ro(
+          "device", [](const Stream& s) { return python_device(s.device); },
+          "The device whose work it orders.")
       .def_prop_ro("handle", address,
                    "The driver's handle as an int; 1 is the legacy default stream.")
       .def_prop_ro("ptr", address, "The handle, under CuPy's name.")
@@ -218,7 +220,9 @@ void register_streams(nb::module_& m) {
       .def_prop_ro(
           "owner", [](const Stream& s) { return s.owner ? s.owner : nb::none(); },
           "The foreign object whose stream this is, or None.")
-      .def_prop_ro("priority", [](const Stream& s) { return s.priority; })
+      .def_prop_ro(
+          "priority", [](const Stream& s) { return s.priority; },
+          "The number it was made with; lower ones go first.")
       .def(
           "__cuda_stream__",
           [](const Stream& s) { return nb::make_tuple(0, reinterpret_cast<uintptr_t>(s.handle)); },
@@ -248,11 +252,13 @@ void register_streams(nb::module_& m) {
             return event;
           },
           nb::arg("event") = nb::none(), "Record an event, a new one by default, and return it.")
-      .def_prop_ro("is_capturing",
-                   [](const Stream& s) {
-                     s.check_usable("Stream.is_capturing");
-                     return s.handle && cuda::is_capturing(s.handle);
-                   })
+      .def_prop_ro(
+          "is_capturing",
+          [](const Stream& s) {
+            s.check_usable("Stream.is_capturing");
+            return s.handle && cuda::is_capturing(s.handle);
+          },
+          "Whether a graph is being captured from it.")
       .def("__enter__", [](nb::handle self) { return enter(self); })
       .def("__exit__", [](nb::handle self, nb::args) { leave(self); })
       .def(

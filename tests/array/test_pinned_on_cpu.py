@@ -45,8 +45,10 @@ def test_what_does_not_fit_is_refused():
         gi.copy_async(host, gi.zeros(3, "float64", device="cpu"))
     with pytest.raises(ArgumentTypeError, match="pinned_empty"):
         gi.copy_async(host, [1, 2, 3])
-    with pytest.raises(DTypeError):
+    with pytest.raises(DTypeError, match=r"^pinned_empty: "):
         gi.pinned_empty(3, object, device="cpu")
+    with pytest.raises(ArgumentTypeError, match=r"^pinned_empty: "):
+        gi.pinned_empty("3", device="cpu")
 
 
 def test_masks_are_not_passed_over():

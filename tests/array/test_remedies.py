@@ -294,6 +294,36 @@ def test_unknown_mode_of_show_config(capsys):
     assert isinstance(gi.show_config(mode="dicts"), dict)
 
 
+def test_show_config_prints_the_variables_that_are_set(monkeypatch):
+    monkeypatch.setenv("GPUINTEROP_CACHE_MB", "512")
+    monkeypatch.setenv("GPUINTEROP_DEVICE", "")
+    shown = gi.show_config(mode="dicts")["environment"]
+    assert shown["GPUINTEROP_CACHE_MB"] == "512"
+    assert "GPUINTEROP_DEVICE" not in shown
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("name", ["expm1", "log2", "arctanh", "sigmoid", "erf", "digamma"])
+def test_functions_without_a_kernel_for_complex_numbers(device, name):
+    z = gi.asarray(np.array([0.25 + 2j, 0.5 - 1j]), device=device)
+    fix = refused(getattr(gi, name), z).fix
+    if hasattr(np, name):
+        found = eval(fix.partition(": ")[2], {"numpy": np, "x": z})
+        np.testing.assert_array_equal(found, getattr(np, name)(z.get()))
+    else:
+        cast = eval(fix.partition(": ")[2].partition(",")[0], {"x": z})
+        assert getattr(gi, name)(cast).shape == z.shape
+
+
+@pytest.mark.parametrize("value", [2**24 + 1, [2**24 + 1, 0.5]])
+def test_whole_numbers_that_a_cudandarray_would_round(value):
+    fix = refused(gi.CudaNdarray, value).fix
+    kept, rounded = re.findall(r"'(\w+)'", fix)
+    assert "a GpuArray's" in fix
+    assert np.ravel(gi.GpuArray(value, dtype=kept).tolist())[0] == 2**24 + 1
+    assert gi.CudaNdarray(value, dtype=rounded).get().flat[0] == 2**24
+
+
 @pytest.mark.parametrize("cls", [np.ndarray, 3, "CudaNdarray"])
 def test_from_dlpack_to_another_class(cls):
     error = refused(gi.from_dlpack, HOST, cls=cls)

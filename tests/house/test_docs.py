@@ -215,6 +215,37 @@ def test_all_marks_are_counted():
     assert (launch.value, launch.mark, launch.unit) == (above, 0.5, "us")
 
 
+@pytest.mark.parametrize("place", ["cpu", "gpu"])
+def test_what_is_listed_as_not_shared_was_never_shared(place):
+    made = tool("compatibility_page")
+    text = (ROOT / f"benchmarks/results/matrix-{place}.json").read_text(encoding="utf-8")
+    device = "cuda:0" if place == "gpu" else "cpu"
+    cells = [cell for cell in made.Matrix.from_json(text).cells if cell.device == device]
+    for line in made.reasons(cells)[2:]:
+        library, listed = re.findall(r"^\| to `(\w+)` \| (.*?) \|", line)[0]
+        row = [cell for cell in cells if (cell.library, cell.direction) == (library, "to")]
+        listed, _, spared = listed.rstrip(")").partition(" (but not ")
+        row = [cell for cell in row if cell.dtype not in spared.split(", ")]
+        for part in listed.split(": "):
+            by = "layout" if part.split(", ")[0] in {cell.layout for cell in row} else "dtype"
+            left_out = part.removeprefix("all but ")
+            if left_out != part:
+                by = "layout" if left_out in {cell.layout for cell in row} else "dtype"
+                row = [cell for cell in row if getattr(cell, by) != left_out]
+            else:
+                row = [cell for cell in row if getattr(cell, by) in part.split(", ")]
+        assert row, line
+        assert "shared" not in {cell.outcome for cell in row}, line
+
+
+def test_the_doctors_findings_are_in_its_page():
+    source = (ROOT / "gpuinterop" / "diagnosis.py").read_text(encoding="utf-8")
+    codes = set(re.findall(r'Finding\(\s*"([\w.-]+)"', source))
+    page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    assert {"driver", "cupy", "converter"} < codes
+    assert codes <= set(re.findall(r"`([\w.-]+)`", page))
+
+
 @pytest.mark.parametrize("page", list(tool("make_docs").PAGES), ids=title)
 def test_generated_pages_are_fresh(page):
     assert page.read_text(encoding="utf-8") == tool("make_docs").PAGES[page](), (

@@ -32,7 +32,10 @@ def test_public_name_has_a_docstring(name):
 @pytest.mark.parametrize("cls", [gi.CudaNdarray, gi.GpuArray, gi.Device, gi.Stream, gi.Event])
 def test_public_methods_have_docstrings(cls):
     names = [n for n in dir(cls) if not n.startswith("_")]
-    assert not [n for n in names if not inspect.getdoc(getattr(cls, n))]
+    # Where the core says nothing, the binding shows the signature in place of it.
+    told = {n: inspect.getdoc(getattr(cls, n)) or "" for n in names}
+    assert not [n for n, doc in told.items() if not doc.partition("\n")[2] and "(self" in doc]
+    assert all(told.values())
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_every_method_has_a_signature_and_a_docstring(cls):
 
 def test_signatures_name_every_argument():
     for call, arguments in [
-        (gi.add, ["x", "y", "out"]),
+        (gi.add, ["x", "y", "out", "dtype"]),
         (gi.sum, ["x", "axis", "dtype", "out", "keepdims", "initial", "where"]),
         (gi.var, ["x", "axis", "dtype", "out", "ddof", "keepdims", "where"]),
         (gi.argmax, ["x", "axis", "out", "keepdims"]),

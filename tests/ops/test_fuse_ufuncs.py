@@ -16,6 +16,12 @@ COMPUTED = {
     "dtype of truths": lambda np_, x: np_.less(x, 3, dtype=bool),
     "casting": lambda np_, x: np_.multiply(x, x, casting="same_kind"),
 }
+BY_METHOD = {
+    "round": lambda x: (x * 0.26).round(1),
+    "round to tens": lambda x: x.round(-1),
+    "conj": lambda x: x.conj() * 2,
+    "astype": lambda x: gi.astype(x * 2, "complex128", copy=False),
+}
 REDUCED = {
     "add": lambda x: np.add.reduce(x),
     "add, all axes": lambda x: np.add.reduce(x * x, axis=None),
@@ -35,6 +41,18 @@ def test_keywords_of_ufuncs(device, name, dtype, module):
     assert found.dtype == single.dtype == expected.dtype
     assert found.get().tobytes() == single.get().tobytes()
     np.testing.assert_allclose(found.get(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", BY_METHOD)
+@pytest.mark.parametrize("dtype", ["int32", "float32", "complex64"])
+def test_what_goes_element_by_element_is_fused(device, name, dtype):
+    if dtype == "complex64" and name.startswith("round"):
+        dtype = "float64"
+    x = gi.GpuArray(HOST * 7, dtype=dtype, device=device)
+    found, single = gi.fuse(BY_METHOD[name])(x), BY_METHOD[name](x)
+    assert found.dtype == single.dtype
+    assert found.get().tobytes() == single.get().tobytes()
+    assert gi.capture(gi.fuse(BY_METHOD[name]), x).nodes == 1
 
 
 @pytest.mark.barriers

@@ -91,6 +91,16 @@ __global__ void multiply_them(float *dest, float *a, float *b)
     assert dest.tolist() == (np.arange(400)[::-1] * np.arange(1, 401)).tolist()
 
 
+def test_a_wrong_number_of_operands_is_answered_with_the_declared_names():
+    axpy = gi.ElementwiseKernel(
+        "float32 a, float32 x, float32 y", "float32 z", "z = a * x + y", "axpy",
+        host=lambda a, x, y: a * x + y,
+    )  # fmt: skip
+    with pytest.raises(ArgumentTypeError) as caught:
+        axpy(2, gi.ones(3, device="cpu"))
+    assert caught.value.fix == "call axpy(a, x, y)"
+
+
 @pytest.mark.gpu
 def test_wrong_arguments_are_refused_before_the_launch():
     text = 'extern "C" __global__ void scale(float* x, double by) { *x *= by; }'

@@ -151,6 +151,7 @@ TOLD = {
     "gi.reduce_sum(lent, (1, 0))": G,
     "gi.take(lent, [0])": G,
     "gi.split(lent, 2)": f"list[{G}]",
+    "gi.broadcast_to(host, (3, 2, 2))": G,
     "gi.astype(lent, 'int8')": G,
     "gi.astype(host, 'float32')": G,
     "gi.gemm(x, lent)": C,
