@@ -240,7 +240,8 @@ PyRef call_with(const Call& c, uint8_t keywords) {
   }));
 }
 
-// A TypeError that speaks of a keyword means an older signature; any other is the producer's own.
+// A TypeError that speaks of a keyword means an older signature, and so does a ValueError that speaks of
+// max_version: array_api_strict's, as long as it plays an older standard. Others are the producer's own.
 bool is_about_keywords(PyObject* value) {
   PyRef words = value ? PyRef::steal(PyObject_Str(value)) : PyRef();
   const char* text = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
@@ -248,8 +249,20 @@ bool is_about_keywords(PyObject* value) {
     PyErr_Clear();
     return false;
   }
+  if (PyErr_GivenExceptionMatches(value, PyExc_ValueError)) return std::strstr(text, "max_version");
   return std::strstr(text, "keyword") || std::strstr(text, "takes no arguments") ||
          std::strstr(text, "unexpected argument");
+}
+
+// Whether the error that is set is such a ValueError.
+bool is_of_version() {
+  if (!PyErr_ExceptionMatches(PyExc_ValueError)) return false;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  const bool found = is_about_keywords(value);
+  PyErr_Restore(type, value, trace);
+  return found;
 }
 
 // Calls with what the type is known to take, and with less when it says that it does not know a
@@ -259,19 +272,22 @@ PyRef negotiate(Call& c, uint8_t* passed) {
   const uint8_t steps[] = {known, uint8_t(known & kStream), 0};
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   uint8_t before = 0xff;
+  bool for_now = false;  // a version that is played is no property of the type
   for (uint8_t keywords : steps) {
     if (keywords == before) continue;
     before = keywords;
     PyRef result = call_with(c, keywords);
     if (result) {
-      if (keywords != known) c.peer.keywords = keywords;
+      if (keywords != known && !for_now) c.peer.keywords = keywords;
       Py_XDECREF(type);
       Py_XDECREF(value);
       Py_XDECREF(trace);
       *passed = keywords;
       return result;
     }
-    if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+    const bool by_version = is_of_version();
+    for_now |= by_version;
+    if (!by_version && !PyErr_ExceptionMatches(PyExc_TypeError)) {
       if (!type) return {};  // refused at the first call, whose words are the right ones
       // An older signature that then refused for a reason of its own: that reason counts.
       Py_XDECREF(type);

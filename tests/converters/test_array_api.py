@@ -191,6 +191,23 @@ def test_a_namespace_that_makes_nothing_is_an_error():
         assert copied.count == 0
 
 
+@pytest.mark.filterwarnings("ignore:The 2021.12 version")
+@pytest.mark.parametrize("version", ["2021.12", "2022.12", "2023.12"])
+def test_a_namespace_may_play_an_older_standard(version):
+    strict = pytest.importorskip("array_api_strict")
+    x = gi.ones((2, 3), device="cpu")
+    theirs = strict.asarray([1.0, 2.0])
+    with strict.ArrayAPIStrictFlags(api_version=version):
+        assert gi.explain(x, "array_api_strict").shared
+        assert gi.shares_memory(gi.to(x, "array_api_strict"), x)
+        assert gi.explain(theirs, "numpy").shared
+        assert gi.from_any(theirs).tolist() == [1, 2]
+    frozen = np.zeros(3, "f4")
+    frozen.flags.writeable = False
+    newer = strict.asarray(frozen, copy=False)  # which only a newer capsule can hand over
+    assert gi.from_any(newer).readonly
+
+
 def test_a_capsule_is_asked_for_as_it_lies():
     only_dense = namespace(lambda x: np.from_dlpack(x) if x.is_c_contiguous() else 1 / "strided")
     x = ours(n=8)[::2]
