@@ -432,10 +432,15 @@ def _locate(address: int) -> devices.Device:
 
 def _unknown(value: Any, where: str) -> ConversionTypeError:
     """The error for an object that is no array and no number."""
+    fix = "pass numbers, or an array of them"
+    if hasattr(type(value), "__array__"):
+        fix = "convert it first: numpy.asarray(x)"
+    elif hasattr(type(value), "__iter__") and not isinstance(value, (str, dict)):
+        fix = "make a list of it first: list(x)"
     return ConversionTypeError(
         where=where,
         expected="a number, nested lists of numbers, or an array that speaks DLPack, the CUDA "
         "Array Interface, NumPy's array interface or the buffer protocol",
         got=f"an object of type {type(value).__module__}.{type(value).__qualname__}",
-        fix="convert it to one of these first, for example with numpy.asarray",
+        fix=fix,
     )

@@ -73,6 +73,32 @@ def test_integers_out_of_range(device):
     np.testing.assert_array_equal((x == 2**70).get(), [False, False])
 
 
+@pytest.mark.barriers
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "bfloat16",
+        "float8_e5m2",
+        "float8_e4m3fn",
+        "float8_e8m0fnu",
+        "float6_e2m3fn",
+        "float4_e2m1fn",
+    ],
+)
+def test_a_cuda_ndarray_takes_what_float32_holds(device, dtype):
+    pytest.importorskip("ml_dtypes")
+    host = np.array([0.5, 1.0, 2.0, 4.0], np.float32)
+    x = gi.CudaNdarray(host, device=device)
+    other = gi.GpuArray(host[::-1].copy(), dtype=dtype, device=device)
+    for call in (
+        lambda a, b: a + b, lambda a, b: gi.where(a > 1, a, b), lambda a, b: gi.concatenate([a, b]),
+        lambda a, b: gi.dot(a, b), gi.fuse(lambda a, b: b - a),
+    ):  # fmt: skip
+        result, wide = call(x, other), call(x, other.astype("float32"))
+        assert type(result) is gi.CudaNdarray
+        np.testing.assert_array_equal(result.get(), gi.GpuArray(wide).get())
+
+
 def test_cuda_ndarray_stays_float32(device):
     x = gi.CudaNdarray(np.array([0.5, 2.0], np.float32), device=device)
     for result in (x + x, x * 2, 2 / x, x + np.float64(1), x // 1, x**2, -x, abs(x), x + True,
