@@ -43,7 +43,7 @@ def readme_table() -> str:
     for record, row, title in (*KEY, *KEY_BANDWIDTH):
         values = found[record]["rows"][row]
         cells = " | ".join(readme_cell(values, c) for c in columns)
-        lines.append(f"| {title} | {unit(found[record])} | {figure(ours(values))} | {cells} |")
+        lines.append(f"| {title} | {found[record]['unit']} | {figure(ours(values))} | {cells} |")
     lines += ["", "| a conversion, 64 x 64 | | gpuinterop | others |", "| --- " * 4 + "|"]
     for row, title in CONVERTED:
         values = found["converters"]["rows"][row]
