@@ -1,7 +1,7 @@
 """Where NVRTC and cuBLAS are: in a wheel, beside a CUDA toolkit, or already in the process.
 
 cuda-pathfinder does the searching; it is imported when a library is first asked for. A variable
-(GPUINTEROP_LIBNVRTC, GPUINTEROP_LIBCUBLAS) names a file to take instead.
+(GPUINTEROP_LIBNVRTC, GPUINTEROP_LIBCUBLAS, GPUINTEROP_LIBCUBLASLT) names a file to take instead.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ from gpuinterop.errors import LibraryNotFoundError
 
 __all__ = ["NAMES", "Library", "decided_by", "describe", "find"]
 
-NAMES = ("nvrtc", "cublas")
-_TITLES = {"nvrtc": "NVRTC, the CUDA compiler", "cublas": "cuBLAS"}
+NAMES = ("nvrtc", "cublas")  # those a report shows: cuBLASLt comes with cuBLAS
+_TITLES = {
+    "nvrtc": "NVRTC, the CUDA compiler",
+    "cublas": "cuBLAS",
+    "cublasLt": "cuBLASLt, a part of cuBLAS",
+}
 _FIX = (
     'pip install "gpuinterop[cu13]" (or "gpuinterop[cu12]" for a CUDA 12 driver), install a CUDA '
     "toolkit, or set {variable} to the file"
@@ -38,7 +42,7 @@ _lock = threading.Lock()
 
 
 def find(name: str) -> Library:
-    """Return the library `name`, "nvrtc" or "cublas"; it is loaded and stays so.
+    """Return the library `name`, "nvrtc", "cublas" or "cublasLt"; it is loaded and stays so.
 
     Raises
     ------
@@ -99,7 +103,7 @@ def _search(name: str) -> Library:
 def _missing(name: str, tried: str) -> LibraryNotFoundError:
     return LibraryNotFoundError(
         where=f"lib{name}",
-        expected=f"{_TITLES.get(name, name)} (lib{name}.so)",
+        expected=f"{_TITLES[name]} (lib{name}.so)",
         got=tried.strip(),
         fix=_FIX.format(variable=_variable(name)),
     )

@@ -123,7 +123,7 @@ CUresult record_context(DeviceState& d, CUevent event) noexcept {
   const Driver& cu = driver();
   if (any_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   RelaxedCapture relaxed;
-  if (cu.CtxRecordEvent && d.driver_records_context != 0) {
+  if (cu.CtxRecordEvent && d.driver_records_context) {
     const CUresult code = cu.CtxRecordEvent(d.primary, event);
     // Refused because of a capture that nobody here has seen, which does not survive the question.
     if (forbidden_by_capture(code)) return code;

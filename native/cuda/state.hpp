@@ -23,7 +23,7 @@ struct DeviceState {
   int64_t total_bytes = 0;
   bool host_page_tables =
       false;  // the GPU reads pageable memory itself, after the call has returned
-  int driver_records_context = -1;  // cuCtxRecordEvent: -1 not tried, else whether it works
+  std::atomic<bool> driver_records_context{true};  // cuCtxRecordEvent: until it has failed
 
   std::mutex event_lock;
   std::vector<CUevent> events;  // without timing, idle

@@ -28,7 +28,7 @@ Hook hooks[] = {{"dtype", nullptr},
                 {"copy", nullptr}};
 
 PyObject* dtype_objects[64] = {};
-PyObject* device_objects[2][64] = {};
+PyObject* device_objects[2][kMaxDevices] = {};
 
 }  // namespace
 
@@ -50,7 +50,7 @@ PyObject* dtype_object(DTypeId id) {
 PyObject* device_object(Device device) {
   static PyObject* last = nullptr;  // keeps an uncached object alive until the next call
   PyObject* fn = hook("device");
-  const bool small = device.id >= 0 && device.id < 64;
+  const bool small = device.id >= 0 && device.id < kMaxDevices;
   PyObject*& slot = small ? device_objects[device.is_cuda()][device.id] : last;
   if (!slot || !small) {
     PyObject* fresh = fn ? PyObject_CallFunction(fn, "ii", int(device.type), int(device.id))

@@ -337,10 +337,6 @@ int64_t fakecuda_used(int device) {
   LOCKED();
   return machine().devices[size_t(device)]->used;
 }
-int64_t fakecuda_reserved(int device) {
-  LOCKED();
-  return machine().devices[size_t(device)]->reserved;
-}
 // A new stream under the handle of one that was destroyed, as the driver may give it.
 void fakecuda_give_handle_again(CUstream handle) {
   LOCKED();

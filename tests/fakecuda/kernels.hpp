@@ -3,9 +3,8 @@
 // with the sizes of its parameters, closed by a zero, in
 //   extern "C" const unsigned NAME_parameters[]
 // which cuFuncGetParamInfo tells; without the list it says that it cannot.
-// It comes from a shared object (module image "FAKECUDA:/path/to.so") or from
-// fakecuda_register_kernel(). Kernels of real images (cubin, fatbin, PTX) are accepted and do nothing;
-// a cubin and a PTX must have a symbol of the name.
+// It comes from a shared object (module image "FAKECUDA:/path/to.so"). Kernels of real images (cubin,
+// fatbin, PTX) are accepted and do nothing; a cubin and a PTX must have a symbol of the name.
 
 using KernelFunction = void (*)(const unsigned* grid, const unsigned* block, unsigned shared, void** args);
 struct FakeKernel {
@@ -20,17 +19,11 @@ struct FakeModule {
   std::string text;    // of PTX
   std::string symbols;  // of a cubin: its bytes, in which every symbol ends with a zero
 };
-static std::map<std::string, FakeKernel>* registered = new std::map<std::string, FakeKernel>;
 
 static std::vector<unsigned> sizes_of(const unsigned* list) {
   std::vector<unsigned> out;
   while (list && *list) out.push_back(*list++);
   return out;
-}
-
-void fakecuda_register_kernel(const char* name, KernelFunction run, const unsigned* parameters) {
-  LOCKED();
-  (*registered)[name] = {name, run, sizes_of(parameters), parameters != nullptr, {}};
 }
 
 // All bytes up to the end of the last section; nothing where this is no cubin.
@@ -87,10 +80,7 @@ CUresult cuModuleGetFunction(CUfunction* out, CUmodule m, const char* name) {
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   auto* module = reinterpret_cast<FakeModule*>(m);
   FakeKernel kernel{name, nullptr, {}, false, {}};
-  auto it = registered->find(name);
-  if (it != registered->end()) {
-    kernel = it->second;
-  } else if (module->library) {
+  if (module->library) {
     kernel.run = reinterpret_cast<KernelFunction>(dlsym(module->library, name));
     std::string list = std::string(name) + "_parameters";
     auto* sizes = static_cast<const unsigned*>(dlsym(module->library, list.c_str()));

@@ -49,7 +49,6 @@ struct Context {
   bool is_primary;
   Stream* legacy = nullptr;
   std::vector<Stream*> streams;
-  bool destroyed = false;
 };
 
 // Ends when the graph, every executable made of it and every launch of those are gone.
@@ -69,7 +68,6 @@ struct GraphExec {
 struct UserObject {
   CUhostFn destroy;
   void* data;
-  int count;
 };
 
 struct Capture {

@@ -306,9 +306,9 @@ CUresult cuGraphExecDestroy(CUgraphExec e) {
   delete reinterpret_cast<GraphExec*>(e);
   return CUDA_SUCCESS;
 }
-CUresult cuUserObjectCreate(CUuserObject* out, void* data, CUhostFn destroy, unsigned count, unsigned) {
+CUresult cuUserObjectCreate(CUuserObject* out, void* data, CUhostFn destroy, unsigned, unsigned) {
   ENTER(cuUserObjectCreate);
-  *out = reinterpret_cast<CUuserObject>(new UserObject{destroy, data, int(count)});
+  *out = reinterpret_cast<CUuserObject>(new UserObject{destroy, data});
   return CUDA_SUCCESS;
 }
 CUresult cuUserObjectRelease(CUuserObject o, unsigned) {

@@ -16,7 +16,9 @@ def read_in_the_sources() -> set[str]:
         for path in (ROOT / folder).rglob(ending):
             text = path.read_text(encoding="utf-8")
             for name, open_end in re.findall(r"[\"'](GPUINTEROP_[A-Z0-9_]+)(\{)?", text):
-                found |= {name + library.upper() for library in libs.NAMES} if open_end else {name}
+                found |= (
+                    {name + library.upper() for library in libs._TITLES} if open_end else {name}
+                )
     return found
 
 

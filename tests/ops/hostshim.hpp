@@ -79,7 +79,7 @@ static inline double erfinv(double p) {
   double l = log1p(-p * p), b = 4.33074675 + l / 2, y = copysign(sqrt(sqrt(b * b - l / 0.147) - b), p);
   for (int i = 0; i < 6; ++i) {
     const double e = p > 0.5 ? (1 - p) - erfc(y) : p < -0.5 ? erfc(-y) - (1 + p) : erf(y) - p;
-    y -= e * (p > 0.5 ? 1 : 1) / (1.1283791670955126 * exp(-y * y));
+    y -= e / (1.1283791670955126 * exp(-y * y));
   }
   return p == 0 ? p : y;
 }
