@@ -16,9 +16,11 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, CaptureError, GpuInteropError, ShapeError
+from gpuinterop.geometry import real
 from gpuinterop.ops import results
-from gpuinterop.ops.operands import is_foreign_array, viewed
+from gpuinterop.ops.operands import is_foreign_array, speaks
 from gpuinterop.ops.reductions import may_overlap
+from gpuinterop.sources import as_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +58,37 @@ def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
                 got="two inputs that share memory: one would overwrite the other",
                 fix="capture it with copies, such as capture(function, x, x.copy())",
             )
+
+
+def _ready(own: Any, given: Any, others: list[Any]) -> Any:
+    """What is written into an input beside others: a copy where these are written before, or could be
+    although this one is refused.
+    """
+    if not others:
+        return given
+    seen = given if isinstance(given, _core.Array) else None
+    if seen is None and speaks(given):
+        seen = as_source(given, None, "Capture")
+    if seen is not None:
+        seen = real(seen)
+        near = seen.device.type == "cpu" or seen.device == own.device
+        if near and seen.dtype == own.dtype and not any(may_overlap(o, seen) for o in others):
+            return given
+    made = results.new_like(own, own.shape, own.dtype, "Capture")
+    _write(made, given, own)
+    return made
+
+
+def _write(place: Any, value: Any, own: Any) -> None:
+    try:
+        place[...] = value
+    except GpuInteropError as error:
+        raise type(error)(
+            where="Capture",
+            expected=f"an argument that fits the captured {own.dtype} array: {error.expected}",
+            got=error.got,
+            fix=error.fix,
+        ) from None
 
 
 class _Leaver:
@@ -174,23 +207,14 @@ class Capture:
                 )
             changed.append((own, given))
         _refuse_shared(self.inputs, arguments)
-        # Inputs may have changed places: what another copy overwrites is read before.
-        values = []
-        for own, given in changed:
-            others = [other for other, _ in changed if other is not own]
-            seen = viewed(given, own, "Capture") if others else None
-            overwritten = seen is not None and any(may_overlap(o, seen) for o in others)
-            values.append(results.plain(seen).copy() if overwritten else given)
+        # What can be refused is, before anything is written.
+        changed.sort(key=lambda pair: not real(pair[0]).readonly)
+        values = [
+            _ready(own, given, [other for other, _ in changed if other is not own])
+            for own, given in changed
+        ]
         for (own, _), value in zip(changed, values, strict=True):
-            try:
-                own[...] = value
-            except GpuInteropError as error:
-                raise type(error)(
-                    where="Capture",
-                    expected=f"an argument that fits the captured {own.dtype} array: {error.expected}",
-                    got=error.got,
-                    fix=error.fix,
-                ) from None
+            _write(own, value, own)
 
     def __repr__(self) -> str:
         count = self.nodes

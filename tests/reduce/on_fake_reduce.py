@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "capture"))
 
 import hostkernels
 from reduce_shim import fake_image
+from test_arguments_of_replays import *  # noqa: F403
 from test_captured_sequences import (  # noqa: F401
     test_a_replay_inside_a_capture_is_part_of_it,
     test_a_replay_inside_copies_its_arguments_at_each_replay,

@@ -1,0 +1,55 @@
+"""Arguments of a replay: copied into the captured arrays once, all of them or none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import CudaNdarray
+
+
+def ones(device: str) -> CudaNdarray:
+    return CudaNdarray(np.ones((2, 3), np.float32), device=device)
+
+
+WRONG = {
+    "float64": lambda device: np.ones((2, 3)),
+    "its own float64": lambda device: gi.GpuArray(np.ones((2, 3)), device=device),
+    "a number too large": lambda device: [[1e39] * 3] * 2,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_refused_argument_leaves_the_others_as_they_were(device, name):
+    x, y = ones(device), ones(device)
+    graph = gi.capture(lambda a, b: a + b, x, y)
+    for arguments in ((x * 2, WRONG[name](device)), (WRONG[name](device), x * 2)):
+        with pytest.raises(gi.DTypeError, match=r"^Capture: expected an argument that fits"):
+            graph(*arguments)
+        assert x.tolist() == y.tolist() == ones(device).tolist()
+
+
+def test_a_read_only_input_leaves_the_others_as_they_were(device):
+    x, y = ones(device), ones(device)
+    graph = gi.capture(lambda a, b: a + b, x, y)
+    y.flags.writeable = False
+    with pytest.raises(gi.ReadOnlyError):
+        graph(x * 2, x * 3)
+    assert x.tolist() == ones(device).tolist()
+
+
+def test_each_host_array_is_copied_once(device):
+    host = np.full((2, 3), 2, np.float32)
+    graph = gi.capture(lambda a, b: a + b, ones(device), ones(device))
+    with gi.count_copies() as count:
+        result = graph(host, host)
+    assert count.count == 2
+    assert result.tolist() == (host + host).tolist()
+
+
+def test_other_dtypes_that_fit_are_cast(device):
+    inputs = [ones(device).astype("float64") for _ in range(2)]
+    graph = gi.capture(lambda a, b: a - b, *inputs)
+    small = np.arange(6, dtype=np.int8).reshape(2, 3)
+    assert graph(small, small[::-1, ::-1].tolist()).tolist() == (small - small[::-1, ::-1]).tolist()
