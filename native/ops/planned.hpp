@@ -45,7 +45,7 @@ struct PlannedCall {
   std::vector<PlannedLaunch> launches;
   std::vector<PlannedOutput> outputs;
   std::vector<PyRef> seen;  // the operands' classes: keys name them by their addresses
-  bool counts = false;  // some launch has a patch of Slot::Tickets
+  bool counts = false;      // some launch has a patch of Slot::Tickets
 
   // Queues the launches on the current stream. `outs` are arrays of the planned layouts, or null
   // for fresh ones; returns the result (a tuple when there are several). New reference. Throws.
