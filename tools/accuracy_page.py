@@ -19,8 +19,8 @@ HEAD = """\
 The worst error that was found, in units of the last place of the exact result, and the largest one that is promised on
 any device; tests hold both devices to it. A correctly rounded result is at most 0.5 off. Operations that are not listed
 are exact, or round once: comparisons, `floor`, `minimum`, casts and the like; the host's casts to bfloat16 and smaller
-types of ml_dtypes may [round twice](operations.md#elementwise). float16 and bfloat16 are computed in float32 and
-rounded at the end.
+types of ml_dtypes may [round twice](operations.md#elementwise). float16 and bfloat16 are computed in float32
+and rounded at the end.
 
 """
 TAIL = """

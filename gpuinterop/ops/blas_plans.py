@@ -54,7 +54,7 @@ def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any)
     return _product(left, right, kind == "wide")._resolved((left, right), (), outs)
 
 
-def _product(a: Any, b: Any, wide: bool) -> MapReduce:
+def _product(a: Any, b: Any, wide: bool = False) -> MapReduce:
     """Sum of a * b over the last axis; both broadcast. One kernel, any strides, any number type."""
     key = (a.dtype, b.dtype, wide)
     kernel = _products.get(key)
