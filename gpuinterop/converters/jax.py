@@ -103,7 +103,8 @@ def to_jax(x: Any, copyif: bool = False) -> Any:
 
     Shares memory that is dense in some order of the axes, and aligned to 64 bytes on the host; JAX
     waits for what is queued on it, and keeps it alive. JAX takes its arrays for immutable: do not
-    write to `x` while the result is in use. Nothing is narrowed: 64-bit dtypes raise unless
+    write to `x` while the result is in use. Do not donate the result either (``donate_argnums``), or
+    XLA puts its own results into the memory of `x`, read-only or not. Nothing is narrowed: 64-bit dtypes raise unless
     ``jax_enable_x64`` is on.
 
     Raises
