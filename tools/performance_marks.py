@@ -177,6 +177,7 @@ WHY: dict[tuple[str, str], str] = {
     ("exchange", "from NumPy, cpu"): OF_NUMPY,
     ("exchange", "from torch, cpu"): BY_TABLE,
     ("exchange", "from torch, cuda"): BY_TABLE,
+    ("exchange", "from CuPy, cuda"): OF_CUPY,
     ("launch", LAUNCHED): "The raw launch is that of an empty kernel with three arguments. On top of it the call "
     "passes through Python, checks layout, overlap and streams, and looks up its kernel.",
     ("documents", "logistic regression, a step"): "A step is a graph of two kernels, of which the second waits for "
