@@ -47,7 +47,7 @@ AHEAD = 1.05  # a peer is called ahead from 5 % on; less is the machine's mood
 PICTURES = {
     "documents": "Microseconds of a step of the old tutorials' programs",
     "bandwidth": "Bandwidth of elementwise operations on 2^28 floats, by layout",
-    "reductions": "Bandwidth of reductions of 2^28 floats",
+    "reductions": "Bandwidth of reductions of 2^28 floats, or as many as a row names",
     "launch": "Microseconds of a call from 2^10 to 2^28 floats",
     "gemm": "Time of products as multiples of gpuinterop's",
     "converters": "Microseconds of one conversion of a 64 x 64 array",
