@@ -23,6 +23,13 @@ constexpr int kMaxDevices = 64;  // GPUs beyond are not used
 enum class Memory : uint8_t { Host, Device, Pinned, Managed };
 const char* memory_name(Memory m) noexcept;  // "host", "device", "pinned" or "managed"
 
+// Bits of Buffer::foreign_use.
+constexpr uint32_t kUsedOnLegacy = 1;   // by a consumer on the legacy stream
+constexpr uint32_t kUsedElsewhere = 2;  // by one on some other stream
+// By one whose stream need not be that of our last use. Set beside kUsedElsewhere. Within a capture
+// there is no waiting for "everything", so such memory serves nobody else in the same graph.
+constexpr uint32_t kUsedBeside = 4;
+
 struct Buffer {
   std::atomic<int64_t> refs{1};
   char* ptr = nullptr;  // lowest address that may be touched; null when nbytes is 0
@@ -39,8 +46,8 @@ struct Buffer {
   // buffer form a chain and freeing on this stream is safe.
   void* stream = nullptr;
   uint32_t stream_thread = 0;  // whose, when that is CU_STREAM_PER_THREAD: see cuda::order
-  // Bit 0: handed to a consumer on the legacy stream; bit 1: to one on some other foreign stream.
-  // Freeing waits for them, because DLPack's deleter does not say where the consumer worked.
+  // Who else was handed the memory: bits of the constants below. Freeing waits for them, because
+  // DLPack's deleter does not say where the consumer worked.
   std::atomic<uint32_t> foreign_use{0};
   // Frees memory and whatever keeps it alive. Called once, possibly without the GIL; must not throw.
   void (*release)(Buffer*) noexcept = nullptr;

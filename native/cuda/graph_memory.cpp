@@ -18,6 +18,7 @@ struct GraphPool {
   int64_t live = 0;   // buffers that hold a block of this pool
   bool dead = false;  // the graph and everything made from it is gone
   std::vector<Block> idle;
+  std::vector<Block> lent;  // that a consumer on another stream of the capture may still use
 };
 
 std::mutex
@@ -100,6 +101,7 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
 void free_graph_block(DeviceState& d, Buffer* b) noexcept {
   auto* pool = static_cast<GraphPool*>(b->context);
   auto stream = static_cast<CUstream>(b->stream);
+  const uint32_t foreign_use = b->foreign_use.load();
   bool dead;
   {
     std::lock_guard guard(pools_lock);
@@ -107,20 +109,26 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept {
     dead = pool->dead;
     if (!dead) {
       try {
-        pool->idle.push_back({b->ptr, BlockCache::rounded(b->nbytes), stream, b->stream_thread});
+        (foreign_use & kUsedBeside ? pool->lent : pool->idle)
+            .push_back({b->ptr, BlockCache::rounded(b->nbytes), stream, b->stream_thread});
       } catch (...) {
       }
     } else if (pool->live == 0) {
       dead_count.fetch_add(1);  // an empty shell to bury
     }
   }
-  if (dead) free_block(d, b->ptr, b->nbytes, stream, b->stream_thread, b->foreign_use.load());
+  if (dead) free_block(d, b->ptr, b->nbytes, stream, b->stream_thread, foreign_use);
 }
 
 bool dead_graphs() noexcept { return dead_count.load(std::memory_order_relaxed) != 0; }
 
 void bury_graphs() noexcept {
-  std::vector<std::pair<int, Block>> blocks;
+  struct Last {
+    int device;
+    Block block;
+    uint32_t foreign_use;
+  };
+  std::vector<Last> blocks;
   {
     std::lock_guard guard(pools_lock);
     dead_count.store(0);
@@ -131,9 +139,13 @@ void bury_graphs() noexcept {
           ++it;
           continue;
         }
-        blocks.reserve(blocks.size() + pool->idle.size());  // may fail, the rest does not
-        for (const Block& block : pool->idle) blocks.push_back({pool->device, block});
+        // May fail, the rest does not.
+        blocks.reserve(blocks.size() + pool->idle.size() + pool->lent.size());
+        for (const Block& block : pool->idle) blocks.push_back({pool->device, block, 0});
+        for (const Block& block : pool->lent)
+          blocks.push_back({pool->device, block, kUsedElsewhere});
         pool->idle.clear();
+        pool->lent.clear();
         if (pool->live == 0) {
           delete pool;
           it = pools.erase(it);
@@ -145,9 +157,9 @@ void bury_graphs() noexcept {
       dead_count.store(1);  // another time
     }
   }
-  for (auto& [device, block] : blocks)
+  for (auto& [device, block, foreign_use] : blocks)
     if (DeviceState* d = started_device(device))
-      free_block(*d, block.ptr, block.bytes, block.stream, block.thread, 0);
+      free_block(*d, block.ptr, block.bytes, block.stream, block.thread, foreign_use);
 }
 
 }  // namespace gpuinterop::cuda

@@ -129,7 +129,7 @@ bool wait_for_context(DeviceState& d, const Block& block) {
 // queued so far is all it will ever queue, since it has just let go.
 bool wait_for_consumers(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
   try {
-    if (foreign_use & ~1u) return wait_for_context(d, block);
+    if (foreign_use & kUsedElsewhere) return wait_for_context(d, block);
     CUstream stream = living(d, block.stream, block.thread);
     if (stream == CU_STREAM_LEGACY) return true;
     if (any_capture()) return false;

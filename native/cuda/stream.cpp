@@ -172,6 +172,8 @@ void order_slow(Buffer* b, CUstream stream, const char* where) {
   uint32_t token = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
   if (last == stream && b->stream_thread == token) return;
   if (last) wait(b->device.id, stream, last_use(*b, where), where);
+  if (b->foreign_use.load(std::memory_order_relaxed) & kUsedElsewhere)
+    b->foreign_use.fetch_or(kUsedBeside, std::memory_order_relaxed);
   b->stream = stream;
   b->stream_thread = token;
 }

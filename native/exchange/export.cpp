@@ -128,7 +128,10 @@ void hand_over(const Array& a, void* consumer, const char* where) {
   if (!b || !a.device.is_cuda()) return;
   if (b->stream && (b->stream != consumer || consumer == CU_STREAM_PER_THREAD))
     cuda::wait(a.device.id, static_cast<CUstream>(consumer), cuda::last_use(*b, where), where);
-  note_foreign_use(a, consumer == CU_STREAM_LEGACY ? kUsedOnLegacy : kUsedElsewhere);
+  if (consumer == CU_STREAM_LEGACY)
+    note_foreign_use(a, kUsedOnLegacy);
+  else
+    note_foreign_use(a, b->stream == consumer ? kUsedElsewhere : kUsedElsewhere | kUsedBeside);
 }
 
 void note_foreign_use(const Array& a, uint32_t bits) noexcept {

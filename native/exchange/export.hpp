@@ -23,9 +23,7 @@ inline bool is_readonly(const Array& a) noexcept {
 // CUDA memory means nothing in a process that was forked after CUDA's start: Kind::Cuda error.
 void require_no_fork(const Array& a, const char* where);
 
-// Bits of Buffer::foreign_use.
-constexpr uint32_t kUsedOnLegacy = 1, kUsedElsewhere = 2;
-void note_foreign_use(const Array& a, uint32_t bits) noexcept;
+void note_foreign_use(const Array& a, uint32_t bits) noexcept;  // of Buffer::foreign_use
 
 // A stream that a peer named belongs to the device's primary context, or Kind::Stream.
 void check_stream(Device device, void* stream, const char* where);

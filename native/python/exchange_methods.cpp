@@ -221,7 +221,7 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
     if (s.given) check_stream(a.device, s.handle, kWhere);
     hand_over(a, s.handle, kWhere);
   } else {
-    note_foreign_use(a, kUsedElsewhere);
+    note_foreign_use(a, kUsedElsewhere | kUsedBeside);
   }
   if (version < 0) return capsule_of(make_legacy(a, kWhere), kLegacyName, destroy_legacy);
   return capsule_of(make_versioned(a, copied, uint32_t(version)), kVersionedName,
@@ -323,7 +323,7 @@ PyObject* cuda_array_interface(PyObject* self, void*) {
     // Waiting on the stream of the last use covers all earlier uses, which it has waited for.
     void* handle =
         a.buffer ? cuda::last_use(*a.buffer.get(), "__cuda_array_interface__") : CU_STREAM_LEGACY;
-    note_foreign_use(a, kUsedElsewhere | kUsedOnLegacy);
+    note_foreign_use(a, kUsedElsewhere | kUsedBeside | kUsedOnLegacy);
     PyRef stream = PyRef::steal(PyLong_FromVoidPtr(handle));
     if (!stream) throw PythonError();
     return interface_of(a, typestr, stream.get());

@@ -294,6 +294,39 @@ def test_fork_and_join_inside_a_capture(stream):
     capture.destroy()
 
 
+@pytest.mark.parametrize(
+    "handed", ["to us", "to the same stream", "to another", "before ours moved", "unsaid"]
+)
+def test_memory_that_another_stream_of_the_capture_may_use_serves_nobody_else(stream, handed):
+    """There is no order between that stream and what is queued here next; on the same stream there is."""
+    other = gi.Stream()
+    capture = helper.Capture(stream.handle)
+    other.wait(stream)
+    x = empty(1000)
+    x.fill(1.0)
+    address = x.ptr
+    consumer = {"to us": None, "to another": other.handle, "unsaid": -1}.get(handed, stream.handle)
+    if consumer is not None:
+        capsule = x.__dlpack__(stream=consumer, max_version=(1, 3))
+        del capsule
+    if handed == "before ours moved":
+        with other:
+            x.fill(2.0)
+    del x
+    ours = other if handed == "before ours moved" else stream
+    with ours:
+        later = empty(1000)
+        later.fill(3.0)
+    again = later.ptr == address
+    stream.wait(other)
+    capture.end()
+    capture.destroy()
+    assert again == (handed in ("to us", "to the same stream"))
+    del later
+    with ours:
+        assert comes_back(address)
+
+
 def test_streams_outside_go_on_working(stream):
     side = gi.Stream()
     capture = helper.Capture(stream.handle)
