@@ -157,11 +157,13 @@ def test_wrong_default_device_is_named(fake):
 # ---- fork ---------------------------------------------------------------------------------------
 
 FORK = """
-import gc, os, sys
+import gc, os, sys, time
 import gpuinterop as gi
 from gpuinterop import _core, devices
 x = gi.ones((1000,), device="cuda:0")
 s, e = gi.Stream(), gi.Event()
+gi.synchronize()
+time.sleep(0.1)  # AddressSanitizer's own locks are lost in a fork beside a thread that is at work
 child = os.fork()
 if child == 0:
     status = 1

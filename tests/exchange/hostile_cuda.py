@@ -266,6 +266,9 @@ def _():
 def in_a_fork(body) -> None:
     """What a forked child says of `body`, as a RuntimeError here."""
     read, write = os.pipe()
+    gi.synchronize()
+    # AddressSanitizer's own locks are lost in a fork beside a thread that is at work.
+    time.sleep(0.1)
     child = os.fork()
     if child == 0:
         try:
