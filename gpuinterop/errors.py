@@ -97,9 +97,8 @@ def shown(value: Any) -> str:
         return f"an int of {value.bit_length()} bits"
     try:
         text = repr(value)
-    except (
-        Exception
-    ):  # its own fault, or a long int inside: what is wrong with the value comes first
+    except Exception:
+        # Its own fault, or a long int inside: what is wrong with the value comes first.
         return f"an object of type {type(value).__module__}.{type(value).__qualname__}"
     return text if len(text) <= 120 else text[:117] + "..."
 

@@ -26,10 +26,8 @@ __all__ = ["FIXED", "Outside", "fixed_or_identity", "is_fixed", "is_number_in_pl
 
 FIXED = (bool, int, float, complex, str, np.generic, types.NoneType, tuple)
 _ABSENT = object()
-_KNOWING = (
-    "gpuinterop",
-    "numpy",
-)  # their functions may ask for types and be given what stands for a number
+# Their functions may ask for types and be given what stands for a number.
+_KNOWING = ("gpuinterop", "numpy")
 _Place = tuple[Any, str | None]  # a cell, or globals and a name among them
 _contents, _get, _NOTHING = attrgetter("cell_contents"), dict.get, repeat(_ABSENT)
 
