@@ -156,19 +156,29 @@ def test_out_of_memory_says_how_much_and_the_next_allocation_works():
     assert (np.asarray(x).max(), np.asarray(y).max()) == (3.0, 4.0)
 
 
-def test_what_is_cached_makes_room_for_another_size():
+def room_was_made():
     gi.empty_cache()
     free, total = gi.mem_info(CUDA)
     piece = min(total // 16, 2 << 30) // 5  # five of these stay in the cache
-    hold = empty((free - 8 * piece) // 4)
-    x = [empty(piece // 4) for _ in range(3)]
-    del x
-    assert stats()["cached_bytes"] > 2 * piece
-    y = empty(6 * piece // 4)  # five are free until the cache is given back
-    y.fill(1.0)
-    gi.synchronize()
-    del y, hold
-    gi.empty_cache()
+    try:
+        hold = empty((free - 8 * piece) // 4)
+        x = [empty(piece // 4) for _ in range(3)]
+        del x
+        assert stats()["cached_bytes"] > 2 * piece
+        y = empty(6 * piece // 4)  # five are free until the cache is given back
+        y.fill(1.0)
+        gi.synchronize()
+        del y, hold
+    except OutOfMemoryError:
+        return False
+    finally:
+        gi.empty_cache()
+    return True
+
+
+def test_what_is_cached_makes_room_for_another_size():
+    # Other processes on the same GPU may take what this one counts on, but not every time.
+    assert any(room_was_made() for _ in range(5))
 
 
 def test_absurd_sizes():
