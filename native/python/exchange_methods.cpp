@@ -153,8 +153,9 @@ Device wanted_device(const std::optional<DevicePair>& pair, const Array& a, PyOb
       (type == kDLCUDAManaged && memory == Memory::Managed))
     return a.device;
   fail(Kind::Export, kWhere, "dl_device (1, 0) for the host or (2, n) for cuda:n",
-       type == int32_t(type) && id == int32_t(id) ? device_text(int32_t(type), int32_t(id))
-                                                  : repr_text(shown),
+       type == int32_t(type) && id == int32_t(id) && type != kDLCPU
+           ? device_text(int32_t(type), int32_t(id))
+           : repr_text(shown),
        "ask for a device of gpuinterop.devices()");
 }
 

@@ -136,6 +136,11 @@ def test_a_subbyte_dtype_is_marked_padded():
     assert back.dtype == ml_dtypes.int4
 
 
+def test_a_cpu_that_is_not_there_is_shown_as_it_was_asked_for():
+    with pytest.raises(BufferError, match=r"got: \(1, 1\)"):
+        arange(3).__dlpack__(dl_device=(1, 1))
+
+
 def test_the_signatures_are_those_of_methods():
     assert [*inspect.signature(gi.GpuArray.__dlpack__).parameters] == [
         "self", "stream", "max_version", "dl_device", "copy",
