@@ -164,7 +164,11 @@ struct Held {
 // A weak proxy has the attributes of the object that it stands for, and keeps nothing alive.
 PyRef behind_proxy(PyObject* obj) {
   if (!PyWeakref_CheckProxy(obj)) return PyRef::borrow(obj);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  // From 3.13 on; what replaces it is not in the stable ABI of 3.12.
   PyObject* target = PyWeakref_GetObject(obj);
+#pragma GCC diagnostic pop
   if (!target) throw PythonError();
   return PyRef::borrow(target == Py_None ? obj : target);
 }
