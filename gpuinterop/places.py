@@ -149,11 +149,11 @@ def wished(wish: str) -> Device:
         )
     except DeviceError as error:
         # The answer may repeat the wish, with the type that every variable has.
-        why = "" if error.got.startswith(repr(wish)) else f": {error.got}"
+        got = error.got.removesuffix(" of type builtins.str")
         raise DeviceError(
             where="GPUINTEROP_DEVICE",
             expected=error.expected,
-            got=f"{wish!r}{why}",
+            got=got if got.startswith(repr(wish)) else f"{wish!r}: {got}",
             fix="unset GPUINTEROP_DEVICE or name a device that exists",
         ) from None
 

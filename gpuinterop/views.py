@@ -107,6 +107,16 @@ def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
     return x.reshape(-1, order=order, copy=copy)
 
 
+def _no_view_of(x: _core.Array) -> CopyForbiddenError:
+    seen = real(x)
+    return CopyForbiddenError(
+        where="reshape",
+        expected="strides that allow the new shape without a copy",
+        got=f"shape {seen.shape} with strides {seen.strides} (bytes)",
+        fix="pass copy=None, or x.copy().reshape(...) once",
+    )
+
+
 class Flags:
     """What is known of an array's memory; readable by name and by NumPy's keys.
 
@@ -265,22 +275,24 @@ class ViewMethods(_core.Array):
         if as_order(order, "CFA", "reshape") == "A":
             seen = real(self)
             order = "F" if seen.is_f_contiguous() and not seen.is_c_contiguous() else "C"
-        if order == "F":
-            if isinstance(wanted, Sequence):
-                wanted = tuple(wanted)[::-1]
-            return self.transpose().reshape(wanted, copy=copy).transpose()
         if copy is not None:
             copy = as_choice(copy, "copy", "reshape")
+        if order == "F":
+            wanted = _core.read_ints(wanted, "reshape")
+            try:
+                return self.transpose().reshape(wanted[::-1], copy=copy).transpose()
+            except (ShapeError, CopyForbiddenError) as error:
+                refusal = error
+            # In the words of the caller, who has turned nothing.
+            if isinstance(refusal, ShapeError):
+                self._reshaped(wanted)
+            else:
+                refusal = _no_view_of(self)
+            raise refusal
         view: Self | None = None if copy else self._reshaped(wanted)
         if view is None:
             if copy is False:
-                seen = real(self)
-                raise CopyForbiddenError(
-                    where="reshape",
-                    expected="strides that allow the new shape without a copy",
-                    got=f"shape {seen.shape} with strides {seen.strides} (bytes)",
-                    fix="pass copy=None, or x.copy().reshape(...) once",
-                )
+                raise _no_view_of(self)
             view = self._copied("C", "reshape")._reshaped(wanted)
             assert view is not None  # a C-ordered copy takes every shape
         return view
@@ -322,6 +334,10 @@ class ViewMethods(_core.Array):
         else:
             given = axis if isinstance(axis, (tuple, list)) else (axis,)
             drop = {read_axis(i, len(shape), "squeeze") for i in given}
+            if len(drop) != len(given):
+                raise ShapeError(
+                    where="squeeze", expected="each axis once", got=shown(axis), fix="drop one"
+                )
             for i in drop:
                 if shape[i] != 1:
                     raise ShapeError(
@@ -387,6 +403,8 @@ class ViewMethods(_core.Array):
         left out must have extent 1.
         """
         wanted = _spread(pattern)
+        if getattr(wanted, "ndim", 0):  # an array, which is no Sequence
+            wanted = _core.read_ints(wanted, "dimshuffle", "pattern")
         if isinstance(wanted, str) or not isinstance(wanted, Sequence):
             wanted = (wanted,)
         entries: list[int] = []

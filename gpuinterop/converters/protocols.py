@@ -36,7 +36,8 @@ def from_dlpack(
     Raises
     ------
     ConversionTypeError
-        `x` speaks no protocol, or its memory does not hold its values (meta tensors, tracers).
+        `x` speaks no protocol, or its memory does not hold its values (meta tensors, tracers), or it
+        is a NumPy scalar, which can only be copied.
     ExchangeError
         What the protocol says is malformed, used up, or not possible here; the message tells which
         protocols were tried and what each of them said.

@@ -98,10 +98,6 @@ DLManagedTensor* make_legacy(const Array& a, const char* where) {
     fail(Kind::ReadOnly, where, "a consumer that understands read-only data (DLPack 1.0 or later)",
          "a read-only array and a consumer that asked for the old DLPack struct",
          "pass a copy: x.copy()");
-  if (is_subbyte(a.dtype))
-    fail(Kind::Export, where, "a dtype of whole bytes for the old DLPack struct",
-         std::string(kDTypes[a.dtype].name) + ", stored one element a byte",
-         "use a consumer that passes max_version=(1, 1) or later");
   return make<DLManagedTensor>(a);
 }
 

@@ -142,7 +142,14 @@ void check_vouched(Array* a, nb::handle base, Unit unit, const char* where) {
     c.device = a->device;
     c.dtype = a->dtype;
     c.memory = Memory::Device;
-    exchange::check_memory(&c, exchange::Trust::Never, false, where);
+    try {
+      exchange::check_memory(&c, exchange::Trust::Never, false, where);
+    } catch (Error& e) {
+      // No producer has a part in this.
+      if (e.fix.find("producer") != std::string::npos)
+        e.fix = "pass the address, shape and strides of memory in one allocation";
+      throw;
+    }
     a->buffer->memory = c.memory;
   }
 }

@@ -80,6 +80,21 @@ void import_own(PyObject* obj, Array* out) {
        "mend the first cause above, or copy it in the producer");
 }
 
+void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out);
+
+// Its value can be copied, out of an array that NumPy makes of it.
+void import_scalar(PyObject* scalar, const Options& o, Array* out) {
+  if (o.copy != 1 && !(o.copy != 0 && o.has_device && o.device.is_cuda()))
+    fail(Kind::ConversionType, o.where,
+         "an array; a NumPy scalar is a value without memory to share", type_text(scalar),
+         "pass copy=True for a copy, or an array: numpy.asarray(x)");
+  const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
+  const PyRef value =
+      numpy ? PyRef::steal(PyObject_CallMethod(numpy.get(), "asarray", "O", scalar)) : PyRef();
+  if (!value) throw PythonError();
+  import_foreign(peer_of(Py_TYPE(value.get())), value.get(), o, out);
+}
+
 void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
   const bool torch = p.family == Family::Torch;
   if ((torch && !p.api) || p.family == Family::TorchWrapper) refuse_torch_state(p, obj, o.where);
@@ -93,6 +108,7 @@ void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
     if (!data) throw PythonError();
     return import_foreign(peer_of(Py_TYPE(data.get())), data.get(), o, out);
   }
+  if (p.family == Family::Scalar) return import_scalar(obj, o, out);
   if (p.family == Family::Cupy && p.plain && o.order && !o.has_device &&
       import_cupy(obj, o.where, out))
     return;
@@ -145,7 +161,21 @@ struct Held {
   }
 };
 
-PyObject* import_object(PyTypeObject* cls, PyObject* obj, Options o) {
+// A weak proxy has the attributes of the object that it stands for, and keeps nothing alive.
+PyRef behind_proxy(PyObject* obj) {
+  if (!PyWeakref_CheckProxy(obj)) return PyRef::borrow(obj);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  // From 3.13 on; what replaces it is not in the stable ABI of 3.12.
+  PyObject* target = PyWeakref_GetObject(obj);
+#pragma GCC diagnostic pop
+  if (!target) throw PythonError();
+  return PyRef::borrow(target == Py_None ? obj : target);
+}
+
+PyObject* import_object(PyTypeObject* cls, PyObject* given, Options o) {
+  const PyRef strong = behind_proxy(given);
+  PyObject* obj = strong.get();
   // An object may change its class while it is asked, and what is known of a type goes with the type.
   const PyRef type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)));
   Peer* peer = &peer_of(Py_TYPE(obj));

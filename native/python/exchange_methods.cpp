@@ -153,8 +153,9 @@ Device wanted_device(const std::optional<DevicePair>& pair, const Array& a, PyOb
       (type == kDLCUDAManaged && memory == Memory::Managed))
     return a.device;
   fail(Kind::Export, kWhere, "dl_device (1, 0) for the host or (2, n) for cuda:n",
-       type == int32_t(type) && id == int32_t(id) ? device_text(int32_t(type), int32_t(id))
-                                                  : repr_text(shown),
+       type == int32_t(type) && id == int32_t(id) && type != kDLCPU
+           ? device_text(int32_t(type), int32_t(id))
+           : repr_text(shown),
        "ask for a device of gpuinterop.devices()");
 }
 
@@ -223,6 +224,11 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
   } else {
     note_foreign_use(a, kUsedElsewhere | kUsedBeside);
   }
+  if (version < 1 && is_subbyte(a.dtype))
+    fail(Kind::Export, kWhere,
+         "a dtype of whole bytes for a consumer that knows no padded elements",
+         std::string(kDTypes[a.dtype].name) + ", stored one element a byte",
+         "use a consumer that passes max_version=(1, 1) or later");
   if (version < 0) return capsule_of(make_legacy(a, kWhere), kLegacyName, destroy_legacy);
   return capsule_of(make_versioned(a, copied, uint32_t(version)), kVersionedName,
                     destroy_versioned);
@@ -354,10 +360,10 @@ PyObject* array_interface(PyObject* self, void*) {
 PyMethodDef exchange_methods[] = {
     {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dlpack)),
      METH_FASTCALL | METH_KEYWORDS,
-     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+     "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
      "A DLPack capsule that shares the memory and keeps it alive, ready on `stream`."},
     {"__dlpack_device__", dlpack_device, METH_NOARGS,
-     "__dlpack_device__()\n--\n\nDLPack's (device type, device id)."},
+     "__dlpack_device__($self, /)\n--\n\nDLPack's (device type, device id)."},
     {nullptr, nullptr, 0, nullptr},
 };
 

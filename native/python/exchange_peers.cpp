@@ -142,6 +142,10 @@ void describe(Peer* p) {
       p->family = Family::Numpy;
       p->plain = true;
     }
+    if (module == "numpy" && text_attribute(base, "__name__") == "generic") {
+      p->family = Family::Scalar;
+      return;
+    }
     if (in_package(module, "numpy.ma")) {
       p->family = Family::Masked;
       return;

@@ -27,6 +27,7 @@ enum class Family : uint8_t {
   TorchWrapper,  // subclasses that stand for other tensors or none (FakeTensor, DTensor)
   Jax,           // immutable, though its capsules cannot say so
   Masked,        // numpy.ma: no protocol carries the mask
+  Scalar,        // numpy.generic: its dictionary shows memory that has gone with the dictionary
   Cupy,          // whose memory is used again in the order of the stream it was current on
 };
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -229,3 +230,44 @@ def test_a_typestr_ends_where_its_string_ends():
 
     with pytest.raises(gi.ProtocolError, match="typestr"):
         gi.from_any(Lying(VALUES))
+
+
+@pytest.mark.parametrize("kind", ["float32", "int8", "bool", "complex64", "bfloat16"])
+def test_the_memory_that_a_scalar_shows_is_gone_and_not_shared(kind):
+    value = np.dtype(gi.ones(1, kind, device="cpu").dtype).type(1)
+    for copy in (None, False):
+        with pytest.raises(gi.ConversionTypeError, match="without memory to share") as caught:
+            gi.from_dlpack(value, copy=copy)
+        assert "copy=True" in caught.value.fix
+    x = gi.from_dlpack(value, copy=True)
+    assert (x.dtype, x.shape) == (kind, ())
+    assert x.base is None
+    # The array that NumPy makes of a scalar goes at once, and this takes its place.
+    others = [np.full((), 3, x.dtype) for _ in range(50)]
+    assert x.item() == 1
+    assert len(others) == 50
+
+
+def test_what_is_behind_a_weak_proxy_is_kept_alive():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for make in (lambda: Interface(VALUES.copy()), lambda: VALUES.astype(ml_dtypes.bfloat16)):
+        owner = make()
+        x = gi.from_dlpack(weakref.proxy(owner))
+        gone = weakref.ref(owner)
+        del owner
+        gc.collect()
+        assert x.base is gone()
+        assert x.base is not None
+        assert x.tolist() == VALUES.tolist()
+        del x
+        gc.collect()
+        assert gone() is None
+
+
+def test_a_weak_proxy_of_what_is_gone_says_so():
+    owner = Interface(VALUES)
+    proxy = weakref.proxy(owner)
+    del owner
+    gc.collect()
+    with pytest.raises(ReferenceError):
+        gi.from_dlpack(proxy)

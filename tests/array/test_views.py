@@ -264,3 +264,33 @@ def test_iteration_and_length(device):
         len(ours[0, 0])
     with pytest.raises(TypeError, match="0-d"):
         iter(ours[0, 0])
+
+
+@pytest.mark.parametrize("kind", [tuple, list, np.array, lambda n: gi.asarray(n, "int32")])
+def test_shapes_and_axes_mean_the_same_in_every_kind_of_sequence(device, kind):
+    host = np.arange(24, dtype="f4").reshape(2, 3, 4)
+    x = gi.CudaNdarray(host, device=device)
+    for order in "CF":
+        np.testing.assert_array_equal(
+            x.reshape(kind([3, 8]), order=order).get(), host.reshape((3, 8), order=order)
+        )
+    by_columns = gi.CudaNdarray(host, device=device).copy("F")
+    np.testing.assert_array_equal(
+        by_columns.reshape(kind([8, -1]), order="A").get(), host.reshape((8, 3), order="F")
+    )
+    assert x.transpose(kind([2, 0, 1])).shape == (4, 2, 3)
+    assert x.dimshuffle(kind([2, -1, 0, 1])).shape == (4, 1, 2, 3)
+    assert x[:1].broadcast_to(kind([5, 3, 4])).shape == (5, 3, 4)
+
+
+def test_a_refused_shape_of_order_f_is_shown_as_it_was_passed():
+    x = gi.zeros((2, 3), device="cpu")
+    with pytest.raises(gi.ShapeError, match=r"shape \(4, 2\) for an array of shape \(2, 3\)"):
+        x.reshape(4, 2, order="F")
+    with pytest.raises(gi.CopyForbiddenError, match=r"shape \(2, 3\) with strides \(12, 4\)"):
+        x.reshape(6, order="F", copy=False)
+
+
+def test_squeeze_takes_each_axis_once():
+    with pytest.raises(gi.ShapeError, match="each axis once"):
+        gi.zeros((1, 3), device="cpu").squeeze((0, -2))

@@ -154,6 +154,21 @@ def test_wrong_default_device_is_named(fake):
     assert "'cuda:5'" in out
 
 
+def test_a_wished_gpu_that_is_not_there_is_told_with_the_reason(tmp_path):
+    missing = tmp_path / "libcuda.so.1"
+    code = """
+    import gpuinterop as gi
+    try:
+        gi.zeros(3)
+    except gi.DeviceError as error:
+        print(error.got)
+    """
+    out = run(code, missing, GPUINTEROP_DEVICE="cuda")
+    assert out.startswith("'cuda', but tried ")
+    assert str(missing) in out
+    assert run(code, missing, GPUINTEROP_DEVICE="nonsense").strip() == "'nonsense'"
+
+
 # ---- fork ---------------------------------------------------------------------------------------
 
 FORK = """

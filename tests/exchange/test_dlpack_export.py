@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import itertools
 
 import numpy as np
@@ -127,10 +128,25 @@ def test_a_subbyte_dtype_is_marked_padded():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = gi.from_dlpack(np.array([1, -2, 7]).astype(ml_dtypes.int4))
     assert content(x.__dlpack__(max_version=(1, 3))).flags == 4
-    with pytest.raises(BufferError, match="whole bytes"):
-        x.__dlpack__()
+    assert content(x.__dlpack__(max_version=(1, 1))).flags == 4
+    for unaware in (None, (0, 8), (1, 0)):
+        with pytest.raises(BufferError, match="whole bytes"):
+            x.__dlpack__(max_version=unaware)
     back = gi.from_dlpack(x.__dlpack__(max_version=(1, 3)))
     assert back.dtype == ml_dtypes.int4
+
+
+def test_a_cpu_that_is_not_there_is_shown_as_it_was_asked_for():
+    with pytest.raises(BufferError, match=r"got: \(1, 1\)"):
+        arange(3).__dlpack__(dl_device=(1, 1))
+
+
+def test_the_signatures_are_those_of_methods():
+    assert [*inspect.signature(gi.GpuArray.__dlpack__).parameters] == [
+        "self", "stream", "max_version", "dl_device", "copy",
+    ]  # fmt: skip
+    assert [*inspect.signature(gi.GpuArray.__dlpack_device__).parameters] == ["self"]
+    assert "self" not in inspect.signature(arange(3).__dlpack__).parameters
 
 
 def test_copy_true_is_a_copy():

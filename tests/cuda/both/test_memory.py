@@ -308,3 +308,11 @@ def test_memory_of_one_gpu_is_not_taken_for_that_of_another(second_device):
     x = gi.zeros((4,), device=second_device)
     with pytest.raises(gi.DeviceMismatchError, match="cuda:1, where the memory of base lies"):
         gi.from_gpu_pointer(x.ptr, (4,), None, x, device="cuda:0")
+
+
+def test_a_shape_that_is_too_large_for_a_pointer_is_nobody_elses_fault():
+    x = empty(1 << 20)
+    with pytest.raises(gi.ExchangeError, match="inside the allocation") as caught:
+        gi.from_gpu_pointer(x.ptr, (1 << 40,), None, [x])
+    assert "shape" in caught.value.fix
+    assert "producer" not in caught.value.fix
