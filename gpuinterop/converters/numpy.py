@@ -19,6 +19,7 @@ from gpuinterop.converters.plan import (
     refused_by,
 )
 from gpuinterop.converters.remedies import remedy_cast, remedy_move
+from gpuinterop.ndarray import host_values
 from gpuinterop.sources import host_view, refuse_mask
 from gpuinterop.switches import as_switch
 
@@ -92,7 +93,7 @@ def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
     if plan.refused:
         raise plan.exception()
     if plan.copied:
-        return numpy.array(x)
+        return host_values(x, "to_numpy", memory=True)
     return host_view(x)
 
 
