@@ -87,7 +87,10 @@ def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
         and not _core.traits(x) & _core.ON_CUDA
         and x.dtype.isbuiltin == 1
     ):
-        return numpy.from_dlpack(x)
+        try:
+            return numpy.from_dlpack(x)
+        except errors.CaptureError:  # which is told below in the name of this function
+            pass
     checks.require_array(x, "to_numpy")
     plan = plan_to(x, copyif)
     if plan.refused:
