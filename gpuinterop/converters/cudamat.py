@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, npmat
+from gpuinterop.converters import checks, npmat, registry
 from gpuinterop.converters import numpy as numpys
 from gpuinterop.converters.matrix_struct import Pin, Struct, device_of, read_struct
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
@@ -93,7 +93,20 @@ def plan_to(
     if plan.code == "strides" and on_gpu and layout == "logical" and facts.c_contiguous:
         fix = "pass trans=True to share it as a transposed matrix"
         return replace(plan, fix=fix if plan.copied else fix + ", or copyif=True")
-    return plan
+    if plan.refused or on_gpu:
+        return plan
+    return _precision_fault(module, _where) or plan
+
+
+def _precision_fault(module: Any, where: str) -> Plan | None:
+    if module is None:
+        if not registry.installed("npmat"):  # which is told next
+            return None
+        try:
+            module = registry.load("cudamat", where, "npmat")
+        except errors.MissingLibraryError:
+            return None
+    return npmat.precision_fault(module, "cudamat", where)
 
 
 def package_for(device: str) -> str:
