@@ -734,11 +734,11 @@ def stream_device(handle: int) -> int:
 def _cuda_shutdown() -> None:
     """Leave all memory to the driver from here on: the process ends."""
 @overload
-def import_any(cls: type[A], obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack', realign: bool=False) -> A:
+def import_any(cls: type[A], obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack', realign: bool | None=False) -> A:
     ...
 @overload
-def import_any(cls: None, obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack', realign: bool=False) -> Any:
-    """An array of class `cls` over the memory of `obj`, by the first protocol that works."""
+def import_any(cls: None, obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack', realign: bool | None=False) -> Any:
+    """An array of class `cls` over the memory of `obj`, by the first protocol that works. `realign`: memory that is not aligned is copied; None: it is shared, for looking at its geometry alone."""
 def export_via(x: Array, type: type[T], allow_readonly: bool=False, /) -> T:
     """
     An object of `type` over the memory of `x`, through that type's DLPack C exchange API.

@@ -35,12 +35,12 @@ from gpuinterop.sources import host_view, over
 from gpuinterop.switches import as_switch
 from gpuinterop.views import ViewMethods, own_state
 
-__all__ = ["CudaNdarray", "GpuArray"]
+__all__ = ["CudaNdarray", "GpuArray", "host_values"]
 
 Self = TypeVar("Self", bound="ArrayMethods")
 
 
-def _values(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, Any]:
+def host_values(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, Any]:
     """The elements as a NumPy array, downloaded or shared; a refusal names `where`.
 
     They are to become Python's numbers or text, which is no copy, unless somebody gets their `memory`.
@@ -74,7 +74,7 @@ def _only(x: Any, where: str) -> Any:
             if seen.size
             else "there is none to read: ask for x.size first",
         )
-    return _values(x, where).item()
+    return host_values(x, where).item()
 
 
 class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
@@ -92,7 +92,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         seen = real(self)
         if seen.device.type == "cpu":
             try:
-                return np.array(_values(self, "numpy.asarray"), dtype=dtype, copy=copy)
+                return np.array(host_values(self, "numpy.asarray"), dtype=dtype, copy=copy)
             except MemoryError as error:
                 raise no_room(error, "numpy.asarray") from None
         if copy is False:
@@ -102,7 +102,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 got=f"an array on {seen.device}",
                 fix="allow the download: numpy.asarray(x)",
             )
-        host = _values(self, "numpy.asarray", memory=True)
+        host = host_values(self, "numpy.asarray", memory=True)
         return host if dtype is None else host.astype(dtype, copy=False)
 
     def get(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
@@ -177,7 +177,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     def tolist(self) -> Any:
         """Return the elements as nested Python lists, a 0-d array as a number."""
         try:
-            return _values(self, "tolist").tolist()
+            return host_values(self, "tolist").tolist()
         except MemoryError as error:
             raise no_room(error, "tolist") from None
 
@@ -187,7 +187,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         if seen.device.type == "cpu":
             copies.note("host", seen.nbytes, "tobytes")
         try:
-            return _values(self, "tobytes", memory=True).tobytes()
+            return host_values(self, "tobytes", memory=True).tobytes()
         except MemoryError as error:
             raise no_room(error, "tobytes") from None
 
@@ -224,7 +224,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        body = np.array2string(_values(self, "repr"), separator=", ", prefix=name + "(")
+        body = np.array2string(host_values(self, "repr"), separator=", ", prefix=name + "(")
         seen = real(self)
         notes = [f"shape={seen.shape}"] if seen.size == 0 else []
         if seen.dtype != np.float32 or not isinstance(self, CudaNdarray):
@@ -240,7 +240,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return f"{name}({body}, {', '.join(notes)})"
 
     def __str__(self) -> str:
-        return str(_values(self, "str"))
+        return str(host_values(self, "str"))
 
     def __format__(self, spec: str) -> str:
         if not spec:

@@ -318,7 +318,7 @@ def import_any(
     copy: bool | None = None,
     stream: int | None = None,
     where: str = "from_dlpack",
-    realign: bool = False,
+    realign: bool | None = False,
 ) -> A: ...
 @overload
 def import_any(
@@ -328,7 +328,7 @@ def import_any(
     copy: bool | None = None,
     stream: int | None = None,
     where: str = "from_dlpack",
-    realign: bool = False,
+    realign: bool | None = False,
 ) -> Any: ...
 def export_via(x: Array, type: type[T], allow_readonly: bool = False, /) -> T: ...
 def ready_parts(

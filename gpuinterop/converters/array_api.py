@@ -199,7 +199,7 @@ def to_array_api(
 
 def describe(a: Any) -> Facts:
     """Read through the protocol: this converter knows nothing of the class."""
-    return checks.facts_of(_core.import_any(None, a))
+    return checks.facts_of(_core.import_any(None, a, where="from_array_api", realign=None))
 
 
 def plan_from(a: Any, copyif: bool = False) -> Plan:
@@ -211,6 +211,15 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
 
 
 def from_array_api(a: Any, copyif: bool = False) -> Any:
-    """Return an array over the memory of `a`, by DLPack. Shares; keeps the memory alive."""
-    as_switch(copyif, "copyif", "from_array_api")
-    return checks.imported(a)
+    """Return an array over the memory of `a`, by DLPack. Shares; keeps the memory alive.
+
+    Copies, with ``copyif=True``, elements off their alignment.
+    """
+    copyif = as_switch(copyif, "copyif", "from_array_api")
+    try:
+        return _core.import_any(None, a, where="from_array_api", realign=copyif)
+    except errors.ContiguityError:
+        plan = plan_from(a, copyif)
+        if plan.refused:
+            raise plan.exception() from None
+        raise

@@ -163,11 +163,12 @@ def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Pl
     row = registry.recognise(x)
     if row is None:
         # Sharing is the one way to know, and leaves nothing behind; a capsule would be used up.
-        seen = _core._look_into(x)
+        seen = _core._look_into(x, where, copyif)
         with copies.aside() as made:
             ours = protocols.share_unknown(x, where, copyif) if seen is None else seen
         facts = replace(checks.facts_of(ours), library="unknown")
-        return _seen(x, facts, where, made.bytes, "memory of aligned elements"), facts, ours
+        copied = made.bytes if seen is None else checks.plan_own(facts, where, copyif).bytes
+        return _seen(x, facts, where, copied, "memory of aligned elements"), facts, ours
     plan_from = getattr(row.module, "plan_from", None)
     read = getattr(row.module, "describe", None)
     if plan_from is None:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, npmat
+from gpuinterop.converters import checks, npmat, registry
 from gpuinterop.converters import numpy as numpys
 from gpuinterop.converters.matrix_struct import Pin, Struct, device_of, read_struct
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
@@ -52,12 +52,16 @@ def _check_layout(layout: str, where: str) -> None:
 # ---- to CUDAMat ---------------------------------------------------------------------------------
 
 
-def _rules(where: str, layout: str, trans: bool) -> Rules:
+def _rules(where: str, layout: str, trans: bool, module: Any) -> Rules:
     if layout == "memory":
         kept = "c"
     else:
         kept = "forc" if trans else "f"
-    return Rules("cudamat", where, _FLOAT32, layout=kept)
+    rules = Rules("cudamat", where, _FLOAT32, layout=kept)
+    if module is None:  # the one for the array's device
+        return rules
+    place = "cuda" if hasattr(module, "cudamat") else "cpu"
+    return replace(rules, devices=frozenset({place}))
 
 
 def plan_to(
@@ -66,6 +70,7 @@ def plan_to(
     allow_readonly: bool = False,
     layout: str = "logical",
     trans: bool = False,
+    module: Any = None,
     _where: str = "to_cudamat",
 ) -> Plan:
     """Plan `to_cudamat`: what explain() shows and the converter carries out."""
@@ -83,12 +88,25 @@ def plan_to(
             f"shape {facts.shape}", "convert the matrix in parts",
         )  # fmt: skip
     on_gpu = facts.device == "cuda"  # npmat has no flag for a transposed matrix
-    rules = _rules(_where, layout, trans and on_gpu)
+    rules = _rules(_where, layout, trans and on_gpu, module)
     plan = plan_layout(facts, rules, copyif, allow_readonly)
     if plan.code == "strides" and on_gpu and layout == "logical" and facts.c_contiguous:
         fix = "pass trans=True to share it as a transposed matrix"
         return replace(plan, fix=fix if plan.copied else fix + ", or copyif=True")
-    return plan
+    if plan.refused or on_gpu:
+        return plan
+    return _precision_fault(module, _where) or plan
+
+
+def _precision_fault(module: Any, where: str) -> Plan | None:
+    if module is None:
+        if not registry.installed("npmat"):  # which is told next
+            return None
+        try:
+            module = registry.load("cudamat", where, "npmat")
+        except errors.MissingLibraryError:
+            return None
+    return npmat.precision_fault(module, "cudamat", where)
 
 
 def package_for(device: str) -> str:
@@ -113,7 +131,8 @@ def to_cudamat(
     read-only memory, with ``copyif=True`` (``allow_readonly=True`` shares the latter). The dtype is
     float32, which CUDAMat has alone. Its default stream waits for what is queued on `x`. The matrix
     holds `x` as ``_base``. Writes on either side are seen by the other. A host array gives an npmat
-    matrix. `module` names the CUDAMat to use, if it is not the installed one.
+    matrix. `module` names the CUDAMat, or for host arrays the npmat, to use, if it is not the
+    installed one.
 
     Raises
     ------
@@ -123,7 +142,7 @@ def to_cudamat(
         `x` is not one of our arrays, or not two-dimensional.
     """
     checks.require_array(x, _where)
-    plan = plan_to(x, copyif, allow_readonly, layout, trans, _where)
+    plan = plan_to(x, copyif, allow_readonly, layout, trans, module, _where)
     if module is None:
         package = package_for(real(x).device.type)
         module = checks.library_for(plan, "cudamat", package, package)

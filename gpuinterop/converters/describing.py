@@ -24,12 +24,12 @@ def describe(x: Any) -> tuple[Facts, Any]:
     row = registry.recognise(x)
     reader = getattr(row.module, "describe", None) if row is not None else None
     if row is None:
-        seen = _core._look_into(x)
+        seen = _core._look_into(x, "describe", True)
         if seen is not None:
             return checks.facts_of(seen), x
     if row is None or reader is None:
         # Sharing the memory for a moment tells as much, and leaves nothing behind.
-        ours = protocols.share_unknown(x) if row is None else row.take(x)
+        ours = protocols.share_unknown(x, copyif=None) if row is None else row.take(x)
         return checks.facts_of(ours), ours
     try:
         return promised(reader(x), Facts, row.name, "describe"), x

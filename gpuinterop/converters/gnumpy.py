@@ -57,12 +57,22 @@ def plan_to(
     facts = checks.facts_of(x)
     if module is None:
         module = loaded("gnumpy")
-    if module is not None:
-        place = "cpu" if _cpu_mode(module) else "cuda"
-        rules = Rules("gnumpy", _where, _TO.dtypes, frozenset({place}), "c")
-    else:
+    if module is None:
+        # Which memory gnumpy takes shows once it is loaded; other refusals come before that.
         rules = Rules("gnumpy", _where, _TO.dtypes, layout="c")
-    return plan_layout(facts, rules, copyif, allow_readonly)
+        plan = plan_layout(facts, rules, copyif, allow_readonly)
+        if plan.refused or not registry.installed("gnumpy"):
+            return plan
+        try:
+            module = registry.load("gnumpy", _where)
+        except errors.MissingLibraryError:  # which is told next
+            return plan
+    place = "cpu" if _cpu_mode(module) else "cuda"
+    rules = Rules("gnumpy", _where, _TO.dtypes, frozenset({place}), "c")
+    plan = plan_layout(facts, rules, copyif, allow_readonly)
+    if plan.refused or place == "cuda":
+        return plan
+    return npmat.precision_fault(_backend(module), "gnumpy", _where) or plan
 
 
 def to_gnumpy(
@@ -83,11 +93,10 @@ def to_gnumpy(
     arrays.
     """
     checks.require_array(x, _where)
+    plan = plan_to(x, copyif, allow_readonly, module, _where)
     if module is None:
-        # Which memory gnumpy takes shows once it is loaded; other refusals come before that.
-        early = plan_to(x, copyif, allow_readonly, None, _where)
-        module = checks.library_for(early, "gnumpy")
-    x = checks.carry_out(x, plan_to(x, copyif, allow_readonly, module, _where))
+        module = checks.library_for(plan, "gnumpy")
+    x = checks.carry_out(x, plan)
     seen = real(x)
     backend = _backend(module)
     marker = _alias_marker(module)

@@ -119,6 +119,7 @@ def to_jax(x: Any, copyif: bool = False) -> Any:
     bits = _core.traits(x) if quick else 0
     if jax is not None and bits & _MASK == _PLAIN and (bits & _core.ALIGNED64 or copyif):
         # What most arrays are, decided without a plan.
+        _core._require_values("to_jax", x)
         x = x if bits & _core.ALIGNED64 else checks.copied(x, "to_jax")
         return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
     checks.require_array(x, "to_jax")

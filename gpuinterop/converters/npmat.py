@@ -12,23 +12,30 @@ from gpuinterop.converters.plan import Facts, Plan, refuse, refused_by
 from gpuinterop.converters.remedies import remedy_cast
 from gpuinterop.sources import refuse_mask
 
-__all__ = ["describe", "fault", "gaps", "inside", "matrix_over"]
+__all__ = ["describe", "fault", "gaps", "inside", "matrix_over", "precision_fault"]
 
 _SINGLE = "set GNUMPY_CPU_PRECISION=32 before gnumpy is imported"
+
+
+def _small(module: Any) -> Any:
+    return module.CUDAMatrix(numpy.zeros((1, 1), numpy.float32, order="F"))
+
+
+def precision_fault(module: Any, library: str, where: str) -> Plan | None:
+    """A refusal when the matrices of `module` are not float32: gnumpy's CPU mode may be set so."""
+    own = _small(module).numpy_array.dtype
+    if own == numpy.float32:
+        return None
+    return refuse(
+        library, where, errors.DTypeError, "an npmat of float32, which shares our memory",
+        f"npmat made an array of dtype {own}", _SINGLE,
+    )  # fmt: skip
 
 
 def matrix_over(module: Any, host: Any, owner: Any, where: str) -> Any:
     """An npmat matrix of `module` over a host matrix, holding `owner`."""
     # Constructors of npmat copy what they are given, so the matrix is made small and its array set.
-    made = module.CUDAMatrix(numpy.zeros((1, 1), host.dtype, order="F"))
-    own = made.numpy_array.dtype
-    if own != host.dtype:  # GNUMPY_CPU_PRECISION
-        raise errors.DTypeError(
-            where=where,
-            expected="an npmat of float32, which shares our memory",
-            got=f"npmat made an array of dtype {own}",
-            fix=_SINGLE,
-        )
+    made = _small(module)
     made.numpy_array = host
     for name, value in (("mat", host), ("num_elems", host.size)):
         if name in vars(made):  # kept by the constructor, not computed

@@ -19,6 +19,7 @@ from gpuinterop.converters.plan import (
     refused_by,
 )
 from gpuinterop.converters.remedies import remedy_cast, remedy_move
+from gpuinterop.ndarray import host_values
 from gpuinterop.sources import host_view, refuse_mask
 from gpuinterop.switches import as_switch
 
@@ -86,13 +87,16 @@ def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
         and not _core.traits(x) & _core.ON_CUDA
         and x.dtype.isbuiltin == 1
     ):
-        return numpy.from_dlpack(x)
+        try:
+            return numpy.from_dlpack(x)
+        except errors.CaptureError:  # which is told below in the name of this function
+            pass
     checks.require_array(x, "to_numpy")
     plan = plan_to(x, copyif)
     if plan.refused:
         raise plan.exception()
     if plan.copied:
-        return numpy.array(x)
+        return host_values(x, "to_numpy", memory=True)
     return host_view(x)
 
 

@@ -72,10 +72,13 @@ def protocols_of(obj: Any) -> tuple[str, ...]:
     return _core.protocols_of(obj)
 
 
-def share_unknown(obj: Any, where: str = "from_dlpack", copyif: bool = False) -> Any:
-    """An array over an object of no known library, by the protocols that it speaks."""
+def share_unknown(obj: Any, where: str = "from_dlpack", copyif: bool | None = False) -> Any:
+    """An array over an object of no known library, by the protocols that it speaks.
+
+    With `copyif` None also where its elements are off their alignment: for looking at alone.
+    """
     try:
-        return _core.import_any(None, obj, where=where, realign=bool(copyif))
+        return _core.import_any(None, obj, where=where, realign=copyif)
     except ConversionTypeError:
         if _core.protocols_of(obj):
             raise

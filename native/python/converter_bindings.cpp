@@ -61,7 +61,11 @@ bool ready_for(nb::handle x, uint32_t mask, uint32_t wanted, uint64_t consumer) 
   if ((traits_of(a) & mask) != wanted) return false;
   if (a.device.is_cuda()) {
     if (!primary_is_current(a.device.id)) return false;
-    exchange::hand_over(a, cuda::stream_of(consumer), "converters");
+    try {
+      exchange::hand_over(a, cuda::stream_of(consumer), "converters");
+    } catch (const Error&) {  // a capture; the slow path refuses in the converter's own name
+      return false;
+    }
   }
   return true;
 }

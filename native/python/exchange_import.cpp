@@ -198,7 +198,7 @@ PyObject* import_object(PyTypeObject* cls, PyObject* given, Options o) {
          "memory on " + device_text(int(o.device.type), o.device.id) + ", because copy=False",
          "memory on " + device_text(int(a.device.type), a.device.id),
          "leave copy out, or set it to None");
-  if (elsewhere || (o.copy == 1 && !a.is_copied) || (o.realign && !is_aligned(a)))
+  if (elsewhere || (o.copy == 1 && !a.is_copied) || (o.realign && !o.as_it_lies && !is_aligned(a)))
     a = moved(a, elsewhere ? o.device : a.device, o);
   if (!cls) cls = exchange_result_type(a.dtype);
   held.claim.keep();
@@ -270,7 +270,8 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
            repr_text(given[2]), "choose the stream with \"with stream:\" before the call");
     o.order = false;
   }
-  o.realign = given[4] == Py_True;
+  o.as_it_lies = given[4] == Py_None;
+  o.realign = given[4] == Py_True || o.as_it_lies;
   return o;
 }
 

@@ -47,8 +47,9 @@ struct Options {
   int copy = -1;      // None, 0 or 1
   bool order = true;  // false: stream=-1, the caller orders the work
   bool look = false;  // leave a capsule as it is; the array is for looking at, while the capsule is
-  bool realign = false;    // copy what cannot be shared because its elements are not aligned
-  Claim* claim = nullptr;  // where a capsule's claim goes, to be kept or not; null: it is kept
+  bool realign = false;     // copy what cannot be shared because its elements are not aligned
+  bool as_it_lies = false;  // with `realign`: do not, because the array is for looking at alone
+  Claim* claim = nullptr;   // where a capsule's claim goes, to be kept or not; null: it is kept
   bool may_copy() const noexcept { return copy == 1 || realign; }
 };
 

@@ -35,7 +35,23 @@ def _capsule(buffer):
     return _unaligned_tensor(buffer).__dlpack__()
 
 
+class Namespaced(Interface):
+    """An array of the array API, of no library that has a converter of its own."""
+
+    __array_interface__ = None
+
+    def __array_namespace__(self, *, api_version=None):
+        return np
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
 UNALIGNED = {
+    "array API": lambda buffer: Namespaced(np.frombuffer(buffer, "float32", 8, 1)),
     "buffer": lambda buffer: memoryview(buffer)[1:].cast("f"),
     "interface": lambda buffer: Interface(np.frombuffer(buffer, "float32", 8, 1)),
     "torch": _unaligned_tensor,
@@ -91,11 +107,24 @@ def test_misaligned_memory_is_not_copied_unasked(unaligned):
         assert "copy" in caught.value.fix
 
 
-def test_the_plan_for_misaligned_memory_is_what_happens():
-    source = Interface(np.frombuffer(bytearray(33), "float32", 8, 1))
-    assert gi.explain(source).refused
-    plan = gi.explain(source, copyif=True)
+def test_the_plan_for_misaligned_memory_is_what_happens(unaligned):
+    plan = gi.explain(unaligned)
+    assert plan.refused
+    with pytest.raises(plan.error) as caught:
+        gi.from_any(unaligned)
+    assert str(caught.value) == str(plan.exception())
+    plan = gi.explain(unaligned, copyif=True)
     assert (plan.copied, plan.bytes) == (True, 32)
+    assert gi.from_any(unaligned, copyif=True).tolist() == VALUES.tolist()
+
+
+@pytest.mark.parametrize("make", UNALIGNED.values(), ids=UNALIGNED)
+def test_misaligned_memory_is_told_from_other_memory(make):
+    buffer = bytearray(33)
+    source = make(buffer)
+    for other, shared in ((buffer, True), (memoryview(buffer)[:1], False), (bytes(33), False)):
+        assert gi.shares_memory(source, other) is shared
+        assert gi.may_share_memory(other, source) is shared
 
 
 # ---- each source is asked once -----------------------------------------------------------------

@@ -46,14 +46,25 @@ def test_no_door_lets_values_out_before_a_replay(door):
     assert (np.asarray(y) == 2).all()
 
 
-def test_explain_says_what_the_converter_does_inside_of_a_capture():
-    x = gpuinterop.ones(3, device="cpu")
-    with gpuinterop.capture(device="cpu"):
-        plan = gpuinterop.explain(x + x, "torch")
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax", "tvm_ffi", "buffer"])
+@pytest.mark.parametrize("view", [np.s_[:], np.s_[1:], np.s_[::-1]])
+def test_explain_says_what_the_converter_does_inside_of_a_capture(library, view):
+    if library not in ("numpy", "buffer"):
+        pytest.importorskip(library)
+    x = gpuinterop.ones(40, device="cpu")
+    gpuinterop.to(x, library, copyif=True)  # from the second time on the ordinary case is quick
+    with gpuinterop.capture(device="cpu") as graph:
+        y = (x + x)[view]
+        recorded = repr(graph)
+        plan = gpuinterop.explain(y, library, copyif=True)
+        with pytest.raises(CaptureError) as error:
+            gpuinterop.to(y, library, copyif=True)
+        assert repr(graph) == recorded  # no copy is left for each replay to make
     assert plan.refused
     assert plan.code == "capture"
     assert "replay" in plan.fix
-    assert gpuinterop.explain(x, "torch").shared
+    assert str(error.value) == str(plan.exception())
+    assert not gpuinterop.explain(x, library, copyif=True).refused
 
 
 def test_memory_that_was_shared_before_gets_the_values_of_a_replay():

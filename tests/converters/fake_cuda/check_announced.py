@@ -47,8 +47,14 @@ def test_out(library, gpu, view, copyif):
         assert (type(error), error.fix) == (plan.error, plan.fix)
         return
     if plan.copied and x.size:
-        with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
+        with gi.no_copies(), pytest.raises(gi.CopyForbiddenError) as forbidden:
             gi.to(x, library, copyif)
+        assert forbidden.value.where == plan.where
+        with gi.log_transfers() as crossed:
+            gi.to(x, library, copyif)
+        assert {transfer.where for transfer in crossed} == (
+            {plan.where} if library == "numpy" else set()
+        )
         assert "copyif" not in str(plan)
     if x.size:
         assert gi.shares_memory(made, x) == plan.shared

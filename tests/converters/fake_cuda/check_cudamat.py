@@ -259,6 +259,22 @@ def test_a_host_array_needs_npmat(cudamat):
         converters.to_cudamat(converters.from_numpy(host(3, 4, order="F")))
 
 
+def test_a_module_is_given_memory_of_its_own_device(cudamat):
+    # A host address as data_device would be written to by CUDAMat's kernels, and the other way round.
+    on_host = converters.from_numpy(host(3, 4, order="F"))
+    on_gpu = gi.array(host(4, 3), device="cuda").T
+    for x, module in ((on_host, cudamat), (on_gpu, matrix_stand_ins.npmat())):
+        for layout in ("logical", "memory"):
+            for copyif in (False, True):
+                plan = gi.explain(x, "cudamat", copyif, module=module, layout=layout)
+                assert plan.refused
+                with pytest.raises(gi.DeviceMismatchError) as raised:
+                    converters.to_cudamat(x, copyif, module=module, layout=layout)
+                assert str(raised.value) == str(plan.exception())
+        with pytest.raises(gi.DeviceMismatchError):
+            gi.cudandarray_to_cudamat(x, module=module)
+
+
 def test_size_1_axes_have_stride_0_inside(cudamat):
     x = converters.from_cudamat(cudamat.CUDAMatrix(host(1, 5)))
     assert x._strides == (0, 1)

@@ -207,3 +207,15 @@ def test_to_numpy_downloads_only_when_told():
     with gi.count_copies() as c:
         assert np.array_equal(converters.to_numpy(x, copyif=True), host())
     assert (c.count, c.bytes) == (1, 256)
+
+
+def test_a_capture_refuses_a_library_on_another_stream_in_the_converters_name(pycuda, numba):
+    x = gi.zeros(4, device="cuda")
+    for _ in range(2):  # the second time is the quick one
+        gi.to_gpuarray(x), converters.to_numba(x)
+    with gi.capture(device="cuda"):
+        x += 1
+        for convert in (gi.to_gpuarray, converters.to_numba):
+            with pytest.raises(gi.CaptureError) as raised:
+                convert(x)
+            assert raised.value.where == convert.__name__
