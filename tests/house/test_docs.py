@@ -175,6 +175,20 @@ def test_pictures_draw_what_the_tables_say():
         assert beyond == ("missed" in made.verdict(found[mark.record], mark)), mark.title
 
 
+@pytest.mark.parametrize(
+    ("off", "told"), [(0.0004, "less than 0.1%"), (0.043, "4.3%"), (0.22, "22%")]
+)
+def test_what_is_missed_is_never_missed_by_nothing(off, told):
+    assert tool("performance_page").percent(off) == told
+
+
+def test_the_picture_of_launches_begins_where_its_caption_says():
+    made = tool("performance_page")
+    rows = made.records()["launch"]["rows"]
+    sizes = [int(found[1]) for row in rows if (found := re.search(r"2\^(\d+)$", row))]
+    assert made.PICTURES["launch"].endswith(f"from {2 ** min(sizes)} to 2^{max(sizes)} floats")
+
+
 def test_every_row_in_which_a_peer_is_ahead_is_told():
     """Against the records themselves: the fastest peer of each row, and nothing left out."""
     made = tool("performance_page")
