@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import codeop
 import importlib.util
+import inspect
 import json
+import operator
 import os
 import re
 import subprocess
@@ -137,6 +140,23 @@ def test_every_page_is_reachable_from_the_index():
             if target.suffix == ".md" and target.is_file():
                 todo.append(target)
     assert {title(page) for page in PAGES} <= {title(page) for page in seen}
+
+
+def test_what_makes_arrays_is_called_as_its_table_says():
+    text = (ROOT / "docs" / "arrays.md").read_text(encoding="utf-8")
+    table = text.partition("## Making one\n\n")[2].partition("\n\n")[0]
+    calls = re.findall(r"`([\w.]+)\((.*?)\)`", table)
+    assert ("asarray", "obj, dtype=None, *, device=None, copy=None") in calls
+    for name, written in calls:
+        takes = inspect.signature(operator.attrgetter(name)(gpuinterop)).parameters
+        told = ast.parse(f"def call({written}): ...").body[0].args
+        by_place = [one for one in takes.values() if one.kind is not one.KEYWORD_ONLY]
+        required = len(told.args) - len(told.defaults)
+        assert len(by_place) >= len(told.args), (name, written)
+        for place, one in enumerate(told.args[required:], required):
+            by_name = told.defaults[place - required].value is ...
+            assert by_name or by_place[place].name == one.arg, (name, written)
+        assert {one.arg for one in told.kwonlyargs} <= set(takes), (name, written)
 
 
 def test_every_public_name_has_an_example():
