@@ -129,7 +129,7 @@ class ShapeError(GpuInteropError, ValueError):
 
 
 class BoundsError(GpuInteropError, ValueError):
-    """Strides or offsets reach outside the memory, or do not fit an integer."""
+    """A number is out of bounds: strides that leave the memory, an address, a negative power of integers."""
 
     reason = "bounds"
 
@@ -263,6 +263,6 @@ class LibraryNotFoundError(GpuInteropError, OSError):
 
 
 class MissingLibraryError(GpuInteropError, ImportError):
-    """A Python package that a converter needs is not installed."""
+    """A Python package that a converter needs is not installed, or cannot be imported."""
 
     reason = "library"

@@ -21,7 +21,8 @@ HEAD = """\
 
 The conversions of the libraries below, tried: addresses compared, writes looked for on the other side, owners
 dropped. The [compatibility suite](compatibility-suite.md) does it on your machine as well, with the libraries that
-you have: `python -m gpuinterop matrix`.
+you have: `python -m gpuinterop matrix`. The tables are records of a day and of the versions that they name;
+`--device cpu --output benchmarks/results/matrix-cpu.json` makes one anew, `cuda` and `matrix-gpu.json` the other.
 
 | | means |
 | --- | --- |

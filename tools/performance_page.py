@@ -48,7 +48,7 @@ PICTURES = {
     "documents": "Microseconds of a step of the old tutorials' programs",
     "bandwidth": "Bandwidth of elementwise operations on 2^28 floats, by layout",
     "reductions": "Bandwidth of reductions of 2^28 floats, or as many as a row names",
-    "launch": "Microseconds of a call from 2^10 to 2^28 floats",
+    "launch": "Microseconds of a call from 1 to 2^28 floats",
     "gemm": "Time of products as multiples of gpuinterop's",
     "converters": "Microseconds of one conversion of a 64 x 64 array",
 }
@@ -111,6 +111,8 @@ def verdict(record: dict[str, Any], mark: Mark) -> str:
 
 
 def percent(off: float) -> str:
+    if off < 0.001:
+        return "less than 0.1%"
     return f"{off:.0%}" if off >= 0.1 else f"{off:.1%}"
 
 
@@ -283,13 +285,15 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
             "the core, without the converters' checks:", "",
             "| | gpuinterop | who is ahead | |", "| --- | --- | --- | --- |",
         ]  # fmt: skip
+        above = ""
         for name, title, who, mine, theirs in rivals:
             told = f"{spelt(who)} {figure(theirs)}"
             shown = title.replace("->", "to").replace("|", "\\|")
             shown += " (`bench_exchange`)" if name == "exchange" else ""
-            lines.append(
-                f"| {shown} | {figure(mine)} {found[name]['unit']} | {told} | {why(name, title)} |"
-            )
+            reason = why(name, title)
+            again = "The same." if reason == above else reason
+            above = reason
+            lines.append(f"| {shown} | {figure(mine)} {found[name]['unit']} | {told} | {again} |")
     return lines or ["None in this run."]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import row_of
 from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.naming import in_the_name_of
 from gpuinterop.ops import results
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.operands import general_class, leading_class
@@ -116,7 +117,8 @@ def _layout(
 
 def join(axis: int, *arrays: Any) -> Any:
     """Return the arrays one after the other along `axis` (the documents' order of arguments)."""
-    return concatenate(arrays, axis)
+    with in_the_name_of("join"):
+        return concatenate(arrays, axis)
 
 
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
@@ -132,11 +134,9 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
                 fix="reshape one",
             )
     along = read_axis(axis, parts[0].ndim + 1, "stack")
-    return concatenate(
-        [_core.view(type(g), x.expand_dims(along)) for g, x in zip(given, parts, strict=True)],
-        along,
-        out,
-    )
+    views = [_core.view(type(g), x.expand_dims(along)) for g, x in zip(given, parts, strict=True)]
+    with in_the_name_of("stack"):
+        return concatenate(views, along, out)
 
 
 def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:

@@ -81,27 +81,36 @@ def _at_least_each(name: str, ndim: int) -> Callable[..., Any]:
     return call
 
 
+def _together(where: str, parts: list[Any], axis: Any) -> Any:
+    with in_the_name_of(where):
+        return join.concatenate(parts, axis)
+
+
 def _vstack(tup: Any) -> Any:
-    return join.concatenate([_at_least(x, 2) for x in join.listed(tup, "numpy.vstack")], 0)
+    parts = [_at_least(x, 2) for x in join.listed(tup, "numpy.vstack")]
+    return _together("numpy.vstack", parts, 0)
 
 
 def _hstack(tup: Any) -> Any:
     parts = [_at_least(x, 1) for x in join.listed(tup, "numpy.hstack")]
-    return join.concatenate(parts, 0 if parts[0].ndim == 1 else 1)
+    return _together("numpy.hstack", parts, 0 if parts[0].ndim == 1 else 1)
 
 
 def _dstack(tup: Any) -> Any:
-    return join.concatenate([_at_least(x, 3) for x in join.listed(tup, "numpy.dstack")], 2)
+    parts = [_at_least(x, 3) for x in join.listed(tup, "numpy.dstack")]
+    return _together("numpy.dstack", parts, 2)
 
 
 def _column_stack(tup: Any) -> Any:
     parts = join.listed(tup, "numpy.column_stack")
-    return join.concatenate([x if x.ndim > 1 else x.reshape((-1, 1)) for x in parts], 1)
+    columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in parts]
+    return _together("numpy.column_stack", columns, 1)
 
 
 def _append(arr: Any, values: Any, axis: Any = None) -> Any:
     like = arr if isinstance(arr, _core.Array) else values
-    return join.concatenate([ours(v, like, "numpy.append") for v in (arr, values)], axis)
+    parts = [ours(v, like, "numpy.append") for v in (arr, values)]
+    return _together("numpy.append", parts, axis)
 
 
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:

@@ -98,6 +98,7 @@ def test_arrays_of_python_numbers_are_no_copies(device):
             gi.GpuArray([1.0, 2.0], "float64", device=device),
             gi.arange(1, 3, device=device),
             gi.linspace(1, 2, 2, device=device),
+            gi.asarray([np.array([1, 2], "float32")], device=device)[0],
         ]
         x[...] = [[1, 2], [3, 4]]
         whole[...] = 5

@@ -67,6 +67,24 @@ def test_beside_a_cudandarray_every_result_is_float32(device: str, dtype: str) -
     assert (type(small), small.dtype) == (CudaNdarray, np.float32)
 
 
+@pytest.mark.parametrize(
+    "name", ["vstack", "hstack", "dstack", "column_stack", "append", "stack", "join"]
+)
+def test_a_refusal_names_the_function_that_was_called(device: str, name: str) -> None:
+    x, y = CudaNdarray(values(2, 3), device=device), GpuArray(np.ones((2, 3)), device=device)
+    if name == "join":
+        call, where = lambda: gpuinterop.join(0, x, y), "join"
+    elif name == "stack":
+        call, where = lambda: gpuinterop.stack([x, y]), "stack"
+    elif name == "append":
+        call, where = lambda: np.append(x, y, axis=0), "numpy.append"
+    else:
+        call, where = lambda: getattr(np, name)([x, y]), f"numpy.{name}"
+    with pytest.raises(DTypeError) as caught:
+        call()
+    assert caught.value.where == where
+
+
 def test_arrays_of_numpy_go_where_ours_are(device: str) -> None:
     host = values(2, 3)
     x = CudaNdarray(host, device=device)

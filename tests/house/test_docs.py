@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import codeop
 import importlib.util
+import inspect
 import json
+import operator
 import os
 import re
 import subprocess
@@ -139,6 +142,23 @@ def test_every_page_is_reachable_from_the_index():
     assert {title(page) for page in PAGES} <= {title(page) for page in seen}
 
 
+def test_what_makes_arrays_is_called_as_its_table_says():
+    text = (ROOT / "docs" / "arrays.md").read_text(encoding="utf-8")
+    table = text.partition("## Making one\n\n")[2].partition("\n\n")[0]
+    calls = re.findall(r"`([\w.]+)\((.*?)\)`", table)
+    assert ("asarray", "obj, dtype=None, *, device=None, copy=None") in calls
+    for name, written in calls:
+        takes = inspect.signature(operator.attrgetter(name)(gpuinterop)).parameters
+        told = ast.parse(f"def call({written}): ...").body[0].args
+        by_place = [one for one in takes.values() if one.kind is not one.KEYWORD_ONLY]
+        required = len(told.args) - len(told.defaults)
+        assert len(by_place) >= len(told.args), (name, written)
+        for place, one in enumerate(told.args[required:], required):
+            by_name = told.defaults[place - required].value is ...
+            assert by_name or by_place[place].name == one.arg, (name, written)
+        assert {one.arg for one in told.kwonlyargs} <= set(takes), (name, written)
+
+
 def test_every_public_name_has_an_example():
     code = "\n".join(
         b.text for page in PAGES for b in blocks(page) if b.language in ("python", "py")
@@ -173,6 +193,20 @@ def test_pictures_draw_what_the_tables_say():
         assert list(picture["rows"][name].values()) == list(row.values())
         beyond = made.better(picture, picture["marks"][name], made.ours(row))
         assert beyond == ("missed" in made.verdict(found[mark.record], mark)), mark.title
+
+
+@pytest.mark.parametrize(
+    ("off", "told"), [(0.0004, "less than 0.1%"), (0.043, "4.3%"), (0.22, "22%")]
+)
+def test_what_is_missed_is_never_missed_by_nothing(off, told):
+    assert tool("performance_page").percent(off) == told
+
+
+def test_the_picture_of_launches_begins_where_its_caption_says():
+    made = tool("performance_page")
+    rows = made.records()["launch"]["rows"]
+    sizes = [int(found[1]) for row in rows if (found := re.search(r"2\^(\d+)$", row))]
+    assert made.PICTURES["launch"].endswith(f"from {2 ** min(sizes)} to 2^{max(sizes)} floats")
 
 
 def test_every_row_in_which_a_peer_is_ahead_is_told():

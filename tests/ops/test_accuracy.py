@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -29,6 +30,20 @@ def test_no_error_is_larger_than_promised(device, name, dtype):
     assert accuracy.worst(name, dtype, device) <= getattr(accuracy.ROWS[name], dtype) * 1.001
 
 
+@pytest.mark.parametrize("place", ["cpu", "cuda"])
+def test_no_recorded_error_is_larger_than_promised(place):
+    record = Path(accuracy.__file__).parent / "results" / f"accuracy-{place}.json"
+    found = json.loads(record.read_text(encoding="utf-8"))["ulps"]
+    assert list(found) == list(accuracy.ROWS)
+    broken = {
+        (name, dtype): error
+        for name, errors in found.items()
+        for dtype, error in errors.items()
+        if error > getattr(accuracy.ROWS[name], dtype)
+    }
+    assert not broken
+
+
 def test_an_error_is_seen(monkeypatch):
     monkeypatch.setattr(gi, "sinh", gi.sin)
     assert accuracy.worst("sinh", "float32", "cpu", 100) > 1e3
@@ -41,10 +56,12 @@ KNOWN = {
         0.25: -4.2274535333762655,
         0.75: -1.0858608797864722,
         1.0: -0.5772156649015329,
+        1.0492080300326033: -0.49905923387623647,
         1.25: -0.22745353337626542,
         1.4616321449683622: -9.241265521729427e-17,
         1.5: 0.03648997397857652,
         2.0: 0.42278433509846713,
+        2.009597876536066: 0.42895579179288189,
         2.75: 0.8189010249754326,
         5.0: 1.5061176684318005,
         9.5: 2.1977378764029494,
@@ -57,8 +74,11 @@ KNOWN = {
         0.001: 6.907178885383853,
         0.25: 1.2880225246980774,
         0.75: 0.20328095143129538,
+        1.006499777822119: -0.0037171362671101765,
         1.25: -0.09827183642181316,
         1.5: -0.12078223763524522,
+        2.0000000079100606: 3.3442497342924527e-9,
+        2.004446592917181: 0.0018863197954312812,
         2.5: 0.2846828704729192,
         3.25: 0.9358019311087253,
         9.5: 11.689333420797269,
@@ -81,7 +101,8 @@ def test_functions_without_a_wider_oracle_have_their_known_values(device, name):
     got = getattr(gi, name)(gi.GpuArray(x, device=device)).get()
     # Below zero the result is a sum of larger terms.
     scale = np.where(x < 0, np.maximum(np.abs(exact), 3), np.abs(exact))
-    np.testing.assert_array_less(np.abs(got - exact), 12 * np.spacing(scale) + 1e-18)
+    allowed = np.where(x < 0, 12, accuracy.WITHOUT_ORACLE.get(name, 12))
+    np.testing.assert_array_less(np.abs(got - exact), allowed * np.spacing(scale))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
