@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
-from gpuinterop.geometry import broadcast_shapes
+from gpuinterop.geometry import broadcast_shapes, c_strides
 from gpuinterop.ops import reductions, results, target
 from gpuinterop.ops.reduce_plan import plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
@@ -252,7 +252,7 @@ class MapReduce:
                 )
         device = operands[0].device.index
         recipe = self._recipe(operands, extras)
-        fresh = _c_strides(kept)
+        fresh = c_strides(kept, 1)
         sinks = [fresh if outs is None else tuple(o._strides) for o in outs or kinds]
         full = [_over(strides, axes, len(shape)) for strides in sinks]
         after = [_over(e._strides, axes, len(shape)) for e in extras]
@@ -292,14 +292,6 @@ def _mentioned(letter: str, *texts: str) -> int:
 def _same_place(x: Any, y: Any) -> bool:
     y = results.plain(y)
     return bool(x.ptr == y.ptr and x._strides == y._strides and x.itemsize == y.itemsize)
-
-
-def _c_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
 
 
 def _over(strides: Sequence[int], axes: Sequence[int], ndim: int) -> tuple[int, ...]:

@@ -51,7 +51,7 @@ def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[int]:
     if found is None:
 
         def compiled(fresh: bool) -> bytes:
-            arch = target.capability(device)
+            arch = _core._compute_capability(device)
             return compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu", fresh=fresh)
 
         found = [_core.load_function(device, compiled, name) for name in names]
