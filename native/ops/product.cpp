@@ -11,7 +11,6 @@
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
 #include "ops/product_sides.hpp"
-#include "python/raise.hpp"
 
 namespace nb = nanobind;
 
@@ -87,8 +86,8 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
     return result.release();
   }
   note_use(out);
-  if (!overlap(*a.array, out, where) && !overlap(*b.array, out, where) &&
-      (!c.array || is_same_place(*c.array, out) || !overlap(*c.array, out, where))) {
+  if (!may_overlap(*a.array, out, where) && !may_overlap(*b.array, out, where) &&
+      (!c.array || !must_go_apart(*c.array, out, where))) {
     gemm(out, *a.array, *b.array, c.array, call.alpha, call.beta, call.tf32, where);
   } else {
     Array apart = make_empty(device, rule.dtype, shape.ndim, shape.extents, where);
