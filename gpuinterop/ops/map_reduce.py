@@ -254,8 +254,8 @@ class MapReduce:
         recipe = self._recipe(operands, extras)
         fresh = c_strides(kept, 1)
         sinks = [fresh if outs is None else tuple(o._strides) for o in outs or kinds]
-        full = [_over(strides, axes, len(shape)) for strides in sinks]
-        after = [_over(e._strides, axes, len(shape)) for e in extras]
+        full = [reductions.over(strides, axes, len(shape)) for strides in sinks]
+        after = [reductions.over(e._strides, axes, len(shape)) for e in extras]
         given = [reductions.operand(x) for x in operands]
         # Extras ride along as results do: their strides follow the kept dimensions.
         plan = plan_reduction(
@@ -267,10 +267,13 @@ class MapReduce:
             device,
             recipe,
             plan,
-            [(0, i, g.in_shifts[i] * x.itemsize) for i, x in enumerate(operands)],
-            [(1, j, g.out_shifts[j] * kind.itemsize) for j, kind in enumerate(kinds)],
+            [(reductions.INPUT, i, g.in_shifts[i] * x.itemsize) for i, x in enumerate(operands)],
+            [
+                (reductions.OUTPUT, j, g.out_shifts[j] * kind.itemsize)
+                for j, kind in enumerate(kinds)
+            ],
             extras=[
-                (0, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
+                (reductions.INPUT, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
                 for e, x in enumerate(extras)
             ],
             extra_strides=g.out_strides[n:],
@@ -292,9 +295,3 @@ def _mentioned(letter: str, *texts: str) -> int:
 def _same_place(x: Any, y: Any) -> bool:
     y = results.plain(y)
     return bool(x.ptr == y.ptr and x._strides == y._strides and x.itemsize == y.itemsize)
-
-
-def _over(strides: Sequence[int], axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Strides of a result over the full shape: 0 along reduced axes."""
-    rest = iter(strides)
-    return tuple(0 if axis in axes else next(rest) for axis in range(ndim))
