@@ -120,11 +120,10 @@ class MapReduce:
 
     def _resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
         """The plan for operands on a GPU, the result of those in host memory."""
-        results.require_arrays(self._where, *operands, *extras)
+        device = results.require_arrays(self._where, *operands, *extras)
         cls = type(results.leading(operands))
         operands = [results.plain(x) for x in operands]
         extras = [results.plain(e) for e in extras]
-        device = results.require_arrays(self._where, *operands, *extras)
         shape = broadcast_shapes([x.shape for x in operands], self._where)
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
