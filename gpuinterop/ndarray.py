@@ -35,7 +35,7 @@ from gpuinterop.sources import host_view, over
 from gpuinterop.switches import as_switch
 from gpuinterop.views import ViewMethods, own_state
 
-__all__ = ["CudaNdarray", "GpuArray", "class_for"]
+__all__ = ["CudaNdarray", "GpuArray"]
 
 Self = TypeVar("Self", bound="ArrayMethods")
 

@@ -12,10 +12,10 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of
 from gpuinterop.errors import ArgumentTypeError, DTypeError
+from gpuinterop.ops.rules import STRONG_NUMBER
 from gpuinterop.scalars import as_elements
 
 from .operands import viewed
-from .rules import STRONG_NUMBER
 
 __all__ = ["numbers_as_arrays", "require_held_numbers", "require_safe_arrays", "require_text"]
 
