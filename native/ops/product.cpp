@@ -165,8 +165,7 @@ PyObject* inner(const ProductCall& call) {
 PyObject* vdot(const ProductCall& call) {
   Side a, b, c;
   read_sides(call, a, b, c);
-  if (a.ndim() == 1 && b.ndim() == 1 && kDTypes[a.array->dtype].code != kDTypes[kComplex64].code)
-    return with_vector(call, a, b);
+  if (a.ndim() == 1 && b.ndim() == 1 && !is_complex(a.array->dtype)) return with_vector(call, a, b);
   return the_rest("vdot", call, a, b);
 }
 

@@ -224,9 +224,7 @@ void require_whole(const ProductCall& call, DTypeId dtype) {
 }
 
 void require_real(const ProductCall& call, DTypeId dtype) {
-  if ((call.alpha.imag == 0 && call.beta.imag == 0) ||
-      kDTypes[dtype].code == kDTypes[kComplex64].code)
-    return;
+  if ((call.alpha.imag == 0 && call.beta.imag == 0) || is_complex(dtype)) return;
   fail(Kind::DType, call.where, std::string("real alpha and beta for ") + kDTypes[dtype].name,
        "complex ones", "cast the operands to complex64");
 }
