@@ -798,6 +798,10 @@ def _tune(knob: str, value: int=0) -> None:
     """
 def _take(src: object, indices: object, axis: int, dst: object) -> None:
     """Gather on CUDA; the indices were checked."""
+def _check_out(out: object, shape: object, dtype: int, like: object, where: str) -> None:
+    """
+    Refuse an out of another shape, dtype (a row) or device than `like`, or not to be written.
+    """
 def _may_overlap(a: object, b: object) -> bool:
     """Do two arrays share a byte? True when that cannot be told quickly."""
 def _overlaps_itself(a: object) -> bool:

@@ -21,7 +21,7 @@ from gpuinterop.errors import (
 )
 from gpuinterop.geometry import real
 from gpuinterop.naming import in_the_name_of, no_room, place_of
-from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
+from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
 from gpuinterop.ops.results import taken
 from gpuinterop.scalars import as_elements
 from gpuinterop.sources import (
@@ -69,13 +69,13 @@ def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
 def _array(value: Any, dtype: Any, device: Any, where: str) -> Any:
     source = as_source(value, dtype, where)
     place = home(value, source) if device is None else device
-    return new_array(_class_for(source.dtype), source, place, where, is_of_values(value))
+    return new_array(class_for(source.dtype), source, place, where, is_of_values(value))
 
 
 def _from_values(values: np.ndarray[Any, Any], device: Any, where: str) -> Any:
     """An array of computed values, which is no copy of anything."""
     place = devices.default_device() if device is None else device
-    return new_array(_class_for(values.dtype), over(values), place, where, True)
+    return new_array(class_for(values.dtype), over(values), place, where, True)
 
 
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -131,7 +131,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
         source = _as_source(obj, None, copy)
     if wanted != source.dtype:
         source = cast(obj, source, wanted, "asarray")
-    cls = _class_for(wanted)
+    cls = class_for(wanted)
     if target == source.device:
         return _core.adopt(cls, source)
     return new_array(cls, source, target, "asarray", plain)
@@ -148,10 +148,6 @@ def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
                                  fix="pass copy=None to allow a copy") from error  # fmt: skip
 
 
-def _class_for(dtype: Any) -> Any:
-    return CudaNdarray if dtype == np.float32 else GpuArray
-
-
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C") -> Any:
     """Return an array whose elements are not set; float32 unless `dtype` says otherwise.
 
@@ -166,7 +162,7 @@ def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") ->
     target = place_of(device, where)
     extents = read_shape(shape, where)
     return _core.empty(
-        _class_for(wanted), extents, wanted, target.type_code, target.index, order, where
+        class_for(wanted), extents, wanted, target.type_code, target.index, order, where
     )
 
 
@@ -180,7 +176,7 @@ def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> An
 
 def _full(shape: Any, value: Any, dtype: Any, device: Any, where: str) -> Any:
     wanted = known(np.float32 if dtype is None else dtype, where)
-    return new_full(_class_for(wanted), shape, value, wanted, device, where)
+    return new_full(class_for(wanted), shape, value, wanted, device, where)
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:

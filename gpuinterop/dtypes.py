@@ -27,15 +27,13 @@ NUMPY_NAMES = (
     "complex64",
     "complex128",
 )
+SUB_BYTE_INTEGERS = ("int4", "uint4", "int2", "uint2")  # which no kernel takes
 # They occupy a whole byte each, as in ml_dtypes.
 SUB_BYTE_NAMES = (
     "float6_e2m3fn",
     "float6_e3m2fn",
     "float4_e2m1fn",
-    "int4",
-    "uint4",
-    "int2",
-    "uint2",
+    *SUB_BYTE_INTEGERS,
 )
 # Types that only ml_dtypes gives NumPy.
 ML_NAMES = (

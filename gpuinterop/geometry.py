@@ -8,7 +8,7 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.errors import ShapeError
 
-__all__ = ["broadcast_shapes", "is_array", "real"]
+__all__ = ["broadcast_shapes", "c_strides", "is_array", "real"]
 
 
 def is_array(x: Any) -> bool:
@@ -22,6 +22,16 @@ def real(x: Any) -> _core.Array:
     BoundsError when the geometry is in the making (_set_stride and friends) and reaches outside.
     """
     return _core.view(_core.Array, x)
+
+
+def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Return the byte strides of a dense array in C order; with an itemsize of 1, those in elements."""
+    strides: list[int] = []
+    step = itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
 
 
 def broadcast_shapes(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int, ...]:

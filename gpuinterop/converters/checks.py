@@ -22,7 +22,7 @@ from gpuinterop.converters.plan import (
 from gpuinterop.dtypes import NAMES, known
 from gpuinterop.foreign import CPU, CUDA
 from gpuinterop.geometry import is_array, real
-from gpuinterop.ndarray import CudaNdarray, GpuArray
+from gpuinterop.ndarray import GpuArray, class_for
 
 __all__ = [
     "CUDA",
@@ -143,11 +143,6 @@ def facts_of(x: Any) -> Facts:
         x.ptr,
         bool(x.readonly),
     )
-
-
-def class_for(dtype: Any) -> type:
-    """CudaNdarray for float32, the documents' only dtype; GpuArray for the others."""
-    return CudaNdarray if numpy.dtype(dtype) == numpy.float32 else GpuArray
 
 
 def dtype_name(dtype: Any) -> str:

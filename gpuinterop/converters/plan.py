@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 
 from gpuinterop import errors
+from gpuinterop.geometry import c_strides
 from gpuinterop.switches import as_switch
 
 __all__ = [
@@ -30,16 +31,6 @@ __all__ = [
 ]
 
 ANY_DTYPE = None
-
-
-def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Byte strides of a dense array in C order."""
-    strides: list[int] = []
-    step = itemsize
-    for n in reversed(shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
 
 
 @dataclass(frozen=True)

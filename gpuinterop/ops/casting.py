@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import known
+from gpuinterop.dtypes import SUB_BYTE_INTEGERS, known
 from gpuinterop.errors import ShapeError
 from gpuinterop.geometry import real
 from gpuinterop.sources import host_view, over
@@ -18,8 +18,6 @@ from .operands import general_class
 from .runtime import FUNCTIONS
 
 __all__ = ["cast"]
-
-_READ_BY_NUMPY = frozenset({"int4", "uint4", "int2", "uint2"})  # no kernel takes them
 
 
 def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
@@ -42,7 +40,7 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
         target = made._permuted([axes.index(i) for i in range(x.ndim)])
     if x.dtype == wanted:
         _core.copy_into(target, x, where="astype")
-    elif x.dtype.isbuiltin != 1 and x.dtype.name in _READ_BY_NUMPY:
+    elif x.dtype.isbuiltin != 1 and x.dtype.name in SUB_BYTE_INTEGERS:
         _cast_on_host(x, target)
     else:
         FUNCTIONS["cast"](x, out=target)

@@ -20,7 +20,7 @@ from .kernel_arguments import (
     require_safe_arrays,
     require_text,
 )
-from .rules import name_of_kind
+from .rules import name_of_kind, row_of_kind
 from .runtime import Traced, add_traced
 
 __all__ = ["ElementwiseKernel"]
@@ -70,7 +70,7 @@ class _Expression(Traced):
         for (kind, _), given in zip(self.ins, kinds, strict=True):
             if len(kind) > 1 or given < 0:
                 continue
-            name = NAMES[given % 64]
+            name = NAMES[row_of_kind(given)]
             if letters.setdefault(kind, name) != name:
                 raise DTypeError(
                     where=self.name,

@@ -12,6 +12,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, dtype_of
 from gpuinterop.errors import ArgumentTypeError, DTypeError
+from gpuinterop.ops.rules import STRONG_NUMBER
 from gpuinterop.scalars import as_elements
 
 from .operands import viewed
@@ -40,8 +41,8 @@ def require_safe_arrays(
 ) -> None:
     """Refuse arrays whose dtype NumPy does not cast safely to that of the parameter."""
     for (_, name), wanted, kind in zip(parameters, types, kinds, strict=True):
-        # Below 0 and from 64 on are numbers, which are judged by their value.
-        if 0 <= kind < 64 and not np.can_cast(
+        # The others are numbers, which are judged by their value.
+        if 0 <= kind < STRONG_NUMBER and not np.can_cast(
             dtype_of(kind), dtype_of(NAMES.index(wanted)), "safe"
         ):
             raise DTypeError(

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
-from gpuinterop.geometry import broadcast_shapes
+from gpuinterop.geometry import broadcast_shapes, c_strides
 from gpuinterop.ops import reductions, results, target
 from gpuinterop.ops.reduce_plan import plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
@@ -120,11 +120,10 @@ class MapReduce:
 
     def _resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
         """The plan for operands on a GPU, the result of those in host memory."""
-        results.require_arrays(self._where, *operands, *extras)
+        device = results.require_arrays(self._where, *operands, *extras)
         cls = type(results.leading(operands))
         operands = [results.plain(x) for x in operands]
         extras = [results.plain(e) for e in extras]
-        device = results.require_arrays(self._where, *operands, *extras)
         shape = broadcast_shapes([x.shape for x in operands], self._where)
         axes = reductions.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
@@ -252,10 +251,10 @@ class MapReduce:
                 )
         device = operands[0].device.index
         recipe = self._recipe(operands, extras)
-        fresh = _c_strides(kept)
+        fresh = c_strides(kept, 1)
         sinks = [fresh if outs is None else tuple(o._strides) for o in outs or kinds]
-        full = [_over(strides, axes, len(shape)) for strides in sinks]
-        after = [_over(e._strides, axes, len(shape)) for e in extras]
+        full = [reductions.over(strides, axes, len(shape)) for strides in sinks]
+        after = [reductions.over(e._strides, axes, len(shape)) for e in extras]
         given = [reductions.operand(x) for x in operands]
         # Extras ride along as results do: their strides follow the kept dimensions.
         plan = plan_reduction(
@@ -267,10 +266,13 @@ class MapReduce:
             device,
             recipe,
             plan,
-            [(0, i, g.in_shifts[i] * x.itemsize) for i, x in enumerate(operands)],
-            [(1, j, g.out_shifts[j] * kind.itemsize) for j, kind in enumerate(kinds)],
+            [(reductions.INPUT, i, g.in_shifts[i] * x.itemsize) for i, x in enumerate(operands)],
+            [
+                (reductions.OUTPUT, j, g.out_shifts[j] * kind.itemsize)
+                for j, kind in enumerate(kinds)
+            ],
             extras=[
-                (0, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
+                (reductions.INPUT, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
                 for e, x in enumerate(extras)
             ],
             extra_strides=g.out_strides[n:],
@@ -292,17 +294,3 @@ def _mentioned(letter: str, *texts: str) -> int:
 def _same_place(x: Any, y: Any) -> bool:
     y = results.plain(y)
     return bool(x.ptr == y.ptr and x._strides == y._strides and x.itemsize == y.itemsize)
-
-
-def _c_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
-
-
-def _over(strides: Sequence[int], axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Strides of a result over the full shape: 0 along reduced axes."""
-    rest = iter(strides)
-    return tuple(0 if axis in axes else next(rest) for axis in range(ndim))

@@ -17,6 +17,7 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.geometry import c_strides
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.ops import results, target
 from gpuinterop.ops.reduce_plan import Operand, Plan, plan_reduction
@@ -51,7 +52,7 @@ def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[int]:
     if found is None:
 
         def compiled(fresh: bool) -> bytes:
-            arch = target.capability(device)
+            arch = _core._compute_capability(device)
             return compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu", fresh=fresh)
 
         found = [_core.load_function(device, compiled, name) for name in names]
@@ -115,24 +116,20 @@ def launches_for(
     return launches, used
 
 
+def over(strides: Sequence[int], axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Strides of a result over the full shape: 0 along reduced axes."""
+    rest = iter(strides)
+    return tuple(0 if axis in axes else next(rest) for axis in range(ndim))
+
+
 def _full_strides(x: Any, axes: Sequence[int], out: Any, keepdims: bool) -> tuple[int, ...]:
-    """The result's strides over `x`'s shape: 0 along reduced axes."""
-    if out is not None:
-        own = list(out._strides)
+    """The strides of `out`, or of a fresh result, over `x`'s shape."""
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    if out is None:
+        own = c_strides([x.shape[axis] for axis in kept], 1)
     else:
-        own, step = [], 1
-        for axis in reversed(range(x.ndim)):
-            if axis in axes:
-                if keepdims:
-                    own.append(0)
-                continue
-            own.append(step)
-            step *= max(x.shape[axis], 1)
-        own.reverse()
-    if keepdims:
-        return tuple(0 if i in axes else s for i, s in enumerate(own))
-    rest = iter(own)
-    return tuple(0 if i in axes else next(rest) for i in range(x.ndim))
+        own = tuple(out._strides[axis] for axis in kept) if keepdims else tuple(out._strides)
+    return over(own, axes, x.ndim)
 
 
 def plan_for(

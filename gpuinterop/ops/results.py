@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core
+from gpuinterop.dtypes import row_of
 from gpuinterop.errors import (
     ArgumentTypeError,
-    ContiguityError,
     DeviceMismatchError,
-    DTypeError,
-    ReadOnlyError,
     ShapeError,
 )
 from gpuinterop.geometry import real
@@ -64,49 +62,7 @@ def check_count(outs: Sequence[Any], count: int, where: str) -> None:
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> None:
     """Refuse an `out` that does not fit; nothing has been computed yet."""
-    if not isinstance(out, _core.Array):
-        raise ArgumentTypeError(
-            where=where,
-            expected="an array of this library as out",
-            got=f"an object of type {type(out).__name__}",
-            fix="share it first: gpuinterop.asarray(out), or call it without out",
-        )
-    out, like = real(out), real(like)
-    if tuple(out.shape) != tuple(shape):
-        raise ShapeError(
-            where=where,
-            expected=f"out of shape {tuple(shape)}",
-            got=str(out.shape),
-            fix="call it without out",
-        )
-    if out.dtype != dtype:
-        raise DTypeError(
-            where=where,
-            expected=f"out of dtype {dtype}",
-            got=str(out.dtype),
-            fix="call it without out, then cast",
-        )
-    if out.device != like.device:
-        raise DeviceMismatchError(
-            where=where,
-            expected=f"out on {like.device}, where the operands are",
-            got=str(out.device),
-            fix=f'out.to_device("{like.device}")',
-        )
-    if out.readonly:
-        raise ReadOnlyError(
-            where=where,
-            expected="an out that may be written",
-            got="a read-only array",
-            fix="pass a copy",
-        )
-    if _core._overlaps_itself(out):
-        raise ContiguityError(
-            where=where,
-            expected="an out whose elements all have a place of their own",
-            got=f"shape {out.shape} with strides {out._strides} (elements)",
-            fix="pass a copy",
-        )
+    _core._check_out(out, shape, row_of(dtype), like, where)
 
 
 def require_arrays(where: str, *operands: Any) -> Any:

@@ -13,19 +13,34 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import NAMES, NUMPY_NAMES, dtype_of
+from gpuinterop.dtypes import NAMES, NUMPY_NAMES, SUB_BYTE_INTEGERS, dtype_of
 from gpuinterop.errors import DTypeError
 
 from .catalog import Row
 
-__all__ = ["Loop", "is_extended", "kind_of", "loop_for", "name_of_kind"]
+__all__ = [
+    "STRONG_NUMBER",
+    "Loop",
+    "is_extended",
+    "kind_of",
+    "loop_for",
+    "name_of_kind",
+    "row_of_kind",
+]
 
-# What the core calls an operand: a dtype's row, 64 + row for a number of that dtype, or one of these.
+# What the core calls an operand, its kind: a dtype's row for an array, STRONG_NUMBER + row for a number
+# of that dtype, or one of these.
+STRONG_NUMBER = 64  # kStrongNumber in native/ops/operands.hpp
 WEAK: dict[int, type] = {-1: int, -2: float, -3: complex}
 _FLOAT16, _FLOAT32, _COMPLEX64 = (NAMES.index(n) for n in ("float16", "float32", "complex64"))
 _BOOL = NAMES.index("bool")
 
 Loop = tuple[tuple[int, ...], tuple[int, ...]]  # rows of the inputs, rows of the results
+
+
+def row_of_kind(kind: int) -> int:
+    """The dtype of an array or a number; `kind` is not weak."""
+    return kind % STRONG_NUMBER
 
 
 def is_extended(row: int) -> bool:
@@ -42,7 +57,7 @@ def name_of_kind(kind: int) -> str:
     """How an operand is called in a message."""
     if kind in WEAK:
         return f"Python {WEAK[kind].__name__}"
-    return NAMES[kind % 64]
+    return NAMES[row_of_kind(kind)]
 
 
 def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
@@ -56,7 +71,7 @@ def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
 
 def _mend(row: Row, kinds: Sequence[int]) -> str:
     """The cast that the operation is defined for, tried and not guessed."""
-    strong = [dtype_of(k % 64) for k in kinds if k >= 0]
+    strong = [dtype_of(row_of_kind(k)) for k in kinds if k >= 0]
     wide = any(d.itemsize == 8 and d.kind in "iuf" for d in strong)
     kinds_given = {d.kind for d in strong}
     names = ["int64", "float64"] if wide else ["int32", "float32"]
@@ -83,7 +98,7 @@ def _is_defined(rule: np.ufunc, operands: list[Any]) -> bool:
 
 def _meet(kinds: Sequence[int]) -> int | None:
     """The extended type that stands for all operands, or None when they meet in float32 or above."""
-    rows = {k % 64 for k in kinds if k >= 0 and kind_of(k % 64) in "fc"}
+    rows = {r for r in map(row_of_kind, (k for k in kinds if k >= 0)) if kind_of(r) in "fc"}
     if len(rows) == 1 and is_extended(next(iter(rows))) and -3 not in kinds:
         return rows.pop()
     return None
@@ -98,11 +113,12 @@ def loop_for(row: Row, kinds: tuple[int, ...]) -> Loop:
     DTypeError
         NumPy has no loop for them either, or one that this library does not have.
     """
-    if any(k >= 0 and NAMES[k % 64] in ("int4", "uint4", "int2", "uint2") for k in kinds):
+    if any(k >= 0 and NAMES[row_of_kind(k)] in SUB_BYTE_INTEGERS for k in kinds):
         raise _no_loop(row, kinds)
     extended = _meet(kinds)
     stand_in = _FLOAT16 if extended is not None else _FLOAT32
-    plain = tuple(k if k < 0 else (stand_in if is_extended(k % 64) else k % 64) for k in kinds)
+    rows = [k if k < 0 else row_of_kind(k) for k in kinds]
+    plain = tuple(stand_in if is_extended(r) else r for r in rows)
     if extended is not None:
         # bfloat16 + int32 is bfloat16: integers are weak beside it, as float16 would not have it.
         plain = tuple(k if k < 0 or kind_of(k) == "f" else -1 for k in plain)

@@ -24,7 +24,7 @@ from .catalog import ROWS, Row
 from .host import run_row
 from .keywords import plain_call
 from .operands import general_class, is_foreign_array, leading_class, operand, viewed
-from .rules import is_extended, kind_of, loop_for, name_of_kind
+from .rules import is_extended, kind_of, loop_for, name_of_kind, row_of_kind
 
 __all__ = [
     "FUNCTIONS",
@@ -78,9 +78,9 @@ def check_only(where: str, only: Any, kinds: tuple[int, ...]) -> None:
     That is all of ml_dtypes' types: none has more than 16 bits.
     """
     for kind in kinds:
-        extended = kind >= 0 and is_extended(kind % 64)
+        row = row_of_kind(kind) if kind >= 0 else -1
         if kind == -3 or (
-            kind >= 0 and not extended and not np.can_cast(dtype_of(kind % 64), only)
+            row >= 0 and not is_extended(row) and not np.can_cast(dtype_of(row), only)
         ):
             raise DTypeError(
                 where=where,

@@ -1,4 +1,4 @@
-"""What kernels are planned and compiled for."""
+"""What kernels are planned for."""
 
 from __future__ import annotations
 
@@ -6,14 +6,7 @@ from functools import cache
 
 from gpuinterop import _core
 
-__all__ = ["capability", "multiprocessors"]
-
-
-@cache
-def capability(device: int) -> int:
-    """Compute capability times ten: 90 for 9.0."""
-    known = _core.cuda_device_properties(device)
-    return int(known["major"]) * 10 + int(known["minor"])
+__all__ = ["multiprocessors"]
 
 
 @cache

@@ -19,7 +19,7 @@ from .fuse_literals import literal
 from .fuse_numbers import Number, described
 from .reduce_table import REDUCTIONS
 from .reductions import normalized_axes
-from .rules import kind_of, loop_for
+from .rules import STRONG_NUMBER, kind_of, loop_for, row_of_kind
 from .runtime import check_only
 
 __all__ = [
@@ -330,7 +330,7 @@ def _input_kind(x: Any) -> int:
         raise ArgumentTypeError(where="fuse", expected="arrays of this library where dtypes are asked for",
                                 got=type(x).__name__,
                                 fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
-    return row_of(dtype) + 64 * isinstance(x, np.generic)
+    return row_of(dtype) + STRONG_NUMBER * isinstance(x, np.generic)
 
 
 def _reduced_shape(shape: tuple[int, ...], op: str, axis: Any, keepdims: bool) -> tuple[int, ...]:
@@ -342,9 +342,9 @@ def _reduced_shape(shape: tuple[int, ...], op: str, axis: Any, keepdims: bool) -
 
 def _number_kind(number: Any) -> int:
     if isinstance(number, np.generic):
-        return 64 + row_of(number.dtype)
+        return STRONG_NUMBER + row_of(number.dtype)
     if isinstance(number, bool):
-        return 64
+        return STRONG_NUMBER + row_of(bool)
     return -1 if isinstance(number, int) else -2 if isinstance(number, float) else -3
 
 
@@ -390,5 +390,5 @@ def _require_fit(number: int, row: int, where: str) -> None:
 def strong(kind: int) -> int:
     """The dtype of a kind: a number of Python's has NumPy's default."""
     if kind >= 0:
-        return kind % 64
+        return row_of_kind(kind)
     return NAMES.index({-1: "int64", -2: "float64", -3: "complex128"}[kind])

@@ -20,7 +20,7 @@ Array view_of(PyObject* owner) {
 }
 
 uint64_t alignment_of(DTypeId dtype, Device device) noexcept {
-  const bool parts = kDTypes[dtype].kind == 'c' && !device.is_cuda();
+  const bool parts = is_complex(dtype) && !device.is_cuda();
   return uint64_t(parts ? itemsize_of(dtype) / 2 : itemsize_of(dtype));
 }
 

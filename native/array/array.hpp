@@ -76,6 +76,12 @@ void require_settled(PyObject* o);
 // New object of `type` (Array or a Python subclass; __init__ is not run). Null with a Python error.
 PyObject* wrap(PyTypeObject* type, Array&& a);
 
+// ---- python/raise.cpp -------------------------------------------------------------------------
+// repr() of an object for messages, cut at 120 bytes; never fails.
+std::string repr_text(PyObject* o) noexcept;
+std::string type_text(PyObject* o) noexcept;  // "torch.Tensor"
+
+// ---- array/array.cpp --------------------------------------------------------------------------
 // A view of `owner` (an Array object): base, buffer, device, dtype and flags as for a view; the
 // caller sets layout and data.
 Array view_of(PyObject* owner);

@@ -9,7 +9,6 @@
 #include "cuda/cuda.hpp"
 #include "ops/copy.hpp"
 #include "ops/graph.hpp"
-#include "python/raise.hpp"
 
 namespace gpuinterop {
 
@@ -151,7 +150,8 @@ void copy_host(const Array& dst, const Array& src) {
   }
 }
 
-bool may_overlap(const Array& dst, const Array& src, const char* where) {
+// A detour too many costs a copy; ops::may_overlap, which tells interleaved arrays apart, costs more.
+bool reaches_meet(const Array& dst, const Array& src, const char* where) {
   const auto [d0, d1] = reach(dst, where);
   const auto [s0, s1] = reach(src, where);
   return d0 < s1 && s0 < d1;
@@ -162,7 +162,7 @@ Array compact_like(const Array& a, Device device, const char* where) {
 }
 
 void copy_same_device(const Array& dst, const Array& src, const char* where) {
-  if (may_overlap(dst, src, where)) {
+  if (reaches_meet(dst, src, where)) {
     if (dst.data == src.data && same_geometry(dst, src)) return;
     Array detour = compact_like(src, src.device, where);
     copy_same_device(detour, src, where);

@@ -1,8 +1,9 @@
-// What CPython does to a thread that wants the GIL while the interpreter goes away.
+// How code below the border in python/ calls Python, and lets go of its objects.
 //
-// Until 3.13 it ends the thread by unwinding its stack: that ends the process where a function must
-// not throw, and destructors on the way would touch Python without the GIL. Such a thread waits here
-// for the end of the process instead, as 3.14 makes it wait.
+// Until 3.13 CPython ends a thread that wants the GIL while the interpreter goes away by unwinding its
+// stack: that ends the process where a function must not throw, and destructors on the way would touch
+// Python without the GIL. Such a thread waits here for the end of the process instead, as 3.14 makes it
+// wait.
 #pragma once
 
 #include <Python.h>
@@ -40,5 +41,37 @@ GPUINTEROP_CATCHES_UNWINDING auto run_python(F&& f) {
   return std::forward<F>(f)();
 #endif
 }
+
+// Keeps a pending Python error across code that may set or clear one (destructors, deleters).
+class ErrorSaver {
+ public:
+  ErrorSaver() {
+    if (PyErr_Occurred()) PyErr_Fetch(&type_, &value_, &trace_);
+  }
+  ~ErrorSaver() {
+    if (type_)
+      PyErr_Restore(type_, value_, trace_);
+    else if (PyErr_Occurred())
+      PyErr_Clear();
+  }
+  ErrorSaver(const ErrorSaver&) = delete;
+
+ private:
+  PyObject *type_ = nullptr, *value_ = nullptr, *trace_ = nullptr;
+};
+
+// ---- python/raise.cpp ------------------------------------------------------------------------
+// For code that may run on any thread, without the GIL, or while the interpreter goes away.
+// held() is false when it is too late to touch Python: leak instead.
+class GilForCleanup {
+ public:
+  GilForCleanup();
+  ~GilForCleanup();
+  bool held() const noexcept { return held_; }
+
+ private:
+  bool held_ = false;
+  PyGILState_STATE state_{};
+};
 
 }  // namespace gpuinterop

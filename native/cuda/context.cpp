@@ -5,6 +5,7 @@
 #include <string>
 
 #include "array/gil.hpp"
+#include "cuda/postpone.hpp"
 #include "cuda/state.hpp"
 
 // Exported by every CPython, but not declared for the stable ABI.
@@ -141,9 +142,7 @@ void check(CUresult code, const char* call, const char* where) {
   if (code == CUDA_ERROR_OUT_OF_MEMORY)
     fail(Kind::OutOfMemory, where, "enough device memory", got,
          "delete arrays that are no longer used, or call gpuinterop.devices.empty_cache()");
-  // The block of codes that only capture knows, 900 to 908, and the check that capture forbids.
-  if (code >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-      code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+  if (forbidden_by_capture(code))
     fail(Kind::Capture, where, "a call that is legal while a graph is captured", got,
          "do this before the capture begins or after it ends");
   fail(Kind::Cuda, where, std::string(call) + " to succeed", got, advice(code));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <list>
-#include <map>
+#include <memory>
 
 #include "cuda/cache.hpp"
 #include "cuda/memory.hpp"
@@ -38,10 +38,17 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
     for (GraphPool* p : pools)
       if (p->capture == capture && p->device == d.ordinal && !p->dead) return p;
   }
-  auto* pool = new GraphPool{capture, d.ordinal};
-  when_graph_ends(graph, pool, graph_ended, where);  // on an error the pool stays, dead
+  auto fresh = std::make_unique<GraphPool>(GraphPool{0, d.ordinal});
+  GraphPool* pool = fresh.get();
+  {
+    std::lock_guard guard(pools_lock);
+    pools.push_back(pool);
+    fresh.release();
+  }
+  // On an error it stays a pool of no capture, and is buried.
+  when_graph_ends(graph, pool, graph_ended, where);
   std::lock_guard guard(pools_lock);
-  pools.push_back(pool);
+  pool->capture = capture;
   return pool;
 }
 

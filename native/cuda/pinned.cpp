@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include "cuda/graph_memory.hpp"
 #include "cuda/postpone.hpp"
@@ -121,8 +122,10 @@ CUresult take(int device, int64_t nbytes, void** ptr) {
 BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
   device_state(device, where);  // the device exists
   finish_done();
+  BufferRef ref(new Buffer);
   PinnedBlock* block = take_idle(nbytes);
   if (!block) {
+    auto fresh = std::make_unique<PinnedBlock>();
     const int64_t capacity = (nbytes + kPage - 1) / kPage * kPage;
     void* ptr = nullptr;
     CUresult code = take(device, capacity, &ptr);
@@ -133,11 +136,14 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
            "cuMemHostAlloc said " + describe(code),
            "keep less of it, or use ordinary memory: numpy.empty");
     check(code, "cuMemHostAlloc", where);
-    block = new PinnedBlock{device, static_cast<char*>(ptr), nbytes, capacity};
+    fresh->device = device;
+    fresh->ptr = static_cast<char*>(ptr);
+    fresh->capacity = capacity;
+    block = fresh.release();
   }
   block->nbytes = nbytes;
   block->let_go = false;
-  auto* b = new Buffer;
+  Buffer* b = ref.get();
   b->ptr = block->ptr;
   b->nbytes = nbytes;
   b->memory = Memory::Pinned;
@@ -145,7 +151,7 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
   b->release = release_pinned;
   std::lock_guard guard(blocks_lock);
   blocks[block->ptr] = block;
-  return BufferRef(b);
+  return ref;
 }
 
 bool release_idle_pinned() noexcept {

@@ -8,7 +8,6 @@
 #include "cuda/cuda.hpp"
 #include "cuda/state.hpp"
 #include "cuda/stream.hpp"
-#include "python/raise.hpp"
 
 namespace gpuinterop::exchange {
 

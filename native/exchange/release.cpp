@@ -9,7 +9,6 @@
 #include "cuda/stream.hpp"
 #include "exchange/export.hpp"
 #include "exchange/import.hpp"
-#include "python/raise.hpp"
 
 namespace gpuinterop::exchange {
 

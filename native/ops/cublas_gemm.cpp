@@ -38,7 +38,11 @@ struct LtPlan {
   LtHeuristic choice = {};
   bool usable = false;
 
-  void destroy() {
+  LtPlan() = default;
+  LtPlan(const LtPlan&) = delete;
+  LtPlan& operator=(const LtPlan&) = delete;
+  ~LtPlan() {
+    if (cuda::driver_is_gone()) return;
     for (Object layout : {a, b, c, d})
       if (layout) lt_library().LayoutDestroy(layout);
     if (description) lt_library().DescDestroy(description);
@@ -61,26 +65,15 @@ struct LtKeyHash {
 constexpr size_t kMaxLtPlans = 4096;  // more shapes than this: start afresh rather than grow
 
 // A thread's own, because a plan's bias pointer is written by each call.
-struct LtPlans {
-  std::unordered_map<LtKey, LtPlan, LtKeyHash> by_key;
-  void clear() {
-    for (auto& [_, plan] : by_key) plan.destroy();
-    by_key.clear();
-  }
-  ~LtPlans() {
-    if (!cuda::driver_is_gone()) clear();
-  }
-};
-thread_local LtPlans lt_plans;
+thread_local std::unordered_map<LtKey, LtPlan, LtKeyHash> lt_plans;
 
 uint32_t alignment_of(const void* p) {
   const auto address = reinterpret_cast<uintptr_t>(p);
   return address ? static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256)) : 256;
 }
 
-Object make_layout(const GemmTypes& t, int64_t rows, int64_t columns, int64_t ld, int64_t batch,
-                   int64_t stride, const char* where) {
-  Object layout;
+void make_layout(Object& layout, const GemmTypes& t, int64_t rows, int64_t columns, int64_t ld,
+                 int64_t batch, int64_t stride, const char* where) {
   check(lt_library().LayoutCreate(&layout, t.data, uint64_t(rows), uint64_t(columns), ld),
         "cublasLtMatrixLayoutCreate", where);
   if (batch > 1) {
@@ -90,12 +83,13 @@ Object make_layout(const GemmTypes& t, int64_t rows, int64_t columns, int64_t ld
     check(lt_library().LayoutSet(layout, kLtBatchStride, &stride, sizeof stride),
           "cublasLtMatrixLayoutSetAttribute", where);
   }
-  return layout;
 }
 
-LtPlan make_lt_plan(const Product& p, const GemmTypes& t, int device, const char* where) {
+// Fills a plan, which is destroyed as it is after an error.
+void make_lt_plan(LtPlan& plan, const Product& p, const GemmTypes& t, int device,
+                  const char* where) {
   const LtLibrary& lt = lt_library();
-  LtPlan plan;
+  LtHandle handle = lt_handle(device, where);
   auto describe = [&](LtDescriptor what, const auto& value) {
     check(lt.DescSet(plan.description, what, &value, sizeof value),
           "cublasLtMatmulDescSetAttribute", where);
@@ -108,10 +102,10 @@ LtPlan make_lt_plan(const Product& p, const GemmTypes& t, int device, const char
     describe(kLtBiasPointer, p.bias);
   }
   const bool ta = p.op_a == kTranspose, tb = p.op_b == kTranspose;
-  plan.a = make_layout(t, ta ? p.k : p.m, ta ? p.m : p.k, p.a.ld, p.batch, p.stride_a, where);
-  plan.b = make_layout(t, tb ? p.n : p.k, tb ? p.k : p.n, p.b.ld, p.batch, p.stride_b, where);
-  plan.c = make_layout(t, p.m, p.n, p.c.ld, p.batch, p.stride_c, where);
-  plan.d = make_layout(t, p.m, p.n, p.d.ld, p.batch, p.stride_d, where);
+  make_layout(plan.a, t, ta ? p.k : p.m, ta ? p.m : p.k, p.a.ld, p.batch, p.stride_a, where);
+  make_layout(plan.b, t, tb ? p.n : p.k, tb ? p.k : p.n, p.b.ld, p.batch, p.stride_b, where);
+  make_layout(plan.c, t, p.m, p.n, p.c.ld, p.batch, p.stride_c, where);
+  make_layout(plan.d, t, p.m, p.n, p.d.ld, p.batch, p.stride_d, where);
   Object preference;
   check(lt.PreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", where);
   const uint64_t workspace = kWorkspace;
@@ -126,11 +120,10 @@ LtPlan make_lt_plan(const Product& p, const GemmTypes& t, int device, const char
     lt.PreferenceSet(preference, side.what, &bytes, sizeof bytes);
   }
   int found = 0;
-  const int status = lt.Heuristic(lt_handle(device, where), plan.description, plan.a, plan.b,
-                                  plan.c, plan.d, preference, 1, &plan.choice, &found);
+  const int status = lt.Heuristic(handle, plan.description, plan.a, plan.b, plan.c, plan.d,
+                                  preference, 1, &plan.choice, &found);
   lt.PreferenceDestroy(preference);
   plan.usable = status == 0 && found > 0 && plan.choice.status == 0;
-  return plan;
 }
 
 }  // namespace
@@ -215,11 +208,17 @@ bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int
                       alignment_of(p.c.data),
                       alignment_of(p.d.data),
                       p.bias ? alignment_of(p.bias) : 0}};
-  auto& plans = lt_plans.by_key;
+  auto& plans = lt_plans;
   auto it = plans.find(key);
   if (it == plans.end()) {
-    if (plans.size() >= kMaxLtPlans) lt_plans.clear();
-    it = plans.emplace(key, make_lt_plan(p, t, device, where)).first;
+    if (plans.size() >= kMaxLtPlans) plans.clear();
+    it = plans.try_emplace(key).first;
+    try {
+      make_lt_plan(it->second, p, t, device, where);
+    } catch (...) {
+      plans.erase(it);
+      throw;
+    }
   }
   LtPlan& plan = it->second;
   if (!plan.usable) return false;

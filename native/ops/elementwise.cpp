@@ -16,7 +16,6 @@
 #include "ops/graph.hpp"
 #include "ops/operands.hpp"
 #include "ops/overlap.hpp"
-#include "python/raise.hpp"
 
 namespace nb = nanobind;
 
@@ -108,31 +107,6 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, const Ou
   fail(Kind::DeviceMismatch, info.name, "operands on one device",
        device_text(a) + " and " + device_text(b),
        "move one of them: x.to_device('" + device_text(a) + "')");
-}
-
-Array checked_out(PyObject* out, const OpInfo& info) {
-  if (!is_array(out))
-    fail(Kind::Type, info.name, "an array of this library as out", type_text(out),
-         "allocate it with gpuinterop.empty, or wrap it with gpuinterop.asarray");
-  require_settled(out);
-  const Array& a = unwrap(out);
-  if (a.readonly)
-    fail(Kind::ReadOnly, info.name, "an out that may be written", "a read-only array",
-         "pass a copy: x.copy()");
-  if (overlaps_itself(a))
-    fail(Kind::Contiguity, info.name, "an out whose elements all have a place of their own",
-         "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
-             shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
-         "pass a copy: x.copy()");
-  return a;
-}
-
-// Whether writing `out` would change elements of `in` that are still to be read.
-bool must_go_apart(const Array& in, const Array& out, const char* where) {
-  if (in.buffer.get() != out.buffer.get() && in.buffer && out.buffer && in.buffer->owned &&
-      out.buffer->owned)
-    return false;
-  return !is_same_place(in, out) && may_overlap(in, out, where);
 }
 
 struct Shape64 {
@@ -288,6 +262,10 @@ OpId op_by_name(const char* name) {
     require_python();
     found = names().find(name);
   }
+  if (found == names().end()) {  // gpuinterop.ops is about to add it
+    PyErr_Format(PyExc_RuntimeError, "gpuinterop.ops has no operation %s yet", name);
+    throw PythonError();
+  }
   return found->second;
 }
 
@@ -301,7 +279,8 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   Outs given;
   for (int j = 0; j < info.results && outs; ++j) {
     if (!outs[j]) continue;
-    given[j] = checked_out(outs[j], info);
+    given[j] = read_out(outs[j], where);
+    require_writable(*given[j], where);
     if (!like) like = outs[j];
   }
   for (int i = 0; i < info.inputs; ++i) {

@@ -200,8 +200,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   // A vector that is added to every row rides along in cublasLt's epilogue, as the column that it is
   // there.
   bool bias =
-      o.c_is_row() && nd == 2 && beta == Scalar{1, 0} && md.by_rows &&
-      kDTypes[out.dtype].code != kDTypes[kComplex64].code &&
+      o.c_is_row() && nd == 2 && beta == Scalar{1, 0} && md.by_rows && !is_complex(out.dtype) &&
       (o.c->layout.shape()[0] == sizes.n && (sizes.n <= 1 || o.c->layout.strides()[0] == 1));
   if (o.has_c && !bias) o.c = with_layout(*o.c, o.c->layout.broadcast_to(nd, shape, where));
   if (!o.has_c) beta = {0, 0};

@@ -107,11 +107,14 @@ StoredType raw_type(int64_t itemsize) noexcept {
 
 void set_kernel_builder(PyRef b) noexcept { builder() = std::move(b); }
 
-void require_python() {
-  PyObject* module = PyImport_ImportModule("gpuinterop.ops");
-  if (!module) throw PythonError();
-  Py_DECREF(module);
+void import_home(const char* module, const PyRef& hook) {
+  const PyRef home = PyRef::steal(PyImport_ImportModule(module));
+  if (home && hook) return;
+  if (home) PyErr_Format(PyExc_RuntimeError, "%s did not register itself", module);
+  throw PythonError();
 }
+
+void require_python() { import_home("gpuinterop.ops", builder()); }
 
 void forget_kernels() noexcept { compiled().clear(); }
 

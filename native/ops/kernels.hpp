@@ -24,8 +24,10 @@ void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstrea
 // The Python side: build(op, types, modes, layout, ndim, vector, unroll, wide, tile, threads, loop,
 // capability) -> (code, symbol).
 void set_kernel_builder(PyRef builder) noexcept;
-// Imports gpuinterop.ops, which registers itself. Throws PythonError.
-void require_python();
+// Imports the module that registers `hook`. Throws PythonError, also where it has not registered:
+// code that runs while the module is being imported may come here.
+void import_home(const char* module, const PyRef& hook);
+void require_python();           // the same for gpuinterop.ops
 void forget_kernels() noexcept;  // tests and tuning
 void forget_kernels_of(OpId op);
 

@@ -9,6 +9,7 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "ops/kernels.hpp"
+#include "ops/overlap.hpp"
 
 namespace nb = nanobind;
 
@@ -143,6 +144,44 @@ Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
                 nb::cast<nb::args>(nb::make_tuple(nb::handle(number), static_cast<int>(row))));
   nb::object low = bits[0], high = bits[1];
   return Constant{nb::cast<uint64_t>(low), nb::cast<uint64_t>(high)};
+}
+
+const Array& read_out(PyObject* out, const char* where) {
+  if (!is_array(out))
+    fail(Kind::Type, where, "an array of this library as out",
+         "an object of type " + type_text(out),
+         "share it first: gpuinterop.asarray(out), or call it without out");
+  require_settled(out);
+  return unwrap(out);
+}
+
+void require_writable(const Array& out, const char* where) {
+  if (out.readonly)
+    fail(Kind::ReadOnly, where, "an out that may be written", "a read-only array",
+         "pass a copy: x.copy()");
+  const Layout& l = out.layout;
+  if (overlaps_itself(out))
+    fail(Kind::Contiguity, where, "an out whose elements all have a place of their own",
+         "shape " + shape_text(l.ndim(), l.shape()) + " with strides " +
+             shape_text(l.ndim(), l.strides()) + " (elements)",
+         "pass a copy: x.copy()");
+}
+
+void check_out(PyObject* object, DTypeId dtype, Device device, int ndim, const int64_t* shape,
+               const char* where) {
+  const Array& out = read_out(object, where);
+  const Layout& l = out.layout;
+  if (l.ndim() != ndim ||
+      std::memcmp(l.shape(), shape, sizeof(int64_t) * static_cast<size_t>(ndim)) != 0)
+    fail(Kind::Shape, where, "out of shape " + shape_text(ndim, shape),
+         shape_text(l.ndim(), l.shape()), "call it without out");
+  if (out.dtype != dtype)
+    fail(Kind::DType, where, std::string("out of dtype ") + kDTypes[dtype].name,
+         kDTypes[out.dtype].name, "call it without out, then cast");
+  if (out.device != device)
+    fail(Kind::DeviceMismatch, where, "out on " + device_text(device) + ", where the operands are",
+         device_text(out.device), "out.to_device(\"" + device_text(device) + "\")");
+  require_writable(out, where);
 }
 
 void widen_compared(Input& number, const Input& other) {

@@ -1,4 +1,4 @@
-// The operands of an elementwise call: arrays and numbers, and how numbers become stored elements.
+// The operands of a call: arrays and numbers, how numbers become stored elements, and given results.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,7 +7,6 @@
 
 #include "ops/elementwise.hpp"
 #include "ops/walk.hpp"
-#include "python/raise.hpp"
 
 namespace gpuinterop::ops {
 
@@ -46,5 +45,13 @@ void require_exponent(const Input& in, int position, DTypeId row, const OpInfo& 
 
 // The number as the bytes of a stored element.
 Constant encode(PyObject* number, DTypeId row, const OpInfo& info);
+
+// ---- results that the caller gives --------------------------------------------------------------
+const Array& read_out(PyObject* out, const char* where);
+// Nobody forbids writing to it, and no two of its elements are one.
+void require_writable(const Array& out, const char* where);
+// All that an operation without broadcasting or casts asks of its out.
+void check_out(PyObject* out, DTypeId dtype, Device device, int ndim, const int64_t* shape,
+               const char* where);
 
 }  // namespace gpuinterop::ops

@@ -72,6 +72,8 @@ char* add_terms(Search& s, const Array& a) {
 
 bool may_overlap(const Array& a, const Array& b, const char* where) {
   if (a.layout.size() == 0 || b.layout.size() == 0 || a.device != b.device) return false;
+  const Buffer *p = a.buffer.get(), *q = b.buffer.get();
+  if (p != q && p && q && p->owned && q->owned) return false;  // two allocations
   const auto [alo, ahi] = a.layout.span(where);
   const auto [blo, bhi] = b.layout.span(where);
   const char *a0 = a.data + alo * a.itemsize(), *a1 = a.data + (ahi + 1) * a.itemsize();

@@ -13,6 +13,11 @@ bool may_overlap(const Array& a, const Array& b, const char* where);
 // reads an element and then writes it needs no temporary.
 bool is_same_place(const Array& a, const Array& b) noexcept;
 
+// Whether writing `out` element by element would change elements of `in` that are still to be read.
+inline bool must_go_apart(const Array& in, const Array& out, const char* where) {
+  return !is_same_place(in, out) && may_overlap(in, out, where);
+}
+
 // Do two elements of one array share a byte? A result must not: which of two writes stays is chance.
 // Exact for ordinary views; a search that grows too long counts as an overlap.
 bool overlaps_itself(const Array& a) noexcept;

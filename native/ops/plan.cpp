@@ -12,6 +12,7 @@ Tuning tuning;
 
 namespace {
 
+constexpr int64_t kMostTileBytes = 40'000;  // of the shared memory that every block may have
 constexpr int64_t kInt32Room = (int64_t{1} << 31) - (1 << 17);  // less what a last block overshoots
 
 class Words {
@@ -230,11 +231,11 @@ bool plan_tile(const Walk& w, Plan* p, const char* where) {
   for (int i = 0; i < w.inputs; ++i) {
     if (w.constant[i] || w.address[i] || std::abs(w.stride[x][i]) <= 1) continue;
     if (w.stride[y][i] == 0 || std::abs(w.stride[y][i]) >= std::abs(w.stride[x][i])) continue;
-    if ((bytes + w.itemsize[i]) * 32 * 33 > 40'000) continue;
+    if ((bytes + w.itemsize[i]) * 32 * 33 > kMostTileBytes) continue;
     bytes += w.itemsize[i];
     s.modes[i] = 'T';
   }
-  const int edge = bytes * 64 * 65 <= 40'000 ? tuning.tile_edge : 32;
+  const int edge = bytes * 64 * 65 <= kMostTileBytes ? tuning.tile_edge : 32;
   s.layout = Class::Tile;
   s.ndim = static_cast<uint8_t>(w.ndim - 2);
   s.tile = static_cast<uint8_t>(edge);

@@ -11,7 +11,6 @@
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
 #include "ops/product_sides.hpp"
-#include "python/raise.hpp"
 
 namespace nb = nanobind;
 
@@ -87,8 +86,8 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
     return result.release();
   }
   note_use(out);
-  if (!overlap(*a.array, out, where) && !overlap(*b.array, out, where) &&
-      (!c.array || is_same_place(*c.array, out) || !overlap(*c.array, out, where))) {
+  if (!may_overlap(*a.array, out, where) && !may_overlap(*b.array, out, where) &&
+      (!c.array || !must_go_apart(*c.array, out, where))) {
     gemm(out, *a.array, *b.array, c.array, call.alpha, call.beta, call.tf32, where);
   } else {
     Array apart = make_empty(device, rule.dtype, shape.ndim, shape.extents, where);
@@ -166,8 +165,7 @@ PyObject* inner(const ProductCall& call) {
 PyObject* vdot(const ProductCall& call) {
   Side a, b, c;
   read_sides(call, a, b, c);
-  if (a.ndim() == 1 && b.ndim() == 1 && kDTypes[a.array->dtype].code != kDTypes[kComplex64].code)
-    return with_vector(call, a, b);
+  if (a.ndim() == 1 && b.ndim() == 1 && !is_complex(a.array->dtype)) return with_vector(call, a, b);
   return the_rest("vdot", call, a, b);
 }
 

@@ -9,8 +9,8 @@
 #include "array/gil.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
+#include "ops/operands.hpp"
 #include "ops/overlap.hpp"
-#include "python/raise.hpp"
 
 namespace nb = nanobind;
 
@@ -53,10 +53,7 @@ std::unordered_map<RuleKey, ProductRule*, RuleHash>& rules() {
 }  // namespace
 
 nb::object ask(const PyRef& hook, nb::tuple arguments) {
-  if (!hook) {
-    PyRef home = PyRef::steal(PyImport_ImportModule("gpuinterop.ops.blas"));
-    if (!home) throw PythonError();
-  }
+  if (!hook) import_home("gpuinterop.ops.blas", hook);
   PyObject* answer = run_python([&] { return PyObject_CallObject(hook.get(), arguments.ptr()); });
   if (!answer) throw PythonError();
   return nb::steal(answer);
@@ -172,30 +169,7 @@ void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char*
 
 void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShape& shape,
                   const char* where) {
-  if (!is_array(out))
-    fail(Kind::Type, where, "an array of this library as out",
-         "an object of type " + type_text(out),
-         "share it first: gpuinterop.asarray(out), or call it without out");
-  require_settled(out);
-  const Array& a = unwrap(out);
-  const Layout& l = a.layout;
-  if (l.ndim() != shape.ndim ||
-      std::memcmp(l.shape(), shape.extents, sizeof(int64_t) * size_t(shape.ndim)) != 0)
-    fail(Kind::Shape, where, "out of shape " + shape.text(), shape_text(l.ndim(), l.shape()),
-         "call it without out");
-  if (a.dtype != dtype)
-    fail(Kind::DType, where, std::string("out of dtype ") + kDTypes[dtype].name,
-         kDTypes[a.dtype].name, "call it without out, then cast");
-  if (a.device != device)
-    fail(Kind::DeviceMismatch, where, "out on " + device_text(device) + ", where the operands are",
-         device_text(a.device), "out.to_device(\"" + device_text(device) + "\")");
-  if (a.readonly)
-    fail(Kind::ReadOnly, where, "an out that may be written", "a read-only array", "pass a copy");
-  if (overlaps_itself(a))
-    fail(Kind::Contiguity, where, "an out whose elements all have a place of their own",
-         "shape " + shape_text(l.ndim(), l.shape()) + " with strides " +
-             shape_text(l.ndim(), l.strides()) + " (elements)",
-         "pass a copy: x.copy()");
+  check_out(out, dtype, device, shape.ndim, shape.extents, where);
 }
 
 PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,
@@ -250,9 +224,7 @@ void require_whole(const ProductCall& call, DTypeId dtype) {
 }
 
 void require_real(const ProductCall& call, DTypeId dtype) {
-  if ((call.alpha.imag == 0 && call.beta.imag == 0) ||
-      kDTypes[dtype].code == kDTypes[kComplex64].code)
-    return;
+  if ((call.alpha.imag == 0 && call.beta.imag == 0) || is_complex(dtype)) return;
   fail(Kind::DType, call.where, std::string("real alpha and beta for ") + kDTypes[dtype].name,
        "complex ones", "cast the operands to complex64");
 }
@@ -295,12 +267,6 @@ void scaled_into(const ProductCall& call, PyObject* result, const Side& c) {
   if (!is_same_place(source, to)) copy_elements(to, source, call.where);
   if (beta == Scalar{1, 0}) return;
   Py_XDECREF(run_elementwise("multiply", result, number(beta).ptr(), result));
-}
-
-bool overlap(const Array& x, const Array& out, const char* where) {
-  const Buffer *p = x.buffer.get(), *q = out.buffer.get();
-  if (p != q && p && q && p->owned && q->owned) return false;
-  return may_overlap(x, out, where);
 }
 
 }  // namespace gpuinterop::ops

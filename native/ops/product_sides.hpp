@@ -75,9 +75,6 @@ PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* 
 // result = beta * c: what is left where the product counts for nothing.
 void scaled_into(const ProductCall& call, PyObject* result, const Side& c);
 
-// Cheap when the memories are two allocations.
-bool overlap(const Array& x, const Array& out, const char* where);
-
 // ---- product_vectors.cpp ------------------------------------------------------------------------
 
 // a (..., k) times a vector, or a vector times b (..., k, n).

@@ -11,8 +11,8 @@
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
 #include "ops/planned.hpp"
+#include "ops/planned_key.hpp"
 #include "ops/product_sides.hpp"
-#include "python/planned_key.hpp"
 
 namespace nb = nanobind;
 
@@ -89,9 +89,9 @@ PyRef run_plan_into(PlanKind kind, const ProductCall& call, const ProductRule& r
   if (!out) return run_plan(kind, call, rule, a, b, c, nullptr);
   check_result(out, rule.dtype, device, shape, call.where);
   const Array& to = unwrap(out);
-  const bool apart =
-      !overlap(*a.array, to, call.where) && !overlap(*b.array, to, call.where) &&
-      (!c.array || is_same_place(*c.array, to) || !overlap(*c.array, to, call.where));
+  const bool apart = !may_overlap(*a.array, to, call.where) &&
+                     !may_overlap(*b.array, to, call.where) &&
+                     (!c.array || !must_go_apart(*c.array, to, call.where));
   if (apart) return run_plan(kind, call, rule, a, b, c, out);
   PyRef made = run_plan(kind, call, rule, a, b, c, nullptr);
   note_use(to);

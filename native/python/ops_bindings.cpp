@@ -7,7 +7,9 @@
 #include "ops/copy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
+#include "ops/operands.hpp"
 #include "ops/overlap.hpp"
+#include "python/array_type.hpp"
 #include "python/kernel_bindings.hpp"
 #include "python/numbered.hpp"
 #include "python/ops_slots.hpp"
@@ -188,6 +190,16 @@ void register_ops(nb::module_& m) {
         }
       },
       "src"_a, "indices"_a, "axis"_a, "dst"_a, "Gather on CUDA; the indices were checked.");
+  m.def(
+      "_check_out",
+      [](nb::handle out, nb::handle shape, DTypeId dtype, nb::handle like, const char* where) {
+        if (!is_array(like.ptr())) throw nb::type_error("an array expected");
+        int64_t extents[kMaxDims];
+        const int ndim = read_ints(shape.ptr(), extents, where, "a shape");
+        ops::check_out(out.ptr(), dtype, unwrap(like.ptr()).device, ndim, extents, where);
+      },
+      "out"_a, "shape"_a, "dtype"_a, "like"_a, "where"_a,
+      "Refuse an out of another shape, dtype (a row) or device than `like`, or not to be written.");
   m.def(
       "_may_overlap",
       [](nb::handle a, nb::handle b) {

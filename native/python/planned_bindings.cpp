@@ -11,9 +11,9 @@
 #include "cuda/module.hpp"
 #include "ops/overlap.hpp"
 #include "ops/planned.hpp"
+#include "ops/planned_key.hpp"
 #include "python/array_type.hpp"
 #include "python/kernel_bindings.hpp"
-#include "python/planned_key.hpp"
 #include "python/raise.hpp"
 #include "python/register.hpp"
 
@@ -137,6 +137,7 @@ struct PlanCache {
     }
     for (int j = 0; j < o.n_outs; ++j) {
       if (!is_array(o.outs[j])) return false;
+      require_settled(o.outs[j]);
       key.push_back('o');
       append_key(key, o.outs[j]);
       for (int i = 0; i < o.n_ins; ++i)

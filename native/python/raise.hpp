@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "array/array.hpp"
 #include "array/error.hpp"
 #include "array/gil.hpp"
 
@@ -39,42 +40,8 @@ GPUINTEROP_CATCHES_UNWINDING R guard(R failed, F&& f) noexcept {
   return failed;
 }
 
-// Keeps a pending Python error across code that may set or clear one (destructors, deleters).
-class ErrorSaver {
- public:
-  ErrorSaver() {
-    if (PyErr_Occurred()) PyErr_Fetch(&type_, &value_, &trace_);
-  }
-  ~ErrorSaver() {
-    if (type_)
-      PyErr_Restore(type_, value_, trace_);
-    else if (PyErr_Occurred())
-      PyErr_Clear();
-  }
-  ErrorSaver(const ErrorSaver&) = delete;
-
- private:
-  PyObject *type_ = nullptr, *value_ = nullptr, *trace_ = nullptr;
-};
-
-// For code that may run on any thread, without the GIL, or while the interpreter goes away.
-// held() is false when it is too late to touch Python: leak instead.
-class GilForCleanup {
- public:
-  GilForCleanup();
-  ~GilForCleanup();
-  bool held() const noexcept { return held_; }
-
- private:
-  bool held_ = false;
-  PyGILState_STATE state_{};
-};
-
 // UTF-8 text of `most` bytes at the most, "..." at its end when some was cut off. It is cut between two
 // characters: Python makes no string of half a one.
 std::string cut_text(std::string text, size_t most);
-// repr() of an object for messages, cut at 120 bytes; never fails.
-std::string repr_text(PyObject* o) noexcept;
-std::string type_text(PyObject* o) noexcept;  // "torch.Tensor"
 
 }  // namespace gpuinterop

@@ -8,8 +8,8 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "ops/overlap.hpp"
+#include "ops/planned_key.hpp"
 #include "python/array_type.hpp"
-#include "python/planned_key.hpp"
 #include "python/raise.hpp"
 #include "python/register.hpp"
 
@@ -199,6 +199,7 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
     // those that are made of several operations.
     const bool cacheable = a.device.is_cuda() && !given.dtype && !given.initial && !given.where &&
                            (!given.out || is_array(given.out));
+    if (cacheable && given.out) require_settled(given.out);
     thread_local std::string key;
     auto write_key = [&] {
       key.clear();

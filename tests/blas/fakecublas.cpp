@@ -35,6 +35,8 @@ void wait_for_streams() {
 // gemm, batched gemm, lt matmul, lt with bias, 64-bit gemm, workspaces set, heuristics, last compute type
 int calls[8];
 bool refusing = false;  // cublasLt finds no kernel
+int objects = 0;        // of cublasLt that nobody has destroyed
+int layouts_left = -1;  // then making one fails; -1: never
 
 constexpr int kNotInitialized = 1, kInvalid = 7, kNotSupported = 15;
 constexpr int kDefaultAlgorithm = -1;
@@ -96,6 +98,8 @@ struct Layout {
 extern "C" {
 int fakecublas_calls(int which) { return calls[which]; }
 void fakecublas_refuse(int yes) { refusing = yes; }
+int fakecublas_objects() { return objects; }
+void fakecublas_fail_after(int layouts) { layouts_left = layouts; }
 
 int cublasCreate_v2(void** h) { *h = new int; return 0; }
 int cublasDestroy_v2(void* h) { delete static_cast<int*>(h); return 0; }
@@ -139,10 +143,11 @@ int cublasLtCreate(void** h) { *h = new int; return 0; }
 int cublasLtMatmulDescCreate(Desc** d, int compute, int type) {
   if (type == R64 ? compute != 70 : type != R32 || (compute != 68 && compute != 77)) return kNotSupported;
   *d = new Desc;
+  ++objects;
   (*d)->scale = type;
   return 0;
 }
-int cublasLtMatmulDescDestroy(Desc* d) { delete d; return 0; }
+int cublasLtMatmulDescDestroy(Desc* d) { delete d; --objects; return 0; }
 int cublasLtMatmulDescSetAttribute(Desc* d, int what, const void* p, size_t n) {
   if (what == 3 && n == 4) std::memcpy(&d->ta, p, n);
   else if (what == 4 && n == 4) std::memcpy(&d->tb, p, n);
@@ -153,18 +158,21 @@ int cublasLtMatmulDescSetAttribute(Desc* d, int what, const void* p, size_t n) {
 }
 int cublasLtMatrixLayoutCreate(Layout** l, int type, uint64_t rows, uint64_t cols, int64_t ld) {
   if (rows < 1 || cols < 1 || ld < int64_t(rows)) return kInvalid;
+  if (layouts_left == 0) return 3;  // CUBLAS_STATUS_ALLOC_FAILED
+  if (layouts_left > 0) --layouts_left;
   *l = new Layout{type, rows, cols, ld};
+  ++objects;
   return 0;
 }
-int cublasLtMatrixLayoutDestroy(Layout* l) { delete l; return 0; }
+int cublasLtMatrixLayoutDestroy(Layout* l) { delete l; --objects; return 0; }
 int cublasLtMatrixLayoutSetAttribute(Layout* l, int what, const void* p, size_t n) {
   if (what == 5 && n == 4) std::memcpy(&l->batch, p, n);
   else if (what == 6 && n == 8) std::memcpy(&l->stride, p, n);
   else return 7;
   return 0;
 }
-int cublasLtMatmulPreferenceCreate(void** p) { *p = new int; return 0; }
-int cublasLtMatmulPreferenceDestroy(void* p) { delete static_cast<int*>(p); return 0; }
+int cublasLtMatmulPreferenceCreate(void** p) { *p = new int; ++objects; return 0; }
+int cublasLtMatmulPreferenceDestroy(void* p) { delete static_cast<int*>(p); --objects; return 0; }
 int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
 struct Result { uint64_t algorithm[8]; size_t workspace; int status; float waves; int reserved[4]; };
 int cublasLtMatmulAlgoGetHeuristic(void*, Desc*, Layout*, Layout*, Layout*, Layout*, void*, int, Result* r, int* found) {

@@ -120,6 +120,22 @@ def test_an_addend_costs_no_copy(device: str) -> None:
     assert [CALLS(i) - n for i, n in enumerate(before)] == [1, 0, 1, 1]
 
 
+def test_a_plan_that_fails_halfway_leaves_nothing(device: str) -> None:
+    a, b, c = (values(*s) for s in [(7, 3), (3, 9), (7, 9)])
+    m, x, addend = (CudaNdarray(v, device=device) for v in (a, b, c))
+    before = CUBLAS.fakecublas_objects()
+    try:
+        for layouts in range(4):
+            CUBLAS.fakecublas_fail_after(layouts)
+            with pytest.raises(MemoryError, match="cublasLtMatrixLayoutCreate"):
+                gpuinterop.gemm(m, x, addend)
+            assert CUBLAS.fakecublas_objects() == before
+    finally:
+        CUBLAS.fakecublas_fail_after(-1)
+    close(gpuinterop.gemm(m, x, addend), a.astype(float) @ b + c)
+    assert CUBLAS.fakecublas_objects() == before + 5  # a description and four layouts
+
+
 @pytest.mark.parametrize(
     ("shapes", "batched"),
     [(((3, 4, 5), (3, 5, 2)), 1), (((2, 3, 4, 5), (2, 3, 5, 2)), 1), (((3, 4, 5), (5, 2)), 0),

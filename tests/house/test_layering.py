@@ -1,4 +1,4 @@
-"""A module imports only lower layers, or its own folder.
+"""A module imports only lower layers, or its own folder; a C++ file includes likewise.
 
 Imports inside functions count, and so does `import_module` with a name that can be read.
 """
@@ -57,6 +57,18 @@ LAZY = {
         "converters",
     ): "foreign arrays are taken everywhere; converters are built on arrays",
     ("ops", "ndarray"): "results have the classes that the operators are part of",
+}
+
+# Folders of native/. The two of one number know nothing of each other.
+NATIVE = {"array": 0, "cuda": 1, "exchange": 2, "ops": 2, "python": 3}
+# What includes a higher folder all the same: where an array's memory and copies depend on its device.
+# Only sources may, so that headers stay in order.
+UPWARD = {
+    ("array/array.cpp", "ops/graph.hpp"),
+    ("array/buffer.cpp", "cuda/memory.hpp"),
+    ("array/copy.cpp", "cuda/cuda.hpp"),
+    ("array/copy.cpp", "ops/copy.hpp"),
+    ("array/copy.cpp", "ops/graph.hpp"),
 }
 
 
@@ -146,6 +158,62 @@ def test_layers_are_kept():
     print("\n".join(lines))
     assert not lines, "\n" + "\n".join(lines)
     assert used == LAZY.keys(), "an exception that nothing needs"
+
+
+def includes(source: str) -> list[str]:
+    """What a C++ text includes of its own project and by which headers it knows Python and CUDA."""
+    return re.findall(
+        r'^ *# *include +["<]((?:[a-z_]+/[a-z_]+\.hpp)|Python\.h|cuda\.h)', source, flags=re.M
+    )
+
+
+def upward(name: str, source: str) -> set[tuple[str, str]]:
+    """The includes of a file of native/ that are not of lower folders or of its own."""
+    here = name.split("/")[0]
+    found = [header for header in includes(source) if "/" in header]
+    return {
+        (name, header)
+        for header in found
+        if header.split("/")[0] != here and NATIVE[header.split("/")[0]] >= NATIVE[here]
+    }
+
+
+def test_layers_of_the_core_are_kept():
+    native = PACKAGE.parent / "native"
+    found = set()
+    for path in sorted(native.rglob("*.[ch]pp")):
+        name = path.relative_to(native).as_posix()
+        found |= upward(name, path.read_text(encoding="utf-8"))
+    assert found == UPWARD
+    assert {name.split("/")[0] for name in NATIVE} == {
+        p.name for p in native.iterdir() if p.is_dir()
+    }
+
+
+def test_layouts_and_dtypes_know_neither_python_nor_cuda():
+    native = PACKAGE.parent / "native"
+    waiting = [f"array/{stem}.{end}" for stem in ("layout", "dtype") for end in ("hpp", "cpp")]
+    reached: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            path = native / name
+            waiting += includes(path.read_text(encoding="utf-8")) if path.exists() else []
+    assert reached.isdisjoint({"Python.h", "cuda.h"}), reached
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "expected"),
+    [
+        ("ops/a.cpp", '#include "python/raise.hpp"\n', {("ops/a.cpp", "python/raise.hpp")}),
+        ("ops/a.hpp", '#include <cstring>\n#include "exchange/import.hpp"\n',
+         {("ops/a.hpp", "exchange/import.hpp")}),
+        ("ops/a.cpp", '#include "ops/b.hpp"\n#include "cuda/cuda.hpp"\n#include <dlpack/dlpack.h>', set()),
+    ],
+)  # fmt: skip
+def test_the_rule_of_includes(file, source, expected):
+    assert upward(file, source) == expected
 
 
 def test_contributing_draws_the_same_layers():

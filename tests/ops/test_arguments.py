@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -245,3 +248,29 @@ def test_other_libraries_are_asked_first(x):
 
     assert np.logaddexp2(x, Other()) == "other"
     assert np.lexsort((x, Other())) == "other"
+
+
+HALF_IMPORTED = """
+import sys, types
+import numpy
+from gpuinterop import _core
+x = _core.import_any(None, numpy.ones((2, 2), "float32"))
+assert "gpuinterop.ops" not in sys.modules
+for home in ("gpuinterop.ops", "gpuinterop.ops.blas"):
+    sys.modules[home] = types.ModuleType(home)
+for call in (lambda: x + x, lambda: x @ x):
+    try:
+        call()
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+def test_operations_while_their_module_is_being_imported() -> None:
+    """As a finaliser may ask for them: the import of its own thread is then not over."""
+    done = subprocess.run([sys.executable, "-c", HALF_IMPORTED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "gpuinterop.ops did not register itself",
+        "gpuinterop.ops.blas did not register itself",
+    ]

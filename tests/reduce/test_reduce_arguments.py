@@ -255,3 +255,19 @@ def test_more_operands_and_outs_than_a_kernel_takes_are_refused_by_name(device):
     for bad in ("nosuch", "argmax"):
         with pytest.raises(gi.ShapeError, match="named: expected op sum"):
             gi.MapReduce("x0", lambda v, e: (v[0],), op=bad, where="named")
+
+
+def test_an_out_in_the_making_is_refused_on_every_call(device: str) -> None:
+    x = gi.CudaNdarray(np.ones((3, 4), np.float32), device=device)
+    memory = gi.zeros(8, device=device)
+    by_name = gi.MapReduce("x0", lambda v, e: (v[0].sum(axis=0),), axis=0, where="column sums")
+    for call in (lambda out: x.sum(axis=0, out=out), lambda out: by_name(x, out=(out,))):
+        for _ in range(2):  # from now on the plan is known
+            call(memory[:4])
+        out = memory[:4]
+        out._set_shape_i(0, 9)
+        with pytest.raises(gi.BoundsError, match="stay inside the memory"):
+            call(out)
+        out._set_shape_i(0, 4)
+        call(out)
+        assert out.get().tolist() == [3, 3, 3, 3]
