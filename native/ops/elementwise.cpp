@@ -328,7 +328,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     // Numbers only: a 0-d result on the default device, by the hook's choice of array.
     nb::object made =
         call_hook(hooks().operand ? hooks().operand : (require_python(), hooks().operand),
-                  nb::cast<nb::args>(nb::make_tuple(nb::handle(args[0]), nb::none(), "")));
+                  nb::cast<nb::args>(nb::make_tuple(nb::handle(args[0]), nb::none(), info.name)));
     in[0].keep = PyRef::steal(made.release().ptr());
     if (!is_array(in[0].keep.get()))
       fail(Kind::ConversionType, where, "an array among the operands", type_text(args[0]),
