@@ -194,15 +194,18 @@ class Capture:
                         where="Capture",
                         expected=f"{reprlib.repr(own)}, which is fixed in the recorded operations",
                         got=reprlib.repr(given),
-                        fix="make it a 0-d array to change it between replays",
+                        fix="pass arrays as arguments of their own, and a number that changes as a 0-d array",
                     )
                 continue
-            shape = tuple(given.shape) if hasattr(given, "shape") else np.shape(given)
+            try:
+                shape = tuple(given.shape if hasattr(given, "shape") else np.shape(given))
+            except (TypeError, ValueError):  # of ragged lists, for one
+                shape = None
             if shape != tuple(own.shape):
                 raise ShapeError(
                     where="Capture",
                     expected=f"an argument of shape {own.shape}, as captured",
-                    got=str(shape),
+                    got=f"{reprlib.repr(given)}, which has none" if shape is None else str(shape),
                     fix="capture the function again for other shapes",
                 )
             changed.append((own, given))

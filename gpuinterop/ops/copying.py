@@ -15,7 +15,7 @@ from gpuinterop.ops.operands import placed
 from gpuinterop.ops.rules import kind_of
 from gpuinterop.ops.runtime import FUNCTIONS
 from gpuinterop.scalars import NUMBERS, as_elements
-from gpuinterop.sources import as_source, over
+from gpuinterop.sources import as_source, refuse_mask
 
 __all__ = ["copyto"]
 
@@ -44,6 +44,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
 
 def _mask(where: Any) -> Any:
     """The mask as True, False or an array of bool."""
+    refuse_mask(where, _WHERE)
     mask = where if isinstance(where, _core.Array) else np.asarray(where)
     if mask.dtype != np.bool_:
         raise DTypeError(where=_WHERE, expected="where of dtype bool", got=f"dtype {mask.dtype}",
@@ -92,7 +93,10 @@ def _cast(src: Any, target: Any, casting: str) -> Any:
         results.require_arrays(_WHERE, target, src)
         return results.plain(src).astype(dtype, copy=False)
     if number or isinstance(src, np.generic):
-        return placed(over(as_elements(src, dtype, _WHERE)), target, _WHERE, True)
+        # Filled and not uploaded: a capture holds it.
+        value = results.new_like(target, (), dtype, _WHERE)
+        value[...] = as_elements(src, dtype, _WHERE).item()
+        return value
     return placed(as_source(src, dtype, _WHERE), target, _WHERE)
 
 

@@ -24,6 +24,7 @@ from .fuse_reduce import FusedReduction
 from .fuse_stages import Stages, part_of, stages_of, unfit_numbers
 from .fuse_tracer import Tracer, cannot_be_fused, refuse_out
 from .fuse_warm import add_warm
+from .operands import as_scalar
 from .runtime import add_traced, is_foreign_array
 from .trace import Graph, is_strict
 
@@ -156,7 +157,7 @@ class Fused:
                     fix="call it as it is declared; out= is the only further argument",
                 ) from error  # fmt: skip
         args = tuple(
-            a[()] if isinstance(a, np.ndarray) and a.ndim == 0 else a for a in args
+            as_scalar(a, self._name) if isinstance(a, np.ndarray) else a for a in args
         )  # as numbers, which they are without `fuse`
         # Floats are open until the function turns out to look at them; other numbers are constants.
         key = tuple(

@@ -56,7 +56,8 @@ def is_fixed(value: Any) -> bool:
 
 def is_number_in_place(value: Any) -> bool:
     """Whether a value is a number to a trace, and may become another one where it is."""
-    return isinstance(value, np.ndarray) and value.ndim == 0
+    # NumPy's constant `masked` is one, too, which lets nobody read its bytes.
+    return isinstance(value, np.ndarray) and value.ndim == 0 and value is not np.ma.masked
 
 
 def fixed_or_identity(value: Any) -> tuple[Any, ...]:

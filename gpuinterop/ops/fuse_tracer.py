@@ -16,6 +16,7 @@ from . import methods
 from .catalog import ALIASES, TABLE, Row
 from .functions import cutting
 from .fuse_numbers import Number
+from .operands import as_scalar
 from .runtime import FUNCTIONS
 from .trace import Graph, Node
 
@@ -188,8 +189,7 @@ def _node(graph: Graph, operand: Any, name: str) -> Node:
         return operand.node
     if type(operand) is Number:  # kept from another call
         operand = operand.value
-    if isinstance(operand, np.ndarray) and operand.ndim == 0:
-        operand = operand[()]
+    operand = as_scalar(operand, name)
     if isinstance(operand, (bool, int, float, complex, np.generic)):
         return graph.number(operand)
     if isinstance(operand, _core.Array):

@@ -12,7 +12,7 @@ from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, CaptureError
 from gpuinterop.ops import results
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.runtime import FUNCTIONS
-from gpuinterop.sources import host_view, is_of_values, over
+from gpuinterop.sources import host_view, is_of_values, over, refuse_mask
 from gpuinterop.views import read_axis
 
 from .results import record_or_run
@@ -22,6 +22,7 @@ __all__ = ["take"]
 
 def _on_host(indices: Any) -> np.ndarray[Any, Any]:
     """Indices as a host array; those of an array on a GPU are waited for."""
+    refuse_mask(indices, "take")
     try:
         return np.asarray(indices)
     except CaptureError:

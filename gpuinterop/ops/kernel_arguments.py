@@ -15,7 +15,7 @@ from gpuinterop.errors import ArgumentTypeError, DTypeError
 from gpuinterop.ops.rules import STRONG_NUMBER
 from gpuinterop.scalars import as_elements
 
-from .operands import viewed
+from .operands import as_scalar, viewed
 
 __all__ = ["numbers_as_arrays", "require_held_numbers", "require_safe_arrays", "require_text"]
 
@@ -64,8 +64,7 @@ def require_held_numbers(
             low, high = _range(kind)
             if low <= value <= high:
                 continue
-        if isinstance(value, np.ndarray) and value.ndim == 0:
-            value = value[()]
+        value = as_scalar(value, where)
         if isinstance(value, (bool, int, float, complex, np.generic)):
             wanted = kind if len(kind) > 1 else _letter(kind, parameters, arguments)
             if wanted is not None:

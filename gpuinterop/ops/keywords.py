@@ -11,7 +11,7 @@ from gpuinterop.dtypes import known, row_of
 from gpuinterop.errors import ArgumentTypeError, DTypeError
 
 from .catalog import Row
-from .operands import viewed
+from .operands import as_scalar, viewed
 from .rules import is_extended, kind_of
 
 __all__ = ["TRUTHS", "plain_call"]
@@ -82,8 +82,7 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
 
 def _taken(x: Any, like: Any, where: str) -> Any:
     """An array of ours, a number, or what stands for an array in a fused function; None for the rest."""
-    if isinstance(x, np.ndarray) and x.ndim == 0:
-        x = x[()]
+    x = as_scalar(x, where)
     known = isinstance(x, (np.generic, *_NUMBERS))
     return x if known or hasattr(x, "__gpuinterop_trace__") else viewed(x, like, where)
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import row_of
-from gpuinterop.sources import as_source, home, is_of_a_converter
+from gpuinterop.sources import as_source, home, is_of_a_converter, refuse_mask
 
 __all__ = [
-    "general_class", "is_foreign_array", "leading_class", "operand", "placed", "speaks", "viewed",
+    "as_scalar", "general_class", "is_foreign_array", "leading_class", "operand", "placed", "speaks",
+    "viewed",
 ]  # fmt: skip
 
 
@@ -35,6 +36,14 @@ def leading_class(classes: Sequence[Any]) -> Any:
     return first
 
 
+def as_scalar(value: Any, where: str) -> Any:
+    """A 0-d NumPy array as the number that it holds; anything else as it is."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        refuse_mask(value, where)
+        return np.asarray(value)[()]
+    return value
+
+
 def operand(value: Any, like: Any, where: str) -> Any:
     """Turn what is no array of ours into an operand, or NotImplemented.
 
@@ -42,10 +51,11 @@ def operand(value: Any, like: Any, where: str) -> Any:
     float32). Other arrays are taken through the exchange protocols; host arrays are copied to the
     device of `like`.
     """
+    value = as_scalar(value, where)
     if like is None and isinstance(value, (bool, int, float, complex)):
         source = as_source(value, np.result_type(value), where)
         return placed(source, None, where, True)
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+    if isinstance(value, np.generic):
         number = value.item()
         if not isinstance(number, (bool, int, float, complex)):
             return NotImplemented

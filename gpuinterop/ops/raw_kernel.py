@@ -19,7 +19,7 @@ from gpuinterop.places import default_device
 from gpuinterop.sources import is_of_a_converter
 
 from .kernel_arguments import require_text
-from .operands import is_foreign_array
+from .operands import as_scalar, is_foreign_array
 
 __all__ = ["RawKernel", "Strided", "strided"]
 
@@ -202,8 +202,7 @@ class RawKernel:
             array = value.array
             self._take(array, arrays)
             return struct.pack(f"Q{2 * array.ndim}q", array.ptr, *array.shape, *array._strides)
-        if isinstance(value, np.ndarray) and value.ndim == 0:
-            value = value[()]
+        value = as_scalar(value, self.name)
         if isinstance(value, np.generic):
             return np.asarray(value, dtype_of(row_of(value.dtype))).tobytes()
         raise ArgumentTypeError(

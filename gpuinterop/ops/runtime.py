@@ -17,7 +17,7 @@ from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import Body, KernelSpec
-from gpuinterop.sources import host_view
+from gpuinterop.sources import as_source, host_view
 
 from .bodies import body_for, raw_body, raw_name, take_body
 from .catalog import ROWS, Row
@@ -239,6 +239,8 @@ def _unknown(op: int, args: tuple[Any, ...], has_out: bool) -> Any:
             if hasattr(type(a), "__gpuinterop_trace__")
         )
     strange = next(a for a in args if operand(a, None, entry.name) is NotImplemented)
+    if isinstance(strange, (np.generic, np.ndarray)):
+        as_source(np.asarray(strange), None, entry.name)  # says which dtypes there are
     raise ConversionTypeError(
         where=entry.name,
         expected="an array or a number",

@@ -12,11 +12,11 @@ from gpuinterop import _core
 from gpuinterop.dtypes import row_of
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
 from gpuinterop.ops import results
-from gpuinterop.ops.operands import placed
+from gpuinterop.ops.operands import as_scalar, placed
 from gpuinterop.ops.reduce_table import REDUCTIONS
 from gpuinterop.ops.rules import kind_of
 from gpuinterop.ops.runtime import FUNCTIONS
-from gpuinterop.sources import as_source
+from gpuinterop.sources import as_source, refuse_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +69,7 @@ def _mask(where: Any, x: Any, op: str) -> Any:
     if isinstance(where, _core.Array):
         mask = results.plain(where)
     else:
+        refuse_mask(where, op)
         mask = placed(as_source(np.asarray(where), None, op), x, op)
     if mask.dtype != np.bool_:
         raise DTypeError(
@@ -90,7 +91,7 @@ def _number(initial: Any, dtype: Any, op: str) -> Any:
     """The initial value as a Python number of the result's kind, or as a 0-d array."""
     if isinstance(initial, _core.Array) and initial.ndim == 0:
         return results.plain(initial).astype(dtype, copy=False)
-    given = np.asarray(initial) if not isinstance(initial, _core.Array) else None
+    given = None if isinstance(initial, _core.Array) else np.asarray(as_scalar(initial, op))
     if given is None or given.ndim or given.dtype.kind not in "biufc":
         raise ArgumentTypeError(
             where=op, expected="a number as initial", got=f"an object of type {type(initial).__name__}",

@@ -383,8 +383,14 @@ def _require_fit(number: int, row: int, where: str) -> None:
     if not _fits(number, row) or not (whole or abs(number) < _FLOATS_END):
         raise RangeError(where=where, got=shown(number),
                          expected=f"a Python integer that {dtype_of(row) if whole else 'float64'} holds",
-                         fix="cast the array to a wider type first: x.astype('int64')" if whole
-                         else "pass float('inf') for infinity")  # fmt: skip
+                         fix=f"cast the array to a wider type first: x.astype('{_wider_for(number, row)}')"
+                         if whole else "pass float('inf') for infinity")  # fmt: skip
+
+
+def _wider_for(number: int, row: int) -> str:
+    """A type that holds the number beside the elements of the array, as the core names it."""
+    unsigned = ("uint64",) if dtype_of(row).kind == "u" else ()
+    return next((t for t in ("int64", *unsigned) if _fits(number, NAMES.index(t))), "float64")
 
 
 def strong(kind: int) -> int:

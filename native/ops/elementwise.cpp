@@ -160,13 +160,18 @@ uint32_t announce_copies(const OpInfo& info, const Input* in, const Outs& outs) 
   return apart;
 }
 
+// Range errors are the same on both devices, and for no elements as for many.
+void require_range(const OpInfo& info, const Input* in, const Resolution& r) {
+  for (int i = 0; i < info.inputs; ++i)
+    if (!in[i].array && in[i].kind == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
+}
+
 void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
                  PyObject* results) {
+  require_range(info, in, r);
   nb::list inputs, kinds;
   for (int i = 0; i < info.inputs; ++i) {
-    // Range errors are the same on both devices.
     if (!in[i].array) require_exponent(in[i], i, r.inputs[i], info);
-    if (!in[i].array && in[i].kind == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
     inputs.append(nb::handle(in[i].object));
     kinds.append(in[i].kind);
   }
@@ -302,7 +307,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     // Numbers only: a 0-d result on the default device, by the hook's choice of array.
     nb::object made =
         call_hook(hooks().operand ? hooks().operand : (require_python(), hooks().operand),
-                  nb::cast<nb::args>(nb::make_tuple(nb::handle(args[0]), nb::none(), "")));
+                  nb::cast<nb::args>(nb::make_tuple(nb::handle(args[0]), nb::none(), info.name)));
     in[0].keep = PyRef::steal(made.release().ptr());
     if (!is_array(in[0].keep.get()))
       fail(Kind::ConversionType, where, "an array among the operands", type_text(args[0]),
@@ -361,12 +366,12 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     for (int j = 0; j < info.results; ++j)
       PyTuple_SetItem(tuple.get(), j, PyRef(results[j]).release());
   }
-  if (arrays[0]->layout.size() != 0) {
-    if (device.is_cuda())
-      run_on_device(op, info, in, r, shape, arrays, given, apart);
-    else
-      run_on_host(op, info, in, r, tuple.get());
-  }
+  if (arrays[0]->layout.size() == 0)
+    require_range(info, in, r);
+  else if (device.is_cuda())
+    run_on_device(op, info, in, r, shape, arrays, given, apart);
+  else
+    run_on_host(op, info, in, r, tuple.get());
   return info.results > 1 ? tuple.release() : results[0].release();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
@@ -147,6 +148,28 @@ void Recorder::leave() noexcept {
   }
 }
 
+// Results have values once all calls have run; after one that failed they hold a part of them at most.
+void Recorder::run_calls() {
+  std::vector<BufferRef> filled;
+  for (BufferRef& b : std::exchange(unset_, {}))
+    if (std::exchange(b->unset, false)) filled.push_back(std::move(b));
+  try {
+    for (const Call& call : calls_) {
+      if (!call.callable) {
+        copy_elements(call.dst, call.src, "replay");
+        continue;
+      }
+      PyRef result =
+          PyRef::steal(run_python([&] { return PyObject_CallNoArgs(call.callable.get()); }));
+      if (!result) throw PythonError();
+    }
+  } catch (...) {
+    for (const BufferRef& b : filled) b->unset = true;
+    unset_.insert(unset_.end(), filled.begin(), filled.end());
+    throw;
+  }
+}
+
 void Recorder::replay() {
   if (!ready_)
     fail(Kind::Capture, "replay", "a finished capture",
@@ -158,17 +181,7 @@ void Recorder::replay() {
       recorder->unset_.insert(recorder->unset_.end(), unset_.begin(), unset_.end());
       return;
     }
-    for (const BufferRef& b : unset_) b->unset = false;
-    unset_.clear();
-    for (const Call& call : calls_) {
-      if (!call.callable) {
-        copy_elements(call.dst, call.src, "replay");
-        continue;
-      }
-      PyRef result =
-          PyRef::steal(run_python([&] { return PyObject_CallNoArgs(call.callable.get()); }));
-      if (!result) throw PythonError();
-    }
+    run_calls();
     return;
   }
   cuda::DeviceGuard guard(device_.id);

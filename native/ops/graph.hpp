@@ -51,6 +51,7 @@ class Recorder {
  private:
   void drop_unused();
   void require_own_thread() const;
+  void run_calls();
 
   Device device_;
   bool on_host_;

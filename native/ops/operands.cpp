@@ -42,9 +42,23 @@ Constant bits_of(T value) {
   return Constant{words[0], words[1]};
 }
 
+// A type that holds the number beside the elements of the array; not every one has an integer for that.
+const char* wider_for(PyObject* number, DTypeId row) {
+  int overflow = 0;
+  (void)PyLong_AsLongLongAndOverflow(number, &overflow);
+  if (!overflow) return "int64";
+  if (overflow < 0 || kDTypes[row].code != 1) return "float64";
+  (void)PyLong_AsUnsignedLongLong(number);
+  if (!PyErr_Occurred()) return "uint64";
+  PyErr_Clear();
+  return "float64";
+}
+
 [[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
   fail(Kind::Range, info.name, std::string("a Python integer that ") + kDTypes[row].name + " holds",
-       repr_text(number), "cast the array to a wider type first: x.astype('int64')");
+       repr_text(number),
+       std::string("cast the array to a wider type first: x.astype('") + wider_for(number, row) +
+           "')");
 }
 
 double as_double(PyObject* number, const OpInfo& info) {
@@ -186,7 +200,8 @@ void check_out(PyObject* object, DTypeId dtype, Device device, int ndim, const i
 
 void widen_compared(Input& number, const Input& other) {
   if (number.kind != kWeakInt || !other.array) return;
-  const DTypeRow& r = kDTypes[other.array->dtype];
+  // With truths NumPy compares an integer as int64.
+  const DTypeRow& r = kDTypes[other.array->dtype == kBool ? kInt64 : other.array->dtype];
   if (r.code > 1 || r.bits < 8) return;
   int overflow = 0;
   const int64_t v = PyLong_AsLongLongAndOverflow(number.object, &overflow);

@@ -302,8 +302,14 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
          "shape " + shape_text(target.layout.ndim(), target.layout.shape()) + " with strides " +
              shape_text(target.layout.ndim(), target.layout.strides()) + " (elements)",
          "assign one number, or write to a copy: x.copy()");
+  const bool is_number = source.layout.size() == 1 && !source.device.is_cuda() && given != value &&
+                         is_of_values(given, source);
   source.layout = fitted(source.layout, target, where);
   if (target.layout.size() == 0) return;
+  if (is_number && target.device.is_cuda()) {  // no upload: nothing waits, and a capture holds it
+    fill_elements(target, source.data, where);
+    return;
+  }
   const Uncounted guard(watching.load(std::memory_order_relaxed) && given != value &&
                         is_of_values(given, unwrap(value)));
   copy_elements(target, source, where);

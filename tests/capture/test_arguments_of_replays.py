@@ -53,3 +53,22 @@ def test_other_dtypes_that_fit_are_cast(device):
     graph = gi.capture(lambda a, b: a - b, *inputs)
     small = np.arange(6, dtype=np.int8).reshape(2, 3)
     assert graph(small, small[::-1, ::-1].tolist()).tolist() == (small - small[::-1, ::-1]).tolist()
+
+
+def test_what_has_no_shape_is_refused_in_words(device):
+    x = CudaNdarray(np.arange(3, dtype="float32"), device=device)
+    graph = gi.capture(lambda a: a + 1, x)
+    for given in ([[1], [2, 3]], type("Shapeless", (), {"shape": None})()):
+        with pytest.raises(gi.ShapeError, match="which has none") as error:
+            graph(given)
+        assert "(3,)" in error.value.expected
+    assert graph([1, 2, 3]).tolist() == [2, 3, 4]
+
+
+def test_another_array_inside_of_a_list_is_refused_with_what_helps(device):
+    x, y = (CudaNdarray(np.full(2, n, "float32"), device=device) for n in (1, 2))
+    graph = gi.capture(lambda listed: listed[0] * 2, [x], device=device)
+    assert graph([x]).tolist() == [2, 2]
+    with pytest.raises(gi.CaptureError, match="arguments of their own"):
+        graph([y])
+    assert gi.capture(lambda *listed: listed[0] * 2, x)(y).tolist() == [4, 4]

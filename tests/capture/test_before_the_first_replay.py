@@ -171,6 +171,33 @@ def test_a_replay_inside_fills_it_when_the_outer_one_runs() -> None:
     assert y.tolist() == [2, 4, 6]
 
 
+def test_a_replay_that_fails_on_the_way_is_none() -> None:
+    broken = [True]
+
+    def host(a):
+        if broken:
+            raise ValueError("not yet")
+        return a
+
+    kernel = gi.ElementwiseKernel("float32 a", "float32 b", "b = a", host=host)
+    x = array(1, 2)
+    inner = gi.capture(lambda a: (a * 2, kernel(a), a * 3), x)
+    outer = gi.capture(lambda: inner()[2] * 2, device="cpu")
+    for graph in (inner, outer):
+        with pytest.raises(ValueError, match="not yet"):
+            graph.replay()
+        for y in (*inner.outputs, outer.outputs):
+            with pytest.raises(CaptureError, match="exist only after a replay"):
+                y.tolist()
+    broken.clear()
+    assert outer().tolist() == [6, 12]
+    assert [y.tolist() for y in inner.outputs] == [[2, 4], [1, 2], [3, 6]]
+    broken.append(True)
+    with pytest.raises(ValueError, match="not yet"):
+        inner.replay()
+    assert inner.outputs[1].tolist() == [1, 2]  # of the replay before
+
+
 def test_what_an_error_ended_has_no_values() -> None:
     kept = []
     with pytest.raises(ZeroDivisionError), gi.capture(device="cpu"):

@@ -24,6 +24,7 @@ from test_captured_sequences import (  # noqa: F401
 )
 from test_complex_reductions import *  # noqa: F403
 from test_fused_reductions import *  # noqa: F403
+from test_numbers_in_captures import *  # noqa: F403
 from test_numpy_functions import *  # noqa: F403
 from test_one_launch import *  # noqa: F403
 from test_reduce_arguments import *  # noqa: F403

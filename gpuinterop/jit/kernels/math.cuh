@@ -112,11 +112,7 @@ GI_FN bool gi_eq(u64 a, i64 b) { return b >= 0 && a == (u64)b; }
     const T d = a - b;                                                                         \
     return d > 0 ? a + log1p(exp(-d)) : d <= 0 ? b + log1p(exp(d)) : d;                        \
   }                                                                                            \
-  GI_FN T gi_heaviside(T x, T h) { return x != x ? x : x == 0 ? h : x < 0 ? (T)0 : (T)1; }     \
-  GI_FN T gi_sinc(T x) {                                                                       \
-    const T y = (T)3.14159265358979323846 * x;                                                 \
-    return y == 0 ? (T)1 : sin(y) / y;                                                         \
-  }
+  GI_FN T gi_heaviside(T x, T h) { return x != x ? x : x == 0 ? h : x < 0 ? (T)0 : (T)1; }
 GI_REAL(float)
 GI_REAL(double)
 
