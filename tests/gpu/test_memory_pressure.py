@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +13,14 @@ import gpuinterop as gi
 from gpuinterop.devices import memory_stats
 
 pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def the_only_hoarder():
+    """Tests of one run share the GPU among processes; two that fill it would see each other."""
+    with (Path(tempfile.gettempdir()) / "gpuinterop-tests-memory.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def test_allocation_failure_and_recovery():
