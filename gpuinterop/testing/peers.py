@@ -16,6 +16,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop.converters import registry
+from gpuinterop.inventory import canonical
 from gpuinterop.testing import peers_gpu, peers_matrix
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.described import described, exported
@@ -26,10 +27,11 @@ __all__ = ["installed", "load", "names", "version_of"]
 
 def version_of(package: str) -> str:
     """The version that is installed, without importing the package."""
-    root = package.partition(".")[0]
-    for name in importlib.metadata.packages_distributions().get(root, ()):
-        return importlib.metadata.version(name)
-    return ""
+    found = importlib.metadata.packages_distributions().get(package.partition(".")[0], [])
+    # Several distributions share a namespace package: cuda.core is that of cuda-core.
+    own = [name for name in found if canonical(name) == canonical(package)]
+    chosen = own or ([] if "." in package else found)
+    return importlib.metadata.version(chosen[0]) if chosen else ""
 
 
 def _numpy() -> Bridge:
@@ -273,4 +275,6 @@ def load(name: str) -> Bridge | None:
         registry.load(row.name, f"the bridge to {name}")  # says what a file in its place is
     made = builder()
     version = made.version or version_of(_PACKAGES.get(name, row.package))
+    if name == "numba":  # numba.cuda lives in a package of its own
+        version = f"{version_of(name)} with numba-cuda {version}"
     return replace(made, explain=made.explain or gi.explain, version=version)

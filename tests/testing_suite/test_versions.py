@@ -1,0 +1,21 @@
+"""The versions that the matrix prints beside its libraries."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+
+from gpuinterop.testing import peers
+
+ROOTS = {"cuda": ["cuda-pathfinder", "cuda_core", "cuda-bindings"], "tvm_ffi": ["apache-tvm-ffi"]}
+
+
+@pytest.mark.parametrize(
+    ("package", "expected"),
+    [("cuda.core", "of cuda_core"), ("tvm_ffi", "of apache-tvm-ffi"), ("cuda.none", ""), ("none", "")],
+)
+def test_a_namespace_is_told_from_its_packages(monkeypatch, package, expected):
+    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: ROOTS)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: f"of {name}")
+    assert peers.version_of(package) == expected
