@@ -13,7 +13,12 @@ ROOTS = {"cuda": ["cuda-pathfinder", "cuda_core", "cuda-bindings"], "tvm_ffi": [
 
 @pytest.mark.parametrize(
     ("package", "expected"),
-    [("cuda.core", "of cuda_core"), ("tvm_ffi", "of apache-tvm-ffi"), ("cuda.none", ""), ("none", "")],
+    [
+        ("cuda.core", "of cuda_core"),
+        ("tvm_ffi", "of apache-tvm-ffi"),
+        ("cuda.none", ""),
+        ("none", ""),
+    ],
 )
 def test_a_namespace_is_told_from_its_packages(monkeypatch, package, expected):
     monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: ROOTS)
