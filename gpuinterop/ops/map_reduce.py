@@ -212,10 +212,12 @@ class MapReduce:
         self, like: Any, kept: tuple[int, ...], kinds: Sequence[Any], outs: Sequence[Any]
     ) -> list[Any]:
         results.check_count(outs, len(kinds), self._where)
-        return [
+        found = [
             reductions.check_out(given, kept, kind, like, self._where)
             for given, kind in zip(outs, kinds, strict=True)
         ]
+        results.refuse_overlap(found, self._where)
+        return found
 
     def _recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
         common, kinds = self._dtypes(operands)

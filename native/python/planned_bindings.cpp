@@ -142,6 +142,8 @@ struct PlanCache {
       append_key(key, o.outs[j]);
       for (int i = 0; i < o.n_ins; ++i)
         key.push_back(ops::may_overlap(unwrap(o.ins[i]), unwrap(o.outs[j]), where.c_str()));
+      for (int k = 0; k < j; ++k)
+        key.push_back(ops::may_overlap(unwrap(o.outs[k]), unwrap(o.outs[j]), where.c_str()));
     }
     return true;
   }

@@ -239,6 +239,20 @@ def test_what_host_gives_to_a_mapped_reduction() -> None:
         gi.MapReduce("x0", lambda x, e: (x[0],))(x)
 
 
+def test_outs_that_share_memory_are_refused_on_a_warm_call_too(device):
+    both = gi.MapReduce(
+        "x0", lambda x, e: (np.sum(x[0], axis=-1), 2 * np.sum(x[0], axis=-1)), posts=("r", "r * 2")
+    )
+    x, room = gi.ones((2, 3), device=device), gi.zeros(8, device=device)
+    for _ in range(2):
+        both(x, out=(room[:2], room[4:6]))  # a plan for these layouts is kept
+        assert room.tolist() == [3, 3, 0, 0, 6, 6, 0, 0]
+        for first, second in ((room[:2], room[:2]), (room[4:6], room[5:7])):
+            with pytest.raises(gi.BoundsError, match="MapReduce: expected results that do not"):
+                both(x, out=(first, second))
+        assert room.tolist() == [3, 3, 0, 0, 6, 6, 0, 0]
+
+
 def test_more_operands_and_outs_than_a_kernel_takes_are_refused_by_name(device):
     x = gi.ones(4, dtype="float32", device=device)
     many = gi.MapReduce(
