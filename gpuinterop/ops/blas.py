@@ -14,8 +14,6 @@ import atexit
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gpuinterop import _core, libs
 from gpuinterop.dtypes import dtype_of, row_of
 from gpuinterop.errors import DTypeError
@@ -23,6 +21,7 @@ from gpuinterop.ops import results
 from gpuinterop.ops.blas_host import compute
 from gpuinterop.ops.blas_plans import plan, rank_one
 from gpuinterop.ops.operands import general_class, leading_class
+from gpuinterop.ops.rules import common_dtype
 from gpuinterop.ops.runtime import FUNCTIONS, check_only
 
 if TYPE_CHECKING:
@@ -68,8 +67,7 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
     only = getattr(leading, "_only", None)
     if only is not None:
         check_only(where, only, rows)
-    types = [dtype_of(row) for row in rows]
-    common = np.result_type(*types)
+    common = common_dtype([dtype_of(row) for row in rows], where)
     if common.kind not in "biufcV":
         raise DTypeError(where=where, expected="numbers", got=str(common), fix="cast them first")
     cls = results.class_for(leading, common)

@@ -18,6 +18,7 @@ from gpuinterop.ops.fuse_tracer import Tracer
 from gpuinterop.ops.map_reduce import MapReduce
 from gpuinterop.ops.operands import general_class
 from gpuinterop.ops.reduce_text import CUDA_TYPES
+from gpuinterop.ops.rules import common_dtype
 from gpuinterop.ops.trace import Graph
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _product(a: Any, b: Any, wide: bool = False) -> MapReduce:
     key = (a.dtype, b.dtype, wide)
     kernel = _products.get(key)
     if kernel is None:
-        common = np.dtype(np.float32) if wide else np.result_type(a.dtype, b.dtype)
+        common = np.dtype(np.float32) if wide else common_dtype((a.dtype, b.dtype), "matmul")
         op = "any" if common == np.bool_ else "sum"
         kernel = _products[key] = MapReduce(
             "x0 && x1" if op == "any" else _TIMES,
@@ -76,7 +77,7 @@ def _on_host(operands: Sequence[Any], extras: Sequence[Any]) -> Sequence[Any]:
 
 
 def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> MapReduce:
-    common = np.result_type(*[v.dtype for v in (a, x, y) if v is not None])
+    common = common_dtype([v.dtype for v in (a, x, y) if v is not None], "gemv")
     key = (common, alpha, None if y is None else beta)
     kernel = _scaled.get(key)
     if kernel is None:

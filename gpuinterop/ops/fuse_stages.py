@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.errors import BoundsError
 
 from .reductions import may_overlap
-from .results import check_count
+from .results import check_count, refuse_overlap
 from .runtime import viewed
 from .trace import Graph, Node, ordered
 
@@ -54,7 +52,7 @@ class Stages:
         if out is not None:
             outs = list(out) if isinstance(out, tuple) else [out]
         check_count(outs, self.results, "fuse")
-        _refuse_overlap(outs)
+        refuse_overlap(outs, "fuse")
         values = list(operands) if out is None else self._apart(operands, outs)
         found = list(outs)
         for stage in self.stages:
@@ -82,14 +80,6 @@ class Stages:
                     values[place] = view.copy()
             written += [outs[g] for g in stage.gives if isinstance(outs[g], _core.Array)]
         return values
-
-
-def _refuse_overlap(outs: Sequence[Any]) -> None:
-    """Refuse outs that share memory, as one kernel does: a stage would write what another gave."""
-    arrays = [out for out in outs if isinstance(out, _core.Array)]
-    if any(may_overlap(x, y) for x, y in combinations(arrays, 2)):
-        raise BoundsError(where="fuse", expected="results that do not overlap each other",
-                          got="two that share memory", fix="pass copies")  # fmt: skip
 
 
 def stages_of(

@@ -158,7 +158,7 @@ def _uploaded(host: np.ndarray[Any, Any], device: devices.Device, values: bool) 
 
     def copied() -> _core.Array:
         made = _core.empty(_core.Array, host.shape, np.int64, device.type_code, device.index)
-        _core.copy_into(made, over(np.ascontiguousarray(host)), where="take", uncounted=values)
+        _core.copy_into(made, over(np.asarray(host, order="C")), where="take", uncounted=values)
         return made
 
     if _core._recording() is None:

@@ -17,6 +17,7 @@ from gpuinterop.ops import results
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.operands import general_class, leading_class
 from gpuinterop.ops.reductions import may_overlap
+from gpuinterop.ops.rules import common_dtype
 from gpuinterop.ops.runtime import check_only
 from gpuinterop.sources import is_index, read_shape
 from gpuinterop.views import read_axis
@@ -106,7 +107,7 @@ def _layout(
     leading = leading_class(classes)
     dtype = getattr(leading, "_only", None)
     if dtype is None:
-        dtype = np.result_type(*dtypes)
+        dtype = common_dtype(dtypes, "concatenate")
     else:
         check_only("concatenate", dtype, tuple(row_of(one) for one in dtypes))
     before = (slice(None),) * along

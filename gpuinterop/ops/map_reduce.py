@@ -19,6 +19,7 @@ from gpuinterop.ops import reductions, results, target
 from gpuinterop.ops.reduce_plan import plan_reduction
 from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
 from gpuinterop.ops.reduce_text import CUDA_TYPES, Recipe
+from gpuinterop.ops.rules import common_dtype
 from gpuinterop.sources import host_view
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class MapReduce:
 
     def _dtypes(self, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
         """The dtype of the map's value, and those of the results."""
-        common = np.result_type(*[x.dtype for x in operands])
+        common = common_dtype([x.dtype for x in operands], self._where)
         reduced = REDUCTIONS[self.op].result(common)
         return common, [
             np.dtype(reduced if self.dtypes is None else self.dtypes[j])
@@ -212,10 +213,12 @@ class MapReduce:
         self, like: Any, kept: tuple[int, ...], kinds: Sequence[Any], outs: Sequence[Any]
     ) -> list[Any]:
         results.check_count(outs, len(kinds), self._where)
-        return [
+        found = [
             reductions.check_out(given, kept, kind, like, self._where)
             for given, kind in zip(outs, kinds, strict=True)
         ]
+        results.refuse_overlap(found, self._where)
+        return found
 
     def _recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
         common, kinds = self._dtypes(operands)

@@ -275,11 +275,12 @@ def plan_reduction(
         reach = max(
             reach, sum(max(0, e - 1) * abs(s) for e, s in zip(g.kept, strides, strict=True))
         )
-    # A walk steps past its end by at most one round of loads before it stops.
-    margin = tuning.threads * _MAX_VECTOR * unroll * 2
-    wide = max(reach, g.n_out, g.n_red) + margin >= 1 << 31
     chooser = _plan_rows if along_rows else _plan_columns
     team, splits, chunk, tiles, grid = chooser(g, vector, unroll, multiprocessors, tuning)
+    # A walk steps past its end by at most one round of loads before it stops, and the last part's end
+    # is first counted as if it were a whole one.
+    margin = tuning.threads * _MAX_VECTOR * unroll * 2
+    wide = max(reach, g.n_out, splits * chunk) + margin >= 1 << 31
     # Results that one block would join the parts of.
     joined = 1 if along_rows else team * vector
     one_launch = (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core
 from gpuinterop.dtypes import row_of
 from gpuinterop.errors import (
     ArgumentTypeError,
+    BoundsError,
     DeviceMismatchError,
     ShapeError,
 )
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "check_count", "check_out", "class_for", "leading", "new_like", "plain", "record_or_run", "require_arrays",
-    "taken",
+    "check_count", "check_out", "class_for", "leading", "new_like", "plain", "record_or_run", "refuse_overlap",
+    "require_arrays", "taken",
 ]  # fmt: skip
 
 
@@ -63,6 +65,14 @@ def check_count(outs: Sequence[Any], count: int, where: str) -> None:
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> None:
     """Refuse an `out` that does not fit; nothing has been computed yet."""
     _core._check_out(out, shape, row_of(dtype), like, where)
+
+
+def refuse_overlap(outs: Sequence[Any], where: str) -> None:
+    """Refuse outs that share memory, in the words of the core's operations: which write stays is chance."""
+    arrays = [out for out in outs if isinstance(out, _core.Array)]
+    if any(_core._may_overlap(x, y) for x, y in combinations(arrays, 2)):
+        raise BoundsError(where=where, expected="results that do not overlap each other",
+                          got="two that share memory", fix="pass copies")  # fmt: skip
 
 
 def require_arrays(where: str, *operands: Any) -> Any:

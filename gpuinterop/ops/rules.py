@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import NAMES, NUMPY_NAMES, SUB_BYTE_INTEGERS, dtype_of
+from gpuinterop.dtypes import NAMES, NUMPY_NAMES, SUB_BYTE_INTEGERS, dtype_of, row_of
 from gpuinterop.errors import DTypeError
 
-from .catalog import Row
+from .catalog import TABLE, Row
 
 __all__ = [
     "STRONG_NUMBER",
     "Loop",
+    "common_dtype",
     "is_extended",
     "kind_of",
     "loop_for",
@@ -135,6 +136,23 @@ def loop_for(row: Row, kinds: tuple[int, ...]) -> Loop:
         return extended if r == _FLOAT16 else r
 
     return tuple(back(r) for r in loop[0]), tuple(back(r) for r in loop[1])
+
+
+def common_dtype(dtypes: Sequence[Any], where: str) -> Any:
+    """The dtype in which arrays of these meet: that of their sum, which NumPy knows for its own."""
+    try:
+        return np.result_type(*dtypes)
+    except TypeError:
+        found = row_of(dtypes[0])
+        try:
+            for other in dtypes[1:]:
+                found = loop_for(TABLE["add"], (found, row_of(other)))[1][0]
+        except DTypeError as error:
+            raise DTypeError(
+                where=where, expected="arrays of dtypes that have a common one",
+                got=", ".join(str(d) for d in dtypes), fix=error.fix,
+            ) from None  # fmt: skip
+        return dtype_of(found)
 
 
 def _ask_numpy(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:

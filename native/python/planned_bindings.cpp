@@ -140,8 +140,14 @@ struct PlanCache {
       require_settled(o.outs[j]);
       key.push_back('o');
       append_key(key, o.outs[j]);
-      for (int i = 0; i < o.n_ins; ++i)
-        key.push_back(ops::may_overlap(unwrap(o.ins[i]), unwrap(o.outs[j]), where.c_str()));
+      for (int i = 0; i < o.n_ins; ++i) {
+        // An extra may lie where the out does, and not across it.
+        const Array &in = unwrap(o.ins[i]), &out = unwrap(o.outs[j]);
+        key.push_back(ops::may_overlap(in, out, where.c_str()));
+        key.push_back(in.data == out.data);
+      }
+      for (int k = 0; k < j; ++k)
+        key.push_back(ops::may_overlap(unwrap(o.outs[k]), unwrap(o.outs[j]), where.c_str()));
     }
     return true;
   }

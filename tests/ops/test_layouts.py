@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -94,6 +96,26 @@ def test_a_shifted_result(device, shift):
     expected = host.copy()
     expected[into] = host[source] + 1
     np.testing.assert_array_equal(base.get(), expected)
+
+
+@pytest.mark.parametrize("name", ["isfinite", "isinf", "isnan", "signbit"])
+@pytest.mark.parametrize("step", [2, -1, -2])
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+def test_questions_are_answered_into_any_view(device, name, step, dtype):
+    # NumPy writes 16 answers and more at once where the processor can.
+    host = np.arange(40).astype(dtype) - 20
+    if dtype != "int32":
+        host[::3] = np.nan
+        host[1::7] = np.inf
+    x, canvas = gi.GpuArray(host, device=device), gi.zeros(80, dtype=bool, device=device)
+    ask, places = getattr(gi, name), range(80)[::step][:40]
+    ask(x, out=canvas[::step][:40])
+    expected = np.zeros(80, bool)
+    expected[places] = ask(x).get()
+    np.testing.assert_array_equal(canvas.get(), expected)
+    single = {"isfinite": math.isfinite, "isinf": math.isinf, "isnan": math.isnan}.get(name)
+    if single is not None:
+        assert expected[places].tolist() == [single(v) for v in host.tolist()]
 
 
 def test_interleaved_halves_need_no_temporary(device):

@@ -256,3 +256,33 @@ def test_the_keyword_dtype(device):
     assert np.isnan(x / 0 * 0, dtype=bool).tolist() == [True, True]
     with pytest.raises(DTypeError, match="dtype=int32"):
         np.add(x, y, dtype="int32")
+
+
+@pytest.mark.parametrize("other", ["float16", "int32", "bool", "float8_e5m2", "float32"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        gi.matmul,
+        gi.dot,
+        gi.inner,
+        lambda x, y: gi.concatenate([x, y]),
+        lambda x, y: gi.stack([x, y]),
+    ],
+    ids=["matmul", "dot", "inner", "concatenate", "stack"],
+)
+def test_products_and_joining_meet_where_operators_do(function, other):
+    host = np.array([[1.0, 0.0], [1.0, 1.0]])
+    x, y = (gi.GpuArray(host, device="cpu").astype(t) for t in ("bfloat16", other))
+    for first, second in ((x, y), (y, x)):
+        found = function(first, second)
+        assert found.dtype == (first + second).dtype
+        wanted = function(*(gi.GpuArray(host, device="cpu"),) * 2)
+        np.testing.assert_array_equal(found.astype("float64").get(), wanted.get())
+
+
+def test_dtypes_that_nothing_joins_are_refused_by_name():
+    x, y = (gi.GpuArray(np.ones(2), device="cpu").astype(t) for t in ("int4", "bfloat16"))
+    with pytest.raises(
+        gi.DTypeError, match="concatenate: expected arrays of dtypes that have a common"
+    ):
+        gi.concatenate([x, y])

@@ -41,6 +41,16 @@ def test_indices_in_an_array(device, dtype, mode):
                 np.testing.assert_array_equal(got.get(), wanted)
 
 
+@pytest.mark.parametrize("mode", ["raise", "clip", "wrap"])
+def test_one_index_leaves_the_axis_out(device, mode):
+    host = np.arange(24, dtype="f4").reshape(4, 6)
+    x = gi.CudaNdarray(host, device=device)
+    for index in (2, np.int8(2), np.array(2), gi.GpuArray(np.array(2), device=device)):
+        for axis in (None, 0, 1):
+            got = gi.take(x, index, axis=axis, mode=mode)
+            np.testing.assert_array_equal(got.get(), host.take(2, axis=axis), strict=True)
+
+
 @pytest.mark.parametrize("mode", ["clip", "wrap"])
 def test_a_capture_reads_the_indices_at_each_replay(device, mode):
     host = np.arange(24, dtype="f4").reshape(4, 6)

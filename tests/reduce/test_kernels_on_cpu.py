@@ -195,6 +195,18 @@ def test_one_launch_unless_one_block_had_too_much_to_join() -> None:
         assert square.grid[0] * square.grid[1] >= 132 * 4
 
 
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+@pytest.mark.parametrize("stride", [0, 1])
+def test_narrow_indices_hold_the_end_of_the_last_part(itemsize: int, stride: int) -> None:
+    narrow = 0
+    for n in range((1 << 31) - 400_000, (1 << 31) + 20_000, 1009):
+        plan = plan_reduction((n,), (0,), [Operand((stride,), itemsize)], [(0,)])
+        assert plan.splits > 1
+        assert plan.wide or plan.splits * plan.chunk < 1 << 31
+        narrow += not plan.wide
+    assert narrow
+
+
 @pytest.mark.parametrize(
     ("strides", "mode", "vector"),
     [((1, 8192), "columns", 4), ((8192, 1), "rows", 4), ((-1, 8192), "columns", 1)],

@@ -129,3 +129,5 @@ def test_more_than_two_to_the_31_elements() -> None:
     wide = x[: 1 << 31].reshape(4, 1 << 29)
     assert np.asarray(wide.sum(axis=1)).tolist() == [1 << 29] * 4
     assert int(wide.sum(axis=0).min()) == 4
+    just_below = x[: (1 << 31) - 100_000]
+    assert int(just_below.sum()) == just_below.size

@@ -239,6 +239,32 @@ def test_what_host_gives_to_a_mapped_reduction() -> None:
         gi.MapReduce("x0", lambda x, e: (x[0],))(x)
 
 
+def test_outs_that_share_memory_are_refused_on_a_warm_call_too(device):
+    both = gi.MapReduce(
+        "x0", lambda x, e: (np.sum(x[0], axis=-1), 2 * np.sum(x[0], axis=-1)), posts=("r", "r * 2")
+    )
+    x, room = gi.ones((2, 3), device=device), gi.zeros(8, device=device)
+    for _ in range(2):
+        both(x, out=(room[:2], room[4:6]))  # a plan for these layouts is kept
+        assert room.tolist() == [3, 3, 0, 0, 6, 6, 0, 0]
+        for first, second in ((room[:2], room[:2]), (room[4:6], room[5:7])):
+            with pytest.raises(gi.BoundsError, match="MapReduce: expected results that do not"):
+                both(x, out=(first, second))
+        assert room.tolist() == [3, 3, 0, 0, 6, 6, 0, 0]
+
+
+@pytest.mark.parametrize("shift", [4, -4])
+def test_an_out_on_top_of_an_extra_and_beside_it(device, shift):
+    adding = gi.MapReduce("x0", lambda x, e: (np.sum(x[0], axis=-1) + e[0],), posts=("r + e0",))
+    n = 4096
+    x, room = gi.ones((n, 3), device=device), gi.empty(n + 8, device=device)
+    for by in (0, shift, 0):  # of equal layouts: in place, and not
+        room[...] = np.arange(n + 8, dtype="f4")
+        added, out = room[4 : n + 4], room[4 + by : n + 4 + by]
+        adding(x, extras=(added,), out=out)
+        np.testing.assert_array_equal(out.get(), np.arange(4, n + 4) + 3)
+
+
 def test_more_operands_and_outs_than_a_kernel_takes_are_refused_by_name(device):
     x = gi.ones(4, dtype="float32", device=device)
     many = gi.MapReduce(
