@@ -30,17 +30,16 @@ def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     """Return a cuda.core StridedMemoryView of `x`.
 
     Shares every layout, keeps the read-only mark and the memory. cuda.core has no current stream, so
-    name the one that will use the view (a cuda.core Stream or a handle); the legacy stream otherwise.
+    name the one that will use the view (any stream object or a handle); the legacy stream otherwise.
     That stream waits for what is queued on `x`.
     """
     checks.require_array(x, "to_cuda_core")
+    handle = checks.stream_number(stream)
     plan = plan_to(x, copyif)
     utils = checks.library_for(plan, "cuda_core", IMPORTS)
     x = checks.carry_out(x, plan)
     if real(x).device.type == "cpu":
         handle = -1  # the class's word for "no stream"
-    else:
-        handle = checks.LEGACY if stream is None else int(getattr(stream, "handle", stream))
     return utils.StridedMemoryView.from_dlpack(x, stream_ptr=handle)
 
 
@@ -81,8 +80,8 @@ def from_cuda_core(v: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     checks.require_foreign(
         v, "cuda_core", "from_cuda_core", "a cuda.core StridedMemoryView or Buffer"
     )
+    handle = checks.stream_number(stream)
     plan = plan_from(v, copyif)
     if plan.refused:
         raise plan.exception()
-    handle = checks.LEGACY if stream is None else int(getattr(stream, "handle", stream))
     return checks.carry_in(plan, describe(v), v, stream=handle)
