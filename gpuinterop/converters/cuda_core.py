@@ -8,6 +8,7 @@ import numpy
 
 from gpuinterop import errors
 from gpuinterop.converters import checks
+from gpuinterop.converters.matrix_struct import device_of
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.geometry import real
@@ -46,8 +47,11 @@ def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
 def describe(v: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
     if not hasattr(v, "ptr"):  # a Buffer: bytes in one dimension
-        where = ("cuda", int(v.device_id)) if v.is_device_accessible else ("cpu", 0)
-        return Facts((v.size,), (1,), "int8", 1, *where, int(v.handle or 0), library="cuda_core")
+        ptr, index = int(v.handle or 0), int(v.device_id)
+        where = ("cuda", index) if v.is_device_accessible else ("cpu", 0)
+        if v.is_device_accessible and index < 0:  # pinned memory, which belongs to no device
+            where = device_of(ptr)
+        return Facts((v.size,), (1,), "int8", 1, *where, ptr, library="cuda_core")
     dtype = numpy.dtype(v.dtype)
     shape = tuple(v.shape)
     if v.strides is None:
@@ -63,11 +67,16 @@ def describe(v: Any) -> Facts:
 
 def plan_from(v: Any, copyif: bool = False) -> Plan:
     """Plan `from_cuda_core`: what explain() shows and the converter carries out."""
-    if hasattr(v, "ptr") and v.dtype is None:
-        return refuse(
-            "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype",
-            "a StridedMemoryView without one", "make it from an array, or pass dtype= to from_buffer",
-        )  # fmt: skip
+    if hasattr(v, "ptr"):
+        try:
+            why = "a StridedMemoryView without one" if v.dtype is None else ""
+        except TypeError as e:  # it takes any struct, and looks at the dtype when asked for it
+            why = f"a StridedMemoryView that cannot tell: {e}"
+        if why:
+            return refuse(
+                "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype", why,
+                "pass the array that it was made from, v.exporting_obj, or dtype= to from_buffer",
+            )  # fmt: skip
     return checks.plan_own(describe(v), "from_cuda_core", copyif)
 
 

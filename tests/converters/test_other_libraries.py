@@ -179,6 +179,24 @@ def test_cuda_core_views_keep_the_mark_and_the_memory():
     assert back.tolist() == [[4, 4, 4], [4, 4, 4]]
 
 
+class NamelessView:
+    """A StridedMemoryView of a dtype that cuda.core has no name for: it fails when it is asked."""
+
+    __module__, __qualname__ = "cuda.core", "StridedMemoryView"
+    ptr, shape, strides, device_id, readonly = 64, (3,), None, -1, False
+
+    @property
+    def dtype(self):
+        raise TypeError("Unsupported dtype. dtype code: 12")
+
+
+def test_a_view_that_cannot_tell_its_dtype_is_refused_in_words():
+    with pytest.raises(gi.DTypeError, match="dtype code: 12") as raised:
+        gi.from_any(NamelessView())
+    assert "exporting_obj" in raised.value.fix
+    assert gi.explain(NamelessView(), "numpy").refused
+
+
 # ---- Warp ---------------------------------------------------------------------------------------
 
 

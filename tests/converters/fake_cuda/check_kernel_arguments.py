@@ -140,3 +140,15 @@ def test_switches_are_bools_for_kernels_too(gpu, switch):
             converters.pointer_arguments((x,), **{switch: value}),
         ):
             pass
+
+
+@pytest.mark.parametrize("count", [6, 0])
+def test_a_pinned_buffer_of_no_device_is_told_by_its_address(count):
+    memory = gi.pinned_empty(count)
+    names = {"__module__": "cuda.core", "__qualname__": "Buffer", "is_device_accessible": True}
+    buffer = type("Buffer", (), names)()
+    buffer.size, buffer.device_id, buffer.handle = 4 * count, -1, memory.ctypes.data
+    assert converters.from_cuda_core(buffer).shape == (4 * count,)
+    plan = gi.explain(buffer, "buffer")
+    assert plan.refused
+    assert "on cuda:0" in plan.got
