@@ -23,6 +23,7 @@ from gpuinterop.dtypes import NAMES, known
 from gpuinterop.foreign import CPU, CUDA
 from gpuinterop.geometry import is_array, real
 from gpuinterop.ndarray import GpuArray, class_for
+from gpuinterop.streams import as_stream
 
 __all__ = [
     "CUDA",
@@ -42,6 +43,7 @@ __all__ = [
     "require_array",
     "require_float32",
     "require_foreign",
+    "stream_number",
     "with_memory",
     "with_need",
 ]
@@ -271,6 +273,14 @@ def carry_in(
 
 
 _BYTE = numpy.dtype(numpy.uint8)
+
+
+def stream_number(stream: Any) -> int:
+    """The driver's handle of a stream that a caller named, by an object or by its handle; None is legacy."""
+    if stream is None:
+        return LEGACY
+    plain = type(stream) is int and 0 <= stream < 1 << 64  # the driver is not asked for each launch
+    return (stream if plain else as_stream(stream).handle) or LEGACY
 
 
 def imported(obj: Any) -> Any:

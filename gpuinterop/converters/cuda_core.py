@@ -8,6 +8,7 @@ import numpy
 
 from gpuinterop import errors
 from gpuinterop.converters import checks
+from gpuinterop.converters.matrix_struct import device_of
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.geometry import real
@@ -30,25 +31,27 @@ def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     """Return a cuda.core StridedMemoryView of `x`.
 
     Shares every layout, keeps the read-only mark and the memory. cuda.core has no current stream, so
-    name the one that will use the view (a cuda.core Stream or a handle); the legacy stream otherwise.
+    name the one that will use the view (any stream object or a handle); the legacy stream otherwise.
     That stream waits for what is queued on `x`.
     """
     checks.require_array(x, "to_cuda_core")
+    handle = checks.stream_number(stream)
     plan = plan_to(x, copyif)
     utils = checks.library_for(plan, "cuda_core", IMPORTS)
     x = checks.carry_out(x, plan)
     if real(x).device.type == "cpu":
         handle = -1  # the class's word for "no stream"
-    else:
-        handle = checks.LEGACY if stream is None else int(getattr(stream, "handle", stream))
     return utils.StridedMemoryView.from_dlpack(x, stream_ptr=handle)
 
 
 def describe(v: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
     if not hasattr(v, "ptr"):  # a Buffer: bytes in one dimension
-        where = ("cuda", int(v.device_id)) if v.is_device_accessible else ("cpu", 0)
-        return Facts((v.size,), (1,), "int8", 1, *where, int(v.handle or 0), library="cuda_core")
+        ptr, index = int(v.handle or 0), int(v.device_id)
+        where = ("cuda", index) if v.is_device_accessible else ("cpu", 0)
+        if v.is_device_accessible and index < 0:  # pinned memory, which belongs to no device
+            where = device_of(ptr)
+        return Facts((v.size,), (1,), "int8", 1, *where, ptr, library="cuda_core")
     dtype = numpy.dtype(v.dtype)
     shape = tuple(v.shape)
     if v.strides is None:
@@ -64,11 +67,16 @@ def describe(v: Any) -> Facts:
 
 def plan_from(v: Any, copyif: bool = False) -> Plan:
     """Plan `from_cuda_core`: what explain() shows and the converter carries out."""
-    if hasattr(v, "ptr") and v.dtype is None:
-        return refuse(
-            "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype",
-            "a StridedMemoryView without one", "make it from an array, or pass dtype= to from_buffer",
-        )  # fmt: skip
+    if hasattr(v, "ptr"):
+        try:
+            why = "a StridedMemoryView without one" if v.dtype is None else ""
+        except TypeError as e:  # it takes any struct, and looks at the dtype when asked for it
+            why = f"a StridedMemoryView that cannot tell: {e}"
+        if why:
+            return refuse(
+                "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype", why,
+                "pass the array that it was made from, v.exporting_obj, or dtype= to from_buffer",
+            )  # fmt: skip
     return checks.plan_own(describe(v), "from_cuda_core", copyif)
 
 
@@ -81,8 +89,8 @@ def from_cuda_core(v: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     checks.require_foreign(
         v, "cuda_core", "from_cuda_core", "a cuda.core StridedMemoryView or Buffer"
     )
+    handle = checks.stream_number(stream)
     plan = plan_from(v, copyif)
     if plan.refused:
         raise plan.exception()
-    handle = checks.LEGACY if stream is None else int(getattr(stream, "handle", stream))
     return checks.carry_in(plan, describe(v), v, stream=handle)

@@ -12,6 +12,7 @@ from gpuinterop.converters import checks, registry
 from gpuinterop.converters.incoming import from_any
 from gpuinterop.converters.overlap import meet
 from gpuinterop.converters.remedies import remedy_copy, remedy_move
+from gpuinterop.switches import as_switch
 
 __all__ = ["pointer_arguments"]
 
@@ -22,7 +23,7 @@ def pointer_arguments(
     *,
     copyif: bool = False,
     allow_readonly: bool = False,
-    stream: int | None = checks.LEGACY,
+    stream: Any = checks.LEGACY,
     where: str = "pointer_arguments",
     wrap: Callable[[int], Any] | None = None,
     device: int | None = None,
@@ -33,11 +34,11 @@ def pointer_arguments(
     block, `args` hold C-contiguous arrays on the GPU; a strided one raises, or is replaced by a
     compact copy that is written back at the end of the block (``copyif=True``): one copy for each
     array, however often it is passed, and none of arrays that overlap others in part. The kernel must be
-    launched on `stream`, which waits for what is queued on each array and has to live until the end of
-    the block; what uses the arrays later waits for it. None stands for a launcher that sees to this
-    itself. With `wrap`, arrays are
-    replaced by ``wrap(address)``; with `device`, they must lie on that GPU. `pycuda.kernel` and
-    `cupy.kernel` do all this for a kernel of theirs.
+    launched on `stream`, an object of any library or a handle, which waits for what is queued on each
+    array and has to live until the end of the block; what uses the arrays later waits for it. None
+    stands for a launcher that sees to this itself. With `wrap`, arrays are replaced by
+    ``wrap(address)``; with `device`, they must lie on that GPU. `pycuda.kernel` and `cupy.kernel` do
+    all this for a kernel of theirs.
     """
     if isinstance(args, (str, _core.Array)) or not isinstance(args, Iterable):
         raise errors.ArgumentTypeError(
@@ -46,6 +47,10 @@ def pointer_arguments(
             got=f"an object of type {type(args).__name__}",
             fix="pass a tuple, also for one argument: (x,)",
         )
+    copyif = as_switch(copyif, "copyif", where)
+    allow_readonly = as_switch(allow_readonly, "allow_readonly", where)
+    if stream is not None:
+        stream = checks.stream_number(stream)
     args = list(args)
     prepared: list[Any] = []
     keep: list[Any] = []

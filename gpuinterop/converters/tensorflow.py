@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -86,9 +87,7 @@ def _oddity(t: Any) -> Plan | None:
 
 def describe(t: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
-    x = _import(t)
-    facts = checks.facts_of(x)
-    return facts
+    return replace(checks.facts_of(_import(t)), readonly=True)
 
 
 def plan_from(t: Any, copyif: bool = False) -> Plan:

@@ -35,6 +35,14 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
   if (!api) return false;
   Owned owned{nullptr};
   int rc = -1;
+  const bool torch = p.family == Family::Torch;
+  // Torch takes milliseconds to refuse what has no ordinary memory, and one conversion may come here
+  // twice. Compared only: another tensor may have the address by now.
+  static PyObject* refused = nullptr;
+  if (obj == refused) {
+    explain_failure(p, obj, o.where);
+    refused = nullptr;
+  }
   try {
     rc = api->managed_tensor_from_py_object_no_sync(obj, &owned.m);
   } catch (const std::exception& e) {
@@ -44,9 +52,9 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
     fail(Kind::Cuda, o.where, "an answer from the producer's DLPack exchange function",
          "a C++ exception", "report it to the producer");
   }
-  const bool torch = p.family == Family::Torch;
   if (rc != 0) {
     owned.m = nullptr;
+    if (torch) refused = obj;
     if (PyErr_Occurred()) explain_failure(p, obj, o.where);
     tried->add("DLPack C exchange API", take_error_text());
     tried->kind = Kind::Exchange;

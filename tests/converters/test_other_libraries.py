@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -177,6 +179,24 @@ def test_cuda_core_views_keep_the_mark_and_the_memory():
     assert back.tolist() == [[4, 4, 4], [4, 4, 4]]
 
 
+class NamelessView:
+    """A StridedMemoryView of a dtype that cuda.core has no name for: it fails when it is asked."""
+
+    __module__, __qualname__ = "cuda.core", "StridedMemoryView"
+    ptr, shape, strides, device_id, readonly = 64, (3,), None, -1, False
+
+    @property
+    def dtype(self):
+        raise TypeError("Unsupported dtype. dtype code: 12")
+
+
+def test_a_view_that_cannot_tell_its_dtype_is_refused_in_words():
+    with pytest.raises(gi.DTypeError, match="dtype code: 12") as raised:
+        gi.from_any(NamelessView())
+    assert "exporting_obj" in raised.value.fix
+    assert gi.explain(NamelessView(), "numpy").refused
+
+
 # ---- Warp ---------------------------------------------------------------------------------------
 
 
@@ -260,6 +280,49 @@ def test_tensorflow_objects_without_plain_memory(tf):
 
     inside(tf.constant([1.0]))
     assert gi.from_any(tf.zeros((0, 3))).shape == (0, 3)
+
+
+def stand_in_for_tensorflow():
+    """An eager tensor over a NumPy array, and the function that exports it, writable as TensorFlow's."""
+
+    class Shape(tuple):
+        def as_list(self):
+            return list(self)
+
+    class EagerTensor:
+        device = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+        def __init__(self, values):
+            self.values, self.shape = values, Shape(values.shape)
+            self.dtype = types.SimpleNamespace(name=values.dtype.name)
+
+        def numpy(self):
+            return self.values
+
+    EagerTensor.__module__, EagerTensor.__qualname__ = (
+        "tensorflow.python.framework.ops",
+        "EagerTensor",
+    )
+    exported = types.SimpleNamespace(to_dlpack=lambda t: t.values.__dlpack__())
+    module = types.ModuleType("tensorflow")
+    module.experimental = types.SimpleNamespace(dlpack=exported)
+    return module, EagerTensor
+
+
+def test_explain_knows_that_tensorflows_memory_is_read_only_here(monkeypatch):
+    module, EagerTensor = stand_in_for_tensorflow()
+    monkeypatch.setitem(sys.modules, "tensorflow", module)
+    t = EagerTensor(np.ones((2, 3), np.float32))
+    assert gi.from_any(t).readonly
+    assert gi.explain(t, "numpy").shared
+    for library in ("torch", "tvm_ffi"):
+        pytest.importorskip(library)
+        plan = gi.explain(t, library)
+        with pytest.raises(gi.ReadOnlyError) as raised:
+            gi.to(t, library)
+        assert plan.refused
+        assert str(plan.exception()) == str(raised.value)
+        assert gi.explain(t, library, allow_readonly=True).shared
 
 
 # ---- sharing across libraries -------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import _core
+from gpuinterop import _core, converters
 from gpuinterop.converters import kernel_args
 
 HOST = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -63,7 +63,7 @@ def test_an_array_of_the_host_tells_no_launcher_that_it_is_on_a_gpu():
 
 
 def prepared(*args):
-    with gi.converters.pointer_arguments(args, copyif=True) as made:
+    with converters.pointer_arguments(args, copyif=True) as made:
         return [m.ptr for m in made]
 
 
@@ -85,7 +85,7 @@ def test_fixes_are_of_what_was_passed(gpu, pycuda):
     x = gpu(np.arange(12, dtype=np.float32))
     g = gi.to_gpuarray(x[::2], strided=True)
     for passed, copied in ((x[::2], "x.copy()"), (g, "gpuinterop.from_any(x, copyif=True).copy()")):
-        with pytest.raises(gi.ContiguityError) as raised, gi.converters.pointer_arguments([passed]):
+        with pytest.raises(gi.ContiguityError) as raised, converters.pointer_arguments([passed]):
             pass
         assert f"pass {copied}, or copyif=True" in raised.value.fix
         with pytest.raises(gi.ContiguityError) as raised:
@@ -94,7 +94,61 @@ def test_fixes_are_of_what_was_passed(gpu, pycuda):
         moved = copied.partition(".copy")[0].replace(", copyif=True", "")
         with (
             pytest.raises(gi.DeviceMismatchError) as raised,
-            gi.converters.pointer_arguments([passed], copyif=True, device=1),
+            converters.pointer_arguments([passed], copyif=True, device=1),
         ):
             pass
         assert raised.value.fix == f"move it first: x = {moved}.to_device('cuda:1')"
+
+
+class View:
+    """A StridedMemoryView, as far as the converter looks at it."""
+
+    __module__ = "cuda.core"
+    __qualname__ = "StridedMemoryView"
+    strides, device_id, readonly = None, 0, False
+
+    def __init__(self, x):
+        self.ptr, self.shape, self.dtype, self.owner = x.ptr, x.shape, x.dtype, x
+
+
+def test_a_stream_is_named_by_any_object_or_handle(gpu):
+    x, queue = gpu(HOST), gi.Stream("cuda")
+    theirs = types.SimpleNamespace(cuda_stream=queue.handle)
+    for named in (queue, theirs, queue.handle, 0, 1, 2, np.uint64(queue.handle)):
+        with converters.pointer_arguments((x,), stream=named) as (made,):
+            assert made is x
+        assert converters.from_cuda_core(View(x), stream=named).ptr == x.ptr
+
+
+@pytest.mark.parametrize("named", [True, -1, 1 << 64, 1.0, "1", object(), gi.ones(1, device="cpu")])
+def test_what_is_no_stream_is_refused_in_words(gpu, named):
+    x = gpu(HOST)
+    with pytest.raises(gi.StreamError), converters.pointer_arguments((x,), stream=named):
+        pass
+    with pytest.raises(gi.StreamError):
+        converters.from_cuda_core(View(x), stream=named)
+    with pytest.raises(gi.StreamError):
+        converters.to_cuda_core(x, stream=named)
+
+
+@pytest.mark.parametrize("switch", ["copyif", "allow_readonly"])
+def test_switches_are_bools_for_kernels_too(gpu, switch):
+    x = gpu(HOST)[:, ::2]
+    for value in (1, "yes", None, "cuda:0"):
+        with (
+            pytest.raises(gi.ArgumentTypeError, match=switch),
+            converters.pointer_arguments((x,), **{switch: value}),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("count", [6, 0])
+def test_a_pinned_buffer_of_no_device_is_told_by_its_address(count):
+    memory = gi.pinned_empty(count)
+    names = {"__module__": "cuda.core", "__qualname__": "Buffer", "is_device_accessible": True}
+    buffer = type("Buffer", (), names)()
+    buffer.size, buffer.device_id, buffer.handle = 4 * count, -1, memory.ctypes.data
+    assert converters.from_cuda_core(buffer).shape == (4 * count,)
+    plan = gi.explain(buffer, "buffer")
+    assert plan.refused
+    assert "on cuda:0" in plan.got
