@@ -94,14 +94,14 @@ GI_METHOD(restrided) {
   return guard((PyObject*)nullptr, [&] {
     require_settled(self);
     const Array& a = unwrap(self);
-    int64_t shape[kMaxDims], strides[kMaxDims], offset[kMaxDims];
+    int64_t shape[kMaxDims], strides[kMaxDims];
     const int n = read_ints(args[0], shape, "as_strided", "shape");
     if (read_ints(args[1], strides, "as_strided", "strides") != n)
       fail(Kind::Shape, "as_strided", "as many strides as extents", repr_text(args[1]),
            "pass one stride for each dimension");
-    read_ints(args[2], offset, "as_strided", "offset");
+    const int64_t offset = as_int64(args[2], "as_strided");
     int64_t bytes;
-    if (__builtin_mul_overflow(offset[0], a.itemsize(), &bytes))
+    if (__builtin_mul_overflow(offset, a.itemsize(), &bytes))
       fail(Kind::Bounds, "as_strided", "an offset that fits 63 bits", repr_text(args[2]),
            "pass an offset inside the memory");
     Layout layout(n, shape, strides);

@@ -103,12 +103,11 @@ DTypeId read_typestr(const Dict& d, PyObject* obj) {
   if (t[0] == '>' && itemsize > 1)
     fail(Kind::Exchange, d.where, "little-endian data", "typestr " + repr_text(value),
          "convert it in the producer: x.astype(x.dtype.newbyteorder(\"=\"))");
-  if (t[1] == 'V') {
+  for (int i = 0; t[1] != 'V' && i < kDTypeCount; ++i)
+    if (kDTypes[i].kind == t[1] && kDTypes[i].itemsize == itemsize) return DTypeId(i);
+  if (t[1] == 'V' || t[1] == 'f') {  // ml_dtypes calls its float8_e5m2 "<f1", its others "|V1"
     const int id = dtype_by_name(obj, itemsize);
     if (id >= 0) return DTypeId(id);
-  } else {
-    for (int i = 0; i < kDTypeCount; ++i)
-      if (kDTypes[i].kind == t[1] && kDTypes[i].itemsize == itemsize) return DTypeId(i);
   }
   fail(Kind::DType, d.where, "a dtype of numbers that this library holds",
        "typestr " + repr_text(value) + (t[1] == 'V' ? ", structured or unknown" : ""),
@@ -313,7 +312,7 @@ void release_view(Buffer* b) noexcept {
 
 DTypeId dtype_of_format(const Py_buffer& v, PyObject* obj, const char* where) {
   const char* f = v.format ? v.format : "B";
-  const char order = std::strchr("@=<>!", *f) ? *f++ : '@';
+  const char order = *f && std::strchr("@=<>!", *f) ? *f++ : '@';
   const bool complex = *f == 'Z';
   f += complex;
   const char* kinds = std::strchr("bhilqn", *f)   ? "i"
@@ -349,6 +348,7 @@ bool import_buffer(const Peer&, PyObject* obj, const Options& o, Array* out, Att
     }
   } view{new Py_buffer{}};
   if (PyObject_GetBuffer(obj, view.v, PyBUF_FULL_RO) != 0) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
     tried->add("buffer protocol", take_error_text());
     tried->kind = Kind::Exchange;
     return false;

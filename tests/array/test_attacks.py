@@ -234,6 +234,61 @@ def test_a_masked_array_never_loses_its_mask():
     assert gi.asarray(np.ma.array([1.0, 2.0]), device="cpu").tolist() == [1, 2]
 
 
+def test_a_masked_array_whose_data_is_itself():
+    class Endless(np.ma.MaskedArray):
+        data = property(lambda self: self)
+
+    values = np.ma.zeros(3, "float32").view(Endless)
+    for call in (gi.from_dlpack, lambda v: gi.from_dlpack(v, copy=True)):
+        with pytest.raises(gi.ConversionTypeError, match="whose data has no mask"):
+            call(values)
+
+
+def test_a_class_that_will_not_say_what_it_holds():
+    class Interrupted(BaseException):
+        pass
+
+    class Truth:
+        def __bool__(self):
+            raise Interrupted
+
+    class Odd(gi.GpuArray):
+        _keeps_shape = Truth()
+
+    class Meta(type):
+        def __getattribute__(cls, name):
+            if name in ("_only", "_keeps_shape"):
+                raise Interrupted
+            return super().__getattribute__(name)
+
+    class Silent(gi.GpuArray, metaclass=Meta):
+        pass
+
+    x = gi.zeros((2, 3), device="cpu")
+    for cls in (Odd, Silent):
+        y = _core.view(cls, x)
+        with pytest.raises(Interrupted):
+            y.shape = (3, 2)
+        assert y.shape == (2, 3)
+    with pytest.raises(Interrupted):
+        _core.import_any(Silent, np.zeros(3))
+
+
+def test_the_offset_of_a_view_is_one_int():
+    x = gi.arange(4, device="cpu")
+    assert x._restrided((2,), (1,), 2).tolist() == [2, 3]
+    for offset in ((), (0,), 1.5, None):
+        with pytest.raises(gi.ArgumentTypeError, match="an int"):
+            x._restrided((2,), (1,), offset)
+
+
+def test_the_stride_of_an_extent_of_one_beside_the_longest_step():
+    x = gi.zeros(8, device="cpu")
+    for step in (-(2**62), 2**62):
+        with pytest.raises(gi.BoundsError):
+            x._restrided((1, 2), (1, step), 0)
+
+
 @pytest.mark.parametrize("dtype", ["V0", "S0", "V3", "O", "U2", ">M8[s]"])
 def test_elements_that_are_no_numbers(dtype):
     with pytest.raises(gi.DTypeError):
