@@ -268,9 +268,32 @@ bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array
   return true;
 }
 
+namespace {
+
+// What NumPy calls PyArrayInterface.
+struct StructInterface {
+  int two, nd;
+  char typekind;
+  int itemsize, flags;
+  intptr_t *shape, *strides;
+  void* data;
+};
+
+// The address by __array_struct__, whose capsule keeps the memory; null when there is none.
+void* address_in(PyObject* capsule) {
+  if (!capsule || !PyCapsule_IsValid(capsule, nullptr)) return nullptr;
+  auto* s = static_cast<const StructInterface*>(PyCapsule_GetPointer(capsule, nullptr));
+  return s->two == 2 ? s->data : nullptr;
+}
+
+}  // namespace
+
 bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
                             Attempts* tried) {
   constexpr char name[] = "__array_interface__";
+  // Held while the dictionary is asked for: an array that a wrapper makes for each question lies
+  // elsewhere the second time, and of the dictionary's nobody would keep the memory.
+  const PyRef before = optional_attribute(obj, "__array_struct__");
   PyRef value = read_attribute(p, obj, names.array_interface, name, o, tried);
   if (!value) return false;
   if (!PyDict_Check(value.get()))
@@ -291,6 +314,11 @@ bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Arra
   const Pointer pointer = read_data(d, data);
   c.readonly = pointer.readonly || p.family == Family::Jax;
   if (c.layout.size()) c.data = reinterpret_cast<char*>(pointer.address);
+  const void* held = address_in(before.get());
+  if (held && c.data && held != c.data)
+    fail(Kind::ConversionType, o.where, "memory of the object's own, which it keeps",
+         type_text(obj) + ", which shows another array each time it is asked",
+         "pass the array itself: numpy.asarray(x)");
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
   Buffer* buffer = adopt_borrowed(c, {});
   *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
