@@ -317,7 +317,7 @@ bool within_memory(const Array& a, const Layout& layout, const char* data, const
   const __int128 start = static_cast<__int128>(reinterpret_cast<uintptr_t>(data)) -
                          static_cast<__int128>(reinterpret_cast<uintptr_t>(b->ptr));
   if (b->nbytes < 0) return true;  // raw foreign pointer: the caller vouches for it
-  return start + lo * item >= 0 && start + (hi + 1) * item <= b->nbytes;
+  return start + lo * item >= 0 && start + hi * item + item <= b->nbytes;
 }
 
 void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* where) {
@@ -336,7 +336,9 @@ void check_reach(const Array& a, const Layout& layout, const char* data, const c
   const int64_t bytes = b ? b->nbytes : 0, item = a.itemsize();
   const bool elements = unit == Unit::Elements;
   int64_t steps[kMaxDims];
-  for (int i = 0; i < layout.ndim(); ++i) steps[i] = layout.strides()[i] * (elements ? 1 : item);
+  for (int i = 0; i < layout.ndim(); ++i)
+    if (__builtin_mul_overflow(layout.strides()[i], elements ? 1 : item, &steps[i]))
+      steps[i] = 0;  // of an extent of 1 beside the longest step: nobody has passed it
   fail(Kind::Bounds, where, "a shape and strides that stay inside the memory",
        "shape " + shape_text(layout.ndim(), layout.shape()) + " with strides " +
            shape_text(layout.ndim(), steps) + " over " +

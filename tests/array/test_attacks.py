@@ -282,11 +282,22 @@ def test_the_offset_of_a_view_is_one_int():
             x._restrided((2,), (1,), offset)
 
 
-def test_the_stride_of_an_extent_of_one_beside_the_longest_step():
-    x = gi.zeros(8, device="cpu")
-    for step in (-(2**62), 2**62):
+@pytest.mark.parametrize("step", [2**63 - 1, -(2**63), 2**62, -(2**62)])
+def test_the_longest_steps_stay_outside(step):
+    x = gi.full(2, 7, device="cpu")
+    with pytest.raises(gi.BoundsError):
+        x._strides = (step,)
+    with pytest.raises(gi.BoundsError):
+        x.strides = (step // 4 * 4,)
+    for shape in ((2,), (1, 2), (3, 1, 2)):
         with pytest.raises(gi.BoundsError):
-            x._restrided((1, 2), (1, step), 0)
+            x._restrided(shape, (1,) * (len(shape) - 1) + (step,), 0)
+        with pytest.raises(gi.BoundsError):
+            gi.from_gpu_pointer(x.ptr, shape, (1,) * (len(shape) - 1) + (step,), x, device="cpu")
+    assert x.tolist() == [7, 7]
+    x._set_stride(0, step)
+    with pytest.raises(gi.BoundsError):
+        x.tolist()
 
 
 @pytest.mark.parametrize("dtype", ["V0", "S0", "V3", "O", "U2", ">M8[s]"])
