@@ -165,7 +165,8 @@ void Layout::finish(const char* where) {
       if (n[i] != 1) continue;
       int64_t implied = 1;
       if (i + 1 < ndim_ && __builtin_mul_overflow(n[i + 1], s[i + 1], &implied)) implied = 1;
-      s[i] = implied < 0 ? -implied : (implied == 0 ? 1 : implied);
+      if (implied < 0 && __builtin_sub_overflow(0, implied, &implied)) implied = 1;
+      s[i] = implied == 0 ? 1 : implied;
     }
   }
 }

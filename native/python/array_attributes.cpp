@@ -37,8 +37,11 @@ int set_shape(PyObject* o, PyObject* value, void*) {
     if (!value) fail(Kind::Type, "shape", "a tuple of ints", "a deletion", "assign a shape");
     PyRef fixed = PyRef::steal(
         PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "_keeps_shape"));
-    if (!fixed) PyErr_Clear();
-    if (fixed && PyObject_IsTrue(fixed.get()) == 1) {
+    if (!fixed && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
+    PyErr_Clear();
+    const int keeps = fixed ? PyObject_IsTrue(fixed.get()) : 0;
+    if (keeps < 0) throw PythonError();
+    if (keeps) {
       fail(Kind::Unsupported, "shape", "no assignment: a CudaNdarray keeps its shape",
            "an assignment to shape", "use x.reshape(shape), a view where possible");
     }

@@ -94,14 +94,14 @@ GI_METHOD(restrided) {
   return guard((PyObject*)nullptr, [&] {
     require_settled(self);
     const Array& a = unwrap(self);
-    int64_t shape[kMaxDims], strides[kMaxDims], offset[kMaxDims];
+    int64_t shape[kMaxDims], strides[kMaxDims];
     const int n = read_ints(args[0], shape, "as_strided", "shape");
     if (read_ints(args[1], strides, "as_strided", "strides") != n)
       fail(Kind::Shape, "as_strided", "as many strides as extents", repr_text(args[1]),
            "pass one stride for each dimension");
-    read_ints(args[2], offset, "as_strided", "offset");
+    const int64_t offset = as_int64(args[2], "as_strided");
     int64_t bytes;
-    if (__builtin_mul_overflow(offset[0], a.itemsize(), &bytes))
+    if (__builtin_mul_overflow(offset, a.itemsize(), &bytes))
       fail(Kind::Bounds, "as_strided", "an offset that fits 63 bits", repr_text(args[2]),
            "pass an offset inside the memory");
     Layout layout(n, shape, strides);
@@ -317,7 +317,7 @@ bool within_memory(const Array& a, const Layout& layout, const char* data, const
   const __int128 start = static_cast<__int128>(reinterpret_cast<uintptr_t>(data)) -
                          static_cast<__int128>(reinterpret_cast<uintptr_t>(b->ptr));
   if (b->nbytes < 0) return true;  // raw foreign pointer: the caller vouches for it
-  return start + lo * item >= 0 && start + (hi + 1) * item <= b->nbytes;
+  return start + lo * item >= 0 && start + hi * item + item <= b->nbytes;
 }
 
 void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* where) {
@@ -336,7 +336,9 @@ void check_reach(const Array& a, const Layout& layout, const char* data, const c
   const int64_t bytes = b ? b->nbytes : 0, item = a.itemsize();
   const bool elements = unit == Unit::Elements;
   int64_t steps[kMaxDims];
-  for (int i = 0; i < layout.ndim(); ++i) steps[i] = layout.strides()[i] * (elements ? 1 : item);
+  for (int i = 0; i < layout.ndim(); ++i)
+    if (__builtin_mul_overflow(layout.strides()[i], elements ? 1 : item, &steps[i]))
+      steps[i] = 0;  // of an extent of 1 beside the longest step: nobody has passed it
   fail(Kind::Bounds, where, "a shape and strides that stay inside the memory",
        "shape " + shape_text(layout.ndim(), layout.shape()) + " with strides " +
            shape_text(layout.ndim(), steps) + " over " +

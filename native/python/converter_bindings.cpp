@@ -83,16 +83,19 @@ PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     if (!ready_for(args[0], uint32_t(mask) | kCContiguous, uint32_t(wanted) | kCContiguous,
                    consumer))
       Py_RETURN_NONE;
-    const Array& a = unwrap(args[0]);
-    int64_t steps[kMaxDims], step = itemsize_of(a.dtype);
-    for (int i = a.layout.ndim() - 1; i >= 0; --i) {
+    // By value: making a tuple may run the collector, and with it code that changes the array.
+    const Layout layout = unwrap(args[0]).layout;
+    const char* data = unwrap(args[0]).data;
+    const DTypeId id = unwrap(args[0]).dtype;
+    int64_t steps[kMaxDims], step = itemsize_of(id);
+    for (int i = layout.ndim() - 1; i >= 0; --i) {
       steps[i] = step;
-      if (a.layout.size()) step *= a.layout.shape()[i];
+      if (layout.size()) step *= layout.shape()[i];
     }
-    PyRef shape = PyRef::steal(int_tuple(a.layout.ndim(), a.layout.shape(), 1));
-    PyRef strides = PyRef::steal(int_tuple(a.layout.ndim(), steps, 1));
-    PyRef address = PyRef::steal(PyLong_FromVoidPtr(a.data));
-    PyObject* dtype = dtype_object(a.dtype);
+    PyRef shape = PyRef::steal(int_tuple(layout.ndim(), layout.shape(), 1));
+    PyRef strides = PyRef::steal(int_tuple(layout.ndim(), steps, 1));
+    PyRef address = PyRef::steal(PyLong_FromVoidPtr(const_cast<char*>(data)));
+    PyObject* dtype = dtype_object(id);
     PyObject* parts = shape && strides && address && dtype
                           ? PyTuple_Pack(4, shape.get(), strides.get(), dtype, address.get())
                           : nullptr;

@@ -55,7 +55,10 @@ bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, At
   if (rc != 0) {
     owned.m = nullptr;
     if (torch) refused = obj;
-    if (PyErr_Occurred()) explain_failure(p, obj, o.where);
+    if (PyErr_Occurred()) {
+      explain_failure(p, obj, o.where);
+      if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
+    }
     tried->add("DLPack C exchange API", take_error_text());
     tried->kind = Kind::Exchange;
     return false;

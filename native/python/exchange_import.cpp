@@ -30,6 +30,7 @@ int only_dtype(PyTypeObject* cls) {
   if (cls == last) return answer;
   PyRef value = PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(cls), names.only_dtype));
   int row = -1;
+  if (!value && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
   PyErr_Clear();
   if (value && value.get() != Py_None) {
     PyObject* fn = hook("dtype_row");
@@ -40,7 +41,7 @@ int only_dtype(PyTypeObject* cls) {
   }
   // Classes are few and live long; holding the last one makes the comparison safe.
   Py_INCREF(reinterpret_cast<PyObject*>(cls));
-  Py_XDECREF(reinterpret_cast<PyObject*>(std::exchange(last, cls)));
+  PyRef before = PyRef::steal(reinterpret_cast<PyObject*>(std::exchange(last, cls)));
   answer = row;
   return row;
 }
@@ -82,6 +83,9 @@ void import_own(PyObject* obj, Array* out) {
 
 void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out);
 
+// An object may change its class while it is asked, and what is known of a type goes with the type.
+PyRef type_of(PyObject* obj) { return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj))); }
+
 // Its value can be copied, out of an array that NumPy makes of it.
 void import_scalar(PyObject* scalar, const Options& o, Array* out) {
   if (o.copy != 1 && !(o.copy != 0 && o.has_device && o.device.is_cuda()))
@@ -106,7 +110,12 @@ void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
              : PyRef();
     const PyRef data = free ? PyRef::steal(PyObject_GetAttrString(obj, "data")) : PyRef();
     if (!data) throw PythonError();
-    return import_foreign(peer_of(Py_TYPE(data.get())), data.get(), o, out);
+    const PyRef type = type_of(data.get());
+    Peer& inner = peer_of(Py_TYPE(data.get()));
+    if (inner.family == Family::Masked)  // it may be the same array again, without end
+      fail(Kind::ConversionType, o.where, "a masked array whose data has no mask",
+           "data of type " + type_text(data.get()), "pass numpy.asarray(x)");
+    return import_foreign(inner, data.get(), o, out);
   }
   if (p.family == Family::Scalar) return import_scalar(obj, o, out);
   if (p.family == Family::Cupy && p.plain && o.order && !o.has_device &&
@@ -176,13 +185,13 @@ PyRef behind_proxy(PyObject* obj) {
 PyObject* import_object(PyTypeObject* cls, PyObject* given, Options o) {
   const PyRef strong = behind_proxy(given);
   PyObject* obj = strong.get();
-  // An object may change its class while it is asked, and what is known of a type goes with the type.
-  const PyRef type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)));
+  PyRef type = type_of(obj);
   Peer* peer = &peer_of(Py_TYPE(obj));
   PyRef alias;
   if (peer->parameter && peer->family == Family::Torch) {
     alias = alias_of_parameter(*peer, obj, o.where);
     obj = alias.get();
+    type = type_of(obj);
     peer = &peer_of(Py_TYPE(obj));
   }
   Peer& p = *peer;

@@ -103,12 +103,11 @@ DTypeId read_typestr(const Dict& d, PyObject* obj) {
   if (t[0] == '>' && itemsize > 1)
     fail(Kind::Exchange, d.where, "little-endian data", "typestr " + repr_text(value),
          "convert it in the producer: x.astype(x.dtype.newbyteorder(\"=\"))");
-  if (t[1] == 'V') {
+  for (int i = 0; t[1] != 'V' && i < kDTypeCount; ++i)
+    if (kDTypes[i].kind == t[1] && kDTypes[i].itemsize == itemsize) return DTypeId(i);
+  if (t[1] == 'V' || t[1] == 'f') {  // ml_dtypes calls its float8_e5m2 "<f1", its others "|V1"
     const int id = dtype_by_name(obj, itemsize);
     if (id >= 0) return DTypeId(id);
-  } else {
-    for (int i = 0; i < kDTypeCount; ++i)
-      if (kDTypes[i].kind == t[1] && kDTypes[i].itemsize == itemsize) return DTypeId(i);
   }
   fail(Kind::DType, d.where, "a dtype of numbers that this library holds",
        "typestr " + repr_text(value) + (t[1] == 'V' ? ", structured or unknown" : ""),
@@ -269,9 +268,32 @@ bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array
   return true;
 }
 
+namespace {
+
+// What NumPy calls PyArrayInterface.
+struct StructInterface {
+  int two, nd;
+  char typekind;
+  int itemsize, flags;
+  intptr_t *shape, *strides;
+  void* data;
+};
+
+// The address by __array_struct__, whose capsule keeps the memory; null when there is none.
+void* address_in(PyObject* capsule) {
+  if (!capsule || !PyCapsule_IsValid(capsule, nullptr)) return nullptr;
+  auto* s = static_cast<const StructInterface*>(PyCapsule_GetPointer(capsule, nullptr));
+  return s->two == 2 ? s->data : nullptr;
+}
+
+}  // namespace
+
 bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
                             Attempts* tried) {
   constexpr char name[] = "__array_interface__";
+  // Held while the dictionary is asked for: an array that a wrapper makes for each question lies
+  // elsewhere the second time, and of the dictionary's nobody would keep the memory.
+  const PyRef before = optional_attribute(obj, "__array_struct__");
   PyRef value = read_attribute(p, obj, names.array_interface, name, o, tried);
   if (!value) return false;
   if (!PyDict_Check(value.get()))
@@ -292,6 +314,11 @@ bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Arra
   const Pointer pointer = read_data(d, data);
   c.readonly = pointer.readonly || p.family == Family::Jax;
   if (c.layout.size()) c.data = reinterpret_cast<char*>(pointer.address);
+  const void* held = address_in(before.get());
+  if (held && c.data && held != c.data)
+    fail(Kind::ConversionType, o.where, "memory of the object's own, which it keeps",
+         type_text(obj) + ", which shows another array each time it is asked",
+         "pass the array itself: numpy.asarray(x)");
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
   Buffer* buffer = adopt_borrowed(c, {});
   *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
@@ -313,7 +340,7 @@ void release_view(Buffer* b) noexcept {
 
 DTypeId dtype_of_format(const Py_buffer& v, PyObject* obj, const char* where) {
   const char* f = v.format ? v.format : "B";
-  const char order = std::strchr("@=<>!", *f) ? *f++ : '@';
+  const char order = *f && std::strchr("@=<>!", *f) ? *f++ : '@';
   const bool complex = *f == 'Z';
   f += complex;
   const char* kinds = std::strchr("bhilqn", *f)   ? "i"
@@ -349,6 +376,7 @@ bool import_buffer(const Peer&, PyObject* obj, const Options& o, Array* out, Att
     }
   } view{new Py_buffer{}};
   if (PyObject_GetBuffer(obj, view.v, PyBUF_FULL_RO) != 0) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
     tried->add("buffer protocol", take_error_text());
     tried->kind = Kind::Exchange;
     return false;

@@ -234,6 +234,72 @@ def test_a_masked_array_never_loses_its_mask():
     assert gi.asarray(np.ma.array([1.0, 2.0]), device="cpu").tolist() == [1, 2]
 
 
+def test_a_masked_array_whose_data_is_itself():
+    class Endless(np.ma.MaskedArray):
+        data = property(lambda self: self)
+
+    values = np.ma.zeros(3, "float32").view(Endless)
+    for call in (gi.from_dlpack, lambda v: gi.from_dlpack(v, copy=True)):
+        with pytest.raises(gi.ConversionTypeError, match="whose data has no mask"):
+            call(values)
+
+
+def test_a_class_that_will_not_say_what_it_holds():
+    class Interrupted(BaseException):
+        pass
+
+    class Truth:
+        def __bool__(self):
+            raise Interrupted
+
+    class Odd(gi.GpuArray):
+        _keeps_shape = Truth()
+
+    class Meta(type):
+        def __getattribute__(cls, name):
+            if name in ("_only", "_keeps_shape"):
+                raise Interrupted
+            return super().__getattribute__(name)
+
+    class Silent(gi.GpuArray, metaclass=Meta):
+        pass
+
+    x = gi.zeros((2, 3), device="cpu")
+    for cls in (Odd, Silent):
+        y = _core.view(cls, x)
+        with pytest.raises(Interrupted):
+            y.shape = (3, 2)
+        assert y.shape == (2, 3)
+    with pytest.raises(Interrupted):
+        _core.import_any(Silent, np.zeros(3))
+
+
+def test_the_offset_of_a_view_is_one_int():
+    x = gi.arange(4, device="cpu")
+    assert x._restrided((2,), (1,), 2).tolist() == [2, 3]
+    for offset in ((), (0,), 1.5, None):
+        with pytest.raises(gi.ArgumentTypeError, match="an int"):
+            x._restrided((2,), (1,), offset)
+
+
+@pytest.mark.parametrize("step", [2**63 - 1, -(2**63), 2**62, -(2**62)])
+def test_the_longest_steps_stay_outside(step):
+    x = gi.full(2, 7, device="cpu")
+    with pytest.raises(gi.BoundsError):
+        x._strides = (step,)
+    with pytest.raises(gi.BoundsError):
+        x.strides = (step // 4 * 4,)
+    for shape in ((2,), (1, 2), (3, 1, 2)):
+        with pytest.raises(gi.BoundsError):
+            x._restrided(shape, (1,) * (len(shape) - 1) + (step,), 0)
+        with pytest.raises(gi.BoundsError):
+            gi.from_gpu_pointer(x.ptr, shape, (1,) * (len(shape) - 1) + (step,), x, device="cpu")
+    assert x.tolist() == [7, 7]
+    x._set_stride(0, step)
+    with pytest.raises(gi.BoundsError):
+        x.tolist()
+
+
 @pytest.mark.parametrize("dtype", ["V0", "S0", "V3", "O", "U2", ">M8[s]"])
 def test_elements_that_are_no_numbers(dtype):
     with pytest.raises(gi.DTypeError):

@@ -300,3 +300,33 @@ def test_a_weak_proxy_of_what_is_gone_says_so():
     gc.collect()
     with pytest.raises(ReferenceError):
         gi.from_dlpack(proxy)
+
+
+class Wrapper:
+    """A number or an array with a unit, whose array protocols are those of what NumPy makes of it."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __getattr__(self, name):
+        if name.startswith("__array_"):
+            return getattr(np.asarray(self.value), name)
+        raise AttributeError(name)
+
+
+@pytest.mark.parametrize("value", [5.0, [1.0, 2.0, 3.0] * 100])
+@pytest.mark.parametrize(
+    "call", [gi.from_dlpack, gi.from_any, gi.asarray, gi.array, gi.GpuArray], ids=str
+)
+def test_an_array_made_for_the_question_is_no_memory_to_share(call, value):
+    with pytest.raises(gi.ConversionTypeError, match=r"numpy\.asarray") as caught:
+        call(Wrapper(value))
+    assert "another array each time" in caught.value.got
+
+
+def test_a_wrapper_of_an_array_shares_it():
+    host = np.arange(6.0)[::-2]
+    x = gi.from_any(Wrapper(host))
+    assert x.ptr == host.ctypes.data
+    assert x.tolist() == host.tolist()
+    assert gi.from_any(Wrapper(np.empty((0, 3)))).shape == (0, 3)

@@ -290,6 +290,9 @@ def _():
 case("66 a target without the function", BufferError, "C exchange API")(
     lambda: _core.export_via(gi.zeros(3, device="cpu"), type(with_table(0)))
 )
+case("66 an interrupt, with a fallback", KeyboardInterrupt)(
+    lambda: take(with_table(11, **FALLBACK))
+)
 case("67 a C++ exception", RuntimeError, "peer fell over")(lambda: take(with_table(4)))
 case("67 a C++ exception that is no exception", RuntimeError, "C++ exception")(
     lambda: take(with_table(5))

@@ -47,6 +47,10 @@ int ends_badly(void*, DLManagedTensorVersioned** out) {
 }
 int nothing(void*, DLManagedTensorVersioned**) { return 0; }
 int minus_one(void*, DLManagedTensorVersioned**) { return -1; }
+int interrupted(void*, DLManagedTensorVersioned**) {
+  auto set = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "PyErr_SetNone"));
+  return set(*static_cast<void**>(dlsym(RTLD_DEFAULT, "PyExc_KeyboardInterrupt"))), -1;
+}
 int throws(void*, DLManagedTensorVersioned**) { throw std::runtime_error("peer fell over"); }
 int throws_int(void*, DLManagedTensorVersioned**) { throw 7; }
 int no_stream(DLDeviceType, int32_t, void** out) { return *out = nullptr, 0; }
@@ -64,6 +68,7 @@ DLPackExchangeAPI tables[] = {
     {{{1, 9}, nullptr}, nullptr, from_the_future, nullptr, nullptr, nullptr},
     {{{1, 3}, nullptr}, nullptr, good, refuses, nullptr, no_stream},
     {{{1, 3}, nullptr}, nullptr, ends_badly, nullptr, nullptr, no_stream},
+    {{{1, 3}, nullptr}, nullptr, interrupted, nullptr, nullptr, no_stream},
 };
 
 template <class Managed>

@@ -102,7 +102,12 @@ def test_numpy_scalars_and_0d():
 
 def test_bfloat16_comes_by_the_dictionary():
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4):
+    for dtype in (
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e4m3fn,
+        ml_dtypes.float8_e5m2,  # whose typestr is "<f1"
+        ml_dtypes.int4,
+    ):
         n = np.arange(4).astype(dtype)
         x = from_dlpack(n)
         assert x.dtype == dtype
@@ -191,6 +196,16 @@ def test_protocols_by_name():
     assert protocols_of(np.zeros(3)) == ("__dlpack__", "__array_interface__", "buffer protocol")
     assert protocols_of(gi.zeros(3, device="cpu"))[0] == "DLPack C exchange API"
     assert protocols_of(3) == ()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12 or later")
+def test_an_interrupt_of_a_buffer_passes():
+    class Interrupted:
+        def __buffer__(self, flags):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        from_dlpack(Interrupted())
 
 
 def test_masks_are_not_lost():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
+from gpuinterop import _core
 
 SHAPE = (2,) * 6  # more than five dimensions lie in a block of their own, which a change frees
 
@@ -50,31 +51,59 @@ def test_an_argument_that_reshapes():
     np.testing.assert_array_equal(np.from_dlpack(y), host.ravel())
 
 
-def test_a_dictionary_while_a_finaliser_reshapes():
-    """Before Python 3.12 a tuple in the making may collect garbage, whose finalisers run at once."""
-    full = (2,) * 20
-    x = gi.GpuArray(np.zeros(full, "u1"), device="cpu")
+def while_garbage_is_collected(change, look):
+    """`look` twenty times, each with garbage whose finaliser calls `change`.
 
-    class Reshaping:
+    Before Python 3.12 a tuple in the making may collect it, and finalisers run at once.
+    """
+
+    class Finaliser:
         def __del__(self):
-            x.shape = (x.size,)
+            change()
 
     threshold = gc.get_threshold()
     try:
         for _ in range(20):
-            x.shape = full
             gc.disable()
             gc.collect()
             gc.set_threshold(1, 1000, 1000)
-            garbage = Reshaping()
+            garbage = Finaliser()
             garbage.me = garbage
             del garbage
             gc.enable()
-            entries = x.__array_interface__
+            seen = look()
             gc.disable()
-            assert entries["shape"] in (full, (x.size,))
-            assert entries["strides"] is None
+            yield seen
             gc.collect()
     finally:
         gc.set_threshold(*threshold)
         gc.enable()
+
+
+def test_a_dictionary_while_a_finaliser_reshapes():
+    full = (2,) * 20
+    x = gi.GpuArray(np.zeros(full, "u1"), device="cpu")
+
+    def look():
+        return x.__array_interface__
+
+    x.shape = full
+    for entries in while_garbage_is_collected(lambda: setattr(x, "shape", (x.size,)), look):
+        assert entries["shape"] in (full, (x.size,))
+        assert entries["strides"] is None
+        gc.collect()
+        x.shape = full
+
+
+def test_parts_while_a_finaliser_reshapes():
+    low, high = (1 << 20, *(1,) * 20), (2,) * 20 + (1,) * 40
+    x = gi.GpuArray(np.zeros(low, "u1"), device="cpu")
+    for parts in while_garbage_is_collected(
+        lambda: setattr(x, "shape", high), lambda: _core.ready_parts(x, 0, 0, 1)
+    ):
+        shape, strides, _, _ = parts
+        assert len(shape) == len(strides)
+        assert shape in (low, high)
+        assert strides == np.empty(shape, "u1").strides
+        gc.collect()
+        x.shape = low
