@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuinterop.errors import DTypeError, shown
 
-__all__ = ["NAMES", "NUMPY_NAMES", "dtype_of", "known", "row_of"]
+__all__ = ["NAMES", "NUMPY_NAMES", "dtype_of", "is_complex", "known", "row_of"]
 
 NUMPY_NAMES = (
     "bool",
@@ -27,7 +27,7 @@ NUMPY_NAMES = (
     "complex64",
     "complex128",
 )
-SUB_BYTE_INTEGERS = ("int4", "uint4", "int2", "uint2")  # which no kernel takes
+SUB_BYTE_INTEGERS = ("int4", "uint4", "int2", "uint2", "int1", "uint1")
 # They occupy a whole byte each, as in ml_dtypes.
 SUB_BYTE_NAMES = (
     "float6_e2m3fn",
@@ -47,7 +47,10 @@ ML_NAMES = (
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
     *SUB_BYTE_NAMES,
+    "complex32",
 )
+WITHOUT_KERNELS = frozenset({*SUB_BYTE_INTEGERS, "complex32"})  # held and moved; the host casts them
+_LATEST = ("int1", "uint1", "complex32")  # which ml_dtypes has from 0.6 on, the others from 0.5 on
 NAMES = (*NUMPY_NAMES, *ML_NAMES)
 
 FLOAT32 = NAMES.index("float32")
@@ -61,15 +64,23 @@ def dtype_of(row: int) -> np.dtype[Any]:
         return np.dtype(name)
     try:
         import ml_dtypes
-    except ImportError:
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    except (ImportError, AttributeError) as error:
         raise DTypeError(
             where="dtype",
             expected=f"ml_dtypes, which gives NumPy the type {name}",
-            got="no such package installed",
-            fix="pip install ml_dtypes",
+            got="no such package installed"
+            if isinstance(error, ImportError)
+            else f"ml_dtypes {ml_dtypes.__version__}, which has no such type",
+            fix=f"pip install 'ml_dtypes>={'0.6' if name in _LATEST else '0.5'}'",
         ) from None
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     return found
+
+
+def is_complex(dtype: np.dtype[Any]) -> bool:
+    """Whether elements have an imaginary part; NumPy's kind does not tell for ml_dtypes' types."""
+    return dtype.kind == "c" or dtype.name in ("complex32", "bcomplex32")
 
 
 _rows: dict[Any, int] = {np.dtype(name): row for row, name in enumerate(NUMPY_NAMES)}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import NAMES, dtype_of
+from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_of
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import render
@@ -94,7 +94,9 @@ def _check_out(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> Non
     for row, out in zip(outs, given, strict=True):
         if out < 0 or out == row:
             continue
-        if is_extended(out) or is_extended(row):
+        if NAMES[out] in WITHOUT_KERNELS:
+            fits = False
+        elif is_extended(out) or is_extended(row):
             fits = kind_of(row) != "c" or kind_of(out) == "c"
         else:
             fits = np.can_cast(dtype_of(row), dtype_of(out), casting="same_kind")

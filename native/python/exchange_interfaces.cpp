@@ -103,7 +103,7 @@ DTypeId read_typestr(const Dict& d, PyObject* obj) {
   if (t[0] == '>' && itemsize > 1)
     fail(Kind::Exchange, d.where, "little-endian data", "typestr " + repr_text(value),
          "convert it in the producer: x.astype(x.dtype.newbyteorder(\"=\"))");
-  if (t[1] == 'V') {
+  if (t[1] == 'V' || t[1] == 'W') {  // 'W' is complex32 in ml_dtypes
     const int id = dtype_by_name(obj, itemsize);
     if (id >= 0) return DTypeId(id);
   } else {
