@@ -9,7 +9,15 @@ import numpy as np
 
 from gpuinterop.errors import DTypeError, shown
 
-__all__ = ["NAMES", "NUMPY_NAMES", "dtype_of", "is_complex", "known", "row_of"]
+__all__ = [
+    "NAMES",
+    "NUMPY_NAMES",
+    "dtype_of",
+    "is_complex",
+    "known",
+    "refuse_half_complex",
+    "row_of",
+]
 
 NUMPY_NAMES = (
     "bool",
@@ -49,9 +57,14 @@ ML_NAMES = (
     *SUB_BYTE_NAMES,
     "complex32",
 )
-WITHOUT_KERNELS = frozenset({*SUB_BYTE_INTEGERS, "complex32"})  # held and moved; the host casts them
+WITHOUT_KERNELS = frozenset(
+    {*SUB_BYTE_INTEGERS, "complex32"}
+)  # held and moved; the host casts them
 _LATEST = ("int1", "uint1", "complex32")  # which ml_dtypes has from 0.6 on, the others from 0.5 on
 NAMES = (*NUMPY_NAMES, *ML_NAMES)
+_LIKELY = [
+    name for name in NAMES if name not in SUB_BYTE_INTEGERS
+]  # to be meant by a misspelt name
 
 FLOAT32 = NAMES.index("float32")
 
@@ -117,6 +130,13 @@ def known(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
     return dtype_of(row_of(dtype, where))
 
 
+def refuse_half_complex(dtype: np.dtype[Any], where: str) -> None:
+    """Refuse complex32, of which nothing is computed on either device."""
+    if dtype.isbuiltin != 1 and dtype.name == "complex32":
+        raise DTypeError(where=where, expected=f"a dtype that {where} is defined for", got=dtype.name,
+                         fix="cast first: x.astype('complex64')")  # fmt: skip
+
+
 def _unknown(dtype: Any, where: str) -> DTypeError:
     from difflib import get_close_matches  # costs more than this module, and is rarely needed
 
@@ -124,7 +144,7 @@ def _unknown(dtype: Any, where: str) -> DTypeError:
         return DTypeError(where=where, expected="a dtype, such as 'float32'", got=shown(dtype),
                           fix=f"name a device by its keyword: device={dtype!r}")  # fmt: skip
     fix = "name one of these, or cast to one of them first"
-    near = get_close_matches(shown(dtype).strip("'").rpartition(".")[2], NAMES, 1)
+    near = get_close_matches(shown(dtype).strip("'").rpartition(".")[2], _LIKELY, 1)
     if isinstance(dtype, int):  # zeros(2, 3)
         fix = "name one of these; a shape is one argument, a tuple: (2, 3)"
     elif near and not isinstance(dtype, np.dtype):

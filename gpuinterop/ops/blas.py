@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core, libs
-from gpuinterop.dtypes import dtype_of, row_of
+from gpuinterop.dtypes import dtype_of, refuse_half_complex, row_of
 from gpuinterop.errors import DTypeError
 from gpuinterop.ops import results
 from gpuinterop.ops.blas_host import compute
@@ -69,6 +69,8 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
     if only is not None:
         check_only(where, only, rows)
     types = [dtype_of(row) for row in rows]
+    for found in types:
+        refuse_half_complex(found, where)
     common = np.result_type(*types)
     if common.kind not in "biufcV":
         raise DTypeError(where=where, expected="numbers", got=str(common), fix="cast them first")

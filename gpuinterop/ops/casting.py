@@ -71,5 +71,7 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
         values = np.empty(x.shape, x.dtype)
         _core.copy_into(over(values), x, where="astype")
     if values.dtype.isbuiltin != 1 and is_complex(values.dtype):
-        values = values.astype(np.complex64)  # from which NumPy, and not ml_dtypes, takes real parts
+        values = values.astype(
+            np.complex64
+        )  # from which NumPy, and not ml_dtypes, takes real parts
     _core.copy_into(target, over(values.astype(target.dtype)), where="astype")

@@ -86,7 +86,11 @@ def _mend(row: Row, kinds: Sequence[int]) -> str:
             operands = [np.dtype(name) if k >= 0 else int if weak else WEAK[k] for k in kinds]
             if _is_defined(row.rule, operands):
                 casts = "cast both first" if len(strong) == 2 else "cast first"
-                real = "" if name == "complex64" or "c" not in kinds_given else ", which keeps the real parts"
+                real = (
+                    ""
+                    if name == "complex64" or "c" not in kinds_given
+                    else ", which keeps the real parts"
+                )
                 whole = ", with ints as the numbers" if weak else ""
                 return f"{casts}: x.astype('{name}'){real}{whole}"
     return "cast first, or compute it on the host: numpy.asarray(x)"
