@@ -120,6 +120,14 @@ def _resolve(
     strict = entry.strict(kinds) if isinstance(entry, Traced) else None
     if special is not None and entry.name != "cast" and strict is None:
         check_only(entry.name, special._only, kinds)
+    for kind in kinds if isinstance(entry, Traced) else ():
+        if kind >= 0 and name_of_kind(kind) in WITHOUT_KERNELS:
+            raise DTypeError(
+                where=entry.name,
+                expected="operands of dtypes that kernels take",
+                got=name_of_kind(kind),
+                fix=f"cast first: x.astype('{'complex64' if kind_of(row_of_kind(kind)) == 'c' else 'int32'}')",
+            )
     # The same refusal on both devices: what has no kernel is not computed on the host either.
     ins, outs = body_for(entry, kinds)[1] if isinstance(entry, Row) else entry.loop(kinds)
     if entry.name != "cast":
