@@ -9,7 +9,15 @@ import numpy as np
 
 from gpuinterop.errors import DTypeError, shown
 
-__all__ = ["NAMES", "NUMPY_NAMES", "dtype_of", "known", "row_of"]
+__all__ = [
+    "NAMES",
+    "NUMPY_NAMES",
+    "dtype_of",
+    "is_complex",
+    "known",
+    "refuse_half_complex",
+    "row_of",
+]
 
 NUMPY_NAMES = (
     "bool",
@@ -27,7 +35,7 @@ NUMPY_NAMES = (
     "complex64",
     "complex128",
 )
-SUB_BYTE_INTEGERS = ("int4", "uint4", "int2", "uint2")  # which no kernel takes
+SUB_BYTE_INTEGERS = ("int4", "uint4", "int2", "uint2", "int1", "uint1")
 # They occupy a whole byte each, as in ml_dtypes.
 SUB_BYTE_NAMES = (
     "float6_e2m3fn",
@@ -47,8 +55,16 @@ ML_NAMES = (
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
     *SUB_BYTE_NAMES,
+    "complex32",
 )
+WITHOUT_KERNELS = frozenset(
+    {*SUB_BYTE_INTEGERS, "complex32"}
+)  # held and moved; the host casts them
+_LATEST = ("int1", "uint1", "complex32")  # which ml_dtypes has from 0.6 on, the others from 0.5 on
 NAMES = (*NUMPY_NAMES, *ML_NAMES)
+_LIKELY = [
+    name for name in NAMES if name not in SUB_BYTE_INTEGERS
+]  # to be meant by a misspelt name
 
 FLOAT32 = NAMES.index("float32")
 
@@ -61,15 +77,23 @@ def dtype_of(row: int) -> np.dtype[Any]:
         return np.dtype(name)
     try:
         import ml_dtypes
-    except ImportError:
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    except (ImportError, AttributeError) as error:
         raise DTypeError(
             where="dtype",
             expected=f"ml_dtypes, which gives NumPy the type {name}",
-            got="no such package installed",
-            fix="pip install ml_dtypes",
+            got="no such package installed"
+            if isinstance(error, ImportError)
+            else f"ml_dtypes {ml_dtypes.__version__}, which has no such type",
+            fix=f"pip install 'ml_dtypes>={'0.6' if name in _LATEST else '0.5'}'",
         ) from None
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     return found
+
+
+def is_complex(dtype: np.dtype[Any]) -> bool:
+    """Whether elements have an imaginary part; NumPy's kind does not tell for ml_dtypes' types."""
+    return dtype.kind == "c" or dtype.name in ("complex32", "bcomplex32")
 
 
 _rows: dict[Any, int] = {np.dtype(name): row for row, name in enumerate(NUMPY_NAMES)}
@@ -106,6 +130,13 @@ def known(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
     return dtype_of(row_of(dtype, where))
 
 
+def refuse_half_complex(dtype: np.dtype[Any], where: str) -> None:
+    """Refuse complex32, of which nothing is computed on either device."""
+    if dtype.isbuiltin != 1 and dtype.name == "complex32":
+        raise DTypeError(where=where, expected=f"a dtype that {where} is defined for", got=dtype.name,
+                         fix="cast first: x.astype('complex64')")  # fmt: skip
+
+
 def _unknown(dtype: Any, where: str) -> DTypeError:
     from difflib import get_close_matches  # costs more than this module, and is rarely needed
 
@@ -113,7 +144,7 @@ def _unknown(dtype: Any, where: str) -> DTypeError:
         return DTypeError(where=where, expected="a dtype, such as 'float32'", got=shown(dtype),
                           fix=f"name a device by its keyword: device={dtype!r}")  # fmt: skip
     fix = "name one of these, or cast to one of them first"
-    near = get_close_matches(shown(dtype).strip("'").rpartition(".")[2], NAMES, 1)
+    near = get_close_matches(shown(dtype).strip("'").rpartition(".")[2], _LIKELY, 1)
     if isinstance(dtype, int):  # zeros(2, 3)
         fix = "name one of these; a shape is one argument, a tuple: (2, 3)"
     elif near and not isinstance(dtype, np.dtype):

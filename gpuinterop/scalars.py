@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import FLOAT32, ML_NAMES, SUB_BYTE_NAMES, dtype_of, known
+from gpuinterop.dtypes import FLOAT32, ML_NAMES, SUB_BYTE_NAMES, dtype_of, is_complex, known
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, shown
 
 __all__ = ["NUMBERS", "as_elements"]
@@ -41,7 +41,7 @@ def as_elements(
         except OverflowError:
             raise _too_large(value, wanted, where) from None
     found = _read(value, wanted, where)
-    if found.dtype.kind == "c" and wanted.kind != "c":
+    if is_complex(found.dtype) and not is_complex(wanted):
         raise DTypeError(where=where, expected=f"a real number, for dtype {wanted}",
                          got="complex numbers" if found.ndim else shown(value),
                          fix="pass the real part" if dtype is not None else
@@ -55,7 +55,8 @@ def as_elements(
             if wanted.kind != "b":
                 lost = ~_finite(result) & _finite(found)
             if wanted.name in ML_NAMES:  # some of them have no infinity
-                lost |= np.isnan(result) & ~np.isnan(found.astype(np.float64))
+                wide = np.complex128 if is_complex(found.dtype) else np.float64
+                lost |= np.isnan(result) & ~np.isnan(found.astype(wide))
         if np.any(lost):
             raise _too_large(found[lost].item(0), wanted, where)
         if dtype is None:

@@ -20,7 +20,7 @@ __all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch"]
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
-    "complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
+    "complex32 complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
     "float8_e8m0fnu".split()
 )
 # Of 1 to 7 bits, for which torch stores whole bytes but defines no operations.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuinterop import _core
 from gpuinterop.converters.plan import Facts, Rules
 from gpuinterop.converters.remedies import remedy_cast, remedy_copy
-from gpuinterop.dtypes import NAMES
+from gpuinterop.dtypes import NAMES, SUB_BYTE_INTEGERS
 
 __all__ = ["cast", "move", "remedy_copy"]
 
@@ -17,16 +17,16 @@ def _ours(facts: Facts) -> str:
 def cast(facts: Facts, dtypes: frozenset[str]) -> str:
     """What to do about a dtype that is none of `dtypes`."""
     kind = facts.dtype.rstrip("0123456789")
-    if kind == "complex":  # to real numbers it would lose its imaginary part
+    if kind in ("complex", "bcomplex"):  # to real numbers it would lose its imaginary part
         wide = next((name for name in ("complex64", "complex128") if name in dtypes), "")
         if wide:
             return f"convert the values yourself first: {remedy_cast(facts, wide)}"
-        part = "float64" if facts.dtype == "complex128" else "float32"
+        part = {"complex128": "float64", "complex32": "float16"}.get(facts.dtype, "float32")
         return (
             "pass the parts as pairs of real numbers, on the host: "
             f"{_ours(facts)}.get().view('{part}')"
         )
-    small = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}.get(facts.dtype)
+    small = f"{kind}8" if facts.dtype in SUB_BYTE_INTEGERS else ""
     target = small if small in dtypes else "float32"
     if kind in ("bool", "int", "uint", "float", "bfloat") or facts.dtype in NAMES:
         return f"convert the values yourself first, for example {remedy_cast(facts, target)}"

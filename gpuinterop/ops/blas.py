@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core, libs
-from gpuinterop.dtypes import dtype_of, row_of
+from gpuinterop.dtypes import dtype_of, refuse_half_complex, row_of
 from gpuinterop.errors import DTypeError
 from gpuinterop.ops import results
 from gpuinterop.ops.blas_host import compute
@@ -67,7 +67,10 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
     only = getattr(leading, "_only", None)
     if only is not None:
         check_only(where, only, rows)
-    common = common_dtype([dtype_of(row) for row in rows], where)
+    types = [dtype_of(row) for row in rows]
+    for found in types:
+        refuse_half_complex(found, where)
+    common = common_dtype(types, where)
     if common.kind not in "biufcV":
         raise DTypeError(where=where, expected="numbers", got=str(common), fix="cast them first")
     cls = results.class_for(leading, common)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import SUB_BYTE_INTEGERS, known
+from gpuinterop.dtypes import WITHOUT_KERNELS, is_complex, known
 from gpuinterop.errors import ShapeError
 from gpuinterop.geometry import real
 from gpuinterop.sources import host_view, over
@@ -40,7 +40,7 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
         target = made._permuted([axes.index(i) for i in range(x.ndim)])
     if x.dtype == wanted:
         _core.copy_into(target, x, where="astype")
-    elif x.dtype.isbuiltin != 1 and x.dtype.name in SUB_BYTE_INTEGERS:
+    elif any(d.isbuiltin != 1 and d.name in WITHOUT_KERNELS for d in (x.dtype, wanted)):
         _cast_on_host(x, target)
     else:
         FUNCTIONS["cast"](x, out=target)
@@ -70,4 +70,8 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
     else:
         values = np.empty(x.shape, x.dtype)
         _core.copy_into(over(values), x, where="astype")
+    if values.dtype.isbuiltin != 1 and is_complex(values.dtype):
+        values = values.astype(
+            np.complex64
+        )  # from which NumPy, and not ml_dtypes, takes real parts
     _core.copy_into(target, over(values.astype(target.dtype)), where="astype")

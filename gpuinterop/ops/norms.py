@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.dtypes import refuse_half_complex
 from gpuinterop.errors import ShapeError
 from gpuinterop.ops import results
 from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
@@ -51,6 +52,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """The plan on a GPU, the norm in host memory."""
     cls, x = type(x), results.plain(x)
+    refuse_half_complex(x.dtype, "norm")
     result = REDUCTIONS[op].result(x.dtype)
     kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else kept

@@ -272,6 +272,7 @@ def _reduce(
             )  # fmt: skip
         if dtype != x.dtype:
             x = _cast(x, dtype, cls, op)
+    dtypes.refuse_half_complex(x.dtype, op)
     # The dtype of a variance is what it is computed in: the result is real.
     if initial is not None or where is not None:
         chosen = axes if has_axis else None

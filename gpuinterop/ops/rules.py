@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import NAMES, NUMPY_NAMES, SUB_BYTE_INTEGERS, dtype_of, row_of
+from gpuinterop.dtypes import NAMES, NUMPY_NAMES, WITHOUT_KERNELS, dtype_of, is_complex, row_of
 from gpuinterop.errors import DTypeError
 
 from .catalog import TABLE, Row
@@ -51,6 +51,8 @@ def is_extended(row: int) -> bool:
 
 def kind_of(row: int) -> str:
     """b, i, u, f or c."""
+    if NAMES[row] in WITHOUT_KERNELS:
+        return NAMES[row][0]
     return "f" if is_extended(row) else np.dtype(NAMES[row]).kind
 
 
@@ -74,16 +76,22 @@ def _mend(row: Row, kinds: Sequence[int]) -> str:
     """The cast that the operation is defined for, tried and not guessed."""
     strong = [dtype_of(row_of_kind(k)) for k in kinds if k >= 0]
     wide = any(d.itemsize == 8 and d.kind in "iuf" for d in strong)
-    kinds_given = {d.kind for d in strong}
+    kinds_given = {"c" if is_complex(d) else d.kind for d in strong}
     names = ["int64", "float64"] if wide else ["int32", "float32"]
     if kinds_given & {"f", "c"}:
         names.reverse()
+    if any(d.name == "complex32" for d in strong):
+        names.insert(0, "complex64")
     for weak in (False, True):  # Python's numbers as they are, then as whole ones
         for name in names:
             operands = [np.dtype(name) if k >= 0 else int if weak else WEAK[k] for k in kinds]
             if _is_defined(row.rule, operands):
                 casts = "cast both first" if len(strong) == 2 else "cast first"
-                real = ", which keeps the real parts" if "c" in kinds_given else ""
+                real = (
+                    ""
+                    if name == "complex64" or "c" not in kinds_given
+                    else ", which keeps the real parts"
+                )
                 whole = ", with ints as the numbers" if weak else ""
                 return f"{casts}: x.astype('{name}'){real}{whole}"
     return "cast first, or compute it on the host: numpy.asarray(x)"
@@ -114,7 +122,7 @@ def loop_for(row: Row, kinds: tuple[int, ...]) -> Loop:
     DTypeError
         NumPy has no loop for them either, or one that this library does not have.
     """
-    if any(k >= 0 and NAMES[row_of_kind(k)] in SUB_BYTE_INTEGERS for k in kinds):
+    if any(k >= 0 and NAMES[row_of_kind(k)] in WITHOUT_KERNELS for k in kinds):
         raise _no_loop(row, kinds)
     extended = _meet(kinds)
     stand_in = _FLOAT16 if extended is not None else _FLOAT32

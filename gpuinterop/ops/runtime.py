@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import NAMES, dtype_of
+from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_of
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import render
@@ -94,7 +94,9 @@ def _check_out(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> Non
     for row, out in zip(outs, given, strict=True):
         if out < 0 or out == row:
             continue
-        if is_extended(out) or is_extended(row):
+        if NAMES[out] in WITHOUT_KERNELS:
+            fits = False
+        elif is_extended(out) or is_extended(row):
             fits = kind_of(row) != "c" or kind_of(out) == "c"
         else:
             fits = np.can_cast(dtype_of(row), dtype_of(out), casting="same_kind")
@@ -118,6 +120,14 @@ def _resolve(
     strict = entry.strict(kinds) if isinstance(entry, Traced) else None
     if special is not None and entry.name != "cast" and strict is None:
         check_only(entry.name, special._only, kinds)
+    for kind in kinds if isinstance(entry, Traced) else ():
+        if kind >= 0 and name_of_kind(kind) in WITHOUT_KERNELS:
+            raise DTypeError(
+                where=entry.name,
+                expected="operands of dtypes that kernels take",
+                got=name_of_kind(kind),
+                fix=f"cast first: x.astype('{'complex64' if kind_of(row_of_kind(kind)) == 'c' else 'int32'}')",
+            )
     # The same refusal on both devices: what has no kernel is not computed on the host either.
     ins, outs = body_for(entry, kinds)[1] if isinstance(entry, Row) else entry.loop(kinds)
     if entry.name != "cast":

@@ -20,6 +20,8 @@ const DTypeRow kDTypes[] = {
     {"float6_e3m2fn", 16, 6, 1, 'V'}, {"float4_e2m1fn", 17, 4, 1, 'V'},
     {"int4", 0, 4, 1, 'V'},           {"uint4", 1, 4, 1, 'V'},
     {"int2", 0, 2, 1, 'V'},           {"uint2", 1, 2, 1, 'V'},
+    {"int1", 0, 1, 1, 'V'},           {"uint1", 1, 1, 1, 'V'},
+    {"complex32", 5, 32, 4, 'V'},
 };
 // clang-format on
 const int kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);

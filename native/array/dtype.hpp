@@ -30,7 +30,7 @@ int dtype_from_dlpack(uint8_t code, uint8_t bits) noexcept;
 std::string dlpack_code_name(uint8_t code);
 
 inline int64_t itemsize_of(DTypeId id) noexcept { return kDTypes[id].itemsize; }
-inline bool is_complex(DTypeId id) noexcept { return kDTypes[id].kind == 'c'; }
+inline bool is_complex(DTypeId id) noexcept { return kDTypes[id].code == 5; }
 inline bool is_subbyte(DTypeId id) noexcept { return kDTypes[id].bits < 8; }
 
 }  // namespace gpuinterop

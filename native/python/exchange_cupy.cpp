@@ -67,7 +67,7 @@ int64_t current_stream_of_cupy(int device) {
 }
 
 DTypeId dtype_of(PyObject* dtype) {
-  for (int i = 0; i < kDTypeCount; ++i)
+  for (int i = 0; i < kBFloat16; ++i)  // NumPy's own; ml_dtypes may lack some of the others
     if (dtype == dtype_object(DTypeId(i))) return DTypeId(i);
   PyRef row = PyRef::steal(PyObject_CallFunctionObjArgs(hook("dtype_row"), dtype, nullptr));
   if (!row) throw PythonError();

@@ -105,7 +105,8 @@ DTypeId read_typestr(const Dict& d, PyObject* obj) {
          "convert it in the producer: x.astype(x.dtype.newbyteorder(\"=\"))");
   for (int i = 0; t[1] != 'V' && i < kDTypeCount; ++i)
     if (kDTypes[i].kind == t[1] && kDTypes[i].itemsize == itemsize) return DTypeId(i);
-  if (t[1] == 'V' || t[1] == 'f') {  // ml_dtypes calls its float8_e5m2 "<f1", its others "|V1"
+  // ml_dtypes calls its float8_e5m2 "<f1", complex32 "<W4" and its others "|V1".
+  if (t[1] == 'V' || t[1] == 'f' || t[1] == 'W') {
     const int id = dtype_by_name(obj, itemsize);
     if (id >= 0) return DTypeId(id);
   }

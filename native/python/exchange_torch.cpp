@@ -231,7 +231,7 @@ void refuse_torch_negation(const Peer& p, PyObject* tensor, const char* where) {
 
 void refuse_torch_values(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where) {
   const char kind = kDTypes[dtype].kind;
-  if (kind == 'c' && p.is_conj && call_is_true(p.is_conj, tensor))
+  if (is_complex(dtype) && p.is_conj && call_is_true(p.is_conj, tensor))
     fail(Kind::Exchange, where, "a tensor whose memory holds its values",
          "a lazily conjugated tensor (is_conj() is true)", "pass x.resolve_conj()");
   if ((kind == 'i' || kind == 'u') && kDTypes[dtype].itemsize == 1)

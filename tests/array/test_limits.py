@@ -76,6 +76,8 @@ def test_more_than_2_to_the_31_elements(device):
 
 @pytest.mark.parametrize("name", dtypes.NAMES)
 def test_every_dtype_travels(device, name):
+    if name not in dtypes.NUMPY_NAMES and not hasattr(ml_dtypes, name):
+        pytest.skip("needs ml_dtypes 0.6")
     dtype = dtypes.dtype_of(dtypes.NAMES.index(name))
     host = np.arange(6).astype(dtype).reshape(2, 3)
     x = gi.GpuArray(host, device=device)
@@ -96,6 +98,8 @@ def test_the_dtype_table_is_one():
     rows = _core._dtype_rows()
     assert tuple(row[0] for row in rows) == dtypes.NAMES
     for i, (name, _, bits, itemsize) in enumerate(rows):
+        if name not in dtypes.NUMPY_NAMES and not hasattr(ml_dtypes, name):
+            continue
         dtype = dtypes.dtype_of(i)
         assert dtype.name == name
         assert dtype.itemsize == itemsize

@@ -11,7 +11,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.dtypes import ML_NAMES, NAMES, NUMPY_NAMES
+from gpuinterop.dtypes import ML_NAMES, NAMES, NUMPY_NAMES, dtype_of
 
 # In a process of its own: the collector's thresholds are the interpreter's.
 FINALISER = """
@@ -84,11 +84,16 @@ def test_complex_numbers_are_aligned_to_their_parts_at_every_door(dtype, offset)
 
 @pytest.mark.parametrize(
     "name",
-    [n for n in NAMES if np.dtype(n if n in NUMPY_NAMES else getattr(ml_dtypes, n)).itemsize > 1],
+    [
+        n
+        for n in NAMES
+        if n in NUMPY_NAMES or hasattr(ml_dtypes, n)
+        if np.dtype(n if n in NUMPY_NAMES else getattr(ml_dtypes, n)).itemsize > 1
+    ],
 )
 def test_alignment_is_numpys_on_the_host_and_the_itemsize_on_a_gpu(name):
     dtype = np.dtype(name if name in NUMPY_NAMES else getattr(ml_dtypes, name))
-    if name in NUMPY_NAMES:
+    if name in NUMPY_NAMES or name == "complex32":
         assert _core.alignment_of(dtype, 1) == dtype.alignment
     assert _core.alignment_of(dtype, 2) == dtype.itemsize
 
@@ -114,15 +119,25 @@ def test_the_dtypes_are_those_of_numpy_and_ml_dtypes_but_a_few():
     assert set(NUMPY_NAMES) == theirs - extended
     named = {n for n in dir(ml_dtypes) if isinstance(getattr(ml_dtypes, n), type)}
     named -= {"finfo", "iinfo"}
-    assert named - set(ML_NAMES) <= {"int1", "uint1", "complex32", "bcomplex32"}
+    assert named - set(ML_NAMES) <= {"bcomplex32"}  # for which DLPack has no code
 
 
-@pytest.mark.parametrize("name", ["int1", "uint1", "complex32", "bcomplex32"])
-def test_those_few_are_refused_by_name(name):
-    if not hasattr(ml_dtypes, name):
+def test_a_type_without_a_code_in_dlpack_is_refused_by_name():
+    if not hasattr(ml_dtypes, "bcomplex32"):
         pytest.skip("needs ml_dtypes 0.6")
-    with pytest.raises(gi.DTypeError, match=name):
-        gi.zeros(2, dtype=getattr(ml_dtypes, name), device="cpu")
+    with pytest.raises(gi.DTypeError, match="bcomplex32"):
+        gi.zeros(2, dtype=ml_dtypes.bcomplex32, device="cpu")
+    with pytest.raises(gi.DTypeError) as caught:
+        gi.from_any(np.ones(2, ml_dtypes.bcomplex32))
+    assert "astype('complex64')" in caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["int1", "complex32", "int2"])
+def test_an_older_ml_dtypes_is_told_by_its_version(name, monkeypatch):
+    monkeypatch.delattr(ml_dtypes, name, raising=False)
+    with pytest.raises(gi.DTypeError, match=ml_dtypes.__version__) as caught:
+        dtype_of.__wrapped__(NAMES.index(name))
+    assert caught.value.fix == f"pip install 'ml_dtypes>={'0.5' if name == 'int2' else '0.6'}'"
 
 
 def test_float32_is_the_only_dtype_of_a_cuda_ndarray():
