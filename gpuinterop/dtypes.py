@@ -57,14 +57,12 @@ ML_NAMES = (
     *SUB_BYTE_NAMES,
     "complex32",
 )
-WITHOUT_KERNELS = frozenset(
-    {*SUB_BYTE_INTEGERS, "complex32"}
-)  # held and moved; the host casts them
+# Held and moved; the host casts them.
+WITHOUT_KERNELS = frozenset({*SUB_BYTE_INTEGERS, "complex32"})
 _LATEST = ("int1", "uint1", "complex32")  # which ml_dtypes has from 0.6 on, the others from 0.5 on
 NAMES = (*NUMPY_NAMES, *ML_NAMES)
-_LIKELY = [
-    name for name in NAMES if name not in SUB_BYTE_INTEGERS
-]  # to be meant by a misspelt name
+# To be meant by a misspelt name.
+_LIKELY = [name for name in NAMES if name not in SUB_BYTE_INTEGERS]
 
 FLOAT32 = NAMES.index("float32")
 

@@ -40,7 +40,10 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
         target = made._permuted([axes.index(i) for i in range(x.ndim)])
     if x.dtype == wanted:
         _core.copy_into(target, x, where="astype")
-    elif any(d.isbuiltin != 1 and d.name in WITHOUT_KERNELS for d in (x.dtype, wanted)):
+    # Written out, for a generator would be one more Python function in every call.
+    elif (wanted.isbuiltin != 1 and wanted.name in WITHOUT_KERNELS) or (
+        x.dtype.isbuiltin != 1 and x.dtype.name in WITHOUT_KERNELS
+    ):
         _cast_on_host(x, target)
     else:
         FUNCTIONS["cast"](x, out=target)
@@ -71,7 +74,5 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
         values = np.empty(x.shape, x.dtype)
         _core.copy_into(over(values), x, where="astype")
     if values.dtype.isbuiltin != 1 and is_complex(values.dtype):
-        values = values.astype(
-            np.complex64
-        )  # from which NumPy, and not ml_dtypes, takes real parts
+        values = values.astype(np.complex64)  # whose real parts NumPy takes, ml_dtypes does not
     _core.copy_into(target, over(values.astype(target.dtype)), where="astype")
