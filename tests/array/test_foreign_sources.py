@@ -316,7 +316,9 @@ class Wrapper:
 
 @pytest.mark.parametrize("value", [5.0, [1.0, 2.0, 3.0] * 100])
 @pytest.mark.parametrize(
-    "call", [gi.from_dlpack, gi.from_any, gi.asarray, gi.array, gi.GpuArray], ids=str
+    "call",
+    [gi.from_dlpack, gi.from_any, gi.asarray, gi.array, gi.GpuArray],
+    ids=lambda call: call.__name__,
 )
 def test_an_array_made_for_the_question_is_no_memory_to_share(call, value):
     with pytest.raises(gi.ConversionTypeError, match=r"numpy\.asarray") as caught:
