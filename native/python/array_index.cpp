@@ -70,6 +70,17 @@ std::string instead_of(PyObject* item, const std::string& text, bool is_array_li
        got, instead_of(item, text, is_array_like, writes));
 }
 
+// Whether a key that gave `number` by its __index__ is one that NumPy's and JAX's arrays refuse there: a
+// mask, or a list of indices. A tensor of torch gives any only element, and 1 for True.
+bool is_index_array(PyObject* item, int64_t number) {
+  if (!PyMapping_Check(item) || PyObject_CheckBuffer(item)) return false;  // NumPy's numbers, fast
+  const PyRef shape = PyRef::steal(PyObject_GetAttrString(item, "shape"));
+  PyErr_Clear();
+  if (!shape || !PyTuple_Check(shape.get())) return false;
+  return PyTuple_Size(shape.get()) > 0 ||
+         (number >> 1 == 0 && attribute_text(item, "dtype").find("bool") != std::string::npos);
+}
+
 // True and the value when `item` is an integer; bools and index arrays are not.
 bool read_index(PyObject* item, int64_t* out, bool writes) {
   if (PyBool_Check(item)) return false;
@@ -83,7 +94,7 @@ bool read_index(PyObject* item, int64_t* out, bool writes) {
     fail(Kind::Index, kGet, "an index that fits 63 bits", repr_text(item),
          "index within the array's shape");
   }
-  return true;
+  return PyLong_Check(item) || !is_index_array(item, *out);
 }
 
 // After a slice could not be read: says which part of it is at fault. Errors that the parts themselves

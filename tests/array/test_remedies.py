@@ -96,6 +96,20 @@ def test_a_mask_as_key(x):
         assert "where(mask" in refused(x.__getitem__, other).fix
 
 
+def test_a_tensor_of_one_element_as_key(x):
+    torch = pytest.importorskip("torch")
+    before = x.tolist()
+    for mask in (torch.tensor([False]), torch.tensor([[True]]), torch.tensor(True)):
+        assert "where(mask" in refused(x.__getitem__, mask).fix
+        assert "where(mask" in refused(x.__setitem__, (mask, 0), 7).fix
+    assert (
+        refused(x.__getitem__, torch.tensor([1])).fix
+        == "gather along an axis: x.take(indices, axis)"
+    )
+    assert x.tolist() == before
+    assert x[torch.tensor(1)].tolist() == x[1, ...].tolist() == x[np.array(1)].tolist()
+
+
 def test_places_as_key(x):
     for key in ([0, 1], (0, [0, 1]), np.array([1, 0]), gi.asarray(np.array([1, 0]), device="cpu")):
         assert refused(x.__getitem__, key).fix == "gather along an axis: x.take(indices, axis)"
