@@ -264,7 +264,7 @@ def arange(
         raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
                          got=f"arange({shown(start)}, {shown(stop)}, {shown(step)}): {error}",
                          fix="pass numbers that give a finite count") from error  # fmt: skip
-    if dtype is not None and known(dtype) == np.bool_ and values.size > 2:
+    if dtype is not None and known(dtype, "arange") == np.bool_ and values.size > 2:
         raise DTypeError(where="arange", expected="at most two values of dtype bool",
                          got=f"{values.size} values",
                          fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
@@ -307,7 +307,7 @@ def linspace(
         raise ShapeError(where="linspace", expected="numbers as start and stop, and how many, 0 or more",
                          got=f"linspace({shown(start)}, {shown(stop)}, {shown(num)}): {error}",
                          fix="pass numbers: linspace(0, 1, 5)") from error  # fmt: skip
-    if dtype is not None and known(dtype).name.startswith(("int", "uint")):
+    if dtype is not None and known(dtype, "linspace").name.startswith(("int", "uint")):
         values = np.floor(values)
     return _from_values(as_elements(values, dtype, "linspace"), device, "linspace")
 

@@ -29,7 +29,7 @@ from gpuinterop.errors import (
     shown,
 )
 from gpuinterop.geometry import real
-from gpuinterop.naming import in_the_name_of, no_room, renamed
+from gpuinterop.naming import in_the_name_of, no_room, place_of, renamed
 from gpuinterop.ops.methods_reduce import ReductionMethods
 from gpuinterop.sources import host_view, over
 from gpuinterop.switches import as_switch
@@ -274,7 +274,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     def to_device(self: Self, device: Any, /, *, stream: Any = None, copy: bool = False) -> Self:
         """Return the array on another device: itself if it is there already, else a copy."""
         copy = as_switch(copy, "copy", "to_device")
-        target = devices.device(device)
+        target = place_of(device, "to_device")
         seen = real(self)
         if target == seen.device and not copy:
             return self
@@ -365,7 +365,7 @@ class CudaNdarray(ArrayMethods):
 
     def __new__(cls, value: Any, device: Any = None, *, dtype: Any = None) -> CudaNdarray:
         if dtype is not None:
-            sources.check_cast(cls, dtypes.known(dtype), cls.__name__)
+            sources.check_cast(cls, dtypes.known(dtype, cls.__name__), cls.__name__)
         return sources.construct(cls, value, dtype, device)
 
     @classmethod

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.dtypes import known
 from gpuinterop.errors import ArgumentTypeError, DeviceError, ShapeError
 from gpuinterop.geometry import real
-from gpuinterop.naming import no_room
+from gpuinterop.naming import no_room, place_of
 from gpuinterop.sources import host_side, host_view, read_shape, refuse_repeats
 
 __all__ = ["copy_async", "pinned_empty"]
@@ -40,7 +39,7 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     if any(n < 0 for n in extents):
         raise ShapeError(where="pinned_empty", expected="extents of 0 or more",
                          got=f"shape {extents}", fix="pass non-negative extents")  # fmt: skip
-    place = devices.device(device)
+    place = place_of(device, "pinned_empty")
     count = prod(extents)
     if place.type == "cpu" or count == 0:
         try:

@@ -186,7 +186,7 @@ def construct(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
     """Return what ``cls(value)`` makes: a copy, on the default device if `value` is on the host."""
     seen = seen_in(value, cls.__name__)
     if seen is not None:
-        check_cast(cls, seen.dtype if dtype is None else known(dtype), cls.__name__)
+        check_cast(cls, seen.dtype if dtype is None else known(dtype, cls.__name__), cls.__name__)
     source = as_source(value, dtype, cls.__name__)
     place = home(value, source) if device is None else device
     return new_array(cls, source, place, cls.__name__, is_of_values(value))
@@ -408,7 +408,7 @@ def borrowed(
             address,
             read_shape(shape, where),
             strides,
-            known(dtype),
+            known(dtype, where),
             target.type_code,
             target.index,
             base,

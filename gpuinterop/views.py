@@ -231,7 +231,7 @@ class ViewMethods(_core.Array):
         The element type stays; naming another one raises, because the bytes would be read anew.
         """
         view: Self = super().view()
-        if dtype is not None and known(dtype) != real(view).dtype:
+        if dtype is not None and known(dtype, "view") != real(view).dtype:
             raise UnsupportedError(
                 where="view",
                 expected=f"no other dtype than {real(view).dtype}: a view changes shape and strides only",

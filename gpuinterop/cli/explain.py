@@ -79,7 +79,7 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
             got=str(shape),
             fix="write it like 3,4",
         )
-    element = known(dtype)
+    element = known(dtype, "--dtype")
     if named is None:
         strides = _element_strides(layout, extents, element)
     else:

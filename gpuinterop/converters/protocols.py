@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.converters import registry
 from gpuinterop.errors import ConversionTypeError
+from gpuinterop.naming import place_of
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 from gpuinterop.switches import as_choice
 
@@ -57,7 +57,7 @@ def from_dlpack(
     """
     if copy is not None:
         copy = as_choice(copy, "copy", "from_dlpack")
-    place = None if device is None else devices.device(device)
+    place = None if device is None else place_of(device, "from_dlpack")
     return _core.import_any(cls, x, place, copy)
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, CaptureError, GpuInteropError, ShapeError
 from gpuinterop.geometry import real
+from gpuinterop.naming import place_of
 from gpuinterop.ops import results
 from gpuinterop.ops.operands import is_foreign_array, speaks
 from gpuinterop.ops.reductions import may_overlap
@@ -116,7 +116,7 @@ class Capture:
     """
 
     def __init__(self, device: Any = None) -> None:
-        self.device = devices.device(device)
+        self.device = place_of(device, "capture")
         self.inputs: tuple[Any, ...] = ()
         self.outputs: Any = None
         self._recorder = _core.Recorder(self.device.type_code, self.device.index)

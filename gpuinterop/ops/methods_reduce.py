@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core
+from gpuinterop.naming import in_the_name_of
 from gpuinterop.ops import norms, reductions
 
 if TYPE_CHECKING:
@@ -30,4 +31,5 @@ class ReductionMethods(_core.Array):
 
     def ptp(self, axis: Any = None, keepdims: bool = False) -> Any:
         """Return the difference of the maximum and the minimum over `axis`."""
-        return self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
+        with in_the_name_of("ptp"):
+            return self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)

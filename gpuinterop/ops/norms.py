@@ -14,6 +14,7 @@ from gpuinterop.ops import results
 from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
 from gpuinterop.ops.reductions import new_as, normalized_axes, plan_for
 from gpuinterop.sources import host_view
+from gpuinterop.switches import as_switch
 
 __all__ = ["norm"]
 
@@ -41,10 +42,12 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
             fix="numpy.linalg.norm on the host",
         )  # fmt: skip
     axes = normalized_axes(axis, ndim, "norm")
-    cache = _plans.get((op, axes, bool(keepdims)))
+    given: Any = keepdims
+    kept = bool(given) if isinstance(given, int) else as_switch(given, "keepdims", "norm")
+    cache = _plans.get((op, axes, kept))
     if cache is None:
-        cache = _plans[op, axes, bool(keepdims)] = _core.PlanCache(
-            lambda operands, _: _norm(op, operands[0], axes, bool(keepdims)), "norm"
+        cache = _plans[op, axes, kept] = _core.PlanCache(
+            lambda operands, _: _norm(op, operands[0], axes, kept), "norm"
         )
     return cache((x,))
 

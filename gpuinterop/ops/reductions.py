@@ -258,7 +258,7 @@ def _reduce(
             fix=f"x.{op}() for the place in the flattened array",
         )  # fmt: skip
     if dtype is not None:
-        dtype = dtypes.known(dtype)
+        dtype = dtypes.known(dtype, op)
         if dtype == np.bool_ or (dtype.kind in "iu" and op in ("mean", "var", "std")):
             raise DTypeError(
                 where=op, expected=f"a dtype that holds a {op}", got=f"dtype={dtype}",

@@ -246,6 +246,42 @@ def test_masked_arrays_are_refused_where_something_is_masked(take):
     assert "filled" in caught.value.fix
 
 
+# ---- dtypes and devices ----------------------------------------------------------------------------
+
+DTYPE_DOORS = {
+    "sum": lambda x, wrong: x.sum(0, wrong),
+    "var": lambda x, wrong: gi.var(x, dtype=wrong),
+    "CudaNdarray": lambda x, wrong: gi.CudaNdarray(x, dtype=wrong),
+    "GpuArray": lambda x, wrong: gi.GpuArray(x, wrong),
+    "GpuArray.from_pointer": lambda x, wrong: gi.GpuArray.from_pointer(x.ptr, (3,), wrong, None, x),
+    "view": lambda x, wrong: x.view(wrong),
+    "arange": lambda x, wrong: gi.arange(3, dtype=wrong),
+    "linspace": lambda x, wrong: gi.linspace(0, 1, 3, dtype=wrong),
+}
+DEVICE_DOORS = {
+    "to_device": lambda x, wrong: x.to_device(wrong),
+    "pinned_empty": lambda x, wrong: gi.pinned_empty(3, device=wrong),
+    "capture": lambda x, wrong: gi.capture(lambda y: y + 1, x, device=wrong),
+    "from_dlpack": lambda x, wrong: gi.from_dlpack(x, device=wrong),
+}
+
+
+@pytest.mark.parametrize("where", DTYPE_DOORS)
+def test_refusals_of_dtypes_name_the_call(where):
+    for wrong in ("float33", 1):
+        with pytest.raises(gi.DTypeError) as caught:
+            DTYPE_DOORS[where](gi.zeros((3, 4), device="cpu"), wrong)
+        assert caught.value.where == where
+
+
+@pytest.mark.parametrize("where", DEVICE_DOORS)
+def test_refusals_of_devices_name_the_call(where):
+    for wrong in ("cude", "cpu:1"):
+        with pytest.raises(gi.DeviceError) as caught:
+            DEVICE_DOORS[where](gi.zeros((3, 4), device="cpu"), wrong)
+        assert caught.value.where == where
+
+
 # ---- pointers --------------------------------------------------------------------------------------
 
 

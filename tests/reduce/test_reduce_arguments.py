@@ -140,6 +140,17 @@ def test_numpys_arguments(device: str) -> None:
             call()
 
 
+@pytest.mark.parametrize("name", ["norm", "ptp", "sum"])
+def test_keepdims_is_a_truth(device: str, name: str) -> None:
+    x = gi.ones((2, 3), device=device)
+    for wrong in ("no", [True]):
+        with pytest.raises(ArgumentTypeError, match="keepdims") as caught:
+            getattr(x, name)(axis=0, keepdims=wrong)
+        assert caught.value.where == name
+    for right in (True, np.True_, 1):
+        assert getattr(x, name)(axis=0, keepdims=right).shape == (1, 3)
+
+
 def test_norms_of_the_smallest_integer(device: str) -> None:
     x = gi.GpuArray(np.array([-128], np.int8), device=device)
     assert [gi.norm(x, ord).item() for ord in (None, 1, np.inf, -np.inf)] == [128] * 4
