@@ -303,7 +303,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def cuda(self: Self, index: int = 0) -> Self:
         """Return the array on a GPU."""
-        return self.to_device(("cuda", index))
+        return self.to_device(place_of(("cuda", index), "cuda"))
 
     def sync(self) -> None:
         """Wait until all work queued on this array is done."""
@@ -343,10 +343,10 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
 class CudaNdarray(ArrayMethods):
     """A strided float32 array in CUDA memory, or in host memory on device "cpu".
 
-    ``CudaNdarray(obj)`` copies `obj`: a NumPy array, nested lists of numbers, or an array of any
+    ``CudaNdarray(value)`` copies `value`: a NumPy array, nested lists of numbers, or an array of any
     library that speaks an exchange protocol. The dtype must be float32; other dtypes raise
     TypeError, because a cast is the caller's to write: ``dtype="float32"`` is one way to write it.
-    The result is C-ordered and owns its memory. Without `device` it stays where `obj` is on a GPU,
+    The result is C-ordered and owns its memory. Without `device` it stays where `value` is on a GPU,
     and goes to `default_device()` otherwise. To share memory instead of copying use
     `gpuinterop.asarray` or `from_dlpack`.
 
@@ -401,7 +401,7 @@ class CudaNdarray(ArrayMethods):
 class GpuArray(ArrayMethods):
     """An array of any dtype, in CUDA memory or, on device "cpu", in host memory.
 
-    ``GpuArray(obj, dtype=None)`` copies `obj`; strides count bytes throughout.
+    ``GpuArray(value, dtype=None)`` copies `value`; strides count bytes throughout.
     """
 
     __slots__ = ()

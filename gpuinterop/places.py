@@ -253,11 +253,17 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
 
 
 def _unknown(spec: Any) -> DeviceError:
+    from gpuinterop.dtypes import NAMES as DTYPES  # noqa: PLC0415 - loads NumPy
+
+    name = spec.__name__ if isinstance(spec, type) else spec
+    is_dtype = isinstance(name, str) and name in DTYPES  # CudaNdarray(values, "float32")
     return DeviceError(
         where="device",
         expected=_ACCEPTED,
         got=f"{shown(spec)} of type {type(spec).__module__}.{type(spec).__qualname__}",
-        fix='write "cpu" or "cuda:N"; gpuinterop.devices() lists what there is',
+        fix=f"name a dtype by its keyword: dtype={name!r}"
+        if is_dtype
+        else 'write "cpu" or "cuda:N"; gpuinterop.devices() lists what there is',
     )
 
 

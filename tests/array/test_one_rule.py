@@ -260,6 +260,7 @@ DTYPE_DOORS = {
 }
 DEVICE_DOORS = {
     "to_device": lambda x, wrong: x.to_device(wrong),
+    "cuda": lambda x, wrong: x.cuda(wrong),
     "pinned_empty": lambda x, wrong: gi.pinned_empty(3, device=wrong),
     "capture": lambda x, wrong: gi.capture(lambda y: y + 1, x, device=wrong),
     "from_dlpack": lambda x, wrong: gi.from_dlpack(x, device=wrong),
@@ -280,6 +281,14 @@ def test_refusals_of_devices_name_the_call(where):
         with pytest.raises(gi.DeviceError) as caught:
             DEVICE_DOORS[where](gi.zeros((3, 4), device="cpu"), wrong)
         assert caught.value.where == where
+
+
+def test_a_dtype_where_a_device_belongs():
+    for dtype in ("float32", np.float32):
+        with pytest.raises(gi.DeviceError) as caught:
+            gi.CudaNdarray([1, 2], dtype)
+        assert caught.value.where == "CudaNdarray"
+        assert caught.value.fix == "name a dtype by its keyword: dtype='float32'"
 
 
 # ---- pointers --------------------------------------------------------------------------------------
