@@ -24,7 +24,8 @@ def unpacked(tmp_path_factory):
     subprocess.run([sys.executable, "-c", code, str(place)], cwd=ROOT, check=True, timeout=120)
     (archive,) = place.glob("*.tar.gz")
     with tarfile.open(archive) as file:
-        file.extractall(place, filter="data")
+        # 3.10.12 and 3.11.4 were the first to have filters; a system's Python may be older.
+        file.extractall(place, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     (folder,) = (path for path in place.iterdir() if path.is_dir())
     return folder
 
