@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuinterop import _core
 from gpuinterop.naming import in_the_name_of
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ReductionMethods"]
 
+Self = TypeVar("Self", bound="ReductionMethods")
+
 
 class ReductionMethods(_core.Array):
     """What reduces an array. `sum`, `prod`, `mean`, `min`, `max`, `argmin`,
@@ -21,15 +23,18 @@ class ReductionMethods(_core.Array):
 
     __slots__ = ()
 
-    def reduce_sum(self, mask: Sequence[int]) -> Any:
+    def reduce_sum(self: Self, mask: Sequence[int]) -> Self:
         """Return the sum over the axes whose entry in `mask` is true, without those axes."""
-        return reductions.reduce_sum(self, mask)
+        summed: Self = reductions.reduce_sum(self, mask)
+        return summed
 
-    def norm(self, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    def norm(self: Self, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Self:
         """Return the vector norm over `axis`; see `gpuinterop.norm`."""
-        return norms.norm(self, ord, axis, keepdims)
+        length: Self = norms.norm(self, ord, axis, keepdims)
+        return length
 
-    def ptp(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def ptp(self: Self, axis: Any = None, keepdims: bool = False) -> Self:
         """Return the difference of the maximum and the minimum over `axis`."""
         with in_the_name_of("ptp"):
-            return self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
+            between: Self = self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
+            return between
