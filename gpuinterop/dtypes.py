@@ -125,7 +125,13 @@ def row_of(dtype: Any, where: str = "dtype") -> int:
 
 def known(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
     """Return `dtype` as NumPy's object; a DTypeError when arrays here cannot hold it."""
-    return dtype_of(row_of(dtype, where))
+    row = row_of(dtype, where)
+    try:
+        return dtype_of(row)
+    except DTypeError as error:  # without ml_dtypes
+        raise DTypeError(
+            where=where, expected=error.expected, got=error.got, fix=error.fix
+        ) from None
 
 
 def refuse_half_complex(dtype: np.dtype[Any], where: str) -> None:

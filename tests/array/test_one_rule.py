@@ -275,6 +275,15 @@ def test_refusals_of_dtypes_name_the_call(where):
         assert caught.value.where == where
 
 
+@pytest.mark.parametrize("where", DTYPE_DOORS)
+def test_dtypes_without_ml_dtypes_name_the_call(where, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    dtype_of.cache_clear()
+    with pytest.raises(gi.DTypeError, match="pip install") as caught:
+        DTYPE_DOORS[where](gi.zeros((3, 4), device="cpu"), "bfloat16")
+    assert caught.value.where == where
+
+
 @pytest.mark.parametrize("where", DEVICE_DOORS)
 def test_refusals_of_devices_name_the_call(where):
     for wrong in ("cude", "cpu:1"):
