@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -17,13 +18,15 @@ from gpuinterop.jit.spec import KernelSpec
 from gpuinterop.ops import runtime
 
 HERE = Path(__file__).resolve().parent
-BUILD = HERE.parents[1] / "build" / "hostkernels"
+# Not in the source tree: what has been built is of use to every copy of it.
+BUILD = Path(tempfile.gettempdir()) / f"gpuinterop-hostkernels-{os.getuid()}"
+SHIM = (HERE / "hostshim.hpp").read_text()
 ASAN = os.environ.get("GPUINTEROP_TEST_ASAN") == "1"
 
 
 def host_text(specs: list[KernelSpec]) -> str:
     """The program for the host: the kernel under another name, and the fake driver's entry to it."""
-    text = codegen.render_many(specs, device=f'#include "{HERE / "hostshim.hpp"}"')
+    text = codegen.render_many(specs, device=SHIM)
     tail = []
     for spec in specs:
         name = spec.symbol
@@ -38,63 +41,44 @@ def host_text(specs: list[KernelSpec]) -> str:
     return text + "\n" + "\n".join(tail)
 
 
-def _compile(source: Path, target: Path, *flags: str) -> None:
-    partial = target.with_suffix(f".{os.getpid()}")
-    sanitize = (
-        [
-            "-fsanitize=address,undefined",
-            "-fno-sanitize-recover=undefined",
-            "-fno-sanitize=float-divide-by-zero,float-cast-overflow,alignment",
-        ]
-        if ASAN
-        else []
-    )
-    command = [
-        "g++",
-        "-std=c++17",
-        "-x",
-        "c++",
-        "-shared",
-        "-fPIC",
-        "-fno-strict-aliasing",
-        "-w",
-        "-ffp-contract=off",
-        *sanitize,
-        str(source),
-        "-x",
-        "none",
-        *flags,
-        "-o",
-        str(partial),
-    ]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
-    assert done.returncode == 0, done.stderr[:3000]
-    partial.replace(target)
+SANITIZED = (
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
+    "-fno-sanitize=float-divide-by-zero,float-cast-overflow,alignment",
+)
+
+
+def _compile(text: str, *flags: str) -> Path:
+    """The shared object made of a program, kept for as long as that stays the same."""
+    digest = hashlib.sha256("\n".join([*flags, text]).encode()).hexdigest()[:24]
+    target = BUILD / f"{digest}.so"
+    if not target.exists():
+        BUILD.mkdir(parents=True, exist_ok=True)
+        # Names of its own: another process may build the same at this moment.
+        source, partial = (target.with_suffix(f".{os.getpid()}.{end}") for end in ("cpp", "so"))
+        source.write_text(text)
+        command = ["g++", "-w", "-shared", "-fPIC", str(source), *flags, "-o", str(partial)]
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, errors="replace"
+        )
+        assert done.returncode == 0, done.stderr[:3000]
+        source.unlink()
+        partial.replace(target)
+    return target
 
 
 @cache
-def _runner() -> Path:
-    BUILD.mkdir(parents=True, exist_ok=True)
-    source = HERE / "hostrun.cpp"
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    target = BUILD / f"libhostrun-{digest}{'-asan' if ASAN else ''}.so"
-    if not target.exists():
-        _compile(source, target, "-std=c++20", "-O1", "-pthread")
-    return target
+def runner() -> Path:
+    """What runs a kernel's grid. Not under the sanitizer, which does not know whose stack a fiber has."""
+    return _compile((HERE / "hostrun.cpp").read_text(), "-std=c++17", "-O1")
 
 
-def library(text: str) -> Path:
+def library(text: str, optimized: str = "-O0", sanitized: bool = ASAN) -> Path:
     """Path of the shared object made of a host program."""
-    shim = (HERE / "hostshim.hpp").read_text()
-    digest = hashlib.sha256((text + shim + str(ASAN)).encode()).hexdigest()[:24]
-    target = BUILD / f"{digest}.so"
-    if not target.exists():
-        runner = _runner()
-        source = BUILD / f"{digest}.{os.getpid()}.cpp"
-        source.write_text(text)
-        _compile(source, target, "-O0", str(runner), f"-Wl,-rpath,{runner.parent}")
-        source.unlink()
-    return target
+    flags = [optimized, "-std=c++17", "-fno-strict-aliasing", "-ffp-contract=off"]
+    # Every library has shared memory of its own, though all give it the same name.
+    flags += ["-fno-gnu-unique", *(SANITIZED if sanitized else ())]
+    return _compile(text, *flags, str(runner()), f"-Wl,-rpath,{runner().parent}")
 
 
 def install() -> None:

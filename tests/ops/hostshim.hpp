@@ -7,10 +7,23 @@
 struct HostIndex {
   unsigned x, y, z;
 };
-extern thread_local HostIndex threadIdx;
-extern HostIndex blockIdx, blockDim, gridDim;
+extern HostIndex threadIdx, blockIdx, blockDim, gridDim;
 extern "C" void host_barrier();
 #define __syncthreads host_barrier
+extern "C" unsigned host_shuffle_down(unsigned value, int distance, int width);
+static inline unsigned __shfl_down_sync(unsigned, unsigned v, int distance, int width) {
+  return host_shuffle_down(v, distance, width);
+}
+static inline void __threadfence() {}
+static inline unsigned atomicInc(unsigned* at, unsigned most) {
+  const unsigned old = *at;
+  *at = old >= most ? 0 : old + 1;
+  return old;
+}
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline float __fsub_rn(float a, float b) { return a - b; }
+static inline double __dadd_rn(double a, double b) { return a + b; }
+static inline double __dsub_rn(double a, double b) { return a - b; }
 
 static inline unsigned __float_as_uint(float x) {
   unsigned b;
@@ -90,4 +103,4 @@ template <class T>
 static inline bool isfinite(T x) { return __builtin_isfinite(x); }
 template <class T>
 static inline bool signbit(T x) { return __builtin_signbit(x); }
-extern "C" void host_run(const unsigned* grid, const unsigned* block, void (*kernel)(void*), void* parameters, int barrier);
+extern "C" void host_run(const unsigned* grid, const unsigned* block, void (*kernel)(void*), void* parameters, int together);

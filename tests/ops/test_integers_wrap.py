@@ -134,12 +134,12 @@ def test_no_row_overflows_under_the_sanitizer(tmp_path, dtype):
         calls.append(f"{loops} {{ {declared} {spec.symbol}_apply({', '.join(given + results)}); }}")
     assert len(specs) > 20
     kind = codegen.STORAGE[dtype]
-    text = codegen.render_many(specs, device=f'#include "{hostkernels.HERE / "hostshim.hpp"}"')
+    text = codegen.render_many(specs, device=hostkernels.SHIM)
     text += f"\nint main() {{ using namespace {codegen.NAMESPACE};\n"
     text += f"  static const {kind} v[] = {{{values}}};\n  const int N = sizeof v / sizeof *v;\n  "
     source, program = tmp_path / "rows.cpp", tmp_path / "rows"
     source.write_text(text + "\n  ".join(calls) + "\n}\n")
-    runner = hostkernels._runner()
+    runner = hostkernels.runner()
     overflows = "-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero"
     subprocess.run(
         ["g++", "-std=c++17", "-w", "-O0", "-fno-strict-aliasing", overflows,

@@ -67,7 +67,7 @@ def run(
     put(scratch_at, scratch.ctypes.data)
     tickets = np.zeros(plan.grid[0], np.uint32)
     put(scratch_at + 8, tickets.ctypes.data)
-    library.order(int(last == 0))
+    library.host_order(int(last == 0))
     library.first(bytes(params), *plan.grid)
     assert not tickets.any()  # as the next launch wants them
     if plan.finish_grid:
