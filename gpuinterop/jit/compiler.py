@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +25,9 @@ _OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--diag-suppre
 # operations one by one. Without it ptxas contracts them wherever they meet. Costs nothing where
 # memory is the limit.
 EXACT = ("--fmad=false",)
+
+# A text that reads files: what they say is no part of its key.
+_INCLUDES = re.compile(r"(?:#|%:)(?:\s|/\*.*?\*/)*include|__has_include", re.DOTALL)
 
 Identity = tuple[tuple[int, int], tuple[int, ...]]  # version, architectures
 
@@ -100,6 +104,14 @@ def kernel_text(name: str) -> str:
     return (Path(__file__).parent / "kernels" / name).read_text(encoding="utf-8")
 
 
+def _reads_files(source: str, options: tuple[str, ...]) -> bool:
+    """Whether headers have a part in the code."""
+    spliced = re.sub(r"\\[ \t]*\r?\n", "", source)
+    return bool(_INCLUDES.search(spliced)) or any(
+        option.startswith(("-include", "--pre-include")) for option in options
+    )
+
+
 def compile_source(
     source: str,
     arch: int | Target,
@@ -113,7 +125,8 @@ def compile_source(
 
     Parameters
     ----------
-    source : a whole translation unit; it needs no headers and finds none.
+    source : a whole translation unit. One that includes headers is compiled by every call: the caches
+        do not see when a header changes.
     arch : the device's compute capability times ten, 90 for 9.0.
     options : further NVRTC options, part of the cache key.
     name : what the file is called in messages.
@@ -127,6 +140,7 @@ def compile_source(
     version, archs = _identity()
     target = arch if isinstance(arch, Target) else select_target(arch, archs)
     given, options = options, (*_OPTIONS, *options)
+    use_cache = use_cache and not _reads_files(source, given)
     parts = (str(SCHEMA), str(version), target.option, *options, name, source)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     if use_cache and not fresh:

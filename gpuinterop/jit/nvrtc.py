@@ -150,6 +150,17 @@ def _compile_error(source: str, name: str, command: str, log: str) -> CompileErr
     return error
 
 
+def _no_code(source: str, name: str, command: str) -> CompileError:
+    error = CompileError(
+        where=f"compiling {name}",
+        expected="options with which NVRTC writes machine code",
+        got="none of it, and no error",
+        fix=f"leave out the option that asks for something else, such as -dlto ({command})",
+    )
+    error.source = source
+    return error
+
+
 def nvrtc_compile(source: str, name: str, target: Target, options: tuple[str, ...]) -> bytes:
     """Compile one translation unit; CompileError carries the log and the text."""
     library = _library()
@@ -164,10 +175,15 @@ def nvrtc_compile(source: str, name: str, target: Target, options: tuple[str, ..
         arguments = [o.encode() for o in (target.option, *options)]
         vector = (ctypes.c_char_p * len(arguments))(*arguments)
         status = library.nvrtcCompileProgram(program, len(arguments), vector)
+        command = " ".join(a.decode() for a in arguments)
         if status:
-            command = " ".join(a.decode() for a in arguments)
-            raise _compile_error(source, name, command, _fetch(program, "ProgramLog").decode())
-        return _fetch(program, "CUBIN" if target.is_cubin else "PTX")
+            # It quotes lines of headers, whose encoding nobody knows.
+            log = _fetch(program, "ProgramLog").decode(errors="replace")
+            raise _compile_error(source, name, command, log)
+        code = _fetch(program, "CUBIN" if target.is_cubin else "PTX")
+        if not code:
+            raise _no_code(source, name, command)
+        return code
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -73,12 +73,12 @@ def strided(array: Any) -> Strided:
 class RawKernel:
     """A kernel from a whole CUDA C++ text, such as one written for PyCUDA's SourceModule.
 
-    The text is compiled by NVRTC on the first launch, and kept in the cache. The kernel may be
-    declared ``extern "C"`` or not.
+    The text is compiled by NVRTC on the first launch, and kept in the cache unless it includes headers,
+    which may change. The kernel may be declared ``extern "C"`` or not.
 
     Parameters
     ----------
-    source : the text; it finds no headers.
+    source : the text; it finds no headers but those in the working directory and in ``-I`` options.
     name : the kernel in it; of kernels that share a name the symbol, which the error lists.
     options : further options for NVRTC.
     any_strides : the kernel finds its way in arrays of any strides, which it is told as numbers.

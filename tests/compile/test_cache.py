@@ -54,6 +54,29 @@ def test_whatever_changes_the_code_changes_the_key(folder, change):
     assert len(entries(folder)) == 2
 
 
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [('#include "factor.h"', ("-I{}",)), ('# /**/ include "factor.h"', ("--include-path={}",)),
+     ('#in\\\nclude "factor.h"', ("-I{}",)), ("", ("-include={}/factor.h",)),
+     ("", ("--pre-include={}/factor.h",))],
+)  # fmt: skip
+def test_a_header_that_changed_is_read_again(folder, tmp_path_factory, line, options):
+    beside = tmp_path_factory.mktemp("headers")
+    options = tuple(option.format(beside) for option in options)
+    text = f"{line}\n{TEXT.replace('1', 'FACTOR')}"
+    codes = []
+    for factor in (2, 3, 2):
+        (beside / "factor.h").write_text(f"#define FACTOR {factor}\n")
+        codes.append(jit.compile_source(text, 90, options=options))
+    assert codes[0] == codes[2] != codes[1]
+    assert entries(folder) == []
+
+
+def test_the_word_alone_is_kept_as_any_text(folder):
+    jit.compile_source(f"// to include: nothing\n{TEXT}", 90, options=(f"-I{folder}",))
+    assert len(entries(folder)) == 1
+
+
 @pytest.mark.parametrize("damage", [b"", b"short", None])
 def test_a_damaged_entry_is_a_miss(folder, damage):
     code = jit.compile_source(TEXT, 90)

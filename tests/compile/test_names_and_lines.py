@@ -162,3 +162,20 @@ def test_lines_end_where_the_compiler_sees_them_end(apart, end):
     with pytest.raises(CompileError) as error:
         gi.RawKernel(end.join(lines), "f").compile(90)
     assert ">    4 |   a[0] = unknown;\n     5 | }\n" in str(error.value)
+
+
+def test_a_log_may_quote_a_header_of_any_encoding(tmp_path):
+    (tmp_path / "old.h").write_bytes("#error für später\n".encode("latin-1"))
+    with pytest.raises(CompileError, match=r"old\.h") as caught:
+        jit.compile_source('#include "old.h"\n', 90, options=(f"-I{tmp_path}",))
+    assert "sp\N{REPLACEMENT CHARACTER}ter" in caught.value.log
+
+
+@pytest.mark.parametrize("arch", [90, PTX])
+def test_options_that_ask_for_no_machine_code(arch):
+    kernel = gi.RawKernel(MULTIPLY, "multiply_them", ("-dlto",))
+    for _ in range(2):
+        with pytest.raises(CompileError, match="none of it") as caught:
+            kernel.compile(arch)
+        assert "-dlto" in caught.value.fix
+        assert caught.value.source.endswith(MULTIPLY)
