@@ -106,7 +106,7 @@ def _pair(kind: Any, number: Any) -> tuple[int, int | None] | None:
 def stream_handle(stream: Any) -> int | None:
     """Return the driver's handle of a stream-like object, else None."""
     found = as_int(stream)
-    if found is not None or isinstance(stream, bool):
+    if found is not None or isinstance(stream, (bool, type)):  # of a class, they are descriptors
         return found
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:  # a method, and an attribute in its first version
@@ -147,7 +147,7 @@ def torch_keeps_stream(device: int, handle: int) -> bool:
 def odd_stream_protocol(stream: Any) -> str | None:
     """Return what is wrong with the answer of a stream-like object's ``__cuda_stream__``, else None."""
     protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is None:
+    if protocol is None or isinstance(stream, type):
         return None
     pair = protocol() if callable(protocol) else protocol
     if not isinstance(pair, tuple):

@@ -307,13 +307,15 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def sync(self) -> None:
         """Wait until all work queued on this array is done."""
-        if self.device.type == "cuda":
+        if real(self).device.type == "cuda":
             _core.finish_uses(self, "sync")
 
     # ---- pickling ------------------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_unpickle, (type(self), self.get(), str(real(self).device)), own_state(self))
+        # Of a subclass, get() may be another method.
+        host = ArrayMethods.get(self)
+        return (_unpickle, (type(self), host, str(real(self).device)), own_state(self))
 
 
 def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -> ArrayMethods:

@@ -231,6 +231,8 @@ void host_to_device(const Array& dst, const Array& src, const char* where, bool 
   cuda::order(dst.buffer.get(), stream, where);
   cuda::copy_bytes(dst.device.id, dst.data, src.data, dst.nbytes(), cuda::Direction::HostToDevice,
                    stream, async, where);
+  // It lets other threads run, whose uses of the memory may have come after part of the copy only.
+  cuda::order(dst.buffer.get(), stream, where);
 }
 
 void device_to_host(const Array& dst, const Array& src, const char* where, bool async) {
@@ -252,6 +254,7 @@ void device_to_host(const Array& dst, const Array& src, const char* where, bool 
   cuda::order(src.buffer.get(), stream, where);
   cuda::copy_bytes(src.device.id, dst.data, src.data, dst.nbytes(), cuda::Direction::DeviceToHost,
                    stream, async, where);
+  if (async) cuda::order(src.buffer.get(), stream, where);  // as above: it may still be read
 }
 
 void device_to_device(const Array& dst, const Array& src, const char* where) {
@@ -277,6 +280,7 @@ void device_to_device(const Array& dst, const Array& src, const char* where) {
   CUstream stream = cuda::current_stream(dst.device.id);
   cuda::order(dst.buffer.get(), stream, where);
   cuda::copy_peer(dst.device.id, dst.data, src.device.id, src.data, dst.nbytes(), stream, where);
+  cuda::order(dst.buffer.get(), stream, where);  // as above, where it went through the host
 }
 
 }  // namespace

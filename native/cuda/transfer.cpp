@@ -70,6 +70,7 @@ class StagingLease {
         return;
       }
     }
+    GilDropped dropped;  // it may wait for work that needs the GIL
     RelaxedCapture relaxed;
     staging_ = new Staging(device, where);
   }

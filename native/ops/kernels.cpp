@@ -135,9 +135,11 @@ void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstrea
   make_plan(w, &plan, where);
   const Key key = key_for(op, types, plan.shape, w.operands, device);
   auto found = compiled().find(key);
-  const Compiled& c = found != compiled().end()
-                          ? found->second
-                          : build(key, op, types, plan.shape, w.operands, device, where);
+  const bool known = found != compiled().end();
+  const Compiled& c =
+      known ? found->second : build(key, op, types, plan.shape, w.operands, device, where);
+  // Python has run, and other threads may have used the operands on their streams.
+  for (int i = 0; !known && i < w.operands; ++i) cuda::order(w.buffer[i], stream, where);
   cuda::Launch how;
   how.grid[0] = plan.grid;
   how.block[0] = plan.block_x;

@@ -23,7 +23,8 @@ struct Walk {
   int64_t shape[kMaxDims];
   int64_t stride[kMaxDims][kMaxOperands];
   char* data[kMaxOperands];
-  uint64_t high[kMaxOperands];  // upper half of a constant
+  Buffer* buffer[kMaxOperands];  // borrowed; null for a constant
+  uint64_t high[kMaxOperands];   // upper half of a constant
   uint8_t itemsize[kMaxOperands];
   bool constant[kMaxOperands];
   bool address[kMaxOperands];  // the kernel gets the element's address, see mode A
@@ -31,6 +32,7 @@ struct Walk {
   void add_constant(const Constant& c, int64_t size) noexcept {
     const int i = operands++;
     data[i] = reinterpret_cast<char*>(c.low);
+    buffer[i] = nullptr;
     high[i] = c.high;
     itemsize[i] = static_cast<uint8_t>(size);
     constant[i] = true;
@@ -39,6 +41,7 @@ struct Walk {
   void add_array(const Array& a) noexcept {
     const int i = operands++;
     data[i] = a.data;
+    buffer[i] = a.buffer.get();
     high[i] = 0;
     itemsize[i] = static_cast<uint8_t>(a.itemsize());
     constant[i] = address[i] = false;

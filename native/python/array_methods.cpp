@@ -185,6 +185,7 @@ GI_METHOD(set_shape_i) {
     Layout layout = shown_layout(self);
     layout.shape()[check_axis(given, layout.ndim(), "_set_shape_i")] = n;
     layout.finish("_set_shape_i");
+    if (layout.size() == 0) require_bytes(layout, unwrap(self).itemsize(), "_set_shape_i");
     const char* data = shown_data(self);
     // An array that was empty shows no address; its memory begins where the buffer does.
     if (!data && unwrap(self).buffer) data = unwrap(self).buffer->ptr;
@@ -238,6 +239,7 @@ void reshape_in_place(PyObject* self, PyObject* value) {
          "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
              shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
          "use x.reshape(shape), which copies when it must");
+  require_bytes(layout, a.itemsize(), "shape");
   a.layout = std::move(layout);
 }
 

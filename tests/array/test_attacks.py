@@ -88,6 +88,8 @@ def test_a_shape_whose_bytes_do_not_fit_is_refused_however_it_is_made(device):
         lambda: gi.empty((0, 2**62), device=device),
         lambda: gi.from_gpu_pointer(one.ptr, (2**61, 0), base=one, device=device),
         lambda: one[:0].reshape((1, 0)).broadcast_to((2**61, 0)),
+        lambda: gi.empty((0, 4), device=device)._set_shape_i(1, 2**62),
+        lambda: gi.empty((0, 4), "int32", device=device)._set_shape((0, 2**62)),
     ):
         with pytest.raises(gi.ShapeError, match="63 bits"):
             make()
@@ -334,6 +336,19 @@ def test_a_subclass_that_lies_about_its_memory():
     assert (x + liar).tolist() == [0, 2, 4, 6]
     x[...] = liar[::-1]
     assert x.tolist() == [3, 2, 1, 0]
+
+
+def test_a_subclass_with_other_methods_of_our_names():
+    class Table(gi.GpuArray):
+        device = property(lambda self: "the shelf")
+
+        def get(self, key):
+            return self[key]
+
+    table = Table([1.0, 2.0], device="cpu")
+    table.sync()
+    made, arguments, _ = table.__reduce__()
+    assert made(*arguments).tolist() == [1, 2]
 
 
 def test_taking_into_an_out_that_does_not_fit(device):

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
+from gpuinterop import _core
+from gpuinterop.ops import runtime
 
 FUNCTIONS = {
     "add": lambda x: x + 1,
@@ -51,6 +53,28 @@ def test_a_finaliser_that_changes_an_operand_changes_no_result(device, name):
         assert np.array_equal(y.get(), expected)
     else:
         assert np.array_equal(y.get(), call(x).get())
+
+
+@pytest.mark.parametrize("name", ["add", "take", "copy"])
+def test_a_use_elsewhere_while_a_kernel_is_compiled_loses_no_order(device, name, monkeypatch):
+    x = gi.GpuArray(np.arange(1200.0).reshape(40, 30), device=device)
+    here, elsewhere = gi.Stream(device), gi.Stream(device)
+    compile_source, compiled = runtime.compile_source, []
+
+    def compile_meanwhile(*args, **options):
+        with elsewhere:  # as another thread may do now
+            x[0].copy()
+        compiled.append(x._stream == elsewhere.handle)
+        return compile_source(*args, **options)
+
+    gi.synchronize()
+    _core._forget_kernels()
+    monkeypatch.setattr(runtime, "compile_source", compile_meanwhile)
+    with here:
+        FUNCTIONS[name](x[::2])
+    assert x._stream == here.handle  # whoever frees it comes after the kernel
+    assert all(compiled)
+    assert len(compiled) > 0 or device == "cpu"
 
 
 OVERLAPS = {

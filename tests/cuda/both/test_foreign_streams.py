@@ -83,7 +83,9 @@ def test_defaults_by_number(value, handle):
     assert (s.handle, str(s.device)) == (handle, "cuda:0")
 
 
-@pytest.mark.parametrize("value", [True, -1, "s", 2.0, object(), 12345, Protocol("x"), np.zeros(3)])
+@pytest.mark.parametrize(
+    "value", [True, -1, "s", 2.0, object(), 12345, Protocol("x"), np.zeros(3), gi.Stream, Torch]
+)
 def test_what_is_no_stream(value):
     with pytest.raises(StreamError) as error:
         devices.as_stream(value)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import helper
 import numpy as np
@@ -81,6 +85,50 @@ def test_many_threads_transfer_at_the_same_time():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_the_use_of_one_half_during_an_upload_to_the_other_loses_no_order():
+    uploading, other = gi.Stream(), gi.Stream()
+    host = pattern(9 * MiB // 4)  # three chunks: the third waits for the first
+    gi.asarray(host, device=CUDA)  # the staging is there
+    x = gi.zeros((2, host.size), device=CUDA)
+    gate = helper.Gate(uploading.handle)
+
+    def upload():
+        with uploading:
+            x[1] = host
+
+    thread = threading.Thread(target=upload)
+    thread.start()
+    while x._stream != uploading.handle:
+        time.sleep(0.001)
+    time.sleep(0.05)  # the upload stands before its third chunk
+    with other:
+        x[0].copy()
+    helper.slow(uploading.handle, 100_000)  # between the second chunk and the third
+    gate.open()
+    thread.join()
+    with other:
+        assert np.array_equal(np.asarray(x[1, -8:]), host[-8:])
+
+
+def test_the_first_staged_transfer_lets_other_threads_run():
+    """Page-locking waits for the device, whose work may wait for a thread that needs the GIL."""
+    code = f"""
+import sys, threading
+sys.path.insert(0, {str(Path(helper.__file__).parent)!r})
+import helper
+import gpuinterop as gi, numpy as np
+x = gi.zeros({MiB}, device="cuda:0")
+gate = helper.Gate(gi.Stream().handle)
+threading.Timer(0.1, gate.open).start()
+x[...] = np.ones({MiB}, np.float32)
+assert np.asarray(x).min() == 1
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("n", [1000, 3 * MiB])
