@@ -225,8 +225,11 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   // cuBLAS allocates for a new handle and loads its kernels when they are first used.
   cuda::RelaxedCapture relaxed;
   CUstream stream = cuda::current_stream(device);
-  for (const Operand* x : {&o.a, &o.b, &o.out}) cuda::order((*x)->buffer.get(), stream, where);
-  if (o.has_c) cuda::order(o.c->buffer.get(), stream, where);
+  auto order_all = [&] {
+    for (const Operand* x : {&o.a, &o.b, &o.out}) cuda::order((*x)->buffer.get(), stream, where);
+    if (o.has_c) cuda::order(o.c->buffer.get(), stream, where);
+  };
+  order_all();
 
   // The innermost leading axis goes to cuBLAS, the others are walked here.
   for (int64_t outer = 0; outer < products; ++outer) {
@@ -259,6 +262,9 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
     }
     run_gemm(p, types, alpha, beta, device, stream, where);
   }
+  // Workspace that is allocated and copies that are compiled let other threads run, whose uses of the
+  // operands may have come before the products.
+  order_all();
   if (through_copy) {
     // It is compact, so that undoing the merge of its axes is its C order.
     const Layout whole = Layout::c_order(out.layout.ndim(), out.layout.shape(), where);

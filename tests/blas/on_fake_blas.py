@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from test_products import close, values
 
 import gpuinterop
 from gpuinterop import CudaNdarray, GpuArray, _core
-from gpuinterop.ops import reductions
+from gpuinterop.ops import reductions, runtime
 
 sys.path.append(str(Path(__file__).parents[1] / "reduce"))
 sys.path.append(str(Path(__file__).parents[1] / "ops"))
@@ -305,6 +306,32 @@ def test_sizes_that_cublaslt_refuses(device: str) -> None:
         CUBLAS.fakecublas_refuse(0)
     after = [CALLS(i) for i in (GEMM, SEPARATE, BIAS)]
     assert after == [before[0] + 3, before[1], before[2]]
+
+
+def test_a_use_elsewhere_while_an_addend_is_copied_loses_no_order(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, wide = (CudaNdarray(values(*s), device=device) for s in ((11, 13), (13, 7), (11, 9)))
+    here, elsewhere = gpuinterop.Stream(device), gpuinterop.Stream(device)
+    compile_source, compiled = runtime.compile_source, []
+
+    def compile_meanwhile(*args: Any, **options: Any) -> Any:
+        with elsewhere:  # as another thread may do now
+            a[:].copy()
+        compiled.append(a._stream == elsewhere.handle)
+        return compile_source(*args, **options)
+
+    _core._forget_kernels()
+    CUBLAS.fakecublas_refuse(1)
+    try:
+        with monkeypatch.context() as patch, here:
+            patch.setattr(runtime, "compile_source", compile_meanwhile)
+            gpuinterop.gemm(a, b, wide[:, :7], beta=0.5)
+    finally:
+        CUBLAS.fakecublas_refuse(0)
+    assert a._stream == here.handle  # whoever frees it comes after the product
+    assert compiled
+    assert all(compiled)
 
 
 def test_rows_are_added_by_the_epilogue(device: str) -> None:
