@@ -83,6 +83,8 @@ def _attempt(
     x = real(x)
     try:
         made = xp.from_dlpack(x)
+    except errors.CaptureError as e:
+        return refused_by(e, "array_api", where), None
     except _REFUSALS as e:
         refusal = str(e)
     else:

@@ -109,6 +109,11 @@ def _precision_fault(module: Any, where: str) -> Plan | None:
     return npmat.precision_fault(module, "cudamat", where)
 
 
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return checks.LEGACY
+
+
 def package_for(device: str) -> str:
     """The package that has the matrices of a device."""
     return "npmat" if device == "cpu" else "cudamat"

@@ -105,6 +105,11 @@ def _stream(cupy: Any, index: int) -> int:
     return int(cupy.cuda.get_current_stream(index).ptr)
 
 
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return _stream(registry.load("cupy", "to_cupy"), index)
+
+
 def describe(a: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
     dtype = a.dtype

@@ -75,6 +75,11 @@ def plan_to(
     return npmat.precision_fault(_backend(module), "gnumpy", _where) or plan
 
 
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return checks.LEGACY
+
+
 def to_gnumpy(
     x: Any,
     copyif: bool = False,

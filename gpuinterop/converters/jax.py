@@ -126,8 +126,18 @@ def to_jax(x: Any, copyif: bool = False) -> Any:
     plan = plan_to(x, copyif)
     jax = _complete = checks.library_for(plan, "jax")
     x = checks.carry_out(x, plan)
+    _core.require_hand_over(x, checks.LEGACY, "to_jax")
     # JAX asks for the old capsule, which cannot say read-only. It never writes, so nothing is lost.
     return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
+
+
+def works_on(index: int, array: Any = None) -> int | None:
+    """The stream on which the library uses memory, by its handle.
+
+    Of streams of its own, which no capture of others reaches, the legacy one tells as much. Its
+    arrays order themselves, on the stream that we name.
+    """
+    return checks.LEGACY if array is None else None
 
 
 def _platform(a: Any) -> tuple[str, int]:

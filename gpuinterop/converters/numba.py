@@ -84,6 +84,11 @@ def _default_stream(cuda: Any) -> int:
     return 2 if getattr(config, "CUDA_PER_THREAD_DEFAULT_STREAM", 0) else checks.LEGACY
 
 
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return _default_stream(sys.modules.get("numba.cuda")) if array is None else _stream_of(array)
+
+
 def _builder(cuda: Any) -> Any:
     """How to make a DeviceNDArray: directly, as `as_cuda_array` does, or through it."""
     try:

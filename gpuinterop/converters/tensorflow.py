@@ -44,9 +44,15 @@ def to_tensorflow(x: Any, copyif: bool = False) -> Any:
     plan = plan_to(x, copyif)
     tf = checks.library_for(plan, "tensorflow")
     x = checks.carry_out(x, plan)
+    _core.require_hand_over(x, checks.LEGACY, "to_tensorflow")
     source: Any = _core.writable_alias(x) if x.readonly else x
     # TensorFlow knows the old capsule only. Without a stream it is ordered on the legacy stream.
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())
+
+
+def works_on(index: int, array: Any = None) -> int | None:
+    """The stream on which the library uses memory, by its handle. Its tensors are ready when we get them."""
+    return checks.LEGACY if array is None else None
 
 
 def _place(t: Any) -> tuple[str, int]:

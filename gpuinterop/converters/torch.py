@@ -91,6 +91,12 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
         return torch.from_dlpack(x)
 
 
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    torch: Any = sys.modules["torch"]
+    return int(torch.cuda.current_stream(index).cuda_stream) or checks.LEGACY
+
+
 def describe(t: Any) -> Facts:
     """Describe the foreign array; nothing is converted."""
     itemsize = t.element_size()

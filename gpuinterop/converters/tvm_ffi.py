@@ -30,6 +30,11 @@ def _stream(tvm_ffi: Any, index: int) -> int:
     return int(tvm_ffi.get_raw_stream(tvm_ffi.device("cuda", index)) or checks.LEGACY)
 
 
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return _stream(registry.load("tvm_ffi", "to_tvm_ffi"), index)
+
+
 def to_tvm_ffi(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
     """Return a tvm_ffi.Tensor over the memory of `x`.
 

@@ -28,6 +28,12 @@ def _stream(warp: Any, device: Any) -> int:
     return int(warp.get_stream(device).cuda_stream or checks.LEGACY)
 
 
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    warp = registry.load("warp", "to_warp")
+    return _stream(warp, warp.get_device(f"cuda:{index}"))
+
+
 def to_warp(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
     """Return a warp array over the memory of `x`.
 
