@@ -41,7 +41,7 @@ def plan_to(
 ) -> Plan:
     """Plan `to_array_api`: only the namespace itself knows what it takes, so it is asked.
 
-    Sharing leaves nothing behind; whether a copy would be taken is asked with an unfilled one.
+    Sharing leaves nothing behind; whether a copy would be taken is asked with one of zeros.
     `library` is the one that `x` came from, for the words of a fix.
     """
     name = own_converter(xp)
@@ -92,8 +92,7 @@ def _attempt(
         return plan, None if plan.code == errors.ReadOnlyError.reason else made
     got = f"{facts.text()}; it said: {refusal}"
     reason = f"an array that {_name_of(xp)}.from_dlpack takes"
-    place = x.device
-    compact = _core.empty(type(x), x.shape, x.dtype, place.type_code, place.index or 0)
+    compact = checks.stand_in(facts)
     try:
         made = xp.from_dlpack(compact)
     except _REFUSALS:

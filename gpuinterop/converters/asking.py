@@ -19,7 +19,6 @@ from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options, taken_by, without_common
 from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
 from gpuinterop.converters.rows import promised
-from gpuinterop.dtypes import known
 from gpuinterop.geometry import is_array
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.sources import over
@@ -102,7 +101,7 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
     if row.name == "array_api":  # its plan asks the namespace, which wants an array
         try:
             if ours is None:
-                ours = from_any(x) if first.shared else _stand_in(facts)
+                ours = from_any(x) if first.shared else checks.stand_in(facts)
             described = ours
         except errors.OutOfMemoryError as e:
             return refused_by(e, row.name, target)
@@ -236,12 +235,6 @@ def _held(facts: Facts) -> Facts:
             strides[axis] = step
         step = max(abs(strides[axis]) * facts.shape[axis], facts.itemsize)
     return replace(facts, strides=tuple(strides))
-
-
-def _stand_in(facts: Facts) -> Any:
-    """An array like the copy that a description tells of; its memory is never filled."""
-    dtype, code = known(facts.dtype), checks.TYPE_CODES[facts.device]
-    return _core.empty(checks.class_for(dtype), facts.shape, dtype, code, facts.index)
 
 
 def compact(facts: Facts) -> Facts:
