@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, copies, errors
-from gpuinterop.converters import checks, registry
+from gpuinterop.converters import checks, registry, ways_out
 from gpuinterop.converters.options import taken_by
 from gpuinterop.converters.overlap import extent
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, refuse, refused_by, share
@@ -19,6 +19,8 @@ __all__ = ["describe", "from_array_api", "plan_from", "plan_to", "to_array_api"]
 
 # What a namespace says when it cannot take an array: the standard names BufferError, libraries differ.
 _REFUSALS = (BufferError, TypeError, ValueError, RuntimeError, AttributeError)
+
+_EVERYWHERE = frozenset({"float32", "complex64"})  # the dtypes to cast to that any library may have
 
 # Namespaces of libraries with a converter of their own, which knows what their from_dlpack does not say.
 _OWN = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "jax.numpy": "jax"}
@@ -96,8 +98,8 @@ def _attempt(
     try:
         made = xp.from_dlpack(compact)
     except _REFUSALS:
-        cast = remedy_cast(facts, "float32")
-        fix = f"convert the dtype, for example {cast}, or move the array, to what the library has"
+        cast = ways_out.cast(facts, _EVERYWHERE - {facts.dtype})
+        fix = f"{cast}; or move the array to a device that the library has"
         return refuse("array_api", where, errors.ExportError, reason, got, fix), None
     again = _compared(checks.facts_of(compact), made, True, False, _name_of(xp))
     if again.refused:

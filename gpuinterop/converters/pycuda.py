@@ -321,8 +321,7 @@ def kernel(
         function.allow_readonly = True  # type: ignore[attr-defined]
 
     def launch(*args: Any, **options: Any) -> Any:
-        stream = None if ours else options.get("stream")
-        handle = None if ours else checks.LEGACY if stream is None else int(stream.handle)
+        handle = None if ours else _handle_of(options.get("stream"))
         with pointer_arguments(
             args,
             copyif=copyif,
@@ -335,6 +334,22 @@ def kernel(
 
     launch.__wrapped__ = function  # type: ignore[attr-defined]
     return launch
+
+
+def _handle_of(stream: Any) -> int:
+    """The handle of a stream that PyCUDA launches on: an object, never a number."""
+    if stream is None:
+        return checks.LEGACY
+    handle = getattr(stream, "handle", None)
+    if isinstance(stream, int) or not isinstance(handle, int):
+        raise errors.StreamError(
+            where="pycuda.kernel",
+            expected="stream=None for the default stream, or a pycuda.driver.Stream: PyCUDA takes "
+            "no handles and no streams of other libraries",
+            got=errors.shown(stream),
+            fix="leave the stream out, or pass s = pycuda.driver.Stream()",
+        )
+    return handle or checks.LEGACY
 
 
 _initialised: list[Any] = []

@@ -238,3 +238,23 @@ def test_only_values_of_zero_are_shown_before_a_copy(dtype):
     assert gi.explain(swapped, "array_api", True, xp=namespace(dense_only)).copied
     assert seen
     assert not any(byte for shown in seen for byte in shown)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fix"),
+    [
+        ("complex32", "x.astype('complex64')"),
+        ("complex128", "x.astype('complex64')"),
+        ("complex64", "x.get().view('float32')"),
+        ("float16", "x.astype('float32')"),
+    ],
+)
+def test_a_dtype_that_a_namespace_lacks_is_cast_to_one_of_its_kind(dtype, fix):
+    def none(x):
+        raise BufferError("no")
+
+    xp, x = namespace(none), gi.zeros(2, dtype=dtype, device="cpu")
+    for copyif in (False, True):
+        plan = gi.explain(x, "array_api", copyif, xp=xp)
+        assert fix in plan.fix
+        agree(x, xp, gi.ExportError, copyif)
