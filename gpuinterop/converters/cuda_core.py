@@ -13,7 +13,7 @@ from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layou
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.geometry import real
 
-__all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core"]
+__all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core", "works_on"]
 
 IMPORTS = "cuda.core.utils"  # what a conversion imports
 

@@ -33,6 +33,7 @@ __all__ = [
     "plan_from",
     "plan_to",
     "to_cudamat",
+    "works_on",
 ]
 
 _FLOAT32 = frozenset({"float32"})

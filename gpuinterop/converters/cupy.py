@@ -24,7 +24,7 @@ from gpuinterop.dtypes import NUMPY_NAMES, known
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import CudaNdarray
 
-__all__ = ["describe", "from_cupy", "kernel", "plan_from", "plan_to", "to_cupy"]
+__all__ = ["describe", "from_cupy", "kernel", "plan_from", "plan_to", "to_cupy", "works_on"]
 
 _DTYPES = frozenset(NUMPY_NAMES)
 _TO = Rules("cupy", "to_cupy", _DTYPES, frozenset({"cuda"}))

@@ -31,6 +31,7 @@ __all__ = [
     "plan_from",
     "plan_to",
     "to_gnumpy",
+    "works_on",
 ]
 
 _TO = Rules("gnumpy", "to_gnumpy", frozenset({"float32"}), layout="c")

@@ -21,7 +21,7 @@ from gpuinterop.converters.remedies import remedy_cast
 from gpuinterop.foreign import loaded
 from gpuinterop.switches import as_switch
 
-__all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax"]
+__all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax", "works_on"]
 
 _MASK = _core.C_CONTIGUOUS | _core.ON_CUDA | _core.EMPTY | _core.IS_FLOAT32
 _PLAIN = _core.C_CONTIGUOUS | _core.IS_FLOAT32

@@ -14,7 +14,7 @@ from gpuinterop.geometry import real
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.switches import as_switch
 
-__all__ = ["describe", "from_numba", "plan_from", "plan_to", "to_numba"]
+__all__ = ["describe", "from_numba", "plan_from", "plan_to", "to_numba", "works_on"]
 
 IMPORTS = "numba.cuda"  # what a conversion imports
 

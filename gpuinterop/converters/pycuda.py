@@ -35,6 +35,7 @@ __all__ = [
     "to_cudandarray",
     "to_gpuarray",
     "to_pycuda",
+    "works_on",
 ]
 
 IMPORTS = "pycuda.gpuarray"  # what a conversion imports

@@ -14,7 +14,7 @@ from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.switches import as_switch
 
-__all__ = ["describe", "from_tensorflow", "plan_from", "plan_to", "to_tensorflow"]
+__all__ = ["describe", "from_tensorflow", "plan_from", "plan_to", "to_tensorflow", "works_on"]
 
 _DTYPES = frozenset({*NUMPY_NAMES, "bfloat16"})
 # TensorFlow takes any address, but its kernels may use aligned loads of a whole vector register.

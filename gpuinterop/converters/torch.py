@@ -16,7 +16,7 @@ from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
 from gpuinterop.foreign import loaded
 
-__all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch"]
+__all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch", "works_on"]
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "

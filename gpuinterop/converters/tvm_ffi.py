@@ -12,7 +12,7 @@ from gpuinterop.foreign import CUDA, DLPACK
 from gpuinterop.geometry import real
 from gpuinterop.switches import as_switch
 
-__all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi"]
+__all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi", "works_on"]
 
 # A tensor of complex numbers can be made, but not asked for its dtype; the old DLPack struct that is
 # asked for cannot say that parts of a byte are padded.

@@ -11,7 +11,7 @@ from gpuinterop.converters import checks, registry
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.geometry import real
 
-__all__ = ["describe", "from_warp", "plan_from", "plan_to", "to_warp"]
+__all__ = ["describe", "from_warp", "plan_from", "plan_to", "to_warp", "works_on"]
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split()
