@@ -99,7 +99,7 @@ def _attempt(
         made = xp.from_dlpack(compact)
     except _REFUSALS:
         cast = ways_out.cast(facts, _EVERYWHERE - {facts.dtype})
-        fix = f"{cast}; or move the array to a device that the library has"
+        fix = f"{cast}, or move the array to a device that the library has"
         return refuse("array_api", where, errors.ExportError, reason, got, fix), None
     again = _compared(checks.facts_of(compact), made, True, False, _name_of(xp))
     if again.refused:
