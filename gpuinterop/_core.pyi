@@ -829,6 +829,16 @@ def hand_over(x: object, consumer: int, where: str) -> None:
     """
     Make a foreign stream wait for what is queued on the array; no host synchronisation.
     """
+def require_hand_over(x: object, consumer: int, where: str) -> None:
+    """CaptureError where hand_over() would raise it; nothing waits."""
+def require_wait(device: int, waiter: int, producer: int, where: str) -> None:
+    """
+    CaptureError where a capture forbids one stream to wait for another; nothing waits.
+    """
+def require_copies(device: int, to_host: bool, where: str) -> None:
+    """
+    CaptureError where a capture forbids copies on this device, or from it to the host.
+    """
 def used_on(x: object, stream: int, where: str, lasting: bool=False) -> None:
     """
     The next use of the array is on this stream, and later ones wait for it. `lasting`: the stream is never destroyed; else used_up() is best called while it lives.

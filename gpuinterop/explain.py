@@ -18,10 +18,10 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     itself carries out, with ``.shared``, ``.copied``, ``.refused``, ``.reason``, ``.axis``, ``.bytes``
     and ``.fix``; printing it shows all of them. `x` may be one of our arrays or any other; `to` is a
     library's name, or "gpuinterop" and "cudandarray" for an array of ours. The library is imported,
-    as the conversion would, to see that this works. Inside `no_copies` a copy is a refusal. Inside a
-    capture on a GPU the answer is about memory alone: there a library that works on another stream,
-    or on the host, is refused with a `CaptureError` when it is given the array. Of converters of
-    other packages, one without ``plan_to`` gives ``.unknown``, and one without ``plan_from`` is tried.
+    as the conversion would, to see that this works. Inside `no_copies` a copy is a refusal, and so is,
+    inside a capture, what a graph cannot hold: a library that works on a stream outside the capture,
+    or a copy to the host. Of converters of other packages, one without ``plan_to`` gives ``.unknown``,
+    and one without ``plan_from`` is tried; which stream they work on nobody knows.
 
     Examples
     --------

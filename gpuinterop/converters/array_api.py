@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, copies, errors
-from gpuinterop.converters import checks, registry
+from gpuinterop.converters import checks, registry, ways_out
 from gpuinterop.converters.options import taken_by
 from gpuinterop.converters.overlap import extent
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, refuse, refused_by, share
@@ -19,6 +19,8 @@ __all__ = ["describe", "from_array_api", "plan_from", "plan_to", "to_array_api"]
 
 # What a namespace says when it cannot take an array: the standard names BufferError, libraries differ.
 _REFUSALS = (BufferError, TypeError, ValueError, RuntimeError, AttributeError)
+
+_EVERYWHERE = frozenset({"float32", "complex64"})  # the dtypes to cast to that any library may have
 
 # Namespaces of libraries with a converter of their own, which knows what their from_dlpack does not say.
 _OWN = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "jax.numpy": "jax"}
@@ -41,7 +43,7 @@ def plan_to(
 ) -> Plan:
     """Plan `to_array_api`: only the namespace itself knows what it takes, so it is asked.
 
-    Sharing leaves nothing behind; whether a copy would be taken is asked with an unfilled one.
+    Sharing leaves nothing behind; whether a copy would be taken is asked with one of zeros.
     `library` is the one that `x` came from, for the words of a fix.
     """
     name = own_converter(xp)
@@ -83,6 +85,8 @@ def _attempt(
     x = real(x)
     try:
         made = xp.from_dlpack(x)
+    except errors.CaptureError as e:
+        return refused_by(e, "array_api", where), None
     except _REFUSALS as e:
         refusal = str(e)
     else:
@@ -90,13 +94,12 @@ def _attempt(
         return plan, None if plan.code == errors.ReadOnlyError.reason else made
     got = f"{facts.text()}; it said: {refusal}"
     reason = f"an array that {_name_of(xp)}.from_dlpack takes"
-    place = x.device
-    compact = _core.empty(type(x), x.shape, x.dtype, place.type_code, place.index or 0)
+    compact = checks.stand_in(facts)
     try:
         made = xp.from_dlpack(compact)
     except _REFUSALS:
-        cast = remedy_cast(facts, "float32")
-        fix = f"convert the dtype, for example {cast}, or move the array, to what the library has"
+        cast = ways_out.cast(facts, _EVERYWHERE - {facts.dtype})
+        fix = f"{cast}, or move the array to a device that the library has"
         return refuse("array_api", where, errors.ExportError, reason, got, fix), None
     again = _compared(checks.facts_of(compact), made, True, False, _name_of(xp))
     if again.refused:

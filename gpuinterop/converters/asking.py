@@ -10,16 +10,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy
+
 from gpuinterop import _core, copies, errors
-from gpuinterop.converters import checks, protocols, registry
+from gpuinterop.converters import captured, checks, protocols, registry
 from gpuinterop.converters.incoming import from_any
 from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.options import check_options, taken_by, without_common
 from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
 from gpuinterop.converters.rows import promised
-from gpuinterop.dtypes import known
 from gpuinterop.geometry import is_array
 from gpuinterop.ndarray import CudaNdarray
+from gpuinterop.sources import over
 
 __all__ = ["as_ours", "foretold", "reader_of"]
 
@@ -80,11 +82,13 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
     first, facts, ours = _into_ours(x, copyif, "any", {})
     if first.refused or facts is None:
         return first
-    if is_array(x):
-        try:
+    try:
+        if is_array(x):
             checks.require_array(x, target)
-        except errors.CaptureError as e:
-            return refused_by(e, row.name, target)
+        elif facts.device == "cpu":  # an array of ours on the host, made of any other
+            checks.require_array(over(numpy.empty(0)), target)
+    except errors.CaptureError as e:
+        return refused_by(e, row.name, target)
     plan_to = getattr(module, "plan_to", None)
     if plan_to is None:
         told = refuse(
@@ -97,7 +101,7 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
     if row.name == "array_api":  # its plan asks the namespace, which wants an array
         try:
             if ours is None:
-                ours = from_any(x) if first.shared else _stand_in(facts)
+                ours = from_any(x) if first.shared else checks.stand_in(facts)
             described = ours
         except errors.OutOfMemoryError as e:
             return refused_by(e, row.name, target)
@@ -115,6 +119,8 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
                 registry.load(row.name, second.where, needed)
             except errors.MissingLibraryError as e:
                 return refused_by(e, row.name, second.where)
+    known_here = x if is_array(x) else None
+    second = captured.leaving(second, facts, known_here, module, options)
     if second.shared and first.copied:
         return replace(first, library=second.library)
     if second.copied and first.copied:
@@ -191,7 +197,7 @@ def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Pl
     if facts.library == "gpuinterop":
         facts = replace(facts, library=row.name)
     # Only an array-API namespace is shown the array itself; it is made when that asks.
-    return plan, facts, None
+    return captured.entering(plan, facts, x, row.module, options), facts, None
 
 
 def _tried(
@@ -229,12 +235,6 @@ def _held(facts: Facts) -> Facts:
             strides[axis] = step
         step = max(abs(strides[axis]) * facts.shape[axis], facts.itemsize)
     return replace(facts, strides=tuple(strides))
-
-
-def _stand_in(facts: Facts) -> Any:
-    """An array like the copy that a description tells of; its memory is never filled."""
-    dtype, code = known(facts.dtype), checks.TYPE_CODES[facts.device]
-    return _core.empty(checks.class_for(dtype), facts.shape, dtype, code, facts.index)
 
 
 def compact(facts: Facts) -> Facts:

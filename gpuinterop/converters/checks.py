@@ -43,6 +43,7 @@ __all__ = [
     "require_array",
     "require_float32",
     "require_foreign",
+    "stand_in",
     "stream_number",
     "with_memory",
     "with_need",
@@ -222,6 +223,18 @@ def copied(x: Any, where: str, order: str = "C") -> Any:
     fresh = _core.empty(type(x), seen.shape, seen.dtype, place.type_code, place.index or 0, order)
     _core.copy_into(fresh, x, where=where)
     return fresh
+
+
+def stand_in(facts: Facts) -> Any:
+    """An array of zeros like the copy that a description tells of, for looking at alone."""
+    dtype, code = known(facts.dtype), TYPE_CODES[facts.device]
+    made: Any = _core.empty(GpuArray, (facts.nbytes,), _BYTE, code, facts.index)
+    if _core._recording() is None:  # a capture would fill it at each replay
+        made.fill(0)
+    return _core.borrow(
+        class_for(dtype), made.ptr, facts.shape, c_strides(facts.shape, facts.itemsize), dtype,
+        code, facts.index, made, False, made._stream or LEGACY, "explain",
+    )  # fmt: skip
 
 
 def borrowed(

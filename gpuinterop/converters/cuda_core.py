@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import errors
+from gpuinterop import _core, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.matrix_struct import device_of
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.geometry import real
 
-__all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core"]
+__all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core", "works_on"]
 
 IMPORTS = "cuda.core.utils"  # what a conversion imports
 
@@ -39,9 +39,15 @@ def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     plan = plan_to(x, copyif)
     utils = checks.library_for(plan, "cuda_core", IMPORTS)
     x = checks.carry_out(x, plan)
+    _core.require_hand_over(x, handle, "to_cuda_core")
     if real(x).device.type == "cpu":
         handle = -1  # the class's word for "no stream"
     return utils.StridedMemoryView.from_dlpack(x, stream_ptr=handle)
+
+
+def works_on(index: int, array: Any = None, stream: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle: the one that a caller names."""
+    return checks.stream_number(stream)
 
 
 def describe(v: Any) -> Facts:

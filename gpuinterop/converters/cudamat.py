@@ -33,6 +33,7 @@ __all__ = [
     "plan_from",
     "plan_to",
     "to_cudamat",
+    "works_on",
 ]
 
 _FLOAT32 = frozenset({"float32"})
@@ -107,6 +108,11 @@ def _precision_fault(module: Any, where: str) -> Plan | None:
         except errors.MissingLibraryError:
             return None
     return npmat.precision_fault(module, "cudamat", where)
+
+
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return checks.LEGACY
 
 
 def package_for(device: str) -> str:

@@ -24,7 +24,7 @@ from gpuinterop.dtypes import NUMPY_NAMES, known
 from gpuinterop.geometry import real
 from gpuinterop.ndarray import CudaNdarray
 
-__all__ = ["describe", "from_cupy", "kernel", "plan_from", "plan_to", "to_cupy"]
+__all__ = ["describe", "from_cupy", "kernel", "plan_from", "plan_to", "to_cupy", "works_on"]
 
 _DTYPES = frozenset(NUMPY_NAMES)
 _TO = Rules("cupy", "to_cupy", _DTYPES, frozenset({"cuda"}))
@@ -103,6 +103,11 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
 
 def _stream(cupy: Any, index: int) -> int:
     return int(cupy.cuda.get_current_stream(index).ptr)
+
+
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return _stream(registry.load("cupy", "to_cupy"), index)
 
 
 def describe(a: Any) -> Facts:

@@ -31,6 +31,7 @@ __all__ = [
     "plan_from",
     "plan_to",
     "to_gnumpy",
+    "works_on",
 ]
 
 _TO = Rules("gnumpy", "to_gnumpy", frozenset({"float32"}), layout="c")
@@ -73,6 +74,11 @@ def plan_to(
     if plan.refused or place == "cuda":
         return plan
     return npmat.precision_fault(_backend(module), "gnumpy", _where) or plan
+
+
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return checks.LEGACY
 
 
 def to_gnumpy(

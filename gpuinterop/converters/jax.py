@@ -21,7 +21,7 @@ from gpuinterop.converters.remedies import remedy_cast
 from gpuinterop.foreign import loaded
 from gpuinterop.switches import as_switch
 
-__all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax"]
+__all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax", "works_on"]
 
 _MASK = _core.C_CONTIGUOUS | _core.ON_CUDA | _core.EMPTY | _core.IS_FLOAT32
 _PLAIN = _core.C_CONTIGUOUS | _core.IS_FLOAT32
@@ -126,8 +126,18 @@ def to_jax(x: Any, copyif: bool = False) -> Any:
     plan = plan_to(x, copyif)
     jax = _complete = checks.library_for(plan, "jax")
     x = checks.carry_out(x, plan)
+    _core.require_hand_over(x, checks.LEGACY, "to_jax")
     # JAX asks for the old capsule, which cannot say read-only. It never writes, so nothing is lost.
     return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
+
+
+def works_on(index: int, array: Any = None) -> int | None:
+    """The stream on which the library uses memory, by its handle.
+
+    Of streams of its own, which no capture of others reaches, the legacy one tells as much. Its
+    arrays order themselves, on the stream that we name.
+    """
+    return checks.LEGACY if array is None else None
 
 
 def _platform(a: Any) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -100,10 +101,9 @@ def gaps(seen: numpy.ndarray[Any, Any], where: str) -> Plan | None:
 
 def describe(seen: numpy.ndarray[Any, Any], layout: str) -> Facts:
     """Describe the array inside an npmat matrix, in one of CUDAMat's two layouts."""
-    found = numpys.describe(seen)
+    found = replace(numpys.describe(seen), library="cudamat")  # a matrix has no methods of arrays
     if layout != "memory":
         return found
     # The same bytes in row order: C strides of the same shape over column-major memory.
     strides = (found.shape[1] * found.itemsize, found.itemsize)
-    return Facts(found.shape, strides, found.dtype, found.itemsize, "cpu", 0, found.ptr,
-                 found.readonly, "cudamat")  # fmt: skip
+    return replace(found, strides=strides)

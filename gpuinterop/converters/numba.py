@@ -14,7 +14,7 @@ from gpuinterop.geometry import real
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.switches import as_switch
 
-__all__ = ["describe", "from_numba", "plan_from", "plan_to", "to_numba"]
+__all__ = ["describe", "from_numba", "plan_from", "plan_to", "to_numba", "works_on"]
 
 IMPORTS = "numba.cuda"  # what a conversion imports
 
@@ -82,6 +82,11 @@ def _default_stream(cuda: Any) -> int:
     # Numba's own default follows this setting; 2 is CU_STREAM_PER_THREAD.
     config = sys.modules.get("numba.core.config") or sys.modules.get("numba.cuda.core.config")
     return 2 if getattr(config, "CUDA_PER_THREAD_DEFAULT_STREAM", 0) else checks.LEGACY
+
+
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return _default_stream(sys.modules.get("numba.cuda")) if array is None else _stream_of(array)
 
 
 def _builder(cuda: Any) -> Any:

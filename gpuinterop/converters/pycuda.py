@@ -35,6 +35,7 @@ __all__ = [
     "to_cudandarray",
     "to_gpuarray",
     "to_pycuda",
+    "works_on",
 ]
 
 IMPORTS = "pycuda.gpuarray"  # what a conversion imports
@@ -97,6 +98,11 @@ def plan_to(
     if not registry.installed("pycuda"):
         return plan  # who has no PyCUDA is told that, not which context it should use
     return context_fault(facts.index, "to_gpuarray") or plan
+
+
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return checks.LEGACY
 
 
 _complete: Any = None  # the module, once its import is known to have ended
@@ -316,8 +322,7 @@ def kernel(
         function.allow_readonly = True  # type: ignore[attr-defined]
 
     def launch(*args: Any, **options: Any) -> Any:
-        stream = None if ours else options.get("stream")
-        handle = None if ours else checks.LEGACY if stream is None else int(stream.handle)
+        handle = None if ours else _handle_of(options.get("stream"))
         with pointer_arguments(
             args,
             copyif=copyif,
@@ -330,6 +335,22 @@ def kernel(
 
     launch.__wrapped__ = function  # type: ignore[attr-defined]
     return launch
+
+
+def _handle_of(stream: Any) -> int:
+    """The handle of a stream that PyCUDA launches on: an object, never a number."""
+    if stream is None:
+        return checks.LEGACY
+    handle = getattr(stream, "handle", None)
+    if isinstance(stream, int) or not isinstance(handle, int):
+        raise errors.StreamError(
+            where="pycuda.kernel",
+            expected="stream=None for the default stream, or a pycuda.driver.Stream: PyCUDA takes "
+            "no handles and no streams of other libraries",
+            got=errors.shown(stream),
+            fix="leave the stream out, or pass s = pycuda.driver.Stream()",
+        )
+    return handle or checks.LEGACY
 
 
 _initialised: list[Any] = []

@@ -14,7 +14,7 @@ from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.switches import as_switch
 
-__all__ = ["describe", "from_tensorflow", "plan_from", "plan_to", "to_tensorflow"]
+__all__ = ["describe", "from_tensorflow", "plan_from", "plan_to", "to_tensorflow", "works_on"]
 
 _DTYPES = frozenset({*NUMPY_NAMES, "bfloat16"})
 # TensorFlow takes any address, but its kernels may use aligned loads of a whole vector register.
@@ -44,9 +44,15 @@ def to_tensorflow(x: Any, copyif: bool = False) -> Any:
     plan = plan_to(x, copyif)
     tf = checks.library_for(plan, "tensorflow")
     x = checks.carry_out(x, plan)
+    _core.require_hand_over(x, checks.LEGACY, "to_tensorflow")
     source: Any = _core.writable_alias(x) if x.readonly else x
     # TensorFlow knows the old capsule only. Without a stream it is ordered on the legacy stream.
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())
+
+
+def works_on(index: int, array: Any = None) -> int | None:
+    """The stream on which the library uses memory, by its handle. Its tensors are ready when we get them."""
+    return checks.LEGACY if array is None else None
 
 
 def _place(t: Any) -> tuple[str, int]:

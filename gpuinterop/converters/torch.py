@@ -16,7 +16,7 @@ from gpuinterop.converters import checks
 from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
 from gpuinterop.foreign import loaded
 
-__all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch"]
+__all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch", "works_on"]
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
@@ -89,6 +89,12 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
         return _core.export_via(x, torch.Tensor)
     except errors.ExportError:  # a torch before 2.10
         return torch.from_dlpack(x)
+
+
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    torch: Any = sys.modules["torch"]
+    return int(torch.cuda.current_stream(index).cuda_stream) or checks.LEGACY
 
 
 def describe(t: Any) -> Facts:

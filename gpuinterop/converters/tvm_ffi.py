@@ -12,7 +12,7 @@ from gpuinterop.foreign import CUDA, DLPACK
 from gpuinterop.geometry import real
 from gpuinterop.switches import as_switch
 
-__all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi"]
+__all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi", "works_on"]
 
 # A tensor of complex numbers can be made, but not asked for its dtype; the old DLPack struct that is
 # asked for cannot say that parts of a byte are padded.
@@ -28,6 +28,11 @@ def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
 
 def _stream(tvm_ffi: Any, index: int) -> int:
     return int(tvm_ffi.get_raw_stream(tvm_ffi.device("cuda", index)) or checks.LEGACY)
+
+
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    return _stream(registry.load("tvm_ffi", "to_tvm_ffi"), index)
 
 
 def to_tvm_ffi(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:

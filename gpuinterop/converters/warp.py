@@ -11,7 +11,7 @@ from gpuinterop.converters import checks, registry
 from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.geometry import real
 
-__all__ = ["describe", "from_warp", "plan_from", "plan_to", "to_warp"]
+__all__ = ["describe", "from_warp", "plan_from", "plan_to", "to_warp", "works_on"]
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split()
@@ -26,6 +26,12 @@ def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
 
 def _stream(warp: Any, device: Any) -> int:
     return int(warp.get_stream(device).cuda_stream or checks.LEGACY)
+
+
+def works_on(index: int, array: Any = None) -> int:
+    """The stream on which the library uses memory, by its handle."""
+    warp = registry.load("warp", "to_warp")
+    return _stream(warp, warp.get_device(f"cuda:{index}"))
 
 
 def to_warp(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:

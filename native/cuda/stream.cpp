@@ -39,16 +39,31 @@ void CUDA_CB give_event_back(void* data) {
   }
 }
 
+// The rule of wait(), which is Kind::Capture where a capture forbids it. True: `waiter` is captured, in
+// what builds `graph`, and needs work that was queued outside that.
+bool leads_into_capture(CUstream waiter, CUstream producer, CUgraph* graph, const char* where) {
+  const uint64_t waiting = capture_id(waiter, graph), producing = capture_id(producer);
+  if (producing && waiting != producing)
+    fail(Kind::Capture, where,
+         "an array that no running capture uses, or a stream that takes part in the capture",
+         "its last use is recorded on " + name_of(producer) + ", which is being captured, and " +
+             name_of(waiter) + ", current in this thread, is not part of that capture",
+         "use it once the capture has ended (results have no values before a replay), take a copy "
+         "before it begins, or let this stream join it: stream.wait(captured_stream)");
+  if (!waiting || producing) return false;
+  CUstreamCaptureStatus status;
+  if (is_default(producer) &&
+      driver().StreamIsCapturing(producer, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    fail(Kind::Capture, where, "memory that was last used on a stream other than the legacy one",
+         "a blocking stream is being captured, which makes the legacy stream unusable",
+         "capture on a non-blocking stream, such as gpuinterop.Stream()");
+  return true;
+}
+
 // The captured stream `waiter` needs work that was queued outside the capture, which builds `graph`.
 void wait_from_capture(DeviceState& d, CUgraph graph, CUstream waiter, CUstream producer,
                        const char* where) {
   const Driver& cu = driver();
-  CUstreamCaptureStatus status;
-  if (is_default(producer) &&
-      cu.StreamIsCapturing(producer, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-    fail(Kind::Capture, where, "memory that was last used on a stream other than the legacy one",
-         "a blocking stream is being captured, which makes the legacy stream unusable",
-         "capture on a non-blocking stream, such as gpuinterop.Stream()");
   RelaxedCapture relaxed;
   CUresult state = cu.StreamQuery(producer);
   if (state == CUDA_SUCCESS) return;  // the usual case: nothing to wait for, so nothing to record
@@ -142,16 +157,16 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where) {
   DeviceState& d = device_state(device, where);
   DeviceGuard guard(device);
   CUgraph graph = nullptr;
-  uint64_t waiting = capture_id(waiter, &graph), producing = capture_id(producer);
-  if (waiting && !producing) return wait_from_capture(d, graph, waiter, producer, where);
-  if (producing && waiting != producing)
-    fail(Kind::Capture, where,
-         "an array that no running capture uses, or a stream that takes part in the capture",
-         "its last use is recorded on " + name_of(producer) + ", which is being captured, and " +
-             name_of(waiter) + ", current in this thread, is not part of that capture",
-         "use it once the capture has ended (results have no values before a replay), take a copy "
-         "before it begins, or let this stream join it: stream.wait(captured_stream)");
+  if (leads_into_capture(waiter, producer, &graph, where))
+    return wait_from_capture(d, graph, waiter, producer, where);
   check(link(d, waiter, d, producer), "cuStreamWaitEvent", where);
+}
+
+void require_wait(int device, CUstream waiter, CUstream producer, const char* where) {
+  if (waiter == producer) return;
+  DeviceGuard guard(device);
+  CUgraph graph = nullptr;
+  leads_into_capture(waiter, producer, &graph, where);
 }
 
 void join(int device, CUstream waiter, CUstream producer, const char* where) {

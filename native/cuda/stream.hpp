@@ -41,6 +41,9 @@ bool is_lasting(CUstream stream) noexcept;
 bool is_known_to_live(CUstream stream) noexcept;
 bool any_known_to_live(bool (*holds)(CUstream) noexcept) noexcept;
 
+// Kind::Capture where wait() would fail with it; nothing waits.
+void require_wait(int device, CUstream waiter, CUstream producer, const char* where);
+
 // wait() as a user asks for it: a stream that waits for a captured one joins that capture.
 void join(int device, CUstream waiter, CUstream producer, const char* where);
 

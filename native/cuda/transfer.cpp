@@ -127,14 +127,15 @@ CUresult download(Staging& s, char* dst, const char* src, int64_t nbytes,
   return code;
 }
 
-[[noreturn]] void refuse_in_capture(const char* where) {
-  fail(Kind::Capture, where, "no copy from or to host memory while a graph is captured",
-       "one on a stream that is being captured",
-       "copy before the capture begins; inside it, only asynchronous copies of pinned memory can "
-       "be recorded");
-}
-
 }  // namespace
+
+void require_host_copies(CUstream stream, const char* where) {
+  if (capture_id(stream))
+    fail(Kind::Capture, where, "no copy from or to host memory while a graph is captured",
+         "one on a stream that is being captured",
+         "copy before the capture begins; inside it, only asynchronous copies of pinned memory can "
+         "be recorded");
+}
 
 void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Direction direction,
                 CUstream stream, bool async, const char* where) {
@@ -150,8 +151,7 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
   bool up = direction == Direction::HostToDevice;
   const char* call = up ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync";
   bool pinned = is_pinned(up ? src : dst);
-  bool captured = capture_id(stream) != 0;
-  if (captured && !(async && pinned)) refuse_in_capture(where);
+  if (!(async && pinned)) require_host_copies(stream, where);
   if (!pinned && !d.host_page_tables && nbytes >= kStaged) {
     StagingLease staging(device, where);
     CUresult code;

@@ -118,15 +118,32 @@ void check_stream(Device device, void* stream, const char* where) {
        "pass a stream of the array's own device");
 }
 
+namespace {
+
+// Whether a stream that gets the array has to wait for another one.
+bool has_to_wait(const Array& a, void* consumer) noexcept {
+  const void* last = a.layout.size() ? a.buffer->stream : nullptr;
+  return last && (last != consumer || consumer == CU_STREAM_PER_THREAD);
+}
+
+}  // namespace
+
 void hand_over(const Array& a, void* consumer, const char* where) {
   Buffer* b = a.buffer.get();
   if (!b || !a.device.is_cuda()) return;
-  if (b->stream && (b->stream != consumer || consumer == CU_STREAM_PER_THREAD))
+  if (has_to_wait(a, consumer))
     cuda::wait(a.device.id, static_cast<CUstream>(consumer), cuda::last_use(*b, where), where);
   if (consumer == CU_STREAM_LEGACY)
     note_foreign_use(a, kUsedOnLegacy);
   else
     note_foreign_use(a, b->stream == consumer ? kUsedElsewhere : kUsedElsewhere | kUsedBeside);
+}
+
+void require_hand_over(const Array& a, void* consumer, const char* where) {
+  const Buffer* b = a.buffer.get();
+  if (b && a.device.is_cuda() && has_to_wait(a, consumer))
+    cuda::require_wait(a.device.id, static_cast<CUstream>(consumer), cuda::last_use(*b, where),
+                       where);
 }
 
 void note_foreign_use(const Array& a, uint32_t bits) noexcept {

@@ -17,13 +17,8 @@ def namespace(from_dlpack, name="somebodys"):
     return types.SimpleNamespace(__name__=name, from_dlpack=from_dlpack)
 
 
-def narrowed(x):
-    with np.errstate(over="ignore", invalid="ignore"):  # explain shows unfilled memory
-        return np.from_dlpack(x).astype("float32")
-
-
 COPIES = namespace(lambda x: np.array(np.from_dlpack(x)))
-NARROWS = namespace(narrowed)
+NARROWS = namespace(lambda x: np.from_dlpack(x).astype("float32"))
 OPAQUE = namespace(lambda x: object())
 SHARES = namespace(np.from_dlpack)
 
@@ -220,3 +215,50 @@ def test_a_capsule_is_asked_for_as_it_lies():
     x = ours(n=8)[::2]
     assert gi.explain(x.__dlpack__(), "array_api", xp=only_dense).refused
     assert gi.explain(ours().__dlpack__(), "array_api", xp=only_dense).shared
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float8_e8m0fnu", "int4"])
+def test_only_values_of_zero_are_shown_before_a_copy(dtype):
+    """A namespace gets no memory that nobody has filled: what was there before is nobody's business."""
+    if dtype != "float64" and not hasattr(pytest.importorskip("ml_dtypes"), dtype):
+        pytest.skip("needs ml_dtypes 0.6")
+    seen = []
+
+    def dense_only(x):
+        if not x.is_c_contiguous():
+            raise BufferError("dense arrays only")
+        seen.append(bytes((ctypes.c_char * x.nbytes).from_address(x.ptr)))
+        return x
+
+    for n in range(2, 40):
+        big = gi.full((2 * n,), 1, dtype=dtype, device="cpu")
+        left = gi.full((n,), 1, dtype=dtype, device="cpu")
+        view = big[::2]
+        del left  # its memory is the next that is given out
+        assert gi.explain(view, "array_api", True, xp=namespace(dense_only)).copied
+    swapped = np.ones(8, ">f4")
+    assert gi.explain(swapped, "array_api", True, xp=namespace(dense_only)).copied
+    assert seen
+    assert not any(byte for shown in seen for byte in shown)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fix"),
+    [
+        ("complex32", "x.astype('complex64')"),
+        ("complex128", "x.astype('complex64')"),
+        ("complex64", "x.get().view('float32')"),
+        ("float16", "x.astype('float32')"),
+    ],
+)
+def test_a_dtype_that_a_namespace_lacks_is_cast_to_one_of_its_kind(dtype, fix):
+    def none(x):
+        raise BufferError("no")
+
+    if dtype == "complex32" and not hasattr(pytest.importorskip("ml_dtypes"), dtype):
+        pytest.skip("needs ml_dtypes 0.6")
+    xp, x = namespace(none), gi.zeros(2, dtype=dtype, device="cpu")
+    for copyif in (False, True):
+        plan = gi.explain(x, "array_api", copyif, xp=xp)
+        assert fix in plan.fix
+        agree(x, xp, gi.ExportError, copyif)

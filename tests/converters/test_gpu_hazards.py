@@ -45,6 +45,24 @@ def test_a_download_is_what_explain_says(view):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("copyif", [False, True])
+@pytest.mark.parametrize("name", PEERS)
+def test_explain_foresees_what_a_capture_forbids(name, copyif):
+    x = gi.array(host(4, 6), device="cuda")
+    peer(name)
+    gi.to(x, name, copyif)  # what is loaded at a first use is no concern of the capture
+    with gi.capture(device="cuda"):
+        x += 1
+        for key in ("c", "sliced", "empty"):
+            plan, error = gi.explain(x[VIEWS[key]], name, copyif), None
+            try:
+                gi.to(x[VIEWS[key]], name, copyif)
+            except gi.GpuInteropError as raised:
+                error = raised
+            assert plan.refused == (error is not None), f"{key}: {plan}; {error!r}"
+            assert error is None or type(error) is plan.error
+
+
 class Window:
     """Elements that lie between those of any float32 array, by the CUDA Array Interface."""
 

@@ -247,3 +247,18 @@ def test_a_matrix_may_be_collected_while_another_is_pinned():
     thread.join(10)
     assert not thread.is_alive()
     assert matrix.mat.owns_data == 1
+
+
+def test_a_fix_names_a_call_that_matrices_have(npmat):
+    """An npmat matrix is no NumPy array: it has no astype."""
+
+    def none(x):
+        raise BufferError("no")
+
+    m = npmat.CUDAMatrix(host(2, 3, order="F"))
+    m.numpy_array = np.ones((2, 3), "float64", order="F")
+    namespace = types.SimpleNamespace(__name__="somebodys", from_dlpack=none)
+    fix = gi.explain(m, "array_api", xp=namespace).fix
+    line = "gpuinterop.from_any(x, copyif=True).astype('float32')"
+    assert line in fix
+    assert eval(line, {"gpuinterop": gi, "x": m}).dtype == np.float32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import types
 import weakref
 
 import numpy as np
@@ -384,6 +385,27 @@ def test_kernel_wrapper_refuses_and_copies(pycuda, gpu, driver):
     with pytest.raises(gi.ReadOnlyError):
         kernel(x[:3], block=(3, 1, 1))
     converters.pycuda.kernel(launch, allow_readonly=True)(x[:3], block=(3, 1, 1))
+
+
+@pytest.mark.parametrize("stream", [0, 1, False, "0", object()])
+def test_kernel_wrapper_says_which_streams_pycuda_takes(pycuda, gpu, stream):
+    launch = converters.pycuda.kernel(lambda *args, **options: pytest.fail("launched"))
+    for args in ((gpu(host(3)),), ()):
+        with pytest.raises(gi.StreamError) as raised:
+            launch(*args, block=(1, 1, 1), stream=stream)
+        assert raised.value.where == "pycuda.kernel"
+        assert "leave the stream out" in raised.value.fix
+
+
+def test_kernel_wrapper_launches_on_the_stream_named(pycuda, gpu):
+    x, theirs = gpu(host(3)), gi.Stream()
+    seen = []
+    launch = converters.pycuda.kernel(lambda *args, **options: seen.append(options["stream"]))
+    named = types.SimpleNamespace(handle=theirs.handle)
+    for stream, handle in ((named, theirs.handle), (None, 1), (types.SimpleNamespace(handle=0), 1)):
+        launch(x, block=(1, 1, 1), stream=stream)
+        assert seen.pop() is stream
+        assert x._stream == handle
 
 
 def test_kernel_wrapper_sees_the_strides_of_gpuarrays(pycuda):
