@@ -76,7 +76,8 @@ def _mask(where: Any, x: Any, op: str) -> Any:
         mask = results.plain(where)
     else:
         refuse_mask(where, op)
-        mask = placed(as_source(np.asarray(where), None, op), x, op)
+        host = np.asarray(where)
+        mask = placed(as_source(host, None, op), x, op, host.ndim == 0)
     if mask.dtype != np.bool_:
         raise DTypeError(
             where=op,
