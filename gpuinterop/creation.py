@@ -251,7 +251,8 @@ def arange(
 
     Whole numbers that the default float32 would round, those beyond 2**24, are refused: name the
     dtype, "int64" to keep them or "float32" to have them rounded. Of dtype bool there
-    are two values at most.
+    are two values at most. The host computes them, so that every bit is NumPy's: on CUDA they are
+    uploaded, which a capture refuses.
     """
     if stop is None:
         start, stop = 0, start
@@ -298,7 +299,7 @@ def linspace(
 ) -> Any:  # fmt: skip
     """Return `num` numbers from `start` to `stop`, as numpy.linspace computes them; float32 by default.
 
-    Integer dtypes round down, and refuse what they cannot hold.
+    Integer dtypes round down, and refuse what they cannot hold. Uploaded on CUDA, as by `arange`.
     """
     try:
         with _in_host_memory("linspace"):

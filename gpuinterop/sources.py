@@ -49,6 +49,7 @@ __all__ = [
     "read_shape",
     "refuse_mask",
     "seen_in",
+    "write",
 ]
 
 
@@ -178,8 +179,20 @@ def new_array(
     check_cast(cls, source.dtype, where)
     target = place_of(device, where)
     made = _core.empty(cls, source.shape, source.dtype, target.type_code, target.index, where=where)
-    _core.copy_into(made, source, where=where, uncounted=values)
+    # A kernel fills elements of more than 4 bytes, which is worth its compilation where nothing else will do.
+    fills = values and (source.itemsize <= 4 or _core._recording() is not None)
+    write(made, source, where, values, fills)
     return made
+
+
+def write(
+    target: _core.Array, source: _core.Array, where: str, values: bool, fills: bool = True
+) -> None:
+    """Copy `source`, unseen by watchers if of `values`: one of these can be filled in, without a wait."""
+    if values and fills and source.ndim == 0 and target.device.type != "cpu":
+        target[...] = host_view(source)[()]
+    else:
+        _core.copy_into(target, source, where=where, uncounted=values)
 
 
 def construct(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
@@ -336,6 +349,9 @@ def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core
         if seen is not None and seen.dtype != dtype:
             check_cast(cls, seen.dtype, where)
         found = as_source(value, None, where)
+        if type(value) is np.ndarray and value.ndim == 0:
+            # A number for the operators too: the replays of a capture have the one of today.
+            found = over(host_view(found).copy())
         if found.dtype == dtype:
             return found
         check_cast(cls, found.dtype, where)

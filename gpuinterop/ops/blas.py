@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core, libs
-from gpuinterop.dtypes import dtype_of, refuse_half_complex, row_of
+from gpuinterop.dtypes import WITHOUT_KERNELS, dtype_of, refuse_half_complex, row_of
 from gpuinterop.errors import DTypeError
 from gpuinterop.ops import results
 from gpuinterop.ops.blas_host import compute
 from gpuinterop.ops.blas_plans import plan, rank_one
 from gpuinterop.ops.operands import general_class, leading_class
+from gpuinterop.ops.reduce_text import CUDA_TYPES
 from gpuinterop.ops.rules import common_dtype
 from gpuinterop.ops.runtime import FUNCTIONS, check_only
 
@@ -71,8 +72,14 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
     for found in types:
         refuse_half_complex(found, where)
     common = common_dtype(types, where)
-    if common.kind not in "biufcV":
-        raise DTypeError(where=where, expected="numbers", got=str(common), fix="cast them first")
+    # The same refusal on both devices: the kernels that sum take nothing smaller than 16-bit floats.
+    if common.name not in CUDA_TYPES or any(found.name in WITHOUT_KERNELS for found in types):
+        names = ", ".join(found.name for found in types)
+        wide = "int32" if all("int" in found.name for found in types) else "float32"
+        raise DTypeError(
+            where=where, expected=f"dtypes that {where} is defined for", got=names,
+            fix=f"cast first: x.astype('{wide}')",
+        )  # fmt: skip
     cls = results.class_for(leading, common)
     return row_of(common), general_class() if cls is _core.Array else cls
 

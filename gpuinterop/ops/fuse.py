@@ -292,7 +292,7 @@ class Fused:
             if [leaf.index for leaf in leaves] == list(range(len(graph.inputs))):
                 given = (*graph.given, *graph.captured)
                 return self._kernel(replace(part, strict=tuple(map(is_strict, given))))
-        return Stages(stages, len(results))
+        return Stages(stages, [r.node for r in results])
 
     def _elementwise(self, part: Graph) -> Callable[..., Any]:
         """The function of a stage; which of its operands are CudaNdarrays is seen when it is called."""

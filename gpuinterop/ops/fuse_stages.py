@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop.geometry import real
 
+from .fuse_checks import check_outs
+from .fuse_numbers import described
+from .fuse_recent import Recent
 from .reductions import may_overlap
 from .results import check_count, refuse_overlap
-from .runtime import viewed
+from .runtime import is_foreign_array, viewed
 from .trace import Graph, Node, ordered
 
 __all__ = ["Stage", "Stages", "part_of", "stages_of", "unfit_numbers"]
@@ -44,8 +48,10 @@ class Stage:
 class Stages:
     """A function of arrays as a list of stages."""
 
-    def __init__(self, stages: Sequence[Stage], results: int) -> None:
-        self.stages, self.results = stages, results
+    def __init__(self, stages: Sequence[Stage], nodes: Sequence[Node]) -> None:
+        self.stages, self.results = stages, len(nodes)
+        self._nodes = nodes
+        self._checked = Recent()  # operands and outs that were found to fit, as `_like` sees them
 
     def __call__(self, *operands: Any, out: Any = None) -> Any:
         outs: list[Any] = [None] * self.results
@@ -53,7 +59,9 @@ class Stages:
             outs = list(out) if isinstance(out, tuple) else [out]
         check_count(outs, self.results, "fuse")
         refuse_overlap(outs, "fuse")
-        values = list(operands) if out is None else self._apart(operands, outs)
+        values = _beside_each_other(operands, outs)
+        if out is not None:
+            values = self._apart(values, outs)
         found = list(outs)
         for stage in self.stages:
             sinks = [outs[place] for place in stage.gives] or [None]
@@ -66,20 +74,41 @@ class Stages:
     def _apart(self, operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
         """The operands, copied where a stage would overwrite what a later one reads."""
         values = list(operands)
-        like = next((out for out in outs if isinstance(out, _core.Array)), None)
-        seen: list[Any] = [None if like is None else viewed(x, like, "fuse") for x in operands]
+        if len(self.stages) > 1 and any(out is not None for out in outs):
+            self._check(operands, outs)
         written: list[Any] = []
         for stage in self.stages:
             for place in stage.reads:
-                view = seen[place] if place < len(operands) else None
+                x = operands[place] if place < len(operands) else None
                 if (
-                    view is not None
-                    and values[place] is operands[place]
-                    and any(may_overlap(view, w) for w in written)
+                    isinstance(x, _core.Array)
+                    and values[place] is x
+                    and any(may_overlap(x, w) for w in written)
                 ):
-                    values[place] = view.copy()
+                    values[place] = operands[place].copy()
             written += [outs[g] for g in stage.gives if isinstance(outs[g], _core.Array)]
         return values
+
+    def _check(self, operands: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Refuse what a later stage would, before the first one writes its out."""
+        known = (tuple(map(_like, operands)), tuple(map(_like, outs)))
+        if self._checked[known] is None:
+            check_outs(self._nodes, self.stages, operands, outs)
+            self._checked[known] = True
+
+
+def _beside_each_other(operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+    """The operands, arrays of other libraries where the first array here is: in all stages alike."""
+    like = next((x for x in (*operands, *outs) if isinstance(x, _core.Array)), None)
+    return [viewed(x, like, "fuse") if is_foreign_array(x) else x for x in operands]
+
+
+def _like(x: Any) -> tuple[Any, ...]:
+    """Equal for operands, and for outs, that are taken or refused alike."""
+    if not isinstance(x, _core.Array):
+        return type(x), *described(x)
+    seen = real(x)
+    return type(x), seen.shape, seen._strides, seen.dtype, seen.device, seen.readonly
 
 
 def stages_of(

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import row_of
-from gpuinterop.sources import as_source, home, is_of_a_converter, refuse_mask
+from gpuinterop.sources import as_source, home, is_of_a_converter, refuse_mask, write
 
 __all__ = [
     "as_scalar", "general_class", "is_foreign_array", "leading_class", "operand", "placed", "speaks",
@@ -98,7 +98,7 @@ def placed(source: Any, like: Any, where: str, values: bool = False) -> Any:
     if source.device.type != "cpu":
         return _core.view(cls, source)  # the core words the error about two GPUs
     moved = _core.empty(cls, source.shape, source.dtype, device.type_code, device.index)
-    _core.copy_into(moved, source, where=where, uncounted=values)
+    write(moved, source, where, values)
     return moved
 
 

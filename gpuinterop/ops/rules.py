@@ -85,8 +85,8 @@ def _mend(row: Row, kinds: Sequence[int]) -> str:
     for weak in (False, True):  # Python's numbers as they are, then as whole ones
         for name in names:
             operands = [np.dtype(name) if k >= 0 else int if weak else WEAK[k] for k in kinds]
-            if _is_defined(row.rule, operands):
-                casts = "cast both first" if len(strong) == 2 else "cast first"
+            if all(_is_defined(row.rule, met) for met in _meetings(row, operands)):
+                casts = "cast both first" if len(strong) == len(kinds) == 2 else "cast first"
                 real = (
                     ""
                     if name == "complex64" or "c" not in kinds_given
@@ -95,6 +95,15 @@ def _mend(row: Row, kinds: Sequence[int]) -> str:
                 whole = ", with ints as the numbers" if weak else ""
                 return f"{casts}: x.astype('{name}'){real}{whole}"
     return "cast first, or compute it on the host: numpy.asarray(x)"
+
+
+def _meetings(row: Row, operands: list[Any]) -> list[list[Any]]:
+    """The operands as NumPy's rule meets them: where's values, and what clip compares."""
+    if len(operands) <= row.rule.nin:
+        return [operands]
+    if row.name == "where":
+        return [[o if isinstance(o, np.dtype) else np.result_type(o(0)) for o in operands[1:]]]
+    return [[operands[0], bound] for bound in operands[1:]]
 
 
 def _is_defined(rule: np.ufunc, operands: list[Any]) -> bool:

@@ -30,6 +30,7 @@ __all__ = [
     "FUNCTIONS",
     "Traced",
     "add_traced",
+    "check_casts",
     "check_only",
     "general_class",
     "is_foreign_array",
@@ -90,7 +91,8 @@ def check_only(where: str, only: Any, kinds: tuple[int, ...]) -> None:
             )
 
 
-def _check_out(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> None:
+def check_casts(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> None:
+    """Refuse outs of dtypes, -1 for none, that results of these dtypes are not stored in."""
     for row, out in zip(outs, given, strict=True):
         if out < 0 or out == row:
             continue
@@ -131,7 +133,7 @@ def _resolve(
     # The same refusal on both devices: what has no kernel is not computed on the host either.
     ins, outs = body_for(entry, kinds)[1] if isinstance(entry, Row) else entry.loop(kinds)
     if entry.name != "cast":
-        _check_out(entry.name, outs, given)
+        check_casts(entry.name, outs, given)
     held = strict or [True] * len(outs)
     found = (_class_for(r, special if s else None, owners) for r, s in zip(outs, held, strict=True))
     return ins, outs, tuple(found)

@@ -1,9 +1,11 @@
 """Reductions with NumPy's where= and initial=: the others are set to what changes nothing, the plain
-reduction follows, and one more step for the initial value.
+reduction follows, and one more step for the initial value, which joins small floats before they are
+rounded.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +28,8 @@ __all__ = ["reduce_selected"]
 _NEUTRAL = {"sum": 0, "prod": 1, "any": 0, "all": 1}
 # How an initial value joins.
 _JOINED = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"}
+# Floats of up to so many bytes are reduced in a wider type.
+_WIDER = {"sum": 2, "prod": 4}
 
 
 def reduce_selected(
@@ -60,6 +64,8 @@ def reduce_selected(
     reduced = range(x.ndim) if axis is None else axis
     if op in ("min", "max") and start is not None and any(x.shape[i] == 0 for i in reduced):
         return _filled(x, tuple(reduced), keepdims, start)
+    if start is not None and held.kind in "fV" and held.itemsize <= _WIDER.get(op, 0):
+        return _joined_before_rounding(op, x, tuple(reduced), keepdims, start)
     value = getattr(x, op)(**arguments)
     return value if start is None else FUNCTIONS[_JOINED[op]](value, start)
 
@@ -70,7 +76,8 @@ def _mask(where: Any, x: Any, op: str) -> Any:
         mask = results.plain(where)
     else:
         refuse_mask(where, op)
-        mask = placed(as_source(np.asarray(where), None, op), x, op)
+        host = np.asarray(where)
+        mask = placed(as_source(host, None, op), x, op, host.ndim == 0)
     if mask.dtype != np.bool_:
         raise DTypeError(
             where=op,
@@ -116,6 +123,36 @@ def _filled(x: Any, axes: tuple[int, ...], keepdims: bool, start: Any) -> Any:
     value = results.new_like(x, shape, x.dtype)
     value[...] = start
     return value
+
+
+def _joined_before_rounding(
+    op: str, x: Any, axes: tuple[int, ...], keepdims: bool, start: Any
+) -> Any:
+    """The sum or product of small floats, `start` included, rounded to their dtype once."""
+    first = start
+    if not isinstance(start, _core.Array):
+        first = results.new_like(x, (), x.dtype)
+        with np.errstate(over="ignore"):
+            first[...] = np.asarray(start).astype(x.dtype).item()
+    value = _joining(op, axes, x.dtype)(x, extras=(first,))
+    if not keepdims:
+        return value
+    return value.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+
+
+@lru_cache(maxsize=256)
+def _joining(op: str, axes: tuple[int, ...], dtype: Any) -> Any:
+    """The reduction as one kernel that its initial value joins."""
+    from gpuinterop.ops.map_reduce import MapReduce  # which imports the reductions
+
+    reduce, join = (np.sum, np.add) if op == "sum" else (np.prod, np.multiply)
+
+    def host(x: Any, e: Any) -> tuple[Any]:
+        with np.errstate(all="ignore"):
+            return (join(reduce(x[0], axis=axes, dtype=np.float64), e[0], dtype=np.float64),)
+
+    post = "r + e0" if op == "sum" else "r * e0"
+    return MapReduce("x0", host, op=op, axis=axes, posts=(post,), dtypes=(dtype,), where=op)
 
 
 def _count(mask: Any, axis: Any, keepdims: bool) -> Any:

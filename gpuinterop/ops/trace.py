@@ -10,20 +10,19 @@ import numpy as np
 
 from gpuinterop.dtypes import NAMES, dtype_of, row_of
 from gpuinterop.errors import ArgumentTypeError, BoundsError, RangeError, shown
-from gpuinterop.geometry import broadcast_shapes
 from gpuinterop.jit.codegen import STORAGE, WORKING
 
 from .bodies import body_for, substitute
 from .catalog import Row
 from .fuse_literals import literal
 from .fuse_numbers import Number, described
+from .fuse_shapes import shapes_of
 from .reduce_table import REDUCTIONS
-from .reductions import normalized_axes
 from .rules import STRONG_NUMBER, kind_of, loop_for, row_of_kind
 from .runtime import check_only
 
 __all__ = [
-    "Graph", "Node", "is_strict", "kinds_of", "met", "ordered", "settled", "strong",
+    "Graph", "Node", "input_kind", "is_strict", "kinds_of", "met", "ordered", "settled", "strong",
 ]  # fmt: skip
 
 _STRICT = np.dtype(np.float32)  # what a CudaNdarray holds
@@ -108,22 +107,15 @@ class Graph:
 
     def shape(self, node: Node) -> tuple[int, ...]:
         """The shape of a value for the arguments at hand."""
-        found: dict[int, tuple[int, ...]] = {}
-        for step in ordered([node], through=True):
-            shapes = [found[id(o)] for o in step.operands]
-            if step.index >= 0:
-                found[id(step)] = described(self._array(step.index))[0]
-            elif step.reduction is not None:
-                found[id(step)] = _reduced_shape(shapes[0], *step.reduction)
-            else:
-                found[id(step)] = broadcast_shapes(shapes, "fuse") if shapes else ()
-        return found[id(node)]
+        nodes = ordered([node], through=True)
+        given = {n.index: described(self._array(n.index))[0] for n in nodes if n.index >= 0}
+        return shapes_of(nodes, given)[id(node)]
 
     def dtype(self, node: Node) -> np.dtype[Any]:
         """The dtype of a value for the arguments at hand."""
         nodes = ordered([node], through=True)
         arrays = {n.index: self._array(n.index) for n in nodes if n.index >= 0}
-        given = {i: _input_kind(x) for i, x in arrays.items()}
+        given = {i: input_kind(x) for i, x in arrays.items()}
         strict = {i: is_strict(x) for i, x in arrays.items()}
         return np.dtype(dtype_of(strong(kinds_of(nodes, given, strict)[0][id(node)])))
 
@@ -322,7 +314,8 @@ def _kind(
     return outs[node.result]
 
 
-def _input_kind(x: Any) -> int:
+def input_kind(x: Any) -> int:
+    """The kind of an argument, as the core calls it."""
     if isinstance(x, (int, float, complex)) and not isinstance(x, np.generic):
         return _number_kind(x)
     dtype = described(x)[1]
@@ -331,13 +324,6 @@ def _input_kind(x: Any) -> int:
                                 got=type(x).__name__,
                                 fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
     return row_of(dtype) + STRONG_NUMBER * isinstance(x, np.generic)
-
-
-def _reduced_shape(shape: tuple[int, ...], op: str, axis: Any, keepdims: bool) -> tuple[int, ...]:
-    axes = normalized_axes(axis, len(shape), op)
-    if keepdims:
-        return tuple(1 if i in axes else n for i, n in enumerate(shape))
-    return tuple(n for i, n in enumerate(shape) if i not in axes)
 
 
 def _number_kind(number: Any) -> int:

@@ -99,6 +99,11 @@ PyRef run_plan_into(PlanKind kind, const ProductCall& call, const ProductRule& r
   return PyRef::borrow(out);
 }
 
+// The kernels of reductions read no floats below 16 bits.
+void widen_small(Side& side, DTypeId dtype, const char* where) {
+  if (side.array && side.array->dtype > kBFloat16) cast_side(side, dtype, where);
+}
+
 }  // namespace
 
 PyObject* with_vector(const ProductCall& call, const Side& a, const Side& b) {
@@ -109,8 +114,11 @@ PyObject* with_vector(const ProductCall& call, const Side& a, const Side& b) {
   if (b.ndim() > 1) shape.push(b.extent(-1));
   const ProductRule& rule = rule_for(call, a, b, {});
   const Device device = a.array->device;
-  if (device.is_cuda())
-    return run_plan_into(PlanKind::Vector, call, rule, a, b, {}, device, shape).release();
+  if (device.is_cuda()) {
+    Side left = a, right = b;
+    for (Side* s : {&left, &right}) widen_small(*s, rule.dtype, call.where);
+    return run_plan_into(PlanKind::Vector, call, rule, left, right, {}, device, shape).release();
+  }
   PyRef result = result_for(call, rule, device, shape);
   on_host("vector", call, result.get(), a, b, {});
   return result.release();
@@ -186,6 +194,7 @@ PyObject* gemv(const ProductCall& call) {
     }
     scaled.insert(numbers);
   }
+  for (Side* s : {&a, &x, &y}) widen_small(*s, rule.dtype, where);
   return run_plan_into(PlanKind::Gemv, call, rule, a, x, y, device, shape).release();
 }
 

@@ -7,6 +7,7 @@
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
 #include "python/exchange_import.hpp"
+#include "python/exchange_peers.hpp"
 #include "python/raise.hpp"
 
 namespace gpuinterop {
@@ -238,6 +239,12 @@ bool is_of_values(PyObject* value, const Array& read) {
          !PyObject_HasAttrString(value, "__cuda_array_interface__");
 }
 
+// NumPy's 0-d arrays: numbers for the operators too, though memory, so that reading one is a copy.
+bool is_numpy_number(PyObject* value, const Array& read) {
+  return read.layout.ndim() == 0 && !is_array(value) &&
+         exchange::peer_of(Py_TYPE(value)).family == exchange::Family::Numpy;
+}
+
 // One Python number as an element of `dtype`; false when `value` is none, the dtype is one that only
 // NumPy knows how to fill, or the number does not fit: gpuinterop/scalars.py says so.
 bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
@@ -313,11 +320,14 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
          "shape " + shape_text(target.layout.ndim(), target.layout.shape()) + " with strides " +
              shape_text(target.layout.ndim(), target.layout.strides()) + " (elements)",
          "assign one number, or write to a copy: x.copy()");
-  const bool is_number = source.layout.size() == 1 && !source.device.is_cuda() && given != value &&
-                         is_of_values(given, source);
+  const bool may_fill = source.layout.size() == 1 && !source.device.is_cuda() && given != value;
+  const bool is_number = may_fill && is_of_values(given, source);
+  const bool is_numpys = may_fill && !is_number && is_numpy_number(given, source);
   source.layout = fitted(source.layout, target, where);
   if (target.layout.size() == 0) return;
-  if (is_number && target.device.is_cuda()) {  // no upload: nothing waits, and a capture holds it
+  if ((is_number || is_numpys) && target.device.is_cuda()) {
+    // No upload: nothing waits, and a capture holds it.
+    if (is_numpys) note_copy("host_to_device", target.itemsize(), where);
     fill_elements(target, source.data, where);
     return;
   }

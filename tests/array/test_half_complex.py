@@ -50,6 +50,10 @@ OPERATIONS = {
     "argmax": lambda x: x.argmax(),
     "dot": lambda x: gi.dot(x, x),
     "norm": lambda x: gi.norm(x),
+    "where": lambda x: gi.where(gi.ones(4, "bool", device=str(x.device)), x, x),
+    "where beside a number": lambda x: gi.where(x, 1, x),
+    "clip": lambda x: gi.clip(x, 0, 1),
+    "clip by an array": lambda x: np.clip(gi.ones(4, device=str(x.device)), x, 1),
 }
 
 

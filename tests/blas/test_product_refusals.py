@@ -225,3 +225,44 @@ def test_a_scale_as_dot(device: str) -> None:
     assert gpuinterop.dot(2.0, x, out=out) is out
     close(out, values(3).astype(float) * 2)
     refused(TypeError, gpuinterop.dot, x, None)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"), [("float8_e4m3fn", "float32"), ("float8_e5m2", "float32"), ("int4", "int32")]
+)
+def test_small_types_name_the_cast(device: str, dtype: str, wide: str) -> None:
+    a = np.arange(4)
+    x, m = (GpuArray(v.astype("int32"), device=device).astype(dtype) for v in (a, np.diag(a)))
+    for product, operands in [
+        (gpuinterop.ger, (x, x)),
+        (gpuinterop.dot, (x, x)),
+        (gpuinterop.inner, (x, x)),
+        (gpuinterop.vdot, (x, x)),
+        (gpuinterop.matmul, (m, x)),
+        (gpuinterop.matmul, (m, m)),
+        (gpuinterop.gemv, (m, x)),
+        (gpuinterop.gemm, (m, m)),
+    ]:
+        refused(TypeError, product, *operands, match=rf"{dtype}, {dtype}\n.*x.astype\('{wide}'\)")
+        assert product(*(v.astype(wide) for v in operands)).dtype == wide
+
+
+def test_float8_beside_wider_floats(device: str) -> None:
+    """The operators' rule: both are float32, on either device."""
+    a, b = np.array([1, -2, 0.5], "float32"), np.array([[3, 1, 2], [0, 4, -8]], "float32")
+    x, m = (GpuArray(v, device=device) for v in (a, b))
+    small = x.astype("float8_e4m3fn")
+    close(gpuinterop.dot(x, small), a @ a)
+    close(m @ small, b @ a)
+    close(small @ m.T, b @ a)
+    close(gpuinterop.dot(small, x.astype("float8_e5m2")), a @ a)
+    close(gpuinterop.gemv(m, small), b @ a)
+    close(gpuinterop.gemv(m, x, small[:2], alpha=2.0), 2 * (b @ a) + a[:2])
+    close(gpuinterop.gemm(m, small.reshape((3, 1))), (b @ a)[:, None])
+    refused(
+        TypeError,
+        gpuinterop.matmul,
+        m.astype("int32"),
+        x.astype("int32").astype("int4"),
+        match="int32",
+    )

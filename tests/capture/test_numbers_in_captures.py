@@ -49,3 +49,55 @@ def test_small_floats_too(device):
         np.copyto(x[:1], bfloat16(2))
     graph.replay()
     assert x.astype("float32").tolist() == [2, 1.5, 1.5]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "complex128"])
+def test_a_0d_array_of_numpy_is_a_number(device, dtype):
+    """As for the operators: of the capture, and not of its replays."""
+    number = np.array(3, dtype)
+    x = gi.GpuArray(np.zeros(4, dtype), device=device)
+    with gi.capture(device=device) as graph:
+        x[0] = number
+        x[2:] = number
+        y = x + number
+    number[...] = 5
+    graph.replay()
+    assert x.tolist() == [3, 0, 3, 3]
+    assert y.tolist() == [6, 3, 6, 6]
+    with gi.count_copies() as copies:  # of memory, for all that
+        x[1] = number
+    assert (copies.count, copies.bytes) == (1, number.nbytes)
+    with pytest.raises(gi.CopyForbiddenError), gi.no_copies():
+        x[0] = number
+    assert x.tolist() == [3, 5, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "float16", "float32", "int64", "float64", "complex128"]
+)
+def test_arrays_of_a_number_are_made_in_a_capture(device, dtype):
+    x = gi.GpuArray(np.zeros(3, dtype), device=device)
+    with gi.capture(device=device) as graph:
+        one = gi.asarray(1, dtype, device=device)
+        copied = gi.array(np.dtype(dtype).type(1), device=device)
+        total = x.sum(where=True, initial=one)
+    graph.replay()
+    for made in (one, copied):
+        assert (made.shape, made.dtype, made.tolist()) == ((), np.dtype(dtype), 1)
+    assert total.tolist() == 1
+
+
+@pytest.mark.gpu
+def test_operations_on_numbers_alone_in_a_capture():
+    with gi.capture() as graph:  # on the default device
+        power, total = gi.exp(1.0), gi.add(np.float64(2), 3)
+    graph.replay()
+    np.testing.assert_allclose(power.get(), np.e, rtol=1e-15)
+    assert (power.dtype, total.tolist()) == (np.float64, 5)
+
+
+@pytest.mark.gpu
+def test_spaced_numbers_are_uploaded():
+    for make in (lambda: gi.arange(4), lambda: gi.linspace(0, 1, 5)):
+        with pytest.raises(gi.CaptureError, match="copy before the capture"), gi.capture():
+            make()

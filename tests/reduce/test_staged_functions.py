@@ -233,6 +233,49 @@ def test_outs_that_share_memory_are_refused(device: str) -> None:
     np.testing.assert_allclose(z.get()[:2], [x.get().sum(0), x.get().max(0)], rtol=1e-6)
 
 
+def test_all_stages_have_arrays_of_numpy_on_one_device() -> None:
+    x, host = gi.zeros((2, 3), device="cpu"), inputs(2, 3)
+    got = gi.fuse(lambda x, y: (x.sum(), y.max(axis=1), y + x))(x, host)
+    assert [value.device.type for value in got] == ["cpu"] * 3
+    np.testing.assert_array_equal(got[1].get(), host.max(1))
+
+
+def test_nothing_is_written_where_a_later_stage_refuses(device: str) -> None:
+    x = gi.GpuArray(inputs(2, 3), device=device)
+    total, fine = gi.full((), 7, device=device), gi.zeros((2, 3), device=device)
+    frozen, elsewhere = gi.zeros((2, 3), device=device).copy(), gi.zeros((2, 3), device="cpu")
+    frozen.readonly = True
+    staged = gi.fuse(lambda x, y: (x.sum(), y * x.sum(), y.max(axis=1)))
+    refused = [
+        (x, (total, gi.zeros((3, 3), device=device), None), ShapeError),
+        (x, (total, gi.zeros(3, device=device), None), ShapeError),
+        (x, (total, gi.zeros((2, 3), "int32", device=device), None), gi.DTypeError),
+        (x, (total, fine, gi.zeros(3, device=device)), ShapeError),
+        (x, (total, fine, gi.zeros(2, "float64", device=device)), gi.DTypeError),
+        (x, (total, None, gi.zeros(1, device=device).broadcast_to((2,))), ValueError),
+        (x, (total, frozen, None), ValueError),
+        (x, (total, fine, np.zeros(2, np.float32)), ArgumentTypeError),
+        (gi.zeros((2, 0), device=device), (total, None, None), ShapeError),  # no maximum
+        (gi.zeros((2, 3), "complex64", device=device), (total, fine, None), gi.DTypeError),
+    ]
+    if device != "cpu":
+        refused += [
+            (x, (total, elsewhere, None), ValueError),
+            (elsewhere, (total, None, None), ValueError),
+        ]
+    for y, outs, error in refused * 2:
+        with pytest.raises(error):
+            staged(x, y, out=outs)
+        assert (total.tolist(), fine.get().any()) == (7, False)
+    for y in (x, x.get()):
+        wide, most = gi.zeros((4, 2, 3), device=device), gi.zeros(2, device=device)
+        staged(x, y, out=(total, wide, most))
+        np.testing.assert_allclose(total.get(), x.get().sum(), rtol=1e-6)
+        np.testing.assert_allclose(wide.get()[3], x.get() * x.get().sum(), rtol=1e-6)
+        np.testing.assert_array_equal(most.get(), x.get().max(1))
+        total[...] = 7
+
+
 def test_operands_of_another_library_that_share_memory_with_an_out() -> None:
     host = np.array([1, 2, 3], "float32")
     shared, other = gi.asarray(host, device="cpu", copy=False), gi.zeros(3, device="cpu")
