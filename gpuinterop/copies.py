@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError
+from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, shown
 
 __all__ = [
     "CopyCount",
@@ -147,14 +147,18 @@ class Watch(ContextDecorator, AbstractContextManager[T]):
 
     def __call__(self, function: F) -> F:
         # Such a function returns at once; what it copies, it copies later.
-        for is_of, name in _LATER.items():
-            if is_of(function):
-                raise ArgumentTypeError(
-                    where=f"the decorator of a block in which {self._purpose}",
-                    expected="a function that does its work when it is called",
-                    got=f"{function.__qualname__}, a {name}",
-                    fix="write the with statement inside the function",
-                )
+        inner: Any = getattr(function, "__func__", None)  # of a static method
+        called: Any = inspect.getattr_static(type(function), "__call__", None)
+        asks: tuple[Any, ...] = (function, inner, called)
+        for asked in asks:
+            for is_of, name in _LATER.items():
+                if is_of(asked):
+                    raise ArgumentTypeError(
+                        where=f"the decorator of a block in which {self._purpose}",
+                        expected="a function that does its work when it is called",
+                        got=f"{getattr(function, '__qualname__', shown(function))}, of the kind {name}",
+                        fix="write the with statement inside the function",
+                    )
         return super().__call__(function)
 
     def _recreate_cm(self) -> Watch[T]:

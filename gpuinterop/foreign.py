@@ -17,6 +17,7 @@ __all__ = [
     "device_pair",
     "in_the_making",
     "loaded",
+    "module_of",
     "never_destroyed",
     "odd_stream_protocol",
     "other_than_stream",
@@ -46,6 +47,15 @@ def in_the_making(name: str) -> bool:
     return bool(getattr(spec, "_initializing", False))
 
 
+def module_of(cls: type) -> str:
+    """Return the name of the module that a class says it is of, "" where it says none.
+
+    The classes of object proxies have a property there, which answers for what is wrapped.
+    """
+    name: Any = getattr(cls, "__module__", None)
+    return name if isinstance(name, str) else ""
+
+
 def as_int(value: Any) -> int | None:
     """Return the int of an int-like value that is no bool (DLPack's enums included), else None."""
     if isinstance(value, (bool, np.bool)) or not hasattr(type(value), "__index__"):
@@ -70,7 +80,7 @@ def device_pair(spec: Any) -> tuple[int, int | None] | None:
     if isinstance(platform, str):  # jax.Device, whose id counts over all hosts
         number = as_int(getattr(spec, "local_hardware_id", None))
         return _named(platform, getattr(spec, "id", None) if number is None else number)
-    library = type(spec).__module__.partition(".")[0]
+    library = module_of(type(spec)).partition(".")[0]
     if getattr(spec, "is_cpu", False):  # warp
         return CPU, 0
     for attribute in ("device_id", "ordinal", "id"):  # cuda.core; warp; CuPy and Numba

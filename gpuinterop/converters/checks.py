@@ -43,6 +43,7 @@ __all__ = [
     "require_array",
     "require_float32",
     "require_foreign",
+    "require_module",
     "stand_in",
     "stream_number",
     "with_memory",
@@ -120,6 +121,17 @@ def with_need(plan: Plan, name: str, package: str = "") -> Plan:
         fix = f"{plan.fix}; and {package or row.package} is not installed: {command}"
         return replace(plan, fix=fix)
     return refused_by(registry.missing(row, plan.where, package=package), plan.library, plan.where)
+
+
+def require_module(module: Any, name: str, where: str, library: str) -> None:
+    """Refuse as option `module` what has not the class of the library; None stands for the installed one."""
+    if module is not None and not hasattr(module, name):
+        raise errors.ArgumentTypeError(
+            where=where,
+            expected=f"as module {library}, with its {name}",
+            got=errors.shown(module),
+            fix="leave module out for the one that is installed",
+        )
 
 
 def library_for(plan: Plan, name: str, module: str = "", package: str = "") -> Any:

@@ -40,12 +40,12 @@ _FLOAT32 = frozenset({"float32"})
 _LAYOUTS = ("logical", "memory")
 
 
-def _check_layout(layout: str, where: str) -> None:
-    if layout not in _LAYOUTS:
+def _check_layout(layout: Any, where: str) -> None:
+    if not isinstance(layout, str) or layout not in _LAYOUTS:
         raise errors.ArgumentTypeError(
             where=where,
             expected="layout 'logical' or 'memory'",
-            got=repr(layout),
+            got=errors.shown(layout),
             fix="see the two in the documentation of gpuinterop.converters.cudamat",
         )
 
@@ -76,6 +76,7 @@ def plan_to(
 ) -> Plan:
     """Plan `to_cudamat`: what explain() shows and the converter carries out."""
     _check_layout(layout, _where)
+    checks.require_module(module, "CUDAMatrix", _where, "CUDAMat or npmat")
     facts = checks.facts_of(x)
     if len(facts.shape) != 2:
         return refuse(

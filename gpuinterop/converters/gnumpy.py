@@ -55,6 +55,7 @@ def plan_to(
     _where: str = "to_gnumpy",
 ) -> Plan:  # fmt: skip
     """Plan `to_gnumpy`: what explain() shows and the converter carries out."""
+    checks.require_module(module, "garray", _where, "gnumpy")
     facts = checks.facts_of(x)
     if module is None:
         module = loaded("gnumpy")

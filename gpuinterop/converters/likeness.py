@@ -13,6 +13,7 @@ from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from gpuinterop.errors import ConversionTypeError
+from gpuinterop.foreign import module_of
 
 __all__ = ["disguised", "has", "like_cudamat", "like_gnumpy", "like_pycuda"]
 
@@ -94,7 +95,7 @@ def disguised(obj: Any, where: str, why: Exception) -> ConversionTypeError:
     Of the library's own objects `why` is raised again.
     """
     cls = type(obj)
-    if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls:
+    if getattr(sys.modules.get(module_of(cls)), cls.__qualname__, None) is cls:
         raise why
     name = f"{cls.__module__}.{cls.__qualname__}"
     return ConversionTypeError(

@@ -18,6 +18,7 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.kernel_args import pointer_arguments
+from gpuinterop.converters.likeness import disguised
 from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
 from gpuinterop.converters.reading import read_dtype, read_geometry
 from gpuinterop.dtypes import NUMPY_NAMES
@@ -279,20 +280,29 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
         return x
     row = registry.recognise(x)
     if row is not None and row.name == "pycuda":
-        dtype = x.dtype
-        if dtype is not _FLOAT32:
-            described = read_dtype(dtype, "to_cudandarray")
-            if described.isnative:  # swapped bytes are another refusal
-                checks.require_float32(described, "to_cudandarray", _CAST)
-        found = _shared(x, copyif, "to_cudandarray")
-        if not isinstance(found, CudaNdarray):  # a dtype that changed since
-            checks.float32_only(found, "to_cudandarray", _CAST)
-        return found
+        try:
+            return _cudandarray_of(x, copyif)
+        except (AttributeError, KeyError) as e:
+            if isinstance(e, errors.GpuInteropError):
+                raise
+            raise disguised(x, "to_cudandarray", e) from e
     from gpuinterop.converters.asking import as_ours  # it may plan by this module
 
     found = as_ours(x, "cudandarray", copyif, {})
     checks.float32_only(found, "to_cudandarray", _CAST)
     return found if isinstance(found, CudaNdarray) else _core.adopt(CudaNdarray, found)
+
+
+def _cudandarray_of(x: Any, copyif: bool) -> Any:
+    dtype = x.dtype
+    if dtype is not _FLOAT32:
+        described = read_dtype(dtype, "to_cudandarray")
+        if described.isnative:  # swapped bytes are another refusal
+            checks.require_float32(described, "to_cudandarray", _CAST)
+    found = _shared(x, copyif, "to_cudandarray")
+    if not isinstance(found, CudaNdarray):  # a dtype that changed since
+        checks.float32_only(found, "to_cudandarray", _CAST)
+    return found
 
 
 _FLOAT32 = numpy.dtype(numpy.float32)

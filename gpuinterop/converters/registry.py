@@ -28,7 +28,7 @@ from gpuinterop.errors import (
     MissingLibraryError,
     shown,
 )
-from gpuinterop.foreign import in_the_making
+from gpuinterop.foreign import in_the_making, module_of
 
 __all__ = [
     "OURS",
@@ -283,7 +283,7 @@ def _of_class(cls: type) -> tuple[Backend | None, bool, weakref.ref[type]]:
 
 
 def _is_class_of(row: Backend, cls: type) -> bool:
-    name, module = cls.__qualname__, cls.__module__ or ""
+    name, module = cls.__qualname__, module_of(cls)
     root = module.partition(".")[0]
     if root != row.package.partition(".")[0] and root not in row.roots:
         return False

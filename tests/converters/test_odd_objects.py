@@ -257,6 +257,29 @@ def test_a_class_that_calls_itself_numpys_is_not_shared_as_one():
     assert gi._core.share_plain(named.host) is not None
 
 
+@pytest.mark.parametrize("module", [property(lambda self: "torch"), 5, None])
+def test_the_module_of_a_class_may_be_anything(module):
+    class Shown:
+        def __init__(self, host):
+            self.__dlpack__, self.__dlpack_device__ = host.__dlpack__, host.__dlpack_device__
+
+    Shown.__module__ = module  # the classes of object proxies have a property there
+    host = np.ones(3, np.float32)
+    shown = Shown(host)
+    for door in (gi.from_any, gi.to_cudandarray, lambda x: gi.to(x, "numpy")):
+        assert gi.shares_memory(door(shown), host)
+    assert gi.explain(shown).shared
+    assert gi.ones(2, device=shown).device.type == "cpu"
+
+
+@pytest.mark.parametrize("door", [gi.from_any, gi.to_cudandarray, lambda x: gi.to(x, "numpy")])
+def test_a_class_that_calls_itself_pycudas_is_told_so(door):
+    named = type("GPUArray", (), {"__module__": "pycuda.gpuarray"})()
+    with pytest.raises(gi.ConversionTypeError, match="another class by that name"):
+        door(named)
+    assert gi.explain(named, "cudandarray").refused
+
+
 # ---- anything else ------------------------------------------------------------------------------
 
 

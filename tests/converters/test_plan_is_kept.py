@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import types
 
 import numpy as np
@@ -131,6 +132,19 @@ async def asynchronous_generator():
 def test_what_works_later_cannot_be_decorated(block, function):
     with pytest.raises(gi.ArgumentTypeError, match=f"{function.__name__}.*function"):
         block()(function)
+
+
+class Later:
+    async def __call__(self):
+        return 1
+
+
+@pytest.mark.parametrize(
+    "function", [functools.partial(coroutine), staticmethod(generator), Later()], ids=type
+)
+def test_nor_what_calls_it(function):
+    with pytest.raises(gi.ArgumentTypeError, match="with statement inside"):
+        gi.no_copies()(function)
 
 
 def test_a_coroutine_may_hold_the_block_itself():
