@@ -38,12 +38,16 @@ inline bool stays_as_it_is(PyObject* o) {
 // Writes the description of a call. Objects that are known by their address are held by whoever keeps it.
 struct Describer {
   std::string& key;
-  std::vector<PyObject*> held;
+  std::vector<PyRef>* held = nullptr;  // what the key names by its address, where that is wanted
   bool on_gpu = false;
 
   template <class T>
   void put(const T& value) {
     key.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+
+  void hold(PyObject* o) {
+    if (held) held->push_back(PyRef::borrow(o));
   }
 
   bool array(PyObject* o, Look look) {
@@ -60,7 +64,7 @@ struct Describer {
       put(a.device.id);
       put(a.dtype);
     }
-    held.push_back(reinterpret_cast<PyObject*>(Py_TYPE(o)));
+    hold(reinterpret_cast<PyObject*>(Py_TYPE(o)));
     return true;
   }
 
@@ -88,7 +92,7 @@ struct Describer {
       if (!stays_as_it_is(o)) return false;
       put(o);
       key.push_back('P');
-      held.push_back(o);
+      hold(o);
     }
     return true;
   }
@@ -121,7 +125,7 @@ struct Describer {
   bool call(const BoundCall& given, size_t first) {
     key.clear();
     const auto& parameters = given.signature->parameters;
-    for (size_t i = first; i < given.values.size(); ++i)
+    for (size_t i = first; i < given.signature->named(); ++i)
       if (!argument(given.values[i], parameters[i].look)) return false;
     put(given.n_rest);
     for (Py_ssize_t i = 0; i < given.n_rest; ++i)

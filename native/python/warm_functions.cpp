@@ -36,7 +36,8 @@ PyRef owned(PyObject* made) {
 
 struct KeptCalls {
   struct Kept {
-    PyRef steps;
+    PyRef object;
+    const Steps* steps;  // in the object
     std::vector<PyRef> held;
   };
   std::unordered_map<std::string, Kept, KeyHash, std::equal_to<>> calls;
@@ -46,7 +47,7 @@ int kept_calls_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
   for (const auto& [key, kept] : nb::inst_ptr<KeptCalls>(self)->calls) {
-    Py_VISIT(kept.steps.get());
+    Py_VISIT(kept.object.get());
     for (const PyRef& o : kept.held) Py_VISIT(o.get());
   }
   return 0;
@@ -77,6 +78,7 @@ struct WarmObject {
 
 WarmObject* warm(PyObject* o) { return reinterpret_cast<WarmObject*>(o); }
 
+// Null for none.
 PyRef table_of(const WarmFunction& f, PyObject* const* args, Py_ssize_t nargs) {
   if (!f.kept_in) return f.table;
   PyRef found = nargs ? PyRef::steal(PyObject_GetAttr(args[0], f.kept_in.get())) : PyRef();
@@ -84,12 +86,11 @@ PyRef table_of(const WarmFunction& f, PyObject* const* args, Py_ssize_t nargs) {
   return found && nb::isinstance<KeptCalls>(nb::handle(found.get())) ? found : PyRef();
 }
 
-void keep(KeptCalls& table, const std::string& key, const Describer& described, PyObject* steps) {
-  KeptCalls::Kept kept{PyRef::borrow(steps), {}};
-  for (PyObject* o : described.held) kept.held.push_back(PyRef::borrow(o));
+void keep(KeptCalls& table, const std::string& key, std::vector<PyRef> held, PyObject* object,
+          const Steps* steps) {
   KeptCalls dropped;  // at the end: Python code may run as classes go
   if (table.calls.size() >= kMostKeptCalls) std::swap(dropped, table);
-  table.calls.emplace(key, std::move(kept));
+  table.calls.emplace(key, KeptCalls::Kept{PyRef::borrow(object), steps, std::move(held)});
 }
 
 // Whether the pending error is one of this package.
@@ -105,6 +106,7 @@ bool failed_by_ours() {
 
 PyObject* call_warm_function(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    static std::string scratch;  // kept for its capacity; the GIL guards it
     const Py_ssize_t nargs = PyVectorcall_NARGS(flags);
     const PyRef alive = PyRef::borrow(self);
     const WarmFunction& f = *warm(self)->value;
@@ -112,27 +114,24 @@ PyObject* call_warm_function(PyObject* self, PyObject* const* args, size_t flags
     const bool bound = given.bind(f.signature, args, nargs, names);
     const PyRef table = bound ? table_of(f, args, nargs) : PyRef();
     const size_t first = f.kept_in ? 1 : 0;
-    std::string key;
-    Describer described{key, {}};
-    const bool keeps = table && described.call(given, first);
+    const bool keeps = table && Describer{scratch}.call(given, first);
     if (keeps) {
       auto& calls = nb::inst_ptr<KeptCalls>(nb::handle(table.get()))->calls;
-      const auto found = calls.find(std::string_view(key));
-      if (found != calls.end()) {
-        const PyRef kept = found->second.steps;
-        const Steps& steps = *nb::inst_ptr<Steps>(nb::handle(kept.get()));
-        if (steps.in_range(given)) {
-          if (!steps.done) return steps.run(given).release();
-          // Python made the first call itself, and words the errors of every other.
-          try {
-            return steps.run(given).release();
-          } catch (const PythonError&) {
-            if (!failed_by_ours()) throw;
-            PyErr_Clear();
-          }
+      const auto found = calls.find(std::string_view(scratch));
+      const Steps* steps = found == calls.end() ? nullptr : found->second.steps;
+      const PyRef object = steps ? found->second.object : PyRef();
+      if (steps && (steps->ranges.empty() || steps->in_range(given))) {
+        if (!steps->done) return steps->run(given).release();
+        // Python made the first call itself, and words the errors of every other.
+        try {
+          return steps->run(given).release();
+        } catch (const PythonError&) {
+          if (!failed_by_ours()) throw;
+          PyErr_Clear();
         }
       }
     }
+    const std::string key = keeps ? scratch : std::string();  // other calls write it
     PyRef result = owned(run_python([&] {
       return PyObject_Vectorcall(f.function.get(), args, static_cast<size_t>(nargs), names);
     }));
@@ -142,9 +141,10 @@ PyObject* call_warm_function(PyObject* self, PyObject* const* args, size_t flags
     steps->resolve(f.signature);
     if (keeps) {
       // Python code that ran meanwhile may have changed the arguments.
-      std::string now;
-      if (Describer{now, {}}.call(given, first) && now == key)
-        keep(*nb::inst_ptr<KeptCalls>(nb::handle(table.get())), key, described, result.get());
+      std::vector<PyRef> held;
+      if (Describer{scratch, &held}.call(given, first) && scratch == key)
+        keep(*nb::inst_ptr<KeptCalls>(nb::handle(table.get())), key, std::move(held), result.get(),
+             steps);
     }
     if (steps->done) Py_RETURN_NONE;
     return steps->run(given).release();
@@ -240,6 +240,8 @@ PyTypeObject* make_warm_type() {
 nb::object make_warm_function(nb::object function, nb::list parameters, int by_place,
                               bool takes_rest, nb::object kept_in) {
   static PyTypeObject* type = make_warm_type();
+  if (nb::len(parameters) > kMostParameters)
+    throw nb::value_error("more parameters than a warm function takes");
   auto made = std::make_unique<WarmFunction>();
   made->function = PyRef::borrow(function.ptr());
   made->signature.by_place = by_place;

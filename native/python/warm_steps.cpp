@@ -72,13 +72,14 @@ void StepOperand::resolve(const Signature& s) {
   place = found;
 }
 
-PyRef StepOperand::get(const BoundCall& given, const std::vector<PyRef>& results) const {
-  if (from == Constant) return object;
-  if (from == Result) return results.at(static_cast<size_t>(place));
+PyObject* StepOperand::get(const BoundCall& given, const std::vector<PyRef>& results,
+                           std::vector<PyRef>& item_held) const {
+  if (from == Constant) return object.get();
+  if (from == Result) return results.at(static_cast<size_t>(place)).get();
   const auto i = static_cast<size_t>(place);
-  if (from == Argument) return PyRef::borrow(given.values[i]);
+  if (from == Argument) return given.values[i];
   PyObject* found = nullptr;
-  if (i >= given.values.size()) {
+  if (i >= given.signature->named()) {
     if (item < given.n_rest) found = given.rest[item];
   } else {
     // A list may have become shorter: Python code can run during a call.
@@ -91,7 +92,8 @@ PyRef StepOperand::get(const BoundCall& given, const std::vector<PyRef>& results
   if (!found)
     fail(Kind::Bounds, "call", "a sequence that keeps its items during the call",
          "one that has lost some", "change no list in a finaliser or in another thread");
-  return PyRef::borrow(found);
+  item_held.push_back(PyRef::borrow(found));
+  return found;
 }
 
 void Steps::resolve(const Signature& s) {
@@ -104,11 +106,11 @@ void Steps::resolve(const Signature& s) {
 }
 
 bool Steps::in_range(const BoundCall& given) const {
+  std::vector<PyRef> held;
   for (const NumberRange& r : ranges) {
-    const PyRef number = r.of.get(given, {});
-    const int above = PyObject_RichCompareBool(number.get(), r.low.get(), Py_GE);
-    const int below =
-        above > 0 ? PyObject_RichCompareBool(number.get(), r.high.get(), Py_LE) : above;
+    PyObject* number = r.of.get(given, {}, held);
+    const int above = PyObject_RichCompareBool(number, r.low.get(), Py_GE);
+    const int below = above > 0 ? PyObject_RichCompareBool(number, r.high.get(), Py_LE) : above;
     if (below < 0) throw PythonError();
     if (!below) return false;
   }
@@ -117,23 +119,18 @@ bool Steps::in_range(const BoundCall& given) const {
 
 PyRef Steps::run(const BoundCall& given) const {
   std::vector<PyRef> results, held;
-  std::vector<PyObject*> operands;
   results.reserve(steps.size());
   for (const Step& step : steps) {
-    held.clear();
-    operands.clear();
-    for (const StepOperand& o : step.operands) {
-      held.push_back(o.get(given, results));
-      operands.push_back(held.back().get());
-    }
+    PyObject* operands[kMostStepOperands];
+    size_t n = 0;
+    for (const StepOperand& o : step.operands) operands[n++] = o.get(given, results, held);
     const size_t named = step.names ? static_cast<size_t>(PyTuple_Size(step.names.get())) : 0;
     results.push_back(PyRef::steal(run_python([&] {
-      return PyObject_Vectorcall(step.function.get(), operands.data(), operands.size() - named,
-                                 step.names.get());
+      return PyObject_Vectorcall(step.function.get(), operands, n - named, step.names.get());
     })));
     if (!results.back()) throw PythonError();
   }
-  return result.get(given, results);
+  return PyRef::borrow(result.get(given, results, held));
 }
 
 Steps* steps_in(PyObject* o) {
@@ -167,6 +164,8 @@ void register_steps(nb::module_& m) {
                 }
                 step.names = PyRef::borrow(nb::tuple(names).ptr());
               }
+              if (step.operands.size() > kMostStepOperands)
+                throw nb::value_error("more operands than a step takes");
               made.steps.push_back(std::move(step));
             }
             if (result.is_none()) {

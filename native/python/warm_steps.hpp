@@ -37,17 +37,21 @@ struct Signature {
   size_t named() const { return parameters.size() - takes_rest; }
 };
 
+// Of a warm function, and operands of a step.
+constexpr size_t kMostParameters = 16, kMostStepOperands = 32;
+
 // The arguments of a call, borrowed from the caller.
 struct BoundCall {
   const Signature* signature;
-  std::vector<PyObject*> values;  // of the named parameters
+  PyObject* values[kMostParameters];  // of the named parameters
   PyObject* const* rest = nullptr;
   Py_ssize_t n_rest = 0;
 
   // False: Python words what is wrong, or takes what only it knows.
   bool bind(const Signature& s, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
     signature = &s;
-    values.assign(s.named(), nullptr);
+    const size_t n_values = s.named();
+    std::fill_n(values, n_values, nullptr);
     const Py_ssize_t placed = std::min(nargs, s.by_place);
     for (Py_ssize_t i = 0; i < placed; ++i) values[static_cast<size_t>(i)] = args[i];
     if (nargs > placed) {
@@ -57,11 +61,11 @@ struct BoundCall {
     }
     for (Py_ssize_t k = 0, n = names ? PyTuple_Size(names) : 0; k < n; ++k) {
       const int i = s.find(PyTuple_GetItem(names, k));
-      if (i < 0 || static_cast<size_t>(i) >= values.size() || values[static_cast<size_t>(i)])
+      if (i < 0 || static_cast<size_t>(i) >= n_values || values[static_cast<size_t>(i)])
         return false;
       values[static_cast<size_t>(i)] = args[nargs + k];
     }
-    for (size_t i = 0; i < values.size(); ++i)
+    for (size_t i = 0; i < n_values; ++i)
       if (!values[i] && !(values[i] = s.parameters[i].standard.get())) return false;
     return true;
   }
@@ -75,7 +79,9 @@ struct StepOperand {
 
   static StepOperand read(nanobind::handle o);  // Given, Made or a constant
   void resolve(const Signature& s);
-  PyRef get(const BoundCall& given, const std::vector<PyRef>& results) const;
+  // Borrowed from the caller, the steps or the results; an item of a sequence is held by `item_held`.
+  PyObject* get(const BoundCall& given, const std::vector<PyRef>& results,
+                std::vector<PyRef>& item_held) const;
 };
 
 struct Step {
