@@ -336,9 +336,6 @@ class Array:
     def astype(self, dtype: DTypeLike, order: str='C', copy: bool=True) -> CudaNdarray | GpuArray:
         """A copy in another dtype; the array itself when copy=False and nothing changes."""
 
-    def exp(self) -> Self:
-        """The exponential of every element, a new C-ordered array."""
-
     @overload
     def clip(self, min: Any=None, max: Any=None, out: None=None) -> Self:
         """Every element cut to the range from min to max."""
@@ -355,9 +352,6 @@ class Array:
     def round(self, decimals: int=0, *, out: A) -> A:
         """Every element rounded to the given number of decimals."""
 
-    def conj(self) -> Self:
-        """The complex conjugate of every element."""
-
     @overload
     def take(self, indices: Any, axis: int | None=None, out: None=None, mode: str='raise', max_threads: int=1) -> Self:
         """Elements gathered along an axis, as numpy.take."""
@@ -365,6 +359,12 @@ class Array:
     @overload
     def take(self, indices: Any, axis: int | None=None, *, out: A, mode: str='raise', max_threads: int=1) -> A:
         """Elements gathered along an axis, as numpy.take."""
+
+    def exp(self) -> Self:
+        """The exponential of every element, a new C-ordered array."""
+
+    def conj(self) -> Self:
+        """The complex conjugate of every element."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     _strides: tuple[int, ...]
@@ -539,6 +539,10 @@ class Array:
         """Return numpy.dot's product."""
 def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C', where: str='empty') -> A:
     """A fresh array of `cls`; its elements are not set."""
+def _empty_like(cls: object, x: object, dtype: object, where: str='empty') -> object:
+    """
+    A fresh C-ordered array of `cls` of the shape of `x`, beside it; its elements are not set.
+    """
 def from_pointer(cls: type[A], ptr: int, shape: Shape, strides: Sequence[int] | None, dtype: Any, device_type: int, device_id: int, base: Any, nbytes: int=-1, readonly: bool=False, where: str='from_pointer', in_elements: bool=False) -> A:
     """An array over foreign memory; strides in bytes, unless in_elements."""
 def read_ints(value: Any, where: str='shape', what: str='shape') -> tuple[int, ...]:
@@ -796,8 +800,10 @@ def _tune(knob: str, value: int=0) -> None:
     """
     Turn a knob of the launch geometry, or "defaults" to turn all back: for benchmarks.
     """
-def _take(src: object, indices: object, axis: int, dst: object) -> None:
-    """Gather on CUDA; the indices were checked."""
+def _take(src: object, indices: object, axis: int, dst: object, extent: int) -> None:
+    """
+    Gather on CUDA. The indices were brought inside of `extent`, that of the axis.
+    """
 def _check_out(out: object, shape: object, dtype: int, like: object, where: str) -> None:
     """
     Refuse an out of another shape, dtype (a row) or device than `like`, or not to be written.
@@ -978,3 +984,35 @@ class WarmCalls:
 
     def __len__(self) -> int:
         ...
+class Given:
+    """An argument of a call, or an item of it, in Steps."""
+
+    def __init__(self, name: str, item: int=-1) -> None:
+        ...
+class Made:
+    """The result of a step, in Steps."""
+
+    def __init__(self, step: int) -> None:
+        ...
+class Steps:
+    """What a call does, as calls of the core's own functions."""
+
+    def __init__(self, steps: Sequence[Any], result: object | None=None, ranges: Sequence[Any]=(), done: bool=False) -> None:
+        """
+        `steps`: (function, operands) or (function, operands, {name: operand}) for each; an operand is Given, Made or a constant. `result`: an operand, the last step's result unless named. `ranges`: (Given, low, high) for numbers, outside of which Python is asked. `done`: the function has made this call itself; it also makes those that fail again, for its words.
+        """
+class KeptCalls:
+    """Steps by what describes the arguments of a call."""
+
+    def __init__(self) -> None:
+        ...
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        ...
+
+    def __len__(self) -> int:
+        ...
+def _warm_function(function: object, parameters: list[Any], by_place: int, takes_rest: bool, kept_in: object | None=None) -> object:
+    """
+    The function, whose warm calls the core makes. `parameters`: (name, look) or (name, look, default), look being 'o', 'l' or 'v'; those after by_place go by name, and the last one is *args when takes_rest. `kept_in`: the attribute of the first argument that holds KeptCalls.
+    """

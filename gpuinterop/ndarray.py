@@ -34,6 +34,7 @@ from gpuinterop.ops.methods_reduce import ReductionMethods
 from gpuinterop.sources import host_view, over
 from gpuinterop.switches import as_switch
 from gpuinterop.views import ViewMethods, own_state
+from gpuinterop.warm import Given, Steps, warm
 
 __all__ = ["CudaNdarray", "GpuArray", "host_values"]
 
@@ -75,6 +76,10 @@ def _only(x: Any, where: str) -> Any:
             else "there is none to read: ask for x.size first",
         )
     return host_values(x, where).item()
+
+
+_ASSIGNMENT = (operator.setitem, [Given("self"), ..., Given("value")])
+_SET, _FILLED = Steps([_ASSIGNMENT]), Steps([_ASSIGNMENT], done=True)
 
 
 class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
@@ -253,6 +258,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # ---- values in -----------------------------------------------------------------------------
 
+    @warm()
     def fill(self, value: Any) -> None:
         """Set every element to one value."""
         try:
@@ -264,10 +270,12 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             ) from None  # fmt: skip
         except GpuInteropError as error:
             raise renamed(error, "fill") from None
+        return _FILLED  # type: ignore[return-value]  # for the next time
 
+    @warm()
     def set(self, value: Any) -> None:
         """Set the elements from an array of the same shape (PyCUDA's word for assignment)."""
-        self[...] = value
+        return _SET  # type: ignore[return-value]  # which the core runs
 
     # ---- places --------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from gpuinterop.errors import (
 )
 from gpuinterop.geometry import real
 from gpuinterop.switches import as_choice, as_order
+from gpuinterop.warm import Given, Steps, warm
 
 __all__ = ["Flags", "ViewMethods", "memory_order", "own_state", "read_axis"]
 
@@ -215,6 +216,9 @@ class Flags:
         return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in self._shown)
 
 
+_COPIED = Steps([(_core.Array._copied, [Given("self"), Given("order")])])
+
+
 class ViewMethods(_core.Array):
     """Methods that change how memory is looked at, not what is in it."""
 
@@ -241,12 +245,13 @@ class ViewMethods(_core.Array):
             )
         return view
 
+    @warm(values="order")
     def copy(self: Self, order: str = "C") -> Self:
         """Return an independent compact copy, whatever the strides are; in one of NumPy's orders."""
-        # Not asked in a plain call, which runs no other Python function.
-        if order.__class__ is not str or order != "C":
-            order = as_order(order, "CFAK", "copy")
-        copied: Self = self._copied(memory_order(real(self)) if order == "K" else order)
+        order = as_order(order, "CFAK", "copy")
+        if order != "K":
+            return _COPIED  # type: ignore[return-value]  # which the core runs
+        copied: Self = self._copied(memory_order(real(self)))
         return copied
 
     def __copy__(self: Self) -> Self:

@@ -2,52 +2,69 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import WITHOUT_KERNELS, is_complex, known
+from gpuinterop.dtypes import WITHOUT_KERNELS, is_complex, known, row_of
 from gpuinterop.errors import ShapeError
 from gpuinterop.geometry import real
 from gpuinterop.sources import host_view, over
 from gpuinterop.switches import as_switch
 from gpuinterop.views import memory_order
+from gpuinterop.warm import Given, Made, Steps, warm
 
 from .operands import general_class
 from .runtime import FUNCTIONS
 
-__all__ = ["cast"]
+__all__ = ["cast", "casting"]
 
 
+@warm(values="dtype order copy")
 def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     """Return a copy of x in another dtype, of the class that can hold it."""
+    return casting(x, dtype, order, copy)
+
+
+def casting(x: Any, dtype: Any, order: str, copy: bool) -> Any:
+    """The steps of `cast` for its arguments, or its result."""
     wanted = known(dtype, "astype")
     cls: Any = type(x)
-    given, x = x, real(x)
+    x = real(x)
     if copy is not True and not as_switch(copy, "copy", "astype") and x.dtype == wanted:
         _require_order(order)
-        return given
+        return _ITSELF
     if getattr(cls, "_only", wanted) != wanted:
         cls = general_class()
+    without = any(d.isbuiltin != 1 and d.name in WITHOUT_KERNELS for d in (wanted, x.dtype))
+    if order == "C" and (x.dtype == wanted or not without):
+        return _cast_to(cls, wanted, x.dtype == wanted)
+    axes = _axes_in_memory(x, order)
+    shape = tuple(x.shape[i] for i in axes)
     place = x.device
-    if order == "C":
-        target = _core.empty(cls, x.shape, wanted, place.type_code, place.index, where="astype")
-    else:
-        axes = _axes_in_memory(x, order)
-        shape = tuple(x.shape[i] for i in axes)
-        made = _core.empty(cls, shape, wanted, place.type_code, place.index, where="astype")
-        target = made._permuted([axes.index(i) for i in range(x.ndim)])
+    made = _core.empty(cls, shape, wanted, place.type_code, place.index, where="astype")
+    target = made._permuted([axes.index(i) for i in range(x.ndim)])
     if x.dtype == wanted:
         _core.copy_into(target, x, where="astype")
-    # Written out, for a generator would be one more Python function in every call.
-    elif (wanted.isbuiltin != 1 and wanted.name in WITHOUT_KERNELS) or (
-        x.dtype.isbuiltin != 1 and x.dtype.name in WITHOUT_KERNELS
-    ):
+    elif without:
         _cast_on_host(x, target)
     else:
         FUNCTIONS["cast"](x, out=target)
     return target
+
+
+_ITSELF = Steps([], Given("x"))
+
+
+@lru_cache(maxsize=1024)
+def _cast_to(cls: Any, wanted: np.dtype[Any], same: bool) -> Steps:
+    """A new C-ordered array of the class and dtype, filled with the elements of x."""
+    made = (_core._empty_like, [cls, Given("x"), row_of(wanted)], {"where": "astype"})
+    if same:
+        return Steps([made, (_core.copy_into, [Made(0), Given("x")], {"where": "astype"})], Made(0))
+    return Steps([made, (FUNCTIONS["cast"], [Given("x")], {"out": Made(0)})], Made(0))
 
 
 def _require_order(order: Any) -> None:

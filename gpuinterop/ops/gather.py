@@ -8,12 +8,14 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
+from gpuinterop.dtypes import row_of
 from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, CaptureError
 from gpuinterop.ops import results
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.runtime import FUNCTIONS
 from gpuinterop.sources import host_view, is_of_values, over, refuse_mask
 from gpuinterop.views import read_axis
+from gpuinterop.warm import Given, Made, Steps, warm
 
 from .results import record_or_run
 
@@ -78,17 +80,25 @@ def _empty(count: int, ax: int) -> ArrayIndexError:
 def _brought_inside(indices: Any, mode: str, extent: int, ax: int) -> Any:
     """Indices of an array, by operations on its device: nobody looks at them."""
     indices = results.plain(indices)
+    for function, rest in _bringing_inside(indices, mode, extent, ax):
+        indices = function(indices, *rest)
+    return indices
+
+
+def _bringing_inside(
+    indices: Any, mode: str, extent: int, ax: int
+) -> list[tuple[Any, tuple[Any, ...]]]:
+    """What is applied to the indices of an array, one after the other, with further operands."""
     _require_whole(indices, indices.dtype, indices.size)
     if indices.size and not extent:
         raise _empty(indices.size, ax)
-    wide = indices if indices.dtype in (np.int64, np.uint64) else cast(indices, np.int64)
-    if extent:
-        wide = (
-            FUNCTIONS["clip"](wide, 0, extent - 1)
-            if mode == "clip"
-            else FUNCTIONS["remainder"](wide, extent)
-        )
-    return wide if wide.dtype == np.int64 else cast(wide, np.int64)
+    wide = indices.dtype in (np.int64, np.uint64)
+    found: list[tuple[Any, tuple[Any, ...]]] = [] if wide else [(cast, (np.int64,))]
+    if extent and mode == "clip":
+        found.append((FUNCTIONS["clip"], (0, extent - 1)))
+    elif extent:
+        found.append((FUNCTIONS["remainder"], (extent,)))
+    return [*found, (cast, (np.int64,))] if indices.dtype == np.uint64 else found
 
 
 def _mend(indices: Any, dtype: np.dtype[Any]) -> str:
@@ -101,6 +111,7 @@ def _mend(indices: Any, dtype: np.dtype[Any]) -> str:
     return "pass integers, or a sequence of ints"
 
 
+@warm(values="axis mode max_threads", layouts="x indices")
 def take(
     x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise",
     max_threads: int = 1,
@@ -116,6 +127,7 @@ def take(
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",
                                 got=repr(mode), fix="pass one of these")  # fmt: skip
+    known = isinstance(x, _core.Array)
     (x,) = results.taken("take", x)
     cls, source = type(x), results.plain(x)
     device, dtype = source.device, source.dtype
@@ -126,6 +138,10 @@ def take(
     ax = read_axis(0 if axis is None else axis, source.ndim, "take")
     extent = source.shape[ax]
     here = isinstance(indices, _core.Array) and results.plain(indices).device == device
+    if known and here and mode != "raise" and device.type == "cuda":
+        steps = _taking(x, source, indices, ax, out, mode)
+        if steps:
+            return steps
     places = (_brought_inside if here and mode != "raise" else _inside)(indices, mode, extent, ax)
     shape = (*source.shape[:ax], *places.shape, *source.shape[ax + 1 :])
     if out is None:
@@ -146,8 +162,36 @@ def take(
         return result
     if not isinstance(places, _core.Array):
         places = _uploaded(places, device, is_of_values(indices))
-    _core._take(source, places, ax, result)
+    _core._take(source, places, ax, result, extent)
     return result
+
+
+def _taking(x: Any, source: Any, indices: Any, ax: int, out: Any, mode: str) -> Steps | None:
+    """The steps of `take` for indices on the device; None where nothing is taken, or x is copied first."""
+    picked, extent = results.plain(indices), source.shape[ax]
+    shape = (*source.shape[:ax], *picked.shape, *source.shape[ax + 1 :])
+    flat = None if source.ndim == results.plain(x).ndim else source.shape
+    if 0 in shape or (flat and results.plain(x)._reshaped(flat) is None):
+        return None
+    steps: list[tuple[Any, ...]] = []
+
+    def then(*step: Any) -> Made:
+        steps.append(step)
+        return Made(len(steps) - 1)
+
+    places: Given | Made = Given("indices")
+    for function, rest in _bringing_inside(picked, mode, extent, ax):
+        places = then(function, [places, *rest])
+    seen = then(_core.Array._reshaped, [Given("x"), flat]) if flat else Given("x")
+    result: Given | Made
+    row, place = row_of(source.dtype), source.device
+    if out is None:
+        result = then(_core.empty, [type(x), shape, row, place.type_code, place.index])
+    else:
+        result = Given("out")
+        then(_core._check_out, [result, shape, row, Given("x"), "take"])
+    then(_core._take, [seen, places, ax, result, extent])
+    return Steps(steps, result)
 
 
 def _uploaded(host: np.ndarray[Any, Any], device: devices.Device, values: bool) -> _core.Array:

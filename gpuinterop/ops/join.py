@@ -21,6 +21,7 @@ from gpuinterop.ops.rules import common_dtype
 from gpuinterop.ops.runtime import check_only
 from gpuinterop.sources import is_index, read_shape
 from gpuinterop.views import read_axis
+from gpuinterop.warm import Given, Made, Steps, warm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,13 +45,21 @@ def listed(arrays: Any, where: str) -> list[Any]:
     return results.taken(where, *parts)
 
 
+@warm(values="axis", layouts="arrays")
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
     """Return the arrays one after the other along `axis`; None flattens them first.
 
     One strided copy per array, nothing in between. Dtypes are promoted by NumPy's rules; beside a
     CudaNdarray the result is float32, as of every operation.
     """
+    return _concatenated(arrays, axis, out, "concatenate")
+
+
+def _concatenated(arrays: Sequence[Any], axis: int | None, out: Any, where: str) -> Any:
+    """The result, or the steps to it; errors of the core name `where`."""
+    known = out is None and type(axis) is int and type(arrays) in (list, tuple)
     given = listed(arrays, "concatenate")
+    known = known and all(map(operator.is_, given, arrays))
     parts = [_core.view(general_class(), x) for x in given]
     if axis is None:
         parts, axis = [x.ravel() for x in parts], 0
@@ -63,6 +72,8 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
         tuple([x.dtype for x in parts]),
     )
     place = parts[0].device
+    if known:
+        return _joining(cls, shape, dtype, places, parts, where)
     if out is None:
         out = _core.empty(cls, shape, dtype, place.type_code, place.index, where="concatenate")
     else:
@@ -74,6 +85,34 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
         part = x if x.dtype == dtype else cast(x, dtype)
         _core.copy_into(target[key], part, where="concatenate", uncounted=True)
     return out
+
+
+def _joining(
+    cls: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    places: Sequence[tuple[slice, ...]],
+    parts: Sequence[Any],
+    where: str,
+) -> Steps:
+    """The steps of `concatenate`: a new array, and each part copied to its place."""
+    device, named = parts[0].device, {"where": where}
+    steps: list[tuple[Any, ...]] = [
+        (_core.empty, [cls, shape, row_of(dtype), device.type_code, device.index], named),
+        (_core.view, [general_class(), Made(0)]),  # whose slices no subclass makes
+    ]
+
+    def then(*step: Any) -> Made:
+        steps.append(step)
+        return Made(len(steps) - 1)
+
+    for i, (key, x) in enumerate(zip(places, parts, strict=True)):
+        part: Given | Made = Given("arrays", i)
+        if x.dtype != dtype:
+            part = then(cast, [part, dtype])
+        target = then(operator.getitem, [Made(1), key])
+        then(_core.copy_into, [target, part], {**named, "uncounted": True})
+    return Steps(steps, Made(0))
 
 
 @lru_cache(maxsize=1024)
@@ -116,10 +155,11 @@ def _layout(
     return results.class_for(leading, dtype), shape, dtype, places
 
 
+@warm(values="axis", layouts="arrays")
 def join(axis: int, *arrays: Any) -> Any:
     """Return the arrays one after the other along `axis` (the documents' order of arguments)."""
     with in_the_name_of("join"):
-        return concatenate(arrays, axis)
+        return _concatenated(arrays, axis, None, "join")
 
 
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:

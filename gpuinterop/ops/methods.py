@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError
+from gpuinterop.warm import Given, Steps, warm
 
 from . import functions
 from .catalog import ALIASES, ROWS
@@ -23,7 +25,7 @@ from .runtime import FUNCTIONS
 
 __all__ = [
     "NUMPY_FUNCTIONS", "UFUNC_METHODS", "__array_function__", "__array_ufunc__", "astype", "clip",
-    "conj", "exp", "matmul", "round", "take", "ufunc_method",
+    "round", "take", "ufunc_method",
 ]  # fmt: skip
 
 UFUNCS: dict[Any, Any] = {
@@ -63,9 +65,12 @@ def _register_neighbours() -> None:
     import_module(f"{__package__}.numpy_functions")
 
 
-def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+@warm(values="ufunc method")
+def __array_ufunc__(
+    self: Any, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any
+) -> Any:
     """Compute `ufunc` on arrays of this library; NotImplemented when there is no such operation."""
-    outs = kwargs.get("out")
+    outs = out
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     for out in outs or ():
         if out is None or isinstance(out, _core.Array):
@@ -79,20 +84,32 @@ def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
             fix=f"copy the result: out[...] = numpy.{name}(...).get()",
         )
     if ufunc is np.matmul and method == "__call__":
-        found: Any = matmul
+        found: Any = import_module(f"{__package__}.blas").matmul
     elif method == "__call__":
         found = UFUNCS.get(ufunc)
     elif method == "outer" and len(inputs) == 2 and ufunc in UFUNCS:
-        return _outer(UFUNCS[ufunc], *inputs, **kwargs)
+        return _outer(UFUNCS[ufunc], *inputs, out=outs, **kwargs)
     else:
         found = ufunc_method(ufunc, method)
     if found is None:
         if not _all_known(inputs, outs):
             return NotImplemented
-        raise _missing(f"numpy.{name}", self, inputs, kwargs)
+        given = kwargs if outs is None else {**kwargs, "out": outs}
+        raise _missing(f"numpy.{name}", self, inputs, given)
+    if method == "__call__" and not kwargs:
+        return _called(found, len(inputs), 0 if outs is None else len(outs))
     if outs is not None:
         kwargs["out"] = outs[0] if len(outs) == 1 else outs
     return found(*inputs, **kwargs)
+
+
+@lru_cache(maxsize=1024)
+def _called(function: Callable[..., Any], inputs: int, outs: int) -> Steps:
+    """The call of a ufunc's operation; NumPy gives outs as a tuple."""
+    operands = [Given("inputs", i) for i in range(inputs)]
+    if not outs:
+        return Steps([(function, operands)])
+    return Steps([(function, operands, {"out": Given("out", 0 if outs == 1 else -1)})])
 
 
 def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
@@ -101,12 +118,12 @@ def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
     return UFUNC_METHODS.get((ufunc, method))
 
 
-def _outer(function: Callable[..., Any], x: Any, y: Any, **kwargs: Any) -> Any:
+def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any) -> Any:
     """Every element of x with every one of y."""
     if not isinstance(x, _core.Array):
         x = np.asarray(x)
-    out = kwargs.pop("out", (None,))[0]
-    return function(x.reshape((*x.shape, *[1] * np.ndim(y))), y, out=out, **kwargs)
+    given = out[0] if out else None
+    return function(x.reshape((*x.shape, *[1] * np.ndim(y))), y, out=given, **kwargs)
 
 
 def __array_function__(
@@ -194,18 +211,3 @@ def _missing(name: str, x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         got=f"{name} of a {type(x).__name__} on {x.device}",
         fix=fix,
     )
-
-
-def exp(self: Any) -> Any:
-    """The documents' method: a new C-ordered array."""
-    return FUNCTIONS["exp"](self)
-
-
-def conj(self: Any) -> Any:
-    """The complex conjugate of every element."""
-    return FUNCTIONS["conjugate"](self)
-
-
-def matmul(x: Any, y: Any, /, **kwargs: Any) -> Any:
-    """The matrix product, from the BLAS file of this folder."""
-    return import_module(f"{__package__}.blas").matmul(x, y, **kwargs)

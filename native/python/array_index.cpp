@@ -245,9 +245,26 @@ bool is_numpy_number(PyObject* value, const Array& read) {
          exchange::peer_of(Py_TYPE(value)).family == exchange::Family::Numpy;
 }
 
+// A Python int as an integer of 8 bits or more; false when it does not fit, or needs all of an unsigned
+// word.
+bool integer_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
+  const auto& row = kDTypes[dtype];
+  const bool is_signed = row.code == kDLInt;
+  if (!(is_signed || row.code == kDLUInt) || row.bits < 8) return false;
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow || (!is_signed && number < 0)) return false;
+  // What is left above the bits of the number is its sign, or nothing.
+  const long long rest = row.bits == 64 ? 0 : number >> (row.bits - is_signed);
+  if (rest != 0 && !(is_signed && rest == -1)) return false;
+  std::memcpy(out, &number, static_cast<size_t>(row.bits / 8));
+  return true;
+}
+
 // One Python number as an element of `dtype`; false when `value` is none, the dtype is one that only
 // NumPy knows how to fill, or the number does not fit: gpuinterop/scalars.py says so.
 bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
+  if (PyLong_CheckExact(value) && integer_bytes(value, dtype, out)) return true;
   if (dtype != kFloat32 && dtype != kFloat64) return false;
   if (!PyFloat_Check(value) && !PyLong_CheckExact(value) && !PyBool_Check(value)) return false;
   const double number = PyFloat_AsDouble(value);

@@ -9,6 +9,7 @@
 #include "ops/graph.hpp"
 #include "ops/operands.hpp"
 #include "ops/overlap.hpp"
+#include "ops/planned_key.hpp"
 #include "python/array_type.hpp"
 #include "python/kernel_bindings.hpp"
 #include "python/numbered.hpp"
@@ -79,6 +80,19 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
     }
     return ops::call(op, args, given ? outs : nullptr, false);
   });
+}
+
+// Whoever brought the indices inside has seen the arrays before; a finaliser may have changed them since.
+void require_taken(const Array& src, const Array& indices, int axis, const Array& dst,
+                   int64_t extent) {
+  const int n = src.layout.ndim(), k = indices.layout.ndim();
+  bool same = axis >= 0 && axis < n && src.layout.shape()[axis] == extent &&
+              dst.layout.ndim() == n - 1 + k && src.dtype == dst.dtype && indices.dtype == kInt64;
+  for (int d = 0; same && d < n - 1 + k; ++d)
+    same = dst.layout.shape()[d] == (d < axis       ? src.layout.shape()[d]
+                                     : d < axis + k ? indices.layout.shape()[d - axis]
+                                                    : src.layout.shape()[d - k + 1]);
+  if (!same) fail_changed("take");
 }
 
 PyObject* make_function(int op, const char* name, const char* doc) {
@@ -172,13 +186,14 @@ void register_ops(nb::module_& m) {
       "Turn a knob of the launch geometry, or \"defaults\" to turn all back: for benchmarks.");
   m.def(
       "_take",
-      [](nb::handle src, nb::handle indices, int axis, nb::handle dst) {
+      [](nb::handle src, nb::handle indices, int axis, nb::handle dst, int64_t extent) {
         for (nb::handle h : {src, indices, dst}) {
           if (!is_array(h.ptr())) throw nb::type_error("arrays expected");
           require_settled(h.ptr());
         }
         // As they are now: making a copy may run Python code that gives the objects another shape.
         const Array s = unwrap(src.ptr()), i = unwrap(indices.ptr()), d = unwrap(dst.ptr());
+        require_taken(s, i, axis, d, extent);
         for (const Array* a : {&s, &i, &d}) ops::note_use(*a);
         if (ops::may_overlap(s, d, "take")) {
           note_copy("copy", s.nbytes(), "take");
@@ -189,7 +204,8 @@ void register_ops(nb::module_& m) {
           ops::take(s, i, axis, d, "take");
         }
       },
-      "src"_a, "indices"_a, "axis"_a, "dst"_a, "Gather on CUDA; the indices were checked.");
+      "src"_a, "indices"_a, "axis"_a, "dst"_a, "extent"_a,
+      "Gather on CUDA. The indices were brought inside of `extent`, that of the axis.");
   m.def(
       "_check_out",
       [](nb::handle out, nb::handle shape, DTypeId dtype, nb::handle like, const char* where) {

@@ -1,6 +1,8 @@
 // Python's operators on arrays, and the methods that are written in Python.
 #include "python/ops_slots.hpp"
 
+#include <vector>
+
 #include "array/gil.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/product.hpp"
@@ -38,6 +40,8 @@ enum Which {
   kPositive,
   kAbsolute,
   kInvert,
+  kExp,
+  kConjugate,
   kLess,
   kLessEqual,
   kEqual,
@@ -47,16 +51,20 @@ enum Which {
   kCount
 };
 Named named[kCount] = {
-    {"add"},         {"subtract"},   {"multiply"},      {"divide"},      {"floor_divide"},
-    {"remainder"},   {"power"},      {"divmod"},        {"bitwise_and"}, {"bitwise_or"},
-    {"bitwise_xor"}, {"left_shift"}, {"right_shift"},   {"negative"},    {"positive"},
-    {"absolute"},    {"invert"},     {"less"},          {"less_equal"},  {"equal"},
-    {"not_equal"},   {"greater"},    {"greater_equal"},
+    {"add"},         {"subtract"},   {"multiply"},    {"divide"},      {"floor_divide"},
+    {"remainder"},   {"power"},      {"divmod"},      {"bitwise_and"}, {"bitwise_or"},
+    {"bitwise_xor"}, {"left_shift"}, {"right_shift"}, {"negative"},    {"positive"},
+    {"absolute"},    {"invert"},     {"exp"},         {"conjugate"},   {"less"},
+    {"less_equal"},  {"equal"},      {"not_equal"},   {"greater"},     {"greater_equal"},
 };
 
 template <Which W>
 PyObject* unary(PyObject* a) {
   return guard((PyObject*)nullptr, [&] { return ops::call(named[W].get(), &a, nullptr, true); });
+}
+template <Which W>
+PyObject* method_of(PyObject* a, PyObject*) {
+  return guard((PyObject*)nullptr, [&] { return ops::call(named[W].get(), &a, nullptr, false); });
 }
 // Python would go on with what sequences mean by + and *, which repeats a list, and a comparison with one
 // would be a single False: both are refused like any other object that is no array.
@@ -94,29 +102,20 @@ PyObject* compare(PyObject* a, PyObject* b, int how) {
   });
 }
 
-// Calls module.name(self, *args, **kwargs): the method's home is a Python function.
-PyObject* forward(const char* module, const char* name, PyObject* self, PyObject* args,
-                  PyObject* kwargs) {
-  PyObject* home = PyImport_ImportModule(module);
-  PyObject* function = home ? PyObject_GetAttrString(home, name) : nullptr;
-  Py_XDECREF(home);
-  if (!function) return nullptr;
-  const Py_ssize_t n = PyTuple_Size(args);
-  PyObject* all = PyTuple_New(n + 1);
-  PyObject* result = nullptr;
-  if (all) {
-    Py_INCREF(self);
-    PyTuple_SetItem(all, 0, self);
-    for (Py_ssize_t i = 0; i < n; ++i) {
-      PyObject* item = PyTuple_GetItem(args, i);
-      Py_INCREF(item);
-      PyTuple_SetItem(all, i + 1, item);
-    }
-    result = run_python([&] { return PyObject_Call(function, all, kwargs); });
-    Py_DECREF(all);
-  }
-  Py_DECREF(function);
-  return result;
+// Calls gpuinterop.ops.methods.name(self, *args, **kwargs): the method's home is there.
+PyObject* forward(const char* name, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                  PyObject* names) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    static PyObject* methods = nullptr;  // the GIL guards it
+    if (!methods && !(methods = PyImport_ImportModule("gpuinterop.ops.methods"))) return nullptr;
+    const PyRef function = PyRef::steal(PyObject_GetAttrString(methods, name));
+    if (!function) return nullptr;
+    std::vector<PyObject*> all{self};
+    all.insert(all.end(), args, args + nargs + (names ? PyTuple_Size(names) : 0));
+    return run_python([&] {
+      return PyObject_Vectorcall(function.get(), all.data(), static_cast<size_t>(nargs) + 1, names);
+    });
+  });
 }
 
 PyObject* matmul(PyObject* a, PyObject* b) {
@@ -150,16 +149,15 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
     "How numpy.where(x, y, z), numpy.sum(x) and their like come here.")                         \
   X(astype, "/, dtype, order='C', copy=True",                                                   \
     "A copy in another dtype; the array itself when copy=False and nothing changes.")           \
-  X(exp, "/", "The exponential of every element, a new C-ordered array.")                       \
   X(clip, "/, min=None, max=None, out=None", "Every element cut to the range from min to max.") \
   X(round, "/, decimals=0, out=None", "Every element rounded to the given number of decimals.") \
-  X(conj, "/", "The complex conjugate of every element.")                                       \
   X(take, "/, indices, axis=None, out=None, mode='raise', max_threads=1",                       \
     "Elements gathered along an axis, as numpy.take.")
 
-#define X(name, arguments, doc)                                               \
-  PyObject* method_##name(PyObject* self, PyObject* args, PyObject* kwargs) { \
-    return forward("gpuinterop.ops.methods", #name, self, args, kwargs);      \
+#define X(name, arguments, doc)                                                    \
+  PyObject* method_##name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, \
+                          PyObject* names) {                                       \
+    return forward(#name, self, args, nargs, names);                               \
   }
 GI_METHODS(X)
 #undef X
@@ -174,10 +172,14 @@ void* slot(F f) {
 PyMethodDef ops_methods[] = {
 #define X(name, arguments, doc)                                                  \
   {#name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(method_##name)), \
-   METH_VARARGS | METH_KEYWORDS, #name "($self, " arguments ")\n--\n\n" doc},
+   METH_FASTCALL | METH_KEYWORDS, #name "($self, " arguments ")\n--\n\n" doc},
     GI_METHODS(X)
 #undef X
-        {nullptr, nullptr, 0, nullptr},
+        {"exp", method_of<kExp>, METH_NOARGS,
+         "exp($self, /)\n--\n\nThe exponential of every element, a new C-ordered array."},
+    {"conj", method_of<kConjugate>, METH_NOARGS,
+     "conj($self, /)\n--\n\nThe complex conjugate of every element."},
+    {nullptr, nullptr, 0, nullptr},
 };
 
 PyType_Slot ops_slots[] = {

@@ -22,6 +22,7 @@ LAYERS = {
     "switches": 1,
     "scalars": 1.5,
     "_core": 2,
+    "warm": 2.1,
     "places": 2.3,
     "streams": 2.6,
     "devices": 3,
