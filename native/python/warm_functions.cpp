@@ -93,15 +93,17 @@ void keep(KeptCalls& table, const std::string& key, std::vector<PyRef> held, PyO
   table.calls.emplace(key, KeptCalls::Kept{PyRef::borrow(object), steps, std::move(held)});
 }
 
-// Whether the pending error is one of this package.
-bool failed_by_ours() {
-  static PyObject* base = nullptr;  // the GIL guards it
+// Whether the pending error is a refusal of this package, which comes again when the call is made again:
+// the driver's failures may not, and would then go unseen.
+bool is_refusal() {
+  static PyObject *base = nullptr, *failure = nullptr;  // the GIL guards them
   if (!base) {
     const ErrorSaver pending;
     const PyRef errors = owned(PyImport_ImportModule("gpuinterop.errors"));
+    failure = owned(PyObject_GetAttrString(errors.get(), "CudaError")).release();
     base = owned(PyObject_GetAttrString(errors.get(), "GpuInteropError")).release();
   }
-  return PyErr_ExceptionMatches(base);
+  return PyErr_ExceptionMatches(base) && !PyErr_ExceptionMatches(failure);
 }
 
 PyObject* call_warm_function(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
@@ -126,7 +128,7 @@ PyObject* call_warm_function(PyObject* self, PyObject* const* args, size_t flags
         try {
           return steps->run(given).release();
         } catch (const PythonError&) {
-          if (!failed_by_ours()) throw;
+          if (!is_refusal()) throw;
           PyErr_Clear();
         }
       }
