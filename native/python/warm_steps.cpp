@@ -131,16 +131,18 @@ bool Steps::in_range(const BoundCall& given) const {
 
 PyRef Steps::run(const BoundCall& given) const {
   std::vector<PyRef> results, held;
-  results.reserve(steps.size());
+  if (steps.size() > 1) results.reserve(steps.size());
   for (const Step& step : steps) {
     PyObject* operands[kMostStepOperands];
     size_t n = 0;
     for (const StepOperand& o : step.operands) operands[n++] = o.get(given, results, held);
     const size_t named = step.names ? static_cast<size_t>(PyTuple_Size(step.names.get())) : 0;
-    results.push_back(PyRef::steal(run_python([&] {
+    PyRef made = PyRef::steal(run_python([&] {
       return PyObject_Vectorcall(step.function.get(), operands, n - named, step.names.get());
-    })));
-    if (!results.back()) throw PythonError();
+    }));
+    if (!made) throw PythonError();
+    if (steps.size() == 1 && result.from == StepOperand::Result) return made;
+    results.push_back(std::move(made));
     for (size_t made : step.last_used) std::exchange(results[made], PyRef());
   }
   return PyRef::borrow(result.get(given, results, held));

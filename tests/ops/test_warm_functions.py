@@ -246,3 +246,13 @@ def test_steps_that_name_no_argument_are_refused():
 
     with pytest.raises(RuntimeError, match="steps name an argument"):
         wrong([])
+
+
+def test_steps_of_every_call_ask_nothing_on_any_device():
+    @warm(always=Steps([(max, [Given("x"), Given("y")])]))
+    def larger(x, y=0):
+        raise AssertionError
+
+    assert [larger(3), larger(1, 2), larger("a", y="b")] == [3, 2, "b"]
+    with pytest.raises(TypeError):
+        larger()
