@@ -1012,7 +1012,7 @@ class KeptCalls:
 
     def __len__(self) -> int:
         ...
-def _warm_function(function: object, parameters: list[Any], by_place: int, takes_rest: bool, kept_in: object | None=None) -> object:
+def _warm_function(function: object, parameters: list[Any], by_place: int, takes_rest: bool, kept_in: object | None=None, always: object | None=None) -> object:
     """
-    The function, whose warm calls the core makes. `parameters`: (name, look) or (name, look, default), look being 'o', 'l' or 'v'; those after by_place go by name, and the last one is *args when takes_rest. `kept_in`: the attribute of the first argument that holds KeptCalls.
+    The function, whose warm calls the core makes. `parameters`: (name, look) or (name, look, default), look being 'o', 'l' or 'v'; those after by_place go by name, and the last one is *args when takes_rest. `kept_in`: the attribute of the first argument that holds KeptCalls. `always`: the Steps of every call whose arguments have their places.
     """

@@ -272,7 +272,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             raise renamed(error, "fill") from None
         return _FILLED  # type: ignore[return-value]  # for the next time
 
-    @warm()
+    @warm(always=_SET)
     def set(self, value: Any) -> None:
         """Set the elements from an array of the same shape (PyCUDA's word for assignment)."""
         return _SET  # type: ignore[return-value]  # which the core runs

@@ -19,13 +19,16 @@ __all__ = ["Given", "KeptCalls", "Made", "Steps", "warm"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def warm(values: str = "", layouts: str = "", kept_in: str | None = None) -> Callable[[F], F]:
+def warm(
+    values: str = "", layouts: str = "", kept_in: str | None = None, always: Steps | None = None
+) -> Callable[[F], F]:
     """Let the core make the warm calls of the function below.
 
     What the function looks at in its arguments, beside classes, dtypes and devices of arrays and the
     types of Python's numbers: `values` names the parameters whose values it looks at, `layouts` those
     of whose arrays it looks at shapes and strides. `kept_in` names the attribute of the first
-    argument that holds what is kept, where steps are of that object.
+    argument that holds what is kept, where steps are of that object. `always`: the steps of every
+    call, of a function that looks at nothing.
     """
 
     def decorated(function: F) -> F:
@@ -44,7 +47,7 @@ def warm(values: str = "", layouts: str = "", kept_in: str | None = None) -> Cal
             for name in names
         ]
         made: Any = _core._warm_function(
-            function, parameters, code.co_argcount, len(names) > named, kept_in
+            function, parameters, code.co_argcount, len(names) > named, kept_in, always
         )
         update_wrapper(made, function)
         return made  # type: ignore[no-any-return]

@@ -101,7 +101,7 @@ _CHOSEN = Steps([
 ])  # fmt: skip
 
 
-@warm()
+@warm(always=_CHOSEN)
 def where(condition: Any, x: Any, y: Any, out: Any = None) -> Any:
     """Return x where the condition is true and y elsewhere; all three broadcast."""
     return _CHOSEN

@@ -230,7 +230,7 @@ class ElementwiseKernel:
             args = numbers_as_arrays(self.name, self._declared[0], args)
             return self._operation(*args, out=out)
         ranges = number_ranges(self._declared[0], args)
-        if ranges is None:
+        if ranges is None or len(args) != len(self._declared[0]):
             return self._operation(*args, out=out)
         operands = [Given("args", i) for i in range(len(args))]
         return Steps(

@@ -97,17 +97,17 @@ def __array_ufunc__(
         given = kwargs if outs is None else {**kwargs, "out": outs}
         raise _missing(f"numpy.{name}", self, inputs, given)
     if method == "__call__" and not kwargs:
-        return _called(found, len(inputs), 0 if outs is None else len(outs))
+        return _called(found, len(inputs), None if outs is None else len(outs))
     if outs is not None:
         kwargs["out"] = outs[0] if len(outs) == 1 else outs
     return found(*inputs, **kwargs)
 
 
 @lru_cache(maxsize=1024)
-def _called(function: Callable[..., Any], inputs: int, outs: int) -> Steps:
+def _called(function: Callable[..., Any], inputs: int, outs: int | None) -> Steps:
     """The call of a ufunc's operation; NumPy gives outs as a tuple."""
     operands = [Given("inputs", i) for i in range(inputs)]
-    if not outs:
+    if outs is None:
         return Steps([(function, operands)])
     return Steps([(function, operands, {"out": Given("out", 0 if outs == 1 else -1)})])
 

@@ -66,7 +66,9 @@ struct WarmFunction {
   PyRef function;
   Signature signature;
   PyRef table;    // KeptCalls, or
-  PyRef kept_in;  // the name of the attribute of the first argument that holds one
+  PyRef kept_in;  // the name of the attribute of the first argument that holds one, or
+  PyRef always;   // the Steps of every call
+  const Steps* always_steps = nullptr;  // in them
 };
 
 struct WarmObject {
@@ -114,6 +116,7 @@ PyObject* call_warm_function(PyObject* self, PyObject* const* args, size_t flags
     const WarmFunction& f = *warm(self)->value;
     BoundCall given;
     const bool bound = given.bind(f.signature, args, nargs, names);
+    if (bound && f.always_steps) return f.always_steps->run(given).release();
     const PyRef table = bound ? table_of(f, args, nargs) : PyRef();
     const size_t first = f.kept_in ? 1 : 0;
     const bool keeps = table && Describer{scratch}.call(given, first);
@@ -159,6 +162,7 @@ int warm_traverse(PyObject* o, visitproc visit, void* arg) {
   if (const WarmFunction* f = warm(o)->value) {
     Py_VISIT(f->function.get());
     Py_VISIT(f->table.get());
+    Py_VISIT(f->always.get());
     for (const Parameter& p : f->signature.parameters) Py_VISIT(p.standard.get());
   }
   return 0;
@@ -240,7 +244,7 @@ PyTypeObject* make_warm_type() {
 }
 
 nb::object make_warm_function(nb::object function, nb::list parameters, int by_place,
-                              bool takes_rest, nb::object kept_in) {
+                              bool takes_rest, nb::object kept_in, nb::object always) {
   static PyTypeObject* type = make_warm_type();
   if (nb::len(parameters) > kMostParameters)
     throw nb::value_error("more parameters than a warm function takes");
@@ -255,6 +259,11 @@ nb::object make_warm_function(nb::object function, nb::list parameters, int by_p
     made->signature.parameters.push_back(
         {owned(name), nb::len(p) > 2 ? PyRef::borrow(nb::object(p[2]).ptr()) : PyRef(),
          static_cast<Look>(nb::cast<std::string>(p[1]).at(0))});
+  }
+  if (Steps* steps = steps_in(always.ptr())) {
+    steps->resolve(made->signature);
+    made->always = PyRef::borrow(always.ptr());
+    made->always_steps = steps;
   }
   if (kept_in.is_none())
     made->table = PyRef::steal(nb::cast(KeptCalls{}).release().ptr());
@@ -283,11 +292,11 @@ void register_warm(nb::module_& m) {
       .def("__len__", [](const KeptCalls& self) { return self.calls.size(); });
   m.def(
       "_warm_function", make_warm_function, "function"_a, "parameters"_a, "by_place"_a,
-      "takes_rest"_a, "kept_in"_a = nb::none(),
+      "takes_rest"_a, "kept_in"_a = nb::none(), "always"_a = nb::none(),
       "The function, whose warm calls the core makes. `parameters`: (name, look) or (name, look, "
       "default), look being 'o', 'l' or 'v'; those after by_place go by name, and the last one is "
       "*args when takes_rest. `kept_in`: the attribute of the first argument that holds "
-      "KeptCalls.");
+      "KeptCalls. `always`: the Steps of every call whose arguments have their places.");
 }
 
 }  // namespace gpuinterop

@@ -96,6 +96,18 @@ PyObject* StepOperand::get(const BoundCall& given, const std::vector<PyRef>& res
   return found;
 }
 
+void Steps::end_results() {
+  std::vector<size_t> last(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    last[i] = i;
+    for (const StepOperand& o : steps[i].operands)
+      if (o.from == StepOperand::Result) last.at(static_cast<size_t>(o.place)) = i;
+  }
+  for (size_t made = 0; made < steps.size(); ++made)
+    if (result.from != StepOperand::Result || result.place != static_cast<int>(made))
+      steps[last[made]].last_used.push_back(made);
+}
+
 void Steps::resolve(const Signature& s) {
   if (resolved == &s) return;
   for (Step& step : steps)
@@ -119,16 +131,19 @@ bool Steps::in_range(const BoundCall& given) const {
 
 PyRef Steps::run(const BoundCall& given) const {
   std::vector<PyRef> results, held;
-  results.reserve(steps.size());
+  if (steps.size() > 1) results.reserve(steps.size());
   for (const Step& step : steps) {
     PyObject* operands[kMostStepOperands];
     size_t n = 0;
     for (const StepOperand& o : step.operands) operands[n++] = o.get(given, results, held);
     const size_t named = step.names ? static_cast<size_t>(PyTuple_Size(step.names.get())) : 0;
-    results.push_back(PyRef::steal(run_python([&] {
+    PyRef made = PyRef::steal(run_python([&] {
       return PyObject_Vectorcall(step.function.get(), operands, n - named, step.names.get());
-    })));
-    if (!results.back()) throw PythonError();
+    }));
+    if (!made) throw PythonError();
+    if (steps.size() == 1 && result.from == StepOperand::Result) return made;
+    results.push_back(std::move(made));
+    for (size_t made : step.last_used) std::exchange(results[made], PyRef());
   }
   return PyRef::borrow(result.get(given, results, held));
 }
@@ -153,7 +168,7 @@ void register_steps(nb::module_& m) {
             Steps made{};
             for (nb::handle item : steps) {
               const auto t = nb::cast<nb::tuple>(item);
-              Step step{PyRef::borrow(nb::object(t[0]).ptr()), {}, {}};
+              Step step{PyRef::borrow(nb::object(t[0]).ptr()), {}, {}, {}};
               for (nb::handle o : nb::cast<nb::sequence>(t[1]))
                 step.operands.push_back(StepOperand::read(o));
               if (nb::len(t) > 2) {
@@ -181,6 +196,7 @@ void register_steps(nb::module_& m) {
                                      PyRef::borrow(nb::object(t[2]).ptr())});
             }
             made.done = done;
+            made.end_results();
             new (self) Steps(std::move(made));
           },
           "steps"_a, "result"_a = nb::none(), "ranges"_a = nb::tuple(), "done"_a = false,

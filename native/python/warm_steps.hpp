@@ -87,6 +87,7 @@ struct StepOperand {
 struct Step {
   PyRef function, names;  // names: of the last operands
   std::vector<StepOperand> operands;
+  std::vector<size_t> last_used;  // results that are let go of after this step
 };
 
 // Outside of it Python is asked.
@@ -102,6 +103,8 @@ struct Steps {
   bool done = false;  // Python has made this call itself, and words the errors of the next ones
   const Signature* resolved = nullptr;
 
+  // Says after which step each result is let go of: what is no longer needed takes no memory.
+  void end_results();
   // Finds the arguments' places. Python may return one object for many calls.
   void resolve(const Signature& s);
   bool in_range(const BoundCall& given) const;

@@ -173,6 +173,40 @@ def test_copies_are_told_when_warm(device):
                 x.copy()
 
 
+def test_results_in_between_are_let_go_of(device):
+    x, y = arrays(device, "float32", "float64")
+    size = y.nbytes
+
+    def peak(call):
+        gi.devices.reset_peak_memory(device)
+        before = gi.devices.memory_stats(device)["live_bytes"]
+        kept = call()
+        assert kept is not None
+        return gi.devices.memory_stats(device)["peak_bytes"] - before
+
+    for _ in range(2):
+        one = peak(lambda: gi.concatenate([x, y])) - 2 * size
+        assert peak(lambda: gi.concatenate([x] * 9 + [y])) == 10 * size + one
+        assert peak(lambda: gi.join(0, x, y, x, x)) == 4 * size + one
+        assert peak(lambda: y.round(2)) == peak(lambda: gi.rint(y * 100.0))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 31, 32, 40])
+def test_a_wrong_number_of_operands_is_told(device, count):
+    (x,) = arrays(device, "float32")
+    scale = gi.ElementwiseKernel("float32 a, int8 n, T x", "T z", "z = a * x + n", "scale")
+    for _ in range(2):
+        with pytest.raises(gi.ArgumentTypeError, match=f"got: {count} arguments"):
+            scale(*[x] * count)
+
+
+def test_an_empty_tuple_of_outs_is_refused(device):
+    (x,) = arrays(device, "float32")
+    for _ in range(2):
+        with pytest.raises(gi.ShapeError, match="as many outs as results"):
+            x.__array_ufunc__(np.add, "__call__", x, x, out=())
+
+
 def test_wrong_calls_are_worded_as_of_any_function(device):
     (x,) = arrays(device, "float32")
     for _ in range(2):
@@ -212,3 +246,13 @@ def test_steps_that_name_no_argument_are_refused():
 
     with pytest.raises(RuntimeError, match="steps name an argument"):
         wrong([])
+
+
+def test_steps_of_every_call_ask_nothing_on_any_device():
+    @warm(always=Steps([(max, [Given("x"), Given("y")])]))
+    def larger(x, y=0):
+        raise AssertionError
+
+    assert [larger(3), larger(1, 2), larger("a", y="b")] == [3, 2, "b"]
+    with pytest.raises(TypeError):
+        larger()
