@@ -82,10 +82,11 @@ std::string instead_of(PyObject* item, const std::string& text, bool is_array_li
 // mask, or a list of indices. A tensor of torch gives any only element, and 1 for True.
 bool is_index_array(PyObject* item, int64_t number) {
   if (!PyMapping_Check(item) || PyObject_CheckBuffer(item)) return false;  // NumPy's numbers, fast
-  const PyRef shape = PyRef::steal(PyObject_GetAttrString(item, "shape"));
+  const PyRef axes = PyRef::steal(PyObject_GetAttrString(item, "ndim"));   // faster than its shape
+  const long ndim = axes && PyLong_Check(axes.get()) ? PyLong_AsLong(axes.get()) : 0;
   forgive();
-  if (!shape || !PyTuple_Check(shape.get())) return false;
-  return PyTuple_Size(shape.get()) > 0 ||
+  if (!axes) return false;
+  return ndim > 0 ||
          (number >> 1 == 0 && attribute_text(item, "dtype").find("bool") != std::string::npos);
 }
 
