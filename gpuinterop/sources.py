@@ -349,7 +349,7 @@ def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core
         if seen is not None and seen.dtype != dtype:
             check_cast(cls, seen.dtype, where)
         found = as_source(value, None, where)
-        if type(value) is np.ndarray and value.ndim == 0:
+        if _core._recording() is not None and type(value) is np.ndarray and value.ndim == 0:
             # A number for the operators too: the replays of a capture have the one of today.
             found = over(host_view(found).copy())
         if found.dtype == dtype:

@@ -27,7 +27,8 @@ _OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--diag-suppre
 EXACT = ("--fmad=false",)
 
 # A text that reads files: what they say is no part of its key.
-_INCLUDES = re.compile(r"(?:#|%:)(?:\s|/\*.*?\*/)*include|__has_include", re.DOTALL)
+# A comment has one end here: two that could also be one would double the ways to match.
+_INCLUDES = re.compile(r"(?:#|%:)(?:\s|/\*(?:(?!\*/).)*\*/)*include|__has_include", re.DOTALL)
 
 Identity = tuple[tuple[int, int], tuple[int, ...]]  # version, architectures
 

@@ -21,11 +21,18 @@ std::string array_text(const Layout& l) {
   return "an array of shape " + shape_text(l.ndim(), l.shape());
 }
 
+// Forgets the error of an object that was asked what it is, if any; interrupts pass through.
+void forgive() {
+  if (!PyErr_Occurred()) return;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
+  PyErr_Clear();
+}
+
 std::string attribute_text(PyObject* o, const char* name) {
   PyRef value = PyRef::steal(PyObject_GetAttrString(o, name));
   PyRef text = value ? PyRef::steal(PyObject_Str(value.get())) : PyRef();
   const char* utf8 = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
-  PyErr_Clear();
+  forgive();
   return utf8 ? utf8 : "";
 }
 
@@ -35,7 +42,7 @@ bool holds_float(PyObject* sequence) {
     const PyRef one = PyRef::steal(PySequence_GetItem(sequence, i));
     if (one && PyFloat_Check(one.get())) return true;
   }
-  PyErr_Clear();
+  forgive();
   return false;
 }
 
@@ -75,10 +82,11 @@ std::string instead_of(PyObject* item, const std::string& text, bool is_array_li
 // mask, or a list of indices. A tensor of torch gives any only element, and 1 for True.
 bool is_index_array(PyObject* item, int64_t number) {
   if (!PyMapping_Check(item) || PyObject_CheckBuffer(item)) return false;  // NumPy's numbers, fast
-  const PyRef shape = PyRef::steal(PyObject_GetAttrString(item, "shape"));
-  PyErr_Clear();
-  if (!shape || !PyTuple_Check(shape.get())) return false;
-  return PyTuple_Size(shape.get()) > 0 ||
+  const PyRef axes = PyRef::steal(PyObject_GetAttrString(item, "ndim"));   // faster than its shape
+  const long ndim = axes && PyLong_Check(axes.get()) ? PyLong_AsLong(axes.get()) : 0;
+  forgive();
+  if (!axes) return false;
+  return ndim > 0 ||
          (number >> 1 == 0 && attribute_text(item, "dtype").find("bool") != std::string::npos);
 }
 

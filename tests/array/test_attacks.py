@@ -180,9 +180,29 @@ def test_what_an_index_raises_is_passed_on():
         def __index__(self):
             raise KeyboardInterrupt
 
+    class InterruptedLater:
+        def __init__(self, name):
+            self.name = name
+
+        def __index__(self):
+            return 1
+
+        def __getitem__(self, key):
+            return self
+
+        def __getattr__(self, name):
+            if name == self.name:
+                raise KeyboardInterrupt
+            if name == "ndim":
+                return 0
+            raise AttributeError(name)
+
     x = gi.zeros((2, 2), device="cpu")
+    assert x[InterruptedLater("nothing")].shape == (2,)
     for call in (
         lambda: x[Interrupted()],
+        lambda: x[InterruptedLater("ndim")],
+        lambda: x[InterruptedLater("dtype")],
         lambda: x.reshape((Interrupted(),)),
         lambda: x._permuted((Interrupted(), 0)),
         lambda: setattr(x, "strides", (Interrupted(), 4)),

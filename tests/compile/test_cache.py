@@ -77,6 +77,13 @@ def test_the_word_alone_is_kept_as_any_text(folder):
     assert len(entries(folder)) == 1
 
 
+@pytest.mark.timeout(60)
+def test_comments_behind_a_hash_are_read_once(folder):
+    comments = "/* a line of comment */\n" * 200
+    jit.compile_source(f"//####\n{comments}{TEXT}", 90)
+    assert len(entries(folder)) == 1
+
+
 @pytest.mark.parametrize("damage", [b"", b"short", None])
 def test_a_damaged_entry_is_a_miss(folder, damage):
     code = jit.compile_source(TEXT, 90)
