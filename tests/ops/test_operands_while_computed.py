@@ -77,6 +77,27 @@ def test_a_use_elsewhere_while_a_kernel_is_compiled_loses_no_order(device, name,
     assert len(compiled) > 0 or device == "cpu"
 
 
+def test_a_use_elsewhere_while_another_operand_is_copied_loses_no_order(device, monkeypatch):
+    w, z, apart = (gi.GpuArray(np.arange(n), dtype="float64", device=device) for n in (8, 9, 8))
+    here, elsewhere = gi.Stream(device), gi.Stream(device)
+    compile_source, compiled = runtime.compile_source, []
+
+    def compile_meanwhile(*args, **options):
+        with elsewhere:  # as another thread may do now
+            w[:].copy()
+        compiled.append(w._stream == elsewhere.handle)
+        return compile_source(*args, **options)
+
+    gi.synchronize()
+    _core._forget_kernels()
+    gi.add(w, apart, out=z[1:])  # this kernel is there, the one that copies is not
+    monkeypatch.setattr(runtime, "compile_source", compile_meanwhile)
+    with here:
+        gi.add(w, z[:-1], out=z[1:])
+    assert w._stream == here.handle  # whoever frees it comes after the kernel
+    assert compiled == [True] or device == "cpu"
+
+
 OVERLAPS = {
     "up": lambda z: gi.add(z[:-1], 1, out=z[1:]),
     "backwards": lambda z: gi.exp(z[::-1], out=z),
