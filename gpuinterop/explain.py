@@ -23,6 +23,10 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     or a copy to the host. Of converters of other packages, one without ``plan_to`` gives ``.unknown``,
     and one without ``plan_from`` is tried; which stream they work on nobody knows.
 
+    Inside a capture it does not foresee what a foreign library itself raises there; that page-locked host
+    memory whose last use is captured cannot go to torch, jax, tvm_ffi, cuda_core and tensorflow; and
+    that a consumer on the legacy stream is refused while another library captures a blocking stream.
+
     Examples
     --------
     >>> import numpy, gpuinterop

@@ -182,8 +182,8 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
   }
   cuda::DeviceGuard guard(dst.device.id);
   CUstream stream = cuda::current_stream(dst.device.id);
-  cuda::order(dst.buffer.get(), stream, where);
-  cuda::order(src.buffer.get(), stream, where);
+  Buffer* used[] = {dst.buffer.get(), src.buffer.get()};
+  cuda::order_all(used, 2, stream, where);
   cuda::copy_bytes(dst.device.id, d0, s0, dst.nbytes(), cuda::Direction::DeviceToDevice, stream,
                    true, where);
 }

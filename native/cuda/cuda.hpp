@@ -37,11 +37,24 @@ bool is_capturing(CUstream stream) noexcept;
 // `waiter` waits for all that is queued on `producer`; no host synchronisation. No-op when equal.
 // During capture only what is legal there; Kind::Capture error when the order cannot be had.
 void wait(int device, CUstream waiter, CUstream producer, const char* where);
-// Makes `stream` the place of the next use of `b` (see Buffer::stream).
-void order_slow(Buffer* b, CUstream stream, const char* where);
-inline void order(Buffer* b, CUstream stream, const char* where) {
+// Makes `stream` the place of the next use of `b` (see Buffer::stream). True: it was another, and while that
+// was waited for other threads may have run.
+bool order_slow(Buffer* b, CUstream stream, const char* where);
+inline bool order(Buffer* b, CUstream stream, const char* where) {
   // The per-thread handle names another stream in every thread, so it says nothing by itself.
-  if (b && (b->stream != stream || stream == CU_STREAM_PER_THREAD)) order_slow(b, stream, where);
+  return b && (b->stream != stream || stream == CU_STREAM_PER_THREAD) &&
+         order_slow(b, stream, where);
+}
+// The same for all that a kernel uses (null: nothing), and the last step before it is queued: whatever lets
+// other threads run in between (Python code, an allocation, a wait) lets them use the memory on streams
+// of theirs.
+inline bool order_all(Buffer* const* buffers, int n, CUstream stream, const char* where) {
+  bool any = false;
+  for (bool again = true; again; any |= again) {
+    again = false;
+    for (int i = 0; i < n; ++i) again |= order(buffers[i], stream, where);
+  }
+  return any;
 }
 void synchronize_stream(int device, CUstream stream, const char* where);  // drops the GIL if held
 

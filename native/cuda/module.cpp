@@ -30,6 +30,7 @@ std::shared_ptr<Module> Module::load(int device, const void* image, const char* 
   CUmodule handle = nullptr;
   CUresult code;
   {
+    GilDropped dropped;      // it may wait for work that needs the GIL
     RelaxedCapture relaxed;  // loading may allocate, which has nothing to do with the graph
     code = driver().ModuleLoadDataEx(&handle, image, 2, options, values);
   }
@@ -59,9 +60,13 @@ Module::~Module() {
 
 Kernel Module::kernel(const char* name, const char* where) const {
   DeviceGuard guard(device_);
-  RelaxedCapture relaxed;  // a module that is loaded lazily is loaded here
   Kernel out{nullptr, device_, name};
-  CUresult code = driver().ModuleGetFunction(&out.function, handle_, name);
+  CUresult code;
+  {
+    GilDropped dropped;      // as above
+    RelaxedCapture relaxed;  // a module that is loaded lazily is loaded here
+    code = driver().ModuleGetFunction(&out.function, handle_, name);
+  }
   if (code == CUDA_ERROR_NOT_FOUND)
     fail(Kind::Cuda, where, "a kernel called " + out.name + " in the module", describe(code),
          "name a kernel that the module has");

@@ -181,16 +181,22 @@ CUstream reachable(CUstream stream, uint32_t token) noexcept {
   return stream;
 }
 
-void order_slow(Buffer* b, CUstream stream, const char* where) {
-  if (!b->device.is_cuda()) return;
-  auto last = static_cast<CUstream>(b->stream);
+bool order_slow(Buffer* b, CUstream stream, const char* where) {
+  if (!b->device.is_cuda()) return false;
   uint32_t token = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
-  if (last == stream && b->stream_thread == token) return;
-  if (last) wait(b->device.id, stream, last_use(*b, where), where);
+  void* last;
+  uint32_t last_token;
+  do {  // the wait may let another thread use it
+    last = b->stream;
+    last_token = b->stream_thread;
+    if (last == stream && last_token == token) return false;
+    if (last) wait(b->device.id, stream, last_use(*b, where), where);
+  } while (b->stream != last || b->stream_thread != last_token);
   if (b->foreign_use.load(std::memory_order_relaxed) & kUsedElsewhere)
     b->foreign_use.fetch_or(kUsedBeside, std::memory_order_relaxed);
   b->stream = stream;
   b->stream_thread = token;
+  return true;
 }
 
 void synchronize_stream(int device, CUstream stream, const char* where) {

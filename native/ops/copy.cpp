@@ -9,17 +9,13 @@ namespace gpuinterop::ops {
 
 namespace {
 
-void run(OpId op, Walk& w, const Layout* const* layouts, const Array& dst, const Array* src,
-         const char* where) {
+void run(OpId op, Walk& w, const Layout* const* layouts, const Array& dst, const char* where) {
   lay_out(w, layouts, dst.layout.ndim(), dst.layout.shape());
   const int device = dst.device.id;
   cuda::DeviceGuard guard(device);
-  CUstream stream = cuda::current_stream(device);
-  cuda::order(dst.buffer.get(), stream, where);
-  if (src) cuda::order(src->buffer.get(), stream, where);
   const StoredType raw = raw_type(dst.itemsize());
   const StoredType types[] = {raw, raw};
-  launch(op, types, w, device, stream, where);
+  launch(op, types, w, device, cuda::current_stream(device), where);
 }
 
 }  // namespace
@@ -31,7 +27,7 @@ void copy_strided(const Array& dst, const Array& src, const char* where) {
   w.add_array(src);
   w.add_array(dst);
   const Layout* layouts[] = {&src.layout, &dst.layout};
-  run(kCopy, w, layouts, dst, &src, where);
+  run(kCopy, w, layouts, dst, where);
 }
 
 void fill_strided(const Array& dst, const void* item, const char* where) {
@@ -46,7 +42,7 @@ void fill_strided(const Array& dst, const void* item, const char* where) {
   w.add_constant(c, dst.itemsize());
   w.add_array(dst);
   const Layout* layouts[] = {nullptr, &dst.layout};
-  run(kFill, w, layouts, dst, nullptr, where);
+  run(kFill, w, layouts, dst, where);
 }
 
 void take(const Array& src, const Array& indices, int axis, const Array& dst, const char* where) {
@@ -78,11 +74,9 @@ void take(const Array& src, const Array& indices, int axis, const Array& dst, co
   lay_out(w, layouts, n, dst.layout.shape());
   const int device = dst.device.id;
   cuda::DeviceGuard guard(device);
-  CUstream stream = cuda::current_stream(device);
-  for (const Array* a : {&src, &indices, &dst}) cuda::order(a->buffer.get(), stream, where);
   const StoredType raw = raw_type(dst.itemsize());
   const StoredType types[] = {kInt64, raw, kInt64, raw};
-  launch(kTake, types, w, device, stream, where);
+  launch(kTake, types, w, device, cuda::current_stream(device), where);
 }
 
 }  // namespace gpuinterop::ops

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "array/error.hpp"
+#include "cuda/state.hpp"
 
 namespace gpuinterop::blas {
 
@@ -133,7 +134,12 @@ void check(int status, const char* call, const char* where) {
 Handle handle(int device, CUstream stream, const char* where) {
   PerDevice& p = of_device(device);
   if (!p.handle) {
-    check(library().Create(&p.handle), "cublasCreate", where);
+    int status;
+    {
+      cuda::GilDropped dropped;  // it allocates, which may wait for work that needs the GIL
+      status = library().Create(&p.handle);
+    }
+    check(status, "cublasCreate", where);
     p.stream = nullptr;
   }
   if (p.stream != stream) {

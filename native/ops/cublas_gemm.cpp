@@ -222,15 +222,16 @@ bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int
   }
   LtPlan& plan = it->second;
   if (!plan.usable) return false;
-  if (p.bias)
-    check(lt_library().DescSet(plan.description, kLtBiasPointer, &p.bias, sizeof p.bias),
-          "cublasLtMatmulDescSetAttribute", where);
   BufferRef workspace;
   if (plan.choice.workspace) {
     workspace =
         allocate({DeviceType::Cuda, device}, static_cast<int64_t>(plan.choice.workspace), where);
     cuda::order(workspace.get(), stream, where);
   }
+  // After the allocation, which may run Python code that uses the plan with another bias.
+  if (p.bias)
+    check(lt_library().DescSet(plan.description, kLtBiasPointer, &p.bias, sizeof p.bias),
+          "cublasLtMatmulDescSetAttribute", where);
   const Scale a(alpha, t.scale), b(beta, t.scale);
   check(lt_library().Matmul(lt_handle(device, where), plan.description, &a, p.a.data, plan.a,
                             p.b.data, plan.b, &b, p.c.data, plan.c, p.d.data, plan.d,

@@ -192,7 +192,6 @@ void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolutio
   w.inputs = info.inputs;
   const int device = out[0]->device.id;
   cuda::DeviceGuard guard(device);
-  CUstream stream = cuda::current_stream(device);
   for (int i = 0; i < info.inputs; ++i) {
     if (!in[i].array) {
       types[i] = r.inputs[i];
@@ -211,21 +210,19 @@ void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolutio
     types[i] = a->dtype;
     layouts[i] = &a->layout;
     w.add_array(*a);
-    cuda::order(a->buffer.get(), stream, where);
     note_use(*in[i].array);
   }
   for (int j = 0; j < info.results; ++j) {
     types[info.inputs + j] = out[j]->dtype;
     layouts[info.inputs + j] = &out[j]->layout;
     w.add_array(*out[j]);
-    cuda::order(out[j]->buffer.get(), stream, where);
     if (given[j])
       note_use(*out[j]);
     else
       note_fresh(*out[j]);
   }
   lay_out(w, layouts, shape.ndim, shape.extents);
-  launch(op, types, w, device, stream, where);
+  launch(op, types, w, device, cuda::current_stream(device), where);
 }
 
 }  // namespace

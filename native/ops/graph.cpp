@@ -18,6 +18,9 @@ thread_local Recorder* recorder = nullptr;
 namespace {
 
 constexpr const char* kWhere = "gpuinterop.capture";
+// The driver makes 0 of it, and idle streams are kept by it: a capture takes none that a user's Stream
+// left behind. An array that was last used there would seem to be recorded, and be refused elsewhere.
+constexpr int kCapturePriority = 1;
 
 [[noreturn]] void fail_broken(CUresult code) {
   fail(Kind::Capture, kWhere, "only operations that a graph can hold",
@@ -82,11 +85,11 @@ void Recorder::begin(PyObject* self) {
     cuda::require(kWhere);
     cuda::DeviceGuard guard(device_.id);
     outer_stream_ = cuda::current_stream(device_.id);
-    stream_ = cuda::acquire_stream(device_.id, false, 0, kWhere);
+    stream_ = cuda::acquire_stream(device_.id, false, kCapturePriority, kWhere);
     // Relaxed: loading a kernel or allocating on the way is no part of the graph and does not harm it.
     CUresult code = cuda::driver().StreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
     if (code != CUDA_SUCCESS) {
-      cuda::recycle_stream(device_.id, stream_, false, 0);
+      cuda::recycle_stream(device_.id, stream_, false, kCapturePriority);
       stream_ = nullptr;
       cuda::check(code, "cuStreamBeginCapture", kWhere);
     }
@@ -109,7 +112,7 @@ void Recorder::end() {
     cuda::DeviceGuard guard(device_.id);
     cuda::set_current_stream(device_.id, outer_stream_);
     CUresult code = cuda::driver().StreamEndCapture(stream_, &graph_);
-    cuda::recycle_stream(device_.id, stream_, false, 0);
+    cuda::recycle_stream(device_.id, stream_, false, kCapturePriority);
     stream_ = nullptr;
     if (code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || code == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
       fail_broken(code);
@@ -143,7 +146,7 @@ void Recorder::leave() noexcept {
     cuda::set_current_stream(device_.id, outer_stream_);
     cuda::driver().StreamEndCapture(stream_, &broken);
     if (broken) cuda::driver().GraphDestroy(broken);
-    cuda::recycle_stream(device_.id, stream_, false, 0);
+    cuda::recycle_stream(device_.id, stream_, false, kCapturePriority);
     stream_ = nullptr;
   }
 }

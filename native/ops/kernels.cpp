@@ -73,8 +73,8 @@ Key key_for(OpId op, const StoredType* types, const Shape& s, int operands, int 
   return k;
 }
 
-const Compiled& build(const Key& key, OpId op, const StoredType* types, const Shape& s,
-                      int operands, int device, const char* where) {
+void build(const Key& key, OpId op, const StoredType* types, const Shape& s, int operands,
+           int device, const char* where) {
   if (!builder()) require_python();
   nb::list rows;
   for (int i = 0; i < operands; ++i) rows.append(static_cast<int>(types[i]));
@@ -92,7 +92,7 @@ const Compiled& build(const Key& key, OpId op, const StoredType* types, const Sh
     Compiled c;
     c.module = cuda::load_or_recompile(device, compile, where);
     c.kernel = c.module->kernel(symbol.c_str(), where);
-    return compiled().emplace(key, std::move(c)).first->second;
+    compiled().emplace(key, std::move(c));
   } catch (nb::python_error& e) {
     e.restore();
     throw PythonError();
@@ -135,17 +135,17 @@ void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstrea
   make_plan(w, &plan, where);
   const Key key = key_for(op, types, plan.shape, w.operands, device);
   auto found = compiled().find(key);
-  const bool known = found != compiled().end();
-  const Compiled& c =
-      known ? found->second : build(key, op, types, plan.shape, w.operands, device, where);
-  // Python has run, and other threads may have used the operands on their streams.
-  for (int i = 0; !known && i < w.operands; ++i) cuda::order(w.buffer[i], stream, where);
+  // Either lets other threads run, which may forget the kernel.
+  while (found == compiled().end() || cuda::order_all(w.buffer, w.operands, stream, where)) {
+    if (found == compiled().end()) build(key, op, types, plan.shape, w.operands, device, where);
+    found = compiled().find(key);
+  }
   cuda::Launch how;
   how.grid[0] = plan.grid;
   how.block[0] = plan.block_x;
   how.block[1] = plan.block_y;
   void* arguments[] = {plan.parameters};
-  cuda::launch_here(c.kernel, how, stream, arguments, where);
+  cuda::launch_here(found->second.kernel, how, stream, arguments, where);
 }
 
 }  // namespace gpuinterop::ops

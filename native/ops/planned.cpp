@@ -35,21 +35,23 @@ PyObject* PlannedCall::run(PyObject* const* ins, int n_ins, PyObject* const* out
   CUstream stream = cuda::current_stream(device);
   BufferRef scratch;
   if (scratch_bytes > 0) scratch = allocate({DeviceType::Cuda, device}, scratch_bytes, where);
+  Tickets counters;
+  if (counts) counters = tickets(device, stream, where);
+  Buffer* used[kMaxPlannedInputs + kMaxPlannedOutputs + 2] = {scratch.get(), counters.buffer};
+  int n_used = 2;
   for (int i = 0; i < n_ins; ++i) {
-    cuda::order(inputs[i]->buffer.get(), stream, where);
+    used[n_used++] = inputs[i]->buffer.get();
     note_use(*inputs[i]);
   }
   for (size_t j = 0; j < n_outs; ++j) {
-    cuda::order(targets[j]->buffer.get(), stream, where);
+    used[n_used++] = targets[j]->buffer.get();
     if (outs && outs[j]) {
       note_use(*targets[j]);
     } else {
       note_fresh(*targets[j]);
     }
   }
-  if (scratch) cuda::order(scratch.get(), stream, where);
-  Tickets counters;
-  if (counts) counters = tickets(device, stream, where);
+  cuda::order_all(used, n_used, stream, where);
 
   alignas(16) char params[kMaxPlannedParams];
   for (const PlannedLaunch& launch : launches) {
@@ -60,7 +62,7 @@ PyObject* PlannedCall::run(PyObject* const* ins, int n_ins, PyObject* const* out
         case Slot::Input: address = inputs[p.index]->data; break;
         case Slot::Output: address = targets[p.index]->data; break;
         case Slot::Scratch: address = scratch->ptr; break;
-        case Slot::Tickets: address = counters.words; break;
+        case Slot::Tickets: address = counters.buffer->ptr; break;
       }
       address += p.shift;
       std::memcpy(params + p.offset, &address, sizeof address);

@@ -55,7 +55,7 @@ Tickets for_graph(int device, CUstream stream, const char* where) {
     BufferRef words = allocate({DeviceType::Cuda, device}, kBytes, where);
     const char zero = 0;
     cuda::fill_bytes(device, words->ptr, &zero, 1, kBytes, stream, where);
-    return {words->ptr, words};
+    return {words.get(), words};
   }
   cuda::DeviceState& d = cuda::device_state(device, where);
   CUstream outside = cuda::allocator_stream(d, where);
@@ -65,9 +65,8 @@ Tickets for_graph(int device, CUstream stream, const char* where) {
   words.buffer = fresh(device, outside, where);
   words.data = words.buffer->ptr;
   cuda::synchronize_stream(device, outside, where);  // it carries nothing that takes time
-  cuda::order(words.buffer.get(), stream, where);
   recorder->use(words);
-  return {words.data, {}};
+  return {words.buffer.get(), {}};
 }
 
 }  // namespace
@@ -77,15 +76,13 @@ Tickets tickets(int device, CUstream stream, const char* where) {
     return for_graph(device, stream, where);
   Set& set = set_of(device);
   for (BufferRef& b : set.buffers)
-    if (is_last_used_on(*b.get(), stream)) return {b->ptr, {}};
+    if (is_last_used_on(*b.get(), stream)) return {b.get(), {}};
   if (set.buffers.size() < kMostStreams) {
     set.buffers.push_back(fresh(device, stream, where));
-    return {set.buffers.back()->ptr, {}};
+    return {set.buffers.back().get(), {}};
   }
   // Whoever counted there last has to end first.
-  BufferRef& b = set.buffers[set.next++ % kMostStreams];
-  cuda::order(b.get(), stream, where);
-  return {b->ptr, {}};
+  return {set.buffers[set.next++ % kMostStreams].get(), {}};
 }
 
 }  // namespace gpuinterop::ops

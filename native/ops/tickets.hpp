@@ -15,12 +15,12 @@ namespace gpuinterop::ops {
 constexpr int64_t kTicketWords = 4096;
 
 struct Tickets {
-  char* words = nullptr;
+  Buffer* buffer = nullptr;
   BufferRef held;  // until the launches are queued; null when somebody else holds them
 };
 
 // Where the next launches on `stream`, the current one of `device`, may count. Costs a comparison or
-// two when the stream has been here before. Called with the GIL and inside of a DeviceGuard.
+// two when the stream has been here before. The caller puts the buffer in order (cuda::order_all). Called with the GIL and inside of a DeviceGuard.
 Tickets tickets(int device, CUstream stream, const char* where);
 
 }  // namespace gpuinterop::ops

@@ -105,17 +105,19 @@ void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t
   const int device = self.kernel.device;
   cuda::DeviceGuard guard(device);
   CUstream stream = cuda::current_stream(device);
+  std::vector<Buffer*> buffers;
   for (size_t i = 0; i < nb::len(used); ++i) {
     nb::object item = used[i];
     const Array& a = unwrap(item.ptr());
     if (a.device != Device{DeviceType::Cuda, device})
       fail(Kind::DeviceMismatch, where, "arrays on cuda:" + std::to_string(device),
            "an array elsewhere", "move it: x.to_device('cuda:" + std::to_string(device) + "')");
-    cuda::order(a.buffer.get(), stream, where);
+    buffers.push_back(a.buffer.get());
     ops::note_use(a);
   }
   if (!self.module->is_kept_loaded() && cuda::is_capturing(stream)) self.module->keep_loaded();
   if (shared > 48 * 1024) cuda::allow_shared_memory(self.kernel, static_cast<int>(shared), where);
+  cuda::order_all(buffers.data(), static_cast<int>(buffers.size()), stream, where);
   cuda::launch_here(self.kernel, how, stream, pointers.data(), where);
 }
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +78,47 @@ def test_a_use_elsewhere_while_a_kernel_is_compiled_loses_no_order(device, name,
     assert x._stream == here.handle  # whoever frees it comes after the kernel
     assert all(compiled)
     assert len(compiled) > 0 or device == "cpu"
+
+
+def test_a_use_elsewhere_while_another_operand_is_copied_loses_no_order(device, monkeypatch):
+    w, z, apart = (gi.GpuArray(np.arange(n), dtype="float64", device=device) for n in (8, 9, 8))
+    here, elsewhere = gi.Stream(device), gi.Stream(device)
+    compile_source, compiled = runtime.compile_source, []
+
+    def compile_meanwhile(*args, **options):
+        with elsewhere:  # as another thread may do now
+            w[:].copy()
+        compiled.append(w._stream == elsewhere.handle)
+        return compile_source(*args, **options)
+
+    gi.synchronize()
+    _core._forget_kernels()
+    gi.add(w, apart, out=z[1:])  # this kernel is there, the one that copies is not
+    monkeypatch.setattr(runtime, "compile_source", compile_meanwhile)
+    with here:
+        gi.add(w, z[:-1], out=z[1:])
+    assert w._stream == here.handle  # whoever frees it comes after the kernel
+    assert compiled == [True] or device == "cpu"
+
+
+@pytest.mark.gpu
+def test_loading_a_kernel_lets_other_threads_run():
+    """It may wait for the device, whose work may wait for a thread that needs the GIL."""
+    code = f"""
+import sys, threading
+sys.path.insert(0, {str(Path(__file__).parents[1] / "cuda")!r})
+import helper
+import gpuinterop as gi
+x = gi.ones(1000, device="cuda:0")
+gate = helper.Gate(gi.Stream().handle)
+threading.Timer(0.1, gate.open).start()
+y, z = gi.sinh(x) + 1, x.reshape(25, 40) @ x.reshape(40, 25)
+assert abs(y.get() - 2.1752012).max() < 1e-5 and z.get().min() == 40
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 OVERLAPS = {

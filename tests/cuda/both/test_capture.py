@@ -266,6 +266,25 @@ def test_arrays_of_a_running_capture_are_its_own():
     assert np.asarray(result).max() == 1.0
 
 
+def test_a_capture_takes_no_stream_on_which_an_array_was_last_used():
+    other, gone = gi.Stream(), gi.Stream()
+    with gone:
+        x = filled(1000, 1.0)
+    gone.synchronize()
+    del gone
+    copies = []
+
+    def beside():
+        with other:
+            copies.append(np.asarray(x.copy()).max())
+
+    thread = threading.Thread(target=beside)
+    with gi.capture(device=CUDA):
+        thread.start()
+        thread.join()
+    assert copies == [1.0]
+
+
 def test_a_stream_outside_cannot_use_what_the_capture_makes(stream):
     x = filled(1000, 1.0)
     stream.synchronize()
