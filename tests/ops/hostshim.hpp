@@ -73,11 +73,14 @@ static inline unsigned short gi_double_to_half(double d) {
   return h;
 }
 
+// With the names that C has for floats, which users write.
 #define HOST_UNARY(name)                                                 \
   extern "C" double name(double);                                        \
+  extern "C" float name##f(float);                                       \
   static inline float name(float x) { return __builtin_##name##f(x); }
 #define HOST_BINARY(name)                                                             \
   extern "C" double name(double, double);                                             \
+  extern "C" float name##f(float, float);                                             \
   static inline float name(float x, float y) { return __builtin_##name##f(x, y); }
 HOST_UNARY(exp) HOST_UNARY(exp2) HOST_UNARY(expm1) HOST_UNARY(log) HOST_UNARY(log2) HOST_UNARY(log10)
 HOST_UNARY(log1p) HOST_UNARY(sqrt) HOST_UNARY(cbrt) HOST_UNARY(sin) HOST_UNARY(cos) HOST_UNARY(tan)
@@ -86,6 +89,7 @@ HOST_UNARY(asinh) HOST_UNARY(acosh) HOST_UNARY(atanh) HOST_UNARY(erf) HOST_UNARY
 HOST_UNARY(tgamma) HOST_UNARY(lgamma) HOST_UNARY(floor) HOST_UNARY(ceil) HOST_UNARY(trunc)
 HOST_UNARY(rint) HOST_UNARY(fabs)
 HOST_BINARY(pow) HOST_BINARY(fmod) HOST_BINARY(hypot) HOST_BINARY(copysign) HOST_BINARY(atan2)
+HOST_BINARY(fmax) HOST_BINARY(fmin)
 // libm lacks it; Newton's method on erf.
 static inline double erfinv(double p) {
   if (!(p > -1 && p < 1)) return p == 1 ? __builtin_inf() : p == -1 ? -__builtin_inf() : __builtin_nan("");
