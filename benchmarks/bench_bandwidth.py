@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from bandwidth_floor import floors
+from bandwidth_baseline import floors
 from bandwidth_tables import ratios, tune
 from bench_common import OURS, Benchmark, optional, parser, peers
 

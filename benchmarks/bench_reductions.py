@@ -1,6 +1,6 @@
 """How near do reductions come to the memory's bandwidth, beside torch, CuPy and JAX?
 
-GB/s of the bytes read, float32. ``--tune`` sweeps what reduce_plan.TUNING holds, instead.
+GB/s of the bytes read, float32. ``--tune`` sweeps what reduction_plan.TUNING holds, instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bench_common import OURS, Benchmark, Call, jax_call, optional, parser, peer
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.ops import reduce_plan
+from gpuinterop.ops import reduction_plan
 
 BLOCK = 1 << 20  # the numbers of every array, repeated
 AXES = (("all", None), ("axis 0", 0), ("axis 1", 1))
@@ -123,11 +123,11 @@ def combinations(kind: str, split: bool, quick: bool) -> list[Knobs]:
 
 def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callable[[], Any]) -> None:
     """A table of GB/s over all combinations, the best last. `make` gives a call with no plan yet."""
-    chosen = reduce_plan.TUNING[kind]
+    chosen = reduction_plan.TUNING[kind]
     count, turns = (1, 1) if run.bench.options.quick else (10, 5)
     found = []
     for knobs in combinations(kind, split, run.bench.options.quick):
-        reduce_plan.TUNING[kind] = dataclasses.replace(chosen, **knobs)
+        reduction_plan.TUNING[kind] = dataclasses.replace(chosen, **knobs)
         _core._clear_reductions()
         call = Call(make(), run.wait[OURS])
         try:
@@ -136,7 +136,7 @@ def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callabl
             print(f"{name} {knobs}: {str(error).splitlines()[0]}")
             continue
         found.append((moved / seconds / 1e9, 1e6 * seconds, knobs))
-    reduce_plan.TUNING[kind] = chosen
+    reduction_plan.TUNING[kind] = chosen
     _core._clear_reductions()
     print(f"\n{name}: now {chosen}")
     for rate, micros, knobs in sorted(found, key=lambda row: row[0]):

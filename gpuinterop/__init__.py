@@ -51,20 +51,20 @@ _MODULES: dict[str, str] = {
     "gpuinterop.ops.gather": "take",
     "gpuinterop.ops.equality": "allclose",
     "gpuinterop.ops.fuse": "fuse",
-    "gpuinterop.converters.streams": "stream",
-    "gpuinterop.ops.kernel": "ElementwiseKernel",
+    "gpuinterop.converters.library_streams": "stream",
+    "gpuinterop.ops.elementwise_kernel": "ElementwiseKernel",
     "gpuinterop.ops.raw_kernel": "RawKernel strided",
     "gpuinterop.sharing": "may_share_memory shares_memory",
-    "gpuinterop.ops.reducing": (
+    "gpuinterop.ops.numpy_reductions": (
         "all amax amin any argmax argmin concatenate dot inner join matmul max mean min prod "
         "split stack std sum vdot var"
     ),
     "gpuinterop.ops.blas": "addmm allow_tf32 gemm gemv ger",
     "gpuinterop.ops.map_reduce": "MapReduce",
     "gpuinterop.ops.norms": "norm",
-    "gpuinterop.ops.reductions": "reduce_sum",
+    "gpuinterop.ops.reduction_dispatch": "reduce_sum",
     "gpuinterop.ops.capture": "Capture capture",
-    "gpuinterop.copies": "count_copies log_transfers no_copies",
+    "gpuinterop.copy_tracking": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",
     "gpuinterop.doctor": "doctor",
     "gpuinterop.converters": (

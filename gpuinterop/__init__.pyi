@@ -69,10 +69,10 @@ from gpuinterop.ops.equality import (
 from gpuinterop.ops.fuse import (
     fuse as fuse,
 )
-from gpuinterop.converters.streams import (
+from gpuinterop.converters.library_streams import (
     stream as stream,
 )
-from gpuinterop.ops.kernel import (
+from gpuinterop.ops.elementwise_kernel import (
     ElementwiseKernel as ElementwiseKernel,
 )
 from gpuinterop.ops.raw_kernel import (
@@ -90,7 +90,7 @@ from gpuinterop.ops.capture import (
     Capture as Capture,
     capture as capture,
 )
-from gpuinterop.copies import (
+from gpuinterop.copy_tracking import (
     count_copies as count_copies,
     log_transfers as log_transfers,
     no_copies as no_copies,
@@ -591,10 +591,10 @@ from gpuinterop.devices import (
     current_stream as _devices_current_stream,
     default_device as _devices_default_device,
     device as _devices_device,
+    device_from_dlpack as _devices_device_from_dlpack,
     device_properties as _devices_device_properties,
     devices as _devices_devices,
     empty_cache as _devices_empty_cache,
-    from_codes as _devices_from_codes,
     legacy_stream as _devices_legacy_stream,
     mem_info as _devices_mem_info,
     memory_stats as _devices_memory_stats,
@@ -615,10 +615,10 @@ class _DevicesModule:
     current_stream = staticmethod(_devices_current_stream)
     default_device = staticmethod(_devices_default_device)
     device = staticmethod(_devices_device)
+    device_from_dlpack = staticmethod(_devices_device_from_dlpack)
     device_properties = staticmethod(_devices_device_properties)
     devices = staticmethod(_devices_devices)
     empty_cache = staticmethod(_devices_empty_cache)
-    from_codes = staticmethod(_devices_from_codes)
     legacy_stream = staticmethod(_devices_legacy_stream)
     mem_info = staticmethod(_devices_mem_info)
     memory_stats = staticmethod(_devices_memory_stats)

@@ -879,12 +879,12 @@ def pointer_info(ptr: int) -> tuple[str, int, bool, int, int] | None:
     """
     (memory, device, in the primary context, start and bytes of the allocation), or None when the driver does not know the address.
     """
-class PlannedCall:
+class LaunchPlan:
     """Kernels of an operation on operands of known layout."""
 
     def run(self, operands: tuple[Any, ...], outs: object | None=None) -> object:
         ...
-def make_plan(device: int, launches: Sequence[Any], scratch_bytes: int, outputs: Sequence[Any]) -> PlannedCall:
+def make_plan(device: int, launches: Sequence[Any], scratch_bytes: int, outputs: Sequence[Any]) -> LaunchPlan:
     """A Plan from parameters with null addresses and where to write them."""
 def load_function(device: int, compile: Callable[[bool], bytes], name: str) -> int:
     """

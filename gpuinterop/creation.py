@@ -11,6 +11,7 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.dtypes import known
+from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device
 from gpuinterop.errors import (
     ArgumentTypeError,
     ContiguityError,
@@ -19,24 +20,23 @@ from gpuinterop.errors import (
     ShapeError,
     shown,
 )
-from gpuinterop.geometry import real
-from gpuinterop.naming import in_the_name_of, no_room, place_of
+from gpuinterop.layout import real
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
-from gpuinterop.ops.results import taken
-from gpuinterop.scalars import as_elements
+from gpuinterop.ops.output_arrays import taken
+from gpuinterop.option_values import require_optional_bool, require_order
+from gpuinterop.scalars import scalars_to_array
 from gpuinterop.sources import (
-    as_source,
+    as_input_array,
     borrowed,
     cast,
     home,
-    is_of_values,
+    is_scalar_or_list,
     new_array,
     new_full,
     over,
+    peek_capsule,
     read_shape,
-    seen_in,
 )
-from gpuinterop.switches import as_choice, as_order
 
 __all__ = [
     "arange",
@@ -67,9 +67,9 @@ def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
 
 
 def _array(value: Any, dtype: Any, device: Any, where: str) -> Any:
-    source = as_source(value, dtype, where)
+    source = as_input_array(value, dtype, where)
     place = home(value, source) if device is None else device
-    return new_array(class_for(source.dtype), source, place, where, is_of_values(value))
+    return new_array(class_for(source.dtype), source, place, where, is_scalar_or_list(value))
 
 
 def _from_values(values: np.ndarray[Any, Any], device: Any, where: str) -> Any:
@@ -96,7 +96,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
         A Python number that the dtype cannot hold.
     """
     if copy is not None:
-        copy = as_choice(copy, "copy", "asarray")
+        copy = require_optional_bool(copy, "copy", "asarray")
     if copy:
         return _array(obj, dtype, device, "asarray")
     if dtype is None and device is None:
@@ -106,12 +106,12 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
             found.device.type != "cpu" or devices.default_device().type == "cpu"
         ):
             return found
-    plain = is_of_values(obj)
+    plain = is_scalar_or_list(obj)
     # A capsule is taken only when nothing can refuse it any more.
-    seen = seen_in(obj, "asarray")
+    seen = peek_capsule(obj, "asarray")
     source = _as_source(obj, dtype if plain else None, copy) if seen is None else seen
     wanted = source.dtype if dtype is None else known(dtype, "asarray")
-    target = home(obj, source) if device is None else place_of(device, "asarray")
+    target = home(obj, source) if device is None else resolve_device(device, "asarray")
     kind = type(obj).__name__
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
@@ -140,7 +140,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
 def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
     """What `asarray` reads; the array of a converter is not copied where a copy is forbidden."""
     try:
-        return as_source(obj, dtype, "asarray", copyif=copy is None)
+        return as_input_array(obj, dtype, "asarray", copyif=copy is None)
     except ContiguityError as error:
         if copy is None:
             raise
@@ -154,12 +154,12 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
     A `CudaNdarray` for float32, a `GpuArray` for any other dtype, on `default_device()` unless
     `device` names one. `order` is "C" or "F".
     """
-    return _empty(shape, dtype, device, "empty", as_order(order, "CF", "empty"))
+    return _empty(shape, dtype, device, "empty", require_order(order, "CF", "empty"))
 
 
 def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") -> Any:
     wanted = known(np.float32 if dtype is None else dtype, where)
-    target = place_of(device, where)
+    target = resolve_device(device, where)
     extents = read_shape(shape, where)
     return _core.empty(
         class_for(wanted), extents, wanted, target.type_code, target.index, order, where
@@ -170,7 +170,7 @@ def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> An
     """Return a C-ordered array of one value; float32 unless `dtype` says otherwise."""
     if dtype is None and isinstance(value, (int, np.integer, list, tuple)):
         # Only the check: a number itself is filled in on the device, without an upload.
-        as_elements(value, None, "full")
+        scalars_to_array(value, None, "full")
     return _full(shape, value, dtype, device, "full")
 
 
@@ -200,7 +200,7 @@ def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
 def full_like(x: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value with `x`'s shape, dtype and device."""
     made = _empty_like(x, dtype, device, "full_like")
-    with in_the_name_of("full_like"):
+    with reraise_from("full_like"):
         made[...] = value
     return made
 
@@ -229,7 +229,7 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
             kind = x.dtype.newbyteorder("=") if dtype is None else dtype
             return _empty(x.shape, kind, "cpu" if device is None else device, where)
         # Only described, not kept: foreign dtypes have names that NumPy does not know.
-        x = as_source(x, None, where)
+        x = as_input_array(x, None, where)
     x = real(x)
     return _empty(x.shape, x.dtype if dtype is None else dtype,
                   x.device if device is None else device, where)  # fmt: skip
@@ -269,7 +269,7 @@ def arange(
         raise DTypeError(where="arange", expected="at most two values of dtype bool",
                          got=f"{values.size} values",
                          fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
-    return _from_values(as_elements(values, dtype, "arange"), device, "arange")
+    return _from_values(scalars_to_array(values, dtype, "arange"), device, "arange")
 
 
 def _spaced(*given: Any) -> np.ndarray[Any, Any]:
@@ -290,7 +290,7 @@ def _in_host_memory(where: str) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise no_room(error, where) from None
+        raise host_out_of_memory(error, where) from None
 
 
 def linspace(
@@ -310,7 +310,7 @@ def linspace(
                          fix="pass numbers: linspace(0, 1, 5)") from error  # fmt: skip
     if dtype is not None and known(dtype, "linspace").name.startswith(("int", "uint")):
         values = np.floor(values)
-    return _from_values(as_elements(values, dtype, "linspace"), device, "linspace")
+    return _from_values(scalars_to_array(values, dtype, "linspace"), device, "linspace")
 
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:

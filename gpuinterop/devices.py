@@ -16,18 +16,18 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop._core import Event, Stream
-from gpuinterop.errors import ArgumentTypeError, DeviceError, shown
-from gpuinterop.foreign import CUDA
-from gpuinterop.places import (
+from gpuinterop.device_spec import (
     Device,
     default_device,
     device,
+    device_from_dlpack,
     devices,
-    from_codes,
     gpu,
     no_cuda,
     set_default_device,
 )
+from gpuinterop.errors import ArgumentTypeError, DeviceError, shown
+from gpuinterop.foreign_handles import CUDA
 from gpuinterop.streams import (
     StreamScope,
     as_stream,
@@ -49,7 +49,7 @@ __all__ = [
     "device_properties",
     "devices",
     "empty_cache",
-    "from_codes",
+    "device_from_dlpack",
     "legacy_stream",
     "mem_info",
     "memory_stats",
@@ -71,7 +71,11 @@ def _started(spec: Any) -> list[Device]:
     if spec is not None:
         place = _device(spec)
         return [place] if place.type == "cuda" else []
-    return [from_codes(CUDA, i) for i in range(_core.cuda_device_count()) if _core.cuda_started(i)]
+    return [
+        device_from_dlpack(CUDA, i)
+        for i in range(_core.cuda_device_count())
+        if _core.cuda_started(i)
+    ]
 
 
 def synchronize(device: Any = None) -> None:
@@ -132,7 +136,7 @@ def config() -> dict[str, Any]:
 
     import numpy as np  # noqa: PLC0415
 
-    from gpuinterop import libs  # noqa: PLC0415
+    from gpuinterop import cuda_libraries  # noqa: PLC0415
 
     version, available = _core.cuda_driver_version(), _core.cuda_available()
     found: dict[str, Any] = {
@@ -149,7 +153,10 @@ def config() -> dict[str, Any]:
             for place in devices()
         ],
         "default device": str(default_device()),
-        "libraries": {n: libs.describe(n) if available else "not looked for" for n in libs.NAMES},
+        "libraries": {
+            n: cuda_libraries.describe(n) if available else "not looked for"
+            for n in cuda_libraries.NAMES
+        },
         "environment": {
             name: text
             for name, text in sorted(os.environ.items())

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import gpuinterop.devices as devices
-from gpuinterop import _core, inventory, libs
+from gpuinterop import _core, cuda_libraries, installed_libraries
 from gpuinterop._version import __version__
 from gpuinterop.converters import registry
-from gpuinterop.diagnosis import Facts, Finding, diagnose
+from gpuinterop.device_spec import wished
+from gpuinterop.doctor_rules import ArrayInfo, Finding, diagnose
 from gpuinterop.errors import GpuInteropError
-from gpuinterop.foreign import CUDA
-from gpuinterop.places import wished
+from gpuinterop.foreign_handles import CUDA
 
 __all__ = ["SCHEMA", "Report", "doctor"]
 
@@ -96,7 +96,7 @@ def doctor() -> Report:
     True
     """
     shown = {k: v for k, v in os.environ.items() if k in _VARIABLES or k.startswith("GPUINTEROP_")}
-    facts = Facts(
+    facts = ArrayInfo(
         environment=shown,
         modules=frozenset(name for name in _WATCHED if name in sys.modules),
         stand_in=os.environ.get("GPUINTEROP_LIBCUDA", ""),
@@ -108,7 +108,7 @@ def doctor() -> Report:
     return report
 
 
-def _guarded(part: Callable[[Report, Facts], None], report: Report, facts: Facts) -> None:
+def _guarded(part: Callable[[Report, ArrayInfo], None], report: Report, facts: ArrayInfo) -> None:
     """One part must not take the report down: what the doctor is called for is broken somewhere."""
     try:
         part(report, facts)
@@ -120,7 +120,7 @@ def _guarded(part: Callable[[Report, Facts], None], report: Report, facts: Facts
 # ---- parts --------------------------------------------------------------------------------------
 
 
-def _system(report: Report, facts: Facts) -> None:
+def _system(report: Report, facts: ArrayInfo) -> None:
     report.system = {
         "gpuinterop": __version__,
         "python": platform.python_version(),
@@ -130,7 +130,7 @@ def _system(report: Report, facts: Facts) -> None:
     }
 
 
-def _driver(report: Report, facts: Facts) -> None:
+def _driver(report: Report, facts: ArrayInfo) -> None:
     version = _core.cuda_driver_version()
     facts.driver = (version // 1000, version % 1000 // 10) if version else ()
     facts.driver_reason = "" if _core.cuda_available() else _core.cuda_unavailable_reason()
@@ -153,7 +153,7 @@ def _kernel_module() -> str:
     return first.removeprefix("NVRM version:").strip()
 
 
-def _devices(report: Report, facts: Facts) -> None:
+def _devices(report: Report, facts: ArrayInfo) -> None:
     facts.devices = _core.cuda_device_count()
     wish = os.environ.get("GPUINTEROP_DEVICE", "").strip()
     if wish:
@@ -207,7 +207,7 @@ def _context(driver: Any, index: int) -> dict[str, Any]:
     return {"primary_active": bool(active.value), "current": here, "primary": same}
 
 
-def _streams(report: Report, facts: Facts) -> None:
+def _streams(report: Report, facts: ArrayInfo) -> None:
     facts.per_thread = {
         library: os.environ.get(variable, "0").strip() not in ("", "0")
         for library, variable in PER_THREAD.items()
@@ -223,8 +223,8 @@ def _streams(report: Report, facts: Facts) -> None:
     }
 
 
-def _libraries(report: Report, facts: Facts) -> None:
-    facts.libraries = inventory.scan()
+def _libraries(report: Report, facts: ArrayInfo) -> None:
+    facts.libraries = installed_libraries.scan()
     # What was tried in this process and failed; nothing is imported to know more.
     for package, why in registry.failures().items():
         broken = f"its import fails: {why}"
@@ -234,26 +234,28 @@ def _libraries(report: Report, facts: Facts) -> None:
                 for row in facts.libraries
             ]
         else:
-            facts.libraries.append(inventory.Installed(package, package, "", broken=broken))
+            facts.libraries.append(
+                installed_libraries.Installed(package, package, "", broken=broken)
+            )
     report.libraries = [asdict(row) for row in facts.libraries]
     converters = sys.modules.get("gpuinterop.converters.left_out")
     facts.left_out = dict(converters.broken) if converters is not None else {}
 
 
-def _runtime(report: Report, facts: Facts) -> None:
-    for name in libs.NAMES:
+def _runtime(report: Report, facts: ArrayInfo) -> None:
+    for name in cuda_libraries.NAMES:
         if not facts.devices:
             report.runtime[name] = "not looked for: without a GPU it has nothing to do"
             continue
         try:
-            found = libs.find(name)
+            found = cuda_libraries.find(name)
             report.runtime[name] = f"{found.path} ({found.found_via})"
         except GpuInteropError as error:
             facts.missing[name] = error.got.splitlines()[0] if error.got else "not found"
             report.runtime[name] = f"missing: {facts.missing[name]}"
 
 
-def _memory(report: Report, facts: Facts) -> None:
+def _memory(report: Report, facts: ArrayInfo) -> None:
     report.memory["gpuinterop on cpu"] = dict(devices.memory_stats("cpu"))
     for index in range(facts.devices):
         if _core.cuda_started(index):

@@ -12,11 +12,11 @@ from gpuinterop.errors import DTypeError, shown
 __all__ = [
     "NAMES",
     "NUMPY_NAMES",
-    "dtype_of",
+    "dtype_from_id",
     "is_complex",
     "known",
     "refuse_half_complex",
-    "row_of",
+    "dtype_id",
 ]
 
 NUMPY_NAMES = (
@@ -68,7 +68,7 @@ FLOAT32 = NAMES.index("float32")
 
 
 @cache
-def dtype_of(row: int) -> np.dtype[Any]:
+def dtype_from_id(row: int) -> np.dtype[Any]:
     """Return NumPy's dtype object for a row of the table."""
     name = NAMES[row]
     if row < len(NUMPY_NAMES):
@@ -97,7 +97,7 @@ def is_complex(dtype: np.dtype[Any]) -> bool:
 _rows: dict[Any, int] = {np.dtype(name): row for row, name in enumerate(NUMPY_NAMES)}
 
 
-def row_of(dtype: Any, where: str = "dtype") -> int:
+def dtype_id(dtype: Any, where: str = "dtype") -> int:
     """Return the table's row for anything that NumPy takes as a dtype.
 
     Raises
@@ -125,9 +125,9 @@ def row_of(dtype: Any, where: str = "dtype") -> int:
 
 def known(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
     """Return `dtype` as NumPy's object; a DTypeError when arrays here cannot hold it."""
-    row = row_of(dtype, where)
+    row = dtype_id(dtype, where)
     try:
-        return dtype_of(row)
+        return dtype_from_id(row)
     except DTypeError as error:  # without ml_dtypes
         raise DTypeError(
             where=where, expected=error.expected, got=error.got, fix=error.fix

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuinterop.converters.asking import foretold
+from gpuinterop.converters.asking import plan_conversion
 from gpuinterop.converters.plan import Plan
-from gpuinterop.switches import as_switch
+from gpuinterop.option_values import require_bool
 
 __all__ = ["explain"]
 
@@ -34,4 +34,4 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     >>> gpuinterop.explain(x[:, ::-1], to="numpy").shared
     True
     """
-    return foretold(x, to, as_switch(copyif, "copyif", "explain"), options, "explain")
+    return plan_conversion(x, to, require_bool(copyif, "copyif", "explain"), options, "explain")

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import _core, copies, dtypes, sources
-from gpuinterop.arguments import ArgumentMethods
+from gpuinterop import _core, copy_tracking, dtypes, sources
+from gpuinterop.error_context import host_out_of_memory, renamed, reraise_from, resolve_device
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -28,20 +28,20 @@ from gpuinterop.errors import (
     StreamError,
     shown,
 )
-from gpuinterop.geometry import real
-from gpuinterop.naming import in_the_name_of, no_room, place_of, renamed
-from gpuinterop.ops.methods_reduce import ReductionMethods
-from gpuinterop.sources import host_view, over
-from gpuinterop.switches import as_switch
+from gpuinterop.kernel_protocols import ArgumentMethods
+from gpuinterop.layout import real
+from gpuinterop.ops.reduction_methods import ReductionMethods
+from gpuinterop.option_values import require_bool
+from gpuinterop.sources import as_numpy_view, over
 from gpuinterop.views import ViewMethods, own_state
 from gpuinterop.warm import Given, Steps, warm
 
-__all__ = ["CudaNdarray", "GpuArray", "host_values"]
+__all__ = ["CudaNdarray", "GpuArray", "to_host_array"]
 
 Self = TypeVar("Self", bound="ArrayMethods")
 
 
-def host_values(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, Any]:
+def to_host_array(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, Any]:
     """The elements as a NumPy array, downloaded or shared; a refusal names `where`.
 
     They are to become Python's numbers or text, which is no copy, unless somebody gets their `memory`.
@@ -49,7 +49,7 @@ def host_values(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, Any
     seen = real(x)
     if seen.device.type == "cpu":
         _core._require_values(where, x)
-        return host_view(x)
+        return as_numpy_view(x)
     host = _unset(seen, where)
     _core.copy_into(over(host), x, where=where, uncounted=not memory)
     return host
@@ -60,7 +60,7 @@ def _unset(x: _core.Array, where: str) -> np.ndarray[Any, Any]:
     try:
         return np.empty(x.shape, x.dtype)
     except MemoryError as error:
-        raise no_room(error, where) from None
+        raise host_out_of_memory(error, where) from None
 
 
 def _only(x: Any, where: str) -> Any:
@@ -75,7 +75,7 @@ def _only(x: Any, where: str) -> Any:
             if seen.size
             else "there is none to read: ask for x.size first",
         )
-    return host_values(x, where).item()
+    return to_host_array(x, where).item()
 
 
 _ASSIGNMENT = (operator.setitem, [Given("self"), ..., Given("value")])
@@ -97,9 +97,9 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         seen = real(self)
         if seen.device.type == "cpu":
             try:
-                return np.array(host_values(self, "numpy.asarray"), dtype=dtype, copy=copy)
+                return np.array(to_host_array(self, "numpy.asarray"), dtype=dtype, copy=copy)
             except MemoryError as error:
-                raise no_room(error, "numpy.asarray") from None
+                raise host_out_of_memory(error, "numpy.asarray") from None
         if copy is False:
             raise CopyForbiddenError(
                 where="numpy.asarray",
@@ -107,7 +107,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 got=f"an array on {seen.device}",
                 fix="allow the download: numpy.asarray(x)",
             )
-        host = host_values(self, "numpy.asarray", memory=True)
+        host = to_host_array(self, "numpy.asarray", memory=True)
         return host if dtype is None else host.astype(dtype, copy=False)
 
     def get(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
@@ -134,7 +134,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         if not plain.flags.writeable:
             raise ReadOnlyError(where="get", expected="a writable array", got="a read-only one",
                                 fix="pass a writable array")  # fmt: skip
-        target = sources.host_side(host, "get")
+        target = sources.require_aligned_host(host, "get")
         if target.shape != seen.shape:
             raise ShapeError(where="get", expected=f"shape {seen.shape}", got=str(target.shape),
                              fix="pass an array of the same shape")  # fmt: skip
@@ -170,7 +170,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 )  # fmt: skip
             if len(places) == 1:
                 places = [int(i) for i in np.unravel_index(places[0] % one.size, one.shape)]
-            with in_the_name_of("item"):
+            with reraise_from("item"):
                 one = one[tuple(places)]
         return _only(one, "item")
 
@@ -182,19 +182,19 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     def tolist(self) -> Any:
         """Return the elements as nested Python lists, a 0-d array as a number."""
         try:
-            return host_values(self, "tolist").tolist()
+            return to_host_array(self, "tolist").tolist()
         except MemoryError as error:
-            raise no_room(error, "tolist") from None
+            raise host_out_of_memory(error, "tolist") from None
 
     def tobytes(self) -> bytes:
         """Return the bytes of the elements in C order: a copy of them."""
         seen = real(self)
         if seen.device.type == "cpu":
-            copies.note("host", seen.nbytes, "tobytes")
+            copy_tracking.note("host", seen.nbytes, "tobytes")
         try:
-            return host_values(self, "tobytes", memory=True).tobytes()
+            return to_host_array(self, "tobytes", memory=True).tobytes()
         except MemoryError as error:
-            raise no_room(error, "tobytes") from None
+            raise host_out_of_memory(error, "tobytes") from None
 
     def __float__(self) -> float:
         return float(_only(self, "float"))
@@ -229,7 +229,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        body = np.array2string(host_values(self, "repr"), separator=", ", prefix=name + "(")
+        body = np.array2string(to_host_array(self, "repr"), separator=", ", prefix=name + "(")
         seen = real(self)
         notes = [f"shape={seen.shape}"] if seen.size == 0 else []
         if seen.dtype != np.float32 or not isinstance(self, CudaNdarray):
@@ -245,7 +245,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return f"{name}({body}, {', '.join(notes)})"
 
     def __str__(self) -> str:
-        return str(host_values(self, "str"))
+        return str(to_host_array(self, "str"))
 
     def __format__(self, spec: str) -> str:
         if not spec:
@@ -281,8 +281,8 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def to_device(self: Self, device: Any, /, *, stream: Any = None, copy: bool = False) -> Self:
         """Return the array on another device: itself if it is there already, else a copy."""
-        copy = as_switch(copy, "copy", "to_device")
-        target = place_of(device, "to_device")
+        copy = require_bool(copy, "copy", "to_device")
+        target = resolve_device(device, "to_device")
         seen = real(self)
         if target == seen.device and not copy:
             return self
@@ -311,7 +311,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def cuda(self: Self, index: int = 0) -> Self:
         """Return the array on a GPU."""
-        return self.to_device(place_of(("cuda", index), "cuda"))
+        return self.to_device(resolve_device(("cuda", index), "cuda"))
 
     def sync(self) -> None:
         """Wait until all work queued on this array is done."""
@@ -451,11 +451,11 @@ def class_for(dtype: Any) -> type[CudaNdarray] | type[GpuArray]:
 
 def _source(value: Any, row: int, device_type: int, device_id: int, cls: type) -> _core.Array:
     """Core hook: what is assigned to an array, as an array of the target's dtype."""
-    return sources.assigned(value, dtypes.dtype_of(row), (device_type, device_id), cls)
+    return sources.assigned(value, dtypes.dtype_from_id(row), (device_type, device_id), cls)
 
 
-_core._set_hook("dtype", dtypes.dtype_of)
-_core._set_hook("dtype_row", dtypes.row_of)
-_core._set_hook("device", devices.from_codes)
+_core._set_hook("dtype", dtypes.dtype_from_id)
+_core._set_hook("dtype_id", dtypes.dtype_id)
+_core._set_hook("device", devices.device_from_dlpack)
 _core._set_hook("source", _source)
 _core._set_result_types(CudaNdarray, GpuArray)

@@ -10,10 +10,10 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import known
+from gpuinterop.error_context import host_out_of_memory, resolve_device
 from gpuinterop.errors import ArgumentTypeError, DeviceError, ShapeError
-from gpuinterop.geometry import real
-from gpuinterop.naming import no_room, place_of
-from gpuinterop.sources import host_side, host_view, read_shape, refuse_repeats
+from gpuinterop.layout import real
+from gpuinterop.sources import as_numpy_view, read_shape, refuse_repeats, require_aligned_host
 
 __all__ = ["copy_async", "pinned_empty"]
 
@@ -39,13 +39,13 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     if any(n < 0 for n in extents):
         raise ShapeError(where="pinned_empty", expected="extents of 0 or more",
                          got=f"shape {extents}", fix="pass non-negative extents")  # fmt: skip
-    place = place_of(device, "pinned_empty")
+    place = resolve_device(device, "pinned_empty")
     count = prod(extents)
     if place.type == "cpu" or count == 0:
         try:
             return np.empty(extents, kind)
         except MemoryError as error:
-            raise no_room(error, "pinned_empty") from None
+            raise host_out_of_memory(error, "pinned_empty") from None
     nbytes = count * kind.itemsize
     if nbytes > sys.maxsize:
         raise ShapeError(
@@ -55,14 +55,14 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
             fix="take less of it",
         )
     memory = _core.pinned_bytes(place.index, nbytes)
-    return host_view(memory).view(kind).reshape(extents)
+    return as_numpy_view(memory).view(kind).reshape(extents)
 
 
 def _side(x: Any, name: str) -> _core.Array:
     if isinstance(x, _core.Array):
         return real(x)
     if isinstance(x, np.ndarray):
-        return host_side(x, "copy_async")
+        return require_aligned_host(x, "copy_async")
     raise ArgumentTypeError(
         where="copy_async",
         expected=f"an array here or a NumPy array as {name}",

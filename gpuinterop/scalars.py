@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import FLOAT32, ML_NAMES, SUB_BYTE_NAMES, dtype_of, is_complex, known
+from gpuinterop.dtypes import FLOAT32, ML_NAMES, SUB_BYTE_NAMES, dtype_from_id, is_complex, known
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, shown
 
-__all__ = ["NUMBERS", "as_elements"]
+__all__ = ["NUMBERS", "scalars_to_array"]
 
 NUMBERS = (bool, int, float, complex, list, tuple)
 
@@ -25,7 +25,7 @@ _PLAIN = {bool, int, float, complex}  # in lists: nothing to look into
 _EXACT = 2**24  # every whole number up to here is a float32
 
 
-def as_elements(
+def scalars_to_array(
     value: Any, dtype: Any, where: str, *, casts: bool | None = None
 ) -> np.ndarray[Any, Any]:
     """Return a Python or NumPy number, or nested lists of them, as a host array of `dtype`.
@@ -33,7 +33,7 @@ def as_elements(
     None stands for the default, float32, which whole numbers must survive. `casts` tells whether
     arrays inside the lists may be narrowed; by default if a dtype is named.
     """
-    wanted = dtype_of(FLOAT32) if dtype is None else known(dtype, where)
+    wanted = dtype_from_id(FLOAT32) if dtype is None else known(dtype, where)
     if type(value) is int and wanted.kind in "iu":
         # Here NumPy's own check is the rule, and the quickest.
         try:

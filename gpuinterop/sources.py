@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import _core, copies
+from gpuinterop import _core, copy_tracking
 from gpuinterop.dtypes import known
+from gpuinterop.error_context import host_out_of_memory, renamed, reraise_from, resolve_device
 from gpuinterop.errors import (
     ArgumentTypeError,
     BoundsError,
@@ -23,32 +24,31 @@ from gpuinterop.errors import (
     UnsupportedError,
     shown,
 )
-from gpuinterop.foreign import CPU, CUDA
-from gpuinterop.geometry import is_array, real
-from gpuinterop.naming import in_the_name_of, no_room, place_of, renamed
-from gpuinterop.scalars import NUMBERS, as_elements
-from gpuinterop.switches import as_switch
+from gpuinterop.foreign_handles import CPU, CUDA
+from gpuinterop.layout import is_array, real
+from gpuinterop.option_values import require_bool
+from gpuinterop.scalars import NUMBERS, scalars_to_array
 
 __all__ = [
-    "as_source",
+    "as_input_array",
     "assigned",
     "borrowed",
     "cast",
     "check_cast",
     "construct",
     "home",
-    "host_side",
-    "host_view",
+    "require_aligned_host",
+    "as_numpy_view",
     "is_index",
-    "is_of_a_converter",
-    "is_of_values",
+    "needs_converter",
+    "is_scalar_or_list",
     "new_array",
     "new_full",
     "over",
     "read_counts",
     "read_shape",
     "refuse_mask",
-    "seen_in",
+    "peek_capsule",
     "write",
 ]
 
@@ -59,7 +59,7 @@ A = TypeVar("A", bound=_core.Array)
 _Capsule = type(_core.Array.__dlpack_c_exchange_api__)
 
 
-def seen_in(value: Any, where: str) -> _core.Array | None:
+def peek_capsule(value: Any, where: str) -> _core.Array | None:
     """Return what a DLPack capsule describes, None for another object; the capsule stays unused.
 
     A capsule can be taken once, so what may be refused is looked at before.
@@ -103,7 +103,7 @@ class _HostView:
         }
 
 
-def host_view(array: _core.Array, *, written: bool = False) -> np.ndarray[Any, Any]:
+def as_numpy_view(array: _core.Array, *, written: bool = False) -> np.ndarray[Any, Any]:
     """Return a NumPy array that shares a host array's memory and keeps it alive.
 
     A result of a capture that nothing has filled yet is refused, unless it is `written`.
@@ -136,7 +136,7 @@ def over(host: np.ndarray[Any, Any]) -> _core.Array:
     )
 
 
-def host_side(host: np.ndarray[Any, Any], where: str) -> _core.Array:
+def require_aligned_host(host: np.ndarray[Any, Any], where: str) -> _core.Array:
     """Return a core array over a NumPy array that a copy reads or fills in place."""
     refuse_mask(host, where)
     plain = np.asarray(host)
@@ -166,7 +166,7 @@ def refuse_repeats(target: _core.Array, where: str) -> None:
             )
 
 
-def is_of_values(value: Any) -> bool:
+def is_scalar_or_list(value: Any) -> bool:
     """Whether `value` is a number or a list, Python's or NumPy's, which no memory lies behind."""
     return isinstance(value, (*NUMBERS, np.generic))
 
@@ -177,7 +177,7 @@ def new_array(
     """Return a C-ordered copy of `source` as a `cls` on `device`; no copy to watchers if of `values`."""
     source = real(source)
     check_cast(cls, source.dtype, where)
-    target = place_of(device, where)
+    target = resolve_device(device, where)
     made = _core.empty(cls, source.shape, source.dtype, target.type_code, target.index, where=where)
     # A kernel fills elements of more than 4 bytes, which is worth its compilation where nothing else will do.
     fills = values and (source.itemsize <= 4 or _core._recording() is not None)
@@ -190,19 +190,19 @@ def write(
 ) -> None:
     """Copy `source`, unseen by watchers if of `values`: one of these can be filled in, without a wait."""
     if values and fills and source.ndim == 0 and target.device.type != "cpu":
-        target[...] = host_view(source)[()]
+        target[...] = as_numpy_view(source)[()]
     else:
         _core.copy_into(target, source, where=where, uncounted=values)
 
 
 def construct(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
     """Return what ``cls(value)`` makes: a copy, on the default device if `value` is on the host."""
-    seen = seen_in(value, cls.__name__)
+    seen = peek_capsule(value, cls.__name__)
     if seen is not None:
         check_cast(cls, seen.dtype if dtype is None else known(dtype, cls.__name__), cls.__name__)
-    source = as_source(value, dtype, cls.__name__)
+    source = as_input_array(value, dtype, cls.__name__)
     place = home(value, source) if device is None else device
-    return new_array(cls, source, place, cls.__name__, is_of_values(value))
+    return new_array(cls, source, place, cls.__name__, is_scalar_or_list(value))
 
 
 def home(value: Any, source: _core.Array) -> devices.Device:
@@ -221,21 +221,21 @@ def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, wher
     where = where or f"{cls.__name__}.zeros"
     check_cast(cls, known(dtype, where), cls.__name__)
     try:
-        target = place_of(device, where)
+        target = resolve_device(device, where)
     except DeviceError as error:
         if not (positional and is_index(device) and is_index(shape)):
             raise
         raise DeviceError(where=where, expected=error.expected, got=error.got,
                           fix="name a device that exists; a shape is one argument, a tuple: "
                           f"({shown(shape)}, {shown(device)})") from None  # fmt: skip
-    with in_the_name_of(where):
+    with reraise_from(where):
         extents = read_shape(shape)
         made = _core.empty(cls, extents, dtype, target.type_code, target.index)
         made[...] = value
     return made
 
 
-def as_source(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.Array:
+def as_input_array(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.Array:
     """Return `value` as an array to read from, cast when `dtype` asks for it.
 
     Without `copyif` it shares memory, or is refused.
@@ -243,11 +243,11 @@ def as_source(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.
     if is_array(value):
         found = real(value)
     elif isinstance(value, np.generic) and dtype is not None:
-        return over(as_elements(value, dtype, where))
+        return over(scalars_to_array(value, dtype, where))
     elif isinstance(value, (np.ndarray, np.generic)):
         found = _from_numpy(value, where, copyif)
     elif isinstance(value, NUMBERS):
-        return over(as_elements(value, dtype, where))
+        return over(scalars_to_array(value, dtype, where))
     else:
         found = _import(value, where, copyif)
     return cast(value, found, dtype, where)
@@ -264,13 +264,13 @@ def cast(value: Any, found: _core.Array, dtype: Any, where: str) -> _core.Array:
     if found.device.type == "cpu" and not unmade:
         try:
             if _core._recording() is not None:
-                return over(host_view(found).astype(dtype))
+                return over(as_numpy_view(found).astype(dtype))
             # Memory of this library, so that nobody has to copy it again.
             made = _core.empty(_core.Array, found.shape, dtype, 1, 0, where=where)
-            host_view(made, written=True)[...] = host_view(found)
+            as_numpy_view(made, written=True)[...] = as_numpy_view(found)
             return made
         except MemoryError as error:
-            raise no_room(error, where) from None
+            raise host_out_of_memory(error, where) from None
     cast: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
     return cast
 
@@ -282,19 +282,19 @@ def _import(value: Any, where: str, copyif: bool) -> _core.Array:
         return _core.import_any(_core.Array, value, where=where, realign=copyif)
     except ConversionTypeError:
         # Last, so that arrays which speak a protocol pay nothing for those which do not.
-        if is_of_a_converter(value):
-            with in_the_name_of(where):
+        if needs_converter(value):
+            with reraise_from(where):
                 return real(import_module("gpuinterop.converters").from_any(value, copyif))
         if isinstance(value, type) or _core.protocols_of(value):
             raise
         raise _unknown(value, where) from None
 
 
-def is_of_a_converter(value: Any) -> bool:
+def needs_converter(value: Any) -> bool:
     """Whether `value` speaks no protocol and only a converter knows it: gnumpy's, a plugin's."""
     if value is None or isinstance(value, (str, list, tuple, dict, set, type)):
         return False
-    found = import_module("gpuinterop.converters.registry").recognise(value)
+    found = import_module("gpuinterop.converters.registry").find_backend(value)
     return found is not None and not _core.protocols_of(value)
 
 
@@ -331,7 +331,7 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
             f"address {host.ctypes.data:#x}",
             fix=f"allow a copy, or make one: numpy.array(a, '{native}')",
         )
-    copies.note("host", host.nbytes, where)
+    copy_tracking.note("host", host.nbytes, where)
     return over(host.astype(native))
 
 
@@ -343,15 +343,15 @@ def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core
     """
     where = "x[key] = value"
     if isinstance(value, (*NUMBERS, np.generic)):
-        return over(as_elements(value, dtype, where, casts=not hasattr(cls, "_only")))
+        return over(scalars_to_array(value, dtype, where, casts=not hasattr(cls, "_only")))
     try:
-        seen = seen_in(value, where)
+        seen = peek_capsule(value, where)
         if seen is not None and seen.dtype != dtype:
             check_cast(cls, seen.dtype, where)
-        found = as_source(value, None, where)
+        found = as_input_array(value, None, where)
         if _core._recording() is not None and type(value) is np.ndarray and value.ndim == 0:
             # A number for the operators too: the replays of a capture have the one of today.
-            found = over(host_view(found).copy())
+            found = over(as_numpy_view(found).copy())
         if found.dtype == dtype:
             return found
         check_cast(cls, found.dtype, where)
@@ -416,9 +416,9 @@ def borrowed(
     if not -1 <= limit < 1 << 63:
         raise BoundsError(where=where, expected="nbytes of at least 0, below 2**63",
                           got=shown(limit), fix="leave it out when it is not known")  # fmt: skip
-    readonly = as_switch(readonly, "readonly", where)
-    target = place_of(device, where) if device is not None else _locate(address)
-    with in_the_name_of(where):  # what fails may be a layout
+    readonly = require_bool(readonly, "readonly", where)
+    target = resolve_device(device, where) if device is not None else _locate(address)
+    with reraise_from(where):  # what fails may be a layout
         return _core.from_pointer(
             cls,
             address,
@@ -443,7 +443,7 @@ def _locate(address: int) -> devices.Device:
     found = _core.inspect_pointer(address)
     if default.type == "cpu" and found["memory"] != "device":  # what the host reads as well
         return default
-    return devices.from_codes(*((CUDA, found["device"]) if found["known"] else (CPU, 0)))
+    return devices.device_from_dlpack(*((CUDA, found["device"]) if found["known"] else (CPU, 0)))
 
 
 def _unknown(value: Any, where: str) -> ConversionTypeError:

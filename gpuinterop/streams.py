@@ -15,8 +15,9 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop._core import Event, Stream
+from gpuinterop.device_spec import gpu
 from gpuinterop.errors import StreamError, shown
-from gpuinterop.foreign import (
+from gpuinterop.foreign_handles import (
     CUDA,
     as_int,
     never_destroyed,
@@ -25,7 +26,6 @@ from gpuinterop.foreign import (
     stream_device,
     stream_handle,
 )
-from gpuinterop.places import gpu
 
 __all__ = [
     "Stream",

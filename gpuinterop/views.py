@@ -16,8 +16,8 @@ from gpuinterop.errors import (
     UnsupportedError,
     shown,
 )
-from gpuinterop.geometry import real
-from gpuinterop.switches import as_choice, as_order
+from gpuinterop.layout import real
+from gpuinterop.option_values import require_optional_bool, require_order
 from gpuinterop.warm import Given, Steps, warm
 
 __all__ = ["Flags", "ViewMethods", "memory_order", "own_state", "read_axis"]
@@ -102,7 +102,7 @@ def memory_order(array: Any) -> list[int]:
 
 def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
     """The elements in one of NumPy's orders; 'K' is a C order of the axes as they lie in memory."""
-    if as_order(order, "CFAK", where) == "K":
+    if require_order(order, "CFAK", where) == "K":
         in_memory: Self = x._permuted(memory_order(real(x)))
         return in_memory.reshape(-1, copy=copy)
     return x.reshape(-1, order=order, copy=copy)
@@ -248,7 +248,7 @@ class ViewMethods(_core.Array):
     @warm(values="order")
     def copy(self: Self, order: str = "C") -> Self:
         """Return an independent compact copy, whatever the strides are; in one of NumPy's orders."""
-        order = as_order(order, "CFAK", "copy")
+        order = require_order(order, "CFAK", "copy")
         if order != "K":
             return _COPIED  # type: ignore[return-value]  # which the core runs
         copied: Self = self._copied(memory_order(real(self)))
@@ -277,11 +277,11 @@ class ViewMethods(_core.Array):
             raise ArgumentTypeError(where="reshape", expected="a shape of ints", got=shown(shape),
                                     fix=f"name the order: order={shape[-1]!r}")  # fmt: skip
         wanted = _spread(shape)
-        if as_order(order, "CFA", "reshape") == "A":
+        if require_order(order, "CFA", "reshape") == "A":
             seen = real(self)
             order = "F" if seen.is_f_contiguous() and not seen.is_c_contiguous() else "C"
         if copy is not None:
-            copy = as_choice(copy, "copy", "reshape")
+            copy = require_optional_bool(copy, "copy", "reshape")
         if order == "F":
             wanted = _core.read_ints(wanted, "reshape")
             try:

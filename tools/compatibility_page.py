@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from gpuinterop.testing.layouts import legend
-from gpuinterop.testing.table import Cell, Matrix
+from gpuinterop.testing.matrix_table import Cell, Matrix
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

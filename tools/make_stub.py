@@ -18,8 +18,8 @@ from nanobind.stubgen import StubGen
 
 import gpuinterop
 from gpuinterop import _core as core
-from gpuinterop.ops.catalog import ALIASES, ROWS, Row
-from gpuinterop.ops.keywords import TRUTHS
+from gpuinterop.ops.operation_table import ALIASES, ROWS, Row
+from gpuinterop.ops.ufunc_keywords import TRUTHS
 
 ROOT = Path(__file__).parents[1]
 SLOTS = ROOT / "tools" / "core_slots.pyi"

@@ -1,7 +1,7 @@
 """docs/performance.md and its pictures, from the records in benchmarks/results.
 
 Figures come from the records alone, prose from performance.md, and what a person adds from
-performance_marks.py: the marks, with the figures that peers had when the marks were set, and
+performance_targets.py: the marks, with the figures that peers had when the marks were set, and
 explanations, which are printed where a mark is missed or a peer is ahead.
 """
 
@@ -20,7 +20,7 @@ TEMPLATE = ROOT / "tools" / "performance.md"
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import pictures  # noqa: E402
-from performance_marks import (  # noqa: E402
+from performance_targets import (  # noqa: E402
     BANDWIDTH,
     CONVERSIONS,
     LAUNCHED,
@@ -67,7 +67,7 @@ def records() -> dict[str, dict[str, Any]]:
     ]
     if absent:
         sys.exit(
-            f"benchmarks/results has no row {', '.join(absent)}: record it, or mend performance_marks.py"
+            f"benchmarks/results has no row {', '.join(absent)}: record it, or mend performance_targets.py"
         )
     return found
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import gpuinterop as gi
-from gpuinterop.ops import catalog
+from gpuinterop.ops import operation_table
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = ROOT / "tools" / "reference.md"
@@ -43,7 +43,7 @@ def names(wanted: list[str]) -> str:
     return "\n".join(["| | |", "| --- | --- |", *rows])
 
 
-def example(row: catalog.Row) -> str:
+def example(row: operation_table.Row) -> str:
     """A call, in the operands' names."""
     if row.name in SPECIAL:
         return f"gi.{row.name}({SPECIAL[row.name]})"
@@ -75,10 +75,10 @@ def elementwise() -> str:
     """A row for each operation: its names, what it gives, a call and its result."""
     operands = {name: gi.asarray(value, device="cpu") for name, value in OPERANDS.items()}
     others: dict[str, list[str]] = {}
-    for alias, name in catalog.ALIASES.items():
+    for alias, name in operation_table.ALIASES.items():
         others.setdefault(name, []).append(alias)
     lines = ["| | | example | result |", "| --- | --- | --- | --- |"]
-    for row in sorted(catalog.ROWS, key=lambda row: row.name):
+    for row in sorted(operation_table.ROWS, key=lambda row: row.name):
         if row.name not in gi.__all__ or row.name in ("where", "clip", "round"):
             continue
         call = example(row)

@@ -10,7 +10,7 @@ from pathlib import Path
 from gpuinterop.cli import layouts_in_help, words_of
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.testing import Matrix, matrix
-from gpuinterop.testing.run import bridges_named, named
+from gpuinterop.testing.suite import bridges_named, named
 
 EPILOG = """\
 exit code: 0 nothing is wrong; 1 something is, or nothing was tried; 2 the question is wrong

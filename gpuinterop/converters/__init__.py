@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of what comes in)
 from gpuinterop import _core
 from gpuinterop.converters import registry
-from gpuinterop.converters.asking import as_ours, foretold, reader_of
+from gpuinterop.converters.asking import plan_conversion, reader_of, to_gpuinterop_array
 from gpuinterop.converters.incoming import from_any
-from gpuinterop.converters.options import check_options, without_common
+from gpuinterop.converters.options import check_options, drop_common_option
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.errors import GpuInteropError
-from gpuinterop.geometry import is_array
-from gpuinterop.switches import as_switch
+from gpuinterop.layout import is_array
+from gpuinterop.option_values import require_bool
 
 if TYPE_CHECKING:  # a type checker knows these names only; in truth they are loaded on first use
     from gpuinterop.converters.array_api import from_array_api as from_array_api
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # a type checker knows these names only; in truth they are lo
     from gpuinterop.converters.gnumpy import to_gnumpy as to_gnumpy
     from gpuinterop.converters.jax import from_jax as from_jax
     from gpuinterop.converters.jax import to_jax as to_jax
-    from gpuinterop.converters.kernel_args import pointer_arguments as pointer_arguments
+    from gpuinterop.converters.kernel_pointers import pointer_arguments as pointer_arguments
     from gpuinterop.converters.numba import from_numba as from_numba
     from gpuinterop.converters.numba import to_numba as to_numba
     from gpuinterop.converters.numpy import from_numpy as from_numpy
@@ -80,7 +80,7 @@ _HOMES = {
     "cudamat_to_cudandarray": "cudamat",
     "cudandarray_to_garray": "gnumpy",
     "garray_to_cudandarray": "gnumpy",
-    "pointer_arguments": "kernel_args",
+    "pointer_arguments": "kernel_pointers",
 }
 
 
@@ -135,7 +135,7 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     >>> gpuinterop.to(x, "numpy").shape
     (2, 3)
     """
-    copyif = as_switch(copyif, "copyif", "to")
+    copyif = require_bool(copyif, "copyif", "to")
     own = registry.own_name(library)
     if own is not None:
         return _to_ours(x, library, own, copyif, options)
@@ -145,25 +145,25 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
         options = options if xp is None else {**options, "xp": xp}
     if options:
         label = f"to(x, {library!r})"
-        options = without_common(row.to, options, label)
+        options = drop_common_option(row.to, options, label)
         check_options(row.to, options, label)
     if is_array(x):
         return row.give(x, copyif, **options)
-    ours = as_ours(x, library, copyif, options)
+    ours = to_gpuinterop_array(x, library, copyif, options)
     try:
         return row.give(ours, copyif, **options)
     except GpuInteropError as e:
         if type(x).__name__ == "PyCapsule":  # used up
             raise
-        plan = foretold(x, library, copyif, options)  # in words for what was passed
+        plan = plan_conversion(x, library, copyif, options)  # in words for what was passed
         raise plan.exception() if plan.error is type(e) and plan.refused else e from None
 
 
 def _to_ours(x: Any, library: str, own: str, copyif: bool, options: dict[str, Any]) -> Any:
     label = f"to(x, {library!r})"
     if registry.OURS[own] is None:
-        return from_any(x, copyif, **without_common(reader_of(x), options, label))
-    check_options(None, without_common(None, options, label), label)
+        return from_any(x, copyif, **drop_common_option(reader_of(x), options, label))
+    check_options(None, drop_common_option(None, options, label), label)
     from gpuinterop.converters.pycuda import to_cudandarray  # ours, whosever the row is
 
     return to_cudandarray(x, copyif)

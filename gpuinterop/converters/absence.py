@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gpuinterop import inventory
+from gpuinterop import installed_libraries
 from gpuinterop.converters.presence import installed
 from gpuinterop.errors import MissingLibraryError
-from gpuinterop.foreign import loaded
+from gpuinterop.foreign_handles import loaded
 
 if TYPE_CHECKING:
     from gpuinterop.converters.rows import Backend
@@ -32,7 +32,7 @@ def failing(row: Backend, where: str, why: Exception, package: str) -> MissingLi
         where=where,
         expected=f"the package {name}, which is installed, to be imported",
         got=f"its import fails: {_failures[name]}",
-        fix=inventory.how_to_mend(name, row.install if name == row.package else ""),
+        fix=installed_libraries.how_to_repair(name, row.install if name == row.package else ""),
     )
 
 
@@ -92,4 +92,4 @@ def how_to_install(row: Backend, package: str = "") -> str:
     """The command that brings a library, or a package that its converter needs."""
     name = package or row.package
     wanted = (row.install if name == row.package else name) or name
-    return inventory.BY_HAND.get(name) or f"pip install {wanted}"
+    return installed_libraries.BY_HAND.get(name) or f"pip install {wanted}"

@@ -6,14 +6,22 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from gpuinterop import _core, copies, errors
+from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import checks, registry, ways_out
-from gpuinterop.converters.options import taken_by
+from gpuinterop.converters.options import accepted_options
 from gpuinterop.converters.overlap import extent
-from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, refuse, refused_by, share
+from gpuinterop.converters.plan import (
+    ArrayInfo,
+    Plan,
+    Rules,
+    copy_or_refuse,
+    plan_from_error,
+    refuse,
+    share,
+)
 from gpuinterop.converters.remedies import remedy_cast, remedy_copy
-from gpuinterop.geometry import real
-from gpuinterop.switches import as_switch
+from gpuinterop.layout import real
+from gpuinterop.option_values import require_bool
 
 __all__ = ["describe", "from_array_api", "plan_from", "plan_to", "to_array_api"]
 
@@ -49,7 +57,7 @@ def plan_to(
     name = own_converter(xp)
     if name:
         own = registry.backend(name).module.plan_to
-        plan: Plan = own(x, copyif, **taken_by(own, {"allow_readonly": allow_readonly}))
+        plan: Plan = own(x, copyif, **accepted_options(own, {"allow_readonly": allow_readonly}))
         return plan
     return _attempt(x, copyif, allow_readonly, xp, library)[0]
 
@@ -73,20 +81,20 @@ def _attempt(
 ) -> tuple[Plan, Any]:
     """What `xp` does with `x`, and the array that it made, where that can be the result."""
     where = "to_array_api"
-    copyif = as_switch(copyif, "copyif", where)
-    allow_readonly = as_switch(allow_readonly, "allow_readonly", where)
+    copyif = require_bool(copyif, "copyif", where)
+    allow_readonly = require_bool(allow_readonly, "allow_readonly", where)
     fault = _no_namespace(xp)
     if fault is not None:
         return fault, None
     try:
-        facts = replace(checks.facts_of(x), library=library)
+        facts = replace(checks.describe_array(x), library=library)
     except errors.GpuInteropError as e:
-        return refused_by(e, "array_api", where), None
+        return plan_from_error(e, "array_api", where), None
     x = real(x)
     try:
         made = xp.from_dlpack(x)
     except errors.CaptureError as e:
-        return refused_by(e, "array_api", where), None
+        return plan_from_error(e, "array_api", where), None
     except _REFUSALS as e:
         refusal = str(e)
     else:
@@ -101,11 +109,11 @@ def _attempt(
         cast = ways_out.cast(facts, _EVERYWHERE - {facts.dtype})
         fix = f"{cast}, or move the array to a device that the library has"
         return refuse("array_api", where, errors.ExportError, reason, got, fix), None
-    again = _compared(checks.facts_of(compact), made, True, False, _name_of(xp))
+    again = _compared(checks.describe_array(compact), made, True, False, _name_of(xp))
     if again.refused:
         return again, None
     fix = f"make {remedy_copy(facts)} once and reuse it"
-    plan = mend_by_copy(
+    plan = copy_or_refuse(
         Rules("array_api", where), facts, copyif, errors.ExportError, reason, got, fix
     )
     return replace(plan, bytes=plan.bytes + again.bytes) if copyif else plan, None
@@ -115,7 +123,7 @@ def _name_of(xp: Any) -> str:
     return str(getattr(xp, "__name__", type(xp).__name__))
 
 
-def _compared(facts: Facts, made: Any, copyif: bool, allow_readonly: bool, name: str) -> Plan:
+def _compared(facts: ArrayInfo, made: Any, copyif: bool, allow_readonly: bool, name: str) -> Plan:
     """Whether what a namespace made is what it was given: some copy, or narrow, without a word."""
     rules = Rules("array_api", "to_array_api")
     if made is None:
@@ -124,9 +132,9 @@ def _compared(facts: Facts, made: Any, copyif: bool, allow_readonly: bool, name:
             "None", "pass as xp a namespace whose from_dlpack returns what it makes",
         )  # fmt: skip
     try:
-        seen = checks.facts_of(_core.import_any(None, made))
+        seen = checks.describe_array(_core.import_any(None, made))
     except errors.GpuInteropError as e:
-        return mend_by_copy(
+        return copy_or_refuse(
             rules, facts, copyif, errors.ExportError,
             f"an array that can be looked at, to know that {name} shares its memory", e.got, "",
         )  # fmt: skip
@@ -151,12 +159,12 @@ def _compared(facts: Facts, made: Any, copyif: bool, allow_readonly: bool, name:
                 f"elements that {name}.from_dlpack leaves in their places", facts.text(),
                 "pass as xp a namespace whose from_dlpack gives the array as it lies",
             )  # fmt: skip
-        return mend_by_copy(
+        return copy_or_refuse(
             rules, facts, copyif, errors.ExportError, f"an array that {name}.from_dlpack shares",
             f"{facts.text()}, of which it makes a copy", "",
         )  # fmt: skip
     if facts.size and facts.readonly and not seen.readonly and not allow_readonly:
-        return mend_by_copy(
+        return copy_or_refuse(
             rules, facts, copyif, errors.ReadOnlyError,
             f"writable memory, because {name} drops the read-only mark and could write to it",
             f"read-only {facts.text()}", "give allow_readonly=True if nothing writes to it there",
@@ -164,7 +172,7 @@ def _compared(facts: Facts, made: Any, copyif: bool, allow_readonly: bool, name:
     return share(rules.library, rules.where)
 
 
-def _overlap(a: Facts, b: Facts) -> bool:
+def _overlap(a: ArrayInfo, b: ArrayInfo) -> bool:
     """Whether the address ranges of two arrays meet: one is then no copy of the other."""
     a_low, a_high = extent(a.ptr, a.shape, a.strides, a.itemsize)
     b_low, b_high = extent(b.ptr, b.shape, b.strides, b.itemsize)
@@ -185,24 +193,24 @@ def to_array_api(
     name = own_converter(xp)
     if name:
         own = registry.backend(name).to
-        return own(x, copyif, **taken_by(own, {"allow_readonly": allow_readonly}))
+        return own(x, copyif, **accepted_options(own, {"allow_readonly": allow_readonly}))
     plan, made = _attempt(x, copyif, allow_readonly, xp)
     if plan.refused:
         raise plan.exception()
     if made is None:
         x = checks.copied(x, "to_array_api")
         made = xp.from_dlpack(x)
-        plan = _compared(checks.facts_of(x), made, True, False, _name_of(xp))
+        plan = _compared(checks.describe_array(x), made, True, False, _name_of(xp))
         if plan.refused:
             raise plan.exception()
     if plan.copied:  # by the namespace itself, which made it to be asked
-        copies.note(plan.crosses, plan.bytes, plan.where)
+        copy_tracking.note(plan.crosses, plan.bytes, plan.where)
     return made
 
 
-def describe(a: Any) -> Facts:
+def describe(a: Any) -> ArrayInfo:
     """Read through the protocol: this converter knows nothing of the class."""
-    return checks.facts_of(_core.import_any(None, a, where="from_array_api", realign=None))
+    return checks.describe_array(_core.import_any(None, a, where="from_array_api", realign=None))
 
 
 def plan_from(a: Any, copyif: bool = False) -> Plan:
@@ -210,7 +218,7 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
     try:
         return checks.plan_own(describe(a), "from_array_api", copyif)
     except errors.GpuInteropError as e:
-        return refused_by(e, "gpuinterop", "from_array_api")
+        return plan_from_error(e, "gpuinterop", "from_array_api")
 
 
 def from_array_api(a: Any, copyif: bool = False) -> Any:
@@ -218,7 +226,7 @@ def from_array_api(a: Any, copyif: bool = False) -> Any:
 
     Copies, with ``copyif=True``, elements off their alignment.
     """
-    copyif = as_switch(copyif, "copyif", "from_array_api")
+    copyif = require_bool(copyif, "copyif", "from_array_api")
     try:
         return _core.import_any(None, a, where="from_array_api", realign=copyif)
     except errors.ContiguityError:

@@ -12,21 +12,23 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import _core, copies, errors
+from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import captured, checks, protocols, registry
 from gpuinterop.converters.incoming import from_any
-from gpuinterop.converters.likeness import disguised
-from gpuinterop.converters.options import check_options, taken_by, without_common
-from gpuinterop.converters.plan import Facts, Plan, c_strides, refuse, refused_by
+from gpuinterop.converters.likeness import lookalike_error
+from gpuinterop.converters.options import accepted_options, check_options, drop_common_option
+from gpuinterop.converters.plan import ArrayInfo, Plan, c_strides, plan_from_error, refuse
 from gpuinterop.converters.rows import promised
-from gpuinterop.geometry import is_array
+from gpuinterop.layout import is_array
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.sources import over
 
-__all__ = ["as_ours", "foretold", "reader_of"]
+__all__ = ["to_gpuinterop_array", "plan_conversion", "reader_of"]
 
 
-def foretold(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str = "to") -> Plan:
+def plan_conversion(
+    x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str = "to"
+) -> Plan:
     """The plan of ``to(x, to, copyif, **options)``, asked for by `where`."""
     plan = _plan(x, to, copyif, options, where)
     if plan.refused and not copyif and "copyif=True" in plan.fix:
@@ -34,20 +36,20 @@ def foretold(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str 
         if instead.refused and instead.where != plan.where:  # a copy would be made in vain
             return instead
     if plan.copied and plan.bytes:
-        banned = copies.ban(plan.crosses, plan.bytes, plan.where)
+        banned = copy_tracking.ban(plan.crosses, plan.bytes, plan.where)
         if banned is not None:
-            return refused_by(banned, plan.library, plan.where)
+            return plan_from_error(banned, plan.library, plan.where)
     return plan
 
 
-def as_ours(x: Any, to: str, copyif: bool, options: dict[str, Any]) -> Any:
+def to_gpuinterop_array(x: Any, to: str, copyif: bool, options: dict[str, Any]) -> Any:
     """`x` as an array of ours, copied only when the conversion to the library `to` then succeeds."""
     if type(x).__name__ != "PyCapsule":  # a failed try would use that up
         try:
             return from_any(x)
         except errors.GpuInteropError:
             pass
-    plan = foretold(x, to, copyif, options)
+    plan = plan_conversion(x, to, copyif, options)
     if plan.refused:
         raise plan.exception()
     return from_any(x, copyif)
@@ -58,7 +60,7 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
     own = registry.own_name(to)
     if own is not None:
         reader = None if registry.OURS[own] else reader_of(x)
-        options = without_common(reader, options, label)
+        options = drop_common_option(reader, options, label)
         check_options(reader, options, label)
         if issubclass(type(x), CudaNdarray if registry.OURS[own] else _core.Array):
             # It comes back as it is, whatever state its geometry is in.
@@ -70,14 +72,14 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
         try:
             xp = registry.namespace(to, target)
         except errors.MissingLibraryError as e:
-            return refused_by(e, row.name, target)
+            return plan_from_error(e, row.name, target)
         options = options if xp is None else {**options, "xp": xp}
-    options = without_common(row.to, options, label)
+    options = drop_common_option(row.to, options, label)
     check_options(row.to, options, label)
     if row.name == "array_api":
         named = module.own_converter(options.get("xp"))
         if named:
-            further = taken_by(registry.backend(named).to, options)
+            further = accepted_options(registry.backend(named).to, options)
             return _plan(x, named, copyif, further, where)
     first, facts, ours = _into_ours(x, copyif, "any", {})
     if first.refused or facts is None:
@@ -88,7 +90,7 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
         elif facts.device == "cpu":  # an array of ours on the host, made of any other
             checks.require_array(over(numpy.empty(0)), target)
     except errors.CaptureError as e:
-        return refused_by(e, row.name, target)
+        return plan_from_error(e, row.name, target)
     plan_to = getattr(module, "plan_to", None)
     if plan_to is None:
         told = refuse(
@@ -104,10 +106,10 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
                 ours = from_any(x) if first.shared else checks.stand_in(facts)
             described = ours
         except errors.OutOfMemoryError as e:
-            return refused_by(e, row.name, target)
+            return plan_from_error(e, row.name, target)
         options = {**options, "library": facts.library}
     second: Plan = promised(
-        plan_to(described, copyif, **taken_by(plan_to, options)), Plan, row.name, "plan_to"
+        plan_to(described, copyif, **accepted_options(plan_to, options)), Plan, row.name, "plan_to"
     )
     if options.get("module") is None:
         package_for = getattr(module, "package_for", None)
@@ -118,7 +120,7 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
                 needed = package or getattr(module, "IMPORTS", row.package)
                 registry.load(row.name, second.where, needed)
             except errors.MissingLibraryError as e:
-                return refused_by(e, row.name, second.where)
+                return plan_from_error(e, row.name, second.where)
     known_here = x if is_array(x) else None
     second = captured.leaving(second, facts, known_here, module, options)
     if second.shared and first.copied:
@@ -130,7 +132,7 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
 
 def reader_of(x: Any) -> Callable[..., Any] | None:
     """The function that reads `x`, if it is of a library that is known."""
-    row = None if is_array(x) else registry.recognise(x)
+    row = None if is_array(x) else registry.find_backend(x)
     return None if row is None else row.from_
 
 
@@ -140,7 +142,7 @@ def _where_of(own: str) -> str:
 
 def _into_ours(
     x: Any, copyif: bool, own: str, options: dict[str, Any]
-) -> tuple[Plan, Facts | None, Any]:
+) -> tuple[Plan, ArrayInfo | None, Any]:
     """The plan to make `x` an array of ours; that array's description, and itself where it shares."""
     dtype = registry.OURS[own]
     where = _where_of(own)
@@ -149,7 +151,7 @@ def _into_ours(
     except errors.ArgumentTypeError:
         raise
     except errors.GpuInteropError as e:
-        return refused_by(e, "gpuinterop", where), None, None
+        return plan_from_error(e, "gpuinterop", where), None, None
     if plan.refused:
         return plan, None, None
     if dtype is not None and facts.dtype != dtype:
@@ -163,16 +165,16 @@ def _into_ours(
     return plan, facts, ours
 
 
-def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Plan, Facts, Any]:
+def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Plan, ArrayInfo, Any]:
     if is_array(x):
-        return Plan("gpuinterop", "shared", where=where), checks.facts_of(x), x
-    row = registry.recognise(x)
+        return Plan("gpuinterop", "shared", where=where), checks.describe_array(x), x
+    row = registry.find_backend(x)
     if row is None:
         # Sharing is the one way to know, and leaves nothing behind; a capsule would be used up.
         seen = _core._look_into(x, where, copyif)
-        with copies.aside() as made:
+        with copy_tracking.aside() as made:
             ours = protocols.share_unknown(x, where, copyif) if seen is None else seen
-        facts = replace(checks.facts_of(ours), library="unknown")
+        facts = replace(checks.describe_array(ours), library="unknown")
         copied = made.bytes if seen is None else checks.plan_own(facts, where, copyif).bytes
         return _seen(x, facts, where, copied, "memory of aligned elements"), facts, ours
     plan_from = getattr(row.module, "plan_from", None)
@@ -180,7 +182,7 @@ def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Pl
     if plan_from is None:
         return _tried(x, copyif, row, where, options)
     try:
-        made = plan_from(x, copyif, **taken_by(plan_from, options))
+        made = plan_from(x, copyif, **accepted_options(plan_from, options))
         plan = promised(made, Plan, row.name, "plan_from")
         if plan.refused:
             if where == "to_cudandarray" and row.name == "pycuda":  # which carries it out by itself
@@ -188,12 +190,12 @@ def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Pl
             return plan, NOTHING, None
         if read is None:
             return plan, *_tried(x, plan.copied, row, where, options)[1:]
-        seen = read(x, **taken_by(read, options))
-        facts = _held(promised(seen, Facts, row.name, "describe"))
+        seen = read(x, **accepted_options(read, options))
+        facts = _held(promised(seen, ArrayInfo, row.name, "describe"))
     except (AttributeError, KeyError, TypeError) as e:
         if isinstance(e, errors.GpuInteropError):
             raise
-        raise disguised(x, where, e) from e
+        raise lookalike_error(x, where, e) from e
     if facts.library == "gpuinterop":
         facts = replace(facts, library=row.name)
     # Only an array-API namespace is shown the array itself; it is made when that asks.
@@ -202,15 +204,15 @@ def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Pl
 
 def _tried(
     x: Any, copyif: bool, row: registry.Backend, where: str, options: dict[str, Any]
-) -> tuple[Plan, Facts, Any]:
+) -> tuple[Plan, ArrayInfo, Any]:
     """What converting does, by doing it: of converters that have no word of their own."""
-    with copies.aside() as made:
+    with copy_tracking.aside() as made:
         ours = row.take(x, copyif, **options)
-    facts = replace(checks.facts_of(ours), library=row.name)
+    facts = replace(checks.describe_array(ours), library=row.name)
     return _seen(x, facts, where, made.bytes, "memory that the converter can share"), facts, ours
 
 
-def _seen(x: Any, facts: Facts, where: str, copied: int, needs: str) -> Plan:
+def _seen(x: Any, facts: ArrayInfo, where: str, copied: int, needs: str) -> Plan:
     """The plan of what was done a moment ago, in which so many bytes were copied."""
     if not copied:
         return Plan("gpuinterop", "shared", where=where)
@@ -221,10 +223,10 @@ def _seen(x: Any, facts: Facts, where: str, copied: int, needs: str) -> Plan:
     )  # fmt: skip
 
 
-NOTHING = Facts((), (), "", 0, "cpu")  # stands for an array that will not be
+NOTHING = ArrayInfo((), (), "", 0, "cpu")  # stands for an array that will not be
 
 
-def _held(facts: Facts) -> Facts:
+def _held(facts: ArrayInfo) -> ArrayInfo:
     """The description of the array of ours: along axes of one element its strides are dense ones."""
     if facts.size == 0:
         extents = tuple(max(n, 1) for n in facts.shape)
@@ -237,6 +239,6 @@ def _held(facts: Facts) -> Facts:
     return replace(facts, strides=tuple(strides))
 
 
-def compact(facts: Facts) -> Facts:
+def compact(facts: ArrayInfo) -> ArrayInfo:
     """What a fresh copy of an array looks like."""
     return replace(facts, strides=c_strides(facts.shape, facts.itemsize), ptr=0, readonly=False)

@@ -14,9 +14,9 @@ import numpy
 from gpuinterop import errors
 from gpuinterop.converters import checks
 from gpuinterop.converters import numpy as host
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refused_by
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.sources import host_view
+from gpuinterop.sources import as_numpy_view
 
 __all__ = ["describe", "from_buffer", "plan_from", "plan_to", "to_buffer"]
 
@@ -27,7 +27,7 @@ _TO = Rules("buffer", "to_buffer", _DTYPES, frozenset({"cpu"}), "c", readonly=Tr
 
 def plan_to(x: Any, copyif: bool = False) -> Plan:
     """Plan `to_buffer`: what explain() shows and the converter carries out."""
-    return plan_layout(checks.facts_of(x), _TO, copyif)
+    return plan_layout(checks.describe_array(x), _TO, copyif)
 
 
 def to_buffer(x: Any, copyif: bool = False) -> memoryview:
@@ -46,7 +46,7 @@ def to_buffer(x: Any, copyif: bool = False) -> memoryview:
     ((2, 3), 'f', 24)
     """
     checks.require_array(x, "to_buffer")
-    return host_view(checks.carry_out(x, plan_to(x, copyif))).data
+    return as_numpy_view(checks.execute_export(x, plan_to(x, copyif))).data
 
 
 def _window(obj: Any) -> numpy.ndarray[Any, Any]:
@@ -62,7 +62,7 @@ def _window(obj: Any) -> numpy.ndarray[Any, Any]:
         ) from e
 
 
-def describe(obj: Any) -> Facts:
+def describe(obj: Any) -> ArrayInfo:
     """Describe the foreign buffer; nothing is converted."""
     return replace(host.describe(_window(obj)), library="buffer")
 
@@ -78,7 +78,7 @@ def plan_from(obj: Any, copyif: bool = False) -> Plan:
     except errors.ArgumentTypeError:
         raise
     except errors.GpuInteropError as e:
-        return refused_by(e, "gpuinterop", "from_buffer")
+        return plan_from_error(e, "gpuinterop", "from_buffer")
 
 
 def from_buffer(obj: Any, copyif: bool = False) -> Any:
@@ -91,4 +91,4 @@ def from_buffer(obj: Any, copyif: bool = False) -> Any:
     """
     checks.require_foreign(obj, "buffer", "from_buffer", "an object with Python's buffer protocol")
     window = _window(obj)
-    return host.carry_in(window, window, _plan(obj, window, copyif))
+    return host.execute_import(window, window, _plan(obj, window, copyif))

@@ -10,18 +10,18 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import registry
 from gpuinterop.converters.plan import (
-    Facts,
+    ArrayInfo,
     Plan,
     Rules,
     c_strides,
-    mend_by_copy,
+    copy_or_refuse,
+    plan_from_error,
     plan_layout,
     refuse,
-    refused_by,
 )
 from gpuinterop.dtypes import NAMES, known
-from gpuinterop.foreign import CPU, CUDA
-from gpuinterop.geometry import is_array, real
+from gpuinterop.foreign_handles import CPU, CUDA
+from gpuinterop.layout import is_array, real
 from gpuinterop.ndarray import GpuArray, class_for
 from gpuinterop.streams import as_stream
 
@@ -29,12 +29,12 @@ __all__ = [
     "CUDA",
     "Hold",
     "borrowed",
-    "carry_in",
-    "carry_out",
+    "execute_import",
+    "execute_export",
     "class_for",
     "copied",
     "dtype_name",
-    "facts_of",
+    "describe_array",
     "float32_only",
     "imported",
     "library_for",
@@ -76,7 +76,7 @@ def require_array(x: Any, where: str) -> Any:
 
 def require_foreign(obj: Any, name: str, where: str, expected: str) -> None:
     """Refuse what is no array of the library `name`."""
-    row = registry.recognise(obj)
+    row = registry.find_backend(obj)
     if row is None or row.name != name:
         raise not_one_of_theirs(obj, where, expected)
 
@@ -120,7 +120,9 @@ def with_need(plan: Plan, name: str, package: str = "") -> Plan:
         command = registry.how_to_install(row, package)
         fix = f"{plan.fix}; and {package or row.package} is not installed: {command}"
         return replace(plan, fix=fix)
-    return refused_by(registry.missing(row, plan.where, package=package), plan.library, plan.where)
+    return plan_from_error(
+        registry.missing(row, plan.where, package=package), plan.library, plan.where
+    )
 
 
 def require_module(module: Any, name: str, where: str, library: str) -> None:
@@ -141,14 +143,14 @@ def library_for(plan: Plan, name: str, module: str = "", package: str = "") -> A
     return registry.load(name, plan.where, module)
 
 
-def facts_of(x: Any) -> Facts:
+def describe_array(x: Any) -> ArrayInfo:
     """One of our arrays, described. A description is returned as it is."""
-    if isinstance(x, Facts):
+    if isinstance(x, ArrayInfo):
         return x
     x = real(x)
     device = x.device
     dtype = x.dtype
-    return Facts(
+    return ArrayInfo(
         x.shape,
         tuple(x.strides),
         dtype.name,
@@ -165,7 +167,7 @@ def dtype_name(dtype: Any) -> str:
     return dtype.name if dtype.isnative else dtype.str  # type: ignore[no-any-return]
 
 
-def plan_own(facts: Facts, where: str, copyif: bool) -> Plan:
+def plan_own(facts: ArrayInfo, where: str, copyif: bool) -> Plan:
     """The part of every ``from_<lib>`` plan that depends on layout and dtype alone.
 
     An array of ours holds every layout, on both devices, and keeps the read-only flag.
@@ -189,7 +191,7 @@ def plan_own(facts: Facts, where: str, copyif: bool) -> Plan:
     if fault is None:
         return plan
     where_axis, got = fault
-    return mend_by_copy(
+    return copy_or_refuse(
         Rules("gpuinterop", where),
         facts,
         copyif,
@@ -202,7 +204,7 @@ def plan_own(facts: Facts, where: str, copyif: bool) -> Plan:
     )
 
 
-def with_memory(plan: Plan, facts: Facts) -> Plan:
+def with_memory(plan: Plan, facts: ArrayInfo) -> Plan:
     """`plan`, or a refusal when the driver knows nothing of the memory that an array describes.
 
     For libraries whose arrays say where they lie by attributes, which nobody else has checked.
@@ -210,16 +212,16 @@ def with_memory(plan: Plan, facts: Facts) -> Plan:
     if plan.refused or facts.device != "cuda" or not facts.size:
         return plan
     shape, strides, dtype = facts.shape, facts.strides, known(facts.dtype)
-    if plan.copied:  # as `carry_in` reads it
+    if plan.copied:  # as `execute_import` reads it
         shape, strides, dtype = (*shape, facts.itemsize), (*strides, 1), _BYTE
     try:
         _core.check_borrowed(facts.ptr, shape, strides, dtype, CUDA, facts.index, plan.where)
     except errors.GpuInteropError as e:
-        return refused_by(e, plan.library, plan.where)
+        return plan_from_error(e, plan.library, plan.where)
     return plan
 
 
-def carry_out(x: Any, plan: Plan) -> Any:
+def execute_export(x: Any, plan: Plan) -> Any:
     """`x` itself when the plan shares, a C-contiguous copy when it copies; raises when it refuses."""
     if plan.outcome == "shared":
         return x
@@ -237,7 +239,7 @@ def copied(x: Any, where: str, order: str = "C") -> Any:
     return fresh
 
 
-def stand_in(facts: Facts) -> Any:
+def stand_in(facts: ArrayInfo) -> Any:
     """An array of zeros like the copy that a description tells of, for looking at alone."""
     dtype, code = known(facts.dtype), TYPE_CODES[facts.device]
     made: Any = _core.empty(GpuArray, (facts.nbytes,), _BYTE, code, facts.index)
@@ -250,7 +252,7 @@ def stand_in(facts: Facts) -> Any:
 
 
 def borrowed(
-    facts: Facts, base: Any, where: str, *, dtype: Any = None, stream: int = LEGACY
+    facts: ArrayInfo, base: Any, where: str, *, dtype: Any = None, stream: int = LEGACY
 ) -> Any:
     """An array over foreign memory that `base` keeps alive.
 
@@ -273,8 +275,8 @@ def borrowed(
     )
 
 
-def carry_in(
-    plan: Plan, facts: Facts, base: Any, *, dtype: Any = None, stream: int = LEGACY
+def execute_import(
+    plan: Plan, facts: ArrayInfo, base: Any, *, dtype: Any = None, stream: int = LEGACY
 ) -> Any:
     """The array over foreign memory that a plan promises, or the copy, or the refusal."""
     if plan.refused:

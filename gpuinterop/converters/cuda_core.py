@@ -8,12 +8,12 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.matrix_struct import device_of
-from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.converters.cudamat_struct import device_of
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.geometry import real
+from gpuinterop.layout import real
 
-__all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core", "works_on"]
+__all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core", "stream_used_by"]
 
 IMPORTS = "cuda.core.utils"  # what a conversion imports
 
@@ -24,7 +24,7 @@ _TO = Rules("cuda_core", "to_cuda_core", _DTYPES, readonly=True)
 
 def plan_to(x: Any, copyif: bool = False) -> Plan:
     """Plan `to_cuda_core`: what explain() shows and the converter carries out."""
-    return plan_layout(checks.facts_of(x), _TO, copyif)
+    return plan_layout(checks.describe_array(x), _TO, copyif)
 
 
 def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
@@ -38,26 +38,26 @@ def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     handle = checks.stream_number(stream)
     plan = plan_to(x, copyif)
     utils = checks.library_for(plan, "cuda_core", IMPORTS)
-    x = checks.carry_out(x, plan)
+    x = checks.execute_export(x, plan)
     _core.require_hand_over(x, handle, "to_cuda_core")
     if real(x).device.type == "cpu":
         handle = -1  # the class's word for "no stream"
     return utils.StridedMemoryView.from_dlpack(x, stream_ptr=handle)
 
 
-def works_on(index: int, array: Any = None, stream: Any = None) -> int:
+def stream_used_by(index: int, array: Any = None, stream: Any = None) -> int:
     """The stream on which the library uses memory, by its handle: the one that a caller names."""
     return checks.stream_number(stream)
 
 
-def describe(v: Any) -> Facts:
+def describe(v: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     if not hasattr(v, "ptr"):  # a Buffer: bytes in one dimension
         ptr, index = int(v.handle or 0), int(v.device_id)
         where = ("cuda", index) if v.is_device_accessible else ("cpu", 0)
         if v.is_device_accessible and index < 0:  # pinned memory, which belongs to no device
             where = device_of(ptr)
-        return Facts((v.size,), (1,), "int8", 1, *where, ptr, library="cuda_core")
+        return ArrayInfo((v.size,), (1,), "int8", 1, *where, ptr, library="cuda_core")
     dtype = numpy.dtype(v.dtype)
     shape = tuple(v.shape)
     if v.strides is None:
@@ -65,7 +65,7 @@ def describe(v: Any) -> Facts:
     else:
         strides = tuple(s * dtype.itemsize for s in v.strides)
     where = ("cuda", int(v.device_id)) if v.device_id >= 0 else ("cpu", 0)
-    return Facts(
+    return ArrayInfo(
         shape, strides, dtype.name, dtype.itemsize, *where,
         int(v.ptr) if 0 not in shape else 0, bool(v.readonly), "cuda_core",
     )  # fmt: skip
@@ -99,4 +99,4 @@ def from_cuda_core(v: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     plan = plan_from(v, copyif)
     if plan.refused:
         raise plan.exception()
-    return checks.carry_in(plan, describe(v), v, stream=handle)
+    return checks.execute_import(plan, describe(v), v, stream=handle)

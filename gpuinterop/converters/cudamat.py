@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, npmat, registry
 from gpuinterop.converters import numpy as numpys
-from gpuinterop.converters.matrix_struct import Pin, Struct, device_of, read_struct
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
-from gpuinterop.geometry import real
-from gpuinterop.sources import host_view
+from gpuinterop.converters.cudamat_struct import Pin, Struct, device_of, read_struct
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout, refuse
+from gpuinterop.layout import real
+from gpuinterop.sources import as_numpy_view
 
 __all__ = [
     "cudamat_to_cudandarray",
@@ -33,7 +33,7 @@ __all__ = [
     "plan_from",
     "plan_to",
     "to_cudamat",
-    "works_on",
+    "stream_used_by",
 ]
 
 _FLOAT32 = frozenset({"float32"})
@@ -77,7 +77,7 @@ def plan_to(
     """Plan `to_cudamat`: what explain() shows and the converter carries out."""
     _check_layout(layout, _where)
     checks.require_module(module, "CUDAMatrix", _where, "CUDAMat or npmat")
-    facts = checks.facts_of(x)
+    facts = checks.describe_array(x)
     if len(facts.shape) != 2:
         return refuse(
             "cudamat", _where, errors.ConversionTypeError,
@@ -111,7 +111,7 @@ def _precision_fault(module: Any, where: str) -> Plan | None:
     return npmat.precision_fault(module, "cudamat", where)
 
 
-def works_on(index: int, array: Any = None) -> int:
+def stream_used_by(index: int, array: Any = None) -> int:
     """The stream on which the library uses memory, by its handle."""
     return checks.LEGACY
 
@@ -186,7 +186,7 @@ def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: b
 
 
 def _npmat_over(x: Any, module: Any, layout: str, where: str) -> Any:
-    host = host_view(x)
+    host = as_numpy_view(x)
     if layout == "memory":
         host = host.reshape(-1).reshape(host.shape, order="F")
     return npmat.matrix_over(module, host, x, where)
@@ -201,7 +201,7 @@ def documents_array(found: Any, where: str, other: str) -> Any:
 # ---- from CUDAMat -------------------------------------------------------------------------------
 
 
-def describe(m: Any, layout: str = "logical") -> Facts:
+def describe(m: Any, layout: str = "logical") -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     host, mat = npmat.inside(m)
     if host is not None:
@@ -209,7 +209,7 @@ def describe(m: Any, layout: str = "logical") -> Facts:
     return _describe_struct(read_struct(mat, "from_cudamat"), layout)
 
 
-def _describe_struct(seen: Struct, layout: str) -> Facts:
+def _describe_struct(seen: Struct, layout: str) -> ArrayInfo:
     rows, columns = seen.rows, seen.columns
     if layout == "memory":
         shape, strides = (rows, columns), (columns * 4, 4)
@@ -218,7 +218,7 @@ def _describe_struct(seen: Struct, layout: str) -> Facts:
     else:
         shape, strides = (rows, columns), (4, rows * 4)
     ptr = seen.ptr if seen.size else 0
-    return Facts(shape, strides, "float32", 4, *device_of(ptr), ptr, library="cudamat")
+    return ArrayInfo(shape, strides, "float32", 4, *device_of(ptr), ptr, library="cudamat")
 
 
 def _root_of(m: Any, mat: Any) -> tuple[Any, Any]:
@@ -257,7 +257,7 @@ class _Look(NamedTuple):
     """One look at a matrix: what is planned, carried out and held is what was seen then."""
 
     plan: Plan
-    facts: Facts | None = None
+    facts: ArrayInfo | None = None
     hold: Callable[[], Any] | None = None
 
 
@@ -301,7 +301,7 @@ def plan_from(
     except errors.ArgumentTypeError:
         raise
     except errors.GpuInteropError as e:
-        return refused_by(e, "gpuinterop", _where)
+        return plan_from_error(e, "gpuinterop", _where)
 
 
 def from_cudamat(
@@ -321,7 +321,7 @@ def from_cudamat(
     plan, facts, hold = _look(m, copyif, layout, _where)
     if plan.refused or facts is None or hold is None:
         raise plan.exception()
-    return checks.carry_in(plan, facts, hold())
+    return checks.execute_import(plan, facts, hold())
 
 
 # ---- the documents' names -----------------------------------------------------------------------

@@ -16,15 +16,15 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
-from gpuinterop.converters.kernel_args import pointer_arguments
+from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.overlap import extent
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refused_by
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout
 from gpuinterop.converters.reading import read_geometry
 from gpuinterop.dtypes import NUMPY_NAMES, known
-from gpuinterop.geometry import real
+from gpuinterop.layout import real
 from gpuinterop.ndarray import CudaNdarray
 
-__all__ = ["describe", "from_cupy", "kernel", "plan_from", "plan_to", "to_cupy", "works_on"]
+__all__ = ["describe", "from_cupy", "kernel", "plan_from", "plan_to", "to_cupy", "stream_used_by"]
 
 _DTYPES = frozenset(NUMPY_NAMES)
 _TO = Rules("cupy", "to_cupy", _DTYPES, frozenset({"cuda"}))
@@ -36,7 +36,7 @@ _PLAIN = _core.ON_CUDA | _core.NUMPY_DTYPE
 
 def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
     """Plan `to_cupy`: what explain() shows and the converter carries out."""
-    facts = checks.facts_of(x)
+    facts = checks.describe_array(x)
     rules = _TO_BFLOAT16 if facts.dtype == "bfloat16" and _has_bfloat16() else _TO
     return plan_layout(facts, rules, copyif, allow_readonly)
 
@@ -86,7 +86,7 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
         checks.require_array(x, "to_cupy")
         plan = plan_to(x, copyif, allow_readonly)
         cupy = _complete = checks.library_for(plan, "cupy")
-        x = checks.carry_out(x, plan)
+        x = checks.execute_export(x, plan)
     seen = x if type(x) is CudaNdarray else real(x)
     index = seen.device.index
     _core.hand_over(x, _stream(cupy, index), "to_cupy")
@@ -105,16 +105,16 @@ def _stream(cupy: Any, index: int) -> int:
     return int(cupy.cuda.get_current_stream(index).ptr)
 
 
-def works_on(index: int, array: Any = None) -> int:
+def stream_used_by(index: int, array: Any = None) -> int:
     """The stream on which the library uses memory, by its handle."""
     return _stream(registry.load("cupy", "to_cupy"), index)
 
 
-def describe(a: Any) -> Facts:
+def describe(a: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     dtype = a.dtype
     shape, strides = read_geometry(a.shape, a.strides, dtype.itemsize, "from_cupy")
-    return Facts(
+    return ArrayInfo(
         shape, strides, dtype.name, dtype.itemsize, "cuda", a.device.id,
         0 if 0 in shape else a.data.ptr, library="cupy",
     )  # fmt: skip
@@ -127,10 +127,10 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
     except errors.ArgumentTypeError:
         raise
     except errors.GpuInteropError as e:
-        return refused_by(e, "gpuinterop", "from_cupy")
+        return plan_from_error(e, "gpuinterop", "from_cupy")
 
 
-def _plan(facts: Facts, copyif: bool) -> Plan:
+def _plan(facts: ArrayInfo, copyif: bool) -> Plan:
     plan = checks.plan_own(facts, "from_cupy", copyif)
     # What is copied goes by what the array says of itself; the core looks at what is shared.
     return plan if plan.shared else checks.with_memory(plan, facts)
@@ -150,7 +150,7 @@ def from_cupy(a: Any, copyif: bool = False) -> Any:
     plan = _plan(facts, copyif)
     if plan.shared and facts.dtype in _DTYPES:  # CuPy's DLPack may lack the others
         return checks.imported(a)
-    return checks.carry_in(plan, facts, a, stream=_stream(sys.modules["cupy"], facts.index))
+    return checks.execute_import(plan, facts, a, stream=_stream(sys.modules["cupy"], facts.index))
 
 
 def kernel(

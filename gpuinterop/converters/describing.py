@@ -6,40 +6,40 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, protocols, registry
-from gpuinterop.converters.likeness import disguised
-from gpuinterop.converters.plan import Facts
+from gpuinterop.converters.likeness import lookalike_error
+from gpuinterop.converters.plan import ArrayInfo
 from gpuinterop.converters.rows import promised
-from gpuinterop.geometry import is_array
+from gpuinterop.layout import is_array
 
 __all__ = ["describe"]
 
 
-def describe(x: Any) -> tuple[Facts, Any]:
+def describe(x: Any) -> tuple[ArrayInfo, Any]:
     """Shape, strides, dtype, address and device of any known array; nothing is converted.
 
     Beside it, what keeps the memory at that address: some objects make new memory at every look.
     """
     if is_array(x):
-        return checks.facts_of(x), x
-    row = registry.recognise(x)
+        return checks.describe_array(x), x
+    row = registry.find_backend(x)
     reader = getattr(row.module, "describe", None) if row is not None else None
     if row is None:
         seen = _core._look_into(x, "describe", True)
         if seen is not None:
-            return checks.facts_of(seen), x
+            return checks.describe_array(seen), x
     if row is None or reader is None:
         # Sharing the memory for a moment tells as much, and leaves nothing behind.
         ours = protocols.share_unknown(x, copyif=None) if row is None else row.take(x)
-        return checks.facts_of(ours), ours
+        return checks.describe_array(ours), ours
     try:
-        return promised(reader(x), Facts, row.name, "describe"), x
+        return promised(reader(x), ArrayInfo, row.name, "describe"), x
     except errors.GpuInteropError:
         raise
     except Exception as e:  # the foreign library's own refusal: sparse, deleted, symbolic, ...
         try:
             plan = row.module.plan_from(x)
         except (AttributeError, KeyError) as again:
-            raise disguised(x, "describe", again) from e
+            raise lookalike_error(x, "describe", again) from e
         if plan.refused:
             raise plan.exception() from e
         raise

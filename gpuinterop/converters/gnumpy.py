@@ -7,21 +7,21 @@ from typing import Any, NamedTuple
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, cudamat, matrix_struct, npmat, registry
+from gpuinterop.converters import checks, cudamat, cudamat_struct, npmat, registry
 from gpuinterop.converters import numpy as numpys
 from gpuinterop.converters.plan import (
-    Facts,
+    ArrayInfo,
     Plan,
     Rules,
     c_strides,
+    plan_from_error,
     plan_layout,
     refuse,
-    refused_by,
 )
 from gpuinterop.converters.reading import read_shape
-from gpuinterop.foreign import loaded
-from gpuinterop.geometry import real
-from gpuinterop.sources import host_view
+from gpuinterop.foreign_handles import loaded
+from gpuinterop.layout import real
+from gpuinterop.sources import as_numpy_view
 
 __all__ = [
     "cudandarray_to_garray",
@@ -31,7 +31,7 @@ __all__ = [
     "plan_from",
     "plan_to",
     "to_gnumpy",
-    "works_on",
+    "stream_used_by",
 ]
 
 _TO = Rules("gnumpy", "to_gnumpy", frozenset({"float32"}), layout="c")
@@ -56,7 +56,7 @@ def plan_to(
 ) -> Plan:  # fmt: skip
     """Plan `to_gnumpy`: what explain() shows and the converter carries out."""
     checks.require_module(module, "garray", _where, "gnumpy")
-    facts = checks.facts_of(x)
+    facts = checks.describe_array(x)
     if module is None:
         module = loaded("gnumpy")
     if module is None:
@@ -77,7 +77,7 @@ def plan_to(
     return npmat.precision_fault(_backend(module), "gnumpy", _where) or plan
 
 
-def works_on(index: int, array: Any = None) -> int:
+def stream_used_by(index: int, array: Any = None) -> int:
     """The stream on which the library uses memory, by its handle."""
     return checks.LEGACY
 
@@ -103,12 +103,12 @@ def to_gnumpy(
     plan = plan_to(x, copyif, allow_readonly, module, _where)
     if module is None:
         module = checks.library_for(plan, "gnumpy")
-    x = checks.carry_out(x, plan)
+    x = checks.execute_export(x, plan)
     seen = real(x)
     backend = _backend(module)
     marker = _alias_marker(module)
     if _cpu_mode(module):
-        column = host_view(x).reshape(-1, 1, order="A")
+        column = as_numpy_view(x).reshape(-1, 1, order="A")
         made = npmat.matrix_over(backend, column, x, _where)
     elif seen.size:
         _core.hand_over(x, checks.LEGACY, _where)
@@ -132,7 +132,7 @@ def _alias_marker(module: Any) -> Any:
 class _Look(NamedTuple):
     """One look at a garray: what is planned, carried out and held is what was seen then."""
 
-    facts: Facts
+    facts: ArrayInfo
     held: int  # how many elements its matrix has
     on_device: bool
     owner: Any
@@ -151,19 +151,19 @@ def _look(g: Any, where: str) -> _Look:
         # The matrix may exchange its ndarray later, so that is held as well.
         owner: Any = checks.Hold(g, array)
     else:
-        seen = matrix_struct.read_struct(mat, where)
+        seen = cudamat_struct.read_struct(mat, where)
         dtype, ptr, odd = numpy.dtype("float32"), seen.ptr, None
-        place, held = matrix_struct.device_of(ptr), seen.size
+        place, held = cudamat_struct.device_of(ptr), seen.size
         on_device, readonly, owner = seen.on_device, False, g
     shape = read_shape(g.shape, dtype.itemsize, where)
-    facts = Facts(
+    facts = ArrayInfo(
         shape, c_strides(shape, dtype.itemsize), checks.dtype_name(dtype), dtype.itemsize, *place,
         0 if 0 in shape else ptr, readonly, "gnumpy",
     )  # fmt: skip
     return _Look(facts, held, on_device, owner, odd)
 
 
-def describe(g: Any) -> Facts:
+def describe(g: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     return _look(g, "from_gnumpy").facts
 
@@ -199,7 +199,7 @@ def plan_from(g: Any, copyif: bool = False, _where: str = "from_gnumpy") -> Plan
     try:
         seen = _look(g, _where)
     except errors.GpuInteropError as e:
-        return refused_by(e, "gpuinterop", _where)
+        return plan_from_error(e, "gpuinterop", _where)
     return _plan(seen, copyif, _where)
 
 
@@ -214,7 +214,7 @@ def from_gnumpy(g: Any, copyif: bool = False, *, _where: str = "from_gnumpy") ->
     """
     checks.require_foreign(g, "gnumpy", _where, "a gnumpy.garray")
     seen = _look(g, _where)
-    return checks.carry_in(_plan(seen, copyif, _where), seen.facts, seen.owner)
+    return checks.execute_import(_plan(seen, copyif, _where), seen.facts, seen.owner)
 
 
 # ---- the documents' names -----------------------------------------------------------------------

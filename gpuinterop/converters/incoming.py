@@ -6,11 +6,11 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.converters import protocols, registry
-from gpuinterop.converters.likeness import disguised
+from gpuinterop.converters.likeness import lookalike_error
 from gpuinterop.converters.options import check_options
 from gpuinterop.errors import GpuInteropError
-from gpuinterop.geometry import is_array
-from gpuinterop.switches import as_switch
+from gpuinterop.layout import is_array
+from gpuinterop.option_values import require_bool
 
 __all__ = ["from_any"]
 
@@ -27,11 +27,11 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     ConversionTypeError
         `obj` is no array: the message lists what is recognised.
     """
-    copyif = as_switch(copyif, "copyif", "from_any")
+    copyif = require_bool(copyif, "copyif", "from_any")
     if is_array(obj):
         check_options(None, options, "from_any", common=False)
         return obj
-    row = registry.recognise(obj)
+    row = registry.find_backend(obj)
     if options:
         check_options(row.from_ if row else None, options, "from_any", common=False)
     if row is None:
@@ -41,4 +41,4 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     except (AttributeError, KeyError) as e:
         if isinstance(e, GpuInteropError):
             raise
-        raise disguised(obj, "from_any", e) from e
+        raise lookalike_error(obj, "from_any", e) from e

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import _core, copies, errors
+from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.converters.remedies import remedy_cast
-from gpuinterop.foreign import loaded
-from gpuinterop.switches import as_switch
+from gpuinterop.foreign_handles import loaded
+from gpuinterop.option_values import require_bool
 
-__all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax", "works_on"]
+__all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax", "stream_used_by"]
 
 _MASK = _core.C_CONTIGUOUS | _core.ON_CUDA | _core.EMPTY | _core.IS_FLOAT32
 _PLAIN = _core.C_CONTIGUOUS | _core.IS_FLOAT32
@@ -70,10 +70,10 @@ def _without_cuda() -> str:
 
 def plan_to(x: Any, copyif: bool = False) -> Plan:
     """Plan `to_jax`: what explain() shows and the converter carries out."""
-    return plan_facts(checks.facts_of(x), copyif)
+    return plan_facts(checks.describe_array(x), copyif)
 
 
-def plan_facts(facts: Facts, copyif: bool) -> Plan:
+def plan_facts(facts: ArrayInfo, copyif: bool) -> Plan:
     """Plan `to_jax` for an array that is only described."""
     if facts.device == "cuda":
         without = _without_cuda()
@@ -113,7 +113,7 @@ def to_jax(x: Any, copyif: bool = False) -> Any:
         Strides or alignment forbid sharing and `copyif` is false.
     """
     global _complete
-    copyif = as_switch(copyif, "copyif", "to_jax")
+    copyif = require_bool(copyif, "copyif", "to_jax")
     jax = sys.modules.get("jax")
     quick = jax is not None and jax is _complete and isinstance(x, _core.Array)
     bits = _core.traits(x) if quick else 0
@@ -125,13 +125,13 @@ def to_jax(x: Any, copyif: bool = False) -> Any:
     checks.require_array(x, "to_jax")
     plan = plan_to(x, copyif)
     jax = _complete = checks.library_for(plan, "jax")
-    x = checks.carry_out(x, plan)
+    x = checks.execute_export(x, plan)
     _core.require_hand_over(x, checks.LEGACY, "to_jax")
     # JAX asks for the old capsule, which cannot say read-only. It never writes, so nothing is lost.
     return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
 
 
-def works_on(index: int, array: Any = None) -> int | None:
+def stream_used_by(index: int, array: Any = None) -> int | None:
     """The stream on which the library uses memory, by its handle.
 
     Of streams of its own, which no capture of others reaches, the legacy one tells as much. Its
@@ -149,7 +149,7 @@ def _platform(a: Any) -> tuple[str, int]:
     return str(device.platform), 0
 
 
-def describe(a: Any) -> Facts:
+def describe(a: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     platform, index = _platform(a)
     dtype = numpy.dtype(a.dtype)
@@ -158,7 +158,7 @@ def describe(a: Any) -> Facts:
         strides = checks.imported(a).strides
     except Exception:  # ours, or what JAX says of a type that DLPack lacks
         strides = c_strides(shape, dtype.itemsize)
-    return Facts(
+    return ArrayInfo(
         shape, strides, dtype.name, dtype.itemsize, platform, index,
         a.unsafe_buffer_pointer() if a.size else 0, True, "jax",
     )  # fmt: skip
@@ -246,7 +246,7 @@ def from_jax(a: Any, copyif: bool = False) -> Any:
     ExchangeError
         `a` was deleted or donated.
     """
-    copyif = as_switch(copyif, "copyif", "from_jax")
+    copyif = require_bool(copyif, "copyif", "from_jax")
     checks.require_foreign(a, "jax", "from_jax", "a jax.Array")
     try:
         return checks.imported(a)
@@ -256,5 +256,5 @@ def from_jax(a: Any, copyif: bool = False) -> Any:
             raise
         if plan.refused:
             raise plan.exception() from e
-    copies.note("host" if _platform(a)[0] == "cpu" else "copy", plan.bytes, "from_jax")
+    copy_tracking.note("host" if _platform(a)[0] == "cpu" else "copy", plan.bytes, "from_jax")
     return checks.imported(sys.modules["jax"].numpy.copy(a))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 
-__all__ = ["broken", "leave_out"]
+__all__ = ["broken", "disable_converter"]
 
 broken: dict[str, str] = {}  # by name, and why
 
 
-def leave_out(name: str, why: str) -> None:
+def disable_converter(name: str, why: str) -> None:
     """Go on without a converter, and say so once."""
     if name not in broken:
         broken[name] = why

@@ -13,9 +13,9 @@ from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from gpuinterop.errors import ConversionTypeError
-from gpuinterop.foreign import module_of
+from gpuinterop.foreign_handles import module_of
 
-__all__ = ["disguised", "has", "like_cudamat", "like_gnumpy", "like_pycuda"]
+__all__ = ["lookalike_error", "has", "like_cudamat", "like_gnumpy", "like_pycuda"]
 
 
 _MISSING = object()
@@ -89,7 +89,7 @@ def like_gnumpy(obj: Any) -> bool:
     return _like_garray(obj) and _static(obj, "_is_alias_of") is not _MISSING
 
 
-def disguised(obj: Any, where: str, why: Exception) -> ConversionTypeError:
+def lookalike_error(obj: Any, where: str, why: Exception) -> ConversionTypeError:
     """The refusal of an object whose class has the name of a library's, but not what belongs to it.
 
     Of the library's own objects `why` is raised again.

@@ -9,7 +9,7 @@ import numpy
 
 from gpuinterop import errors
 from gpuinterop.converters import numpy as numpys
-from gpuinterop.converters.plan import Facts, Plan, refuse, refused_by
+from gpuinterop.converters.plan import ArrayInfo, Plan, plan_from_error, refuse
 from gpuinterop.converters.remedies import remedy_cast
 from gpuinterop.sources import refuse_mask
 
@@ -73,7 +73,7 @@ def fault(host: Any, where: str) -> Plan | None:
     try:
         refuse_mask(host, where)
     except errors.UnsupportedError as error:
-        return refused_by(error, "gpuinterop", where)
+        return plan_from_error(error, "gpuinterop", where)
     seen = numpys.plain(host)
     if seen.ndim != 2:
         return refuse(
@@ -99,7 +99,7 @@ def gaps(seen: numpy.ndarray[Any, Any], where: str) -> Plan | None:
     )  # fmt: skip
 
 
-def describe(seen: numpy.ndarray[Any, Any], layout: str) -> Facts:
+def describe(seen: numpy.ndarray[Any, Any], layout: str) -> ArrayInfo:
     """Describe the array inside an npmat matrix, in one of CUDAMat's two layouts."""
     found = replace(numpys.describe(seen), library="cudamat")  # a matrix has no methods of arrays
     if layout != "memory":

@@ -7,14 +7,14 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout, refuse
 from gpuinterop.converters.reading import read_dtype, read_geometry
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.geometry import real
+from gpuinterop.layout import real
 from gpuinterop.ndarray import CudaNdarray
-from gpuinterop.switches import as_switch
+from gpuinterop.option_values import require_bool
 
-__all__ = ["describe", "from_numba", "plan_from", "plan_to", "to_numba", "works_on"]
+__all__ = ["describe", "from_numba", "plan_from", "plan_to", "to_numba", "stream_used_by"]
 
 IMPORTS = "numba.cuda"  # what a conversion imports
 
@@ -24,7 +24,7 @@ _TO = Rules("numba", "to_numba", _DTYPES, frozenset({"cuda"}))
 
 def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
     """Plan `to_numba`: what explain() shows and the converter carries out."""
-    return plan_layout(checks.facts_of(x), _TO, copyif, allow_readonly)
+    return plan_layout(checks.describe_array(x), _TO, copyif, allow_readonly)
 
 
 def to_numba(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
@@ -47,7 +47,7 @@ def to_numba(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
         checks.require_array(x, "to_numba")
         plan = plan_to(x, copyif, allow_readonly)
         cuda = checks.library_for(plan, "numba", IMPORTS)
-        x = checks.carry_out(x, plan)
+        x = checks.execute_export(x, plan)
         _core.hand_over(x, _default_stream(cuda), "to_numba")
         return _build(cuda)(x, None)
     return _build(cuda)(x, _context(cuda, x.device.index))
@@ -84,7 +84,7 @@ def _default_stream(cuda: Any) -> int:
     return 2 if getattr(config, "CUDA_PER_THREAD_DEFAULT_STREAM", 0) else checks.LEGACY
 
 
-def works_on(index: int, array: Any = None) -> int:
+def stream_used_by(index: int, array: Any = None) -> int:
     """The stream on which the library uses memory, by its handle."""
     return _default_stream(sys.modules.get("numba.cuda")) if array is None else _stream_of(array)
 
@@ -128,14 +128,14 @@ class _Interface:
         }
 
 
-def describe(a: Any) -> Facts:
+def describe(a: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     dtype = read_dtype(a.dtype, "from_numba")
     shape, strides = read_geometry(a.shape, a.strides, dtype.itemsize, "from_numba")
     ptr = int(a.device_ctypes_pointer.value or 0) if 0 not in shape else 0
     context = getattr(getattr(a, "gpu_data", None), "context", None)
     index = int(getattr(getattr(context, "device", None), "id", 0) or 0)
-    return Facts(
+    return ArrayInfo(
         shape,
         strides,
         checks.dtype_name(dtype),
@@ -154,10 +154,10 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
     except errors.ArgumentTypeError:
         raise
     except errors.GpuInteropError as e:
-        return refused_by(e, "gpuinterop", "from_numba")
+        return plan_from_error(e, "gpuinterop", "from_numba")
 
 
-def _plan_from(a: Any, copyif: bool) -> tuple[Plan, Facts]:
+def _plan_from(a: Any, copyif: bool) -> tuple[Plan, ArrayInfo]:
     _stream_of(a)
     facts = describe(a)
     if facts.dtype.startswith("void"):
@@ -191,7 +191,7 @@ def from_numba(a: Any, copyif: bool = False) -> Any:
     here. The result keeps `a` alive, as ``result.base``. Writes on either side are seen by the other.
     """
     checks.require_foreign(a, "numba", "from_numba", "a Numba device array")
-    copyif = as_switch(copyif, "copyif", "from_numba")
+    copyif = require_bool(copyif, "copyif", "from_numba")
     stream = _stream_of(a)
     try:
         # The core checks all of this; the long way below finds the words for what is wrong.
@@ -201,4 +201,4 @@ def from_numba(a: Any, copyif: bool = False) -> Any:
         )  # fmt: skip
     except (errors.GpuInteropError, AttributeError, TypeError, ValueError):
         plan, facts = _plan_from(a, copyif)
-    return checks.carry_in(plan, facts, a, stream=stream)
+    return checks.execute_import(plan, facts, a, stream=stream)

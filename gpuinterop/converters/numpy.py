@@ -7,24 +7,24 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import _core, copies, errors
+from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import (
-    Facts,
+    ArrayInfo,
     Plan,
     Rules,
-    mend_by_copy,
+    copy_or_refuse,
+    plan_from_error,
     plan_layout,
     refuse,
-    refused_by,
 )
 from gpuinterop.converters.remedies import remedy_cast, remedy_move
-from gpuinterop.ndarray import host_values
-from gpuinterop.sources import host_view, refuse_mask
-from gpuinterop.switches import as_switch
+from gpuinterop.ndarray import to_host_array
+from gpuinterop.option_values import require_bool
+from gpuinterop.sources import as_numpy_view, refuse_mask
 
 __all__ = [
-    "carry_in",
+    "execute_import",
     "describe",
     "from_numpy",
     "plain",
@@ -43,10 +43,10 @@ _QUICK = numpy.lib.NumpyVersion(numpy.__version__) >= "2.2.5"
 
 def plan_to(x: Any, copyif: bool = False) -> Plan:
     """Plan `to_numpy`: what explain() shows and the converter carries out."""
-    facts = checks.facts_of(x)
+    facts = checks.describe_array(x)
     if facts.device == "cpu":
         return plan_layout(facts, _TO, copyif)
-    copyif = as_switch(copyif, "copyif", "to_numpy")
+    copyif = require_bool(copyif, "copyif", "to_numpy")
     return Plan(
         "numpy",
         "copied" if copyif else "refused",
@@ -96,8 +96,8 @@ def to_numpy(x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]:
     if plan.refused:
         raise plan.exception()
     if plan.copied:
-        return host_values(x, "to_numpy", memory=True)
-    return host_view(x)
+        return to_host_array(x, "to_numpy", memory=True)
+    return as_numpy_view(x)
 
 
 def plain(a: Any) -> numpy.ndarray[Any, Any]:
@@ -105,16 +105,16 @@ def plain(a: Any) -> numpy.ndarray[Any, Any]:
     return numpy.ndarray.view(numpy.asanyarray(a), numpy.ndarray)
 
 
-def describe(a: Any) -> Facts:
+def describe(a: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     return _facts(plain(a), isinstance(a, numpy.generic))
 
 
-def _facts(seen: numpy.ndarray[Any, Any], scalar: bool = False) -> Facts:
+def _facts(seen: numpy.ndarray[Any, Any], scalar: bool = False) -> ArrayInfo:
     ptr = (
         0 if scalar else seen.ctypes.data
     )  # the array of a scalar is temporary, its memory nobody's
-    return Facts(
+    return ArrayInfo(
         seen.shape, seen.strides, seen.dtype.name, seen.itemsize, "cpu", 0, ptr,
         not seen.flags.writeable, "numpy",
     )  # fmt: skip
@@ -134,7 +134,7 @@ def plan_array(
         plan = plan_array(seen, seen, True, where)
         if plan.refused:
             return plan
-        return mend_by_copy(
+        return copy_or_refuse(
             Rules("gpuinterop", where),
             _facts(seen, True),
             copyif,
@@ -155,13 +155,13 @@ def plan_array(
     try:
         refuse_mask(a, where)
     except errors.UnsupportedError as error:
-        return refused_by(error, "gpuinterop", where)
+        return plan_from_error(error, "gpuinterop", where)
     facts = replace(_facts(seen), library=library)
     if not dtype.isnative:
         plan = checks.plan_own(facts, where, copyif)
         if plan.refused and plan.code == "dtype":
             return plan
-        return mend_by_copy(
+        return copy_or_refuse(
             Rules("gpuinterop", where),
             facts,
             copyif,
@@ -185,20 +185,20 @@ def from_numpy(a: Any, copyif: bool = False) -> Any:
     if not isinstance(a, (numpy.ndarray, numpy.generic)):
         raise checks.not_one_of_theirs(a, "from_numpy", "a numpy.ndarray")
     seen = plain(a)
-    return carry_in(a, seen, plan_array(a, seen, copyif, "from_numpy"))
+    return execute_import(a, seen, plan_array(a, seen, copyif, "from_numpy"))
 
 
-def carry_in(a: Any, seen: numpy.ndarray[Any, Any], plan: Plan) -> Any:
+def execute_import(a: Any, seen: numpy.ndarray[Any, Any], plan: Plan) -> Any:
     """The array that a plan for `seen` promises, holding `a`, or the copy, or the refusal."""
     if plan.refused:
         raise plan.exception()
     if plan.shared:
         return checks.borrowed(_facts(seen), a, plan.where, dtype=seen.dtype)
-    copies.note("host", plan.bytes, plan.where)
+    copy_tracking.note("host", plan.bytes, plan.where)
     # Memory made here is aligned, so that no library that is to share it needs another copy.
     dtype = seen.dtype.newbyteorder("=")
     fresh: Any = _core.empty(
         checks.class_for(dtype), seen.shape, dtype, checks.TYPE_CODES["cpu"], 0
     )
-    host_view(fresh)[...] = seen
+    as_numpy_view(fresh)[...] = seen
     return fresh

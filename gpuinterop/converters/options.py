@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuinterop.errors import ArgumentTypeError
-from gpuinterop.switches import as_switch
+from gpuinterop.option_values import require_bool
 
-__all__ = ["check_options", "taken_by", "without_common"]
+__all__ = ["check_options", "accepted_options", "drop_common_option"]
 
 
 def check_options(
@@ -49,13 +49,13 @@ def check_options(
 COMMON = "allow_readonly"  # the one option that `to` takes for every library
 
 
-def without_common(
+def drop_common_option(
     function: Callable[..., Any] | None, options: dict[str, Any], where: str
 ) -> dict[str, Any]:
     """`options` without the common one, where a converter has no use for it."""
     if COMMON not in options:
         return options
-    as_switch(options[COMMON], COMMON, where)
+    require_bool(options[COMMON], COMMON, where)
     if function is not None:
         parameters = inspect.signature(function).parameters
         if COMMON in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -63,7 +63,9 @@ def without_common(
     return {name: value for name, value in options.items() if name != COMMON}
 
 
-def taken_by(function: Callable[..., Any] | None, options: dict[str, Any]) -> dict[str, Any]:
+def accepted_options(
+    function: Callable[..., Any] | None, options: dict[str, Any]
+) -> dict[str, Any]:
     """The options that a function takes: a plan does not depend on all that a conversion does."""
     if not options or function is None:
         return {}

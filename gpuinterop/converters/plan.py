@@ -1,6 +1,6 @@
 """What a conversion will do, decided before it is done.
 
-A `Plan` is computed from a description of the array (`Facts`) and the target's `Rules` alone, without
+A `Plan` is computed from a description of the array (`ArrayInfo`) and the target's `Rules` alone, without
 touching memory, a driver or a stream. `explain()` shows the plan and the converters execute the same
 one, so the two cannot disagree.
 """
@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 
 from gpuinterop import errors
-from gpuinterop.geometry import c_strides
-from gpuinterop.switches import as_switch
+from gpuinterop.layout import c_strides
+from gpuinterop.option_values import require_bool
 
 __all__ = [
     "ANY_DTYPE",
-    "Facts",
+    "ArrayInfo",
     "Plan",
     "Rules",
     "c_strides",
-    "first_break",
-    "mend_by_copy",
+    "first_noncontiguous_axis",
+    "copy_or_refuse",
     "plan_layout",
     "refuse",
-    "refused_by",
+    "plan_from_error",
     "share",
 ]
 
@@ -34,7 +34,7 @@ ANY_DTYPE = None
 
 
 @dataclass(frozen=True)
-class Facts:
+class ArrayInfo:
     """An array as seen from outside: no memory is touched to know any of this.
 
     Strides are in bytes. An array is contiguous where NumPy says so, also with axes of extent 0 or 1.
@@ -61,11 +61,11 @@ class Facts:
 
     @property
     def c_contiguous(self) -> bool:
-        return 0 in self.shape or first_break(self) is None
+        return 0 in self.shape or first_noncontiguous_axis(self) is None
 
     @property
     def f_contiguous(self) -> bool:
-        return 0 in self.shape or first_break(self, "F") is None
+        return 0 in self.shape or first_noncontiguous_axis(self, "F") is None
 
     @property
     def compact(self) -> bool:
@@ -141,7 +141,7 @@ class Plan:
     where: str = ""
     got: str = ""
     error: type[errors.GpuInteropError] = errors.ContiguityError
-    crosses: str = "copy"  # the kind of copy, as gpuinterop.copies names it
+    crosses: str = "copy"  # the kind of copy, as gpuinterop.copy_tracking names it
 
     @property
     def shared(self) -> bool:
@@ -210,7 +210,7 @@ def refuse(
     return Plan(library, "refused", reason, code or error.reason, axis, 0, fix, where, got, error)
 
 
-def refused_by(error: errors.GpuInteropError, library: str, where: str) -> Plan:
+def plan_from_error(error: errors.GpuInteropError, library: str, where: str) -> Plan:
     """The plan of a conversion that is known to raise `error`."""
     return refuse(
         library, where, type(error), error.expected, error.got, error.fix,
@@ -218,7 +218,7 @@ def refused_by(error: errors.GpuInteropError, library: str, where: str) -> Plan:
     )  # fmt: skip
 
 
-def first_break(facts: Facts, order: str = "C") -> int | None:
+def first_noncontiguous_axis(facts: ArrayInfo, order: str = "C") -> int | None:
     """The axis whose stride departs from the dense order, for messages."""
     expected = facts.itemsize
     axes: Iterable[int] = range(len(facts.shape))
@@ -231,9 +231,9 @@ def first_break(facts: Facts, order: str = "C") -> int | None:
     return None
 
 
-def mend_by_copy(
+def copy_or_refuse(
     rules: Rules,
-    facts: Facts,
+    facts: ArrayInfo,
     copyif: bool,
     error: type[errors.GpuInteropError],
     reason: str,
@@ -248,7 +248,7 @@ def mend_by_copy(
 
     `instead` says what would share, in the imperative; "" when nothing does.
     """
-    copyif = as_switch(copyif, "copyif", rules.where)
+    copyif = require_bool(copyif, "copyif", rules.where)
     if copyif:
         fix = instead
     else:
@@ -268,11 +268,11 @@ def mend_by_copy(
     )
 
 
-def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool = False) -> Plan:
+def plan_layout(facts: ArrayInfo, rules: Rules, copyif: bool, allow_readonly: bool = False) -> Plan:
     """The decision that all libraries have in common."""
     where, library = rules.where, rules.library
-    copyif = as_switch(copyif, "copyif", where)
-    allow_readonly = as_switch(allow_readonly, "allow_readonly", where)
+    copyif = require_bool(copyif, "copyif", where)
+    allow_readonly = require_bool(allow_readonly, "allow_readonly", where)
     if rules.dtypes is not None and facts.dtype not in rules.dtypes:
         known = ", ".join(sorted(rules.dtypes))
         return refuse(
@@ -305,7 +305,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
     broken = _layout_fault(facts, rules)
     if broken is not None:
         axis, reason, got = broken
-        return mend_by_copy(
+        return copy_or_refuse(
             rules,
             facts,
             copyif,
@@ -316,7 +316,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
             axis=axis,
         )
     if facts.readonly and facts.size and not rules.readonly and not allow_readonly:
-        return mend_by_copy(
+        return copy_or_refuse(
             rules,
             facts,
             copyif,
@@ -327,7 +327,7 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
         )
     alignment = rules.alignment if facts.device == "cpu" else rules.device_alignment
     if facts.size and facts.ptr % alignment:
-        return mend_by_copy(
+        return copy_or_refuse(
             rules,
             facts,
             copyif,
@@ -341,12 +341,12 @@ def plan_layout(facts: Facts, rules: Rules, copyif: bool, allow_readonly: bool =
 
 
 def _ways_out() -> ModuleType:
-    from gpuinterop.converters import ways_out  # it reads the Facts that are defined here
+    from gpuinterop.converters import ways_out  # it reads the ArrayInfo that are defined here
 
     return ways_out
 
 
-def _layout_fault(facts: Facts, rules: Rules) -> tuple[int | None, str, str] | None:
+def _layout_fault(facts: ArrayInfo, rules: Rules) -> tuple[int | None, str, str] | None:
     layout = rules.layout
     if not rules.negative:
         axis = facts.negative_axis
@@ -370,7 +370,7 @@ def _layout_fault(facts: Facts, rules: Rules) -> tuple[int | None, str, str] | N
         "forc": "C- or F-contiguous memory",
         "compact": "dense memory, in any order of the axes",
     }
-    axis = first_break(facts, "F" if layout == "f" else "C")
+    axis = first_noncontiguous_axis(facts, "F" if layout == "f" else "C")
     got = f"shape {facts.shape} with strides {facts.strides} (bytes)"
     if axis is not None:
         got += f"; axis {axis} breaks the order"

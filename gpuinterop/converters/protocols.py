@@ -10,10 +10,10 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.converters import registry
+from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import ConversionTypeError
-from gpuinterop.naming import place_of
 from gpuinterop.ndarray import CudaNdarray, GpuArray
-from gpuinterop.switches import as_choice
+from gpuinterop.option_values import require_optional_bool
 
 __all__ = ["from_dlpack", "protocols_of", "share_unknown"]
 
@@ -56,8 +56,8 @@ def from_dlpack(
     ((3, 2), (4, 12), True)
     """
     if copy is not None:
-        copy = as_choice(copy, "copy", "from_dlpack")
-    place = None if device is None else place_of(device, "from_dlpack")
+        copy = require_optional_bool(copy, "copy", "from_dlpack")
+    place = None if device is None else resolve_device(device, "from_dlpack")
     return _core.import_any(cls, x, place, copy)
 
 

@@ -17,14 +17,14 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
-from gpuinterop.converters.kernel_args import pointer_arguments
-from gpuinterop.converters.likeness import disguised
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
+from gpuinterop.converters.kernel_pointers import pointer_arguments
+from gpuinterop.converters.likeness import lookalike_error
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout, refuse
 from gpuinterop.converters.reading import read_dtype, read_geometry
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.geometry import real
+from gpuinterop.layout import real
 from gpuinterop.ndarray import CudaNdarray
-from gpuinterop.switches import as_switch
+from gpuinterop.option_values import require_bool
 
 __all__ = [
     "describe",
@@ -36,7 +36,7 @@ __all__ = [
     "to_cudandarray",
     "to_gpuarray",
     "to_pycuda",
-    "works_on",
+    "stream_used_by",
 ]
 
 IMPORTS = "pycuda.gpuarray"  # what a conversion imports
@@ -92,7 +92,7 @@ def plan_to(
     x: Any, copyif: bool = False, allow_readonly: bool = False, strided: bool = False
 ) -> Plan:
     """Plan `to_pycuda`: what explain() shows and the converter carries out."""
-    facts = checks.facts_of(x)
+    facts = checks.describe_array(x)
     plan = plan_layout(facts, _TO_STRIDED if strided else _TO, copyif, allow_readonly)
     if plan.refused:
         return plan
@@ -101,7 +101,7 @@ def plan_to(
     return context_fault(facts.index, "to_gpuarray") or plan
 
 
-def works_on(index: int, array: Any = None) -> int:
+def stream_used_by(index: int, array: Any = None) -> int:
     """The stream on which the library uses memory, by its handle."""
     return checks.LEGACY
 
@@ -140,7 +140,7 @@ def to_gpuarray(
     checks.require_array(x, "to_gpuarray")
     plan = plan_to(x, copyif, allow_readonly, strided)
     gpuarray = _complete = checks.library_for(plan, "pycuda", IMPORTS)
-    x = checks.carry_out(x, plan)
+    x = checks.execute_export(x, plan)
     _core.hand_over(x, checks.LEGACY, "to_gpuarray")
     seen = real(x)
     strides = seen.strides if strided and not seen.is_c_contiguous() else None
@@ -195,19 +195,19 @@ def _ordinal(device: Any) -> int:
     return 0
 
 
-def describe(g: Any) -> Facts:
+def describe(g: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     dtype = read_dtype(g.dtype, "from_pycuda")
     shape, strides = read_geometry(g.shape, g.strides, dtype.itemsize, "from_pycuda")
     # An odd slice of GPUArray may keep a pointer although it is empty.
     ptr = 0 if 0 in shape else _address(g.gpudata)
-    return Facts(
+    return ArrayInfo(
         shape, strides, checks.dtype_name(dtype), dtype.itemsize, "cuda", _device_of(ptr), ptr,
         library="pycuda",
     )  # fmt: skip
 
 
-def _plan_from(g: Any, copyif: bool, where: str) -> tuple[Plan, Facts]:
+def _plan_from(g: Any, copyif: bool, where: str) -> tuple[Plan, ArrayInfo]:
     facts = describe(g)
     plan = checks.plan_own(facts, where, copyif)
     info = _core.pointer_info(facts.ptr) if facts.ptr and not plan.refused else None
@@ -233,7 +233,7 @@ def plan_from(g: Any, copyif: bool = False) -> Plan:
     except errors.ArgumentTypeError:
         raise
     except errors.GpuInteropError as e:
-        return refused_by(e, "gpuinterop", "from_pycuda")
+        return plan_from_error(e, "gpuinterop", "from_pycuda")
 
 
 def from_pycuda(g: Any, copyif: bool = False) -> Any:
@@ -249,7 +249,7 @@ def from_pycuda(g: Any, copyif: bool = False) -> Any:
     ContextError
         The memory belongs to a context other than the primary one (``pycuda.autoinit``).
     """
-    copyif = as_switch(copyif, "copyif", "from_pycuda")
+    copyif = require_bool(copyif, "copyif", "from_pycuda")
     checks.require_foreign(g, "pycuda", "from_pycuda", "a pycuda.gpuarray.GPUArray")
     return _shared(g, copyif, "from_pycuda")
 
@@ -263,7 +263,7 @@ def _shared(g: Any, copyif: bool, where: str) -> Any:
         )  # fmt: skip
     except (errors.GpuInteropError, TypeError, ValueError):
         plan, facts = _plan_from(g, copyif, where)
-    return checks.carry_in(plan, facts, g)
+    return checks.execute_import(plan, facts, g)
 
 
 def to_cudandarray(x: Any, copyif: bool = False) -> Any:
@@ -275,20 +275,20 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     keeps `x` alive, as ``result.base``. Writes on either side are seen by the other; read-only memory
     stays read-only.
     """
-    copyif = as_switch(copyif, "copyif", "to_cudandarray")
+    copyif = require_bool(copyif, "copyif", "to_cudandarray")
     if issubclass(type(x), CudaNdarray):
         return x
-    row = registry.recognise(x)
+    row = registry.find_backend(x)
     if row is not None and row.name == "pycuda":
         try:
             return _cudandarray_of(x, copyif)
         except (AttributeError, KeyError) as e:
             if isinstance(e, errors.GpuInteropError):
                 raise
-            raise disguised(x, "to_cudandarray", e) from e
-    from gpuinterop.converters.asking import as_ours  # it may plan by this module
+            raise lookalike_error(x, "to_cudandarray", e) from e
+    from gpuinterop.converters.asking import to_gpuinterop_array  # it may plan by this module
 
-    found = as_ours(x, "cudandarray", copyif, {})
+    found = to_gpuinterop_array(x, "cudandarray", copyif, {})
     checks.float32_only(found, "to_cudandarray", _CAST)
     return found if isinstance(found, CudaNdarray) else _core.adopt(CudaNdarray, found)
 

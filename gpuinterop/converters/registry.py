@@ -17,7 +17,7 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.converters.absence import failures, how_to_install, imported, missing
-from gpuinterop.converters.left_out import broken, leave_out
+from gpuinterop.converters.left_out import broken, disable_converter
 from gpuinterop.converters.likeness import has, like_cudamat, like_gnumpy, like_pycuda
 from gpuinterop.converters.misspelt import no_library
 from gpuinterop.converters.presence import installed
@@ -28,7 +28,7 @@ from gpuinterop.errors import (
     MissingLibraryError,
     shown,
 )
-from gpuinterop.foreign import in_the_making, module_of
+from gpuinterop.foreign_handles import is_being_imported, module_of
 
 __all__ = [
     "OURS",
@@ -43,7 +43,7 @@ __all__ = [
     "names",
     "namespace",
     "own_name",
-    "recognise",
+    "find_backend",
     "register",
 ]
 
@@ -253,7 +253,7 @@ def own_name(name: Any) -> str | None:
     return found if found in OURS else None
 
 
-def recognise(obj: Any) -> Backend | None:
+def find_backend(obj: Any) -> Backend | None:
     """The row that `obj` belongs to, or None. Imports nothing.
 
     What the class tells is remembered of it. What attributes tell is told of one object, and the next
@@ -313,7 +313,7 @@ def _asked(question: str, obj: Any) -> Backend | None:
             if ask(obj):
                 return row
         except Exception as e:
-            leave_out(row.name, f"{question}() raised {type(e).__name__}: {e}")
+            disable_converter(row.name, f"{question}() raised {type(e).__name__}: {e}")
     return None
 
 
@@ -323,12 +323,12 @@ def _load_waiting() -> bool:
     for name in _plugins():
         if name in _rows or name in broken or name not in sys.modules:
             continue
-        if in_the_making(name):  # its converter needs all of it; the next conversion asks again
+        if is_being_imported(name):  # its converter needs all of it; the next conversion asks again
             continue
         try:
             found |= _load_plugin(name) is not None
         except GpuInteropError as e:
-            leave_out(name, e.got)
+            disable_converter(name, e.got)
     return found
 
 

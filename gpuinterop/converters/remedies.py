@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinterop.converters import registry
-from gpuinterop.converters.plan import Facts
-from gpuinterop.geometry import is_array
+from gpuinterop.converters.plan import ArrayInfo
+from gpuinterop.layout import is_array
 
 __all__ = ["remedy_cast", "remedy_copy", "remedy_move"]
 
@@ -30,7 +30,7 @@ _ANY_CAST = "gpuinterop.from_any({x}, copyif=True).astype('{dtype}')"
 
 
 def remedy_copy(obj: Any, order: str = "C", name: str = "x") -> str:
-    """The line that makes a compact copy, aligned for every library, of an object or what Facts tell of.
+    """The line that makes a compact copy, aligned for every library, of an object or what ArrayInfo tell of.
 
     Copies of other libraries may be as strided, or as badly aligned, as what they were made from.
     """
@@ -40,7 +40,7 @@ def remedy_copy(obj: Any, order: str = "C", name: str = "x") -> str:
 
 
 def remedy_cast(obj: Any, dtype: Any, name: str = "x") -> str:
-    """The line that casts an object, or what Facts tell of, in the words of its own library."""
+    """The line that casts an object, or what ArrayInfo tell of, in the words of its own library."""
     text = _CASTS.get(_library(obj), _ANY_CAST)
     return text.format(x=name, dtype=getattr(dtype, "name", dtype))
 
@@ -52,9 +52,9 @@ def remedy_move(obj: Any, device: str, name: str = "x") -> str:
 
 
 def _library(obj: Any) -> str:
-    if isinstance(obj, Facts):
+    if isinstance(obj, ArrayInfo):
         return obj.library
     if is_array(obj):
         return "gpuinterop"
-    row = registry.recognise(obj)
+    row = registry.find_backend(obj)
     return "" if row is None else row.name

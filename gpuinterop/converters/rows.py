@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuinterop.converters.presence import installed
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError, shown
-from gpuinterop.geometry import is_array
+from gpuinterop.layout import is_array
 
 __all__ = ["EXAMPLE", "Backend", "check_row", "promised"]
 

@@ -10,11 +10,11 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.switches import as_switch
+from gpuinterop.option_values import require_bool
 
-__all__ = ["describe", "from_tensorflow", "plan_from", "plan_to", "to_tensorflow", "works_on"]
+__all__ = ["describe", "from_tensorflow", "plan_from", "plan_to", "to_tensorflow", "stream_used_by"]
 
 _DTYPES = frozenset({*NUMPY_NAMES, "bfloat16"})
 # TensorFlow takes any address, but its kernels may use aligned loads of a whole vector register.
@@ -31,7 +31,7 @@ _TO = Rules(
 
 def plan_to(x: Any, copyif: bool = False) -> Plan:
     """Plan `to_tensorflow`: what explain() shows and the converter carries out."""
-    return plan_layout(checks.facts_of(x), _TO, copyif)
+    return plan_layout(checks.describe_array(x), _TO, copyif)
 
 
 def to_tensorflow(x: Any, copyif: bool = False) -> Any:
@@ -43,14 +43,14 @@ def to_tensorflow(x: Any, copyif: bool = False) -> Any:
     checks.require_array(x, "to_tensorflow")
     plan = plan_to(x, copyif)
     tf = checks.library_for(plan, "tensorflow")
-    x = checks.carry_out(x, plan)
+    x = checks.execute_export(x, plan)
     _core.require_hand_over(x, checks.LEGACY, "to_tensorflow")
     source: Any = _core.writable_alias(x) if x.readonly else x
     # TensorFlow knows the old capsule only. Without a stream it is ordered on the legacy stream.
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())
 
 
-def works_on(index: int, array: Any = None) -> int | None:
+def stream_used_by(index: int, array: Any = None) -> int | None:
     """The stream on which the library uses memory, by its handle. Its tensors are ready when we get them."""
     return checks.LEGACY if array is None else None
 
@@ -91,9 +91,9 @@ def _oddity(t: Any) -> Plan | None:
     return None
 
 
-def describe(t: Any) -> Facts:
+def describe(t: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
-    return replace(checks.facts_of(_import(t)), readonly=True)
+    return replace(checks.describe_array(_import(t)), readonly=True)
 
 
 def plan_from(t: Any, copyif: bool = False) -> Plan:
@@ -121,7 +121,7 @@ def from_tensorflow(t: Any, copyif: bool = False) -> Any:
     Shares memory and keeps it alive. TensorFlow takes its tensors for immutable, so writing is
     refused; ``from_tensorflow(t).copy()`` can be written to.
     """
-    as_switch(copyif, "copyif", "from_tensorflow")
+    require_bool(copyif, "copyif", "from_tensorflow")
     checks.require_foreign(t, "tensorflow", "from_tensorflow", "a tf.Tensor")
     odd = _oddity(t)
     if odd is not None:

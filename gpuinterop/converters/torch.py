@@ -11,12 +11,12 @@ import importlib.metadata
 import sys
 from typing import Any
 
-from gpuinterop import _core, copies, errors
+from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Facts, Plan, Rules, mend_by_copy, plan_layout, refuse
-from gpuinterop.foreign import loaded
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_or_refuse, plan_layout, refuse
+from gpuinterop.foreign_handles import loaded
 
-__all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch", "works_on"]
+__all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch", "stream_used_by"]
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
@@ -44,10 +44,10 @@ def _without_cuda() -> str:
 
 def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
     """Plan `to_torch`: what explain() shows and the converter carries out."""
-    return plan_facts(checks.facts_of(x), copyif, allow_readonly)
+    return plan_facts(checks.describe_array(x), copyif, allow_readonly)
 
 
-def plan_facts(facts: Facts, copyif: bool, allow_readonly: bool = False) -> Plan:
+def plan_facts(facts: ArrayInfo, copyif: bool, allow_readonly: bool = False) -> Plan:
     """Plan `to_torch` for an array that is only described."""
     if facts.device == "cuda":
         without = _without_cuda()
@@ -82,7 +82,7 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
     plan = plan_to(x, copyif, allow_readonly)
     torch = checks.library_for(plan, "torch")
     _core._set_torch(torch.Tensor, torch.version.cuda is not None)
-    x = checks.carry_out(x, plan)
+    x = checks.execute_export(x, plan)
     if x.readonly:
         x = _core.writable_alias(x)
     try:
@@ -91,18 +91,18 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
         return torch.from_dlpack(x)
 
 
-def works_on(index: int, array: Any = None) -> int:
+def stream_used_by(index: int, array: Any = None) -> int:
     """The stream on which the library uses memory, by its handle."""
     torch: Any = sys.modules["torch"]
     return int(torch.cuda.current_stream(index).cuda_stream) or checks.LEGACY
 
 
-def describe(t: Any) -> Facts:
+def describe(t: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     itemsize = t.element_size()
     device = t.device
     fake = type(t).__name__ == "FakeTensor"  # it warns that it has no address, and says 0
-    return Facts(
+    return ArrayInfo(
         tuple(t.shape),
         tuple(s * itemsize for s in t.stride()),
         str(t.dtype).removeprefix("torch."),
@@ -239,7 +239,7 @@ def _oddity(t: Any, copyif: bool) -> Plan | None:
                 "pass torch._neg_view(t), which takes the mark away, and negate the values yourself",
             )
         if bit:
-            return mend_by_copy(
+            return copy_or_refuse(
                 _FROM,
                 describe(t),
                 copyif,
@@ -283,6 +283,6 @@ def from_torch(t: Any, copyif: bool = False) -> Any:
         raise plan.exception()
     if plan.shared:
         return checks.imported(t)
-    copies.note("host" if t.device.type == "cpu" else "copy", plan.bytes, "from_torch")
+    copy_tracking.note("host" if t.device.type == "cpu" else "copy", plan.bytes, "from_torch")
     # A clone has no pending sign and, in this format, no strides of its own either.
     return checks.imported(t.clone(memory_format=torch.contiguous_format))

@@ -6,13 +6,13 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
-from gpuinterop.converters.plan import Facts, Plan, Rules, plan_layout, refuse, refused_by
-from gpuinterop.dtypes import NAMES, SUB_BYTE_NAMES, dtype_of, row_of
-from gpuinterop.foreign import CUDA, DLPACK
-from gpuinterop.geometry import real
-from gpuinterop.switches import as_switch
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout, refuse
+from gpuinterop.dtypes import NAMES, SUB_BYTE_NAMES, dtype_from_id, dtype_id
+from gpuinterop.foreign_handles import CUDA, DLPACK
+from gpuinterop.layout import real
+from gpuinterop.option_values import require_bool
 
-__all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi", "works_on"]
+__all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi", "stream_used_by"]
 
 # A tensor of complex numbers can be made, but not asked for its dtype; the old DLPack struct that is
 # asked for cannot say that parts of a byte are padded.
@@ -23,14 +23,14 @@ _DEVICES = {code: "cuda" if plain == CUDA else "cpu" for code, plain in DLPACK.i
 
 def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
     """Plan `to_tvm_ffi`: what explain() shows and the converter carries out."""
-    return plan_layout(checks.facts_of(x), _TO, copyif, allow_readonly)
+    return plan_layout(checks.describe_array(x), _TO, copyif, allow_readonly)
 
 
 def _stream(tvm_ffi: Any, index: int) -> int:
     return int(tvm_ffi.get_raw_stream(tvm_ffi.device("cuda", index)) or checks.LEGACY)
 
 
-def works_on(index: int, array: Any = None) -> int:
+def stream_used_by(index: int, array: Any = None) -> int:
     """The stream on which the library uses memory, by its handle."""
     return _stream(registry.load("tvm_ffi", "to_tvm_ffi"), index)
 
@@ -44,25 +44,25 @@ def to_tvm_ffi(x: Any, copyif: bool = False, *, allow_readonly: bool = False) ->
     checks.require_array(x, "to_tvm_ffi")
     plan = plan_to(x, copyif, allow_readonly)
     tvm_ffi = checks.library_for(plan, "tvm_ffi")
-    x = checks.carry_out(x, plan)
+    x = checks.execute_export(x, plan)
     place = real(x).device
     if place.type == "cuda":
         _core.hand_over(x, _stream(tvm_ffi, place.index), "to_tvm_ffi")
     return tvm_ffi.from_dlpack(_core.writable_alias(x) if x.readonly else x)
 
 
-def describe(t: Any) -> Facts:
+def describe(t: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     try:
         name = str(t.dtype)
-        dtype = dtype_of(row_of(name))
+        dtype = dtype_from_id(dtype_id(name))
     except ValueError:
         name = ""  # tvm-ffi has no name for the type (complex); the struct itself does
     if not name or name in SUB_BYTE_NAMES:  # of parts of a byte the struct tells how they lie
-        return checks.facts_of(checks.imported(t))
+        return checks.describe_array(checks.imported(t))
     strides = tuple(s * dtype.itemsize for s in t.strides)
     kind, index = t.__dlpack_device__()
-    return Facts(
+    return ArrayInfo(
         tuple(t.shape), strides, dtype.name, dtype.itemsize, _DEVICES.get(int(kind), str(kind)),
         int(index), t.data_ptr() if t.numel() else 0, library="tvm_ffi",
     )  # fmt: skip
@@ -82,7 +82,7 @@ def plan_from(t: Any, copyif: bool = False) -> Plan:
         checks.imported(t)
     except errors.GpuInteropError as e:
         # What the struct says, of its address or extents, may be malformed; a copy mends strides.
-        fault = refused_by(e, "gpuinterop", where)
+        fault = plan_from_error(e, "gpuinterop", where)
         if not isinstance(e, errors.ContiguityError):
             return fault
         plan = checks.plan_own(describe(t), where, copyif)
@@ -96,7 +96,7 @@ def from_tvm_ffi(t: Any, copyif: bool = False) -> Any:
     Shares every layout and keeps the memory alive. tvm-ffi orders no streams by itself, so the first
     use here waits for the one that it calls current.
     """
-    copyif = as_switch(copyif, "copyif", "from_tvm_ffi")
+    copyif = require_bool(copyif, "copyif", "from_tvm_ffi")
     checks.require_foreign(t, "tvm_ffi", "from_tvm_ffi", "a tvm_ffi.Tensor")
     try:
         x = checks.imported(t)
@@ -107,7 +107,7 @@ def from_tvm_ffi(t: Any, copyif: bool = False) -> Any:
         facts = describe(t)
         tvm_ffi = registry.load("tvm_ffi", "from_tvm_ffi")
         stream = _stream(tvm_ffi, facts.index) if facts.device == "cuda" else checks.LEGACY
-        return checks.carry_in(plan, facts, t, stream=stream)
+        return checks.execute_import(plan, facts, t, stream=stream)
     if x.device.type == "cuda":
         tvm_ffi = registry.load("tvm_ffi", "from_tvm_ffi")
         _core.after_stream(x, _stream(tvm_ffi, x.device.index), "from_tvm_ffi")

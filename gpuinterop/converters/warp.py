@@ -8,10 +8,10 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
-from gpuinterop.converters.plan import Facts, Plan, Rules, c_strides, plan_layout, refuse
-from gpuinterop.geometry import real
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.layout import real
 
-__all__ = ["describe", "from_warp", "plan_from", "plan_to", "to_warp", "works_on"]
+__all__ = ["describe", "from_warp", "plan_from", "plan_to", "to_warp", "stream_used_by"]
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split()
@@ -21,14 +21,14 @@ _TO = Rules("warp", "to_warp", _DTYPES, min_ndim=1, max_ndim=4)
 
 def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
     """Plan `to_warp`: what explain() shows and the converter carries out."""
-    return plan_layout(checks.facts_of(x), _TO, copyif, allow_readonly)
+    return plan_layout(checks.describe_array(x), _TO, copyif, allow_readonly)
 
 
 def _stream(warp: Any, device: Any) -> int:
     return int(warp.get_stream(device).cuda_stream or checks.LEGACY)
 
 
-def works_on(index: int, array: Any = None) -> int:
+def stream_used_by(index: int, array: Any = None) -> int:
     """The stream on which the library uses memory, by its handle."""
     warp = registry.load("warp", "to_warp")
     return _stream(warp, warp.get_device(f"cuda:{index}"))
@@ -43,7 +43,7 @@ def to_warp(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
     checks.require_array(x, "to_warp")
     plan = plan_to(x, copyif, allow_readonly)
     warp = checks.library_for(plan, "warp")
-    x = checks.carry_out(x, plan)
+    x = checks.execute_export(x, plan)
     seen = real(x)
     device = warp.get_device(str(seen.device))
     if seen.device.type == "cuda":
@@ -60,7 +60,7 @@ def to_warp(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
     )
 
 
-def describe(a: Any) -> Facts:
+def describe(a: Any) -> ArrayInfo:
     """Describe the foreign array; nothing is converted."""
     device = a.device
     interface = a.__cuda_array_interface__ if device.is_cuda else a.__array_interface__
@@ -70,7 +70,7 @@ def describe(a: Any) -> Facts:
     strides = tuple(interface.get("strides") or c_strides(shape, dtype.itemsize))
     ptr = int(interface["data"][0] or 0) if 0 not in shape else 0
     where = ("cuda", int(device.ordinal)) if device.is_cuda else ("cpu", 0)
-    return Facts(shape, strides, name, dtype.itemsize, *where, ptr, library="warp")
+    return ArrayInfo(shape, strides, name, dtype.itemsize, *where, ptr, library="warp")
 
 
 def plan_from(a: Any, copyif: bool = False) -> Plan:
@@ -98,4 +98,4 @@ def from_warp(a: Any, copyif: bool = False) -> Any:
     stream = checks.LEGACY
     if facts.device == "cuda":
         stream = _stream(registry.load("warp", "from_warp"), a.device)
-    return checks.carry_in(plan, facts, a, stream=stream)
+    return checks.execute_import(plan, facts, a, stream=stream)

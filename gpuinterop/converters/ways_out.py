@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from gpuinterop import _core
-from gpuinterop.converters.plan import Facts, Rules
+from gpuinterop.converters.plan import ArrayInfo, Rules
 from gpuinterop.converters.remedies import remedy_cast, remedy_copy
 from gpuinterop.dtypes import NAMES, SUB_BYTE_INTEGERS
 
 __all__ = ["cast", "move", "remedy_copy"]
 
 
-def _ours(facts: Facts) -> str:
+def _ours(facts: ArrayInfo) -> str:
     return "x" if facts.library == "gpuinterop" else "gpuinterop.from_any(x, copyif=True)"
 
 
-def cast(facts: Facts, dtypes: frozenset[str]) -> str:
+def cast(facts: ArrayInfo, dtypes: frozenset[str]) -> str:
     """What to do about a dtype that is none of `dtypes`."""
     kind = facts.dtype.rstrip("0123456789")
     if kind in ("complex", "bcomplex"):  # to real numbers it would lose its imaginary part
@@ -35,7 +35,7 @@ def cast(facts: Facts, dtypes: frozenset[str]) -> str:
     return "pass numbers: texts and raw bytes have no dtype here"
 
 
-def move(facts: Facts, rules: Rules) -> str:
+def move(facts: ArrayInfo, rules: Rules) -> str:
     """What to do about a device that the target does not reach."""
     call = f"{_ours(facts)}.to_device('{'cuda' if 'cuda' in rules.devices else 'cpu'}')"
     if "cuda" in rules.devices and not _core.cuda_device_count():

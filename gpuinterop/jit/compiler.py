@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gpuinterop import libs
+from gpuinterop import cuda_libraries
 
 from .cache import SCHEMA, DiskCache, MemoryCache, cache_directory
 from .nvrtc import Target, is_open, nvrtc_compile, nvrtc_identity, select_target
@@ -48,7 +48,7 @@ def _disk_cache() -> DiskCache:
 
 def _identity() -> Identity:
     """NVRTC's version and architectures, by the note on disk until the library is open."""
-    noted = _noted(libs.decided_by("nvrtc"))
+    noted = _noted(cuda_libraries.decided_by("nvrtc"))
     return nvrtc_identity()[:2] if is_open() else noted
 
 
@@ -154,7 +154,7 @@ def compile_source(
             return found
     if nvrtc_identity()[:2] != (version, archs):
         # Another library than the note's was in the process already.
-        _note(libs.decided_by("nvrtc"))
+        _note(cuda_libraries.decided_by("nvrtc"))
         return compile_source(
             source, arch, options=given, name=name, use_cache=use_cache, fresh=fresh
         )

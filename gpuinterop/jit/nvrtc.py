@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gpuinterop import libs
+from gpuinterop import cuda_libraries
 
 from ..errors import CompileError, CudaError, DeviceError
 
@@ -30,7 +30,7 @@ class Target(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    found = libs.find("nvrtc")
+    found = cuda_libraries.find("nvrtc")
     return ctypes.CDLL(found.path, handle=found.handle)
 
 

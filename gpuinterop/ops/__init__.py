@@ -3,7 +3,7 @@
 Importing this package registers the operator table with the core.
 """
 
-from . import runtime as _runtime
+from . import core_callbacks as _core_callbacks
 
 __all__: list[str] = []
-del _runtime
+del _core_callbacks

@@ -14,16 +14,16 @@ import atexit
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gpuinterop import _core, libs
-from gpuinterop.dtypes import WITHOUT_KERNELS, dtype_of, refuse_half_complex, row_of
+from gpuinterop import _core, cuda_libraries
+from gpuinterop.dtypes import WITHOUT_KERNELS, dtype_from_id, dtype_id, refuse_half_complex
 from gpuinterop.errors import DTypeError
-from gpuinterop.ops import results
+from gpuinterop.ops import output_arrays
 from gpuinterop.ops.blas_host import compute
 from gpuinterop.ops.blas_plans import plan, rank_one
-from gpuinterop.ops.operands import general_class, leading_class
-from gpuinterop.ops.reduce_text import CUDA_TYPES
-from gpuinterop.ops.rules import common_dtype
-from gpuinterop.ops.runtime import FUNCTIONS, check_only
+from gpuinterop.ops.core_callbacks import FUNCTIONS, require_exact_in
+from gpuinterop.ops.dtype_promotion import common_dtype
+from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
+from gpuinterop.ops.reduction_codegen import CUDA_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,16 +59,16 @@ def _allowing(allowed: bool) -> Iterator[None]:
 
 
 def _open() -> None:
-    _core.blas_open(libs.find("cublas").path, libs.find("cublasLt").path)
+    _core.blas_open(cuda_libraries.find("cublas").path, cuda_libraries.find("cublasLt").path)
 
 
 def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[int, Any]:
     """Dtype and class of a product: the operators' rule."""
-    leading = leading_class(classes)
+    leading = result_class(classes)
     only = getattr(leading, "_only", None)
     if only is not None:
-        check_only(where, only, rows)
-    types = [dtype_of(row) for row in rows]
+        require_exact_in(where, only, rows)
+    types = [dtype_from_id(row) for row in rows]
     for found in types:
         refuse_half_complex(found, where)
     common = common_dtype(types, where)
@@ -80,8 +80,8 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
             where=where, expected=f"dtypes that {where} is defined for", got=names,
             fix=f"cast first: x.astype('{wide}')",
         )  # fmt: skip
-    cls = results.class_for(leading, common)
-    return row_of(common), general_class() if cls is _core.Array else cls
+    cls = output_arrays.class_for(leading, common)
+    return dtype_id(common), gpuarray_class() if cls is _core.Array else cls
 
 
 def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
@@ -92,34 +92,34 @@ def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
         x, y = _flat(a), _flat(b)
         product = dot(FUNCTIONS["conjugate"](x) if x.dtype.kind == "c" else x, y)
     elif name == "inner":
-        product = dot(a, _core.view(type(b), results.plain(b).swapaxes(-1, -2)))
+        product = dot(a, _core.view(type(b), output_arrays.plain(b).swapaxes(-1, -2)))
     else:
         return _dot_of_stacks(a, b, out)
     if out is None:
         return product
-    results.check_out(out, product.shape, product.dtype, product, "dot")
+    output_arrays.check_out(out, product.shape, product.dtype, product, "dot")
     _core.copy_into(out, product, where="dot")
     return out
 
 
 def _flat(x: Any) -> Any:
-    return _core.view(type(x), results.plain(x).ravel())
+    return _core.view(type(x), output_arrays.plain(x).ravel())
 
 
 def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
     """Every row of `a` with every column of each matrix of `b`, written in dot's order of axes."""
-    left, right = results.plain(a), results.plain(b)
-    row, cls = _rule("dot", (type(a), type(b)), (row_of(left.dtype), row_of(right.dtype)))
+    left, right = output_arrays.plain(a), output_arrays.plain(b)
+    row, cls = _rule("dot", (type(a), type(b)), (dtype_id(left.dtype), dtype_id(right.dtype)))
     lead, stack = left.ndim - 2, right.ndim - 2
     shape = (*left.shape[:-1], *right.shape[:-2], right.shape[-1])
     if out is None:
-        out = _core.empty(cls, shape, dtype_of(row), left.device.type_code, left.device.index)
+        out = _core.empty(cls, shape, dtype_from_id(row), left.device.type_code, left.device.index)
     else:
-        results.check_out(out, shape, dtype_of(row), left, "dot")
+        output_arrays.check_out(out, shape, dtype_from_id(row), left, "dot")
     # (leading of a, rows, leading of b, columns), seen as a stack of matrices.
     axes = (*range(lead), *range(lead + 1, lead + 1 + stack), lead, lead + 1 + stack)
     spread = left.reshape((*left.shape[:-2], *[1] * stack, *left.shape[-2:]))
-    gemm(spread, right, out=results.plain(out).transpose(axes))
+    gemm(spread, right, out=output_arrays.plain(out).transpose(axes))
     return out
 
 

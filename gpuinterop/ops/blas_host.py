@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.ops import results
-from gpuinterop.sources import host_view
+from gpuinterop.ops import output_arrays
+from gpuinterop.sources import as_numpy_view
 
 __all__ = ["compute", "sum_of_products"]
 
@@ -28,8 +28,8 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
     Shapes, dtypes and `result` have been checked. As in BLAS, what is multiplied by an alpha or
     beta of 0 is not read.
     """
-    sink, left, right = host_view(result, written=True), host_view(a), host_view(b)
-    added = None if c is None or beta == 0 else host_view(c)
+    sink, left, right = as_numpy_view(result, written=True), as_numpy_view(a), as_numpy_view(b)
+    added = None if c is None or beta == 0 else as_numpy_view(c)
     small = result.dtype.kind in "fV" and result.dtype.itemsize == 2
     # What alpha or beta brings back into the range of a small float has not left it before. An addend
     # decides, where it is the widest, also if nothing of it is read.
@@ -57,4 +57,4 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
                 value = value + (added if beta == 1 else added * scale_added)
             sink[...] = value
 
-    results.record_or_run(work)
+    output_arrays.record_or_run(work)

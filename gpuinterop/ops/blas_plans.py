@@ -11,14 +11,14 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.errors import ShapeError
-from gpuinterop.geometry import broadcast_shapes
+from gpuinterop.layout import broadcast_shapes
 from gpuinterop.ops.blas_host import sum_of_products
+from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.fuse import Fused
 from gpuinterop.ops.fuse_tracer import Tracer
 from gpuinterop.ops.map_reduce import MapReduce
-from gpuinterop.ops.operands import general_class
-from gpuinterop.ops.reduce_text import CUDA_TYPES
-from gpuinterop.ops.rules import common_dtype
+from gpuinterop.ops.operand_conversion import gpuarray_class
+from gpuinterop.ops.reduction_codegen import CUDA_TYPES
 from gpuinterop.ops.trace import Graph
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ _scaled: dict[Any, MapReduce] = {}  # by dtype, alpha and beta: the core asks fo
 
 
 def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any) -> Any:
-    """Return the `_core.PlannedCall` of a product of CUDA operands, whose shapes were checked."""
-    a, b, c, out = (None if x is None else _core.view(general_class(), x) for x in (a, b, c, out))
+    """Return the `_core.LaunchPlan` of a product of CUDA operands, whose shapes were checked."""
+    a, b, c, out = (None if x is None else _core.view(gpuarray_class(), x) for x in (a, b, c, out))
     outs = None if out is None else (out,)
     if kind == "gemv":
         extras = () if c is None else (c,)

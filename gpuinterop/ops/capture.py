@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import ArgumentTypeError, CaptureError, GpuInteropError, ShapeError
-from gpuinterop.geometry import real
-from gpuinterop.naming import place_of
-from gpuinterop.ops import results
-from gpuinterop.ops.operands import is_foreign_array, speaks
-from gpuinterop.ops.reductions import may_overlap
-from gpuinterop.sources import as_source
+from gpuinterop.layout import real
+from gpuinterop.ops import output_arrays
+from gpuinterop.ops.operand_conversion import is_foreign_array, speaks
+from gpuinterop.ops.reduction_dispatch import may_overlap
+from gpuinterop.sources import as_input_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,13 +68,13 @@ def _ready(own: Any, given: Any, others: list[Any]) -> Any:
         return given
     seen = given if isinstance(given, _core.Array) else None
     if seen is None and speaks(given):
-        seen = as_source(given, None, "Capture")
+        seen = as_input_array(given, None, "Capture")
     if seen is not None:
         seen = real(seen)
         near = seen.device.type == "cpu" or seen.device == own.device
         if near and seen.dtype == own.dtype and not any(may_overlap(o, seen) for o in others):
             return given
-    made = results.new_like(own, own.shape, own.dtype, "Capture")
+    made = output_arrays.new_like(own, own.shape, own.dtype, "Capture")
     _write(made, given, own)
     return made
 
@@ -116,7 +116,7 @@ class Capture:
     """
 
     def __init__(self, device: Any = None) -> None:
-        self.device = place_of(device, "capture")
+        self.device = resolve_device(device, "capture")
         self.inputs: tuple[Any, ...] = ()
         self.outputs: Any = None
         self._recorder = _core.Recorder(self.device.type_code, self.device.index)

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import WITHOUT_KERNELS, is_complex, known, row_of
+from gpuinterop.dtypes import WITHOUT_KERNELS, dtype_id, is_complex, known
 from gpuinterop.errors import ShapeError
-from gpuinterop.geometry import real
-from gpuinterop.sources import host_view, over
-from gpuinterop.switches import as_switch
+from gpuinterop.layout import real
+from gpuinterop.option_values import require_bool
+from gpuinterop.sources import as_numpy_view, over
 from gpuinterop.views import memory_order
 from gpuinterop.warm import Given, Made, Steps, warm
 
-from .operands import general_class
-from .runtime import FUNCTIONS
+from .core_callbacks import FUNCTIONS
+from .operand_conversion import gpuarray_class
 
 __all__ = ["cast", "casting"]
 
@@ -33,11 +33,11 @@ def casting(x: Any, dtype: Any, order: str, copy: bool) -> Any:
     wanted = known(dtype, "astype")
     cls: Any = type(x)
     x = real(x)
-    if copy is not True and not as_switch(copy, "copy", "astype") and x.dtype == wanted:
+    if copy is not True and not require_bool(copy, "copy", "astype") and x.dtype == wanted:
         _require_order(order)
         return _ITSELF
     if getattr(cls, "_only", wanted) != wanted:
-        cls = general_class()
+        cls = gpuarray_class()
     without = any(d.isbuiltin != 1 and d.name in WITHOUT_KERNELS for d in (wanted, x.dtype))
     if order == "C" and (x.dtype == wanted or not without):
         return _cast_to(cls, wanted, x.dtype == wanted)
@@ -61,7 +61,7 @@ _ITSELF = Steps([], Given("x"))
 @lru_cache(maxsize=1024)
 def _cast_to(cls: Any, wanted: np.dtype[Any], same: bool) -> Steps:
     """A new C-ordered array of the class and dtype, filled with the elements of x."""
-    made = (_core._empty_like, [cls, Given("x"), row_of(wanted)], {"where": "astype"})
+    made = (_core._empty_like, [cls, Given("x"), dtype_id(wanted)], {"where": "astype"})
     if same:
         return Steps([made, (_core.copy_into, [Made(0), Given("x")], {"where": "astype"})], Made(0))
     return Steps([made, (FUNCTIONS["cast"], [Given("x")], {"out": Made(0)})], Made(0))
@@ -86,7 +86,7 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
     """Fill `target` with the values of `x`, by way of the host where they are on a GPU."""
     if x.device.type == "cpu":
         _core._require_values("astype", x)
-        values = host_view(x)
+        values = as_numpy_view(x)
     else:
         values = np.empty(x.shape, x.dtype)
         _core.copy_into(over(values), x, where="astype")

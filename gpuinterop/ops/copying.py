@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import row_of
+from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import DTypeError, ShapeError, shown
-from gpuinterop.geometry import real
-from gpuinterop.ops import results
-from gpuinterop.ops.operands import placed
-from gpuinterop.ops.rules import kind_of
-from gpuinterop.ops.runtime import FUNCTIONS
-from gpuinterop.scalars import NUMBERS, as_elements
-from gpuinterop.sources import as_source, refuse_mask
+from gpuinterop.layout import real
+from gpuinterop.ops import output_arrays
+from gpuinterop.ops.core_callbacks import FUNCTIONS
+from gpuinterop.ops.dtype_promotion import dtype_kind
+from gpuinterop.ops.operand_conversion import placed
+from gpuinterop.scalars import NUMBERS, scalars_to_array
+from gpuinterop.sources import as_input_array, refuse_mask
 
 __all__ = ["copyto"]
 
@@ -30,7 +30,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     if not isinstance(dst, _core.Array):
         np.copyto(dst, _downloaded(src), casting=casting, where=_downloaded(mask))  # type: ignore[arg-type]
         return
-    target = results.plain(dst)
+    target = output_arrays.plain(dst)
     # Before the mask: a selection from two dtypes would meet in a third, and round both.
     value = _cast(src, target, casting)
     if mask is True:
@@ -54,9 +54,9 @@ def _mask(where: Any) -> Any:
 
 def _placed_mask(mask: Any, target: Any) -> Any:
     if isinstance(mask, _core.Array):
-        results.require_arrays(_WHERE, target, mask)
-        return results.plain(mask)
-    return placed(as_source(mask, None, _WHERE), target, _WHERE)
+        output_arrays.require_arrays(_WHERE, target, mask)
+        return output_arrays.plain(mask)
+    return placed(as_input_array(mask, None, _WHERE), target, _WHERE)
 
 
 def _fitted(x: Any, target: Any) -> Any:
@@ -76,11 +76,13 @@ def _cast(src: Any, target: Any, casting: str) -> Any:
     if not number and isinstance(src, NUMBERS) and not isinstance(src, np.generic):
         src = np.asarray(src)
     elif not number and not isinstance(src, (_core.Array, np.ndarray, np.generic)):
-        src = placed(as_source(src, None, _WHERE), target, _WHERE)
+        src = placed(as_input_array(src, None, _WHERE), target, _WHERE)
     if number:
         # Asked of the dtype alone, NumPy only checks the word.
         known = np.can_cast(dtype, dtype, casting)  # type: ignore[arg-type]
-        allowed = known and (casting == "unsafe" or kind_of(row_of(dtype)) in _KINDS[type(src)])
+        allowed = known and (
+            casting == "unsafe" or dtype_kind(dtype_id(dtype)) in _KINDS[type(src)]
+        )
     else:
         allowed = np.can_cast(real(src).dtype if isinstance(src, _core.Array) else src.dtype,
                               dtype, casting)  # type: ignore[arg-type]  # fmt: skip
@@ -90,15 +92,15 @@ def _cast(src: Any, target: Any, casting: str) -> Any:
             got=shown(src) if number else f"dtype {src.dtype}", fix='pass casting="unsafe"',
         )  # fmt: skip
     if isinstance(src, _core.Array):
-        results.require_arrays(_WHERE, target, src)
-        return results.plain(src).astype(dtype, copy=False)
+        output_arrays.require_arrays(_WHERE, target, src)
+        return output_arrays.plain(src).astype(dtype, copy=False)
     if number or isinstance(src, np.generic):
         # Filled and not uploaded: a capture holds it.
-        value = results.new_like(target, (), dtype, _WHERE)
-        value[...] = as_elements(src, dtype, _WHERE).item()
+        value = output_arrays.new_like(target, (), dtype, _WHERE)
+        value[...] = scalars_to_array(src, dtype, _WHERE).item()
         return value
-    return placed(as_source(src, dtype, _WHERE), target, _WHERE)
+    return placed(as_input_array(src, dtype, _WHERE), target, _WHERE)
 
 
 def _downloaded(x: Any) -> Any:
-    return results.plain(x).get() if isinstance(x, _core.Array) else x
+    return output_arrays.plain(x).get() if isinstance(x, _core.Array) else x

@@ -8,11 +8,11 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.errors import ShapeError
-from gpuinterop.geometry import broadcast_shapes
-from gpuinterop.ops import results
-from gpuinterop.ops.operands import placed, speaks
-from gpuinterop.ops.runtime import FUNCTIONS
-from gpuinterop.sources import as_source
+from gpuinterop.layout import broadcast_shapes
+from gpuinterop.ops import output_arrays
+from gpuinterop.ops.core_callbacks import FUNCTIONS
+from gpuinterop.ops.operand_conversion import placed, speaks
+from gpuinterop.sources import as_input_array
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose", "ours"]
 
@@ -22,14 +22,14 @@ def ours(value: Any, like: Any, where: str) -> Any:
     if isinstance(value, _core.Array):
         return value
     return placed(
-        as_source(value if speaks(value) else np.asarray(value), None, where), like, where
+        as_input_array(value if speaks(value) else np.asarray(value), None, where), like, where
     )
 
 
 def _pair(a: Any, b: Any, where: str) -> tuple[Any, Any]:
     """Two operands as plain arrays: to be compared, dtypes may meet in a wider one."""
     like = a if isinstance(a, _core.Array) else b
-    return results.plain(ours(a, like, where)), results.plain(ours(b, like, where))
+    return output_arrays.plain(ours(a, like, where)), output_arrays.plain(ours(b, like, where))
 
 
 def _may_equal(value: Any) -> bool:
@@ -60,7 +60,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     x, y = (
         v
         if type(v) in (bool, int, float, complex)
-        else results.plain(ours(v, like, "numpy.isclose"))
+        else output_arrays.plain(ours(v, like, "numpy.isclose"))
         for v in (a, b)
     )
     if isinstance(y, int):
@@ -79,7 +79,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     Waits for the answer, a bool.
     """
     if not any(isinstance(v, _core.Array) or hasattr(v, "__gpuinterop_trace__") for v in (a, b)):
-        (a,) = results.taken("allclose", a)
+        (a,) = output_arrays.taken("allclose", a)
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 

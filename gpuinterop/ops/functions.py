@@ -13,11 +13,11 @@ from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, BoundsError
 from gpuinterop.warm import Given, Made, Steps, warm
 
-from . import results
+from . import output_arrays
 from .casting import cast, casting
-from .catalog import ALIASES
-from .operands import speaks
-from .runtime import FUNCTIONS
+from .core_callbacks import FUNCTIONS
+from .operand_conversion import speaks
+from .operation_table import ALIASES
 
 __all__ = [
     "astype",
@@ -36,7 +36,7 @@ def _with_dtype(where: str, x: Any, *others: Any) -> Any:
     if isinstance(x, (np.ndarray, np.generic)) or not speaks(x):
         return x
     like = next((a for a in others if isinstance(a, _core.Array)), None)
-    return results.taken(where, x, *([] if like is None else [like]))[0]
+    return output_arrays.taken(where, x, *([] if like is None else [like]))[0]
 
 
 @warm()
@@ -166,6 +166,6 @@ def astype(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     if hasattr(type(x), "__gpuinterop_trace__"):
         return x.astype(dtype, order, copy)
     if not isinstance(x, _core.Array):
-        (x,) = results.taken("astype", x)
+        (x,) = output_arrays.taken("astype", x)
         return cast(x, dtype, order, copy)
     return casting(x, dtype, order, copy)

@@ -15,6 +15,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
 
+from .core_callbacks import add_operation, is_foreign_array
 from .fuse_methods import BoundFused, Instances, unbound
 from .fuse_names import FIXED, Outside, told_apart
 from .fuse_numbers import OPEN, More, Number, argument
@@ -24,8 +25,7 @@ from .fuse_reduce import FusedReduction
 from .fuse_stages import Stages, part_of, stages_of, unfit_numbers
 from .fuse_tracer import Tracer, cannot_be_fused, refuse_out
 from .fuse_warm import add_warm
-from .operands import as_scalar
-from .runtime import add_traced, is_foreign_array
+from .operand_conversion import as_scalar
 from .trace import Graph, is_strict
 
 __all__ = ["Fused", "fuse"]
@@ -314,7 +314,7 @@ class Fused:
         if found is None:
             name = getattr(self, "__name__", "function")
             try:
-                found = self._kernels[key] = add_traced(FusedOperation(name, part))[1]
+                found = self._kernels[key] = add_operation(FusedOperation(name, part))[1]
             except ShapeError as error:
                 raise ShapeError(
                     where=self._name, expected=f"{error.expected}, in one kernel",

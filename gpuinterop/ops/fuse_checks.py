@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import dtype_of, refuse_half_complex, row_of
+from gpuinterop.dtypes import dtype_from_id, dtype_id, refuse_half_complex
 from gpuinterop.errors import ArgumentTypeError, ShapeError
-from gpuinterop.geometry import real
+from gpuinterop.layout import real
 
+from .core_callbacks import check_casts
 from .fuse_numbers import described
 from .fuse_shapes import shapes_of
-from .reduce_table import REDUCTIONS, check_not_empty, recipe_for
-from .reductions import normalized_axes
-from .results import check_out, require_arrays
-from .runtime import check_casts
+from .output_arrays import check_out, require_arrays
+from .reduction_dispatch import normalized_axes
+from .reduction_table import REDUCTIONS, check_not_empty, recipe_for
 from .trace import Node, input_kind, is_strict, kinds_of, ordered, strong
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def check_outs(
     for node in nodes:
         if node.reduction is not None:
             of = node.operands[0]
-            _check_reduction(node, shapes[id(of)], dtype_of(strong(kinds[id(of)])), operands)
+            _check_reduction(node, shapes[id(of)], dtype_from_id(strong(kinds[id(of)])), operands)
     for stage in stages:
         rows = [strong(kinds[id(results[place])]) for place in stage.gives]
         given = [(place, outs[place]) for place in stage.gives if outs[place] is not None]
@@ -69,13 +69,13 @@ def check_outs(
         shape = shapes[id(results[given[0][0]])]
         if stage.reduces:
             ((place, out),) = given
-            check_out(out, shape, dtype_of(rows[0]), like, _place(results[place]))
+            check_out(out, shape, dtype_from_id(rows[0]), like, _place(results[place]))
             continue
         for _, out in given:
             shape = _repeated(shape, out)
         for _, out in given:
             check_out(out, shape, out.dtype, like, "fuse")
-        held_rows = [-1 if outs[p] is None else row_of(outs[p].dtype) for p in stage.gives]
+        held_rows = [-1 if outs[p] is None else dtype_id(outs[p].dtype) for p in stage.gives]
         check_casts("fuse", tuple(rows), tuple(held_rows))
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import NAMES, dtype_of
+from gpuinterop.dtypes import NAMES, dtype_from_id
 from gpuinterop.jit.codegen import WORKING
 
-from .rules import kind_of
+from .dtype_promotion import dtype_kind
 
 __all__ = ["literal"]
 
@@ -28,11 +28,11 @@ def literal(number: Any, row: int) -> str:
     name = NAMES[row]
     working = WORKING[name]
     plain = number.item() if isinstance(number, np.generic) else number
-    kind = kind_of(row)
+    kind = dtype_kind(row)
     if kind == "b":
         return "true" if plain else "false"
     if kind in "iu":
-        held = int(np.asarray(plain, dtype=dtype_of(row)))
+        held = int(np.asarray(plain, dtype=dtype_from_id(row)))
         return (
             f"({working}){held}{'ull' if kind == 'u' else 'll'}"
             if held >= 0
@@ -43,5 +43,5 @@ def literal(number: Any, row: int) -> str:
         part = "float" if name == "complex64" else "double"
         return f"gi_make({_real(value.real, part)}, {_real(value.imag, part)})"
     with np.errstate(all="ignore"):
-        rounded = float(np.asarray(plain).astype(dtype_of(row)).astype(np.float64))
+        rounded = float(np.asarray(plain).astype(dtype_from_id(row)).astype(np.float64))
     return _real(rounded, working)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.geometry import real
+from gpuinterop.layout import real
 
 from .fuse_names import told_apart
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import NAMES, dtype_of
-from gpuinterop.geometry import broadcast_shapes
+from gpuinterop.dtypes import NAMES, dtype_from_id
 from gpuinterop.jit.spec import Body
+from gpuinterop.layout import broadcast_shapes
 
-from .host import run_row
-from .rules import is_extended, loop_for
-from .runtime import Traced, numpy_types
+from .core_callbacks import CustomOperation, numpy_types
+from .dtype_promotion import is_extended, loop_dtypes
+from .host_elementwise import run_row
 from .trace import Graph, Node, met, settled
 
 __all__ = ["FusedOperation"]
 
 
-class FusedOperation(Traced):
+class FusedOperation(CustomOperation):
     """The results of a graph, element by element."""
 
     def __init__(self, name: str, graph: Graph) -> None:
@@ -73,10 +73,10 @@ class FusedOperation(Traced):
         operands = [values[id(o)] for o in node.operands]
         if node.cast_to >= 0:
             with np.errstate(all="ignore"):
-                return operands[0].astype(dtype_of(node.cast_to))
+                return operands[0].astype(dtype_from_id(node.cast_to))
         kinds = met(node, known, strict)
         types = numpy_types(node.row, kinds)
-        numbers = settled(node, loop_for(node.row, kinds)[0])
+        numbers = settled(node, loop_dtypes(node.row, kinds)[0])
         if numbers is not None:
             operands = [
                 np.full(o.shape, n, t) for o, n, t in zip(operands, numbers, types, strict=False)
@@ -86,4 +86,4 @@ class FusedOperation(Traced):
         run_row(node.row, operands, outs, types)
         found = outs[node.result]
         held = known[id(node)]
-        return found.astype(dtype_of(held)) if is_extended(held) else found
+        return found.astype(dtype_from_id(held)) if is_extended(held) else found

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import NAMES, dtype_of, row_of
-from gpuinterop.geometry import broadcast_shapes
+from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.codegen import WORKING
+from gpuinterop.layout import broadcast_shapes
 
-from . import results
+from . import output_arrays
 from .map_reduce import MapReduce
-from .reduce_table import REDUCTIONS
-from .reduce_text import CUDA_TYPES
-from .reductions import normalized_axes
+from .reduction_codegen import CUDA_TYPES
+from .reduction_dispatch import normalized_axes
+from .reduction_table import REDUCTIONS
 from .trace import Graph, is_strict
 
 __all__ = ["FusedReduction"]
@@ -38,7 +38,7 @@ class _Kernel(MapReduce):
         self.graph = graph
 
     def mapped(self, operands: Sequence[Any]) -> np.dtype[Any]:
-        return dtype_of(self.graph.result_rows(_rows(operands))[0])
+        return dtype_from_id(self.graph.result_rows(_rows(operands))[0])
 
     def _dtypes(self, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
         value = self.mapped(operands)
@@ -60,7 +60,7 @@ def _no_host(operands: Sequence[Any], extras: Sequence[Any]) -> Sequence[Any]:
 
 
 def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(row_of(x.dtype) for x in operands)
+    return tuple(dtype_id(x.dtype) for x in operands)
 
 
 class FusedReduction:
@@ -86,7 +86,7 @@ class FusedReduction:
             return self._method(self.value(*operands), out)
         made = self._run(kernel, operands, out)
         if out is None and strict and not kernel.graph.strict_results(_rows(operands))[0]:
-            return results.plain(made)
+            return output_arrays.plain(made)
         return made
 
     def _run(self, kernel: _Kernel, operands: Sequence[Any], out: Any) -> Any:
@@ -97,7 +97,7 @@ class FusedReduction:
         full = tuple(1 if i in axes else n for i, n in enumerate(shape))
         if out is None:
             return kernel(*operands).reshape(full)
-        results.check_out(out, full, kernel._dtypes(operands)[1][0], operands[0], self.op)
+        output_arrays.check_out(out, full, kernel._dtypes(operands)[1][0], operands[0], self.op)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         kernel(*operands, out=out.reshape(kept))
         return out

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuinterop.geometry import broadcast_shapes
+from gpuinterop.layout import broadcast_shapes
 
-from .reductions import normalized_axes
+from .reduction_dispatch import normalized_axes
 
 if TYPE_CHECKING:
     from .trace import Node

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.geometry import real
+from gpuinterop.layout import real
 
+from .core_callbacks import is_foreign_array, viewed
 from .fuse_checks import check_outs
 from .fuse_numbers import described
 from .fuse_recent import Recent
-from .reductions import may_overlap
-from .results import check_count, refuse_overlap
-from .runtime import is_foreign_array, viewed
+from .output_arrays import check_count, refuse_overlap
+from .reduction_dispatch import may_overlap
 from .trace import Graph, Node, ordered
 
 __all__ = ["Stage", "Stages", "part_of", "stages_of", "unfit_numbers"]

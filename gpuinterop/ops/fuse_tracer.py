@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import row_of
+from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
 
 from . import methods
-from .catalog import ALIASES, TABLE, Row
+from .core_callbacks import FUNCTIONS
 from .functions import cutting
 from .fuse_numbers import Number
-from .operands import as_scalar
-from .runtime import FUNCTIONS
+from .operand_conversion import as_scalar
+from .operation_table import ALIASES, TABLE, Row
 from .trace import Graph, Node
 
 __all__ = ["Tracer", "cannot_be_fused", "record", "refuse_out"]
@@ -72,7 +72,7 @@ class Tracer:
         return record(row, operands)
 
     def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> Tracer:
-        cast = self.graph.record(TABLE["cast"], (self.node,), cast_to=row_of(np.dtype(dtype)))
+        cast = self.graph.record(TABLE["cast"], (self.node,), cast_to=dtype_id(np.dtype(dtype)))
         return Tracer(self.graph, cast)
 
     def exp(self) -> Any:

@@ -8,16 +8,16 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
-from gpuinterop.dtypes import row_of
+from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, CaptureError
-from gpuinterop.ops import results
+from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast
-from gpuinterop.ops.runtime import FUNCTIONS
-from gpuinterop.sources import host_view, is_of_values, over, refuse_mask
+from gpuinterop.ops.core_callbacks import FUNCTIONS
+from gpuinterop.sources import as_numpy_view, is_scalar_or_list, over, refuse_mask
 from gpuinterop.views import read_axis
 from gpuinterop.warm import Given, Made, Steps, warm
 
-from .results import record_or_run
+from .output_arrays import record_or_run
 
 __all__ = ["take"]
 
@@ -79,7 +79,7 @@ def _empty(count: int, ax: int) -> ArrayIndexError:
 
 def _brought_inside(indices: Any, mode: str, extent: int, ax: int) -> Any:
     """Indices of an array, by operations on its device: nobody looks at them."""
-    indices = results.plain(indices)
+    indices = output_arrays.plain(indices)
     for function, rest in _bringing_inside(indices, mode, extent, ax):
         indices = function(indices, *rest)
     return indices
@@ -128,8 +128,8 @@ def take(
         raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",
                                 got=repr(mode), fix="pass one of these")  # fmt: skip
     known = isinstance(x, _core.Array)
-    (x,) = results.taken("take", x)
-    cls, source = type(x), results.plain(x)
+    (x,) = output_arrays.taken("take", x)
+    cls, source = type(x), output_arrays.plain(x)
     device, dtype = source.device, source.dtype
     if axis is None:
         source = source.reshape(-1)
@@ -137,7 +137,7 @@ def take(
         source = source.reshape(1)
     ax = read_axis(0 if axis is None else axis, source.ndim, "take")
     extent = source.shape[ax]
-    here = isinstance(indices, _core.Array) and results.plain(indices).device == device
+    here = isinstance(indices, _core.Array) and output_arrays.plain(indices).device == device
     if known and here and mode != "raise" and device.type == "cuda":
         steps = _taking(x, source, indices, ax, out, mode)
         if steps:
@@ -148,12 +148,12 @@ def take(
         result = _core.empty(cls, shape, dtype, device.type_code, device.index)
     else:
         result = out
-        results.check_out(out, shape, dtype, source, "take")
+        output_arrays.check_out(out, shape, dtype, source, "take")
     if 0 in shape:
         return result
     if device.type == "cpu":
-        target, read = host_view(result, written=True), host_view(source)
-        index = host_view(places) if isinstance(places, _core.Array) else places
+        target, read = as_numpy_view(result, written=True), as_numpy_view(source)
+        index = as_numpy_view(places) if isinstance(places, _core.Array) else places
 
         def work() -> None:
             target[...] = np.take(read, index, axis=ax)
@@ -161,17 +161,17 @@ def take(
         record_or_run(work)
         return result
     if not isinstance(places, _core.Array):
-        places = _uploaded(places, device, is_of_values(indices))
+        places = _uploaded(places, device, is_scalar_or_list(indices))
     _core._take(source, places, ax, result, extent)
     return result
 
 
 def _taking(x: Any, source: Any, indices: Any, ax: int, out: Any, mode: str) -> Steps | None:
     """The steps of `take` for indices on the device; None where nothing is taken, or x is copied first."""
-    picked, extent = results.plain(indices), source.shape[ax]
+    picked, extent = output_arrays.plain(indices), source.shape[ax]
     shape = (*source.shape[:ax], *picked.shape, *source.shape[ax + 1 :])
-    flat = None if source.ndim == results.plain(x).ndim else source.shape
-    if 0 in shape or (flat and results.plain(x)._reshaped(flat) is None):
+    flat = None if source.ndim == output_arrays.plain(x).ndim else source.shape
+    if 0 in shape or (flat and output_arrays.plain(x)._reshaped(flat) is None):
         return None
     steps: list[tuple[Any, ...]] = []
 
@@ -184,7 +184,7 @@ def _taking(x: Any, source: Any, indices: Any, ax: int, out: Any, mode: str) -> 
         places = then(function, [places, *rest])
     seen = then(_core.Array._reshaped, [Given("x"), flat]) if flat else Given("x")
     result: Given | Made
-    row, place = row_of(source.dtype), source.device
+    row, place = dtype_id(source.dtype), source.device
     if out is None:
         result = then(_core.empty, [type(x), shape, row, place.type_code, place.index])
     else:

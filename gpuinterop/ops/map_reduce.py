@@ -14,13 +14,13 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
-from gpuinterop.geometry import broadcast_shapes, c_strides
-from gpuinterop.ops import reductions, results, target
-from gpuinterop.ops.reduce_plan import plan_reduction
-from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
-from gpuinterop.ops.reduce_text import CUDA_TYPES, Recipe
-from gpuinterop.ops.rules import common_dtype
-from gpuinterop.sources import host_view
+from gpuinterop.layout import broadcast_shapes, c_strides
+from gpuinterop.ops import output_arrays, reduction_dispatch, target
+from gpuinterop.ops.dtype_promotion import common_dtype
+from gpuinterop.ops.reduction_codegen import CUDA_TYPES, Recipe
+from gpuinterop.ops.reduction_plan import plan_reduction
+from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty
+from gpuinterop.sources import as_numpy_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,7 +92,7 @@ class MapReduce:
         # A layout that was planned has been checked: the core finds it by the operands as given.
         n = len(operands)
         if n == 0:
-            results.require_arrays(self._where, None)
+            output_arrays.require_arrays(self._where, None)
         cache = self._caches.get(n)
         if cache is None:
             cache = self._caches[n] = _core.PlanCache(
@@ -121,12 +121,12 @@ class MapReduce:
 
     def _resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
         """The plan for operands on a GPU, the result of those in host memory."""
-        device = results.require_arrays(self._where, *operands, *extras)
-        cls = type(results.leading(operands))
-        operands = [results.plain(x) for x in operands]
-        extras = [results.plain(e) for e in extras]
+        device = output_arrays.require_arrays(self._where, *operands, *extras)
+        cls = type(output_arrays.leading(operands))
+        operands = [output_arrays.plain(x) for x in operands]
+        extras = [output_arrays.plain(e) for e in extras]
         shape = broadcast_shapes([x.shape for x in operands], self._where)
-        axes = reductions.normalized_axes(self.axis, len(shape), self._where)
+        axes = reduction_dispatch.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         count = int(np.prod([shape[i] for i in axes], dtype=np.int64))
         check_not_empty(self.op, count, shape)
@@ -136,8 +136,10 @@ class MapReduce:
             return self._on_host(cls, full, after, kept, out)
         sinks = [] if out is None else [o for o in out if isinstance(o, _core.Array)]
         # An extra is read by the thread that then writes its place.
-        if not any(reductions.may_overlap(x, o) for x in full for o in sinks) and not any(
-            reductions.may_overlap(e, o) and not _same_place(e, o) for e in after for o in sinks
+        if not any(reduction_dispatch.may_overlap(x, o) for x in full for o in sinks) and not any(
+            reduction_dispatch.may_overlap(e, o) and not _same_place(e, o)
+            for e in after
+            for o in sinks
         ):
             return self._plan(cls, full, after, out)
         # Elements would be overwritten before all blocks have read them.
@@ -171,10 +173,10 @@ class MapReduce:
         _, kinds = self._dtypes(operands)
         if out is not None:
             self._check_outs(operands[0], kept, kinds, out)
-        outs = out or [reductions.new_as(cls, operands[0], kept, kind) for kind in kinds]
-        reads = [host_view(x) for x in operands]
-        reads_after = [host_view(e) for e in extras]
-        writes = [host_view(o, written=True) for o in outs]
+        outs = out or [reduction_dispatch.new_as(cls, operands[0], kept, kind) for kind in kinds]
+        reads = [as_numpy_view(x) for x in operands]
+        reads_after = [as_numpy_view(e) for e in extras]
+        writes = [as_numpy_view(o, written=True) for o in outs]
 
         def work() -> None:
             with np.errstate(all="ignore"):
@@ -184,7 +186,7 @@ class MapReduce:
                 for sink, value in zip(writes, values, strict=True):
                     self._store(sink, value)
 
-        results.record_or_run(work)
+        output_arrays.record_or_run(work)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def _returned(self, found: Any, count: int) -> Sequence[Any]:
@@ -212,12 +214,12 @@ class MapReduce:
     def _check_outs(
         self, like: Any, kept: tuple[int, ...], kinds: Sequence[Any], outs: Sequence[Any]
     ) -> list[Any]:
-        results.check_count(outs, len(kinds), self._where)
+        output_arrays.check_count(outs, len(kinds), self._where)
         found = [
-            reductions.check_out(given, kept, kind, like, self._where)
+            reduction_dispatch.check_out(given, kept, kind, like, self._where)
             for given, kind in zip(outs, kinds, strict=True)
         ]
-        results.refuse_overlap(found, self._where)
+        output_arrays.refuse_overlap(found, self._where)
         return found
 
     def _recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
@@ -239,7 +241,7 @@ class MapReduce:
 
     def _plan(self, cls: type, operands: Sequence[Any], extras: Sequence[Any], outs: Any) -> Any:
         shape = operands[0].shape
-        axes = reductions.normalized_axes(self.axis, len(shape), self._where)
+        axes = reduction_dispatch.normalized_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         _, kinds = self._dtypes(operands)
         if outs is not None:
@@ -256,26 +258,29 @@ class MapReduce:
         recipe = self._recipe(operands, extras)
         fresh = c_strides(kept, 1)
         sinks = [fresh if outs is None else tuple(o._strides) for o in outs or kinds]
-        full = [reductions.over(strides, axes, len(shape)) for strides in sinks]
-        after = [reductions.over(e._strides, axes, len(shape)) for e in extras]
-        given = [reductions.operand(x) for x in operands]
+        full = [reduction_dispatch.over(strides, axes, len(shape)) for strides in sinks]
+        after = [reduction_dispatch.over(e._strides, axes, len(shape)) for e in extras]
+        given = [reduction_dispatch.operand(x) for x in operands]
         # Extras ride along as results do: their strides follow the kept dimensions.
         plan = plan_reduction(
             shape, axes, given, [*full, *after], multiprocessors=target.multiprocessors(device)
         )
         g = plan.geometry
         n = len(kinds)
-        launches, scratch = reductions.launches_for(
+        launches, scratch = reduction_dispatch.launches_for(
             device,
             recipe,
             plan,
-            [(reductions.INPUT, i, g.in_shifts[i] * x.itemsize) for i, x in enumerate(operands)],
             [
-                (reductions.OUTPUT, j, g.out_shifts[j] * kind.itemsize)
+                (reduction_dispatch.INPUT, i, g.in_shifts[i] * x.itemsize)
+                for i, x in enumerate(operands)
+            ],
+            [
+                (reduction_dispatch.OUTPUT, j, g.out_shifts[j] * kind.itemsize)
                 for j, kind in enumerate(kinds)
             ],
             extras=[
-                (reductions.INPUT, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
+                (reduction_dispatch.INPUT, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
                 for e, x in enumerate(extras)
             ],
             extra_strides=g.out_strides[n:],
@@ -284,7 +289,7 @@ class MapReduce:
             device,
             launches,
             scratch,
-            [(results.class_for(cls, kind), dtypes.row_of(kind), kept) for kind in kinds],
+            [(output_arrays.class_for(cls, kind), dtypes.dtype_id(kind), kept) for kind in kinds],
         )
 
 
@@ -295,5 +300,5 @@ def _mentioned(letter: str, *texts: str) -> int:
 
 
 def _same_place(x: Any, y: Any) -> bool:
-    y = results.plain(y)
+    y = output_arrays.plain(y)
     return bool(x.ptr == y.ptr and x._strides == y._strides and x.itemsize == y.itemsize)

@@ -18,10 +18,10 @@ from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 from gpuinterop.warm import Given, Steps, warm
 
 from . import functions
-from .catalog import ALIASES, ROWS
+from .core_callbacks import FUNCTIONS
 from .functions import astype, clip, round
 from .gather import take
-from .runtime import FUNCTIONS
+from .operation_table import ALIASES, ROWS
 
 __all__ = [
     "NUMPY_FUNCTIONS", "UFUNC_METHODS", "__array_function__", "__array_ufunc__", "astype", "clip",
@@ -61,7 +61,7 @@ UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {}
 
 def _register_neighbours() -> None:
     # The reductions, BLAS and the functions of shape bring rows of their own.
-    import_module(f"{__package__}.reducing")
+    import_module(f"{__package__}.numpy_reductions")
     import_module(f"{__package__}.numpy_functions")
 
 

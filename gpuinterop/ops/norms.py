@@ -10,11 +10,11 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import refuse_half_complex
 from gpuinterop.errors import ShapeError
-from gpuinterop.ops import results
-from gpuinterop.ops.reduce_table import REDUCTIONS, check_not_empty
-from gpuinterop.ops.reductions import new_as, normalized_axes, plan_for
-from gpuinterop.sources import host_view
-from gpuinterop.switches import as_switch
+from gpuinterop.ops import output_arrays
+from gpuinterop.ops.reduction_dispatch import new_as, normalized_axes, plan_for
+from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty
+from gpuinterop.option_values import require_bool
+from gpuinterop.sources import as_numpy_view
 
 __all__ = ["norm"]
 
@@ -30,8 +30,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     numpy.linalg.norm: on these arrays it computes Frobenius' norm, which is its default. Squares are
     summed in float64, so float32 values up to 1e38 do not overflow on the way.
     """
-    (x,) = results.taken("norm", x)
-    ndim = results.plain(x).ndim
+    (x,) = output_arrays.taken("norm", x)
+    ndim = output_arrays.plain(x).ndim
     if ord is None or (isinstance(ord, str) and ord == "fro"):
         op = "norm2"
     elif isinstance(ord, (int, float, np.number)) and ord in (2, 1, np.inf, -np.inf):
@@ -43,7 +43,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         )  # fmt: skip
     axes = normalized_axes(axis, ndim, "norm")
     given: Any = keepdims
-    kept = bool(given) if isinstance(given, int) else as_switch(given, "keepdims", "norm")
+    kept = bool(given) if isinstance(given, int) else require_bool(given, "keepdims", "norm")
     cache = _plans.get((op, axes, kept))
     if cache is None:
         cache = _plans[op, axes, kept] = _core.PlanCache(
@@ -54,7 +54,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """The plan on a GPU, the norm in host memory."""
-    cls, x = type(x), results.plain(x)
+    cls, x = type(x), output_arrays.plain(x)
     refuse_half_complex(x.dtype, "norm")
     result = REDUCTIONS[op].result(x.dtype)
     kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
@@ -64,7 +64,7 @@ def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if x.device.type != "cpu":
         return plan_for(op, x, axes, shape, result, None, 0.0, keepdims, cls)
     out = new_as(cls, x, shape, result, op)
-    source, sink = host_view(x), host_view(out, written=True).reshape(kept)
+    source, sink = as_numpy_view(x), as_numpy_view(out, written=True).reshape(kept)
 
     def work() -> None:
         # The smallest integer has no magnitude of its own type.
@@ -78,5 +78,5 @@ def _norm(op: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
             else:
                 sink[...] = (np.max if op == "norm_max" else np.min)(size, axis=axes)
 
-    results.record_or_run(work)
+    output_arrays.record_or_run(work)
     return out

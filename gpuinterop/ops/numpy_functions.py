@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError, shown
-from gpuinterop.geometry import broadcast_shapes, real
-from gpuinterop.naming import in_the_name_of
-from gpuinterop.ops import blas, equality, join, results
+from gpuinterop.layout import broadcast_shapes, real
+from gpuinterop.ops import blas, concat_split, equality, output_arrays
 from gpuinterop.ops.copying import copyto
+from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS
-from gpuinterop.ops.runtime import FUNCTIONS
-from gpuinterop.sources import as_source, is_index, read_counts, read_shape
+from gpuinterop.sources import as_input_array, is_index, read_counts, read_shape
 from gpuinterop.views import read_axis
 
 __all__ = ["FUNCTIONS_OF_SHAPE"]
@@ -48,13 +48,13 @@ def _full_like(
 
 
 def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> Any:
-    results.require_arrays(f"numpy.{name}", a)
+    output_arrays.require_arrays(f"numpy.{name}", a)
     if order not in ("C", "A", "K"):
         raise ShapeError(where=f"numpy.{name}", expected="order 'C': new arrays are C-ordered",
                          got=f"order={order!r}", fix="transpose an array of the reversed shape")  # fmt: skip
     seen = real(a)
     extents = seen.shape if shape is None else tuple(read_shape(shape))
-    made = results.new_like(a, extents, seen.dtype if dtype is None else np.dtype(dtype))
+    made = output_arrays.new_like(a, extents, seen.dtype if dtype is None else np.dtype(dtype))
     if value is not None:
         made[...] = value
     return made
@@ -74,7 +74,7 @@ def _at_least(x: Any, ndim: int) -> Any:
 
 def _at_least_each(name: str, ndim: int) -> Callable[..., Any]:
     def call(*arrays: Any) -> Any:
-        results.require_arrays(f"numpy.{name}", *arrays)
+        output_arrays.require_arrays(f"numpy.{name}", *arrays)
         views = tuple(_at_least(x, ndim) for x in arrays)
         return views[0] if len(views) == 1 else views
 
@@ -82,27 +82,27 @@ def _at_least_each(name: str, ndim: int) -> Callable[..., Any]:
 
 
 def _together(where: str, parts: list[Any], axis: Any) -> Any:
-    with in_the_name_of(where):
-        return join.concatenate(parts, axis)
+    with reraise_from(where):
+        return concat_split.concatenate(parts, axis)
 
 
 def _vstack(tup: Any) -> Any:
-    parts = [_at_least(x, 2) for x in join.listed(tup, "numpy.vstack")]
+    parts = [_at_least(x, 2) for x in concat_split.listed(tup, "numpy.vstack")]
     return _together("numpy.vstack", parts, 0)
 
 
 def _hstack(tup: Any) -> Any:
-    parts = [_at_least(x, 1) for x in join.listed(tup, "numpy.hstack")]
+    parts = [_at_least(x, 1) for x in concat_split.listed(tup, "numpy.hstack")]
     return _together("numpy.hstack", parts, 0 if parts[0].ndim == 1 else 1)
 
 
 def _dstack(tup: Any) -> Any:
-    parts = [_at_least(x, 3) for x in join.listed(tup, "numpy.dstack")]
+    parts = [_at_least(x, 3) for x in concat_split.listed(tup, "numpy.dstack")]
     return _together("numpy.dstack", parts, 2)
 
 
 def _column_stack(tup: Any) -> Any:
-    parts = join.listed(tup, "numpy.column_stack")
+    parts = concat_split.listed(tup, "numpy.column_stack")
     columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in parts]
     return _together("numpy.column_stack", columns, 1)
 
@@ -114,9 +114,9 @@ def _append(arr: Any, values: Any, axis: Any = None) -> Any:
 
 
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    results.require_arrays("numpy.array_split", ary)
+    output_arrays.require_arrays("numpy.array_split", ary)
     if not is_index(indices_or_sections):
-        return join.split(ary, indices_or_sections, axis)
+        return concat_split.split(ary, indices_or_sections, axis)
     count, n = (
         operator.index(indices_or_sections),
         ary.shape[read_axis(axis, ary.ndim, "array_split")],
@@ -124,14 +124,16 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]
     if count < 1:
         raise ShapeError(where="numpy.array_split", expected="a number of parts of 1 or more",
                          got=str(count), fix="pass the indices to cut at")  # fmt: skip
-    return join.split(ary, [i * (n // count) + min(i, n % count) for i in range(1, count)], axis)
+    return concat_split.split(
+        ary, [i * (n // count) + min(i, n % count) for i in range(1, count)], axis
+    )
 
 
 def _vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     if ary.ndim < 2:
         raise ShapeError(where="numpy.vsplit", expected="an array of two axes or more",
                          got=f"shape {ary.shape}", fix="numpy.split(x, parts)")  # fmt: skip
-    return join.split(ary, indices_or_sections, 0)
+    return concat_split.split(ary, indices_or_sections, 0)
 
 
 def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
@@ -146,13 +148,15 @@ def _tile(A: Any, reps: Any) -> Any:
     # Each axis as (repetition, element): one strided copy.
     source = x.expand_dims(tuple(2 * i for i in range(x.ndim)))
     pairs = [n for pair in zip(counts, x.shape, strict=True) for n in pair]
-    out = results.new_like(A, tuple(r * n for r, n in zip(counts, x.shape, strict=True)), x.dtype)
-    results.plain(out).reshape(tuple(pairs))[...] = source.broadcast_to(tuple(pairs))
+    out = output_arrays.new_like(
+        A, tuple(r * n for r, n in zip(counts, x.shape, strict=True)), x.dtype
+    )
+    output_arrays.plain(out).reshape(tuple(pairs))[...] = source.broadcast_to(tuple(pairs))
     return out
 
 
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    with in_the_name_of("numpy.repeat"):
+    with reraise_from("numpy.repeat"):
         counts = read_counts(repeats)
     x = a.ravel() if axis is None else a
     along = read_axis(0 if axis is None else axis, x.ndim, "numpy.repeat")
@@ -167,8 +171,8 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     shape, n = list(x.shape), x.shape[along]
     spread = [*shape[:along], n, count, *shape[along + 1 :]]
     shape[along] = n * count
-    out = results.new_like(a, tuple(shape), x.dtype)
-    results.plain(out).reshape(tuple(spread))[...] = x.expand_dims(along + 1).broadcast_to(
+    out = output_arrays.new_like(a, tuple(shape), x.dtype)
+    output_arrays.plain(out).reshape(tuple(spread))[...] = x.expand_dims(along + 1).broadcast_to(
         tuple(spread)
     )
     return out
@@ -182,8 +186,8 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
         along = read_axis(one, a.ndim, "numpy.roll")
         cuts[along] = cuts.get(along, 0) - by
     cuts = {along: cut % a.shape[along] if a.shape[along] else 0 for along, cut in cuts.items()}
-    out = results.new_like(a, a.shape, a.dtype)
-    target = results.plain(out)
+    out = output_arrays.new_like(a, a.shape, a.dtype)
+    target = output_arrays.plain(out)
     # Each axis in two parts that change places: a view for each combination, copied once.
     halves = [
         [(slice(None), slice(None))]
@@ -196,7 +200,7 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     ]
     for parts in itertools.product(*halves):
         source, place = tuple(p[0] for p in parts), tuple(p[1] for p in parts)
-        target[place] = results.plain(a)[source]
+        target[place] = output_arrays.plain(a)[source]
     return out
 
 
@@ -257,7 +261,7 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
 
 
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
-    results.require_arrays("numpy.broadcast_arrays", *args)
+    output_arrays.require_arrays("numpy.broadcast_arrays", *args)
     shape = broadcast_shapes([x.shape for x in args], "numpy.broadcast_arrays")
     return tuple(x.broadcast_to(shape) for x in args)
 
@@ -270,7 +274,9 @@ def _size(a: Any, axis: Any = None) -> Any:
 
 
 def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    first, second = (as_source(x, None, "numpy.may_share_memory", copyif=False) for x in (a, b))
+    first, second = (
+        as_input_array(x, None, "numpy.may_share_memory", copyif=False) for x in (a, b)
+    )
     return bool(_core._may_overlap(first, second))
 
 
@@ -319,17 +325,17 @@ FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
     np.zeros_like: _like("zeros_like", 0),
     np.ones_like: _like("ones_like", 1),
     np.full_like: _full_like,
-    np.concatenate: join.concatenate,
-    np.stack: join.stack,
+    np.concatenate: concat_split.concatenate,
+    np.stack: concat_split.stack,
     np.vstack: _vstack,
     np.hstack: _hstack,
     np.dstack: _dstack,
     np.column_stack: _column_stack,
     np.append: _append,
-    np.split: lambda ary, indices_or_sections, axis=0: join.split(ary, indices_or_sections, axis),
+    np.split: lambda ary, indices_or_sections, axis=0: concat_split.split(ary, indices_or_sections, axis),
     np.array_split: _array_split,
     np.vsplit: _vsplit,
-    np.hsplit: lambda ary, indices_or_sections: join.split(
+    np.hsplit: lambda ary, indices_or_sections: concat_split.split(
         ary, indices_or_sections, 0 if ary.ndim <= 1 else 1
     ),
     np.unstack: _unstack,

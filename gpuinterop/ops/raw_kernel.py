@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import dtype_of, row_of
+from gpuinterop.device_spec import default_device
+from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, ReadOnlyError
-from gpuinterop.geometry import real
 from gpuinterop.jit import compile_source, symbol_of
-from gpuinterop.places import default_device
-from gpuinterop.sources import is_of_a_converter
+from gpuinterop.layout import real
+from gpuinterop.sources import needs_converter
 
-from .kernel_arguments import require_text
-from .operands import as_scalar, is_foreign_array
+from .kernel_parameters import require_text
+from .operand_conversion import as_scalar, is_foreign_array
 
 __all__ = ["RawKernel", "Strided", "strided"]
 
@@ -204,7 +204,7 @@ class RawKernel:
             return struct.pack(f"Q{2 * array.ndim}q", array.ptr, *array.shape, *array._strides)
         value = as_scalar(value, self.name)
         if isinstance(value, np.generic):
-            return np.asarray(value, dtype_of(row_of(value.dtype))).tobytes()
+            return np.asarray(value, dtype_from_id(dtype_id(value.dtype))).tobytes()
         raise ArgumentTypeError(
             where=self.name,
             expected="arrays of this library, strided arrays, and numbers of a certain size",
@@ -225,7 +225,7 @@ class RawKernel:
 
 def _way_in(value: Any) -> str:
     """How to make an argument of what is none."""
-    if is_foreign_array(value) or is_of_a_converter(value):
+    if is_foreign_array(value) or needs_converter(value):
         return "share it, or copy it to the GPU, first: x = gpuinterop.asarray(x)"
     wide = type(value) is int and not -(1 << 31) <= value < 1 << 31
     if wide and not -(1 << 63) <= value < 1 << 64:

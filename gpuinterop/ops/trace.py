@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import NAMES, dtype_of, row_of
+from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError, BoundsError, RangeError, shown
 from gpuinterop.jit.codegen import STORAGE, WORKING
 
-from .bodies import body_for, substitute
-from .catalog import Row
+from .core_callbacks import require_exact_in
+from .dtype_promotion import STRONG_NUMBER, dtype_kind, loop_dtypes, row_of_kind
 from .fuse_literals import literal
 from .fuse_numbers import Number, described
 from .fuse_shapes import shapes_of
-from .reduce_table import REDUCTIONS
-from .rules import STRONG_NUMBER, kind_of, loop_for, row_of_kind
-from .runtime import check_only
+from .kernel_bodies import body_for, substitute
+from .operation_table import Row
+from .reduction_table import REDUCTIONS
 
 __all__ = [
     "Graph", "Node", "input_kind", "is_strict", "kinds_of", "met", "ordered", "settled", "strong",
@@ -117,7 +117,7 @@ class Graph:
         arrays = {n.index: self._array(n.index) for n in nodes if n.index >= 0}
         given = {i: input_kind(x) for i, x in arrays.items()}
         strict = {i: is_strict(x) for i, x in arrays.items()}
-        return np.dtype(dtype_of(strong(kinds_of(nodes, given, strict)[0][id(node)])))
+        return np.dtype(dtype_from_id(strong(kinds_of(nodes, given, strict)[0][id(node)])))
 
     def _array(self, index: int) -> Any:
         if index >= len(self.inputs) - len(self.captured):
@@ -165,7 +165,7 @@ class Graph:
             for node in self.order():
                 if node.row is None or not any(operand.weak for operand in node.operands):
                     continue
-                ins = loop_for(node.row, met(node, kinds, strict))[0]
+                ins = loop_dtypes(node.row, met(node, kinds, strict))[0]
                 for operand, row in zip(node.operands, ins, strict=True):
                     if operand.weak:
                         rows[operand.index] = row
@@ -212,9 +212,9 @@ class Graph:
             out = NAMES[node.cast_to]
             expression = "x"
         else:
-            ins, outs = loop_for(node.row, operands)
+            ins, outs = loop_dtypes(node.row, operands)
             out = NAMES[outs[node.result]]
-            text = node.row.expression(kind_of(ins[node.row.kinds_from]))
+            text = node.row.expression(dtype_kind(ins[node.row.kinds_from]))
             assert text is not None  # kinds() asked body_for, which refuses
             expression = text.split(";")[node.result].strip()
         numbers = settled(node, ins) or tuple(o.number for o in node.operands)
@@ -266,7 +266,7 @@ def kinds_of(
     for node in nodes:
         kind = found[id(node)] = _kind(node, given, found, strict)
         among = any(id(o) in strict for o in node.operands)
-        if inputs[node.index] if node.index >= 0 else among and kind == row_of(_STRICT):
+        if inputs[node.index] if node.index >= 0 else among and kind == dtype_id(_STRICT):
             strict.add(id(node))
     return found, strict
 
@@ -283,7 +283,7 @@ def met(node: Node, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, ..
             for o, k in zip(node.operands, found, strict=True)
         )
     if node.row is not None and node.cast_to < 0:
-        check_only(node.row.name, _STRICT, found)
+        require_exact_in(node.row.name, _STRICT, found)
     return found
 
 
@@ -298,8 +298,8 @@ def _kind(
     if node.index >= 0:
         return given[node.index]
     if node.reduction is not None:
-        of = dtype_of(strong(found[id(node.operands[0])]))
-        return row_of(REDUCTIONS[node.reduction[0]].result(of))
+        of = dtype_from_id(strong(found[id(node.operands[0])]))
+        return dtype_id(REDUCTIONS[node.reduction[0]].result(of))
     if node.row is None:
         return _number_kind(node.number)
     if node.cast_to >= 0:
@@ -323,14 +323,14 @@ def input_kind(x: Any) -> int:
         raise ArgumentTypeError(where="fuse", expected="arrays of this library where dtypes are asked for",
                                 got=type(x).__name__,
                                 fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
-    return row_of(dtype) + STRONG_NUMBER * isinstance(x, np.generic)
+    return dtype_id(dtype) + STRONG_NUMBER * isinstance(x, np.generic)
 
 
 def _number_kind(number: Any) -> int:
     if isinstance(number, np.generic):
-        return STRONG_NUMBER + row_of(number.dtype)
+        return STRONG_NUMBER + dtype_id(number.dtype)
     if isinstance(number, bool):
-        return STRONG_NUMBER + row_of(bool)
+        return STRONG_NUMBER + dtype_id(bool)
     return -1 if isinstance(number, int) else -2 if isinstance(number, float) else -3
 
 
@@ -351,13 +351,13 @@ _FLOATS_END = 2**1024 - 2**970  # from here on float() overflows
 
 
 def _fits(number: int, row: int) -> bool:
-    dtype = dtype_of(row)
+    dtype = dtype_from_id(row)
     return dtype.kind not in "iu" or bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
 
 
 def _require_exponent(number: Any, row: int) -> None:
     """Refuse what the operation alone refuses: integers to the power of a negative number."""
-    if number is not None and kind_of(row) == "i" and number < 0:
+    if number is not None and dtype_kind(row) == "i" and number < 0:
         raise BoundsError(where="power", expected="an exponent of 0 or more for integers",
                           got="a negative number",
                           fix="cast the base to a float: x.astype('float64')")  # fmt: skip
@@ -365,17 +365,17 @@ def _require_exponent(number: Any, row: int) -> None:
 
 def _require_fit(number: int, row: int, where: str) -> None:
     """Refuse what the operation alone refuses: a Python integer that its type cannot hold."""
-    whole = dtype_of(row).kind in "iu"
+    whole = dtype_from_id(row).kind in "iu"
     if not _fits(number, row) or not (whole or abs(number) < _FLOATS_END):
         raise RangeError(where=where, got=shown(number),
-                         expected=f"a Python integer that {dtype_of(row) if whole else 'float64'} holds",
+                         expected=f"a Python integer that {dtype_from_id(row) if whole else 'float64'} holds",
                          fix=f"cast the array to a wider type first: x.astype('{_wider_for(number, row)}')"
                          if whole else "pass float('inf') for infinity")  # fmt: skip
 
 
 def _wider_for(number: int, row: int) -> str:
     """A type that holds the number beside the elements of the array, as the core names it."""
-    unsigned = ("uint64",) if dtype_of(row).kind == "u" else ()
+    unsigned = ("uint64",) if dtype_from_id(row).kind == "u" else ()
     return next((t for t in ("int64", *unsigned) if _fits(number, NAMES.index(t))), "float64")
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import DTYPES, LAYOUTS, Layout
-from gpuinterop.testing.run import matrix
-from gpuinterop.testing.table import SCHEMA, Cell, Library, Matrix
+from gpuinterop.testing.matrix_table import SCHEMA, Cell, Library, Matrix
+from gpuinterop.testing.suite import matrix
 
 __all__ = ["DTYPES", "LAYOUTS", "SCHEMA", "Bridge", "Cell", "Layout", "Library", "Matrix", "matrix"]
 

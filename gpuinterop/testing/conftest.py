@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gpuinterop.errors import GpuInteropError
-from gpuinterop.testing.run import about, bridges_named, cases, gather, named, try_case
-from gpuinterop.testing.table import Cell, Matrix
+from gpuinterop.testing.matrix_table import Cell, Matrix
+from gpuinterop.testing.suite import about, bridges_named, cases, gather, named, try_case
 
 Key = tuple[str, str, str, str]  # library, direction, device, layout
 

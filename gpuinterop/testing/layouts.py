@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import NAMES, NUMPY_NAMES, dtype_of
+from gpuinterop.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
 
 __all__ = ["DTYPES", "LAYOUTS", "PLAIN", "Layout", "legend", "named_dtype"]
 
@@ -108,6 +108,6 @@ def legend() -> list[tuple[str, str]]:
 def named_dtype(name: str) -> np.dtype[Any] | None:
     """NumPy's dtype of that name, or None when it takes ml_dtypes and that is not installed."""
     try:
-        return dtype_of(NAMES.index(name))
+        return dtype_from_id(NAMES.index(name))
     except (ImportError, ValueError, TypeError):
         return None

@@ -16,10 +16,10 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop.converters import registry
-from gpuinterop.inventory import canonical
+from gpuinterop.installed_libraries import canonical
 from gpuinterop.testing import peers_gpu, peers_matrix
 from gpuinterop.testing.bridge import Bridge
-from gpuinterop.testing.described import described, exported
+from gpuinterop.testing.interface_bridges import described, exported
 from gpuinterop.testing.layouts import PLAIN, Layout
 
 __all__ = ["installed", "load", "names", "version_of"]

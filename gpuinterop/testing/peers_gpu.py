@@ -11,7 +11,7 @@ import numpy as np
 import gpuinterop as gi
 from gpuinterop.converters import registry
 from gpuinterop.testing.bridge import Bridge
-from gpuinterop.testing.described import described
+from gpuinterop.testing.interface_bridges import described
 from gpuinterop.testing.layouts import PLAIN, Layout
 
 __all__ = ["cupy_bridge", "numba_bridge", "pycuda_bridge", "tensorflow_bridge", "warp_bridge"]

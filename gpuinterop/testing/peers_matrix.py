@@ -17,7 +17,7 @@ import numpy as np
 import gpuinterop as gi
 from gpuinterop.devices import devices
 from gpuinterop.testing.bridge import Bridge
-from gpuinterop.testing.described import described
+from gpuinterop.testing.interface_bridges import described
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import poke
 

@@ -72,11 +72,11 @@ inline bool is_array(PyObject* o) noexcept { return PyObject_TypeCheck(o, array_
 Array& unwrap(PyObject* o) noexcept;  // o must be an Array (or subclass) instance
 // Kind::Bounds error while the documents' low-level setters have moved the object outside its memory.
 // Entry points that read or write elements call it first; unwrap() alone shows the last valid state.
-void require_settled(PyObject* o);
+void require_valid_layout(PyObject* o);
 // New object of `type` (Array or a Python subclass; __init__ is not run). Null with a Python error.
 PyObject* wrap(PyTypeObject* type, Array&& a);
 
-// ---- python/raise.cpp -------------------------------------------------------------------------
+// ---- python/error_translation.cpp -------------------------------------------------------------------------
 // repr() of an object for messages, cut at 120 bytes; never fails.
 std::string repr_text(PyObject* o) noexcept;
 std::string type_text(PyObject* o) noexcept;  // "torch.Tensor"

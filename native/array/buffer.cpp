@@ -6,7 +6,7 @@
 #include <string>
 
 #include "array/error.hpp"
-#include "array/unwind.hpp"
+#include "array/iterative_free.hpp"
 #include "cuda/memory.hpp"
 
 namespace gpuinterop {
@@ -89,7 +89,7 @@ Statistics& statistics(Device device) noexcept {
 void BufferRef::destroy(Buffer* b) noexcept {
   // Borrowed memory goes before its owner does, and ends no other buffer.
   if (b->needs_base) return free_now(b);
-  unwind<free_now, [](Buffer* dead) -> Buffer*& { return dead->next_dead; }>(b);
+  free_iteratively<free_now, [](Buffer* dead) -> Buffer*& { return dead->next_dead; }>(b);
 }
 
 BufferRef allocate(Device device, int64_t nbytes, const char* where) {

@@ -52,7 +52,7 @@ struct Buffer {
   // Frees memory and whatever keeps it alive. Called once, possibly without the GIL; must not throw.
   void (*release)(Buffer*) noexcept = nullptr;
   void* context = nullptr;      // the release function's own
-  Buffer* next_dead = nullptr;  // see unwind.hpp
+  Buffer* next_dead = nullptr;  // see free_iteratively.hpp
   // Imported CUDA memory: where its owner goes on using it (exchange::Producer). Here and not behind
   // `context`, so that an import allocates one block and not two.
   void* producer = nullptr;

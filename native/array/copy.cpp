@@ -21,7 +21,7 @@ class DropGil {
  public:
   explicit DropGil(bool drop) : state_(drop ? PyEval_SaveThread() : nullptr) {}
   ~DropGil() {
-    if (state_) take_gil_again(state_);
+    if (state_) reacquire_gil(state_);
   }
 
  private:

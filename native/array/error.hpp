@@ -7,7 +7,7 @@
 
 namespace gpuinterop {
 
-// Names of classes in gpuinterop/errors.py; python/raise.cpp maps them one to one.
+// Names of classes in gpuinterop/errors.py; python/error_translation.cpp maps them one to one.
 enum class Kind {
   Contiguity,      // ValueError + BufferError: strides forbid what was asked
   Shape,           // ValueError: shapes, axes or counts do not fit

@@ -17,7 +17,7 @@
 namespace gpuinterop {
 
 // Takes the GIL again after a blocking call.
-inline void take_gil_again(PyThreadState* state) noexcept {
+inline void reacquire_gil(PyThreadState* state) noexcept {
   try {
     PyEval_RestoreThread(state);
   } catch (...) {
@@ -60,7 +60,7 @@ class ErrorSaver {
   PyObject *type_ = nullptr, *value_ = nullptr, *trace_ = nullptr;
 };
 
-// ---- python/raise.cpp ------------------------------------------------------------------------
+// ---- python/error_translation.cpp ------------------------------------------------------------------------
 // For code that may run on any thread, without the GIL, or while the interpreter goes away.
 // held() is false when it is too late to touch Python: leak instead.
 class GilForCleanup {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "array/gil.hpp"
-#include "cuda/postpone.hpp"
-#include "cuda/state.hpp"
+#include "cuda/deferred_release.hpp"
+#include "cuda/device_state.hpp"
 
 // Exported by every CPython, but not declared for the stable ABI.
 extern "C" PyAPI_FUNC(int) PyGILState_Check(void);
@@ -157,11 +157,11 @@ bool exiting() noexcept { return exiting_flag.load(std::memory_order_relaxed); }
 void set_exiting() noexcept { exiting_flag.store(true); }
 
 bool holds_gil() noexcept { return Py_IsInitialized() && PyGILState_Check(); }
-GilDropped::GilDropped() {
+ScopedGilRelease::ScopedGilRelease() {
   if (holds_gil()) saved_ = PyEval_SaveThread();
 }
-GilDropped::~GilDropped() {
-  if (saved_) take_gil_again(static_cast<PyThreadState*>(saved_));
+ScopedGilRelease::~ScopedGilRelease() {
+  if (saved_) reacquire_gil(static_cast<PyThreadState*>(saved_));
 }
 
 }  // namespace gpuinterop::cuda

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/cuda.hpp"
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 
 namespace gpuinterop::cuda {
 

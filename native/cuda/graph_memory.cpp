@@ -4,9 +4,9 @@
 #include <list>
 #include <memory>
 
-#include "cuda/cache.hpp"
+#include "cuda/block_cache.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/memory.hpp"
-#include "cuda/state.hpp"
 
 namespace gpuinterop::cuda {
 
@@ -129,7 +129,7 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept {
 
 bool dead_graphs() noexcept { return dead_count.load(std::memory_order_relaxed) != 0; }
 
-void bury_graphs() noexcept {
+void reclaim_graph_memory() noexcept {
   struct Last {
     int device;
     Block block;

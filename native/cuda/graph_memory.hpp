@@ -18,6 +18,6 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
 void free_graph_block(DeviceState& d, Buffer* b) noexcept;
 
 bool dead_graphs() noexcept;  // some graph has ended and its memory has not been given back
-void bury_graphs() noexcept;  // gives it back
+void reclaim_graph_memory() noexcept;  // gives it back
 
 }  // namespace gpuinterop::cuda

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <string>
 
-#include "cuda/cache.hpp"
+#include "cuda/block_cache.hpp"
+#include "cuda/deferred_release.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/graph_memory.hpp"
 #include "cuda/memory.hpp"
-#include "cuda/postpone.hpp"
-#include "cuda/state.hpp"
 #include "cuda/stream.hpp"
 
 namespace gpuinterop::cuda {
@@ -77,7 +77,7 @@ void driver_free(DeviceState& d, const Block& block) noexcept {
     if (d.pool) {
       cu.MemFreeAsync(address, stream);
     } else {
-      GilDropped dropped;
+      ScopedGilRelease dropped;
       cu.StreamSynchronize(stream);
       cu.MemFree(address);
     }
@@ -162,7 +162,7 @@ void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint
 }
 
 void drain_deferred() noexcept {
-  finish_done();
+  run_completed_releases();
   if (deferred_count.load(std::memory_order_relaxed) == 0 && !dead_graphs()) return;
   if (driver_is_gone() || any_capture()) return;
   std::vector<Deferred> list;
@@ -178,7 +178,7 @@ void drain_deferred() noexcept {
       free_block(*d, item.block.ptr, item.block.bytes, item.block.stream, item.block.thread,
                  item.foreign_use);
   }
-  bury_graphs();
+  reclaim_graph_memory();
 }
 
 int64_t cached_bytes(int ordinal) noexcept {
@@ -199,10 +199,10 @@ void give_back(DeviceState& d, bool synchronize) noexcept {
       // that nobody here has seen; waiting for streams spoils none.
       finish_all();
       flush(d, &streams);
-      GilDropped dropped;
+      ScopedGilRelease dropped;
       for (CUstream stream : streams) driver().StreamSynchronize(stream);
     }
-    finish_done();
+    run_completed_releases();
     if (d.pool) driver().MemPoolTrimTo(d.pool, 0);
   } catch (...) {  // called to make room; when that fails the allocation reports it
   }
@@ -213,7 +213,7 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
   int64_t bytes = BlockCache::rounded(nbytes);
   uint32_t thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
   if (anything_pending()) [[unlikely]]
-    finish_done();
+    run_completed_releases();
   if (void* ptr = cache_of(d).take(bytes, stream, thread)) [[likely]]
     return ptr;
   DeviceGuard guard(device);

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 
 namespace gpuinterop::cuda {
 
@@ -30,8 +30,8 @@ std::shared_ptr<Module> Module::load(int device, const void* image, const char* 
   CUmodule handle = nullptr;
   CUresult code;
   {
-    GilDropped dropped;      // it may wait for work that needs the GIL
-    RelaxedCapture relaxed;  // loading may allocate, which has nothing to do with the graph
+    ScopedGilRelease dropped;  // it may wait for work that needs the GIL
+    RelaxedCapture relaxed;    // loading may allocate, which has nothing to do with the graph
     code = driver().ModuleLoadDataEx(&handle, image, 2, options, values);
   }
   if (may_be_refused && is_refusal(code)) return nullptr;
@@ -63,8 +63,8 @@ Kernel Module::kernel(const char* name, const char* where) const {
   Kernel out{nullptr, device_, name};
   CUresult code;
   {
-    GilDropped dropped;      // as above
-    RelaxedCapture relaxed;  // a module that is loaded lazily is loaded here
+    ScopedGilRelease dropped;  // as above
+    RelaxedCapture relaxed;    // a module that is loaded lazily is loaded here
     code = driver().ModuleGetFunction(&out.function, handle_, name);
   }
   if (code == CUDA_ERROR_NOT_FOUND)

@@ -4,9 +4,9 @@
 #include <map>
 #include <memory>
 
+#include "cuda/deferred_release.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/graph_memory.hpp"
-#include "cuda/postpone.hpp"
-#include "cuda/state.hpp"
 
 namespace gpuinterop::cuda {
 
@@ -95,7 +95,7 @@ void next_use(void* what) noexcept {
     last.nbytes = block->nbytes;
     last.stream = use.stream;
     last.stream_thread = use.thread;
-    return when_done(*d, last, false, next_use, next_use, block);
+    return release_when_done(*d, last, false, next_use, next_use, block);
   }
   give_back(block);
 }
@@ -112,7 +112,7 @@ void release_pinned(Buffer* b) noexcept {
 // May wait for the device, and for work there that needs the GIL.
 CUresult take(int device, int64_t nbytes, void** ptr) {
   DeviceGuard context(device);
-  GilDropped dropped;
+  ScopedGilRelease dropped;
   RelaxedCapture relaxed;
   return driver().MemHostAlloc(ptr, size_t(nbytes), CU_MEMHOSTALLOC_PORTABLE);
 }
@@ -121,7 +121,7 @@ CUresult take(int device, int64_t nbytes, void** ptr) {
 
 BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
   device_state(device, where);  // the device exists
-  finish_done();
+  run_completed_releases();
   BufferRef ref(new Buffer);
   PinnedBlock* block = take_idle(nbytes);
   if (!block) {
@@ -164,7 +164,7 @@ bool release_idle_pinned() noexcept {
   for (auto& [capacity, block] : all) {
     try {
       DeviceGuard context(block->device);
-      GilDropped dropped;  // it may wait for work that needs the GIL
+      ScopedGilRelease dropped;  // it may wait for work that needs the GIL
       RelaxedCapture relaxed;
       driver().MemFreeHost(block->ptr);
     } catch (...) {  // no context any more: the memory went with it

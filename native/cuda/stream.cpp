@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "cuda/deferred_release.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/graph_memory.hpp"
-#include "cuda/postpone.hpp"
-#include "cuda/state.hpp"
 #include "cuda/stream.hpp"
 
 namespace gpuinterop::cuda {
@@ -206,12 +206,12 @@ void synchronize_stream(int device, CUstream stream, const char* where) {
          "synchronise before the capture begins or after it ends");
   CUresult code;
   {
-    GilDropped dropped;
+    ScopedGilRelease dropped;
     RelaxedCapture relaxed;
     code = driver().StreamSynchronize(stream);
   }
   check(code, "cuStreamSynchronize", where);
-  finish_done();
+  run_completed_releases();
 }
 
 // ---- streams of this library ------------------------------------------------------------------
@@ -231,7 +231,7 @@ CUstream make_once(DeviceState& d, CUstream& slot, const char* where) {
 
 }  // namespace
 
-CUstream heir_stream(DeviceState& d, const char* where) { return make_once(d, d.heir, where); }
+CUstream drain_stream(DeviceState& d, const char* where) { return make_once(d, d.heir, where); }
 CUstream allocator_stream(DeviceState& d, const char* where) {
   return make_once(d, d.allocator, where);
 }

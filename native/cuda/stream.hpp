@@ -19,20 +19,20 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
 // it. False: it could not be retired, as a rule because it is being captured: nobody asks for it by its
 // handle, and who needs its work waits for all of the context. Neither does anything to a stream that
 // lasts.
-// Between the two adopt_stream is called `again` before each use: an owner that did not keep it, and
+// Between the two borrow_stream is called `again` before each use: an owner that did not keep it, and
 // a driver that gave the handle to a new stream, must not mix up the work of both.
-void adopt_stream(int device, CUstream stream, bool again, const char* where);
+void borrow_stream(int device, CUstream stream, bool again, const char* where);
 bool retire_stream(int device, CUstream stream) noexcept;
 // One whose capture kept it from being retired counts as lent until end_lingering(), which the caller
 // calls when the owner goes, and is retired as soon as somebody asks for it after the capture. False:
 // there was no capture.
-bool let_linger(CUstream stream) noexcept;
+bool defer_retirement(CUstream stream) noexcept;
 void end_lingering(CUstream stream) noexcept;
 
 // Somebody will queue work on a stream that was not lent, and it may go without a word. Whoever needs
 // that work later waits for all of the context, and for no handle; after end_loose_use(), for which the
 // stream has to live still, for that stream's work only.
-void use_loosely(int device, CUstream stream, const char* where);
+void begin_untracked_use(int device, CUstream stream, const char* where);
 bool end_loose_use(int device, CUstream stream) noexcept;  // false: the same as without
 
 // A stream that is never destroyed, such as all that this library makes.

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "cuda/device_state.hpp"
 #include "cuda/pinned.hpp"
-#include "cuda/state.hpp"
 #include "cuda/stream.hpp"
 
 namespace gpuinterop::cuda {
@@ -70,7 +70,7 @@ class StagingLease {
         return;
       }
     }
-    GilDropped dropped;  // it may wait for work that needs the GIL
+    ScopedGilRelease dropped;  // it may wait for work that needs the GIL
     RelaxedCapture relaxed;
     staging_ = new Staging(device, where);
   }
@@ -156,7 +156,7 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
     StagingLease staging(device, where);
     CUresult code;
     {
-      GilDropped dropped;
+      ScopedGilRelease dropped;
       RelaxedCapture relaxed;
       code = up ? upload(*staging.operator->(), static_cast<char*>(dst),
                          static_cast<const char*>(src), nbytes, stream)
@@ -167,7 +167,7 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
   }
   CUresult code;
   {
-    GilDropped dropped;
+    ScopedGilRelease dropped;
     RelaxedCapture relaxed;  // pageable memory makes these calls wait, pinned memory us
     code = up ? cu.MemcpyHtoDAsync(address(dst), src, n, stream)
               : cu.MemcpyDtoHAsync(dst, address(src), n, stream);
@@ -185,7 +185,7 @@ void finish_current_stream(int device, const char* where) {
   if (capture_id(stream)) return;  // the copy will be refused
   CUresult code;
   {
-    GilDropped dropped;
+    ScopedGilRelease dropped;
     RelaxedCapture relaxed;
     code = driver().StreamSynchronize(stream);
   }

@@ -6,7 +6,7 @@
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
 
 namespace gpuinterop::exchange {

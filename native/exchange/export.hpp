@@ -37,7 +37,7 @@ void require_hand_over(const Array& a, void* consumer, const char* where);
 // memory that a device may still be writing; Kind::Capture error instead of blocking in a capture.
 void settle_for_host(const Array& a, const char* where);
 
-// Copies for a caller who asked for one (copy=True, another device); watched by gpuinterop.copies.
+// Copies for a caller who asked for one (copy=True, another device); watched by gpuinterop.copy_tracking.
 Array copy_for(const Array& a, Device target, const char* where);
 
 }  // namespace gpuinterop::exchange

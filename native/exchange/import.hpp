@@ -58,14 +58,14 @@ struct Producer {
   bool alive = false;
 };
 
-// ---- exchange/release.cpp ----
+// ---- exchange/import_release.cpp ----
 // Makes the buffer of imported memory.
 Buffer* adopt(const Checked& c, DLManagedTensorVersioned* owned, Producer producer);
 Buffer* adopt(const Checked& c, DLManagedTensor* owned, Producer producer);
 Buffer* adopt_borrowed(const Checked& c, Producer producer);  // kept alive by Array::base
 // The buffer of imported CUDA memory takes its place in the order of streams: our current stream
 // waits for `producer` (a real handle, or null), once.
-void take_place(Buffer* b, void* producer, const char* where);
+void join_stream_order(Buffer* b, void* producer, const char* where);
 // For a buffer of adopt() on CUDA, that its producer is none of those in Producer::elsewhere.
 void set_legacy_order(Buffer* b) noexcept;
 // Tells a buffer of adopt_borrowed() who keeps it alive; not counted.

@@ -9,8 +9,9 @@ namespace gpuinterop::ops {
 
 namespace {
 
-void run(OpId op, Walk& w, const Layout* const* layouts, const Array& dst, const char* where) {
-  lay_out(w, layouts, dst.layout.ndim(), dst.layout.shape());
+void run(OpId op, IterationSpace& w, const Layout* const* layouts, const Array& dst,
+         const char* where) {
+  build_iteration_space(w, layouts, dst.layout.ndim(), dst.layout.shape());
   const int device = dst.device.id;
   cuda::DeviceGuard guard(device);
   const StoredType raw = raw_type(dst.itemsize());
@@ -22,7 +23,7 @@ void run(OpId op, Walk& w, const Layout* const* layouts, const Array& dst, const
 
 void copy_strided(const Array& dst, const Array& src, const char* where) {
   if (dst.layout.size() == 0) return;
-  Walk w;
+  IterationSpace w;
   w.inputs = 1;
   w.add_array(src);
   w.add_array(dst);
@@ -37,7 +38,7 @@ void fill_strided(const Array& dst, const void* item, const char* where) {
   std::memcpy(words, item, static_cast<size_t>(dst.itemsize()));
   c.low = words[0];
   c.high = words[1];
-  Walk w;
+  IterationSpace w;
   w.inputs = 1;
   w.add_constant(c, dst.itemsize());
   w.add_array(dst);
@@ -63,7 +64,7 @@ void take(const Array& src, const Array& indices, int axis, const Array& dst, co
   }
   from.finish(where);
   by.finish(where);
-  Walk w;
+  IterationSpace w;
   w.inputs = 3;
   w.add_array(indices);
   w.add_array(src);
@@ -71,7 +72,7 @@ void take(const Array& src, const Array& indices, int axis, const Array& dst, co
   w.add_constant({static_cast<uint64_t>(src.layout.strides()[axis]), 0}, 8);
   w.add_array(dst);
   const Layout* layouts[] = {&by, &from, nullptr, &dst.layout};
-  lay_out(w, layouts, n, dst.layout.shape());
+  build_iteration_space(w, layouts, n, dst.layout.shape());
   const int device = dst.device.id;
   cuda::DeviceGuard guard(device);
   const StoredType raw = raw_type(dst.itemsize());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "array/error.hpp"
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 
 namespace gpuinterop::blas {
 
@@ -136,7 +136,7 @@ Handle handle(int device, CUstream stream, const char* where) {
   if (!p.handle) {
     int status;
     {
-      cuda::GilDropped dropped;  // it allocates, which may wait for work that needs the GIL
+      cuda::ScopedGilRelease dropped;  // it allocates, which may wait for work that needs the GIL
       status = library().Create(&p.handle);
     }
     check(status, "cublasCreate", where);

@@ -7,7 +7,7 @@
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 
 namespace gpuinterop::ops {
 

@@ -188,7 +188,7 @@ void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolutio
   StoredType types[kMaxOperands];
   const Layout* layouts[kMaxOperands];
   std::vector<std::unique_ptr<Array>> temporaries;
-  Walk w;
+  IterationSpace w;
   w.inputs = info.inputs;
   const int device = out[0]->device.id;
   cuda::DeviceGuard guard(device);
@@ -221,7 +221,7 @@ void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolutio
     else
       note_fresh(*out[j]);
   }
-  lay_out(w, layouts, shape.ndim, shape.extents);
+  build_iteration_space(w, layouts, shape.ndim, shape.extents);
   launch(op, types, w, device, cuda::current_stream(device), where);
 }
 

@@ -5,7 +5,7 @@
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 #include "ops/overlap.hpp"
 
 namespace gpuinterop::ops {

@@ -7,8 +7,8 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "cuda/cuda.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/driver.hpp"
-#include "cuda/state.hpp"
 #include "cuda/stream.hpp"
 
 namespace gpuinterop::ops {

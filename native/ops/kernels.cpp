@@ -129,7 +129,7 @@ void forget_kernels_of(OpId op) {
   }
 }
 
-void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstream stream,
+void launch(OpId op, const StoredType* types, const IterationSpace& w, int device, CUstream stream,
             const char* where) {
   Plan plan;
   make_plan(w, &plan, where);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/cuda.hpp"
-#include "ops/plan.hpp"
+#include "ops/elementwise_launch.hpp"
 
 namespace gpuinterop::ops {
 
@@ -18,7 +18,7 @@ StoredType raw_type(int64_t itemsize) noexcept;
 
 // Queues op over w's operands, of the given stored types, on the current stream of `device`.
 // The caller holds the GIL, has ordered the buffers against that stream, and w.size > 0.
-void launch(OpId op, const StoredType* types, const Walk& w, int device, CUstream stream,
+void launch(OpId op, const StoredType* types, const IterationSpace& w, int device, CUstream stream,
             const char* where);
 
 // The Python side: build(op, types, modes, layout, ndim, vector, unroll, wide, tile, threads, loop,

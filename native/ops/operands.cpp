@@ -87,7 +87,7 @@ nb::object call_hook(const PyRef& hook, nb::args args) {
 
 bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
   if (is_array(o)) {
-    require_settled(o);
+    require_valid_layout(o);
     in.set(o);
     return true;
   }
@@ -165,7 +165,7 @@ const Array& read_out(PyObject* out, const char* where) {
     fail(Kind::Type, where, "an array of this library as out",
          "an object of type " + type_text(out),
          "share it first: gpuinterop.asarray(out), or call it without out");
-  require_settled(out);
+  require_valid_layout(out);
   return unwrap(out);
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "ops/elementwise.hpp"
-#include "ops/walk.hpp"
+#include "ops/iteration_space.hpp"
 
 namespace gpuinterop::ops {
 

@@ -10,7 +10,7 @@
 #include "ops/gemm.hpp"
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
-#include "ops/product_sides.hpp"
+#include "ops/product_operands.hpp"
 
 namespace nb = nanobind;
 
@@ -156,7 +156,8 @@ PyObject* inner(const ProductCall& call) {
   if (b.ndim() == 1) return with_vector(call, a, b);
   if (a.ndim() > 2 || b.ndim() > 2) return the_rest("inner", call, a, b);
   const int turned[] = {1, 0};
-  Side columns = seen_as(b, b.array->layout.permuted(turned, 2, call.where), Py_TYPE(b.object));
+  Side columns =
+      operand_with_layout(b, b.array->layout.permuted(turned, 2, call.where), Py_TYPE(b.object));
   if (a.ndim() == 1) return with_vector(call, a, columns);
   Side none;
   return of_matrices(call, a, columns, none);

@@ -37,7 +37,7 @@ struct ProductHooks {
   PyRef open;      // () -> None: open cuBLAS
   PyRef rule;      // (where, classes, dtype rows) -> (dtype row, class) of the result
   PyRef host;      // (kind, result, a, b, c or None, alpha, beta) -> None
-  PyRef plan;      // (kind, a, b, c or None, alpha, beta, out or None) -> PlannedCall
+  PyRef plan;      // (kind, a, b, c or None, alpha, beta, out or None) -> LaunchPlan
   PyRef rest;      // (name, a, b, out or None) -> result: products of other numbers of axes
   PyRef rank_one;  // () -> id of the elementwise operation x * y + a
 };

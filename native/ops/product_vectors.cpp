@@ -9,10 +9,10 @@
 #include "array/error.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
+#include "ops/launch_plan.hpp"
+#include "ops/launch_plan_cache.hpp"
 #include "ops/overlap.hpp"
-#include "ops/planned.hpp"
-#include "ops/planned_key.hpp"
-#include "ops/product_sides.hpp"
+#include "ops/product_operands.hpp"
 
 namespace nb = nanobind;
 
@@ -62,7 +62,7 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
   };
   write_key();
   auto it = plans.find(std::string_view(key));
-  std::shared_ptr<PlannedCall> plan;
+  std::shared_ptr<LaunchPlan> plan;
   if (it != plans.end()) {
     plan = it->second;
   } else {
@@ -72,7 +72,7 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
             nb::make_tuple(name_of(kind), or_none(a), or_none(b), or_none(c), number(call.alpha),
                            number(call.beta),
                            out ? nb::steal(plain(out).release()) : nb::object(nb::none())));
-    plan = nb::cast<std::shared_ptr<PlannedCall>>(made);
+    plan = nb::cast<std::shared_ptr<LaunchPlan>>(made);
     plan->outputs[0].type = rule.type;
     write_key();
     if (key != own) fail_changed(call.where);
@@ -233,7 +233,7 @@ PyObject* ger(const ProductCall& call) {
   if (a.array) cast_side(y, rule.dtype, where);
   const int64_t column_shape[] = {shape.extents[0], 1};
   const int64_t column_strides[] = {x.array->layout.strides()[0], 1};
-  Side column = seen_as(x, Layout(2, column_shape, column_strides));
+  Side column = operand_with_layout(x, Layout(2, column_shape, column_strides));
   if (scales)
     column.set(PyRef::steal(
         run_elementwise("multiply", column.object, number(call.alpha).ptr(), nullptr)));

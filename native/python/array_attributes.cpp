@@ -3,7 +3,7 @@
 
 #include "array/error.hpp"
 #include "python/array_type.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 
 namespace gpuinterop {
 
@@ -168,7 +168,7 @@ PyObject* get_owns(PyObject* o, void*) {
 }
 PyObject* get_transposed(PyObject* o, void*) {
   return attribute(o, [&](const Array& a) -> PyObject* {
-    require_settled(o);
+    require_valid_layout(o);
     Array view = view_of(o);
     const int ndim = a.layout.ndim();
     int axes[kMaxDims];

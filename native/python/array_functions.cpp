@@ -5,11 +5,11 @@
 #include <string_view>
 
 #include "array/error.hpp"
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 #include "exchange/export.hpp"
 #include "exchange/import.hpp"
 #include "python/array_type.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 
 namespace nb = nanobind;
 
@@ -22,7 +22,7 @@ struct Hook {
   PyObject* callable;  // owned, for the life of the process
 };
 Hook hooks[] = {{"dtype", nullptr},
-                {"dtype_row", nullptr},
+                {"dtype_id", nullptr},
                 {"device", nullptr},
                 {"source", nullptr},
                 {"copy", nullptr}};
@@ -75,7 +75,7 @@ PyTypeObject* read_class(nb::handle cls, const char* where) {
 DTypeId read_dtype(nb::handle dtype, const char* where) {
   nb::object row = nb::borrow(dtype);
   if (!PyLong_CheckExact(dtype.ptr())) {
-    PyObject* fn = hook("dtype_row");
+    PyObject* fn = hook("dtype_id");
     if (!fn) throw nb::type_error("gpuinterop._core is used without gpuinterop");
     row = nb::handle(fn)(dtype);
   }
@@ -96,7 +96,7 @@ Array& read_array(nb::handle o, const char* where) {
   if (!is_array(o.ptr()))
     fail(Kind::Type, where, "a gpuinterop array", "an object of type " + type_text(o.ptr()),
          "convert it with gpuinterop.asarray(obj)");
-  require_settled(o.ptr());
+  require_valid_layout(o.ptr());
   return unwrap(o.ptr());
 }
 

@@ -6,9 +6,9 @@
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
+#include "python/error_translation.hpp"
 #include "python/exchange_import.hpp"
-#include "python/exchange_peers.hpp"
-#include "python/raise.hpp"
+#include "python/foreign_types.hpp"
 
 namespace gpuinterop {
 
@@ -240,7 +240,7 @@ class KeyReader {
 };
 
 // Python's and NumPy's numbers, and lists of them: what has no memory that a protocol shows.
-bool is_of_values(PyObject* value, const Array& read) {
+bool is_scalar_or_list(PyObject* value, const Array& read) {
   if (PyList_Check(value) || PyTuple_Check(value)) return true;
   return read.layout.ndim() == 0 && !is_array(value) &&
          !PyObject_HasAttrString(value, "__dlpack__") &&
@@ -250,7 +250,7 @@ bool is_of_values(PyObject* value, const Array& read) {
 // NumPy's 0-d arrays: numbers for the operators too, though memory, so that reading one is a copy.
 bool is_numpy_number(PyObject* value, const Array& read) {
   return read.layout.ndim() == 0 && !is_array(value) &&
-         exchange::peer_of(Py_TYPE(value)).family == exchange::Family::Numpy;
+         exchange::foreign_type_of(Py_TYPE(value)).family == exchange::Family::Numpy;
 }
 
 // A Python int as an integer of 8 bits or more; false when it does not fit, or needs all of an unsigned
@@ -337,7 +337,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
     }
     value = converted.get();
   }
-  require_settled(value);
+  require_valid_layout(value);
   Array source = unwrap(value);
   // One value may be written to a place many times; of several, it would be chance which one stays.
   if (source.layout.size() > 1 && ops::overlaps_itself(target))
@@ -346,7 +346,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
              shape_text(target.layout.ndim(), target.layout.strides()) + " (elements)",
          "assign one number, or write to a copy: x.copy()");
   const bool may_fill = source.layout.size() == 1 && !source.device.is_cuda() && given != value;
-  const bool is_number = may_fill && is_of_values(given, source);
+  const bool is_number = may_fill && is_scalar_or_list(given, source);
   const bool is_numpys = may_fill && !is_number && is_numpy_number(given, source);
   source.layout = fitted(source.layout, target, where);
   if (target.layout.size() == 0) return;
@@ -357,7 +357,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
     return;
   }
   const Uncounted guard(watching.load(std::memory_order_relaxed) && given != value &&
-                        is_of_values(given, unwrap(value)));
+                        is_scalar_or_list(given, unwrap(value)));
   copy_elements(target, source, where);
 }
 
@@ -373,7 +373,7 @@ Py_ssize_t array_length(PyObject* self) {
 
 PyObject* array_subscript(PyObject* self, PyObject* key) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    require_settled(self);
+    require_valid_layout(self);
     Array view = view_of(self);
     KeyReader(unwrap(self), view, false).run(key);
     return wrap(Py_TYPE(self), std::move(view));
@@ -385,7 +385,7 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
     if (!value)
       fail(Kind::Type, "del x[key]", "an assignment", "a deletion",
            "arrays do not shrink; make a view");
-    require_settled(self);
+    require_valid_layout(self);
     Array target = view_of(self);
     KeyReader(unwrap(self), target, true).run(key);
     assign(target, Py_TYPE(self), value, kSet);

@@ -4,7 +4,7 @@
 
 #include "array/error.hpp"
 #include "python/array_type.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 
 namespace nb = nanobind;
 
@@ -31,7 +31,7 @@ PyObject* is_f_contiguous(PyObject* self, PyObject*) {
 
 PyObject* view(PyObject* self, PyObject*) {
   return guard((PyObject*)nullptr, [&] {
-    require_settled(self);
+    require_valid_layout(self);
     const Array& a = unwrap(self);
     return retyped_view(self, Py_TYPE(self), a.layout, a.data);
   });
@@ -40,7 +40,7 @@ PyObject* view(PyObject* self, PyObject*) {
 // The axes must be a permutation.
 PyObject* permuted(PyObject* self, PyObject* value) {
   return guard((PyObject*)nullptr, [&] {
-    require_settled(self);
+    require_valid_layout(self);
     int64_t given[kMaxDims];
     int axes[kMaxDims];
     const int n = read_ints(value, given, "transpose", "axes");
@@ -61,7 +61,7 @@ PyObject* permuted(PyObject* self, PyObject* value) {
 // A view of the new shape, or None when strides forbid one.
 PyObject* reshaped(PyObject* self, PyObject* value) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    require_settled(self);
+    require_valid_layout(self);
     int64_t shape[kMaxDims];
     const int n = read_ints(value, shape, "reshape", "shape");
     const Array& a = unwrap(self);
@@ -74,7 +74,7 @@ PyObject* reshaped(PyObject* self, PyObject* value) {
 
 PyObject* broadcast_to(PyObject* self, PyObject* value) {
   return guard((PyObject*)nullptr, [&] {
-    require_settled(self);
+    require_valid_layout(self);
     int64_t shape[kMaxDims];
     const int n = read_ints(value, shape, "broadcast_to", "shape");
     const Array& a = unwrap(self);
@@ -92,7 +92,7 @@ PyObject* broadcast_to(PyObject* self, PyObject* value) {
 GI_METHOD(restrided) {
   if (!expect_args(nargs, 3, "_restrided")) return nullptr;
   return guard((PyObject*)nullptr, [&] {
-    require_settled(self);
+    require_valid_layout(self);
     const Array& a = unwrap(self);
     int64_t shape[kMaxDims], strides[kMaxDims];
     const int n = read_ints(args[0], shape, "as_strided", "shape");
@@ -130,7 +130,7 @@ Layout compact_along(const Layout& l, PyObject* axes) {
 GI_METHOD(copied) {
   if (nargs != 2 && !expect_args(nargs, 1, "_copied")) return nullptr;
   return guard((PyObject*)nullptr, [&] {
-    require_settled(self);
+    require_valid_layout(self);
     const char* where = nargs == 2 ? PyUnicode_AsUTF8AndSize(args[1], nullptr) : "copy";
     if (!where) throw PythonError();
     Py_ssize_t length = 0;
@@ -228,7 +228,7 @@ PyMethodDef array_methods[] = {
 };
 
 void reshape_in_place(PyObject* self, PyObject* value) {
-  require_settled(self);
+  require_valid_layout(self);
   int64_t shape[kMaxDims];
   const int n = read_ints(value, shape, "shape", "shape");
   Array& a = unwrap(self);

@@ -8,11 +8,11 @@
 #include <new>
 #include <vector>
 
-#include "array/unwind.hpp"
+#include "array/iterative_free.hpp"
+#include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
 #include "python/exchange_slots.hpp"
 #include "python/ops_slots.hpp"
-#include "python/raise.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
@@ -29,7 +29,7 @@ struct Geometry {
 };
 
 struct ArrayObject {
-  PyObject_HEAD PyObject* weakrefs;  // in a dying array: see unwind.hpp
+  PyObject_HEAD PyObject* weakrefs;  // in a dying array: see free_iteratively.hpp
   Geometry* pending;  // owned; null but between two steps of the documents' low-level setters
   Array value;
 };
@@ -77,7 +77,8 @@ void free_array(PyObject* o) {
 void array_dealloc(PyObject* o) {
   PyObject_GC_UnTrack(o);
   if (cast(o)->weakrefs) PyObject_ClearWeakRefs(o);
-  unwind<free_array, [](PyObject* dead) -> PyObject*& { return cast(dead)->weakrefs; }>(o);
+  free_iteratively<free_array, [](PyObject* dead) -> PyObject*& { return cast(dead)->weakrefs; }>(
+      o);
 }
 
 int array_traverse(PyObject* o, visitproc visit, void* arg) {
@@ -150,7 +151,7 @@ void change_geometry(PyObject* o, const Layout& layout, char* data, const char* 
   }
 }
 
-void require_settled(PyObject* o) {
+void require_valid_layout(PyObject* o) {
   const Geometry* g = cast(o)->pending;
   if (!g) return;
   const Buffer* b = cast(o)->value.buffer.get();

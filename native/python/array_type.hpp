@@ -35,7 +35,7 @@ const Layout& shown_layout(PyObject* o) noexcept;
 const char* shown_data(PyObject* o) noexcept;
 // The documents move an array step by step (_set_stride, _set_shape_i, _dev_data), and the states
 // between reach outside the memory. Such a state is shown but not used: it takes effect when it is
-// back inside, and require_settled() refuses until then.
+// back inside, and require_valid_layout() refuses until then.
 void change_geometry(PyObject* o, const Layout& layout, char* data, const char* where);
 
 // Another shape in place; ContiguityError when the strides forbid it.

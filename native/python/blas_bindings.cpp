@@ -7,8 +7,8 @@
 #include "cuda/cuda.hpp"
 #include "ops/cublas.hpp"
 #include "ops/product.hpp"
-#include "python/numbered.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
+#include "python/function_with_id.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
@@ -186,7 +186,7 @@ void register_blas(nb::module_& m) {
         // Lives as long as the process, like the function itself.
         auto* def = new PyMethodDef{kFunctions[which].name, as_function(call_product),
                                     METH_FASTCALL | METH_KEYWORDS, strdup(doc.c_str())};
-        return nb::steal(numbered_function(def, which));
+        return nb::steal(make_function_with_id(def, which));
       },
       nb::arg("name"), nb::arg("doc"), "A product as a function.");
   m.def(

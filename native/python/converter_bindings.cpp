@@ -8,14 +8,14 @@
 #include "array/array.hpp"
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
 #include "exchange/export.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
-#include "python/converter_borrow.hpp"
 #include "python/converter_quick.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
+#include "python/foreign_memory.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
@@ -42,7 +42,7 @@ const Array& checked(nb::handle x, const char* where) {
   if (!is_array(x.ptr()))
     fail(Kind::ConversionType, where, "a CudaNdarray or GpuArray",
          "an object of type " + type_text(x.ptr()), "make one first with gpuinterop.from_any(x)");
-  require_settled(x.ptr());
+  require_valid_layout(x.ptr());
   return unwrap(x.ptr());
 }
 
@@ -57,7 +57,7 @@ bool primary_is_current(int device) {
 // consumer's stream now waits for what is queued on the array. False: take the slow path.
 bool ready_for(nb::handle x, uint32_t mask, uint32_t wanted, uint64_t consumer) {
   if (!is_array(x.ptr())) return false;
-  require_settled(x.ptr());
+  require_valid_layout(x.ptr());
   const Array& a = unwrap(x.ptr());
   if ((traits_of(a) & mask) != wanted) return false;
   if (a.device.is_cuda()) {
@@ -175,7 +175,7 @@ void register_converters(nb::module_& m) {
         const CUstream stream = cuda::stream_of(number);
         cuda::DeviceGuard guard(a.device.id);
         if (lasting) cuda::note_lasting(stream);
-        cuda::use_loosely(a.device.id, stream, where.c_str());
+        cuda::begin_untracked_use(a.device.id, stream, where.c_str());
         cuda::order(a.buffer.get(), stream, where.c_str());
       },
       "x"_a, "stream"_a, "where"_a, "lasting"_a = false,

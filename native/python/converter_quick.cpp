@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "python/converter_quick.hpp"
+#include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
 #include "python/exchange_import.hpp"
-#include "python/raise.hpp"
 
 namespace gpuinterop {
 
@@ -23,13 +23,13 @@ using Ordinary = PyObject* (*)(PyObject* obj);
 
 template <Family F>
 PyObject* from_library(PyObject* obj) {
-  const Peer& p = peer_of(Py_TYPE(obj));
+  const ForeignType& p = foreign_type_of(Py_TYPE(obj));
   return p.plain && p.family == F ? import_plain(p, obj) : nullptr;
 }
 
 PyObject* from_any(PyObject* obj) {
   if (is_array(obj)) return PyRef::borrow(obj).release();
-  const Peer& p = peer_of(Py_TYPE(obj));
+  const ForeignType& p = foreign_type_of(Py_TYPE(obj));
   return p.plain && !converters_changed ? import_plain(p, obj) : nullptr;
 }
 

@@ -4,10 +4,10 @@
 #include <nanobind/stl/string.h>
 
 #include "cuda/cuda.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/memory.hpp"
 #include "cuda/module.hpp"
 #include "cuda/pinned.hpp"
-#include "cuda/state.hpp"
 #include "python/array_type.hpp"
 #include "python/register.hpp"
 #include "python/streams.hpp"
@@ -180,7 +180,7 @@ void register_cuda(nb::module_& m) {
                "synchronise before the capture begins or after it ends");
         CUresult code;
         {
-          cuda::GilDropped dropped;
+          cuda::ScopedGilRelease dropped;
           cuda::RelaxedCapture relaxed;
           code = cuda::driver().CtxSynchronize();
         }

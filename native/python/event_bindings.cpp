@@ -4,10 +4,10 @@
 #include <string>
 
 #include "array/array.hpp"
-#include "cuda/postpone.hpp"
-#include "cuda/state.hpp"
+#include "cuda/deferred_release.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 #include "python/streams.hpp"
 
 namespace nb = nanobind;
@@ -44,12 +44,12 @@ void synchronize_event(Event& e) {
   cuda::DeviceGuard guard(e.device.id);
   CUresult code;
   {
-    cuda::GilDropped dropped;
+    cuda::ScopedGilRelease dropped;
     cuda::RelaxedCapture relaxed;
     code = cuda::driver().EventSynchronize(e.handle);
   }
   cuda::check(code, "cuEventSynchronize", "Event.synchronize");
-  cuda::finish_done();
+  cuda::run_completed_releases();
 }
 
 double elapsed(Event& start, Event& end) {

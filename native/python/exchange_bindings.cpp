@@ -1,9 +1,9 @@
 // The exchange part's entries in the module, as plain C functions: the conversions take tens of
 // nanoseconds, and argument handling must not cost more than they do.
+#include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
-#include "python/exchange_peers.hpp"
 #include "python/exchange_slots.hpp"
-#include "python/raise.hpp"
+#include "python/foreign_types.hpp"
 #include "python/register.hpp"
 
 namespace gpuinterop {

@@ -9,8 +9,8 @@
 #include "exchange/export.hpp"
 #include "exchange/import.hpp"
 #include "ops/graph.hpp"
-#include "python/exchange_peers.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
+#include "python/foreign_types.hpp"
 
 namespace gpuinterop {
 
@@ -29,7 +29,7 @@ Array array_argument(void* object) {
   if (!o || !is_array(o))
     fail(Kind::Type, kWhere, "a gpuinterop array", o ? type_text(o) : "a null pointer",
          "use the table of the object's own type");
-  require_settled(o);
+  require_valid_layout(o);
   Array a = unwrap(o);
   if (!a.device.is_cuda()) ops::require_values(kWhere, a);
   require_no_fork(a, kWhere);
@@ -204,11 +204,11 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type, bool allow_readonly) 
   if (!is_array(x))
     fail(Kind::ConversionType, where, "a gpuinterop array", "an object of type " + type_text(x),
          "convert it first: gpuinterop.asarray(x)");
-  require_settled(x);
+  require_valid_layout(x);
   const Array a = unwrap(x);  // by value: what torch gets must be what was looked at
   if (!a.device.is_cuda()) ops::require_values(where, a);
   require_no_fork(a, where);
-  const Peer& peer = peer_of(type);
+  const ForeignType& peer = foreign_type_of(type);
   const DLPackExchangeAPI* api = peer.api;
   if (!api || !api->managed_tensor_to_py_object_no_sync)
     fail(Kind::Export, where, "a type with a DLPack C exchange API (torch 2.10 or later)",

@@ -5,8 +5,8 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "cuda/cuda.hpp"
+#include "python/error_translation.hpp"
 #include "python/exchange_import.hpp"
-#include "python/raise.hpp"
 
 namespace gpuinterop::exchange {
 
@@ -30,7 +30,8 @@ struct Owned {
 
 }  // namespace
 
-bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried) {
+bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
+                  Attempts* tried) {
   const DLPackExchangeAPI* api = p.api;
   if (!api) return false;
   Owned owned{nullptr};
@@ -206,7 +207,7 @@ namespace {
 
 struct Call {
   PyObject* obj;
-  Peer& peer;
+  ForeignType& peer;
   PyRef method;
   PyObject *stream = nullptr, *dl_device = nullptr, *copy = nullptr;  // borrowed; null: not passed
 };
@@ -342,7 +343,7 @@ wrong:
 }
 
 // The producer said no in its own words: remembered, so that other protocols may be tried.
-bool refused(const Peer& p, PyObject* obj, const Options& o, Attempts* tried) {
+bool refused(const ForeignType& p, PyObject* obj, const Options& o, Attempts* tried) {
   explain_failure(p, obj, o.where);
   if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_AttributeError) &&
       !PyErr_ExceptionMatches(PyExc_NotImplementedError))
@@ -354,7 +355,7 @@ bool refused(const Peer& p, PyObject* obj, const Options& o, Attempts* tried) {
 
 }  // namespace
 
-bool import_dlpack(Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried) {
+bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, Attempts* tried) {
   bool failed;
   PyRef device_method = PyRef::steal(attribute_or_null(obj, names.dlpack_device, &failed));
   if (failed) return refused(p, obj, o, tried);

@@ -6,8 +6,8 @@
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "python/array_type.hpp"
+#include "python/error_translation.hpp"
 #include "python/exchange_import.hpp"
-#include "python/raise.hpp"
 
 namespace gpuinterop::exchange {
 
@@ -66,10 +66,10 @@ int64_t current_stream_of_cupy(int device) {
   return integer(handle);
 }
 
-DTypeId dtype_of(PyObject* dtype) {
+DTypeId dtype_from_id(PyObject* dtype) {
   for (int i = 0; i < kBFloat16; ++i)  // NumPy's own; ml_dtypes may lack some of the others
     if (dtype == dtype_object(DTypeId(i))) return DTypeId(i);
-  PyRef row = PyRef::steal(PyObject_CallFunctionObjArgs(hook("dtype_row"), dtype, nullptr));
+  PyRef row = PyRef::steal(PyObject_CallFunctionObjArgs(hook("dtype_id"), dtype, nullptr));
   if (!row) throw PythonError();
   return DTypeId(integer(row));
 }
@@ -90,7 +90,7 @@ bool read(PyObject* obj, const char* where, Array* out) {
   const CUstream ours = cuda::current_stream(device);
   if (ours != CU_STREAM_LEGACY && cuda::is_capturing(ours)) return false;
   Checked c;
-  c.dtype = dtype_of(cupy.dtype.of(obj).get());
+  c.dtype = dtype_from_id(cupy.dtype.of(obj).get());
   int64_t extents[kMaxDims], steps[kMaxDims];
   const int n = read_ints(cupy.shape.of(obj).get(), extents, where, "shape");
   const bool dense = cupy.c_contiguous.of(obj).get() == Py_True;
@@ -115,7 +115,7 @@ bool read(PyObject* obj, const char* where, Array* out) {
 
 }  // namespace
 
-void describe_cupy(Peer* p) {
+void describe_cupy(ForeignType* p) {
   static bool known = false;
   auto* type = reinterpret_cast<PyObject*>(p->type);
   // Only CuPy's own class, from the module as it is loaded: a subclass may show anything.

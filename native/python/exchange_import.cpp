@@ -7,13 +7,13 @@
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "exchange/export.hpp"
+#include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
-#include "python/raise.hpp"
 
 namespace gpuinterop {
 
 void exchange::order_import(Buffer* b, void* producer, const Options& o) {
-  take_place(b, o.order ? producer : nullptr, o.where);
+  join_stream_order(b, o.order ? producer : nullptr, o.where);
 }
 
 bool exchange::converters_changed = false;
@@ -33,7 +33,7 @@ int only_dtype(PyTypeObject* cls) {
   if (!value && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
   PyErr_Clear();
   if (value && value.get() != Py_None) {
-    PyObject* fn = hook("dtype_row");
+    PyObject* fn = hook("dtype_id");
     PyRef number =
         fn ? PyRef::steal(PyObject_CallFunctionObjArgs(fn, value.get(), nullptr)) : PyRef();
     row = number ? int(PyLong_AsLong(number.get())) : -1;
@@ -46,7 +46,7 @@ int only_dtype(PyTypeObject* cls) {
   return row;
 }
 
-[[noreturn]] void refuse_dtype(PyTypeObject* cls, int wanted, const Array& a, const Peer& p,
+[[noreturn]] void refuse_dtype(PyTypeObject* cls, int wanted, const Array& a, const ForeignType& p,
                                const Options& o) {
   PyRef name = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(cls), "__name__"));
   const char* cls_name = name ? PyUnicode_AsUTF8AndSize(name.get(), nullptr) : nullptr;
@@ -60,7 +60,7 @@ int only_dtype(PyTypeObject* cls) {
 }
 
 void import_own(PyObject* obj, Array* out) {
-  require_settled(obj);
+  require_valid_layout(obj);
   const Array& a = unwrap(obj);
   *out = view_of(obj);
   out->layout = a.layout;
@@ -81,7 +81,7 @@ void import_own(PyObject* obj, Array* out) {
        "mend the first cause above, or copy it in the producer");
 }
 
-void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out);
+void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out);
 
 // An object may change its class while it is asked, and what is known of a type goes with the type.
 PyRef type_of(PyObject* obj) { return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj))); }
@@ -96,10 +96,10 @@ void import_scalar(PyObject* scalar, const Options& o, Array* out) {
   const PyRef value =
       numpy ? PyRef::steal(PyObject_CallMethod(numpy.get(), "asarray", "O", scalar)) : PyRef();
   if (!value) throw PythonError();
-  import_foreign(peer_of(Py_TYPE(value.get())), value.get(), o, out);
+  import_foreign(foreign_type_of(Py_TYPE(value.get())), value.get(), o, out);
 }
 
-void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
+void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
   const bool torch = p.family == Family::Torch;
   if ((torch && !p.api) || p.family == Family::TorchWrapper) refuse_torch_state(p, obj, o.where);
   if (p.family == Family::Masked) {
@@ -111,7 +111,7 @@ void import_foreign(Peer& p, PyObject* obj, const Options& o, Array* out) {
     const PyRef data = free ? PyRef::steal(PyObject_GetAttrString(obj, "data")) : PyRef();
     if (!data) throw PythonError();
     const PyRef type = type_of(data.get());
-    Peer& inner = peer_of(Py_TYPE(data.get()));
+    ForeignType& inner = foreign_type_of(Py_TYPE(data.get()));
     if (inner.family == Family::Masked)  // it may be the same array again, without end
       fail(Kind::ConversionType, o.where, "a masked array whose data has no mask",
            "data of type " + type_text(data.get()), "pass numpy.asarray(x)");
@@ -186,15 +186,15 @@ PyObject* import_object(PyTypeObject* cls, PyObject* given, Options o) {
   const PyRef strong = behind_proxy(given);
   PyObject* obj = strong.get();
   PyRef type = type_of(obj);
-  Peer* peer = &peer_of(Py_TYPE(obj));
+  ForeignType* peer = &foreign_type_of(Py_TYPE(obj));
   PyRef alias;
   if (peer->parameter && peer->family == Family::Torch) {
     alias = alias_of_parameter(*peer, obj, o.where);
     obj = alias.get();
     type = type_of(obj);
-    peer = &peer_of(Py_TYPE(obj));
+    peer = &foreign_type_of(Py_TYPE(obj));
   }
-  Peer& p = *peer;
+  ForeignType& p = *peer;
   Held held;
   Array& a = held.array;
   o.claim = &held.claim;
@@ -303,7 +303,7 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
   });
 }
 
-PyObject* exchange::import_plain(const Peer& p, PyObject* obj) {
+PyObject* exchange::import_plain(const ForeignType& p, PyObject* obj) {
   try {
     if (p.family != Family::Cupy) return import_object(nullptr, obj, Options());
     Array a;
@@ -317,7 +317,7 @@ PyObject* exchange::import_plain(const Peer& p, PyObject* obj) {
 
 PyObject* exchange_share_plain(PyObject*, PyObject* obj) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Peer& p = peer_of(Py_TYPE(obj));
+    const ForeignType& p = foreign_type_of(Py_TYPE(obj));
     PyObject* found = p.plain && !converters_changed ? import_plain(p, obj) : nullptr;
     if (found || PyErr_Occurred()) return found;
     Py_RETURN_NONE;
@@ -360,7 +360,7 @@ PyObject* exchange_protocols_of(PyObject*, PyObject* obj) {
       PyErr_Clear();
       return there;
     };
-    if (is_array(obj) || peer_of(Py_TYPE(obj)).api) add("DLPack C exchange API");
+    if (is_array(obj) || foreign_type_of(Py_TYPE(obj)).api) add("DLPack C exchange API");
     if (PyCapsule_IsValid(obj, kLegacyName) || PyCapsule_IsValid(obj, kVersionedName))
       add("DLPack capsule");
     if (has(names.dlpack)) add("__dlpack__");

@@ -11,7 +11,7 @@
 #include "array/gil.hpp"
 
 #include "exchange/import.hpp"
-#include "python/exchange_peers.hpp"
+#include "python/foreign_types.hpp"
 
 namespace gpuinterop::exchange {
 
@@ -64,19 +64,21 @@ struct Attempts {
 
 // Each returns true with *out set, false to go on with the next protocol, and throws when the answer
 // is final (malformed data must not be tried a second time by another door).
-bool import_c_api(const Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
-bool import_dlpack(Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
-bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
+bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
+                  Attempts* tried);
+bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
+bool import_cuda_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                            Attempts* tried);
-bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
+bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                             Attempts* tried);
 // An ordinary array of cupy.ndarray itself. False: go on with the protocols, whatever the reason.
 bool import_cupy(PyObject* obj, const char* where, Array* out);
-// An array of a class that needs no converter's look first (Peer::plain), shared. Null, with or without
+// An array of a class that needs no converter's look first (ForeignType::plain), shared. Null, with or without
 // a Python error: it does need one, or the converter has to find the words for what is wrong.
-PyObject* import_plain(const Peer& p, PyObject* obj);
+PyObject* import_plain(const ForeignType& p, PyObject* obj);
 extern bool converters_changed;  // somebody registered another converter for a plain class
-bool import_buffer(const Peer& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
+bool import_buffer(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
+                   Attempts* tried);
 
 // Takes over a capsule; `owner` is what the array shows as its base. `claimed` is what
 // __dlpack_device__ said, or null; `wanted` is the device that was asked for, or null.
@@ -87,7 +89,7 @@ Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claime
 // unused. `realign`: memory that is not aligned may be looked at too.
 Array look_into(PyObject* capsule, const char* where, bool realign);
 
-// take_place(), unless the caller wants no order.
+// join_stream_order(), unless the caller wants no order.
 void order_import(Buffer* b, void* producer, const Options& o);
 
 inline PyObject* attribute_or_null(PyObject* obj, PyObject* name, bool* failed) {

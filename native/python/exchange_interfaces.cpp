@@ -3,11 +3,11 @@
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
 #include "exchange/export.hpp"
+#include "python/error_translation.hpp"
 #include "python/exchange_import.hpp"
-#include "python/raise.hpp"
 
 namespace gpuinterop::exchange {
 
@@ -182,7 +182,7 @@ void describe(const Dict& d, PyObject* obj, Checked* c) {
 }
 
 // The attribute, or null: absent, or refused by its producer (noted).
-PyRef read_attribute(const Peer& p, PyObject* obj, PyObject* name, const char* label,
+PyRef read_attribute(const ForeignType& p, PyObject* obj, PyObject* name, const char* label,
                      const Options& o, Attempts* tried) {
   bool failed;
   PyRef value = PyRef::steal(attribute_or_null(obj, name, &failed));
@@ -197,7 +197,7 @@ PyRef read_attribute(const Peer& p, PyObject* obj, PyObject* name, const char* l
 
 }  // namespace
 
-bool import_cuda_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
+bool import_cuda_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                            Attempts* tried) {
   constexpr char name[] = "__cuda_array_interface__";
   PyRef value = read_attribute(p, obj, names.cuda_interface, name, o, tried);
@@ -289,7 +289,7 @@ void* address_in(PyObject* capsule) {
 
 }  // namespace
 
-bool import_array_interface(const Peer& p, PyObject* obj, const Options& o, Array* out,
+bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                             Attempts* tried) {
   constexpr char name[] = "__array_interface__";
   // Held while the dictionary is asked for: an array that a wrapper makes for each question lies
@@ -366,7 +366,8 @@ DTypeId dtype_of_format(const Py_buffer& v, PyObject* obj, const char* where) {
 
 }  // namespace
 
-bool import_buffer(const Peer&, PyObject* obj, const Options& o, Array* out, Attempts* tried) {
+bool import_buffer(const ForeignType&, PyObject* obj, const Options& o, Array* out,
+                   Attempts* tried) {
   if (!PyObject_CheckBuffer(obj)) return false;
   struct View {
     Py_buffer* v;

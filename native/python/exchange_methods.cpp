@@ -8,9 +8,9 @@
 #include "exchange/export.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
-#include "python/exchange_peers.hpp"
+#include "python/error_translation.hpp"
 #include "python/exchange_slots.hpp"
-#include "python/raise.hpp"
+#include "python/foreign_types.hpp"
 
 namespace gpuinterop {
 
@@ -246,7 +246,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     const int version = read_version(r.max_version);
     const std::optional<DevicePair> place = read_device(r.dl_device);
     const int copy = read_copy(r.copy);
-    require_settled(self);
+    require_valid_layout(self);
     // By value: a watcher of copies, a finaliser or another thread may change the object's shape.
     const Array a = unwrap(self);
     if (!a.device.is_cuda()) ops::require_values(kWhere, a);
@@ -324,7 +324,7 @@ PyObject* cuda_array_interface(PyObject* self, void*) {
     if (typestr.empty())
       no_attribute("__cuda_array_interface__",
                    std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
-    require_settled(self);
+    require_valid_layout(self);
     require_no_fork(a, "__cuda_array_interface__");
     // Waiting on the stream of the last use covers all earlier uses, which it has waited for.
     void* handle =
@@ -348,7 +348,7 @@ PyObject* array_interface(PyObject* self, void*) {
     if (typestr.empty() || kDTypes[a.dtype].kind == 'V')
       no_attribute("__array_interface__",
                    std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
-    require_settled(self);
+    require_valid_layout(self);
     ops::require_values("numpy.asarray", a);
     settle_for_host(a, "__array_interface__");
     return interface_of(a, typestr, nullptr);

@@ -5,10 +5,10 @@
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
-#include "python/exchange_peers.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
+#include "python/foreign_types.hpp"
 
 namespace gpuinterop::exchange {
 
@@ -163,7 +163,7 @@ void refuse_part_bytes(PyObject* tensor, const char* where) {
 
 }  // namespace
 
-void describe_torch(Peer* p, PyObject* base) {
+void describe_torch(ForeignType* p, PyObject* base) {
   auto* type = reinterpret_cast<PyObject*>(p->type);
   PyRef dispatch = optional_attribute(type, "__torch_dispatch__");
   PyRef plain = optional_attribute(base, "__torch_dispatch__");
@@ -187,7 +187,7 @@ void describe_torch(Peer* p, PyObject* base) {
   PyErr_Clear();
 }
 
-bool is_plain_torch(const Peer& p, const DLManagedTensorVersioned* m) noexcept {
+bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noexcept {
   const auto* context = static_cast<const char*>(m->manager_ctx);
   if (p.api != places.api || reinterpret_cast<const char*>(m) - context != places.managed)
     return false;
@@ -195,7 +195,7 @@ bool is_plain_torch(const Peer& p, const DLManagedTensorVersioned* m) noexcept {
   return !(tensor[places.negation] & places.negated) && !tensor[places.autograd];
 }
 
-void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where) {
+void refuse_torch_state(const ForeignType& p, PyObject* tensor, const char* where) {
   if (p.family == Family::TorchWrapper)
     fail(Kind::ConversionType, where, "a tensor that holds data of its own",
          type_text(tensor) + ", which stands for other tensors or for none",
@@ -213,7 +213,7 @@ void refuse_torch_state(const Peer& p, PyObject* tensor, const char* where) {
   refuse_tangent(tensor, where);
 }
 
-PyRef alias_of_parameter(const Peer& p, PyObject* parameter, const char* where) {
+PyRef alias_of_parameter(const ForeignType& p, PyObject* parameter, const char* where) {
   refuse_torch_state(p, parameter, where);  // the alias would not say that it needs gradients
   PyRef alias =
       PyRef::steal(run_python([&] { return PyObject_CallMethod(parameter, "detach", nullptr); }));
@@ -223,13 +223,13 @@ PyRef alias_of_parameter(const Peer& p, PyObject* parameter, const char* where) 
   return alias;
 }
 
-void refuse_torch_negation(const Peer& p, PyObject* tensor, const char* where) {
+void refuse_torch_negation(const ForeignType& p, PyObject* tensor, const char* where) {
   if (p.is_neg && call_is_true(p.is_neg, tensor))
     fail(Kind::Exchange, where, "a tensor whose memory holds its values",
          "a lazily negated tensor (is_neg() is true)", "pass x.resolve_neg()");
 }
 
-void refuse_torch_values(const Peer& p, PyObject* tensor, DTypeId dtype, const char* where) {
+void refuse_torch_values(const ForeignType& p, PyObject* tensor, DTypeId dtype, const char* where) {
   const char kind = kDTypes[dtype].kind;
   if (is_complex(dtype) && p.is_conj && call_is_true(p.is_conj, tensor))
     fail(Kind::Exchange, where, "a tensor whose memory holds its values",
@@ -246,7 +246,7 @@ bool torch_keeps_stream(int device, void* handle) noexcept {
   if (stream == from_outside) return false;
   ErrorSaver saver;
   PyRef foreign =
-      PyRef::steal(run_python([] { return PyImport_ImportModule("gpuinterop.foreign"); }));
+      PyRef::steal(run_python([] { return PyImport_ImportModule("gpuinterop.foreign_handles"); }));
   const bool keeps = foreign && truth(run_python([&] {
                        return PyObject_CallMethod(foreign.get(), "torch_keeps_stream", "iK", device,
                                                   (unsigned long long)stream);

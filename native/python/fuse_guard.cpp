@@ -8,7 +8,7 @@
 
 #include "array/array.hpp"
 #include "array/gil.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;

@@ -8,8 +8,8 @@
 #include "array/array.hpp"
 #include "cuda/module.hpp"
 #include "ops/graph.hpp"
+#include "python/error_translation.hpp"
 #include "python/kernel_bindings.hpp"
-#include "python/raise.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -2,7 +2,7 @@
 #include <atomic>
 #include <iterator>
 
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 #include "python/register.hpp"
 
 namespace {

@@ -7,14 +7,14 @@
 #include "ops/copy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
+#include "ops/launch_plan_cache.hpp"
 #include "ops/operands.hpp"
 #include "ops/overlap.hpp"
-#include "ops/planned_key.hpp"
 #include "python/array_type.hpp"
+#include "python/error_translation.hpp"
+#include "python/function_with_id.hpp"
 #include "python/kernel_bindings.hpp"
-#include "python/numbered.hpp"
 #include "python/ops_slots.hpp"
-#include "python/raise.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
@@ -100,7 +100,7 @@ PyObject* make_function(int op, const char* name, const char* doc) {
   auto* def = new PyMethodDef{
       strdup(name), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)),
       METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
-  return numbered_function(def, op);
+  return make_function_with_id(def, op);
 }
 
 }  // namespace
@@ -189,7 +189,7 @@ void register_ops(nb::module_& m) {
       [](nb::handle src, nb::handle indices, int axis, nb::handle dst, int64_t extent) {
         for (nb::handle h : {src, indices, dst}) {
           if (!is_array(h.ptr())) throw nb::type_error("arrays expected");
-          require_settled(h.ptr());
+          require_valid_layout(h.ptr());
         }
         // As they are now: making a copy may run Python code that gives the objects another shape.
         const Array s = unwrap(src.ptr()), i = unwrap(indices.ptr()), d = unwrap(dst.ptr());
@@ -227,7 +227,7 @@ void register_ops(nb::module_& m) {
       "_overlaps_itself",
       [](nb::handle a) {
         if (!is_array(a.ptr())) throw nb::type_error("an array expected");
-        require_settled(a.ptr());
+        require_valid_layout(a.ptr());
         return ops::overlaps_itself(unwrap(a.ptr()));
       },
       "a"_a, "Do two elements share a byte? True when that cannot be told quickly.");

@@ -6,7 +6,7 @@
 #include "array/gil.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/product.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 
 namespace gpuinterop {
 

@@ -7,17 +7,17 @@
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
+#include "ops/launch_plan_cache.hpp"
 #include "ops/overlap.hpp"
-#include "ops/planned_key.hpp"
 #include "python/array_type.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
 
 namespace gpuinterop {
 
-using ops::PlannedCall;
+using ops::LaunchPlan;
 
 namespace {
 
@@ -190,7 +190,7 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
     const Method& m = kMethods[op];
     Arguments given;
     parse(m, args, nargs, names, &given);
-    require_settled(self);
+    require_valid_layout(self);
     const Array& a = unwrap(self);
     const uint64_t axes = read_axes(given.axis, a.layout.ndim(), m.name);
     const bool keepdims = read_flag(given.keepdims, m);
@@ -199,7 +199,7 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
     // those that are made of several operations.
     const bool cacheable = a.device.is_cuda() && !given.dtype && !given.initial && !given.where &&
                            (!given.out || is_array(given.out));
-    if (cacheable && given.out) require_settled(given.out);
+    if (cacheable && given.out) require_valid_layout(given.out);
     thread_local std::string key;
     auto write_key = [&] {
       key.clear();
@@ -222,10 +222,11 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
       }
     }
     if (!reduction_miss) {
-      PyRef module = PyRef::steal(PyImport_ImportModule("gpuinterop.ops.reductions"));
+      PyRef module = PyRef::steal(PyImport_ImportModule("gpuinterop.ops.reduction_dispatch"));
       if (!module) return nullptr;
       if (!reduction_miss) {
-        PyErr_SetString(PyExc_RuntimeError, "gpuinterop.ops.reductions did not register itself");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "gpuinterop.ops.reduction_dispatch did not register itself");
         return nullptr;
       }
     }
@@ -240,7 +241,7 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
     nb::object result =
         nb::steal(run_python([&] { return PyObject_CallObject(reduction_miss, asked.ptr()); }));
     if (!result) return nullptr;
-    std::shared_ptr<PlannedCall> plan;
+    std::shared_ptr<LaunchPlan> plan;
     if (!nb::try_cast(result, plan) || !plan) return result.release().ptr();
     if (cacheable) {
       // Python code that ran meanwhile may have given the arrays another layout: which of the two the
@@ -266,7 +267,7 @@ PyObject* reduce_function(PyObject*, PyObject* const* args, Py_ssize_t nargs, Py
     const Method& m = kMethods[OP];
     if (nargs == 0) fail(Kind::Type, m.name, "an array", "no array", "pass one");
     if (!PyObject_HasAttrString(args[0], "__gpuinterop_trace__")) {
-      PyRef results = PyRef::steal(PyImport_ImportModule("gpuinterop.ops.results"));
+      PyRef results = PyRef::steal(PyImport_ImportModule("gpuinterop.ops.output_arrays"));
       if (!results) return nullptr;
       PyRef taken = PyRef::steal(run_python(
           [&] { return PyObject_CallMethod(results.get(), "taken", "sO", m.name, args[0]); }));

@@ -10,7 +10,7 @@ void register_cuda(nanobind::module_& m);        // python/cuda_bindings.cpp
 void register_exchange(nanobind::module_& m);    // python/exchange_bindings.cpp
 void register_ops(nanobind::module_& m);         // python/ops_bindings.cpp
 void register_converters(nanobind::module_& m);  // python/converter_bindings.cpp
-void register_plans(nanobind::module_& m);       // python/planned_bindings.cpp
+void register_plans(nanobind::module_& m);       // python/launch_plan_bindings.cpp
 void register_reductions(nanobind::module_& m);  // python/reduce_bindings.cpp
 void register_recorder(nanobind::module_& m);    // python/recorder_bindings.cpp
 void register_blas(nanobind::module_& m);        // python/blas_bindings.cpp

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "array/array.hpp"
-#include "cuda/postpone.hpp"
-#include "cuda/state.hpp"
+#include "cuda/deferred_release.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 #include "python/streams.hpp"
 
 namespace nb = nanobind;
@@ -176,7 +176,7 @@ Device parse_device(nb::object spec) {
 }
 
 nb::object python_device(Device d) {
-  return nb::module_::import_("gpuinterop.devices").attr("from_codes")(int(d.type), d.id);
+  return nb::module_::import_("gpuinterop.devices").attr("device_from_dlpack")(int(d.type), d.id);
 }
 
 std::string stream_repr(const Stream& s) {

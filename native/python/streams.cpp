@@ -2,9 +2,9 @@
 
 #include <unordered_map>
 
-#include "cuda/state.hpp"
+#include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 
 namespace gpuinterop {
 
@@ -76,7 +76,7 @@ void watch_on(CUstream stream, PyObject* owner) noexcept {
       w.owner = owner;
       Py_XDECREF(std::exchange(w.watch, watch));
     }
-    if (cuda::let_linger(stream)) return;
+    if (cuda::defer_retirement(stream)) return;
     Py_DECREF(watched[stream].watch);
     watched.erase(stream);
   } catch (...) {
@@ -120,7 +120,7 @@ void Stream::check_usable(const char* where) const {
 
 void Stream::put_to_use() {
   if (origin != Origin::Lent) return;
-  cuda::adopt_stream(device.id, handle, used_, "Stream");
+  cuda::borrow_stream(device.id, handle, used_, "Stream");
   used_ = true;
   watch_owner();
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/planned_key.hpp"
+#include "ops/launch_plan_cache.hpp"
 #include "python/warm_steps.hpp"
 
 namespace gpuinterop {
@@ -53,7 +53,7 @@ struct Describer {
   bool array(PyObject* o, Look look) {
     const Array& a = unwrap(o);
     if (!a.device.is_cuda()) return false;
-    require_settled(o);
+    require_valid_layout(o);
     on_gpu = true;
     if (look == Look::Layout) {
       key.push_back('L');

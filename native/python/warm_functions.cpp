@@ -14,7 +14,7 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "python/array_type.hpp"
-#include "python/raise.hpp"
+#include "python/error_translation.hpp"
 #include "python/register.hpp"
 #include "python/warm_description.hpp"
 #include "python/warm_steps.hpp"

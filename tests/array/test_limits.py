@@ -78,7 +78,7 @@ def test_more_than_2_to_the_31_elements(device):
 def test_every_dtype_travels(device, name):
     if name not in dtypes.NUMPY_NAMES and not hasattr(ml_dtypes, name):
         pytest.skip("needs ml_dtypes 0.6")
-    dtype = dtypes.dtype_of(dtypes.NAMES.index(name))
+    dtype = dtypes.dtype_from_id(dtypes.NAMES.index(name))
     host = np.arange(6).astype(dtype).reshape(2, 3)
     x = gi.GpuArray(host, device=device)
     assert x.dtype == dtype
@@ -100,11 +100,11 @@ def test_the_dtype_table_is_one():
     for i, (name, _, bits, itemsize) in enumerate(rows):
         if name not in dtypes.NUMPY_NAMES and not hasattr(ml_dtypes, name):
             continue
-        dtype = dtypes.dtype_of(i)
+        dtype = dtypes.dtype_from_id(i)
         assert dtype.name == name
         assert dtype.itemsize == itemsize
         assert bits <= 8 * itemsize
-        assert dtypes.row_of(dtype) == dtypes.row_of(name) == i
+        assert dtypes.dtype_id(dtype) == dtypes.dtype_id(name) == i
 
 
 @pytest.mark.parametrize(

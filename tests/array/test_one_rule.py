@@ -11,7 +11,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.dtypes import ML_NAMES, NAMES, NUMPY_NAMES, dtype_of
+from gpuinterop.dtypes import ML_NAMES, NAMES, NUMPY_NAMES, dtype_from_id
 
 # In a process of its own: the collector's thresholds are the interpreter's.
 FINALISER = """
@@ -136,7 +136,7 @@ def test_a_type_without_a_code_in_dlpack_is_refused_by_name():
 def test_an_older_ml_dtypes_is_told_by_its_version(name, monkeypatch):
     monkeypatch.delattr(ml_dtypes, name, raising=False)
     with pytest.raises(gi.DTypeError, match=ml_dtypes.__version__) as caught:
-        dtype_of.__wrapped__(NAMES.index(name))
+        dtype_from_id.__wrapped__(NAMES.index(name))
     assert caught.value.fix == f"pip install 'ml_dtypes>={'0.5' if name == 'int2' else '0.6'}'"
 
 
@@ -278,7 +278,7 @@ def test_refusals_of_dtypes_name_the_call(where):
 @pytest.mark.parametrize("where", DTYPE_DOORS)
 def test_dtypes_without_ml_dtypes_name_the_call(where, monkeypatch):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    dtype_of.cache_clear()
+    dtype_from_id.cache_clear()
     with pytest.raises(gi.DTypeError, match="pip install") as caught:
         DTYPE_DOORS[where](gi.zeros((3, 4), device="cpu"), "bfloat16")
     assert caught.value.where == where

@@ -13,10 +13,10 @@ sys.path[:0] = [str(ROOT / p) for p in ("benchmarks", "tests/ops", "tests/reduce
 import hostkernels  # noqa: E402
 from reduce_shim import fake_image  # noqa: E402
 
-from gpuinterop.ops import raw_kernel, reductions  # noqa: E402
+from gpuinterop.ops import raw_kernel, reduction_dispatch  # noqa: E402
 
 hostkernels.install()
-reductions.compile_source = fake_image  # type: ignore[assignment]
+reduction_dispatch.compile_source = fake_image  # type: ignore[assignment]
 
 
 def empty_image(text: str, _arch: int, **_: object) -> bytes:

@@ -32,6 +32,6 @@ def test_ratios_by_size(tmp_path: Path) -> None:
 @pytest.mark.text
 def test_the_floor_compiles() -> None:
     sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-    floor = importlib.import_module("bandwidth_floor")
+    floor = importlib.import_module("bandwidth_baseline")
     for text in (floor._FLAT, floor._TILED):
         assert compile_source(text, 90)

@@ -24,7 +24,7 @@ from test_products import close, values
 
 import gpuinterop
 from gpuinterop import CudaNdarray, GpuArray, _core
-from gpuinterop.ops import reductions, runtime
+from gpuinterop.ops import core_callbacks, reduction_dispatch
 
 sys.path.append(str(Path(__file__).parents[1] / "reduce"))
 sys.path.append(str(Path(__file__).parents[1] / "ops"))
@@ -59,7 +59,7 @@ def device() -> str:
 @pytest.fixture(autouse=True, scope="session")
 def _kernels_on_the_host() -> None:
     hostkernels.install()
-    reductions.compile_source = fake_image  # type: ignore[assignment]
+    reduction_dispatch.compile_source = fake_image  # type: ignore[assignment]
 
 
 def too_early() -> str:
@@ -258,7 +258,7 @@ def test_alphas_that_never_come_again_compile_nothing(
     with (
         monkeypatch.context() as patch
     ):  # what the pairs with a kernel of their own compute is not asked
-        patch.setattr(reductions, "compile_source", the_first_again)
+        patch.setattr(reduction_dispatch, "compile_source", the_first_again)
         for i in range(64):
             gpuinterop.gemv(a, x, y, alpha=1.0 + i / 128, beta=0.25)
     assert images
@@ -313,7 +313,7 @@ def test_a_use_elsewhere_while_an_addend_is_copied_loses_no_order(
 ) -> None:
     a, b, wide = (CudaNdarray(values(*s), device=device) for s in ((11, 13), (13, 7), (11, 9)))
     here, elsewhere = gpuinterop.Stream(device), gpuinterop.Stream(device)
-    compile_source, compiled = runtime.compile_source, []
+    compile_source, compiled = core_callbacks.compile_source, []
 
     def compile_meanwhile(*args: Any, **options: Any) -> Any:
         with elsewhere:  # as another thread may do now
@@ -325,7 +325,7 @@ def test_a_use_elsewhere_while_an_addend_is_copied_loses_no_order(
     CUBLAS.fakecublas_refuse(1)
     try:
         with monkeypatch.context() as patch, here:
-            patch.setattr(runtime, "compile_source", compile_meanwhile)
+            patch.setattr(core_callbacks, "compile_source", compile_meanwhile)
             gpuinterop.gemm(a, b, wide[:, :7], beta=0.5)
     finally:
         CUBLAS.fakecublas_refuse(0)

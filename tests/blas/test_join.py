@@ -7,7 +7,7 @@ import pytest
 
 import gpuinterop
 from gpuinterop import CudaNdarray, DTypeError, GpuArray
-from gpuinterop.ops.join import alloc
+from gpuinterop.ops.concat_split import alloc
 
 
 def values(*shape: int) -> np.ndarray:

@@ -75,8 +75,8 @@ def test_doctor(capsys):
 
 
 def test_doctor_fails_for_a_warning(capsys, monkeypatch):
-    from gpuinterop.diagnosis import Finding
     from gpuinterop.doctor import Report
+    from gpuinterop.doctor_rules import Finding
 
     sick = Report(findings=[Finding("x", "it hurts", "rest")])
     monkeypatch.setattr("gpuinterop.cli.doctor.doctor", lambda: sick)
@@ -128,7 +128,7 @@ def test_matrix_fails_for_a_wrong_cell(capsys, tmp_path):
         (["--bridge", "nosuchmodule:x"], "fix: correct the name, or put the folder"),
         (["--bridge", "json"], "no name 'bridge' in module 'json'"),
         (["--bridge", "json:dumps_"], "no name 'dumps_' in module 'json'"),
-        (["--bridge", "gpuinterop.testing.run:brigde"], "no name 'brigde'"),
+        (["--bridge", "gpuinterop.testing.suite:brigde"], "no name 'brigde'"),
         (["--bridge", "json:JSONDecoder"], "JSONDecoder"),
         (["--bridge", "json:dumps"], "got: TypeError: dumps() missing 1 required"),
         (["--only="], "--only: expected names with commas between"),

@@ -17,8 +17,8 @@ from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import CompileError, DTypeError, LibraryNotFoundError
 from gpuinterop.jit import codegen
 from gpuinterop.jit.spec import KernelSpec
-from gpuinterop.ops.bodies import body_for, raw_body, take_body
-from gpuinterop.ops.catalog import ROWS
+from gpuinterop.ops.kernel_bodies import body_for, raw_body, take_body
+from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = pytest.mark.text
 

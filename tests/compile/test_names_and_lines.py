@@ -10,7 +10,7 @@ from gpuinterop.errors import CompileError, LibraryNotFoundError
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import KernelSpec
 from gpuinterop.jit.symbols import kernels_in, symbol_of
-from gpuinterop.ops.kernel import _Expression
+from gpuinterop.ops.elementwise_kernel import _Expression
 
 MULTIPLY = """
 __global__ void multiply_them(float *dest, float *a, float *b)

@@ -12,7 +12,7 @@ DTYPES = (
 ).split()
 
 
-def dtype_of(name):
+def dtype_from_id(name):
     import ml_dtypes
 
     return np.dtype(getattr(ml_dtypes, name) if name.startswith(("bfloat", "float8")) else name)
@@ -20,7 +20,7 @@ def dtype_of(name):
 
 def aligned(count, dtype, offset=0):
     """`count` elements that start `offset` bytes past a multiple of 64, with different values."""
-    dtype = dtype_of(dtype) if isinstance(dtype, str) else dtype
+    dtype = dtype_from_id(dtype) if isinstance(dtype, str) else dtype
     raw = np.zeros(count * dtype.itemsize + 192, np.uint8)
     start = -raw.ctypes.data % 64 + offset
     found = raw[start : start + count * dtype.itemsize].view(dtype)
@@ -40,12 +40,12 @@ LAYOUTS = {
     "reversed": lambda d: _flat(12, d).reshape(3, 4)[::-1],
     "reversed_columns": lambda d: _flat(12, d).reshape(3, 4)[:, ::-1],
     "broadcast": lambda d: np.lib.stride_tricks.as_strided(
-        _flat(4, d), (3, 4), (0, dtype_of(d).itemsize)
+        _flat(4, d), (3, 4), (0, dtype_from_id(d).itemsize)
     ),
     "offset": lambda d: _flat(14, d)[2:].reshape(3, 4),
     "permuted": lambda d: _flat(24, d).reshape(2, 3, 4).transpose(2, 0, 1),
     "size_1": lambda d: np.lib.stride_tricks.as_strided(
-        _flat(12, d), (3, 1, 4), tuple(dtype_of(d).itemsize * k for k in (4, 777, 1))
+        _flat(12, d), (3, 1, 4), tuple(dtype_from_id(d).itemsize * k for k in (4, 777, 1))
     ),
     "row": lambda d: _flat(5, d).reshape(1, 5),
     "column": lambda d: _flat(5, d).reshape(5, 1),

@@ -26,7 +26,7 @@ def pycuda_ready():
     return importlib.import_module("pycuda.gpuarray")
 
 
-class Peer:
+class ForeignType:
     """One library: make(host) uploads, read(a) downloads, ptr(a), write(a, value) fills in place."""
 
     mutable = True
@@ -37,7 +37,7 @@ class Peer:
         return 0
 
 
-class Torch(Peer):
+class Torch(ForeignType):
     name = "torch"
 
     def __init__(self):
@@ -70,7 +70,7 @@ class Torch(Peer):
         return self.torch.as_tensor(described, device="cuda")
 
 
-class CuPy(Peer):
+class CuPy(ForeignType):
     name = "cupy"
 
     def __init__(self):
@@ -103,7 +103,7 @@ class CuPy(Peer):
         return self.cupy.asarray(described)
 
 
-class Numba(Peer):
+class Numba(ForeignType):
     name = "numba"
 
     def __init__(self):
@@ -126,7 +126,7 @@ class Numba(Peer):
         return [a[::2], a[:, 1:3], a[1]]
 
 
-class Jax(Peer):
+class Jax(ForeignType):
     name = "jax"
     mutable = False
     dtypes = ("float32", "int32", "uint8", "float16", "complex64", "bool")
@@ -153,7 +153,7 @@ class Jax(Peer):
         return []
 
 
-class PyCuda(Peer):
+class PyCuda(ForeignType):
     name = "pycuda"
 
     def __init__(self):
@@ -175,7 +175,7 @@ class PyCuda(Peer):
         return [a[::2], a[:, 1:3], a.T, a[1]]
 
 
-class TvmFfi(Peer):
+class TvmFfi(ForeignType):
     name = "tvm_ffi"
     dtypes = ("float32", "float64", "int32", "uint8", "float16", "bool")
 
@@ -216,7 +216,7 @@ class Described:
         }
 
 
-class CudaCore(Peer):
+class CudaCore(ForeignType):
     name = "cuda_core"
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""Namespaces of the array API: what their from_dlpack does silently is found out, and foretold."""
+"""Namespaces of the array API: what their from_dlpack does silently is found out, and plan_conversion."""
 
 from __future__ import annotations
 

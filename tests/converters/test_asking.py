@@ -167,7 +167,7 @@ def test_without_a_gpu_nobody_is_sent_to_one(monkeypatch):
 
 def test_dlpacks_own_names_of_devices():
     assert device(("kDLCPU", 0)) == device("cpu")
-    from gpuinterop.foreign import CUDA, device_pair
+    from gpuinterop.foreign_handles import CUDA, device_pair
 
     assert device_pair(("kDLCUDA", 1)) == (CUDA, 1)
 

@@ -78,7 +78,7 @@ def test_a_question_that_raises_is_no_answer(clean, question):
 
     converters.register(converters.Backend("mylib", "mylib", **{question: ask}))
     with pytest.warns(RuntimeWarning, match=f"'mylib'.*{question}.*of its own"):
-        assert registry.recognise(object()) is None
+        assert registry.find_backend(object()) is None
     for _ in range(2):
         assert gi.from_any(mine()).tolist() == [1, 1, 1]
         with pytest.raises(gi.ConversionTypeError, match="none of these"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import _core, converters, copies
+from gpuinterop import _core, converters, copy_tracking
 
 
 def reversed_array():
@@ -113,14 +113,14 @@ def test_the_core_asks_python_only_while_somebody_looks():
             reversed_array().copy()
         assert len(asked) == 1
     finally:
-        _core._set_hook("copy", copies.note)
+        _core._set_hook("copy", copy_tracking.note)
 
 
 def test_transfers_name_who_asked():
     with gi.log_transfers() as t:
-        copies.note("host", 8, "copy")
-        copies.note("host_to_device", 64, "to_device")
-        copies.note("device_to_host", 32, "numpy.asarray")
+        copy_tracking.note("host", 8, "copy")
+        copy_tracking.note("host_to_device", 64, "to_device")
+        copy_tracking.note("device_to_host", 32, "numpy.asarray")
     assert [entry.kind for entry in t] == ["host_to_device", "device_to_host"]
     assert (len(t), t.bytes, t[0].where) == (2, 96, "to_device")
     assert "test_copies.py:" in t[0].caller
@@ -199,10 +199,10 @@ def test_one_counter_counts_for_each_thread_what_it_copied():
 
 
 def test_the_caller_may_be_a_package_whose_name_begins_like_ours():
-    place = f"{copies.__file__.removesuffix('/copies.py')}_mylib/upload.py"
+    place = f"{copy_tracking.__file__.removesuffix('/copy_tracking.py')}_mylib/upload.py"
     upload = compile("note('host_to_device', 4, 'upload')", place, "exec")
     with gi.log_transfers() as log:
-        exec(upload, {"note": copies.note})
+        exec(upload, {"note": copy_tracking.note})
     assert log[0].caller == f"{place}:1"
 
 

@@ -10,8 +10,8 @@ import types
 
 import pytest
 
-from gpuinterop import foreign
-from gpuinterop.converters import absence, registry, streams
+from gpuinterop import foreign_handles
+from gpuinterop.converters import absence, library_streams, registry
 
 SLOW = "import time\ntime.sleep(0.3)\ncomplete = True\n"
 
@@ -27,16 +27,16 @@ def slow(tmp_path, monkeypatch):
     end = time.monotonic() + 10
     while name not in sys.modules and time.monotonic() < end:
         time.sleep(0.001)
-    assert foreign.in_the_making(name)
+    assert foreign_handles.is_being_imported(name)
     yield name
     thread.join()
     sys.modules.pop(name, None)
 
 
 def test_what_is_loaded_is_complete(slow):
-    assert foreign.loaded(slow).complete
-    assert not foreign.in_the_making(slow)
-    assert foreign.loaded("nobody_has_a_module_of_this_name") is None
+    assert foreign_handles.loaded(slow).complete
+    assert not foreign_handles.is_being_imported(slow)
+    assert foreign_handles.loaded("nobody_has_a_module_of_this_name") is None
 
 
 def test_a_conversion_waits(slow):
@@ -45,14 +45,16 @@ def test_a_conversion_waits(slow):
 
 def test_a_stream_is_not_entered_in_half_a_library(slow, monkeypatch):
     entered = []
-    monkeypatch.setitem(streams.ENTERS, slow, lambda module, *_: entered.append(module.complete))
-    stream = types.SimpleNamespace(
-        device=types.SimpleNamespace(type="cuda", index=0), handle=streams.LEGACY
+    monkeypatch.setitem(
+        library_streams.ENTERS, slow, lambda module, *_: entered.append(module.complete)
     )
-    for name in list(streams.ENTERS):
+    stream = types.SimpleNamespace(
+        device=types.SimpleNamespace(type="cuda", index=0), handle=library_streams.LEGACY
+    )
+    for name in list(library_streams.ENTERS):
         if name != slow:
-            monkeypatch.delitem(streams.ENTERS, name)
-    with streams.enter_libraries(stream):
+            monkeypatch.delitem(library_streams.ENTERS, name)
+    with library_streams.enter_libraries(stream):
         assert entered == [True]
 
 

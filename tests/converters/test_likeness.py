@@ -97,8 +97,8 @@ def test_a_class_is_looked_up_once_and_its_objects_each_time(monkeypatch):
     named = registry._row_of_class
     monkeypatch.setattr(registry, "_row_of_class", lambda cls: asked.append(cls) or named(cls))
     for _ in range(3):
-        assert registry.recognise(Mix()) is None
-        assert registry.recognise(with_names(Mix, **PYCUDA)).name == "pycuda"
+        assert registry.find_backend(Mix()) is None
+        assert registry.find_backend(with_names(Mix, **PYCUDA)).name == "pycuda"
     assert asked == [Mix]
 
 
@@ -106,9 +106,9 @@ def test_attributes_that_a_class_gets_later_are_seen():
     class Late:
         pass
 
-    assert registry.recognise(Late()) is None
+    assert registry.find_backend(Late()) is None
     for name, value in PYCUDA.items():
         setattr(Late, name, value)
-    assert registry.recognise(Late()).name == "pycuda"
+    assert registry.find_backend(Late()).name == "pycuda"
     del Late.ptr
-    assert registry.recognise(Late()) is None
+    assert registry.find_backend(Late()) is None

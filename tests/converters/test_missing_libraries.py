@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import cli, converters, inventory
+from gpuinterop import cli, converters, installed_libraries
 from gpuinterop.converters import absence, presence, registry
 
 
@@ -72,10 +72,10 @@ def test_a_module_of_one_file_for_python_2_is_seen_without_importing_it(tmp_path
     (tmp_path / "gnumpy.py").write_text("print 'Python 2'\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     metadata_of = types.SimpleNamespace(metadata={"Name": "gnumpy", "Version": "0.2"})
-    (row,) = inventory.scan([metadata_of])
+    (row,) = installed_libraries.scan([metadata_of])
     assert "SyntaxError" in row.broken
     (tmp_path / "gnumpy.py").write_text("garray = None\n")
-    assert inventory.scan([metadata_of])[0].broken == ""
+    assert installed_libraries.scan([metadata_of])[0].broken == ""
 
 
 def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):

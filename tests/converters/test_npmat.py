@@ -189,8 +189,8 @@ def test_a_strided_array_is_refused_or_copied(gnumpy):
 def test_recognised_by_structure_under_other_names():
     npmat = matrix_stand_ins.npmat(name="mymat")
     gnumpy = matrix_stand_ins.gnumpy(npmat, name="mynumpy")
-    assert gi.converters.registry.recognise(npmat.CUDAMatrix(host(2, 2))).name == "cudamat"
-    assert gi.converters.registry.recognise(gnumpy.garray(host(2, 2))).name == "gnumpy"
+    assert gi.converters.registry.find_backend(npmat.CUDAMatrix(host(2, 2))).name == "cudamat"
+    assert gi.converters.registry.find_backend(gnumpy.garray(host(2, 2))).name == "gnumpy"
     x = converters.from_numpy(host(2, 3))
     assert converters.to_gnumpy(x, module=gnumpy).shape == (2, 3)
     assert converters.to_cudamat(x.T, module=npmat).shape == (3, 2)
@@ -227,7 +227,7 @@ class Matrix:
 
 
 def pinned(matrix):
-    return converters.matrix_struct.Pin(matrix, matrix, matrix.mat)
+    return converters.cudamat_struct.Pin(matrix, matrix, matrix.mat)
 
 
 def test_matrices_are_told_apart_by_what_they_are():
@@ -240,7 +240,7 @@ def test_matrices_are_told_apart_by_what_they_are():
     assert (first.mat.owns_data, second.mat.owns_data) == (1, 0)
     pins.clear()
     assert second.mat.owns_data == 1
-    assert not converters.matrix_struct._pins
+    assert not converters.cudamat_struct._pins
 
 
 def test_a_matrix_over_memory_that_it_does_not_own_stays_so():
@@ -257,7 +257,7 @@ def test_a_matrix_may_be_collected_while_another_is_pinned():
     pin = [pinned(matrix)]
 
     def within():
-        with converters.matrix_struct._pins_lock:
+        with converters.cudamat_struct._pins_lock:
             pin.clear()
 
     thread = threading.Thread(target=within, daemon=True)

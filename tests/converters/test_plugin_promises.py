@@ -9,7 +9,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.converters.plan import Facts, Plan, share
+from gpuinterop.converters.plan import ArrayInfo, Plan, share
 
 
 class ToyArray:
@@ -74,8 +74,8 @@ def test_a_to_that_makes_nothing(clean):
     [
         ("plan_from", "Plan", lambda: gi.explain(toy())),
         ("plan_to", "Plan", lambda: gi.explain(ours(), "toy")),
-        ("describe", "Facts", lambda: gi.explain(toy())),
-        ("describe", "Facts", lambda: gi.shares_memory(toy(), ours())),
+        ("describe", "ArrayInfo", lambda: gi.explain(toy())),
+        ("describe", "ArrayInfo", lambda: gi.shares_memory(toy(), ours())),
     ],
 )
 def test_a_plan_that_is_none(clean, name, kind, ask, made):
@@ -117,7 +117,7 @@ def test_what_the_functions_are_given(clean):
     registered(plan_to=plan_to)
     assert isinstance(gi.explain(np.ones((2, 3), ">i4"), "toy", copyif=True), Plan)
     [(facts, copyif)] = given
-    assert isinstance(facts, Facts)
+    assert isinstance(facts, ArrayInfo)
     assert (facts.shape, facts.strides, facts.dtype, facts.device) == (
         (2, 3),
         (12, 4),

@@ -23,8 +23,8 @@ def test_what_matches_is_asked_of_every_object(clean):
     converters.register(
         converters.Backend("toy", "toy", converter=module, matches=lambda obj: obj is ours)
     )
-    assert registry.recognise(ours).name == "toy"
-    assert registry.recognise(other) is None
+    assert registry.find_backend(ours).name == "toy"
+    assert registry.find_backend(other) is None
 
 
 class Tagged(np.ndarray):
@@ -61,7 +61,7 @@ def test_rows_that_match_are_asked_in_the_order_of_their_registration(clean):
         converters.register(
             converters.Backend(name, name, converter=tag_module(), matches=tag_module().matches)
         )
-    assert registry.recognise(tagged(1)).name == "toy"
+    assert registry.find_backend(tagged(1)).name == "toy"
 
 
 def test_what_matches_is_not_asked_of_the_very_class_of_a_known_library(clean):
@@ -69,9 +69,9 @@ def test_what_matches_is_not_asked_of_the_very_class_of_a_known_library(clean):
     converters.register(converters.Backend("toy", "toy", matches=asked.append))
     for _ in range(2):
         assert gi.from_any(np.ones(2, np.float32)).tolist() == [1, 1]
-        assert registry.recognise(np.ones(2)).name == "numpy"
+        assert registry.find_backend(np.ones(2)).name == "numpy"
     assert not asked
-    assert registry.recognise(tagged(1)).name == "numpy"
+    assert registry.find_backend(tagged(1)).name == "numpy"
     assert len(asked) == 1
 
 
@@ -152,14 +152,14 @@ def test_a_converter_replaced_while_an_object_is_looked_at_is_forgotten(clean, m
     toy = ToyArray(np.ones(3, np.float32))
     found = []
     converters.register(old)
-    thread = threading.Thread(target=lambda: found.append(registry.recognise(toy)))
+    thread = threading.Thread(target=lambda: found.append(registry.find_backend(toy)))
     thread.start()
     assert looking.wait(30)
     converters.register(new)
     go_on.set()
     thread.join()
     assert found == [old]
-    assert registry.recognise(toy) is new
+    assert registry.find_backend(toy) is new
 
 
 def test_a_name_of_a_library_takes_no_function_of_the_package(clean):

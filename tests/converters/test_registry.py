@@ -23,7 +23,7 @@ import sys, numpy
 import gpuinterop as gi
 from gpuinterop.converters import registry
 class Plain: pass
-registry.recognise(numpy.ones(3)), registry.recognise(Plain()), registry.recognise([1])
+registry.find_backend(numpy.ones(3)), registry.find_backend(Plain()), registry.find_backend([1])
 foreign = {"torch", "cupy", "jax", "numba", "pycuda", "tensorflow", "warp", "tvm_ffi", "gnumpy"}
 print(sorted(foreign & set(sys.modules)))
 """
@@ -37,14 +37,14 @@ def test_known_classes_and_their_subclasses():
     class Mine(np.ndarray):
         pass
 
-    assert registry.recognise(np.ones(2)).name == "numpy"
-    assert registry.recognise(np.ones(2).view(Mine)).name == "numpy"
-    assert registry.recognise(np.float32(3)).name == "numpy"
-    assert registry.recognise(gi.from_any(np.ones(2))) is None
+    assert registry.find_backend(np.ones(2)).name == "numpy"
+    assert registry.find_backend(np.ones(2).view(Mine)).name == "numpy"
+    assert registry.find_backend(np.float32(3)).name == "numpy"
+    assert registry.find_backend(gi.from_any(np.ones(2))) is None
 
 
 def test_a_mock_is_no_array():
-    assert registry.recognise(mock.MagicMock()) is None
+    assert registry.find_backend(mock.MagicMock()) is None
 
 
 def test_properties_are_not_run_to_recognise():
@@ -55,7 +55,7 @@ def test_properties_are_not_run_to_recognise():
 
         _base = mat = gpudata = numpy_array = shape
 
-    assert registry.recognise(Trap()) is None
+    assert registry.find_backend(Trap()) is None
 
 
 def test_what_attributes_tell_is_told_of_one_object():
@@ -69,9 +69,9 @@ def test_what_attributes_tell_is_told_of_one_object():
 
     like_gnumpy = built(_base=1, shape=(2,), _is_alias_of=None)
     like_pycuda = built(mem_size=8, strides=(4,), dtype="f4", shape=(2,), flags=1, ptr=8)
-    assert registry.recognise(like_gnumpy).name == "gnumpy"
-    assert registry.recognise(like_pycuda).name == "pycuda"
-    assert registry.recognise(Mix()) is None
+    assert registry.find_backend(like_gnumpy).name == "gnumpy"
+    assert registry.find_backend(like_pycuda).name == "pycuda"
+    assert registry.find_backend(Mix()) is None
     host = np.ones(2, np.float32)
     speaks = built(__array_interface__=host.__array_interface__, host=host)
     assert gi.from_any(speaks).tolist() == [1, 1]
@@ -84,7 +84,7 @@ def test_the_memory_of_types_does_not_keep_them_alive():
         class Mine(np.ndarray):
             pass
 
-        registry.recognise(np.ones(2).view(Mine))
+        registry.find_backend(np.ones(2).view(Mine))
         return weakref.ref(Mine), id(Mine)
 
     watch, number = once()

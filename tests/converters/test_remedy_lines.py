@@ -76,7 +76,7 @@ def test_a_move_makes_an_array_there(kind):
 
 
 def test_a_description_is_as_good_as_the_object():
-    ours = checks.facts_of(gpuinterop.ones(3, device="cpu"))
+    ours = checks.describe_array(gpuinterop.ones(3, device="cpu"))
     assert remedy_copy(ours) == "x.copy()"
     theirs = gpuinterop.converters.numpy.describe(np.ones(3))
     assert remedy_copy(theirs, name="a") == "gpuinterop.from_any(a, copyif=True).copy()"

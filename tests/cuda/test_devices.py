@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import _core, devices, foreign, libs
+from gpuinterop import _core, cuda_libraries, devices, foreign_handles
 from gpuinterop.errors import DeviceError, LibraryNotFoundError, StreamError
 
 CPU = gi.device("cpu")
@@ -84,7 +84,7 @@ def of_module(module, **attributes):
     ],
 )
 def test_device_pair(spec, pair):
-    assert foreign.device_pair(spec) == pair
+    assert foreign_handles.device_pair(spec) == pair
 
 
 @pytest.mark.parametrize(
@@ -93,24 +93,24 @@ def test_device_pair(spec, pair):
      (np.zeros(2), None), (np.bool_(1), None), (None, None)],
 )  # fmt: skip
 def test_as_int(value, number):
-    assert foreign.as_int(value) == number
+    assert foreign_handles.as_int(value) == number
 
 
 def test_real_foreign_devices():
     torch = pytest.importorskip("torch")
     jax = pytest.importorskip("jax")
-    assert foreign.device_pair(torch.device("cuda:1")) == (2, 1)
-    assert foreign.device_pair(torch.device("cuda")) == (2, None)
-    assert foreign.device_pair(torch.device("meta")) is None
-    assert foreign.device_pair(torch.zeros(2)) == (1, 0)
-    assert foreign.device_pair(jax.devices("cpu")[0]) == (1, 0)
+    assert foreign_handles.device_pair(torch.device("cuda:1")) == (2, 1)
+    assert foreign_handles.device_pair(torch.device("cuda")) == (2, None)
+    assert foreign_handles.device_pair(torch.device("meta")) is None
+    assert foreign_handles.device_pair(torch.zeros(2)) == (1, 0)
+    assert foreign_handles.device_pair(jax.devices("cpu")[0]) == (1, 0)
     assert gi.device(torch.zeros(1, dtype=torch.int32).device) is CPU
 
 
 def test_real_foreign_gpu_devices():
     tvm_ffi = pytest.importorskip("tvm_ffi")
-    assert foreign.device_pair(tvm_ffi.device("cuda", 1)) == (2, 1)
-    assert foreign.device_pair(tvm_ffi.device("cpu")) == (1, 0)
+    assert foreign_handles.device_pair(tvm_ffi.device("cuda", 1)) == (2, 1)
+    assert foreign_handles.device_pair(tvm_ffi.device("cpu")) == (1, 0)
 
 
 # ---- the device itself --------------------------------------------------------------------------
@@ -133,10 +133,10 @@ def test_a_device_is_one_object_and_equals_its_name():
     assert {CPU: 1}["cpu"] == 1
     assert pickle.loads(pickle.dumps(CPU)) is CPU
     assert copy.deepcopy(CPU) is CPU
-    gpu = devices.from_codes(2, 3)
+    gpu = devices.device_from_dlpack(2, 3)
     assert pickle.loads(pickle.dumps(gpu)) is gpu
-    assert devices.from_codes(13, 3) is gpu
-    assert devices.from_codes(3, 3) is CPU
+    assert devices.device_from_dlpack(13, 3) is gpu
+    assert devices.device_from_dlpack(3, 3) is CPU
     assert (gpu.type, gpu.index, gpu.id, gpu.type_code, str(gpu), repr(gpu)) == (
         "cuda", 3, 3, 2, "cuda:3", "Device('cuda:3')")  # fmt: skip
     assert (CPU.type, CPU.index, CPU.name) == ("cpu", 0, "cpu")
@@ -174,11 +174,11 @@ def test_a_device_stays_what_it_is():
         with pytest.raises(AttributeError, match="a device stays what it is"):
             delattr(CPU, name)
     assert (CPU.type, CPU.index, CPU.type_code) == ("cpu", 0, 1)
-    assert devices.from_codes(1, 3) is CPU
+    assert devices.device_from_dlpack(1, 3) is CPU
 
 
 def test_with_device_sets_the_default_of_the_block_alone():
-    gpu = devices.from_codes(2, 7)
+    gpu = devices.device_from_dlpack(2, 7)
     outside = gi.default_device()
     seen = []
     with gpu as entered:
@@ -203,7 +203,7 @@ def test_with_device_holds_for_one_task():
             return gi.default_device()
 
     async def main():
-        gpu = devices.from_codes(2, 7)
+        gpu = devices.device_from_dlpack(2, 7)
         return await asyncio.gather(inside(gpu, 0.02), inside(CPU, 0.01))
 
     assert [str(d) for d in asyncio.run(main())] == ["cuda:7", "cpu"]
@@ -363,17 +363,17 @@ def test_a_gpu_without_a_number_is_the_default_from_the_first_call_on(wish, gpu)
 
 
 def test_missing_library_names_each_place_and_the_command(monkeypatch, tmp_path):
-    monkeypatch.setattr(libs, "_found", {})
+    monkeypatch.setattr(cuda_libraries, "_found", {})
     monkeypatch.setenv("GPUINTEROP_LIBCUBLAS", str(tmp_path / "libcublas.so.13"))
     with pytest.raises(LibraryNotFoundError) as error:
-        libs.find("cublas")
+        cuda_libraries.find("cublas")
     text = str(error.value)
     assert "cuBLAS" in text
     assert str(tmp_path) in text
     assert "gpuinterop[cu13]" in text
     assert "gpuinterop[cu12]" in text
     assert isinstance(error.value, OSError)
-    assert libs.describe("cublas").startswith("missing: ")
+    assert cuda_libraries.describe("cublas").startswith("missing: ")
 
 
 def test_library_that_pathfinder_cannot_find(monkeypatch):
@@ -384,23 +384,23 @@ def test_library_that_pathfinder_cannot_find(monkeypatch):
             f"No such file: lib{name}.so\n  listdir('/some/where')"
         )
 
-    monkeypatch.setattr(libs, "_found", {})
+    monkeypatch.setattr(cuda_libraries, "_found", {})
     monkeypatch.delenv("GPUINTEROP_LIBNVRTC", raising=False)
     monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", nothing)
     with pytest.raises(LibraryNotFoundError, match=r"/some/where[\s\S]*pip install"):
-        libs.find("nvrtc")
+        cuda_libraries.find("nvrtc")
 
 
 def test_library_named_by_the_environment(monkeypatch):
     import ctypes.util
 
     path = ctypes.util.find_library("m")
-    monkeypatch.setattr(libs, "_found", {})
+    monkeypatch.setattr(cuda_libraries, "_found", {})
     monkeypatch.setenv("GPUINTEROP_LIBNVRTC", path)
-    found = libs.find("nvrtc")
+    found = cuda_libraries.find("nvrtc")
     assert (found.path, found.found_via) == (path, "GPUINTEROP_LIBNVRTC")
     assert found.handle
-    assert libs.find("nvrtc") is found
+    assert cuda_libraries.find("nvrtc") is found
 
 
 @pytest.mark.parametrize("ordinal", [-(2**31), -1, 64, 10**6])

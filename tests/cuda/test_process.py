@@ -111,7 +111,7 @@ def test_import_touches_no_driver(fake):
     code = """
     import ctypes, os, threading
     import gpuinterop as gi
-    from gpuinterop import _core, devices, libs
+    from gpuinterop import _core, devices, cuda_libraries
     fake = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
     gi.ones((3,), device="cpu").copy()
     fake.fakecuda_log.restype = ctypes.c_char_p

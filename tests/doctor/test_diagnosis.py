@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuinterop.diagnosis import RUNTIME_WHEELS, Facts, diagnose
-from gpuinterop.inventory import Installed
+from gpuinterop.doctor_rules import RUNTIME_WHEELS, ArrayInfo, diagnose
+from gpuinterop.installed_libraries import Installed
 
 WELL = [
     Installed("numpy", "numpy", "2.4.6"),
@@ -23,7 +23,7 @@ def lib(library, version, cuda=None, distribution="", broken=""):
 def found(*libraries, **facts):
     facts.setdefault("driver", (13, 0))
     facts.setdefault("devices", 1)
-    return diagnose(Facts(libraries=[*WELL, *libraries], **facts))
+    return diagnose(ArrayInfo(libraries=[*WELL, *libraries], **facts))
 
 
 def only(findings):
@@ -153,7 +153,7 @@ def test_jax_without_its_plugin():
 
 
 def test_missing_numpy_and_ml_dtypes():
-    findings = diagnose(Facts())
+    findings = diagnose(ArrayInfo())
     assert [(f.code, f.level) for f in findings] == [("numpy", "warning"), ("ml_dtypes", "hint")]
 
 

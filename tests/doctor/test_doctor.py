@@ -12,7 +12,7 @@ import pytest
 
 import gpuinterop as gi
 import gpuinterop.doctor as module
-from gpuinterop import _core, inventory
+from gpuinterop import _core
 
 
 def python(code, **environment):
@@ -79,7 +79,7 @@ def test_every_part_may_fail(monkeypatch):
 
     for name in ("cuda_driver_version", "cuda_device_count", "memory_statistics"):
         monkeypatch.setattr(_core, name, broken)
-    monkeypatch.setattr(inventory, "scan", broken)
+    monkeypatch.setattr(module.installed_libraries, "scan", broken)
     monkeypatch.setattr(module.platform, "platform", broken)
     report = gi.doctor()
     texts = [w.text for w in report.warnings if w.code == "report"]
@@ -99,7 +99,7 @@ def test_pools_of_loaded_libraries(monkeypatch):
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
-    report, facts = module.Report(), module.Facts(devices=1)
+    report, facts = module.Report(), module.ArrayInfo(devices=1)
     monkeypatch.setattr(_core, "cuda_started", lambda index: False)
     module._memory(report, facts)
     assert report.memory["cupy"] == {"live_bytes": 3 << 20, "pool_bytes": 1 << 30}
@@ -120,7 +120,7 @@ def test_the_pool_of_jax_when_it_has_been_used(monkeypatch, started):
     monkeypatch.setitem(sys.modules, "jax", jax)
     monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
     report = module.Report()
-    module._memory(report, module.Facts())
+    module._memory(report, module.ArrayInfo())
     found = {name: held for name, held in report.memory.items() if name.startswith("jax")}
     assert found == (
         {"jax on gpu:0": {"live_bytes": 4096, "pool_bytes": 3 << 20}} if started else {}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gpuinterop.inventory import canonical, numbers, scan
+from gpuinterop.installed_libraries import canonical, numbers, scan
 
 
 class Distribution:
@@ -108,7 +108,7 @@ def test_names_and_numbers():
 def test_the_real_machine_is_scanned_without_imports():
     code = (
         "import sys\n"
-        "from gpuinterop.inventory import scan\n"
+        "from gpuinterop.installed_libraries import scan\n"
         "found = {row.library for row in scan()}\n"
         "assert 'numpy' in found, found\n"
         "heavy = {'torch', 'jax', 'cupy', 'numba', 'tensorflow', 'tvm_ffi'} & set(sys.modules)\n"

@@ -133,17 +133,17 @@ class CudaStream:
 
 
 case("48 __cuda_stream__ of another length", ValueError, "length 3")(
-    lambda: gi.devices.as_stream(CudaStream((0, 16, 3)), gi.devices.from_codes(2, 0))
+    lambda: gi.devices.as_stream(CudaStream((0, 16, 3)), gi.devices.device_from_dlpack(2, 0))
 )
 case("48 __cuda_stream__ with a text", ValueError, "handle is no int")(
-    lambda: gi.devices.as_stream(CudaStream((0, "16")), gi.devices.from_codes(2, 0))
+    lambda: gi.devices.as_stream(CudaStream((0, "16")), gi.devices.device_from_dlpack(2, 0))
 )
 
 case("48 __cuda_stream__ that is no tuple", ValueError, "no tuple")(
-    lambda: gi.devices.as_stream(CudaStream(16), gi.devices.from_codes(2, 0))
+    lambda: gi.devices.as_stream(CudaStream(16), gi.devices.device_from_dlpack(2, 0))
 )
 case("48 __cuda_stream__ of version 1", ValueError, "version 1")(
-    lambda: gi.devices.as_stream(CudaStream((1, 16)), gi.devices.from_codes(2, 0))
+    lambda: gi.devices.as_stream(CudaStream((1, 16)), gi.devices.device_from_dlpack(2, 0))
 )
 
 # ---- 64 to 69: producers that misbehave --------------------------------------------------------------

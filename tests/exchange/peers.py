@@ -230,7 +230,7 @@ class Producer:
 def with_table(index: int, name: bytes = b"dlpack_exchange_api", **members) -> object:
     """An object whose type publishes one of the peer's C exchange API tables."""
     cap = api.PyCapsule_New(peer().peer_table(index), forever(name), None)
-    return type("Peer", (), {"__dlpack_c_exchange_api__": cap, **members})()
+    return type("ForeignType", (), {"__dlpack_c_exchange_api__": cap, **members})()
 
 
 def interface(name="__cuda_array_interface__", drop=(), **entries) -> object:

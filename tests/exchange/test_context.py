@@ -84,7 +84,7 @@ forever((to_py_object, current_work_stream, from_py_object))
 as_pointer = lambda f: ctypes.cast(f, c_void_p).value
 table = forever(Table(1, 3, None, None, as_pointer(from_py_object), as_pointer(to_py_object), None,
                       as_pointer(current_work_stream)))
-class Peer:
+class ForeignType:
     __dlpack_c_exchange_api__ = api.PyCapsule_New(addressof(table), forever(b"dlpack_exchange_api"), None)
 
 def conversions():
@@ -94,7 +94,7 @@ def conversions():
     yield "asarray", lambda: gi.asarray(Intruder(device=CUDA, data=x.ptr))
     yield "our capsule", lambda: x.__dlpack__(stream=1, max_version=(1, 3))
     yield "our dictionary", lambda: x.__cuda_array_interface__
-    yield "another library's object", lambda: _core.export_via(x, Peer)
+    yield "another library's object", lambda: _core.export_via(x, ForeignType)
     yield "upload and download", lambda: gi.array(x.tolist(), device="cuda:0").tolist()
     yield "a copy", lambda: x.copy()
     yield "a refusal", lambda: refused(lambda: gi.from_dlpack(capsule(device=CUDA, data=64)))
@@ -127,7 +127,7 @@ for name, convert in conversions():
 for before in (None, other):
     if before:
         driver.cuCtxPushCurrent_v2(before)
-    y = _core.import_any(None, Peer())
+    y = _core.import_any(None, ForeignType())
     assert y.ptr == x.ptr
     assert current() == (before.value if before else None)
     del y

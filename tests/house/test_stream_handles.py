@@ -10,13 +10,13 @@ AT_REST = re.compile(r"\b(?:b|buffer)(?:\.get\(\))?(?:->|\.)stream\b")
 ALLOWED = {
     "cuda/cuda.hpp",  # order()
     "cuda/graph_memory.cpp",
-    "cuda/lent.cpp",
+    "cuda/external_streams.cpp",
     "cuda/memory.cpp",
-    "cuda/postpone.cpp",
+    "cuda/deferred_release.cpp",
     "cuda/stream.cpp",  # order_slow()
     "exchange/export.cpp",
-    "exchange/release.cpp",
-    "ops/tickets.cpp",
+    "exchange/import_release.cpp",
+    "ops/block_counters.cpp",
     "python/array_attributes.cpp",  # the number, to be looked at
     "python/array_functions.cpp",
     "python/exchange_import.cpp",  # whether there was a use at all

@@ -6,7 +6,7 @@ import re
 
 from pages import ROOT
 
-from gpuinterop import libs
+from gpuinterop import cuda_libraries
 
 
 def read_in_the_sources() -> set[str]:
@@ -17,7 +17,9 @@ def read_in_the_sources() -> set[str]:
             text = path.read_text(encoding="utf-8")
             for name, open_end in re.findall(r"[\"'](GPUINTEROP_[A-Z0-9_]+)(\{)?", text):
                 found |= (
-                    {name + library.upper() for library in libs._TITLES} if open_end else {name}
+                    {name + library.upper() for library in cuda_libraries._TITLES}
+                    if open_end
+                    else {name}
                 )
     return found
 

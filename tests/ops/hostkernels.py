@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpuinterop.jit import codegen
 from gpuinterop.jit.spec import KernelSpec
-from gpuinterop.ops import runtime
+from gpuinterop.ops import core_callbacks
 
 HERE = Path(__file__).resolve().parent
 # Not in the source tree: what has been built is of use to every copy of it.
@@ -83,5 +83,7 @@ def library(text: str, optimized: str = "-O0", sanitized: bool = ASAN) -> Path:
 
 def install() -> None:
     """From now on kernels are compiled for the host; call it once a process."""
-    runtime.render = lambda spec: host_text([spec])
-    runtime.compile_source = lambda text, _capability, **_: f"FAKECUDA:{library(text)}".encode()
+    core_callbacks.render = lambda spec: host_text([spec])
+    core_callbacks.compile_source = lambda text, _capability, **_: (
+        f"FAKECUDA:{library(text)}".encode()
+    )

@@ -11,7 +11,7 @@ import pytest
 from ops_place import FAKE
 
 import gpuinterop as gi
-from gpuinterop.ops.catalog import ROWS
+from gpuinterop.ops.operation_table import ROWS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -18,7 +18,7 @@ from gpuinterop.errors import (
     ContiguityError,
     ShapeError,
 )
-from gpuinterop.ops.join import alloc
+from gpuinterop.ops.concat_split import alloc
 
 HOST = np.arange(6, dtype=np.float32).reshape(2, 3)
 

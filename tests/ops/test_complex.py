@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.ops.catalog import ROWS
+from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),

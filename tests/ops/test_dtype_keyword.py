@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.ops.catalog import ROWS
-from gpuinterop.ops.runtime import FUNCTIONS
+from gpuinterop.ops.core_callbacks import FUNCTIONS
+from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),

@@ -9,7 +9,7 @@ import pydoc
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.ops.runtime import FUNCTIONS
+from gpuinterop.ops.core_callbacks import FUNCTIONS
 
 NAMES = [
     *sorted(set(FUNCTIONS) - {"cast"}), "matmul", "dot", "gemm", "sum", "max", "var", "norm",

@@ -12,7 +12,7 @@ from ops_place import FAKE
 from programs import program, random_steps
 
 import gpuinterop as gi
-from gpuinterop.dtypes import row_of
+from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.ops.fuse_tracer import Tracer
 from gpuinterop.ops.trace import Graph
@@ -204,7 +204,7 @@ def traced_texts(function, dtype: str) -> str:
     """The CUDA statements of a fused function of one array."""
     graph = Graph()
     graph.results = [function(Tracer(graph, graph.add_input())).node]
-    return graph.statements((row_of(np.dtype(dtype)),))
+    return graph.statements((dtype_id(np.dtype(dtype)),))
 
 
 COMPARISONS = (
@@ -354,7 +354,7 @@ def test_scalars_of_numpy_among_the_arguments(number):
 def test_text_beside_cudandarrays_is_that_of_float32():
     graph = Graph(strict=(True,))
     graph.results = [(Tracer(graph, graph.add_input()) % np.float64(0.3)).node]
-    assert "double" not in graph.statements((row_of(np.dtype("float32")),))
+    assert "double" not in graph.statements((dtype_id(np.dtype("float32")),))
 
 
 def test_arrays_from_outside_are_read_anew_by_every_call(device):

@@ -11,7 +11,7 @@ import pytest
 from ops_place import FAKE
 
 import gpuinterop as gi
-from gpuinterop.ops import runtime
+from gpuinterop.ops import core_callbacks
 from gpuinterop.ops.fuse_recent import KEPT, Recent
 
 NUMBERS = (0.1, -0.0) if FAKE else (0.1, -0.0, -1.7, 1e300, math.nan, -math.inf, 70000.0)
@@ -71,7 +71,7 @@ def test_new_numbers_make_no_new_kernels(device):
     x = gi.GpuArray(np.arange(1, 4, dtype=np.float32), device=device)
     step, times = traced(lambda x, g, rate, decay: (x * (1 - rate * decay) - rate * g, x * decay))
     gc.collect()  # kernels of other tests leave now, not while these are counted
-    before = len(runtime._by_id)
+    before = len(core_callbacks._by_id)
     for i in range(3 if FAKE else 500):
         rate, decay = np.float64(i / 7).item(), 1.0 / (i + 1)
         got = step(x, x, rate, decay)
@@ -80,7 +80,7 @@ def test_new_numbers_make_no_new_kernels(device):
                                    atol=1e-6)  # fmt: skip
         np.testing.assert_allclose(got[1].get(), wide * decay, rtol=1e-6)
     assert len(times) == step._kernels.held() == 1
-    assert len(runtime._by_id) == before + 1
+    assert len(core_callbacks._by_id) == before + 1
 
 
 def test_numbers_by_name_and_of_methods_are_open_too(device):
@@ -200,7 +200,7 @@ def test_a_number_kept_from_another_call_is_what_it_was():
 def test_constants_are_kept_by_their_use(device):
     x = gi.ones(2, device=device)
     f, times = traced(lambda x, n: x * n)
-    before = len(runtime._by_id)
+    before = len(core_callbacks._by_id)
     if FAKE:
         return  # a compilation by g++ for each
     for n in range(5 * KEPT):
@@ -211,7 +211,7 @@ def test_constants_are_kept_by_their_use(device):
     assert f._outside.traces()[0].held() <= 2 * KEPT
     assert f._kernels.held() <= 2 * KEPT
     assert (
-        len(runtime._by_id) <= before + 2 * KEPT + 1
+        len(core_callbacks._by_id) <= before + 2 * KEPT + 1
     )  # Python 3.10 still holds the one that ran last
 
 

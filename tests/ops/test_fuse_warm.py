@@ -46,7 +46,7 @@ def test_a_warm_call_is_one_python_function(device, name):
     outs = tuple(gi.empty(2, device=device) for _ in range(1 + several))
     out = outs if several else outs[0]
     plain, into = frames(lambda: fused(x, y, *more)), frames(lambda: fused(x, y, *more, out=out))
-    host = ["_host", "_host_now", "host_view", "host"]  # NumPy's part begins here
+    host = ["_host", "_host_now", "as_numpy_view", "host"]  # NumPy's part begins here
     for found in (plain, into):
         assert found[0] == "__call__"
         assert found[1:] == [] if device != "cpu" else found[1] in host

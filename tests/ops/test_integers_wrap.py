@@ -14,10 +14,10 @@ from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import LibraryNotFoundError
 from gpuinterop.jit import codegen, compiler, nvrtc
 from gpuinterop.jit.spec import KernelSpec
-from gpuinterop.ops.bodies import body_for
-from gpuinterop.ops.catalog import ROWS
 from gpuinterop.ops.fuse_operation import FusedOperation
 from gpuinterop.ops.fuse_tracer import Tracer
+from gpuinterop.ops.kernel_bodies import body_for
+from gpuinterop.ops.operation_table import ROWS
 from gpuinterop.ops.trace import Graph
 
 SIGNED = ("int8", "int16", "int32", "int64")

@@ -12,7 +12,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.ops import runtime
+from gpuinterop.ops import core_callbacks
 
 FUNCTIONS = {
     "add": lambda x: x + 1,
@@ -62,7 +62,7 @@ def test_a_finaliser_that_changes_an_operand_changes_no_result(device, name):
 def test_a_use_elsewhere_while_a_kernel_is_compiled_loses_no_order(device, name, monkeypatch):
     x = gi.GpuArray(np.arange(1200.0).reshape(40, 30), device=device)
     here, elsewhere = gi.Stream(device), gi.Stream(device)
-    compile_source, compiled = runtime.compile_source, []
+    compile_source, compiled = core_callbacks.compile_source, []
 
     def compile_meanwhile(*args, **options):
         with elsewhere:  # as another thread may do now
@@ -72,7 +72,7 @@ def test_a_use_elsewhere_while_a_kernel_is_compiled_loses_no_order(device, name,
 
     gi.synchronize()
     _core._forget_kernels()
-    monkeypatch.setattr(runtime, "compile_source", compile_meanwhile)
+    monkeypatch.setattr(core_callbacks, "compile_source", compile_meanwhile)
     with here:
         FUNCTIONS[name](x[::2])
     assert x._stream == here.handle  # whoever frees it comes after the kernel
@@ -83,7 +83,7 @@ def test_a_use_elsewhere_while_a_kernel_is_compiled_loses_no_order(device, name,
 def test_a_use_elsewhere_while_another_operand_is_copied_loses_no_order(device, monkeypatch):
     w, z, apart = (gi.GpuArray(np.arange(n), dtype="float64", device=device) for n in (8, 9, 8))
     here, elsewhere = gi.Stream(device), gi.Stream(device)
-    compile_source, compiled = runtime.compile_source, []
+    compile_source, compiled = core_callbacks.compile_source, []
 
     def compile_meanwhile(*args, **options):
         with elsewhere:  # as another thread may do now
@@ -94,7 +94,7 @@ def test_a_use_elsewhere_while_another_operand_is_copied_loses_no_order(device, 
     gi.synchronize()
     _core._forget_kernels()
     gi.add(w, apart, out=z[1:])  # this kernel is there, the one that copies is not
-    monkeypatch.setattr(runtime, "compile_source", compile_meanwhile)
+    monkeypatch.setattr(core_callbacks, "compile_source", compile_meanwhile)
     with here:
         gi.add(w, z[:-1], out=z[1:])
     assert w._stream == here.handle  # whoever frees it comes after the kernel

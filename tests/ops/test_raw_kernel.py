@@ -19,7 +19,7 @@ from gpuinterop.errors import (
     LibraryNotFoundError,
     ShapeError,
 )
-from gpuinterop.ops import runtime
+from gpuinterop.ops import core_callbacks
 
 SCALE = """
 extern "C" __global__ void scale(gpuinterop_strided<float, 2> x, float by) {
@@ -86,7 +86,7 @@ def test_an_architecture_is_a_number(arch):
 def test_an_error_in_an_elementwise_expression_shows_it(nvrtc):
     from gpuinterop.jit.codegen import render
     from gpuinterop.jit.spec import KernelSpec
-    from gpuinterop.ops.kernel import _Expression
+    from gpuinterop.ops.elementwise_kernel import _Expression
 
     expression = _Expression("mine", [("T", "x")], [("T", "y")], "y = x +* 2", "", None)
     body = expression.body((10,))
@@ -99,7 +99,7 @@ def test_an_error_in_an_elementwise_expression_shows_it(nvrtc):
 def test_a_comment_may_end_an_elementwise_expression(nvrtc, comment):
     from gpuinterop.jit.codegen import render
     from gpuinterop.jit.spec import KernelSpec
-    from gpuinterop.ops.kernel import _Expression
+    from gpuinterop.ops.elementwise_kernel import _Expression
 
     def compiled(text):
         body = _Expression("mine", [("T", "x")], [("T", "y")], text + comment, "", None).body((10,))
@@ -224,7 +224,7 @@ def test_operations_go_with_what_made_them(device):
     kept(x)
     graph = gi.capture(gi.fuse(lambda x: x + 7), x)
     gc.collect()
-    before = len(runtime._by_id)
+    before = len(core_callbacks._by_id)
     for i in range(5):
         big = gi.ones(3, device=device)
         gone = weakref.ref(big)
@@ -237,7 +237,7 @@ def test_operations_go_with_what_made_them(device):
     del function, kernel, big
     gc.collect()
     assert gone() is None
-    assert len(runtime._by_id) == before
+    assert len(core_callbacks._by_id) == before
     assert kept(x).tolist() == [0, 2, 4]
     assert graph().tolist() == [7, 8, 9]
 

@@ -19,8 +19,8 @@ from gpuinterop.errors import (
     ReadOnlyError,
     ShapeError,
 )
-from gpuinterop.ops.catalog import ROWS
-from gpuinterop.ops.runtime import FUNCTIONS
+from gpuinterop.ops.core_callbacks import FUNCTIONS
+from gpuinterop.ops.operation_table import ROWS
 
 NUMERIC = ("bool", "int8", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64")
 OPERATORS = (operator.add, operator.mul, operator.truediv, operator.lt, operator.eq)

@@ -33,7 +33,7 @@ from test_selected import *  # noqa: F403
 from test_staged_functions import *  # noqa: F403
 from test_staged_functions import MIXED, staged_equals_steps
 
-from gpuinterop.ops import reductions
+from gpuinterop.ops import reduction_dispatch
 
 hostkernels.install()
 
@@ -65,7 +65,7 @@ def device() -> str:
 
 @pytest.fixture(autouse=True)
 def _kernels_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reductions, "compile_source", fake_image)
+    monkeypatch.setattr(reduction_dispatch, "compile_source", fake_image)
 
 
 @pytest.mark.slow  # a minute of fibers on a slow machine

@@ -10,11 +10,11 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop.errors import ArgumentTypeError, ShapeError
-from gpuinterop.ops import reduce_text
+from gpuinterop.ops import reduction_codegen
 from gpuinterop.ops.fuse_reduce import _Kernel
 from gpuinterop.ops.fuse_tracer import Tracer
-from gpuinterop.ops.reduce_plan import Operand, plan_reduction
-from gpuinterop.ops.reduce_table import REDUCTIONS
+from gpuinterop.ops.reduction_plan import Operand, plan_reduction
+from gpuinterop.ops.reduction_table import REDUCTIONS
 from gpuinterop.ops.trace import Graph
 
 OPERATIONS = ("sum", "prod", "mean", "min", "max", "any", "all")
@@ -105,12 +105,12 @@ def compiled_text(op: str, dtype: str, axes: tuple[int, ...]) -> str:
     given = [np.empty((64, 256), dtype)] * 2
     value, (result,) = kernel._dtypes(given)
     held, _, accumulator = REDUCTIONS[op].kernel(value.name, result.name)
-    recipe = reduce_text.Recipe(
+    recipe = reduction_codegen.Recipe(
         inputs=(dtype, dtype), value=held, map=kernel.map, op=accumulator,
         outputs=(result.name,), support=kernel._support(given),
     )  # fmt: skip
     operands = [Operand((256, 1), np.dtype(dtype).itemsize)] * 2
-    return reduce_text.render(recipe, plan_reduction((64, 256), axes, operands, [(0, 0)]))
+    return reduction_codegen.render(recipe, plan_reduction((64, 256), axes, operands, [(0, 0)]))
 
 
 @pytest.mark.parametrize("op", OPERATIONS)

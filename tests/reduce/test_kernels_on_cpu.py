@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from reduce_shim import compile_kernel
 
-from gpuinterop.ops import reduce_plan
-from gpuinterop.ops.reduce_plan import Operand, plan_reduction
-from gpuinterop.ops.reduce_table import REDUCTIONS, recipe_for
-from gpuinterop.ops.reduce_text import accumulator_bytes, pack_params, pointer_offsets, render
+from gpuinterop.ops import reduction_plan
+from gpuinterop.ops.reduction_codegen import accumulator_bytes, pack_params, pointer_offsets, render
+from gpuinterop.ops.reduction_plan import Operand, plan_reduction
+from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
 
 pytestmark = pytest.mark.text
 
@@ -134,7 +134,7 @@ def test_positions_are_the_first_of_equals(op: str, layout: str, axes: tuple[int
 @pytest.mark.parametrize("mode", ["rows", "columns"])
 def test_parts_are_joined(mode: str, launches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Long enough to be cut into parts even for one multiprocessor.
-    monkeypatch.setattr(reduce_plan, "ONE_LAUNCH_PARTS", 1000 if launches == 1 else 0)
+    monkeypatch.setattr(reduction_plan, "ONE_LAUNCH_PARTS", 1000 if launches == 1 else 0)
     rng = np.random.default_rng(1)
     x = rng.standard_normal(140_003).astype(np.float32)
     axes: tuple[int, ...] = (0,)
@@ -161,8 +161,8 @@ def test_bits_do_not_depend_on_which_block_is_last(shape: tuple[int, ...], axis:
 def test_what_the_benchmark_turns(
     kind: str, threads: int, loads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tuned = reduce_plan.Tuning(threads, 4, loads, side=64)
-    monkeypatch.setitem(reduce_plan.TUNING, kind, tuned)
+    tuned = reduction_plan.Tuning(threads, 4, loads, side=64)
+    monkeypatch.setitem(reduction_plan.TUNING, kind, tuned)
     x = np.random.default_rng(6).standard_normal((20_000, 12)).astype(np.float32)
     for case in (x, x[:333], x.ravel())[slice(2) if kind == "columns" else slice(2, 3)]:
         got = run("sum", case, (0,), sms=2)
@@ -174,8 +174,8 @@ def test_parts_are_joined_by_any_number_of_threads(
     team: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = np.random.default_rng(3).standard_normal((10_000, 7)).astype(np.float32)
-    monkeypatch.setattr(reduce_plan, "ONE_LAUNCH_PARTS", 0)
-    monkeypatch.setattr(reduce_plan, "_finish_team", lambda *sizes: team)
+    monkeypatch.setattr(reduction_plan, "ONE_LAUNCH_PARTS", 0)
+    monkeypatch.setattr(reduction_plan, "_finish_team", lambda *sizes: team)
     np.testing.assert_allclose(
         run("sum", x, (0,), sms=4), x.astype(np.float64).sum(axis=0), rtol=1e-6, atol=1e-4
     )

@@ -11,9 +11,9 @@ from gpuinterop.errors import LibraryNotFoundError
 from gpuinterop.jit import compile_source, kernel_text, supported_archs
 from gpuinterop.jit.codegen import STORAGE, WORKING
 from gpuinterop.ops import blas_plans
-from gpuinterop.ops.reduce_plan import Operand, plan_reduction
-from gpuinterop.ops.reduce_table import REDUCTIONS, recipe_for
-from gpuinterop.ops.reduce_text import CUDA_TYPES, render
+from gpuinterop.ops.reduction_codegen import CUDA_TYPES, render
+from gpuinterop.ops.reduction_plan import Operand, plan_reduction
+from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
 
 pytestmark = pytest.mark.text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinterop import inventory
+from gpuinterop import installed_libraries
 from gpuinterop.cli import STRICT, demo
 from gpuinterop.converters import registry
 from gpuinterop.testing import peers
@@ -34,7 +34,7 @@ def test_every_converter_has_a_bridge():
 
 
 def test_the_doctor_knows_every_library():
-    known = inventory._KNOWN
+    known = installed_libraries._KNOWN
     for name, package in packages().items():
         assert known[NAMED.get(name, name)][1] == package, name
     assert known["numba-cuda"][1] == peers._PACKAGES["numba"]
@@ -45,7 +45,7 @@ def test_what_is_recommended_is_what_the_doctor_looks_for(name):
     import re
 
     install = ROWS[name].install
-    patterns = [pattern for pattern, _ in inventory._KNOWN.values()]
+    patterns = [pattern for pattern, _ in installed_libraries._KNOWN.values()]
     if install and "://" not in install:
         assert any(re.fullmatch(pattern, install) for pattern in patterns), install
 

@@ -28,11 +28,11 @@ class Toy:
 
 
 def plan_to(x, copyif=False):
-    return plan_layout(checks.facts_of(x), TO, copyif)
+    return plan_layout(checks.describe_array(x), TO, copyif)
 
 
 def to_toy(x, copyif=False):
-    x = checks.carry_out(x, plan_to(x, copyif))
+    x = checks.execute_export(x, plan_to(x, copyif))
     return Toy(gi.converters.to_numpy(x))
 
 

@@ -88,7 +88,9 @@ def _compare(x, to, copyif, label):
 
 @pytest.fixture
 def libraries(pycuda, numba, cudamat, gnumpy, cupy, monkeypatch):
-    monkeypatch.setattr(converters.streams, "ENTERS", {})  # CuPy's scope needs a runtime library
+    monkeypatch.setattr(
+        converters.library_streams, "ENTERS", {}
+    )  # CuPy's scope needs a runtime library
     x = gi.array(_host(), device="cuda")
     for to in LIBRARIES:  # what is loaded at a first use is no concern of a capture
         gi.to(x, to, True)

@@ -19,7 +19,7 @@ def host(*shape, order="C"):
 
 
 def address(m):
-    return converters.matrix_struct.address(m.mat.data_device)
+    return converters.cudamat_struct.address(m.mat.data_device)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (4, 3), (3, 3), (1, 5), (5, 1), (1, 1)])
@@ -167,17 +167,17 @@ def test_a_struct_in_a_slot_or_a_property_is_found(cudamat):
         return type("Port", (), {"shape": property(lambda self: (2, 3)), **named, **names})()
 
     slotted = like(__slots__=("mat",))
-    assert registry.recognise(slotted) is None
+    assert registry.find_backend(slotted) is None
     slotted.mat = m.mat
     computed = like(mat=property(lambda self: m.mat))
     for port in (slotted, computed):
-        assert registry.recognise(port).name == "cudamat"
+        assert registry.find_backend(port).name == "cudamat"
         assert gi.explain(port).shared
         assert np.array_equal(values(gi.from_any(port)), host(2, 3))
     slotted.mat = 3
-    assert registry.recognise(slotted) is None
+    assert registry.find_backend(slotted) is None
     other = type("Other", (), {"mat": property(lambda self: 1 / 0), "shape": (2, 3)})()
-    assert registry.recognise(other) is None
+    assert registry.find_backend(other) is None
 
 
 def test_a_slice_of_itself_has_an_end(cudamat):

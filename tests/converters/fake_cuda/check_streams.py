@@ -96,7 +96,7 @@ def test_stream_enters_the_loaded_libraries(monkeypatch):
     def fake(name):
         return lambda module, handle, index: Scope(name, handle)
 
-    streams = converters.streams
+    streams = converters.library_streams
     monkeypatch.setattr(
         streams, "ENTERS", {"one": fake("one"), "two": fake("two"), "not": fake("not")}
     )
@@ -129,7 +129,9 @@ def test_one_scope_in_two_threads(monkeypatch):
         def __exit__(self, *error):
             current.stream = self.former
 
-    monkeypatch.setattr(converters.streams, "ENTERS", {"one": lambda _, handle, __: Enters(handle)})
+    monkeypatch.setattr(
+        converters.library_streams, "ENTERS", {"one": lambda _, handle, __: Enters(handle)}
+    )
     monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
     scope = gi.stream(gi.Stream())
     entered, first_is_out, after = threading.Event(), threading.Event(), []
@@ -165,7 +167,9 @@ def test_a_library_that_fails_to_enter_leaves_the_others(monkeypatch):
     def failing(module, handle, index):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(converters.streams, "ENTERS", {"one": lambda *a: Scope(), "two": failing})
+    monkeypatch.setattr(
+        converters.library_streams, "ENTERS", {"one": lambda *a: Scope(), "two": failing}
+    )
     monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
     monkeypatch.setitem(sys.modules, "two", types.ModuleType("two"))
     before = gi.devices.current_stream("cuda").handle

@@ -258,7 +258,7 @@ def another_library(monkeypatch):
 
     def load(enter):
         monkeypatch.setitem(sys.modules, "another", types.ModuleType("another"))
-        monkeypatch.setitem(converters.streams.ENTERS, "another", enter)
+        monkeypatch.setitem(converters.library_streams.ENTERS, "another", enter)
 
     return load
 

@@ -1,0 +1,116 @@
+"""One current stream for all loaded libraries.
+
+``with gpuinterop.stream(s)`` makes `s` current here and in every library that has such a notion and
+is loaded. PyCUDA, Numba, JAX, TensorFlow and cuda.core have none: their calls take a stream, or use
+the default one. The converters order a conversion by events; what such a library queues later on its
+own stream is ordered by nobody (docs/devices.md, "Streams").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+from gpuinterop import _core
+from gpuinterop.foreign_handles import loaded
+from gpuinterop.streams import Stream, StreamScope, as_stream
+
+__all__ = ["ENTERS", "enter_libraries", "stream"]
+
+LEGACY, PER_THREAD = 1, 2  # the driver's own handles of the default streams
+
+
+def _torch(torch: Any, handle: int, index: int) -> AbstractContextManager[Any] | None:
+    if torch.version.cuda is None:
+        return None
+    if handle == LEGACY:
+        s = torch.cuda.default_stream(index)
+    else:
+        s = torch.cuda.ExternalStream(handle, device=index)
+    return torch.cuda.stream(s)  # type: ignore[no-any-return]
+
+
+def _cupy(cupy: Any, handle: int, index: int) -> AbstractContextManager[Any]:
+    if handle == LEGACY:
+        s = cupy.cuda.Stream.null
+    elif handle == PER_THREAD:
+        s = cupy.cuda.Stream.ptds
+    elif hasattr(cupy.cuda.Stream, "from_external"):
+        # CuPy 14 on; the other way warns there.
+        s = cupy.cuda.Stream.from_external(_Named(handle))
+    else:
+        s = cupy.cuda.ExternalStream(handle, index)
+    stack = ExitStack()
+    # CuPy enters a stream on its own current device.
+    stack.enter_context(cupy.cuda.Device(index))
+    stack.enter_context(s)
+    return stack
+
+
+class _Named:
+    """A stream by its handle, in the form that CuPy asks for."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+def _tvm_ffi(tvm_ffi: Any, handle: int, index: int) -> AbstractContextManager[Any]:
+    # 0 is the legacy stream there too, and its own default.
+    number = 0 if handle == LEGACY else handle
+    return tvm_ffi.use_raw_stream(tvm_ffi.device("cuda", index), number)  # type: ignore[no-any-return]
+
+
+def _warp(warp: Any, handle: int, index: int) -> AbstractContextManager[Any] | None:
+    if not warp.is_cuda_available():
+        return None
+    number = 0 if handle == LEGACY else handle
+    s = warp.Stream(f"cuda:{index}", cuda_stream=number)
+    return warp.ScopedStream(s, sync_enter=False)  # type: ignore[no-any-return]
+
+
+# How each library makes a stream current: (module, handle, device number) -> context manager, or None
+# when the library as it is built has no GPU. Another package may add its own.
+ENTERS: dict[str, Callable[[Any, int, int], AbstractContextManager[Any] | None]] = {
+    "torch": _torch,
+    "cupy": _cupy,
+    "tvm_ffi": _tvm_ffi,
+    "warp": _warp,
+}
+
+
+def enter_libraries(s: Stream) -> AbstractContextManager[Any]:
+    """Make `s` current in every loaded library; leaving restores each library's former one."""
+    device: Any = s.device
+    stack = ExitStack()
+    if device.type != "cuda":
+        return stack
+    with stack:
+        for name, enter in ENTERS.items():
+            module = loaded(name)
+            scope = enter(module, s.handle, device.index) if module is not None else None
+            if scope is not None:
+                stack.enter_context(scope)
+        # Entered already: what is handed out only leaves them again.
+        return stack.pop_all()
+
+
+class _Scope(StreamScope):
+    def _enter_elsewhere(self, stack: ExitStack) -> None:
+        if _core.cuda_available():
+            # Other libraries leave a context of their own current. The caller's comes back.
+            stack.callback(_core.set_current_context, _core.current_context())
+            stack.enter_context(enter_libraries(self.stream))
+
+
+def stream(stream: Any = None, device: Any = None) -> StreamScope:
+    """Return a context manager that makes a stream current in this thread for a block.
+
+    `stream` is anything that `gpuinterop.devices.as_stream` takes. ``with`` gives the `Stream`. It
+    becomes current here and in every loaded library that has a current stream; ``with s:`` on a
+    `Stream` itself does it for this library alone.
+    """
+    return _Scope(as_stream(stream, device))

@@ -1,0 +1,296 @@
+"""What a device is and how one is named; `gpuinterop.devices` is the public face of this.
+
+A device is written "cpu", "cuda", "cuda:1", "gpu0", as an int, a DLPack pair, or as another library's
+device object. The default is GPUINTEROP_DEVICE, else the first GPU, else the CPU; ``with device:``
+changes it for a block.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+from gpuinterop import _core
+from gpuinterop.errors import CudaError, DeviceError, shown
+from gpuinterop.foreign_handles import CPU, CUDA, DLPACK, NAMES, as_int, device_pair
+
+__all__ = [
+    "Device",
+    "default_device",
+    "device",
+    "devices",
+    "device_from_dlpack",
+    "gpu",
+    "no_cuda",
+    "set_default_device",
+]
+
+_SPELLING = re.compile(r"(cpu|host|cuda|gpu)(?::?(\d+))?", re.IGNORECASE)
+_ACCEPTED = '"cpu", "cuda", "cuda:1", "gpu0", an int, (type, id) or another library\'s device'
+
+
+class Device:
+    """One place for arrays: the CPU, or one GPU. Equal to its own name: ``x.device == "cuda:0"``.
+
+    ``with device:`` makes it the default for the block, in the running thread or task.
+    """
+
+    __slots__ = {
+        "index": "The number among the devices of its kind; 0 for the CPU.",
+        "type": 'The kind: "cpu" or "cuda".',
+        "type_code": "The kind as DLPack's number: 1 for the CPU, 2 for CUDA.",
+    }
+
+    type: str
+    index: int
+    type_code: int
+
+    def __new__(cls, spec: Any = None) -> Device:
+        """Return what `device` returns for `spec`; there is one object for each device."""
+        return device(spec)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Every array there shows this very object.
+        raise AttributeError(
+            f"{name}: a device stays what it is; gpuinterop.device(spec) names another"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        setattr(self, name, None)
+
+    @property
+    def id(self) -> int:
+        """The index, under the name that CuPy and JAX use."""
+        return self.index
+
+    @property
+    def name(self) -> str:
+        """The product's name."""
+        return (
+            str(_core.cuda_device_properties(self.index)["name"]) if self.type == "cuda" else "cpu"
+        )
+
+    def synchronize(self) -> None:
+        """Wait until everything queued on this device is done."""
+        if self.type == "cuda":
+            _core.cuda_synchronize(self.index)
+
+    def __enter__(self) -> Device:
+        _blocks.set((*_blocks.get(), self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _blocks.set(_blocks.get()[:-1])
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return str(self) == other
+        return self is other if isinstance(other, Device) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (device_from_dlpack, (self.type_code, self.index))
+
+    def __str__(self) -> str:
+        return "cpu" if self.type == "cpu" else f"cuda:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"Device({str(self)!r})"
+
+
+@cache
+def device_from_dlpack(type_code: int, index: int) -> Device:
+    """Return the device of a DLPack type code and number. Whether it exists is not asked."""
+    code = DLPACK[type_code]
+    if code != type_code or (code == CPU and index):
+        return device_from_dlpack(code, 0 if code == CPU else index)
+    made = object.__new__(Device)
+    for name, value in (
+        ("type_code", code),
+        ("type", "cpu" if code == CPU else "cuda"),
+        ("index", index),
+    ):
+        object.__setattr__(made, name, value)
+    return made
+
+
+# ---- the default -------------------------------------------------------------------------------
+
+_blocks: ContextVar[tuple[Device, ...]] = ContextVar("gpuinterop_default_devices", default=())
+_lock = threading.Lock()
+_process_default: Device | None = None
+
+
+def default_device() -> Device:
+    """Return where arrays go when no device is named.
+
+    That of the innermost ``with device:``, else what `set_default_device` set, else
+    GPUINTEROP_DEVICE, else the first GPU, else the CPU.
+    """
+    blocks = _blocks.get()
+    if blocks:
+        return blocks[-1]
+    return _process_default or _find_default()
+
+
+def wished(wish: str) -> Device:
+    """The device that GPUINTEROP_DEVICE names."""
+    match = _SPELLING.fullmatch(wish)
+    try:
+        # "cuda" means the default elsewhere, and the default is what this tells.
+        return (
+            _checked(NAMES[match[1].lower()], int(match[2] or 0), wish) if match else device(wish)
+        )
+    except DeviceError as error:
+        # The answer may repeat the wish, with the type that every variable has.
+        got = error.got.removesuffix(" of type builtins.str")
+        raise DeviceError(
+            where="GPUINTEROP_DEVICE",
+            expected=error.expected,
+            got=got if got.startswith(repr(wish)) else f"{wish!r}: {got}",
+            fix="unset GPUINTEROP_DEVICE or name a device that exists",
+        ) from None
+
+
+def _find_default() -> Device:
+    global _process_default
+    wish = os.environ.get("GPUINTEROP_DEVICE", "").strip()
+    if wish:
+        found = wished(wish)
+    elif _core.cuda_forked():
+        # The parent had a GPU. Going on with the CPU would change the device silently.
+        raise no_cuda("default_device", CudaError)
+    else:
+        found = (
+            device_from_dlpack(CUDA, 0) if _core.cuda_device_count() else device_from_dlpack(CPU, 0)
+        )
+    with _lock:
+        _process_default = _process_default or found
+    return _process_default
+
+
+def set_default_device(spec: Any) -> None:
+    """Set the default for the whole process; None goes back to GPUINTEROP_DEVICE or the first GPU."""
+    global _process_default
+    chosen = None if spec is None else device(spec)
+    with _lock:
+        _process_default = chosen
+
+
+# ---- naming a device ---------------------------------------------------------------------------
+
+
+def device(spec: Any = None) -> Device:
+    """Return the device that `spec` names; it exists.
+
+    Parameters
+    ----------
+    spec : a `Device`, None for the default, "cpu", "cuda" (the default if that is a GPU, else the
+        first one), "cuda:1", "gpu1", an int for a GPU's number, a pair as ``__dlpack_device__``
+        returns it, or the device object of torch, CuPy, JAX, cuda.core and others of their shape.
+
+    Raises
+    ------
+    DeviceError
+        No such device, or not a device that arrays here can live on.
+
+    Examples
+    --------
+    >>> from gpuinterop.devices import device
+    >>> device("cpu")
+    Device('cpu')
+    >>> device((1, 0)) == "cpu"
+    True
+    """
+    if type(spec) is Device:
+        return spec
+    if spec is None:
+        return default_device()
+    if isinstance(spec, str):
+        match = _SPELLING.fullmatch(spec.strip())
+        if match is None:
+            raise _unknown(spec)
+        number = match[2]
+        return _checked(NAMES[match[1].lower()], None if number is None else int(number), spec)
+    number = as_int(spec)
+    if number is not None:
+        return _checked(CUDA, number, spec)
+    pair = device_pair(spec)
+    if pair is None:
+        raise _unknown(spec)
+    return _checked(*pair, spec)
+
+
+def _checked(code: int, index: int | None, spec: Any) -> Device:
+    if code == CPU:
+        if index:
+            raise DeviceError(
+                where="device",
+                expected="one CPU, number 0",
+                got=shown(spec),
+                fix='write "cpu"',
+            )
+        return device_from_dlpack(CPU, 0)
+    count = _core.cuda_device_count()
+    if not count:
+        raise no_cuda("device", CudaError if _core.cuda_forked() else DeviceError, spec)
+    if index is None:
+        default = default_device()
+        index = default.index if default.type == "cuda" else 0
+    if not 0 <= index < count:
+        numbers = "0" if count == 1 else f"0 to {count - 1}"
+        raise DeviceError(
+            where="device",
+            expected=f"a CUDA device number from {numbers}",
+            got=shown(spec),
+            fix="gpuinterop.devices() lists what there is; CUDA_VISIBLE_DEVICES may hide devices",
+        )
+    return device_from_dlpack(CUDA, index)
+
+
+def _unknown(spec: Any) -> DeviceError:
+    from gpuinterop.dtypes import NAMES as DTYPES  # noqa: PLC0415 - loads NumPy
+
+    name = spec.__name__ if isinstance(spec, type) else spec
+    is_dtype = isinstance(name, str) and name in DTYPES  # CudaNdarray(values, "float32")
+    return DeviceError(
+        where="device",
+        expected=_ACCEPTED,
+        got=f"{shown(spec)} of type {type(spec).__module__}.{type(spec).__qualname__}",
+        fix=f"name a dtype by its keyword: dtype={name!r}"
+        if is_dtype
+        else 'write "cpu" or "cuda:N"; gpuinterop.devices() lists what there is',
+    )
+
+
+def no_cuda(where: str, kind: type[Any], spec: Any = None) -> Any:
+    """Return the error `kind` for a wish that needs a GPU where none answers."""
+    forked = _core.cuda_forked()
+    return kind(
+        where=where,
+        expected="a CUDA driver that answers",
+        got=("" if spec is None else f"{shown(spec)}, but ") + _core.cuda_unavailable_reason(),
+        fix='start workers with multiprocessing.get_context("spawn")'
+        if forked
+        else 'install the NVIDIA driver, or use device="cpu"',
+    )
+
+
+def devices() -> tuple[Device, ...]:
+    """Return every device of this machine, the CPU first."""
+    gpus = (device_from_dlpack(CUDA, i) for i in range(_core.cuda_device_count()))
+    return (device_from_dlpack(CPU, 0), *gpus)
+
+
+def gpu(spec: Any) -> Device:
+    """Return the GPU meant where only one makes sense; the CPU when there is none."""
+    if spec is not None:
+        return device(spec)
+    default = default_device()
+    return default if default.type == "cuda" or not _core.cuda_device_count() else device("cuda")

@@ -1,0 +1,190 @@
+"""Other libraries' device and stream objects, read by their shape: nothing is imported to know them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.errors import shown
+
+__all__ = [
+    "CPU",
+    "CUDA",
+    "as_int",
+    "device_pair",
+    "is_being_imported",
+    "loaded",
+    "module_of",
+    "never_destroyed",
+    "odd_stream_protocol",
+    "other_than_stream",
+    "stream_device",
+    "stream_handle",
+    "torch_keeps_stream",
+]
+
+CPU, CUDA = 1, 2
+# DLPack's device types that live here: pinned memory is the host's, managed memory the GPU's.
+DLPACK = {1: CPU, 2: CUDA, 3: CPU, 13: CUDA}
+NAMES = {"cpu": CPU, "host": CPU, "cuda": CUDA, "gpu": CUDA, "kdlcpu": CPU, "kdlcuda": CUDA}
+
+
+def loaded(name: str) -> Any:
+    """Return the module `name` if it is loaded, else None; it is not imported to know.
+
+    While another thread imports it, this waits, as an import statement does: half of a library has
+    not the names that a conversion needs.
+    """
+    return importlib.import_module(name) if is_being_imported(name) else sys.modules.get(name)
+
+
+def is_being_imported(name: str) -> bool:
+    """Whether the import of a module has begun and not ended, in whatever thread."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
+def module_of(cls: type) -> str:
+    """Return the name of the module that a class says it is of, "" where it says none.
+
+    The classes of object proxies have a property there, which answers for what is wrapped.
+    """
+    name: Any = getattr(cls, "__module__", None)
+    return name if isinstance(name, str) else ""
+
+
+def as_int(value: Any) -> int | None:
+    """Return the int of an int-like value that is no bool (DLPack's enums included), else None."""
+    if isinstance(value, (bool, np.bool)) or not hasattr(type(value), "__index__"):
+        return None
+    try:
+        return int(value.__index__())
+    except TypeError:  # an array: it has the method, and uses it for one int only
+        return None
+
+
+def device_pair(spec: Any) -> tuple[int, int | None] | None:
+    """Return (CPU or CUDA, number or None) of a pair or a foreign device object, else None.
+
+    No number means that the object leaves the choice open, as ``torch.device("cuda")`` does.
+    """
+    if isinstance(spec, tuple):
+        return _pair(*spec) if len(spec) == 2 else None
+    kind = getattr(spec, "type", None)
+    if isinstance(kind, str):  # torch.device, tvm_ffi.Device
+        return _named(kind, getattr(spec, "index", None))
+    platform = getattr(spec, "platform", None)
+    if isinstance(platform, str):  # jax.Device, whose id counts over all hosts
+        number = as_int(getattr(spec, "local_hardware_id", None))
+        return _named(platform, getattr(spec, "id", None) if number is None else number)
+    library = module_of(type(spec)).partition(".")[0]
+    if getattr(spec, "is_cpu", False):  # warp
+        return CPU, 0
+    for attribute in ("device_id", "ordinal", "id"):  # cuda.core; warp; CuPy and Numba
+        number = as_int(getattr(spec, attribute, None))
+        if number is not None and (
+            library in ("cuda", "cupy", "numba", "numba_cuda") or getattr(spec, "is_cuda", False)
+        ):
+            return CUDA, number
+    pair = getattr(spec, "__dlpack_device__", None)
+    return _pair(*pair()) if callable(pair) else None  # an array, given for its device
+
+
+def _named(kind: str, number: Any) -> tuple[int, int | None] | None:
+    code = NAMES.get(kind.lower())
+    if code is None:
+        return None
+    return (CPU, 0) if code == CPU else (code, as_int(number))
+
+
+def _pair(kind: Any, number: Any) -> tuple[int, int | None] | None:
+    index = as_int(number)
+    if number is not None and index is None:
+        return None
+    if isinstance(kind, str):
+        return _named(kind, index)
+    number = as_int(kind)
+    code = None if number is None else DLPACK.get(number)
+    if code is None:
+        return None
+    return code, index if code in (number, CUDA) else 0  # pinned memory has a GPU's number
+
+
+def stream_handle(stream: Any) -> int | None:
+    """Return the driver's handle of a stream-like object, else None."""
+    found = as_int(stream)
+    if found is not None or isinstance(stream, (bool, type)):  # of a class, they are descriptors
+        return found
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:  # a method, and an attribute in its first version
+        pair = protocol() if callable(protocol) else protocol
+        # A later version of the protocol may mean something else by the second entry.
+        known = isinstance(pair, tuple) and len(pair) == 2 and as_int(pair[0]) == 0
+        return as_int(pair[1]) if known else None
+    for name in ("cuda_stream", "ptr", "handle"):  # torch; CuPy; PyCUDA, Numba, cuda.core
+        value: Any = getattr(stream, name, None)
+        if value is not None and hasattr(value, "value"):  # a ctypes pointer, whose null is None
+            value = value.value or 0
+        found = as_int(value)
+        if found is None and hasattr(value, "__int__") and not isinstance(value, float | bool):
+            found = int(value)
+        if found is not None:
+            return found
+    return None
+
+
+def never_destroyed(stream: Any) -> bool:
+    """Return whether a stream lives as long as the process: torch's own do, whatever became of the object.
+
+    torch shows a stream from outside (``ExternalStream``) by its handle as ``stream_id``.
+    """
+    number = getattr(stream, "stream_id", None)
+    return number is not None and number != getattr(stream, "cuda_stream", number)
+
+
+def torch_keeps_stream(device: int, handle: int) -> bool:
+    """Return whether torch's current stream has that handle and is torch's own; the core asks once for each."""
+    try:
+        stream = sys.modules["torch"].cuda.current_stream(device)
+        return bool(stream.cuda_stream == handle) and never_destroyed(stream)
+    except Exception:  # a torch that does not tell
+        return False
+
+
+def odd_stream_protocol(stream: Any) -> str | None:
+    """Return what is wrong with the answer of a stream-like object's ``__cuda_stream__``, else None."""
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is None or isinstance(stream, type):
+        return None
+    pair = protocol() if callable(protocol) else protocol
+    if not isinstance(pair, tuple):
+        return f"{shown(pair)}, no tuple"
+    if len(pair) != 2:
+        return f"{shown(pair)}, a tuple of length {len(pair)}"
+    if as_int(pair[0]) != 0:
+        return f"{shown(pair)}, version {shown(pair[0])} of the protocol"
+    return None if as_int(pair[1]) is not None else f"{shown(pair)}, whose handle is no int"
+
+
+def other_than_stream(value: Any) -> str | None:
+    """Return "an array" or "an event" for one, whose address or handle is no stream's, else None."""
+    kind = type(value)
+    if hasattr(kind, "__cuda_stream__"):
+        return None
+    if hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"):
+        return "an array"
+    return "an event" if kind.__name__ == "Event" else None
+
+
+def stream_device(stream: Any) -> Any:
+    """Return the device that a foreign stream object names, else None."""
+    if isinstance(stream, int | np.integer):  # NumPy's have one: where the number lies
+        return None
+    place = getattr(stream, "device", None)
+    if place is not None:
+        return place
+    number = as_int(getattr(stream, "device_id", None))
+    return number if number is not None and number >= 0 else None

@@ -1,0 +1,186 @@
+"""Which array libraries are installed, read from package metadata: nothing foreign is imported."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import sys
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BY_HAND", "Installed", "canonical", "how_to_repair", "numbers", "scan"]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """One installed distribution that matters here.
+
+    `cuda` is the CUDA major that it was built for, 0 for a build without CUDA, None when the metadata
+    does not tell. `broken` says what is wrong with the installation, or "".
+    """
+
+    library: str  # "cupy"
+    distribution: str  # "cupy-cuda13x"
+    version: str
+    cuda: int | None = None
+    loaded: bool = False
+    broken: str = ""
+
+
+# Library -> (pattern of its distributions' names, module to look for).
+_KNOWN: dict[str, tuple[str, str]] = {
+    "numpy": ("numpy", "numpy"),
+    "ml_dtypes": ("ml-dtypes", "ml_dtypes"),
+    "torch": ("torch", "torch"),
+    "cupy": (r"cupy(-cuda\d+x|-rocm-.*)?", "cupy"),
+    "jax": ("jax", "jax"),
+    "jax plugin": (r"jax-cuda\d+-plugin", ""),
+    "numba": ("numba", "numba"),
+    "numba-cuda": ("numba-cuda", "numba_cuda"),
+    "pycuda": ("pycuda", "pycuda"),
+    "cudamat": ("cudamat", "cudamat"),
+    "gnumpy": ("gnumpy", "gnumpy"),
+    "cuda.core": ("cuda-core", "cuda.core"),
+    "cuda.bindings": ("cuda-bindings", "cuda.bindings"),
+    "cuda-pathfinder": ("cuda-pathfinder", "cuda.pathfinder"),
+    "tvm_ffi": ("apache-tvm-ffi", "tvm_ffi"),
+    "warp": ("warp-lang", "warp"),
+    "tensorflow": (r"tensorflow(-cpu|-gpu)?", "tensorflow"),
+    "triton": ("triton", "triton"),
+    "pytensor": ("pytensor", "pytensor"),
+    "nvrtc": (r"nvidia-cuda-nvrtc(-cu\d+)?", ""),
+    "cublas": (r"nvidia-cublas(-cu\d+)?", ""),
+}
+
+
+_PORTED = (
+    "put a gnumpy.py and an npmat.py that are ported to Python 3 where Python finds modules: the gnumpy "
+    "of PyPI is for Python 2"
+)
+# What no package index has in a form that works, and how to come by it.
+BY_HAND = {"gnumpy": _PORTED, "npmat": _PORTED}
+
+
+def how_to_repair(package: str, distribution: str = "") -> str:
+    """What to do about a package that is installed and cannot be imported."""
+    again = f"pip install --force-reinstall {distribution or package}"
+    return BY_HAND.get(package) or f"mend that, or install it anew: {again}"
+
+
+def canonical(name: str) -> str:
+    """The name as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version, for comparing: "2.11.0+cu130" is (2, 11, 0)."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, found.group().split("."))) if found else ()
+
+
+def scan(distributions: Iterable[Any] | None = None) -> list[Installed]:
+    """Every known library that is installed, in the order of the table above; twice when it is twice."""
+    found: dict[str, list[Installed]] = {library: [] for library in _KNOWN}
+    seen: set[str] = set()
+    for distribution in (
+        importlib.metadata.distributions() if distributions is None else distributions
+    ):
+        name = _metadata(distribution, "Name")
+        if not name or canonical(name) in seen:
+            # The first on the path is the one that is imported. No name: remains of a package.
+            continue
+        seen.add(canonical(name))
+        for library, (pattern, module) in _KNOWN.items():
+            if re.fullmatch(pattern, canonical(name)):
+                found[library].append(_describe(library, name, module, distribution))
+    return [row for rows in found.values() for row in rows]
+
+
+def _metadata(distribution: Any, key: str) -> str:
+    try:
+        metadata = distribution.metadata
+        return str(metadata[key] or "") if metadata is not None else ""
+    except (KeyError, OSError, ValueError, TypeError, AttributeError):
+        # Unreadable or damaged files; what could be read is reported.
+        return ""
+
+
+def _describe(library: str, name: str, module: str, distribution: Any) -> Installed:
+    version = _metadata(distribution, "Version")
+    broken = "" if version else "its metadata has no version"
+    if module and not broken and module not in sys.modules and not _findable(module):
+        broken = f"the package is there, its module {module} is not"
+    elif module and not broken and module not in sys.modules:
+        broken = _unreadable(module)
+    return Installed(
+        library, name, version, _cuda(library, canonical(name), version, distribution),
+        module in sys.modules, broken,
+    )  # fmt: skip
+
+
+def _findable(module: str) -> bool:
+    try:
+        # The root only: looking deeper would import the parents.
+        spec = importlib.util.find_spec(module.partition(".")[0])
+        # Without an origin it is a bare folder, which may hold more packages and is no module itself.
+        return spec is not None and (spec.origin is not None or "." in module)
+    except (ImportError, ValueError):
+        return False
+
+
+def _unreadable(module: str) -> str:
+    """Why a module of one file cannot be imported, as far as reading it tells; "" when it may be."""
+    if "." in module:
+        return ""
+    try:
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.submodule_search_locations is not None:
+            return ""
+        source = Path(spec.origin or "")
+        if source.suffix == ".py":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(source.read_bytes(), str(source), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return f"its import fails: SyntaxError: {error}"
+    except (ImportError, OSError, ValueError):
+        return ""
+    return ""
+
+
+def _cuda(library: str, name: str, version: str, distribution: Any) -> int | None:
+    """The CUDA major that a distribution was built for."""
+    in_name = re.search(r"(?:-cu|-cuda)(\d\d)", name)
+    if in_name:
+        return int(in_name.group(1))
+    if library in ("cuda.bindings", "nvrtc", "cublas"):
+        return (numbers(version) or (None,))[0]
+    if library == "torch":
+        return _cuda_of_torch(version, distribution)
+    return None
+
+
+def _cuda_of_torch(version: str, distribution: Any) -> int | None:
+    local = version.partition("+")[2]
+    if local == "cpu":
+        return 0
+    if re.fullmatch(r"cu\d{3}", local):
+        return int(local[2:4])
+    try:
+        text = distribution.read_text("../torch/version.py") or ""
+    except (OSError, ValueError, AttributeError):
+        text = ""
+    told = re.search(r"^cuda\b[^=]*=\s*(?:'(\d+)|(None))", text, re.MULTILINE)
+    if told:
+        return int(told.group(1)) if told.group(1) else 0
+    for line in getattr(distribution, "requires", None) or ():
+        needs = re.match(
+            r"nvidia-cuda-runtime(?:-cu(\d+)|\s*\(?==(\d+))|cuda-bindings[^;]*?[>=~]=\s*(\d+)", line
+        )
+        if needs:
+            return int(next(filter(None, needs.groups())))
+    return None

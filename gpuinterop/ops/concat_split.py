@@ -1,0 +1,229 @@
+"""Putting arrays together, taking them apart, and filling new ones."""
+
+from __future__ import annotations
+
+import operator
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.dtypes import dtype_id
+from gpuinterop.error_context import reraise_from
+from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.ops import output_arrays
+from gpuinterop.ops.casting import cast
+from gpuinterop.ops.core_callbacks import require_exact_in
+from gpuinterop.ops.dtype_promotion import common_dtype
+from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
+from gpuinterop.ops.reduction_dispatch import may_overlap
+from gpuinterop.sources import is_index, read_shape
+from gpuinterop.views import read_axis
+from gpuinterop.warm import Given, Made, Steps, warm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["alloc", "concatenate", "join", "listed", "split", "stack"]
+
+
+def listed(arrays: Any, where: str) -> list[Any]:
+    """The arrays of a sequence; at least one, on one device."""
+    try:
+        parts = list(arrays)
+    except TypeError:
+        raise ArgumentTypeError(
+            where=where,
+            expected="a sequence of arrays",
+            got=f"an object of type {type(arrays).__name__}",
+            fix=f"pass a list: {where}([x, y])",
+        ) from None
+    if not parts:
+        raise ShapeError(where=where, expected="at least one array", got="none", fix="pass arrays")
+    return output_arrays.taken(where, *parts)
+
+
+@warm(values="axis", layouts="arrays")
+def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
+    """Return the arrays one after the other along `axis`; None flattens them first.
+
+    One strided copy per array, nothing in between. Dtypes are promoted by NumPy's rules; beside a
+    CudaNdarray the result is float32, as of every operation.
+    """
+    return _concatenated(arrays, axis, out, "concatenate")
+
+
+def _concatenated(arrays: Sequence[Any], axis: int | None, out: Any, where: str) -> Any:
+    """The result, or the steps to it; errors of the core name `where`."""
+    known = out is None and type(axis) is int and type(arrays) in (list, tuple)
+    given = listed(arrays, "concatenate")
+    known = known and all(map(operator.is_, given, arrays))
+    parts = [_core.view(gpuarray_class(), x) for x in given]
+    if axis is None:
+        parts, axis = [x.ravel() for x in parts], 0
+    elif type(axis) is not int:
+        axis = read_axis(axis, parts[0].ndim, "concatenate")
+    cls, shape, dtype, places = _layout(
+        axis,
+        tuple([type(x) for x in given]),
+        tuple([x.shape for x in parts]),
+        tuple([x.dtype for x in parts]),
+    )
+    place = parts[0].device
+    if known:
+        return _joining(cls, shape, dtype, places, parts, where)
+    if out is None:
+        out = _core.empty(cls, shape, dtype, place.type_code, place.index, where="concatenate")
+    else:
+        output_arrays.check_out(out, shape, dtype, parts[0], "concatenate")
+        # Writing one part must not change those still to be read.
+        parts = [x.copy() if may_overlap(x, out) else x for x in parts]
+    target = _core.view(gpuarray_class(), out)
+    for key, x in zip(places, parts, strict=True):
+        part = x if x.dtype == dtype else cast(x, dtype)
+        _core.copy_into(target[key], part, where="concatenate", uncounted=True)
+    return out
+
+
+def _joining(
+    cls: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    places: Sequence[tuple[slice, ...]],
+    parts: Sequence[Any],
+    where: str,
+) -> Steps:
+    """The steps of `concatenate`: a new array, and each part copied to its place."""
+    device, named = parts[0].device, {"where": where}
+    steps: list[tuple[Any, ...]] = [
+        (_core.empty, [cls, shape, dtype_id(dtype), device.type_code, device.index], named),
+        (_core.view, [gpuarray_class(), Made(0)]),  # whose slices no subclass makes
+    ]
+
+    def then(*step: Any) -> Made:
+        steps.append(step)
+        return Made(len(steps) - 1)
+
+    for i, (key, x) in enumerate(zip(places, parts, strict=True)):
+        part: Given | Made = Given("arrays", i)
+        if x.dtype != dtype:
+            part = then(cast, [part, dtype])
+        target = then(operator.getitem, [Made(1), key])
+        then(_core.copy_into, [target, part], {**named, "uncounted": True})
+    return Steps(steps, Made(0))
+
+
+@lru_cache(maxsize=1024)
+def _layout(
+    axis: int,
+    classes: tuple[Any, ...],
+    shapes: tuple[tuple[int, ...], ...],
+    dtypes: tuple[np.dtype[Any], ...],
+) -> tuple[Any, tuple[int, ...], np.dtype[Any], list[tuple[slice, ...]]]:
+    """Class, shape and dtype of what is put together, and the place of each part in it."""
+    first = shapes[0]
+    if not first:
+        raise ShapeError(
+            where="concatenate",
+            expected="arrays of one axis or more",
+            got="a 0-d array",
+            fix="use stack",
+        )
+    along = read_axis(axis, len(first), "concatenate")
+    for other in shapes[1:]:
+        if (*other[:along], *other[along + 1 :]) != (*first[:along], *first[along + 1 :]) or len(
+            other
+        ) != len(first):
+            raise ShapeError(
+                where="concatenate",
+                expected=f"shapes that differ along axis {along} only",
+                got=f"{first} and {other}",
+                fix="reshape or slice one of them",
+            )
+    ends = [0, *accumulate(shape[along] for shape in shapes)]
+    leading = result_class(classes)
+    dtype = getattr(leading, "_only", None)
+    if dtype is None:
+        dtype = common_dtype(dtypes, "concatenate")
+    else:
+        require_exact_in("concatenate", dtype, tuple(dtype_id(one) for one in dtypes))
+    before = (slice(None),) * along
+    places = [(*before, slice(low, high)) for low, high in pairwise(ends)]
+    shape = (*first[:along], ends[-1], *first[along + 1 :])
+    return output_arrays.class_for(leading, dtype), shape, dtype, places
+
+
+@warm(values="axis", layouts="arrays")
+def join(axis: int, *arrays: Any) -> Any:
+    """Return the arrays one after the other along `axis` (the documents' order of arguments)."""
+    with reraise_from("join"):
+        return _concatenated(arrays, axis, None, "join")
+
+
+def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
+    """Return the arrays along a new axis."""
+    given = listed(arrays, "stack")
+    parts = [output_arrays.plain(x) for x in given]
+    for x in parts[1:]:
+        if x.shape != parts[0].shape:
+            raise ShapeError(
+                where="stack",
+                expected="equal shapes",
+                got=f"{parts[0].shape} and {x.shape}",
+                fix="reshape one",
+            )
+    along = read_axis(axis, parts[0].ndim + 1, "stack")
+    views = [_core.view(type(g), x.expand_dims(along)) for g, x in zip(given, parts, strict=True)]
+    with reraise_from("stack"):
+        return concatenate(views, along, out)
+
+
+def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
+    """Return views of `x` cut along `axis`: into n equal parts, or at the given indices."""
+    (x,) = output_arrays.taken("split", x)
+    cls, x = type(x), output_arrays.plain(x)
+    along = read_axis(axis, x.ndim, "split")
+    n = x.shape[along]
+    try:
+        count = operator.index(sections) if is_index(sections) else None
+        cuts = [] if count is not None else [operator.index(c) for c in sections]
+    except TypeError:
+        raise ArgumentTypeError(
+            where="split",
+            expected="a number of parts, or the indices to cut at",
+            got=repr(sections),
+            fix="pass an int or a list of ints",
+        ) from None
+    if count is not None:
+        if count < 1 or n % count:
+            raise ShapeError(
+                where="split", expected=f"a number of parts that divides {n}", got=str(count),
+                fix="pass the indices to cut at",
+            )  # fmt: skip
+        cuts = [n // count * i for i in range(1, count)]
+    edges = [0, *cuts, n]
+    before = (slice(None),) * along
+    pieces = []
+    for low, high in pairwise(edges):
+        key = (*before, slice(low, high))
+        pieces.append(_core.view(cls, x[key]))
+    return pieces
+
+
+def alloc(value: Any, *shape: Any) -> Any:
+    """Return a new array of `shape` whose elements are those of `value`, broadcast (GpuAlloc)."""
+    output_arrays.require_arrays("alloc", value)
+    wanted = read_shape(shape[0] if len(shape) == 1 else shape)
+    plain = output_arrays.plain(value)
+    if plain.ndim > len(wanted):
+        raise ShapeError(
+            where="alloc",
+            expected=f"a value of at most {len(wanted)} axes",
+            got=str(plain.shape),
+            fix="reshape it",
+        )
+    out = output_arrays.new_like(value, tuple(wanted), plain.dtype, "alloc")
+    _core.copy_into(out, plain.broadcast_to(tuple(wanted)), where="alloc", uncounted=True)
+    return out

@@ -1,0 +1,305 @@
+"""What the core asks on the first call of a kind: dtypes, classes, machine code; and the host's loops.
+
+The core keeps each answer, so none of this runs on a warm call on CUDA.
+"""
+
+from __future__ import annotations
+
+import weakref
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
+from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
+from gpuinterop.jit import EXACT, compile_source
+from gpuinterop.jit.codegen import render
+from gpuinterop.jit.spec import Body, KernelSpec
+from gpuinterop.sources import as_input_array, as_numpy_view
+
+from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, name_of_kind, row_of_kind
+from .host_elementwise import run_row
+from .kernel_bodies import body_for, raw_body, raw_name, take_body
+from .operand_conversion import gpuarray_class, is_foreign_array, operand, result_class, viewed
+from .operation_table import ROWS, Row
+from .ufunc_keywords import bind_keywords
+
+__all__ = [
+    "FUNCTIONS",
+    "CustomOperation",
+    "add_operation",
+    "check_casts",
+    "require_exact_in",
+    "gpuarray_class",
+    "is_foreign_array",
+    "numpy_types",
+    "viewed",
+]
+
+_RAW = 64  # kRaw in native/ops/kernels.hpp
+_TAKE = 2  # kTake; below it kCopy and kFill
+
+
+class CustomOperation:
+    """An operation that is no row: a fused function or a user's expression."""
+
+    name: str
+    inputs: int
+    results: int
+
+    def loop(self, kinds: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Rows that numbers are converted to, and rows of the results."""
+        raise NotImplementedError
+
+    def body(self, kinds: tuple[int, ...]) -> Body:
+        """The computation for stored operands of these rows."""
+        raise NotImplementedError
+
+    def strict(self, kinds: tuple[int, ...]) -> tuple[bool, ...] | None:
+        """Which results are CudaNdarrays where operands are; None for what can be."""
+        return None
+
+    def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
+        """Compute on host arrays."""
+        raise NotImplementedError
+
+
+_by_id: dict[int, Row | CustomOperation] = {}
+FUNCTIONS: dict[str, Any] = {}
+
+
+# ---- dtypes and classes -----------------------------------------------------------------------
+
+
+def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
+    """A CudaNdarray takes part with float32 and with what float32 holds exactly.
+
+    That is all of ml_dtypes' types: none has more than 16 bits.
+    """
+    for kind in kinds:
+        row = row_of_kind(kind) if kind >= 0 else -1
+        if kind == -3 or (
+            row >= 0 and not is_extended(row) and not np.can_cast(dtype_from_id(row), only)
+        ):
+            raise DTypeError(
+                where=where,
+                expected=f"operands that {only} holds exactly, beside a CudaNdarray",
+                got=name_of_kind(kind),
+                fix="cast it to float32, or the CudaNdarray to the wider type: x.astype('float64')",
+            )
+
+
+def check_casts(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> None:
+    """Refuse outs of dtypes, -1 for none, that results of these dtypes are not stored in."""
+    for row, out in zip(outs, given, strict=True):
+        if out < 0 or out == row:
+            continue
+        if NAMES[out] in WITHOUT_KERNELS:
+            fits = False
+        elif is_extended(out) or is_extended(row):
+            fits = dtype_kind(row) != "c" or dtype_kind(out) == "c"
+        else:
+            fits = np.can_cast(dtype_from_id(row), dtype_from_id(out), casting="same_kind")
+        if not fits:
+            raise DTypeError(
+                where=where,
+                expected=f"an out of a dtype that {NAMES[row]} casts to",
+                got=NAMES[out],
+                fix=f"pass an out of dtype {NAMES[row]}, or cast the result with astype",
+            )
+
+
+def _resolve(
+    op: int, kinds: tuple[int, ...], classes: tuple[Any, ...], given: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
+    entry = _by_id[op]
+    owners = [c for c in classes if c is not None]
+    special = result_class(owners) if owners else None
+    if getattr(special, "_only", None) is None:
+        special = None
+    strict = entry.strict(kinds) if isinstance(entry, CustomOperation) else None
+    if special is not None and entry.name != "cast" and strict is None:
+        require_exact_in(entry.name, special._only, kinds)
+    for kind in kinds if isinstance(entry, CustomOperation) else ():
+        if kind >= 0 and name_of_kind(kind) in WITHOUT_KERNELS:
+            raise DTypeError(
+                where=entry.name,
+                expected="operands of dtypes that kernels take",
+                got=name_of_kind(kind),
+                fix=f"cast first: x.astype('{'complex64' if dtype_kind(row_of_kind(kind)) == 'c' else 'int32'}')",
+            )
+    # The same refusal on both devices: what has no kernel is not computed on the host either.
+    ins, outs = body_for(entry, kinds)[1] if isinstance(entry, Row) else entry.loop(kinds)
+    if entry.name != "cast":
+        check_casts(entry.name, outs, given)
+    held = strict or [True] * len(outs)
+    found = (_class_for(r, special if s else None, owners) for r, s in zip(outs, held, strict=True))
+    return ins, outs, tuple(found)
+
+
+def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
+    """CudaNdarray where it takes part and can hold the result, else the class of the others."""
+    dtype = dtype_from_id(row)
+    if special is not None and special._only == dtype:
+        return special
+    others = [c for c in owners if getattr(c, "_only", None) is None]
+    found = result_class(others) if others else _core.Array
+    return gpuarray_class() if found is _core.Array else found
+
+
+# ---- numbers ---------------------------------------------------------------------------------------
+
+
+def _encode(number: Any, row: int) -> tuple[int, int]:
+    """The bytes of a number of a dtype, as two little-endian words."""
+    if is_extended(row) and type(number) is int and number.bit_length() > 63:
+        number = float(number)  # NumPy holds it as an object, which these dtypes do not take
+    with np.errstate(all="ignore"):
+        data = np.asarray(number).astype(dtype_from_id(row)).tobytes().ljust(16, b"\0")
+    return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little")
+
+
+# ---- machine code ---------------------------------------------------------------------------------
+
+
+def _spec(
+    op: int, types: tuple[int, ...], modes: str, layout: str, ndim: int, vector: int, unroll: int,
+    wide: bool, tile: int, threads: int, loop: bool,
+) -> KernelSpec:  # fmt: skip
+    if op == _TAKE:
+        size = 1 << (types[1] - _RAW)
+        body = take_body(size)
+        stored: tuple[str, ...] = ("int64", raw_name(size), "int64", raw_name(size))
+    elif op < _TAKE:
+        size = 1 << (types[0] - _RAW)
+        body = raw_body(("copy", "fill")[op], size)
+        stored = (raw_name(size),) * 2
+    else:
+        entry = _by_id[op]
+        inputs = types[: entry.inputs]
+        body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
+        stored = tuple(NAMES[t] for t in types)
+    return KernelSpec(body, stored, modes, layout, ndim, vector, unroll, wide, tile, threads, loop)
+
+
+def _build(*request: Any) -> tuple[bytes, str]:
+    *rest, capability, fresh = request
+    spec = _spec(*rest)
+    name = f"{spec.body.name}.cu"
+    code = compile_source(render(spec), capability, options=EXACT, name=name, fresh=fresh)
+    # PTX is read as a string by the driver.
+    return (code if code.startswith(b"\x7fELF") else code + b"\0"), spec.symbol
+
+
+# ---- the host -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[Any, ...]:
+    """NumPy's dtypes for a loop; float32 stands in for a small type."""
+    ins, outs = loop_dtypes(row, kinds)
+    return tuple(
+        np.dtype(np.float32) if is_extended(r) else dtype_from_id(r) for r in (*ins, *outs)
+    )
+
+
+def _host(
+    op: int, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...]
+) -> None:
+    """Compute on the host: now, or at each replay of the capture that this thread records."""
+    entry = _by_id[op]  # which a replay may need when the operation has been dropped
+    if not _core._record_call(lambda: _host_now(entry, kinds, inputs, results)):
+        _host_now(entry, kinds, inputs, results)
+
+
+def _host_now(
+    entry: Row | CustomOperation,
+    kinds: tuple[int, ...],
+    inputs: tuple[Any, ...],
+    results: tuple[Any, ...],
+) -> None:
+    outs = [as_numpy_view(r, written=True) for r in results]
+    if isinstance(entry, CustomOperation):
+        entry.host(
+            [as_numpy_view(x) if isinstance(x, _core.Array) else x for x in inputs], outs, kinds
+        )
+        return
+    types = numpy_types(entry, kinds)
+    arrays = [(as_numpy_view(x) if isinstance(x, _core.Array) else np.asarray(x)) for x in inputs]
+    run_row(entry, arrays, outs, types)
+
+
+# ---- wrong calls -----------------------------------------------------------------------------------
+
+
+def _slow_call(op: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Everything but the plain call: dtype=, casting=, where=, wrong counts."""
+    entry = _by_id[op]
+    operands, outs = bind_keywords(entry, args, kwargs)
+    return FUNCTIONS[entry.name](*operands, *outs, out=kwargs.get("out"))
+
+
+def _unknown(op: int, args: tuple[Any, ...], has_out: bool) -> Any:
+    """A call with an operand that is neither array nor number."""
+    entry = _by_id[op]
+    if isinstance(entry, Row) and any(hasattr(type(a), "__gpuinterop_trace__") for a in args):
+        if has_out:
+            raise ArgumentTypeError(
+                where=entry.name,
+                expected="no out inside of a fused function",
+                got="one",
+                fix="pass out to the fused function",
+            )
+        return next(
+            type(a).__gpuinterop_trace__(entry, args)
+            for a in args
+            if hasattr(type(a), "__gpuinterop_trace__")
+        )
+    strange = next(a for a in args if operand(a, None, entry.name) is NotImplemented)
+    if isinstance(strange, (np.generic, np.ndarray)):
+        as_input_array(np.asarray(strange), None, entry.name)  # says which dtypes there are
+    raise ConversionTypeError(
+        where=entry.name,
+        expected="an array or a number",
+        got=f"{type(strange).__module__}.{type(strange).__qualname__}",
+        fix="convert it first: gpuinterop.asarray(value)",
+    )
+
+
+def add_operation(entry: CustomOperation) -> tuple[int, Any]:
+    """Give the core an operation that is no row: its id and the function to call.
+
+    The operation lives as long as the function.
+    """
+    op = _core._add_op(entry.name, entry.inputs, entry.results)
+    _by_id[op] = entry
+    function = _core._op_function(op, entry.name, entry.__doc__ or "")
+    weakref.finalize(function, _forget, op).atexit = False
+    return op, function
+
+
+def _forget(op: int) -> None:
+    # Destructors may add an operation that gets this id: the entry leaves before, and dies after.
+    entry = _by_id.pop(op)
+    _core._drop_op(op)
+    del entry
+
+
+def _register() -> None:
+    _core._set_ops_hooks(_build, _resolve, operand, _encode, _host, _slow_call, _unknown)
+    for row in ROWS:
+        op = _core._add_op(row.name, row.inputs, row.results, row.compares)
+        _by_id[op] = row
+        names = ", ".join("xyz"[: row.inputs])
+        doc = (
+            f"{row.name}({names}, /, out=None, *, dtype=None)\n--\n\n{row.doc}\n\n"
+            "Works on any strides and broadcasts; queued on the current stream. A new C-ordered "
+            "array,\nor `out`, which may be one of the operands or overlap them. `dtype` says what to "
+            "compute in,\nas for NumPy's ufuncs."
+        )
+        FUNCTIONS[row.name] = _core._op_function(op, row.name, doc)
+
+
+_register()

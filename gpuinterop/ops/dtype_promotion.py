@@ -1,0 +1,222 @@
+"""Which dtypes an operation computes in and gives: NumPy's rule, and what NumPy leaves open.
+
+Python's int, float and complex are weak: they take on the other operand's dtype. The types of
+ml_dtypes behave as float16 does, but never mix silently with one another or with float16: two
+different ones meet in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.dtypes import (
+    NAMES,
+    NUMPY_NAMES,
+    WITHOUT_KERNELS,
+    dtype_from_id,
+    dtype_id,
+    is_complex,
+)
+from gpuinterop.errors import DTypeError
+
+from .operation_table import TABLE, Row
+
+__all__ = [
+    "STRONG_NUMBER",
+    "Loop",
+    "common_dtype",
+    "is_extended",
+    "dtype_kind",
+    "loop_dtypes",
+    "name_of_kind",
+    "row_of_kind",
+]
+
+# What the core calls an operand, its kind: a dtype's row for an array, STRONG_NUMBER + row for a number
+# of that dtype, or one of these.
+STRONG_NUMBER = 64  # kStrongNumber in native/ops/operands.hpp
+WEAK: dict[int, type] = {-1: int, -2: float, -3: complex}
+_FLOAT16, _FLOAT32, _COMPLEX64 = (NAMES.index(n) for n in ("float16", "float32", "complex64"))
+_BOOL = NAMES.index("bool")
+
+Loop = tuple[tuple[int, ...], tuple[int, ...]]  # rows of the inputs, rows of the results
+
+
+def row_of_kind(kind: int) -> int:
+    """The dtype of an array or a number; `kind` is not weak."""
+    return kind % STRONG_NUMBER
+
+
+def is_extended(row: int) -> bool:
+    """A type that only ml_dtypes gives NumPy."""
+    return row >= len(NUMPY_NAMES)
+
+
+def dtype_kind(row: int) -> str:
+    """b, i, u, f or c."""
+    if NAMES[row] in WITHOUT_KERNELS:
+        return NAMES[row][0]
+    return "f" if is_extended(row) else np.dtype(NAMES[row]).kind
+
+
+def name_of_kind(kind: int) -> str:
+    """How an operand is called in a message."""
+    if kind in WEAK:
+        return f"Python {WEAK[kind].__name__}"
+    return NAMES[row_of_kind(kind)]
+
+
+def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
+    return DTypeError(
+        where=row.name,
+        expected=f"dtypes that {row.name} is defined for",
+        got=", ".join(name_of_kind(k) for k in kinds),
+        fix=_mend(row, kinds),
+    )
+
+
+def _mend(row: Row, kinds: Sequence[int]) -> str:
+    """The cast that the operation is defined for, tried and not guessed."""
+    strong = [dtype_from_id(row_of_kind(k)) for k in kinds if k >= 0]
+    wide = any(d.itemsize == 8 and d.kind in "iuf" for d in strong)
+    kinds_given = {"c" if is_complex(d) else d.kind for d in strong}
+    names = ["int64", "float64"] if wide else ["int32", "float32"]
+    if kinds_given & {"f", "c"}:
+        names.reverse()
+    if any(d.name == "complex32" for d in strong):
+        names.insert(0, "complex64")
+    for weak in (False, True):  # Python's numbers as they are, then as whole ones
+        for name in names:
+            operands = [np.dtype(name) if k >= 0 else int if weak else WEAK[k] for k in kinds]
+            if all(_is_defined(row.rule, met) for met in _meetings(row, operands)):
+                casts = "cast both first" if len(strong) == len(kinds) == 2 else "cast first"
+                real = (
+                    ""
+                    if name == "complex64" or "c" not in kinds_given
+                    else ", which keeps the real parts"
+                )
+                whole = ", with ints as the numbers" if weak else ""
+                return f"{casts}: x.astype('{name}'){real}{whole}"
+    return "cast first, or compute it on the host: numpy.asarray(x)"
+
+
+def _meetings(row: Row, operands: list[Any]) -> list[list[Any]]:
+    """The operands as NumPy's rule meets them: where's values, and what clip compares."""
+    if len(operands) <= row.rule.nin:
+        return [operands]
+    if row.name == "where":
+        return [[o if isinstance(o, np.dtype) else np.result_type(o(0)) for o in operands[1:]]]
+    return [[operands[0], bound] for bound in operands[1:]]
+
+
+def _is_defined(rule: np.ufunc, operands: list[Any]) -> bool:
+    try:
+        rule.resolve_dtypes((*operands, *[None] * rule.nout))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _meet(kinds: Sequence[int]) -> int | None:
+    """The extended type that stands for all operands, or None when they meet in float32 or above."""
+    rows = {r for r in map(row_of_kind, (k for k in kinds if k >= 0)) if dtype_kind(r) in "fc"}
+    if len(rows) == 1 and is_extended(next(iter(rows))) and -3 not in kinds:
+        return rows.pop()
+    return None
+
+
+@lru_cache(maxsize=4096)
+def loop_dtypes(row: Row, kinds: tuple[int, ...]) -> Loop:
+    """The dtypes that `row` computes in, for operands of these kinds.
+
+    Raises
+    ------
+    DTypeError
+        NumPy has no loop for them either, or one that this library does not have.
+    """
+    if any(k >= 0 and NAMES[row_of_kind(k)] in WITHOUT_KERNELS for k in kinds):
+        raise _no_loop(row, kinds)
+    extended = _meet(kinds)
+    stand_in = _FLOAT16 if extended is not None else _FLOAT32
+    rows = [k if k < 0 else row_of_kind(k) for k in kinds]
+    plain = tuple(stand_in if is_extended(r) else r for r in rows)
+    if extended is not None:
+        # bfloat16 + int32 is bfloat16: integers are weak beside it, as float16 would not have it.
+        plain = tuple(k if k < 0 or dtype_kind(k) == "f" else -1 for k in plain)
+    if row.name == "where":
+        loop = _where(row, plain, kinds)
+    elif row.name == "cast":
+        loop = ((plain[0],), (plain[0],))
+    else:
+        loop = _ask_numpy(row, plain, kinds)
+    if extended is None:
+        return loop
+
+    def back(r: int) -> int:
+        return extended if r == _FLOAT16 else r
+
+    return tuple(back(r) for r in loop[0]), tuple(back(r) for r in loop[1])
+
+
+def common_dtype(dtypes: Sequence[Any], where: str) -> Any:
+    """The dtype in which arrays of these meet: that of their sum, which NumPy knows for its own."""
+    try:
+        return np.result_type(*dtypes)
+    except TypeError:
+        found = dtype_id(dtypes[0])
+        try:
+            for other in dtypes[1:]:
+                found = loop_dtypes(TABLE["add"], (found, dtype_id(other)))[1][0]
+        except DTypeError as error:
+            raise DTypeError(
+                where=where, expected="arrays of dtypes that have a common one",
+                got=", ".join(str(d) for d in dtypes), fix=error.fix,
+            ) from None  # fmt: skip
+        return dtype_from_id(found)
+
+
+def _ask_numpy(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
+    operands: list[Any] = [WEAK[k] if k < 0 else dtype_from_id(k) for k in plain]
+    rule = row.rule
+    if all(k < 0 for k in plain):
+        # Weak operands only: their own NumPy types.
+        operands = [np.result_type(o(0)) for o in operands]
+    if len(operands) == 3 and rule.nin == 2:  # clip: all three together
+        operands = [_common(rule, operands, row, kinds)] * 3
+        names = (NAMES.index(operands[0].name),)
+        return names * 3, names
+    try:
+        resolved = rule.resolve_dtypes((*operands, *[None] * rule.nout))
+    except TypeError as error:
+        raise _no_loop(row, kinds) from error
+    try:
+        rows = tuple(NAMES.index(d.name) for d in resolved)
+    except ValueError as error:  # object, datetime, longdouble
+        raise _no_loop(row, kinds) from error
+    return rows[: rule.nin], rows[rule.nin :]
+
+
+def _common(rule: np.ufunc, operands: list[Any], row: Row, kinds: tuple[int, ...]) -> Any:
+    strong = [o for o in operands if isinstance(o, np.dtype)]
+    found: Any = strong[0]
+    try:
+        for other in [*strong[1:], *(o for o in operands if o not in strong)]:
+            found = rule.resolve_dtypes((found, other, None))[-1]
+    except TypeError as error:
+        raise _no_loop(row, kinds) from error
+    return found
+
+
+def _where(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
+    values = plain[1:]
+    if all(k == _BOOL for k in values):
+        meeting = _BOOL
+    elif values[0] == values[1] and values[0] >= 0:
+        meeting = values[0]
+    else:
+        meeting = _ask_numpy(row, values, kinds)[1][0]
+    return (_BOOL, meeting, meeting), (meeting,)

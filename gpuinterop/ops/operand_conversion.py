@@ -1,0 +1,108 @@
+"""What becomes an operand: numbers, arrays of other libraries, and the classes that results take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.dtypes import dtype_id
+from gpuinterop.sources import as_input_array, home, needs_converter, refuse_mask, write
+
+__all__ = [
+    "as_scalar", "gpuarray_class", "is_foreign_array", "result_class", "operand", "placed", "speaks",
+    "viewed",
+]  # fmt: skip
+
+
+@cache
+def gpuarray_class() -> Any:
+    """GpuArray: results that a CudaNdarray cannot hold, and arrays made from foreign ones."""
+    # The class lives a layer above. It is looked up when it is needed, and only its name is known.
+    return import_module("gpuinterop.ndarray").GpuArray
+
+
+def result_class(classes: Sequence[Any]) -> Any:
+    """The class that a result follows: CudaNdarray's, if it takes part, and the most derived of its family."""
+    special = [c for c in classes if getattr(c, "_only", None) is not None]
+    first, *others = special or classes
+    for other in others:
+        if issubclass(other, first):
+            first = other
+    return first
+
+
+def as_scalar(value: Any, where: str) -> Any:
+    """A 0-d NumPy array as the number that it holds; anything else as it is."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        refuse_mask(value, where)
+        return np.asarray(value)[()]
+    return value
+
+
+def operand(value: Any, like: Any, where: str) -> Any:
+    """Turn what is no array of ours into an operand, or NotImplemented.
+
+    NumPy scalars and 0-d NumPy arrays are numbers of their dtype (beside a CudaNdarray: of
+    float32). Other arrays are taken through the exchange protocols; host arrays are copied to the
+    device of `like`.
+    """
+    value = as_scalar(value, where)
+    if like is None and isinstance(value, (bool, int, float, complex)):
+        source = as_input_array(value, np.result_type(value), where)
+        return placed(source, None, where, True)
+    if isinstance(value, np.generic):
+        number = value.item()
+        if not isinstance(number, (bool, int, float, complex)):
+            return NotImplemented
+        if like is not None and getattr(type(like), "_only", None) is not None:
+            return number
+        if like is None:
+            return placed(as_input_array(np.asarray(value), None, where), None, where, True)
+        return number, dtype_id(value.dtype)
+    if isinstance(value, (bool, int, float, complex)):
+        # A subclass, such as an IntEnum: the plain number.
+        plain: tuple[Any, ...] = (bool, int, float, complex)
+        return next(t(value) for t in plain if isinstance(value, t))
+    if isinstance(value, np.ndarray) or speaks(value) or needs_converter(value):
+        return placed(as_input_array(value, None, where), like, where)
+    return NotImplemented
+
+
+def is_foreign_array(value: Any) -> bool:
+    """Whether `value` is an array of another library; NumPy's scalars are numbers."""
+    return not isinstance(value, (_core.Array, np.generic, type)) and speaks(value)
+
+
+def speaks(value: Any) -> bool:
+    """Whether `value` offers its memory by a protocol."""
+    return any(
+        hasattr(value, name)
+        for name in ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
+    )
+
+
+def placed(source: Any, like: Any, where: str, values: bool = False) -> Any:
+    """Return `source` as an array beside `like`, or on the default device: shared if it is there.
+
+    `values`: it was made of Python's numbers, whose way to a device is no copy of an array.
+    """
+    cls = gpuarray_class()
+    device = home(None, source) if like is None else like.device
+    if source.device == device:
+        return _core.view(cls, source)
+    if source.device.type != "cpu":
+        return _core.view(cls, source)  # the core words the error about two GPUs
+    moved = _core.empty(cls, source.shape, source.dtype, device.type_code, device.index)
+    write(moved, source, where, values)
+    return moved
+
+
+def viewed(value: Any, like: Any, where: str) -> Any:
+    """An operand as an array, in its own memory where `like` can reach that; None for what has none."""
+    found = value if isinstance(value, _core.Array) else operand(value, like, where)
+    return found if isinstance(found, _core.Array) else None

@@ -1,0 +1,206 @@
+"""The operator table. One row makes an operation: on CUDA, on the host, and as a public function.
+
+A row's CUDA expression speaks of the operands as x, y and z, in the type the operation is computed
+in: bool, a fixed-width integer, float (for float16 and smaller too), double, c64 or c128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import host_special_functions
+
+__all__ = ["ALIASES", "ROWS", "Row", "TABLE"]
+
+
+@dataclass(frozen=True, eq=False)  # a row is itself: caches hang on it
+class Row:
+    """One operation.
+
+    Attributes
+    ----------
+    name : of the public function.
+    inputs : how many operands.
+    cuda : the expression; or one for each kind of type, the key being letters of b (bool),
+        i and u (integers), f (floats), c (complex). Kinds that are missing have no CUDA kernel.
+        Several results are separated by ``;``.
+    numpy : a NumPy ufunc, or a function of host arrays computed in float64.
+    like : the ufunc whose dtype rule holds; `numpy` itself when None.
+    kinds_from : index of the operand whose kind picks the expression.
+    compares : the result is a truth value of two ordered operands.
+    doc : first line of the docstring.
+    results : how many results.
+    """
+
+    name: str
+    inputs: int
+    cuda: str | Mapping[str, str]
+    numpy: Callable[..., Any]
+    doc: str
+    like: np.ufunc | None = None
+    kinds_from: int = 0
+    compares: bool = False
+    results: int = 1
+
+    @property
+    def rule(self) -> np.ufunc:
+        if self.like is not None:
+            return self.like
+        assert isinstance(self.numpy, np.ufunc), f"row {self.name} needs like="
+        return self.numpy
+
+    def expression(self, kind: str) -> str | None:
+        """The CUDA expression for a kind of type, None where there is none."""
+        if isinstance(self.cuda, str):
+            return self.cuda
+        return next((text for kinds, text in self.cuda.items() if kind in kinds), None)
+
+
+def _f(name: str, cuda: str, numpy: Any, doc: str, complex: str = "", **more: Any) -> Row:
+    """A function of one float."""
+    return Row(name, 1, {"f": cuda, "c": complex} if complex else {"f": cuda}, numpy, doc, **more)
+
+
+def _special(name: str, cuda: str, numpy: Any, doc: str) -> Row:
+    return Row(name, 1, {"f": cuda}, numpy, doc, like=np.exp)
+
+
+def _compare(name: str, cuda: str, numpy: np.ufunc, symbol: str) -> Row:
+    return Row(name, 2, cuda, numpy, f"True where x {symbol} y.", compares=True)
+
+
+_clip = np.clip  # NumPy keeps the ufunc behind it private; see rules.py for the dtypes
+
+
+ROWS: tuple[Row, ...] = (
+    # ---- arithmetic ---------------------------------------------------------------------------
+    Row("add", 2, {"b": "x || y", "iu": "gi_add(x, y)", "fc": "x + y"}, np.add, "x + y."),
+    Row("subtract", 2, {"iu": "gi_sub(x, y)", "fc": "x - y"}, np.subtract, "x - y."),
+    Row("multiply", 2, {"b": "x && y", "iu": "gi_mul(x, y)", "fc": "x * y"}, np.multiply, "x * y."),
+    Row("divide", 2, {"fc": "x / y"}, np.divide, "x / y, always a float."),
+    Row("floor_divide", 2, {"iuf": "gi_floordiv(x, y)"}, np.floor_divide,
+        "The largest whole number not above x / y; 0 for integers divided by 0."),
+    Row("remainder", 2, {"iuf": "gi_mod(x, y)"}, np.remainder,
+        "What floor_divide leaves; the sign is y's."),
+    Row("divmod", 2, {"iuf": "gi_floordiv(x, y); gi_mod(x, y)"}, np.divmod,
+        "floor_divide and remainder at once.", results=2),
+    Row("fmod", 2, {"iuf": "gi_fmod(x, y)"}, np.fmod, "The remainder with the sign of x."),
+    Row("power", 2, {"iu": "gi_ipow(x, y)", "f": "pow(x, y)", "c": "gi_pow(x, y)"}, np.power,
+        "x to the power y."),
+    Row("float_power", 2, {"f": "pow(x, y)", "c": "gi_pow(x, y)"}, np.float_power,
+        "x to the power y, in float64 or complex128."),
+    Row("negative", 1, {"iu": "gi_neg(x)", "fc": "-x"}, np.negative, "-x."),
+    Row("positive", 1, {"iufc": "x"}, np.positive, "A copy of x."),
+    Row("absolute", 1, {"b": "x", "iufc": "gi_abs(x)"}, np.absolute, "The absolute value."),
+    Row("fabs", 1, {"f": "fabs(x)"}, np.fabs, "The absolute value, as a float."),
+    Row("sign", 1, {"iufc": "gi_sign(x)"}, np.sign, "-1, 0 or 1; x / |x| for complex numbers."),
+    Row("square", 1, {"iu": "gi_mul(x, x)", "fc": "x * x"}, np.square, "x * x."),
+    Row("reciprocal", 1,
+        {"iu": "x == 0 ? x : 1 / x", "f": "1 / x",
+         "c": "gi_reciprocal(x)"}, np.reciprocal,
+        "1 / x; 0 for the integer 0."),
+    Row("conjugate", 1, {"iuf": "x", "c": "gi_conj(x)"}, np.conjugate, "The complex conjugate."),
+    _f("sqrt", "sqrt(x)", np.sqrt, "The square root.", "gi_sqrt(x)"),
+    _special("rsqrt", "1 / sqrt(x)", host_special_functions.reciprocal_sqrt, "1 / sqrt(x)."),
+    _f("cbrt", "cbrt(x)", np.cbrt, "The cube root."),
+    Row("hypot", 2, {"f": "hypot(x, y)"}, np.hypot, "sqrt(x * x + y * y), without overflow."),
+    Row("copysign", 2, {"f": "copysign(x, y)"}, np.copysign, "x with the sign of y."),
+    Row("heaviside", 2, {"f": "gi_heaviside(x, y)"}, np.heaviside, "0 below zero, 1 above, y at zero."),
+    Row("maximum", 2, {"b": "x || y", "iufc": "gi_max(x, y)"}, np.maximum,
+        "The larger one; NaN if one is NaN."),
+    Row("minimum", 2, {"b": "x && y", "iufc": "gi_min(x, y)"}, np.minimum,
+        "The smaller one; NaN if one is NaN."),
+    Row("fmax", 2, {"b": "x || y", "iufc": "gi_fmax(x, y)"}, np.fmax,
+        "The larger one; NaN only if both are."),
+    Row("fmin", 2, {"b": "x && y", "iufc": "gi_fmin(x, y)"}, np.fmin,
+        "The smaller one; NaN only if both are."),
+    Row("gcd", 2, {"iu": "gi_gcd(x, y)"}, np.gcd, "The greatest common divisor."),
+    # ---- exponentials -------------------------------------------------------------------------
+    _f("exp", "exp(x)", np.exp, "e to the power x.", "gi_exp(x)"),
+    _f("exp2", "exp2(x)", np.exp2, "2 to the power x.",
+       "gi_exp(gi_make((decltype(x.re))0.693147180559945309 * x.re, (decltype(x.re))0.693147180559945309 * x.im))"),
+    _f("expm1", "expm1(x)", np.expm1, "exp(x) - 1, exact near zero."),
+    _f("log", "log(x)", np.log, "The natural logarithm.", "gi_log(x)"),
+    _f("log2", "log2(x)", np.log2, "The logarithm to base 2."),
+    _f("log10", "log10(x)", np.log10, "The logarithm to base 10."),
+    _f("log1p", "log1p(x)", np.log1p, "log(1 + x), exact near zero."),
+    Row("logaddexp", 2, {"f": "gi_logaddexp(x, y)"}, np.logaddexp,
+        "log(exp(x) + exp(y)), without overflow."),
+    # ---- circles and hyperbolas -----------------------------------------------------------------
+    _f("sin", "sin(x)", np.sin, "The sine of an angle in radians.", "gi_sin(x)"),
+    _f("cos", "cos(x)", np.cos, "The cosine of an angle in radians.", "gi_cos(x)"),
+    _f("tan", "tan(x)", np.tan, "The tangent of an angle in radians.", "gi_tan(x)"),
+    _f("arcsin", "asin(x)", np.arcsin, "The angle, in radians, whose sine is x."),
+    _f("arccos", "acos(x)", np.arccos, "The angle, in radians, whose cosine is x."),
+    _f("arctan", "atan(x)", np.arctan, "The angle, in radians, whose tangent is x."),
+    Row("arctan2", 2, {"f": "atan2(x, y)"}, np.arctan2, "The angle of the point (y, x), in radians."),
+    _f("sinh", "sinh(x)", np.sinh, "The hyperbolic sine.", "gi_sinh(x)"),
+    _f("cosh", "cosh(x)", np.cosh, "The hyperbolic cosine.", "gi_cosh(x)"),
+    _f("tanh", "tanh(x)", np.tanh, "The hyperbolic tangent.", "gi_tanh(x)"),
+    _f("arcsinh", "asinh(x)", np.arcsinh, "The inverse of sinh."),
+    _f("arccosh", "acosh(x)", np.arccosh, "The inverse of cosh."),
+    _f("arctanh", "atanh(x)", np.arctanh, "The inverse of tanh."),
+    _f("deg2rad", "x * (decltype(x))0.017453292519943295769", np.deg2rad, "Degrees to radians."),
+    _f("rad2deg", "x * (decltype(x))57.295779513082320877", np.rad2deg, "Radians to degrees."),
+    # ---- functions of the trade ------------------------------------------------------------------
+    _special("sigmoid", "gi_sigmoid(x)", host_special_functions.sigmoid, "1 / (1 + exp(-x))."),
+    _special("softplus", "gi_softplus(x)", host_special_functions.softplus, "log(1 + exp(x))."),
+    _special("erf", "erf(x)", host_special_functions.erf, "The error function."),
+    _special("erfc", "erfc(x)", host_special_functions.erfc, "1 - erf(x), exact for large x."),
+    _special("erfinv", "erfinv(x)", host_special_functions.erfinv, "The inverse of erf."),
+    _special("gamma", "tgamma(x)", host_special_functions.gamma, "The gamma function."),
+    _special("lgamma", "lgamma(x)", host_special_functions.lgamma, "The logarithm of |gamma(x)|."),
+    _special("digamma", "gi_digamma(x)", host_special_functions.digamma, "The derivative of lgamma."),
+    # ---- rounding --------------------------------------------------------------------------------
+    Row("floor", 1, {"biu": "x", "f": "floor(x)"}, np.floor, "The largest whole number not above x."),
+    Row("ceil", 1, {"biu": "x", "f": "ceil(x)"}, np.ceil, "The smallest whole number not below x."),
+    Row("trunc", 1, {"biu": "x", "f": "trunc(x)"}, np.trunc, "The whole number next to x towards zero."),
+    _f("rint", "rint(x)", np.rint, "The nearest whole number, the even one of two.",
+       "gi_make(rint(x.re), rint(x.im))"),
+    # ---- questions -------------------------------------------------------------------------------
+    Row("isnan", 1, {"biu": "false", "f": "x != x", "c": "x.re != x.re || x.im != x.im"}, np.isnan,
+        "True where x is not a number."),
+    Row("isinf", 1, {"biu": "false", "f": "isinf(x) != 0", "c": "isinf(x.re) || isinf(x.im)"}, np.isinf,
+        "True where x is infinite."),
+    Row("isfinite", 1, {"biu": "true", "f": "isfinite(x) != 0", "c": "isfinite(x.re) && isfinite(x.im)"},
+        np.isfinite, "True where x is neither infinite nor NaN."),
+    Row("signbit", 1, {"f": "signbit(x) != 0"}, np.signbit,
+        "True where the sign is minus, also of zero."),
+    _compare("less", "gi_lt(x, y)", np.less, "<"),
+    _compare("less_equal", "gi_le(x, y)", np.less_equal, "<="),
+    _compare("equal", "gi_eq(x, y)", np.equal, "=="),
+    _compare("not_equal", "!gi_eq(x, y)", np.not_equal, "!="),
+    _compare("greater", "gi_lt(y, x)", np.greater, ">"),
+    _compare("greater_equal", "gi_le(y, x)", np.greater_equal, ">="),
+    Row("logical_and", 2, "gi_truth(x) && gi_truth(y)", np.logical_and, "True where both are true."),
+    Row("logical_or", 2, "gi_truth(x) || gi_truth(y)", np.logical_or, "True where one is true."),
+    Row("logical_xor", 2, "gi_truth(x) != gi_truth(y)", np.logical_xor, "True where just one is true."),
+    Row("logical_not", 1, "!gi_truth(x)", np.logical_not, "True where x is false."),
+    # ---- bits ------------------------------------------------------------------------------------
+    Row("bitwise_and", 2, {"b": "x && y", "iu": "x & y"}, np.bitwise_and, "x & y."),
+    Row("bitwise_or", 2, {"b": "x || y", "iu": "x | y"}, np.bitwise_or, "x | y."),
+    Row("bitwise_xor", 2, {"b": "x != y", "iu": "x ^ y"}, np.bitwise_xor, "x ^ y."),
+    Row("invert", 1, {"b": "!x", "iu": "~x"}, np.invert, "~x; not x for bool."),
+    Row("left_shift", 2, {"iu": "gi_shl(x, y)"}, np.left_shift, "x << y."),
+    Row("right_shift", 2, {"iu": "gi_shr(x, y)"}, np.right_shift, "x >> y."),
+    # ---- choice ----------------------------------------------------------------------------------
+    Row("where", 3, "x ? y : z", np.where, "y where x is true, z elsewhere.", like=np.add, kinds_from=1),
+    Row("clip", 3, {"biufc": "gi_min(gi_max(x, y), z)"}, _clip, "x cut to the range from y to z.",
+        like=np.maximum),
+    # A cast is this operation with an out of another dtype.
+    Row("cast", 1, "x", np.positive, "x in the dtype of out.", like=np.positive),
+)  # fmt: skip
+
+TABLE: dict[str, Row] = {row.name: row for row in ROWS}
+# Names under which NumPy and the documents know some of them.
+ALIASES: dict[str, str] = {
+    "abs": "absolute", "true_divide": "divide", "mod": "remainder", "pow": "power", "conj": "conjugate",
+    "degrees": "rad2deg", "radians": "deg2rad", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
+    "atan2": "arctan2", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+    "bitwise_not": "invert", "bitwise_invert": "invert", "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift", "psi": "digamma", "gammaln": "lgamma",
+}  # fmt: skip

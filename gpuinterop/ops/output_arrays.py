@@ -1,0 +1,128 @@
+"""What results are: their class, and whether a given `out` will do."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from gpuinterop import _core
+from gpuinterop.dtypes import dtype_id
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    BoundsError,
+    DeviceMismatchError,
+    ShapeError,
+)
+from gpuinterop.layout import real
+from gpuinterop.ops.operand_conversion import gpuarray_class, placed, result_class, speaks
+from gpuinterop.sources import as_input_array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "check_count", "check_out", "class_for", "leading", "new_like", "plain", "record_or_run", "refuse_overlap",
+    "require_arrays", "taken",
+]  # fmt: skip
+
+
+def plain(x: Any) -> Any:
+    """Return `x` as an array of the library's own class, with its methods and its real geometry."""
+    return _core.view(gpuarray_class(), x)
+
+
+def class_for(cls: Any, dtype: Any) -> Any:
+    """Return the class of a result of `dtype` from an operand of class `cls`."""
+    only = getattr(cls, "_only", None)
+    return cls if only is None or dtype == only else gpuarray_class()
+
+
+def leading(operands: Sequence[Any]) -> Any:
+    """Return the operand that a result takes its class from."""
+    cls = result_class([type(x) for x in operands])
+    return next(x for x in operands if type(x) is cls)
+
+
+def new_like(x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
+    """Return an unset C-ordered array on `x`'s device, of the class that holds `dtype`."""
+    device = real(x).device
+    return _core.empty(
+        class_for(type(x), dtype), shape, dtype, device.type_code, device.index, where=where
+    )
+
+
+def check_count(outs: Sequence[Any], count: int, where: str) -> None:
+    """Refuse another number of outs than of results, in the words of the core's operations."""
+    if len(outs) != count:
+        raise ShapeError(
+            where=where,
+            expected=f"as many outs as results, {count}",
+            got=str(len(outs)),
+            fix="pass a tuple with one array for each result",
+        )
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> None:
+    """Refuse an `out` that does not fit; nothing has been computed yet."""
+    _core._check_out(out, shape, dtype_id(dtype), like, where)
+
+
+def refuse_overlap(outs: Sequence[Any], where: str) -> None:
+    """Refuse outs that share memory, in the words of the core's operations: which write stays is chance."""
+    arrays = [out for out in outs if isinstance(out, _core.Array)]
+    if any(_core._may_overlap(x, y) for x, y in combinations(arrays, 2)):
+        raise BoundsError(where=where, expected="results that do not overlap each other",
+                          got="two that share memory", fix="pass copies")  # fmt: skip
+
+
+def require_arrays(where: str, *operands: Any) -> Any:
+    """Refuse what is not an array here, or operands on several devices; return the device."""
+    for x in operands:
+        if not isinstance(x, _core.Array):
+            raise ArgumentTypeError(
+                where=where,
+                expected="arrays of this library",
+                got=f"an object of type {type(x).__module__}.{type(x).__qualname__}",
+                fix="convert it first: gpuinterop.asarray(x)",
+            )
+    device = _core.view(_core.Array, operands[0]).device
+    for x in operands[1:]:
+        if _core.view(_core.Array, x).device != device:
+            raise DeviceMismatchError(
+                where=where,
+                expected=f"operands on one device ({device} is the first one's)",
+                got=str(real(x).device),
+                fix=f'move it: x.to_device("{device}")',
+            )
+    return device
+
+
+def taken(where: str, *operands: Any) -> list[Any]:
+    """Return the operands as arrays on one device: the operators' rule, for every other function.
+
+    Arrays of other libraries are shared where they are; host arrays are copied to the device of the
+    first array here, or else to that of the first one on a GPU, or else to the default device.
+    """
+    if len(operands) == 1 and isinstance(operands[0], _core.Array):
+        return [operands[0]]
+    if any(map(_foreign, operands)):
+        found = [as_input_array(x, None, where) if _foreign(x) else x for x in operands]
+        arrays = [x for x in operands if isinstance(x, _core.Array)]
+        arrays += [x for x in found if isinstance(x, _core.Array) and x.device.type != "cpu"]
+        like = arrays[0] if arrays else None
+        operands = tuple(
+            placed(source, like, where) if _foreign(x) else x
+            for x, source in zip(operands, found, strict=True)
+        )
+    require_arrays(where, *operands)
+    return list(operands)
+
+
+def _foreign(x: Any) -> bool:
+    return not isinstance(x, _core.Array) and speaks(x)
+
+
+def record_or_run(work: Any) -> None:
+    """Do host work now, or leave it to the replays of the capture that this thread records."""
+    if not _core._record_call(work):
+        work()

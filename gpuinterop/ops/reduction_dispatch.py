@@ -1,0 +1,375 @@
+"""Reductions: what the array methods ask for on the first use of a layout, and the functions.
+
+On "cpu" NumPy computes, floats of 16 and 32 bits through float64 so that both devices are accurate
+in the same sense. On CUDA a LaunchPlan is made once and kept by the core.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import math
+import warnings
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuinterop import _core, dtypes
+from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.jit import EXACT, compile_source
+from gpuinterop.layout import c_strides
+from gpuinterop.ops import output_arrays, target
+from gpuinterop.ops.masked_reductions import reduce_selected
+from gpuinterop.ops.reduction_codegen import (
+    Recipe,
+    accumulator_bytes,
+    kernel_names,
+    pack_params,
+    pointer_offsets,
+    render,
+)
+from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
+from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty, recipe_for
+from gpuinterop.sources import as_numpy_view
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["check_out", "launches_for", "may_overlap", "reduce_sum"]
+
+INPUT, OUTPUT, SCRATCH, TICKETS = 0, 1, 2, 3  # ops::Slot
+
+_functions: dict[tuple[int, int, bytes], list[int]] = {}
+
+
+def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[int]:
+    """Handles of the kernels to launch, one or two, compiled and loaded once."""
+    text, names = render(recipe, plan), kernel_names(plan)
+    # A plan with parts to join and one without may have the same text.
+    key = (device, len(names), hashlib.sha256(text.encode()).digest())
+    found = _functions.get(key)
+    if found is None:
+
+        def compiled(fresh: bool) -> bytes:
+            arch = _core._compute_capability(device)
+            return compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu", fresh=fresh)
+
+        found = [_core.load_function(device, compiled, name) for name in names]
+        _functions[key] = found
+    return found
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
+    """Refuse an `out` that does not fit; return it as `output_arrays.plain` does."""
+    if isinstance(out, _core.Array):
+        out = output_arrays.plain(out)
+    output_arrays.check_out(out, shape, dtype, like, where)
+    return out
+
+
+def operand(x: Any, strides: Sequence[int] | None = None) -> Operand:
+    """`x` as the planner sees it."""
+    address = x.ptr
+    alignment = min(address & -address, 16) if address else 16
+    return Operand(tuple(x._strides if strides is None else strides), x.itemsize, alignment)
+
+
+def launches_for(
+    device: int,
+    recipe: Recipe,
+    plan: Plan,
+    sources: Sequence[tuple[int, int, int]],
+    sinks: Sequence[tuple[int, int, int]],
+    *,
+    parameter: float = 0.0,
+    scratch_at: int = 0,
+    extras: Sequence[tuple[int, int, int]] = (),
+    extra_strides: Sequence[Sequence[int]] = (),
+) -> tuple[list[Any], int]:
+    """Launches of a plan for `_core.make_plan`, and the scratch bytes used from `scratch_at` on.
+
+    `sources`, `sinks` and `extras` are (slot, index, byte shift) of each operand.
+    """
+    if plan.geometry.n_out == 0:
+        return [], 0
+    functions = functions_for(device, recipe, plan)
+    params = pack_params(
+        recipe, plan, count=plan.geometry.n_red, parameter=parameter, extra_strides=extra_strides
+    )
+    in_at, out_at, scratch_offset, extra_at = pointer_offsets(recipe, plan)
+    patches = [
+        (at, *place)
+        for at, place in zip([*in_at, *out_at, *extra_at], [*sources, *sinks, *extras], strict=True)
+    ]
+    used = 0
+    if plan.splits > 1:
+        patches.append((scratch_offset, SCRATCH, 0, scratch_at))
+        used = accumulator_bytes(recipe, wide=plan.wide) * plan.geometry.n_out * plan.splits
+    if plan.one_launch:
+        patches.append((scratch_offset + 8, TICKETS, 0, 0))
+    grids = [plan.grid, (plan.finish_grid, 1)] if plan.finish_grid else [plan.grid]
+    launches = [
+        (function, grid, plan.threads, params, patches)
+        for function, grid in zip(functions, grids, strict=True)
+    ]
+    return launches, used
+
+
+def over(strides: Sequence[int], axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Strides of a result over the full shape: 0 along reduced axes."""
+    rest = iter(strides)
+    return tuple(0 if axis in axes else next(rest) for axis in range(ndim))
+
+
+def _full_strides(x: Any, axes: Sequence[int], out: Any, keepdims: bool) -> tuple[int, ...]:
+    """The strides of `out`, or of a fresh result, over `x`'s shape."""
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    if out is None:
+        own = c_strides([x.shape[axis] for axis in kept], 1)
+    else:
+        own = tuple(out._strides[axis] for axis in kept) if keepdims else tuple(out._strides)
+    return over(own, axes, x.ndim)
+
+
+def plan_for(
+    op: str,
+    x: Any,
+    axes: tuple[int, ...],
+    shape: tuple[int, ...],
+    result: Any,
+    out: Any,
+    ddof: float,
+    keepdims: bool,
+    cls: type,
+) -> Any:
+    device = x.device.index
+    row = REDUCTIONS[op]
+    sms = target.multiprocessors(device)
+    strides_out = _full_strides(x, axes, out, keepdims)
+    launches: list[Any] = []
+    scratch = 0
+    inputs = [operand(x)]
+    shift_dtype = None
+    sources = [(INPUT, 0, 0)]
+    if row.shifted and x.dtype in (np.float64, np.complex128):
+        # These have no wider type to hide cancellation in: the mean first, then squares around it.
+        mean = recipe_for("mean", x.dtype, x.dtype)
+        between = _full_strides(x, axes, None, False)
+        plan = plan_reduction(x.shape, axes, inputs, [between], multiprocessors=sms)
+        room = -(-plan.geometry.n_out * x.itemsize // 256) * 256
+        launches, scratch = launches_for(
+            device, mean, plan, _shifted(sources, plan, inputs),
+            [(SCRATCH, 0, plan.geometry.out_shifts[0] * x.itemsize)], scratch_at=room,
+        )  # fmt: skip
+        scratch += room
+        inputs.append(Operand(between, x.itemsize))
+        sources.append((SCRATCH, 0, 0))
+        shift_dtype = x.dtype
+    elif row.shifted:
+        first = tuple(0 if i in axes else s for i, s in enumerate(x._strides))
+        inputs.append(operand(x, first))
+        sources.append((INPUT, 0, 0))
+        shift_dtype = x.dtype
+    recipe = recipe_for(op, x.dtype, result, shift=shift_dtype)
+    plan = plan_reduction(
+        x.shape, axes, inputs, [strides_out], ordered=recipe.ordered, multiprocessors=sms
+    )
+    more, used = launches_for(
+        device, recipe, plan, _shifted(sources, plan, inputs),
+        [(OUTPUT, 0, plan.geometry.out_shifts[0] * result.itemsize)],
+        parameter=ddof, scratch_at=scratch,
+    )  # fmt: skip
+    made = output_arrays.class_for(cls, result)
+    return _core.make_plan(
+        device, launches + more, scratch + used, [(made, dtypes.dtype_id(result), shape)]
+    )
+
+
+def _shifted(
+    sources: Sequence[tuple[int, int, int]], plan: Plan, inputs: Sequence[Operand]
+) -> list[tuple[int, int, int]]:
+    places = zip(sources, plan.geometry.in_shifts, inputs, strict=True)
+    return [(slot, i, shift + by * given.itemsize) for (slot, i, shift), by, given in places]
+
+
+_NUMPY: dict[str, Any] = {
+    "sum": np.sum, "prod": np.prod, "mean": np.mean, "min": np.min, "max": np.max,
+    "argmin": np.argmin, "argmax": np.argmax, "any": np.any, "all": np.all,
+    "var": np.var, "std": np.std,
+}  # fmt: skip
+_WIDE = {"sum", "prod", "mean", "var", "std"}
+
+
+def _on_host(
+    op: str, x: Any, axes: tuple[int, ...], flat: bool, keepdims: bool, out: Any, ddof: float
+) -> None:
+    source, sink = as_numpy_view(x), as_numpy_view(out, written=True)
+    arguments: dict[str, Any] = {"axis": axes}
+    if REDUCTIONS[op].is_place:
+        arguments["axis"] = None if flat or not axes else -1
+        source = _joined(source, axes) if arguments["axis"] else source
+    if op in ("var", "std"):
+        arguments["ddof"] = ddof
+    if op in _WIDE:
+        narrow = out.dtype.kind in "fV" and out.dtype.itemsize <= 4
+        arguments["dtype"] = np.float64 if narrow else out.dtype
+        if source.dtype.kind == "c":
+            arguments["dtype"] = np.complex128
+    if keepdims:
+        sink = sink.reshape([n for i, n in enumerate(sink.shape) if i not in axes])
+
+    def work() -> None:
+        # A GPU has nobody to warn, and both devices are to behave alike.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            sink[...] = _NUMPY[op](source, **arguments)
+
+    output_arrays.record_or_run(work)
+
+
+def _joined(x: np.ndarray[Any, Any], axes: Sequence[int]) -> np.ndarray[Any, Any]:
+    """`x` with several axes made one, the last, in C order."""
+    kept = [i for i in range(x.ndim) if i not in axes]
+    count = math.prod(x.shape[i] for i in axes)
+    joined: np.ndarray[Any, Any] = x.transpose(*kept, *axes)
+    return joined.reshape(*(x.shape[i] for i in kept), count)
+
+
+def _reduce(
+    op: str,
+    x: Any,
+    axes: tuple[int, ...],
+    has_axis: bool,
+    dtype: Any,
+    out: Any,
+    keepdims: bool,
+    ddof: float,
+    initial: Any,
+    where: Any,
+) -> Any:
+    """Called by the core for what it has no plan for; gives a plan, or the result."""
+    row = REDUCTIONS[op]
+    flat = not has_axis
+    cls, x, given_out = type(x), output_arrays.plain(x), out
+    if row.is_place and has_axis and not axes and x.ndim:
+        raise ArgumentTypeError(
+            where=op, expected="an axis or more, or None for the flattened array", got="no axis",
+            fix=f"x.{op}() for the place in the flattened array",
+        )  # fmt: skip
+    if dtype is not None:
+        dtype = dtypes.known(dtype, op)
+        if dtype == np.bool_ or (dtype.kind in "iu" and op in ("mean", "var", "std")):
+            raise DTypeError(
+                where=op, expected=f"a dtype that holds a {op}", got=f"dtype={dtype}",
+                fix="any or all for true and false; a float dtype for means, and then astype",
+            )  # fmt: skip
+        if row.shifted and x.dtype.kind == "c" and dtype.kind != "c":
+            raise DTypeError(
+                where=op, expected=f"a complex dtype to compute the {op} of complex numbers in",
+                got=f"dtype={dtype}", fix=f"leave dtype out, x.{op}() is real; or cast to real parts first: "
+                f"x.astype('{dtype}').{op}()",
+            )  # fmt: skip
+        if dtype != x.dtype:
+            x = _cast(x, dtype, cls, op)
+    dtypes.refuse_half_complex(x.dtype, op)
+    # The dtype of a variance is what it is computed in: the result is real.
+    if initial is not None or where is not None:
+        chosen = axes if has_axis else None
+        value = reduce_selected(op, x, chosen, dtype, keepdims, ddof, initial, where)
+        if out is None:
+            return _core.view(output_arrays.class_for(cls, value.dtype), value)
+        _core.copy_into(check_out(out, value.shape, value.dtype, x, op), value, where=op)
+        return given_out
+    result = np.dtype(row.result(x.dtype) if dtype is None or row.shifted else dtype)
+    kept = [n for i, n in enumerate(x.shape) if i not in axes]
+    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else tuple(kept)
+    reduced = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
+    check_not_empty(op, reduced, x.shape)
+    if out is not None:
+        out = check_out(out, shape, result, x, op)
+    if x.device.type == "cpu":
+        sink = new_as(cls, x, shape, result, op) if out is None else out
+        if output_arrays.plain(sink).size:
+            _on_host(op, x, axes, flat, keepdims, sink, ddof)
+        return sink if out is None else given_out
+    overlaps = out is not None and may_overlap(x, out)
+    plan = plan_for(op, x, axes, shape, result, None if overlaps else out, ddof, keepdims, cls)
+    if not overlaps and dtype is None:
+        return plan
+    value = plan.run((x,), None if overlaps or out is None else (out,))
+    if overlaps:
+        _core.copy_into(out, value, where=op)
+    return value if out is None else given_out
+
+
+def new_as(cls: type, x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
+    """An unset array beside `x` of the class that an operand of class `cls` leads to."""
+    made = output_arrays.class_for(cls, dtype)
+    return _core.empty(made, shape, dtype, x.device.type_code, x.device.index, where=where)
+
+
+def may_overlap(x: Any, out: Any) -> bool:
+    """Whether two arrays may share a byte."""
+    return bool(_core._may_overlap(x, out))
+
+
+def _cast(x: Any, dtype: np.dtype[Any], cls: type, where: str) -> Any:
+    only = getattr(cls, "_only", None)
+    if only is not None and dtype != only:
+        raise DTypeError(
+            where=where, expected=f"{only}, the only dtype of a {cls.__name__}", got=f"dtype={dtype}",
+            fix=f'gpuinterop.GpuArray(x, dtype="{dtype}") first',
+        )  # fmt: skip
+    return x.astype(dtype)
+
+
+def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
+    """Return the sum over the axes whose entry in `mask` is true, without those axes.
+
+    The documents' name and argument; a mask of zeros gives a copy.
+    """
+    (x,) = output_arrays.taken("reduce_sum", x)
+    ndim = output_arrays.plain(x).ndim
+    try:
+        bits = [bool(int(m)) for m in mask]
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            where="reduce_sum", expected="a sequence of ints", got=repr(mask),
+            fix="pass (1, 0) or the like",
+        ) from error  # fmt: skip
+    if len(bits) != ndim:
+        raise ArgumentTypeError(
+            where="reduce_sum", expected=f"one entry for each of {ndim} axes",
+            got=f"{len(bits)} entries", fix="pass 1 for the axes to sum, 0 for the others",
+        )  # fmt: skip
+    axes = tuple(i for i, bit in enumerate(bits) if bit)
+    return x.sum(axis=axes) if axes else x.copy()
+
+
+def normalized_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
+    """Axes counted from 0, in order; None means all."""
+    if axis is None:
+        return tuple(range(ndim))
+    try:
+        given = [index(a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+    except TypeError as error:
+        raise ArgumentTypeError(
+            where=where, expected="an axis or axes as an int or a sequence of ints", got=repr(axis),
+            fix="pass a tuple of ints",
+        ) from error  # fmt: skip
+    if ndim == 0 and given in ([0], [-1]):
+        return ()  # NumPy lets a 0-d array be reduced over these
+    for a in given:
+        if not -ndim <= a < ndim:
+            raise ShapeError(where=where, expected=f"axes from {-ndim} to {ndim - 1}", got=str(a),
+                             fix="count axes from 0")  # fmt: skip
+    axes = tuple(sorted({a % ndim for a in given}))
+    if len(axes) != len(given):
+        raise ShapeError(where=where, expected="each axis once", got=str(axis), fix="name it once")
+    return axes
+
+
+_core._set_reductions(_reduce)
+# Plans are Python objects: the core lets go of them while Python can still take them.
+atexit.register(_core._clear_reductions)

@@ -1,0 +1,368 @@
+"""The geometry of a reduction on a GPU: which kernel, which threads, which loads.
+
+Pure functions of shapes, strides and alignment. A plan is made once for a layout and kept by the
+core; the order of additions follows from it alone, so equal layouts give equal bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["TUNING", "Geometry", "Operand", "Plan", "Tuning", "plan_reduction", "simplify"]
+
+
+@dataclass
+class Tuning:
+    """What the benchmark turns; the defaults are what was measured to be best.
+
+    Parameters
+    ----------
+    threads : of a block.
+    blocks_per_sm : what a split aims at. Several times the blocks that fit, so that a slow
+        multiprocessor does not keep the others waiting; few enough that their parts are soon joined.
+    loads : 16-byte loads that a thread has in flight.
+    side : columns: threads side by side at most, the others share the rows.
+    """
+
+    threads: int
+    blocks_per_sm: int
+    loads: int
+    side: int = 256
+
+
+TUNING = {"rows": Tuning(512, 8, 4), "columns": Tuning(256, 4, 4, 32)}
+# Rows longer than this many loads a thread are cut into parts that are joined afterwards.
+LOADS_BEFORE_SPLIT = 32
+# The last block of a launch joins the parts if each of its threads has at most so many to fetch.
+# With more (tall and narrow matrices: 4,000 parts of 64 columns) one block would be at it for longer
+# than the second launch costs, whose blocks share the work.
+ONE_LAUNCH_PARTS = 32
+MAX_TICKETS = 4096  # kTicketWords of native/ops/block_counters.hpp
+MAX_SPLITS = 65535
+_NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
+_BUSY = 8  # blocks a multiprocessor with which nothing needs to be cut into parts
+_FEW_ROWS = 1024  # a thread then walks at most a few dozen of them
+_VECTOR_BYTES = 16
+_MAX_VECTOR = 8
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Strides in elements over the full shape; `alignment` is a power of two dividing the address."""
+
+    strides: tuple[int, ...]
+    itemsize: int
+    alignment: int = 16
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Dimensions after dropping, sorting and merging; innermost last; at least one of each kind."""
+
+    kept: tuple[int, ...]
+    red: tuple[int, ...]
+    kept_strides: tuple[tuple[int, ...], ...]  # [input][dimension], elements
+    red_strides: tuple[tuple[int, ...], ...]
+    out_strides: tuple[tuple[int, ...], ...]  # [output][dimension]
+    in_shifts: tuple[int, ...]  # elements from the array's origin to the walk's
+    out_shifts: tuple[int, ...]
+    n_out: int
+    n_red: int
+    prefers_rows: bool  # the reduced elements lie closer together than the results
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that the kernel's text, its parameters and its launch depend on."""
+
+    geometry: Geometry
+    mode: str  # "rows" or "columns"
+    vector: int
+    steps: tuple[int, ...]  # per input: 1 unit stride, 0 broadcast, 2 any
+    unroll: int
+    team: int
+    threads: int  # of a block
+    splits: int
+    chunk: int  # reduced elements per split
+    tiles: int  # columns: blocks side by side
+    grid: tuple[int, int]
+    finish_grid: int  # blocks of the second phase, 0 without one
+    finish_team: int  # columns: results that a block of the second phase shares
+    wide: bool  # 64-bit indices
+    one_launch: bool  # the last block of the first launch joins the parts
+
+
+@dataclass
+class _Dim:
+    extent: int
+    ins: list[int]
+    outs: list[int]
+
+    def nearness(self, sizes: Sequence[int]) -> int:
+        """Bytes between neighbours in the densest input that counts; sizes of 0 do not count.
+
+        Broadcast dimensions are far.
+        """
+        steps = zip(self.ins, sizes, strict=True)
+        return min((abs(s) * b for s, b in steps if s and b), default=1 << 62)
+
+
+def _counted(shape: Sequence[int], inputs: Sequence[Operand]) -> list[int]:
+    """Itemsizes of the inputs that most of the bytes come from, 0 for the others.
+
+    In a matrix times a vector the matrix alone says how memory is walked: the vector stays in the
+    cache whatever the order.
+    """
+    weights = []
+    for operand in inputs:
+        weight = operand.itemsize
+        for extent, stride in zip(shape, operand.strides, strict=True):
+            weight *= extent if stride else 1
+        weights.append(weight)
+    most = max(weights)
+    return [o.itemsize if w * 4 >= most else 0 for o, w in zip(inputs, weights, strict=True)]
+
+
+def _merge(dims: list[_Dim]) -> list[_Dim]:
+    merged: list[_Dim] = []
+    for dim in dims:
+        last = merged[-1] if merged else None
+        if last is not None and all(
+            outer == inner * dim.extent
+            for outer, inner in zip(last.ins + last.outs, dim.ins + dim.outs, strict=True)
+        ):
+            last.extent *= dim.extent
+            last.ins, last.outs = dim.ins, dim.outs
+        else:
+            merged.append(_Dim(dim.extent, list(dim.ins), list(dim.outs)))
+    return merged
+
+
+def simplify(
+    shape: Sequence[int],
+    axes: Sequence[int],
+    inputs: Sequence[Operand],
+    outputs: Sequence[Sequence[int]],
+    *,
+    ordered: bool = False,
+) -> Geometry:
+    """Reduce the walk over `shape` to few dimensions.
+
+    `outputs` are strides over the full shape, anything along reduced axes. `ordered` keeps the
+    reduced elements in C order (positions are asked for).
+    """
+    reduced = set(axes)
+    sizes = _counted(shape, inputs)
+    in_shifts = [0] * len(inputs)
+    out_shifts = [0] * len(outputs)
+    kept: list[_Dim] = []
+    red: list[_Dim] = []
+    n_out = n_red = 1
+    for axis, extent in enumerate(shape):
+        is_reduced = axis in reduced
+        if is_reduced:
+            n_red *= extent
+        else:
+            n_out *= extent
+        if extent == 1:
+            continue
+        dim = _Dim(
+            extent,
+            [operand.strides[axis] for operand in inputs],
+            [0 if is_reduced else strides[axis] for strides in outputs],
+        )
+        first = next((s for s in dim.ins if s), 0)
+        if first < 0 and extent > 0 and not (ordered and is_reduced):
+            for i, stride in enumerate(dim.ins):
+                in_shifts[i] += (extent - 1) * stride
+            for j, stride in enumerate(dim.outs):
+                out_shifts[j] += (extent - 1) * stride
+            dim.ins = [-s for s in dim.ins]
+            dim.outs = [-s for s in dim.outs]
+        (red if is_reduced else kept).append(dim)
+    kept.sort(key=lambda dim: -dim.nearness(sizes))
+    if not ordered:
+        red.sort(key=lambda dim: -dim.nearness(sizes))
+    kept, red = _merge(kept), _merge(red)
+    prefers_rows = n_out == 1 or (
+        bool(red)
+        and min(d.nearness(sizes) for d in red)
+        <= min((d.nearness(sizes) for d in kept), default=1 << 62)
+    )
+    none = _Dim(1, [0] * len(inputs), [0] * len(outputs))
+    kept, red = kept or [none], red or [none]
+    return Geometry(
+        kept=tuple(d.extent for d in kept),
+        red=tuple(d.extent for d in red),
+        kept_strides=tuple(tuple(d.ins[i] for d in kept) for i in range(len(inputs))),
+        red_strides=tuple(tuple(d.ins[i] for d in red) for i in range(len(inputs))),
+        out_strides=tuple(tuple(d.outs[j] for d in kept) for j in range(len(outputs))),
+        in_shifts=tuple(in_shifts),
+        out_shifts=tuple(out_shifts),
+        n_out=n_out,
+        n_red=n_red,
+        prefers_rows=prefers_rows,
+    )
+
+
+def _vector(g: Geometry, inputs: Sequence[Operand], along_rows: bool) -> tuple[int, list[int]]:
+    """Elements per load, and how each input moves along the vector's dimension."""
+    walk = g.red if along_rows else g.kept
+    here = g.red_strides if along_rows else g.kept_strides
+    steps = [1 if s[-1] == 1 else 0 if s[-1] == 0 else 2 for s in here]
+    unit = [i for i, step in enumerate(steps) if step == 1]
+    vector = 1
+    if unit and 2 not in steps:
+        widest = max(inputs[i].itemsize for i in unit)
+        vector = max(1, min(_VECTOR_BYTES // widest, _MAX_VECTOR))
+    while vector > 1:
+        whole = walk[-1] % vector == 0 or (along_rows and len(walk) == 1)
+        if (
+            whole
+            and walk[-1] >= vector
+            and all(_is_aligned(g, inputs, i, vector, along_rows) for i in unit)
+        ):
+            break
+        vector //= 2
+    if vector == 1:
+        steps = [0 if step == 0 else 2 for step in steps]
+    return vector, steps
+
+
+def _is_aligned(g: Geometry, inputs: Sequence[Operand], i: int, vector: int, rows: bool) -> bool:
+    others = [*g.kept_strides[i], *g.red_strides[i][:-1]]
+    if not rows:
+        others = [*g.kept_strides[i][:-1], *g.red_strides[i]]
+    item = inputs[i].itemsize
+    if (g.in_shifts[i] * item) % (vector * item) or inputs[i].alignment % (vector * item):
+        return False
+    return all(stride % vector == 0 for stride in others)
+
+
+def _power_up(n: int) -> int:
+    return 1 << max(0, (n - 1).bit_length())
+
+
+def _power_down(n: int) -> int:
+    return 1 << (max(1, n).bit_length() - 1)
+
+
+def plan_reduction(
+    shape: Sequence[int],
+    axes: Sequence[int],
+    inputs: Sequence[Operand],
+    outputs: Sequence[Sequence[int]],
+    *,
+    ordered: bool = False,
+    multiprocessors: int = 132,
+) -> Plan:
+    """Choose kernel, vector width, threads and splits for one layout."""
+    g = simplify(shape, axes, inputs, outputs, ordered=ordered)
+    along_rows = g.prefers_rows
+    vector, steps = _vector(g, inputs, along_rows)
+    tuning = TUNING["rows" if along_rows else "columns"]
+    narrow = vector * max(o.itemsize for o in inputs) < 8
+    unroll = tuning.loads * 2 if narrow else tuning.loads
+    reach = 0
+    for i in range(len(inputs)):
+        spans = zip((*g.kept, *g.red), (*g.kept_strides[i], *g.red_strides[i]), strict=True)
+        reach = max(reach, sum(max(0, e - 1) * abs(s) for e, s in spans))
+    for strides in g.out_strides:
+        reach = max(
+            reach, sum(max(0, e - 1) * abs(s) for e, s in zip(g.kept, strides, strict=True))
+        )
+    chooser = _plan_rows if along_rows else _plan_columns
+    team, splits, chunk, tiles, grid = chooser(g, vector, unroll, multiprocessors, tuning)
+    # A walk steps past its end by at most one round of loads before it stops, and the last part's end
+    # is first counted as if it were a whole one.
+    margin = tuning.threads * _MAX_VECTOR * unroll * 2
+    wide = max(reach, g.n_out, splits * chunk) + margin >= 1 << 31
+    # Results that one block would join the parts of.
+    joined = 1 if along_rows else team * vector
+    one_launch = (
+        1 < splits <= ONE_LAUNCH_PARTS * tuning.threads // joined and grid[0] <= MAX_TICKETS
+    )
+    finish_team = 1
+    if not along_rows and not one_launch:
+        finish_team = _finish_team(g.n_out, splits, multiprocessors, tuning.threads)
+    return Plan(
+        geometry=g,
+        mode="rows" if along_rows else "columns",
+        vector=vector,
+        steps=tuple(steps),
+        unroll=unroll,
+        team=team,
+        splits=splits,
+        chunk=chunk,
+        tiles=tiles,
+        grid=grid,
+        threads=tuning.threads,
+        finish_grid=-(-g.n_out // finish_team) if splits > 1 and not one_launch else 0,
+        finish_team=finish_team,
+        wide=wide,
+        one_launch=one_launch,
+    )
+
+
+_Threads = tuple[int, int, int, int, tuple[int, int]]
+
+
+def _finish_team(n_out: int, splits: int, sms: int, threads: int) -> int:
+    """Results per block of the second launch: fewer side by side when there are many parts of each,
+    which one thread would otherwise fetch one after another.
+    """
+    team = 32
+    while team > 1 and splits > threads // team * 8 and -(-n_out // team) < sms:
+        team //= 2
+    return team
+
+
+def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) -> _Threads:
+    loads = -(-g.n_red // vector)
+    block = tuning.threads
+    team = min(block, _power_up(-(-loads // 4)))
+    while team < block and team < loads and g.n_out * team < sms * 1024:
+        team *= 2
+    blocks = -(-g.n_out * team // block)
+    splits, chunk = 1, g.n_red
+    wanted = sms * tuning.blocks_per_sm
+    if team == block and loads > block * LOADS_BEFORE_SPLIT and blocks < sms * _BUSY:
+        splits = min(-(-wanted // blocks), loads // (block * unroll), MAX_SPLITS)
+    if splits > 1:
+        chunk = -(-g.n_red // splits)
+        chunk += -chunk % (vector * 32)  # whole vectors, whole cache lines
+        splits = -(-g.n_red // chunk)
+    return team, splits, chunk, 1, (blocks, splits)
+
+
+def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) -> _Threads:
+    width = g.kept[-1]
+    block = tuning.threads
+    stripes = -(-width // vector)
+    rows = min(block // min(tuning.side, block), _power_down(g.n_red // unroll))
+    team = min(block // rows, _power_up(stripes))
+    batches = g.n_out // max(width, 1)
+    # Few rows: narrower blocks rather than parts, which cost more to join than they save.
+    while (
+        team > _NARROWEST
+        and g.n_red <= _FEW_ROWS
+        and batches * -(-stripes // team) < sms
+        and block // team < g.n_red
+    ):
+        team //= 2
+    rows = block // team
+    tiles = -(-stripes // team)
+    blocks = batches * tiles
+    splits, chunk = 1, g.n_red
+    wanted = sms * tuning.blocks_per_sm
+    if blocks < sms * _BUSY and g.n_red > max(rows * unroll * 4, _FEW_ROWS):
+        splits = min(-(-wanted // blocks), -(-g.n_red // (rows * unroll * 2)), MAX_SPLITS)
+    if splits > 1:
+        chunk = -(-g.n_red // splits)
+        chunk += -chunk % (rows * unroll)
+        splits = -(-g.n_red // chunk)
+    return team, splits, chunk, tiles, (blocks, splits)

@@ -1,0 +1,179 @@
+// Letting go of imported memory: the producer may use it again at once, so it has to come after our
+// own uses and after those of whoever we handed it on to.
+#include <new>
+
+#include "array/gil.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/deferred_release.hpp"
+#include "cuda/device_state.hpp"
+#include "cuda/stream.hpp"
+#include "exchange/export.hpp"
+#include "exchange/import.hpp"
+
+namespace gpuinterop::exchange {
+
+namespace {
+
+template <class Managed>
+void end_now(void* managed) noexcept {
+  call_deleter(static_cast<Managed*>(managed));
+}
+
+// The same at a time of our own choosing, between two operations of somebody's Python code.
+template <class Managed>
+void end_later(void* managed) noexcept {
+  ErrorSaver saver;
+  end_now<Managed>(managed);
+}
+
+void drop_object(void* object) noexcept {
+  ErrorSaver saver;
+  run_python([&] { Py_DECREF(static_cast<PyObject*>(object)); });
+}
+
+// Handle 2 names another stream in every thread; the legacy one keeps order with all of them.
+Producer settled(Producer p) noexcept {
+  if (p.stream == CU_STREAM_PER_THREAD) p.stream = CU_STREAM_LEGACY;
+  return p;
+}
+
+// `producer` waits for all that we and our consumers have queued. False when a capture forbids it.
+bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32_t consumers) {
+  try {
+    const CUstream last = cuda::last_use(b, "release");
+    cuda::wait(d.ordinal, producer, last, "release");
+    if (consumers & kUsedOnLegacy) cuda::wait(d.ordinal, producer, CU_STREAM_LEGACY, "release");
+  } catch (...) {
+    return false;
+  }
+  return !(consumers & kUsedElsewhere);
+}
+
+// Calls finish(what), or later(what) with the GIL when the producer cannot be told to wait. A stream
+// that is not known to be alive is compared with and never given to the driver.
+void let_go(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noexcept {
+  auto named = static_cast<CUstream>(b->producer);
+  cuda::DeviceState* d = cuda::started_device(b->device.id);
+  const uint32_t consumers = b->foreign_use.load(std::memory_order_relaxed);
+  if (!d || cuda::driver_is_gone() || (!b->stream && !consumers)) return finish(what);
+  if (!b->stream) b->stream = CU_STREAM_LEGACY;  // handed on without a use of our own
+  const CUstream target = named ? named : CU_STREAM_LEGACY;
+  if (b->stream == target && b->stream != CU_STREAM_PER_THREAD && !b->producer_elsewhere &&
+      !(consumers & (target == CU_STREAM_LEGACY ? kUsedElsewhere : ~0u))) [[likely]]
+    return finish(what);
+  const bool alive = !named || named == CU_STREAM_LEGACY || b->producer_alive;
+  const bool known = named && alive && !b->producer_elsewhere;
+  // On the legacy stream as well as on another: everything, to be sure.
+  const bool everything =
+      consumers & kUsedElsewhere || (consumers && b->stream != CU_STREAM_LEGACY);
+  // Asked first, for the order below is work on that stream as well.
+  if (!known && !everything && cuda::is_done(*d, *b)) return finish(what);
+  if (alive) {
+    bool ordered = false;
+    try {
+      ordered = order_back(*d, *b, target, consumers);
+    } catch (...) {  // no stream to wait with
+    }
+    if (ordered && (known || (b->stream == CU_STREAM_LEGACY && !b->producer_elsewhere)))
+      return finish(what);
+  }
+  cuda::release_when_done(*d, *b, everything, finish, later, what);
+}
+
+template <class Managed>
+void release_host(Buffer* b) noexcept {
+  end_now<Managed>(b->context);
+}
+
+template <class Managed>
+void release_cuda(Buffer* b) noexcept {
+  let_go(b, end_now<Managed>, end_later<Managed>, b->context);
+}
+
+void nothing(void*) noexcept {}
+
+// Whether an object goes on naming a stream as the one it works on. It has to keep that stream alive,
+// and some keep none and name whichever is current at the moment (CuPy): those must be asked anew.
+bool still_names(PyObject* owner, const void* stream) noexcept {
+  ErrorSaver saver;
+  PyRef dict = PyRef::steal(
+      run_python([&] { return PyObject_GetAttrString(owner, "__cuda_array_interface__"); }));
+  PyObject* named =
+      dict && PyDict_Check(dict.get()) ? PyDict_GetItemString(dict.get(), "stream") : nullptr;
+  return named && PyLong_Check(named) && PyLong_AsVoidPtr(named) == stream;
+}
+
+// The context is the owner's Python object, not counted: whoever holds the buffer holds it, and lets
+// go of it right after the buffer. Here it is held a while longer when there is a reason.
+void release_borrowed(Buffer* b) noexcept {
+  auto* base = static_cast<PyObject*>(cuda::holds_gil() ? b->context : nullptr);
+  if (!base) return let_go(b, nothing, nothing, nullptr);
+  Py_INCREF(base);
+  if (b->producer && b->producer != CU_STREAM_LEGACY && b->producer != b->stream)
+    b->producer_alive = still_names(base, b->producer);
+  let_go(b, drop_object, drop_object, base);
+}
+
+Buffer* describe(const Checked& c) {
+  auto* b = new Buffer;
+  b->ptr = c.low;
+  b->nbytes = c.nbytes;
+  b->device = c.device;
+  b->memory = c.memory;
+  b->readonly = c.readonly;
+  return b;
+}
+
+Buffer* with_producer(const Checked& c, void* context, Producer producer,
+                      void (*release)(Buffer*) noexcept) {
+  cuda::run_completed_releases();
+  Buffer* b = describe(c);
+  b->context = context;
+  producer = settled(producer);
+  b->producer = producer.stream;
+  b->producer_elsewhere = producer.elsewhere;
+  b->producer_alive = producer.alive;
+  b->release = release;
+  return b;
+}
+
+template <class Managed>
+Buffer* adopt_managed(const Checked& c, Managed* owned, Producer producer) {
+  if (c.device.is_cuda()) return with_producer(c, owned, producer, release_cuda<Managed>);
+  Buffer* b = describe(c);
+  b->context = owned;
+  b->release = release_host<Managed>;
+  return b;
+}
+
+}  // namespace
+
+Buffer* adopt(const Checked& c, DLManagedTensorVersioned* owned, Producer producer) {
+  return adopt_managed(c, owned, producer);
+}
+Buffer* adopt(const Checked& c, DLManagedTensor* owned, Producer producer) {
+  return adopt_managed(c, owned, producer);
+}
+Buffer* adopt_borrowed(const Checked& c, Producer producer) {
+  Buffer* b =
+      c.device.is_cuda() ? with_producer(c, nullptr, producer, release_borrowed) : describe(c);
+  b->needs_base = true;
+  return b;
+}
+void join_stream_order(Buffer* b, void* producer, const char* where) {
+  if (!b->device.is_cuda()) return;
+  CUstream stream = cuda::current_stream(b->device.id);
+  if (producer && producer != stream)
+    cuda::wait(b->device.id, stream, static_cast<CUstream>(producer), where);
+  // The first use: nothing more to wait for.
+  if (stream == CU_STREAM_PER_THREAD)
+    cuda::order(b, stream, where);
+  else
+    b->stream = stream;
+}
+void set_legacy_order(Buffer* b) noexcept { b->producer_elsewhere = false; }
+void remember_base(Buffer* b, PyObject* base) noexcept {
+  if (b->release == release_borrowed) b->context = base;
+}
+
+}  // namespace gpuinterop::exchange

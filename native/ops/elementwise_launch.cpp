@@ -1,0 +1,289 @@
+#include "ops/elementwise_launch.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "array/error.hpp"
+
+namespace gpuinterop::ops {
+
+Tuning tuning;
+
+namespace {
+
+constexpr int64_t kMostTileBytes = 40'000;  // of the shared memory that every block may have
+constexpr int64_t kInt32Room = (int64_t{1} << 31) - (1 << 17);  // less what a last block overshoots
+
+class Words {
+ public:
+  Words(Plan* p, const char* where) : p_(p), where_(where) {}
+  void put(uint64_t word) {
+    if (p_->words == kMaxParameterWords)
+      fail(Kind::Shape, where_, "a layout that fits a kernel's parameters (4096 bytes)",
+           "more operands and dimensions than that", "make the operands contiguous: x.copy()");
+    p_->parameters[p_->words++] = word;
+  }
+  void put(int64_t word) { put(static_cast<uint64_t>(word)); }
+  // GiDim: n / extent for n < 2^31 is (umulhi(n, factor) + n) >> shift.
+  void put_dimension(int64_t extent) {
+    put(extent);
+    uint64_t factor = 0, shift = 0;
+    if (extent < (int64_t{1} << 31)) {
+      const uint64_t d = static_cast<uint64_t>(extent);
+      shift = static_cast<uint64_t>(std::bit_width(d - 1));
+      factor = ((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1;
+    }
+    put((factor & 0xffffffffu) | shift << 32);
+  }
+
+ private:
+  Plan* p_;
+  const char* where_;
+};
+
+char mode_of(const IterationSpace& w, int operand, int64_t stride) {
+  if (w.constant[operand]) return 'K';
+  if (w.address[operand]) return 'A';
+  switch (stride) {
+    case 0: return operand < w.inputs ? 'S' : 'X';  // a result is written through its address
+    case 1: return 'C';
+    case -1: return 'R';
+    default: return 'X';
+  }
+}
+
+// Operands that are walked once and are larger than any cache: they should not push others out.
+void mark_streams(const IterationSpace& w, char* modes) {
+  if (tuning.stream == 0) return;
+  for (int i = 0; i < w.operands; ++i) {
+    if (modes[i] != 'C' && modes[i] != 'R') continue;
+    if (!(tuning.stream & (i < w.inputs ? 1 : 2)) || w.size * w.itemsize[i] < tuning.stream_bytes)
+      continue;
+    bool repeats = false;
+    for (int d = 0; d < w.ndim; ++d) repeats = repeats || w.stride[d][i] == 0;
+    if (!repeats) modes[i] = modes[i] == 'C' ? 'c' : 'r';
+  }
+}
+
+bool needs_wide(const IterationSpace& w) {
+  if (w.size > kInt32Room) return true;
+  for (int i = 0; i < w.operands; ++i) {
+    if (w.constant[i]) continue;
+    int64_t span = 0;
+    for (int d = 0; d < w.ndim; ++d) span += (w.shape[d] - 1) * std::abs(w.stride[d][i]);
+    if (span > kInt32Room) return true;
+  }
+  return false;
+}
+
+int widest(const IterationSpace& w, const char* modes) {
+  int bytes = 1;
+  for (int i = 0; i < w.operands; ++i)
+    if (modes[i] == 'C' || modes[i] == 'R' || modes[i] == 'T')
+      bytes = std::max<int>(bytes, w.itemsize[i]);
+  return bytes;
+}
+
+// Largest access all operands allow: 16 bytes of the widest, aligned at every row.
+int vector_for(const IterationSpace& w, const char* modes, int inner, int turned) {
+  int v = 16 / widest(w, modes);
+  bool any = false;
+  for (int i = 0; i < w.operands; ++i) {
+    const char mode = modes[i];
+    if (mode == 'X') return 1;  // neighbouring threads on neighbouring elements, for its sake
+    if (mode != 'C' && mode != 'R' && mode != 'T') continue;
+    any = true;
+    const int64_t size = w.itemsize[i];
+    if (mode == 'T' && w.stride[turned][i] != 1) return 1;
+    for (; v > 1; v /= 2) {
+      const char* first = mode == 'R' ? w.data[i] - (v - 1) * size : w.data[i];
+      bool aligned = reinterpret_cast<uintptr_t>(first) % static_cast<uintptr_t>(v * size) == 0;
+      const int along = mode == 'T' ? turned : inner;
+      for (int d = 0; d < w.ndim && aligned; ++d) aligned = d == along || w.stride[d][i] % v == 0;
+      if (aligned) break;
+    }
+  }
+  return any ? v : 1;
+}
+
+int64_t blocks_for(int64_t work, int64_t per_block) { return (work + per_block - 1) / per_block; }
+
+void set_grid(Plan* p, int64_t blocks, const char* where) {
+  if (blocks > 0x7fffffff)
+    fail(Kind::Shape, where, "at most 2^31 blocks in one launch", std::to_string(blocks),
+         "split the array");
+  p->grid = static_cast<uint32_t>(blocks);
+}
+
+// p[] and s[] of every parameter struct. A constant's bytes stand in both.
+void put_operands(Words& words, const IterationSpace& w, int inner) {
+  for (int i = 0; i < w.operands; ++i) words.put(reinterpret_cast<uint64_t>(w.data[i]));
+  for (int i = 0; i < w.operands; ++i)
+    words.put(w.constant[i] ? w.high[i]
+                            : static_cast<uint64_t>(inner < 0 ? 0 : w.stride[inner][i]));
+}
+
+void put_outer(Words& words, const IterationSpace& w, const int* dims, int n) {
+  for (int k = 0; k < n; ++k) words.put_dimension(w.shape[dims[k]]);
+  for (int k = 0; k < n; ++k)
+    for (int i = 0; i < w.operands; ++i) words.put(w.stride[dims[k]][i]);
+}
+
+void plan_flat(const IterationSpace& w, Plan* p, const char* where) {
+  Shape& s = p->shape;
+  const int inner = w.ndim == 1 ? 0 : -1;
+  for (int i = 0; i < w.operands; ++i) s.modes[i] = mode_of(w, i, inner < 0 ? 0 : w.stride[0][i]);
+  s.layout = Class::Flat;
+  s.vector = static_cast<uint8_t>(inner < 0 ? 1 : vector_for(w, s.modes, 0, -1));
+  int unroll = tuning.flat_bytes / (s.vector * widest(w, s.modes));
+  if (w.operands > 4) unroll /= 2;
+  if (w.size <= tuning.small) unroll = 1;
+  s.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
+  s.warps = static_cast<uint8_t>(tuning.threads / 32);
+  int64_t blocks = blocks_for(w.size, int64_t{tuning.threads} * s.vector * s.unroll);
+  if (tuning.blocks > 0 && blocks > tuning.blocks) {
+    blocks = tuning.blocks;
+    s.loop = 1;
+  }
+  mark_streams(w, s.modes);
+  Words words(p, where);
+  put_operands(words, w, inner);
+  words.put(w.size);
+  p->block_x = static_cast<uint32_t>(tuning.threads);
+  set_grid(p, blocks, where);
+}
+
+void plan_rows(const IterationSpace& w, Plan* p, const char* where) {
+  Shape& s = p->shape;
+  const int inner = w.ndim - 1;
+  s.layout = Class::Rows;
+  s.ndim = static_cast<uint8_t>(inner);
+  s.vector = static_cast<uint8_t>(vector_for(w, s.modes, inner, -1));
+  const int64_t n = w.shape[inner], rows = w.size / n;
+  const int64_t lanes = blocks_for(n, s.vector);
+  p->block_x = static_cast<uint32_t>(
+      std::min<int64_t>(tuning.threads, std::bit_ceil(static_cast<uint64_t>(lanes))));
+  p->block_y = static_cast<uint32_t>(tuning.threads) / p->block_x;
+  s.warps = static_cast<uint8_t>(tuning.threads / 32);
+  int unroll = tuning.rows_unroll;
+  if (s.vector * widest(w, s.modes) < 16) unroll *= 2;
+  if (w.operands > 4) unroll /= 2;
+  if (w.size <= tuning.small) unroll = 1;
+  while (unroll > 1 && int64_t{p->block_y} * unroll / 2 >= rows) unroll /= 2;
+  s.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
+  const int64_t chunks = blocks_for(n, int64_t{p->block_x} * s.vector);
+  mark_streams(w, s.modes);
+  int dims[kMaxDims];
+  for (int k = 0; k < inner; ++k) dims[k] = inner - 1 - k;
+  Words words(p, where);
+  put_operands(words, w, inner);
+  words.put(n);
+  words.put(rows);
+  words.put(chunks);
+  put_outer(words, w, dims, inner);
+  set_grid(p, chunks * blocks_for(rows, int64_t{p->block_y} * s.unroll), where);
+}
+
+void plan_general(const IterationSpace& w, Plan* p, const char* where) {
+  Shape& s = p->shape;
+  s.layout = Class::General;
+  s.ndim = static_cast<uint8_t>(w.ndim);
+  s.vector = 1;
+  for (int i = 0; i < w.operands; ++i) s.modes[i] = w.constant[i] ? 'K' : w.address[i] ? 'A' : 'X';
+  s.unroll = static_cast<uint8_t>(w.size <= tuning.small ? 1 : tuning.general_unroll);
+  int dims[kMaxDims];
+  for (int k = 0; k < w.ndim; ++k) dims[k] = w.ndim - 1 - k;
+  Words words(p, where);
+  put_operands(words, w, -1);
+  words.put(w.size);
+  put_outer(words, w, dims, w.ndim);
+  p->block_x = kThreads;
+  set_grid(p, blocks_for(w.size, int64_t{kThreads} * s.unroll), where);
+}
+
+// The dimension along which some input is densest while the results are not; -1 when there is none.
+int turned_dimension(const IterationSpace& w) {
+  const int inner = w.ndim - 1;
+  if (w.shape[inner] < 16) return -1;
+  for (int i = 0; i < w.inputs; ++i) {
+    if (w.constant[i] || w.address[i]) continue;
+    const int64_t along = std::abs(w.stride[inner][i]);
+    if (along <= 1) continue;
+    int best = -1;
+    for (int d = 0; d < inner; ++d) {
+      const int64_t s = std::abs(w.stride[d][i]);
+      if (s != 0 && s < along && w.shape[d] >= 16 && (best < 0 || s < std::abs(w.stride[best][i])))
+        best = d;
+    }
+    // Less than one sector apart, or no other way is much denser: rows serve as well.
+    if (best >= 0 && along * w.itemsize[i] > 32 && std::abs(w.stride[best][i]) * 4 <= along)
+      return best;
+  }
+  return -1;
+}
+
+bool plan_tile(const IterationSpace& w, Plan* p, const char* where) {
+  const int x = w.ndim - 1, y = turned_dimension(w);
+  if (y < 0) return false;
+  Shape& s = p->shape;
+  int64_t bytes = 0;
+  for (int i = 0; i < w.inputs; ++i) {
+    if (w.constant[i] || w.address[i] || std::abs(w.stride[x][i]) <= 1) continue;
+    if (w.stride[y][i] == 0 || std::abs(w.stride[y][i]) >= std::abs(w.stride[x][i])) continue;
+    if ((bytes + w.itemsize[i]) * 32 * 33 > kMostTileBytes) continue;
+    bytes += w.itemsize[i];
+    s.modes[i] = 'T';
+  }
+  const int edge = bytes * 64 * 65 <= kMostTileBytes ? tuning.tile_edge : 32;
+  s.layout = Class::Tile;
+  s.ndim = static_cast<uint8_t>(w.ndim - 2);
+  s.tile = static_cast<uint8_t>(edge);
+  s.vector = static_cast<uint8_t>(vector_for(w, s.modes, x, y));
+  // At least one whole line of the tile for all threads.
+  while (kThreads / (edge / s.vector) > edge) s.vector /= 2;
+  s.unroll = 1;
+  int dims[kMaxDims], n = 0;
+  for (int d = x - 1; d >= 0; --d)
+    if (d != y) dims[n++] = d;
+  Words words(p, where);
+  put_operands(words, w, x);
+  for (int i = 0; i < w.operands; ++i) words.put(w.stride[y][i]);
+  const int64_t tiles_x = blocks_for(w.shape[x], edge), tiles_y = blocks_for(w.shape[y], edge);
+  words.put(w.shape[x]);
+  words.put(w.shape[y]);
+  words.put(tiles_x);
+  words.put(tiles_y);
+  for (int k = 0; k < n; ++k) words.put_dimension(w.shape[dims[k]]);
+  words.put_dimension(1);
+  for (int k = 0; k < n; ++k)
+    for (int i = 0; i < w.operands; ++i) words.put(w.stride[dims[k]][i]);
+  for (int i = 0; i < w.operands; ++i) words.put(int64_t{0});
+  int64_t batch = 1;
+  for (int k = 0; k < n; ++k) batch *= w.shape[dims[k]];
+  p->block_x = kThreads;
+  set_grid(p, tiles_x * tiles_y * batch, where);
+  return true;
+}
+
+}  // namespace
+
+void make_plan(const IterationSpace& w, Plan* p, const char* where) {
+  p->words = 0;
+  p->block_y = 1;
+  p->shape = Shape();
+  if (w.ndim <= 1) {
+    plan_flat(w, p, where);
+    return;
+  }
+  const int inner = w.ndim - 1;
+  for (int i = 0; i < w.operands; ++i) p->shape.modes[i] = mode_of(w, i, w.stride[inner][i]);
+  p->shape.wide = needs_wide(w);
+  if (plan_tile(w, p, where)) return;
+  if (w.shape[inner] >= 32)
+    plan_rows(w, p, where);
+  else
+    plan_general(w, p, where);
+}
+
+}  // namespace gpuinterop::ops

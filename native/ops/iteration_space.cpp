@@ -1,0 +1,87 @@
+#include "ops/iteration_space.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace gpuinterop::ops {
+
+namespace {
+
+// One run through memory for all: the common case, told without looking at single dimensions.
+bool is_one_run(const IterationSpace& w, const Layout* const* layouts, int ndim,
+                const int64_t* shape) {
+  bool c_order = true, f_order = true;
+  for (int i = 0; i < w.operands; ++i) {
+    const Layout* l = layouts[i];
+    if (!l || l->size() == 1) continue;
+    if (l->size() != w.size) return false;
+    c_order = c_order && l->is_c_contiguous();
+    f_order = f_order && l->is_f_contiguous() && l->ndim() == ndim &&
+              std::equal(shape, shape + ndim, l->shape());
+    if (!c_order && !f_order) return false;
+  }
+  return true;
+}
+
+void swap_dimensions(IterationSpace& w, int a, int b) {
+  std::swap(w.shape[a], w.shape[b]);
+  for (int i = 0; i < w.operands; ++i) std::swap(w.stride[a][i], w.stride[b][i]);
+}
+
+}  // namespace
+
+void build_iteration_space(IterationSpace& w, const Layout* const* layouts, int ndim,
+                           const int64_t* shape) {
+  w.size = 1;
+  for (int d = 0; d < ndim; ++d) w.size *= shape[d];
+  if (w.size <= 1) {
+    w.ndim = 0;
+    return;
+  }
+  if (is_one_run(w, layouts, ndim, shape)) {
+    w.ndim = 1;
+    w.shape[0] = w.size;
+    for (int i = 0; i < w.operands; ++i)
+      w.stride[0][i] = layouts[i] && layouts[i]->size() != 1 ? 1 : 0;
+    return;
+  }
+  int n = 0;
+  for (int d = 0; d < ndim; ++d) {
+    if (shape[d] == 1) continue;
+    w.shape[n] = shape[d];
+    for (int i = 0; i < w.operands; ++i) {
+      const Layout* l = layouts[i];
+      const int own = l ? d - (ndim - l->ndim()) : -1;
+      w.stride[n][i] = own < 0 || l->shape()[own] == 1 ? 0 : l->strides()[own];
+    }
+    ++n;
+  }
+  // Results decide the direction and the order of the dimensions, so that writes are dense.
+  const int lead = w.inputs < w.operands ? w.inputs : 0;
+  for (int d = 0; d < n; ++d) {
+    if (w.stride[d][lead] >= 0) continue;
+    for (int i = 0; i < w.operands; ++i) {
+      if (w.constant[i]) continue;
+      w.data[i] += (w.shape[d] - 1) * w.stride[d][i] * w.itemsize[i];
+      w.stride[d][i] = -w.stride[d][i];
+    }
+  }
+  for (int d = 1; d < n; ++d)
+    for (int e = d; e > 0 && w.stride[e - 1][lead] < w.stride[e][lead]; --e)
+      swap_dimensions(w, e - 1, e);
+  int last = 0;
+  for (int d = 1; d < n; ++d) {
+    bool merges = true;
+    for (int i = 0; i < w.operands && merges; ++i)
+      merges = w.stride[last][i] == w.stride[d][i] * w.shape[d];
+    if (merges) {
+      w.shape[last] *= w.shape[d];
+    } else {
+      w.shape[++last] = w.shape[d];
+    }
+    for (int i = 0; i < w.operands; ++i) w.stride[last][i] = w.stride[d][i];
+  }
+  w.ndim = last + 1;
+}
+
+}  // namespace gpuinterop::ops

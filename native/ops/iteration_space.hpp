@@ -1,0 +1,56 @@
+// The joint iteration of a kernel's operands: few dimensions, ordered for the results' memory.
+#pragma once
+
+#include <cstdint>
+
+#include "array/array.hpp"
+
+namespace gpuinterop::ops {
+
+constexpr int kMaxOperands = 24;
+
+// A number passed by value; its bytes stand in the kernel's parameters.
+struct Constant {
+  uint64_t low = 0, high = 0;
+};
+
+// Operands of one launch, inputs first, then results. All strides in elements.
+struct IterationSpace {
+  int operands = 0;
+  int inputs = 0;
+  int ndim = 0;  // after merging; 0 for a single element
+  int64_t size = 0;
+  int64_t shape[kMaxDims];
+  int64_t stride[kMaxDims][kMaxOperands];
+  char* data[kMaxOperands];
+  Buffer* buffer[kMaxOperands];  // borrowed; null for a constant
+  uint64_t high[kMaxOperands];   // upper half of a constant
+  uint8_t itemsize[kMaxOperands];
+  bool constant[kMaxOperands];
+  bool address[kMaxOperands];  // the kernel gets the element's address, see mode A
+
+  void add_constant(const Constant& c, int64_t size) noexcept {
+    const int i = operands++;
+    data[i] = reinterpret_cast<char*>(c.low);
+    buffer[i] = nullptr;
+    high[i] = c.high;
+    itemsize[i] = static_cast<uint8_t>(size);
+    constant[i] = true;
+    address[i] = false;
+  }
+  void add_array(const Array& a) noexcept {
+    const int i = operands++;
+    data[i] = a.data;
+    buffer[i] = a.buffer.get();
+    high[i] = 0;
+    itemsize[i] = static_cast<uint8_t>(a.itemsize());
+    constant[i] = address[i] = false;
+  }
+};
+
+// Fills shape and strides of `w`, whose operands were added in this order, for results of the shape
+// (ndim, shape). layouts[i] is null for constants; every other broadcasts to that shape.
+void build_iteration_space(IterationSpace& w, const Layout* const* layouts, int ndim,
+                           const int64_t* shape);
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,55 @@
+// A planned operation: kernels whose parameters are known but for the addresses. Python makes it on
+// the first use of a layout; running it again asks nobody.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "array/array.hpp"
+
+namespace gpuinterop::ops {
+
+enum class Slot : uint8_t { Input = 0, Output = 1, Scratch = 2, BlockCounters = 3 };
+
+// An address to write into a kernel's parameters: that of an operand, moved by `shift` bytes.
+struct Patch {
+  uint32_t offset;
+  Slot slot;
+  uint8_t index;
+  int64_t shift;
+};
+
+struct PlannedLaunch {
+  CUfunction function;
+  unsigned grid_x, grid_y, block;
+  std::string params;  // one struct by value
+  std::vector<Patch> patches;
+};
+
+struct PlannedOutput {
+  PyRef type;  // class of a fresh result
+  DTypeId dtype;
+  Layout layout;
+};
+
+constexpr int kMaxPlannedInputs = 16, kMaxPlannedOutputs = 16;
+// CUDA's own limit until 12.1.
+constexpr size_t kMaxPlannedParams = 4096;
+
+struct LaunchPlan {
+  int device = 0;
+  int64_t scratch_bytes = 0;
+  std::vector<PlannedLaunch> launches;
+  std::vector<PlannedOutput> outputs;
+  std::vector<PyRef> seen;  // the operands' classes: keys name them by their addresses
+  bool counts = false;      // some launch has a patch of Slot::BlockCounters
+
+  // Queues the launches on the current stream. `outs` are arrays of the planned layouts, or null
+  // for fresh ones; returns the result (a tuple when there are several). New reference. Throws.
+  PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs, const char* where) const;
+};
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,272 @@
+#include "ops/product_operands.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <cstring>
+#include <unordered_map>
+
+#include "array/error.hpp"
+#include "array/gil.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/graph.hpp"
+#include "ops/operands.hpp"
+#include "ops/overlap.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop::ops {
+
+thread_local bool tf32_allowed = false;
+
+ProductHooks& product_hooks() {
+  static auto* h = new ProductHooks();
+  return *h;
+}
+
+namespace {
+
+struct RuleKey {
+  PyTypeObject* types[3];
+  int32_t dtypes[3];
+  int32_t unused;  // no padding: keys are compared as bytes
+  bool operator==(const RuleKey& o) const { return std::memcmp(this, &o, sizeof o) == 0; }
+};
+struct RuleHash {
+  size_t operator()(const RuleKey& k) const {
+    uint64_t h = 1469598103934665603ull;
+    for (int i = 0; i < 3; ++i)
+      h = (h ^ reinterpret_cast<uintptr_t>(k.types[i]) ^ uint64_t(k.dtypes[i])) * 1099511628211ull;
+    return h;
+  }
+};
+// The GIL guards it. Entries are never changed, because a call may hold one while Python runs.
+std::unordered_map<RuleKey, ProductRule*, RuleHash>& rules() {
+  static auto* map = new std::unordered_map<RuleKey, ProductRule*, RuleHash>();
+  return *map;
+}
+
+[[noreturn]] void no_array(PyObject* o, const char* where) {
+  fail(Kind::Type, where, "arrays of this library, or objects that share memory with it",
+       "an object of type " + type_text(o), "convert it first: gpuinterop.asarray(x)");
+}
+
+}  // namespace
+
+nb::object ask(const PyRef& hook, nb::tuple arguments) {
+  if (!hook) import_home("gpuinterop.ops.blas", hook);
+  PyObject* answer = run_python([&] { return PyObject_CallObject(hook.get(), arguments.ptr()); });
+  if (!answer) throw PythonError();
+  return nb::steal(answer);
+}
+
+bool read_side(Side& side, PyObject* o, PyObject* like, const char* where) {
+  side.object = o;
+  if (is_array(o)) [[likely]] {
+    require_valid_layout(o);
+    side.array = &unwrap(o);
+    return true;
+  }
+  if (!hooks().operand) require_python();
+  nb::object found =
+      ask(hooks().operand, nb::make_tuple(nb::handle(o), nb::handle(like ? like : Py_None), where));
+  if (found.ptr() == Py_NotImplemented) return false;
+  if (is_array(found.ptr())) side.set(PyRef::steal(found.release().ptr()));
+  return true;
+}
+
+bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers) {
+  struct Given {
+    Side* side;
+    PyObject* object;
+  };
+  const Given given[] = {{&a, call.a}, {&b, call.b}, {&c, call.c}};
+  PyObject* like = nullptr;
+  for (const Given& g : given)
+    if (!like && g.object && is_array(g.object)) like = g.object;
+  if (!like && call.out && is_array(call.out)) like = call.out;
+  for (const Given& g : given) {
+    if (!g.object) continue;
+    if (!read_side(*g.side, g.object, like, call.where)) {
+      if (call.operand_may_answer && g.object == call.b &&
+          PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(g.object)), "__rmatmul__"))
+        return false;
+      no_array(g.object, call.where);
+    }
+    if (!g.side->array && !numbers && g.side == &c)
+      fail(Kind::Type, call.where, "an array as the addend",
+           "a number of type " + type_text(g.object),
+           "leave it out and add it to the product with +");
+    if (!g.side->array && !numbers)
+      fail(Kind::Shape, call.where, "operands of one axis or more",
+           "a number of type " + type_text(g.object), "use *");
+    if (!like && g.side->array) like = g.side->object;
+  }
+  const Side* first = nullptr;
+  for (const Given& g : given) {
+    if (!g.side->array) continue;
+    if (!first) first = g.side;
+    if (g.side->array->device != first->array->device)
+      fail(Kind::DeviceMismatch, call.where,
+           "operands on one device (" + device_text(first->array->device) + " is the first one's)",
+           device_text(g.side->array->device),
+           "move it: x.to_device(\"" + device_text(first->array->device) + "\")");
+  }
+  return true;
+}
+
+const ProductRule& rule_for(const ProductCall& call, const Side& a, const Side& b, const Side& c) {
+  RuleKey key = {};
+  const Side* sides[] = {&a, &b, &c};
+  for (int i = 0; i < 3; ++i) {
+    if (!sides[i]->array) continue;
+    key.types[i] = Py_TYPE(sides[i]->object);
+    key.dtypes[i] = sides[i]->array->dtype + 1;
+  }
+  auto found = rules().find(key);
+  if (found != rules().end()) return *found->second;
+  auto made = std::make_unique<ProductRule>();
+  nb::list classes, rows;
+  for (int i = 0; i < 3; ++i) {
+    if (!key.types[i]) continue;
+    made->seen[i] = PyRef::borrow(reinterpret_cast<PyObject*>(key.types[i]));
+    classes.append(nb::handle(made->seen[i].get()));
+    rows.append(static_cast<int>(sides[i]->array->dtype));
+  }
+  nb::object answer =
+      ask(product_hooks().rule, nb::make_tuple(call.where, nb::tuple(classes), nb::tuple(rows)));
+  made->dtype = nb::cast<DTypeId>(nb::object(answer[0]));
+  made->type = PyRef::borrow(nb::object(answer[1]).ptr());
+  return *rules().emplace(key, made.release()).first->second;
+}
+
+void forget_rules() noexcept { rules().clear(); }
+
+namespace {
+
+// The mend that would work: transposing helps only where the other extent fits.
+std::string inner_fix(const Side& a, const Side& b, int64_t n, int64_t m) {
+  auto turned = [](const Side& s, const char* operand) {
+    return std::string("transpose the ") + operand + (s.ndim() == 2 ? ".T" : ".swapaxes(-1, -2)");
+  };
+  auto rows = [](const Side& s) { return s.array->layout.shape()[s.ndim() - 2]; };
+  auto columns = [](const Side& s) { return s.array->layout.shape()[s.ndim() - 1]; };
+  if (a.ndim() >= 2 && rows(a) == m) return turned(a, "first operand: x");
+  if (b.ndim() >= 2 && columns(b) == n) return turned(b, "second operand: y");
+  if (a.ndim() == 1 && b.ndim() == 1) return "pass vectors of one length";
+  return "reshape or slice one operand";
+}
+
+}  // namespace
+
+void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where) {
+  if (n == m) return;
+  auto text = [](const Side& s) { return shape_text(s.ndim(), s.array->layout.shape()); };
+  fail(Kind::Shape, where, "inner extents that are equal",
+       "shapes " + text(a) + " and " + text(b) + ": " + std::to_string(n) + " against " +
+           std::to_string(m),
+       inner_fix(a, b, n, m));
+}
+
+void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShape& shape,
+                  const char* where) {
+  check_out(out, dtype, device, shape.ndim, shape.extents, where);
+}
+
+PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,
+                 const ProductShape& shape) {
+  if (call.out) {
+    check_result(call.out, rule.dtype, device, shape, call.where);
+    return PyRef::borrow(call.out);
+  }
+  PyRef made =
+      PyRef::steal(wrap(reinterpret_cast<PyTypeObject*>(rule.type.get()),
+                        make_empty(device, rule.dtype, shape.ndim, shape.extents, call.where)));
+  if (!made) throw PythonError();
+  return made;
+}
+
+void cast_side(Side& side, DTypeId dtype, const char* where) {
+  if (!side.array || side.array->dtype == dtype) return;
+  static int op = -1;  // no dynamic initialiser: that would hold a lock while Python runs
+  if (op < 0) op = op_by_name("cast");
+  const Layout& l = side.array->layout;
+  PyRef made = PyRef::steal(
+      wrap(array_type, make_empty(side.array->device, dtype, l.ndim(), l.shape(), where)));
+  if (!made) throw PythonError();
+  PyObject* target = made.get();
+  Py_XDECREF(call(static_cast<OpId>(op), &side.object, &target, false));
+  side.set(std::move(made));
+}
+
+Side operand_with_layout(const Side& side, Layout layout, PyTypeObject* type) {
+  Array view = view_of(side.object);
+  view.layout = std::move(layout);
+  view.data = side.array->data;
+  PyRef made = PyRef::steal(wrap(type ? type : array_type, std::move(view)));
+  if (!made) throw PythonError();
+  Side seen;
+  seen.set(std::move(made));
+  return seen;
+}
+
+PyRef plain(PyObject* array) {
+  if (Py_TYPE(array) == array_type) return PyRef::borrow(array);
+  Side side;
+  side.object = array;
+  side.array = &unwrap(array);
+  return operand_with_layout(side, side.array->layout).keep;
+}
+
+void require_whole(const ProductCall& call, DTypeId dtype) {
+  if (call.alpha == Scalar{1, 0} && call.beta == Scalar{1, 0}) return;
+  fail(Kind::DType, call.where, "alpha and beta of 1 for integers",
+       std::string("other numbers for ") + kDTypes[dtype].name, "cast the operands to float64");
+}
+
+void require_real(const ProductCall& call, DTypeId dtype) {
+  if ((call.alpha.imag == 0 && call.beta.imag == 0) || is_complex(dtype)) return;
+  fail(Kind::DType, call.where, std::string("real alpha and beta for ") + kDTypes[dtype].name,
+       "complex ones", "cast the operands to complex64");
+}
+
+nb::object number(Scalar s) {
+  return s.imag == 0 ? nb::object(nb::float_(s.real))
+                     : nb::steal(PyComplex_FromDoubles(s.real, s.imag));
+}
+
+nb::object or_none(const Side& s) {
+  return s.array ? nb::steal(plain(s.object).release()) : nb::none();
+}
+
+void on_host(const char* kind, const ProductCall& call, PyObject* result, const Side& a,
+             const Side& b, const Side& c) {
+  if (unwrap(result).layout.size() == 0) return;
+  ask(product_hooks().host,
+      nb::make_tuple(kind, nb::steal(plain(result).release()), or_none(a), or_none(b), or_none(c),
+                     number(call.alpha), number(call.beta)));
+}
+
+PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* out) {
+  PyObject* args[] = {x, y};
+  return ops::call(op_by_name(name), args, out ? &out : nullptr, false);
+}
+
+// What is left where the product counts for nothing: beta * c.
+void scaled_into(const ProductCall& call, PyObject* result, const Side& c) {
+  const Array& to = unwrap(result);
+  const Scalar beta = call.beta;
+  note_use(to);
+  if (!c.array || beta == Scalar{0, 0}) {
+    const char zero[16] = {};
+    fill_elements(to, zero, call.where);
+    return;
+  }
+  note_use(*c.array);
+  Array source = *c.array;
+  source.layout = c.array->layout.broadcast_to(to.layout.ndim(), to.layout.shape(), call.where);
+  if (!is_same_place(source, to)) copy_elements(to, source, call.where);
+  if (beta == Scalar{1, 0}) return;
+  Py_XDECREF(run_elementwise("multiply", result, number(beta).ptr(), result));
+}
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,86 @@
+// Operands and results of products: reading them, the dtype rule, and what is refused.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "ops/product.hpp"
+
+namespace gpuinterop::ops {
+
+// One operand. Its geometry is the core's own, whatever attributes its class shows.
+struct Side {
+  PyObject* object = nullptr;  // borrowed from the caller or from `keep`; null: not given
+  PyRef keep;
+  const Array* array = nullptr;  // null: a number
+
+  int ndim() const { return array->layout.ndim(); }
+  // Counted from the end when negative.
+  int64_t extent(int axis) const { return array->layout.shape()[axis < 0 ? axis + ndim() : axis]; }
+  void set(PyRef made) {
+    keep = std::move(made);
+    object = keep.get();
+    array = &unwrap(object);
+  }
+};
+
+struct ProductShape {
+  int ndim = 0;
+  int64_t extents[kMaxDims];
+  void push(int64_t n) { extents[ndim++] = n; }
+  std::string text() const { return shape_text(ndim, extents); }
+};
+
+struct ProductRule {
+  DTypeId dtype;
+  PyRef type;
+  PyRef seen[3];  // classes of the key, kept so that no other class gets their address
+};
+
+// Calls it; what registers the hooks is imported if need be.
+nanobind::object ask(const PyRef& hook, nanobind::tuple arguments);
+// False: nobody here knows this kind of object.
+bool read_side(Side& side, PyObject* o, PyObject* like, const char* where);
+// Reads a, b and c. Refuses what is no array; numbers too, unless `numbers`. False: see
+// ProductCall::operand_may_answer.
+bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers = false);
+const ProductRule& rule_for(const ProductCall& call, const Side& a, const Side& b, const Side& c);
+void forget_rules() noexcept;
+
+void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where);
+void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShape& shape,
+                  const char* where);
+// The given out or a fresh array of the rule's class.
+PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,
+                 const ProductShape& shape);
+// The operand in another dtype, or as it is.
+void cast_side(Side& side, DTypeId dtype, const char* where);
+// The array as the base class shows it: nothing that its own class says reaches Python's rules.
+PyRef plain(PyObject* array);
+// A view of the side's memory under another layout; of the base class, if no other is named.
+Side operand_with_layout(const Side& side, Layout layout, PyTypeObject* type = nullptr);
+
+// alpha and beta that the dtype allows: 1 for integers, real ones unless it is complex.
+void require_whole(const ProductCall& call, DTypeId dtype);
+void require_real(const ProductCall& call, DTypeId dtype);
+
+nanobind::object number(Scalar s);
+nanobind::object or_none(const Side& s);  // the array as plain() gives it
+// Lets NumPy compute it: now, or at each replay of the capture that this thread records.
+void on_host(const char* kind, const ProductCall& call, PyObject* result, const Side& a,
+             const Side& b, const Side& c);
+// A binary operation of the table; `out` may be null.
+PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* out);
+// result = beta * c: what is left where the product counts for nothing.
+void scaled_into(const ProductCall& call, PyObject* result, const Side& c);
+
+// ---- product_vectors.cpp ------------------------------------------------------------------------
+
+// a (..., k) times a vector, or a vector times b (..., k, n).
+PyObject* with_vector(const ProductCall& call, const Side& a, const Side& b);
+// Matrices on CUDA that cuBLAS has no product of: one reduction over all triples, exact and unhurried.
+PyObject* of_integers(const ProductCall& call, const ProductRule& rule, const Side& a,
+                      const Side& b, const Side& c, const ProductShape& shape);
+
+}  // namespace gpuinterop::ops

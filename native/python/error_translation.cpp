@@ -1,0 +1,134 @@
+#include "python/error_translation.hpp"
+
+#include <dlfcn.h>
+#include <nanobind/nanobind.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+namespace {
+
+const char* class_name(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::Contiguity: return "ContiguityError";
+    case Kind::Shape: return "ShapeError";
+    case Kind::Bounds: return "BoundsError";
+    case Kind::Range: return "RangeError";
+    case Kind::Index: return "ArrayIndexError";
+    case Kind::ScalarIndex: return "ScalarIndexError";
+    case Kind::IndexKind: return "IndexKindError";
+    case Kind::ConversionType: return "ConversionTypeError";
+    case Kind::DType: return "DTypeError";
+    case Kind::CopyForbidden: return "CopyForbiddenError";
+    case Kind::Export: return "ExportError";
+    case Kind::Exchange: return "ExchangeError";
+    case Kind::ReadOnly: return "ReadOnlyError";
+    case Kind::DeviceMismatch: return "DeviceMismatchError";
+    case Kind::Device: return "DeviceError";
+    case Kind::Stream: return "StreamError";
+    case Kind::Capture: return "CaptureError";
+    case Kind::Context: return "ContextError";
+    case Kind::Library: return "LibraryNotFoundError";
+    case Kind::Cuda: return "CudaError";
+    case Kind::OutOfMemory: return "OutOfMemoryError";
+    case Kind::Type: return "ArgumentTypeError";
+    case Kind::Protocol: return "ProtocolError";
+    case Kind::Unsupported: return "UnsupportedError";
+  }
+  return "GpuInteropError";
+}
+
+std::atomic<bool> interpreter_gone{false};
+
+// Every CPython exports these, but not every version's limited API declares them.
+using Question = int (*)();
+Question is_finalizing = nullptr, holds_gil = nullptr;
+
+Question find_question(const char* name) {
+  return reinterpret_cast<Question>(dlsym(RTLD_DEFAULT, name));
+}
+
+}  // namespace
+
+void set_python_error(const Error& e) noexcept {
+  try {
+    nb::object cls = nb::module_::import_("gpuinterop.errors").attr(class_name(e.kind));
+    nb::object value =
+        cls(nb::arg("where") = e.where.c_str(), nb::arg("expected") = e.expected.c_str(),
+            nb::arg("got") = e.got.c_str(), nb::arg("fix") = e.fix.c_str(),
+            nb::arg("axis") = e.axis < 0 ? nb::object(nb::none()) : nb::object(nb::int_(e.axis)));
+    PyErr_SetObject(cls.ptr(), value.ptr());
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, e.expected.c_str());
+  }
+}
+
+void register_errors() {
+  nb::register_exception_translator(
+      [](const std::exception_ptr& p, void*) {
+        // No exception at all: CPython is unwinding this thread. See array/gil.hpp.
+        if (!p)
+          for (;;) pause();
+        try {
+          std::rethrow_exception(p);
+        } catch (const Error& e) {
+          set_python_error(e);
+        } catch (const PythonError&) {
+        }
+      },
+      nullptr);
+  is_finalizing = find_question("Py_IsFinalizing");
+  if (!is_finalizing) is_finalizing = find_question("_Py_IsFinalizing");
+  holds_gil = find_question("PyGILState_Check");
+  // Runs when the interpreter has been torn down.
+  Py_AtExit([] { interpreter_gone.store(true); });
+}
+
+GilForCleanup::GilForCleanup() {
+  if (interpreter_gone.load() || !Py_IsInitialized()) return;
+  // While the interpreter goes away only the thread that holds the GIL may touch Python; any other
+  // would be stopped for ever, or unwound, inside PyGILState_Ensure.
+  if (is_finalizing && is_finalizing() && !(holds_gil && holds_gil())) return;
+  state_ = PyGILState_Ensure();
+  held_ = true;
+}
+
+GilForCleanup::~GilForCleanup() {
+  if (held_) PyGILState_Release(state_);
+}
+
+std::string cut_text(std::string text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most - 3;
+  while (end && (text[end] & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+std::string repr_text(PyObject* o) noexcept {
+  ErrorSaver saver;
+  try {
+    return cut_text(nb::repr(nb::handle(o)).c_str(), 120);
+  } catch (...) {
+    return type_text(o);
+  }
+}
+
+std::string type_text(PyObject* o) noexcept {
+  ErrorSaver saver;
+  try {
+    nb::handle type((PyObject*)Py_TYPE(o));
+    std::string module = nb::str(type.attr("__module__")).c_str();
+    std::string name = nb::str(type.attr("__qualname__")).c_str();
+    return module == "builtins" ? name : module + "." + name;
+  } catch (...) {
+    return "object";
+  }
+}
+
+}  // namespace gpuinterop

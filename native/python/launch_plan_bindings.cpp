@@ -1,0 +1,230 @@
+// Planned operations as Python sees them: LaunchPlan and PlanCache.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+
+#include "array/error.hpp"
+#include "array/gil.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/module.hpp"
+#include "ops/launch_plan.hpp"
+#include "ops/launch_plan_cache.hpp"
+#include "ops/overlap.hpp"
+#include "python/array_type.hpp"
+#include "python/error_translation.hpp"
+#include "python/kernel_bindings.hpp"
+#include "python/register.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+using ops::LaunchPlan;
+
+namespace {
+
+nb::object steal(PyObject* o) {
+  if (!o) throw PythonError();
+  return nb::steal(o);
+}
+
+// ---- Plan ----------------------------------------------------------------------------------------
+
+// Kernels stay loaded: plans may be dropped while their work still runs.
+std::vector<std::shared_ptr<cuda::Module>>& loaded() {
+  static auto* modules = new std::vector<std::shared_ptr<cuda::Module>>;
+  return *modules;
+}
+
+uintptr_t load_function(int device, nb::callable compile, const std::string& name) {
+  auto module = cuda::load_or_recompile(device, code_from(compile), name.c_str());
+  cuda::Kernel kernel = module->kernel(name.c_str(), name.c_str());
+  loaded().push_back(std::move(module));
+  return reinterpret_cast<uintptr_t>(kernel.function);
+}
+
+// launches: [(function, (grid x, grid y), block, params, [(offset, slot, index, shift)])]
+// outputs: [(class, dtype row, shape)]
+std::shared_ptr<LaunchPlan> make_plan(int device, nb::sequence launches, int64_t scratch_bytes,
+                                      nb::sequence outputs) {
+  auto plan = std::make_shared<LaunchPlan>();
+  plan->device = device;
+  plan->scratch_bytes = scratch_bytes;
+  for (nb::handle item : launches) {
+    auto t = nb::cast<nb::tuple>(item);
+    ops::PlannedLaunch launch;
+    launch.function = reinterpret_cast<CUfunction>(nb::cast<uintptr_t>(t[0]));
+    auto grid = nb::cast<nb::tuple>(t[1]);
+    launch.grid_x = nb::cast<unsigned>(grid[0]);
+    launch.grid_y = nb::cast<unsigned>(grid[1]);
+    launch.block = nb::cast<unsigned>(t[2]);
+    auto bytes = nb::cast<nb::bytes>(t[3]);
+    launch.params.assign(bytes.c_str(), bytes.size());
+    if (launch.params.size() > ops::kMaxPlannedParams)
+      fail(Kind::Shape, "plan", "kernel parameters of at most 4096 bytes",
+           std::to_string(launch.params.size()) + " bytes", "merge dimensions: x.copy() first");
+    for (nb::handle p : nb::cast<nb::sequence>(t[4])) {
+      auto q = nb::cast<nb::tuple>(p);
+      launch.patches.push_back({nb::cast<uint32_t>(q[0]),
+                                static_cast<ops::Slot>(nb::cast<int>(q[1])),
+                                nb::cast<uint8_t>(q[2]), nb::cast<int64_t>(q[3])});
+      plan->counts |= launch.patches.back().slot == ops::Slot::BlockCounters;
+    }
+    plan->launches.push_back(std::move(launch));
+  }
+  for (nb::handle item : outputs) {
+    auto t = nb::cast<nb::tuple>(item);
+    int64_t shape[kMaxDims];
+    const int ndim = read_ints(nb::object(t[2]).ptr(), shape, "plan", "a shape");
+    plan->outputs.push_back({PyRef::borrow(nb::object(t[0]).ptr()), nb::cast<DTypeId>(t[1]),
+                             Layout::c_order(ndim, shape, "plan")});
+  }
+  if (plan->outputs.size() > ops::kMaxPlannedOutputs)
+    fail(Kind::Shape, "plan", "at most 16 results", std::to_string(plan->outputs.size()),
+         "split the operation");
+  return plan;
+}
+
+// ---- PlanCache: layouts of the operands to plans ------------------------------------------------
+
+// The arrays of a call, as LaunchPlan::run takes them; borrowed from the tuples.
+struct Operands {
+  PyObject* ins[ops::kMaxPlannedInputs];
+  PyObject* outs[ops::kMaxPlannedOutputs] = {};
+  int n_ins, n_outs = 0;
+  bool has_outs;
+
+  Operands(nb::tuple operands, nb::object given, const std::string& where)
+      : n_ins(count(operands, ops::kMaxPlannedInputs, "operands", where)),
+        has_outs(!given.is_none()) {
+    for (int i = 0; i < n_ins; ++i) ins[i] = nb::object(operands[i]).ptr();
+    if (!has_outs) return;
+    auto t = nb::cast<nb::tuple>(given);
+    n_outs = count(t, ops::kMaxPlannedOutputs, "outs", where);
+    for (int j = 0; j < n_outs; ++j) outs[j] = nb::object(t[j]).ptr();
+  }
+
+  nb::object run(const LaunchPlan& plan, const std::string& where) {
+    if (has_outs && plan.outputs.size() > static_cast<size_t>(n_outs))
+      fail(Kind::Shape, where, std::to_string(plan.outputs.size()) + " outs",
+           std::to_string(n_outs), "pass an array for each result");
+    return steal(plan.run(ins, n_ins, has_outs ? outs : nullptr, where.c_str()));
+  }
+
+ private:
+  static int count(const nb::tuple& t, int most, const char* what, const std::string& where) {
+    if (t.size() > static_cast<size_t>(most))
+      fail(Kind::Shape, where, "at most " + std::to_string(most) + " " + what,
+           std::to_string(t.size()), "split the operation");
+    return static_cast<int>(t.size());
+  }
+};
+
+struct PlanCache {
+  PlanMap plans;
+  nb::object miss;    // (operands, outputs or None) -> Plan, or the finished result
+  std::string where;  // whom an error names
+
+  // False: no plan is kept for such operands.
+  bool write_key(const Operands& o, std::string& key) const {
+    key.clear();
+    for (int i = 0; i < o.n_ins; ++i) {
+      if (!is_array(o.ins[i]) || !unwrap(o.ins[i]).device.is_cuda()) return false;
+      require_valid_layout(o.ins[i]);
+      append_key(key, o.ins[i]);
+    }
+    for (int j = 0; j < o.n_outs; ++j) {
+      if (!is_array(o.outs[j])) return false;
+      require_valid_layout(o.outs[j]);
+      key.push_back('o');
+      append_key(key, o.outs[j]);
+      for (int i = 0; i < o.n_ins; ++i) {
+        // An extra may lie where the out does, and not across it.
+        const Array &in = unwrap(o.ins[i]), &out = unwrap(o.outs[j]);
+        key.push_back(ops::may_overlap(in, out, where.c_str()));
+        key.push_back(in.data == out.data);
+      }
+      for (int k = 0; k < j; ++k)
+        key.push_back(ops::may_overlap(unwrap(o.outs[k]), unwrap(o.outs[j]), where.c_str()));
+    }
+    return true;
+  }
+
+  nb::object call(nb::tuple operands, nb::object outs) {
+    Operands given(operands, outs, where);
+    std::string key;
+    const bool cacheable = write_key(given, key);
+    if (cacheable) {
+      auto it = plans.find(std::string_view(key));
+      if (it != plans.end()) {
+        auto plan = it->second;
+        return given.run(*plan, where);
+      }
+    }
+    nb::tuple asked = nb::make_tuple(operands, outs);
+    const nb::object asks = miss;  // cleared, perhaps, by whatever runs now
+    if (!asks)
+      fail(Kind::Type, where, "a PlanCache in use", "one that the garbage collector has cleared",
+           "make a new one");
+    nb::object result =
+        steal(run_python([&] { return PyObject_CallObject(asks.ptr(), asked.ptr()); }));
+    std::shared_ptr<LaunchPlan> plan;
+    if (!nb::try_cast(result, plan) || !plan) return result;
+    if (cacheable) {
+      std::string now;
+      if (!write_key(given, now) || now != key) fail_changed(where);
+      remember(plans, key, plan, given.ins, given.n_ins);
+    }
+    return given.run(*plan, where);
+  }
+};
+
+// `miss` is a method of whoever holds the cache, as a rule. Plans hold classes of results only.
+int plan_cache_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PlanCache>(self)->miss.ptr());
+  return 0;
+}
+
+int plan_cache_clear(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<PlanCache>(self)->miss.reset();
+  return 0;
+}
+
+}  // namespace
+
+void register_plans(nb::module_& m) {
+  nb::class_<LaunchPlan>(m, "LaunchPlan", "Kernels of an operation on operands of known layout.")
+      .def(
+          "run",
+          [](const std::shared_ptr<LaunchPlan>& plan, nb::tuple operands, nb::object outs) {
+            return Operands(operands, outs, "plan").run(*plan, "plan");
+          },
+          nb::arg("operands"), nb::arg("outs") = nb::none());
+  m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
+        nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
+  m.def("load_function", &load_function,
+        nb::sig("def load_function(device: int, compile: collections.abc.Callable[[bool], bytes], "
+                "name: str) -> int"),
+        nb::arg("device"), nb::arg("compile"), nb::arg("name"),
+        "Handle of a kernel of what compile(fresh: bool) returns; it stays loaded.");
+  PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(plan_cache_traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(plan_cache_clear)},
+                         {0, nullptr}};
+  nb::class_<PlanCache>(m, "PlanCache", nb::type_slots(slots),
+                        "Plans by the layouts of operands; asks `miss` for new ones.")
+      .def(
+          "__init__",
+          [](PlanCache* self, nb::object miss, std::string where) {
+            new (self) PlanCache{{}, std::move(miss), std::move(where)};
+          },
+          nb::arg("miss"), nb::arg("where") = "plan")
+      .def("__call__", &PlanCache::call, nb::arg("operands"), nb::arg("outs") = nb::none())
+      .def("__len__", [](const PlanCache& c) { return c.plans.size(); });
+  register_reductions(m);
+  register_recorder(m);
+}
+
+}  // namespace gpuinterop
