@@ -89,6 +89,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # Above NumPy's scalars and arrays, so that `ndarray + x` asks us.
     __array_priority__ = 1000.0
+    __torch_function__: Any = classmethod(sources.torch_function)
 
     # ---- values out ----------------------------------------------------------------------------
 

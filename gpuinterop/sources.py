@@ -298,6 +298,14 @@ def needs_converter(value: Any) -> bool:
     return found is not None and not _core.protocols_of(value)
 
 
+def torch_function(
+    cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+) -> Any:
+    """`__torch_function__` of the array classes: torch takes their arrays as tensors."""
+    converter = import_module("gpuinterop.converters.torch_function")
+    return converter.call_with_tensors(func, args, kwargs or {})
+
+
 def refuse_mask(value: Any, where: str) -> None:
     """Refuse NumPy's masked arrays in which something is masked: no array here has a mask."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
