@@ -10,8 +10,15 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import dtype_id
-from gpuinterop.sources import as_input_array, home, needs_converter, refuse_mask, write
+from gpuinterop.dtypes import dtype_from_id, dtype_id
+from gpuinterop.sources import (
+    as_input_array,
+    assigned,
+    home,
+    needs_converter,
+    refuse_mask,
+    write,
+)
 
 __all__ = [
     "as_scalar", "gpuarray_class", "is_foreign_array", "result_class", "operand", "placed", "speaks",
@@ -106,3 +113,11 @@ def viewed(value: Any, like: Any, where: str) -> Any:
     """An operand as an array, in its own memory where `like` can reach that; None for what has none."""
     found = value if isinstance(value, _core.Array) else operand(value, like, where)
     return found if isinstance(found, _core.Array) else None
+
+
+def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
+    """Convert a value for the core: an assigned value where `row` is a dtype id, else an operand."""
+    return operand(value, like, where) if row < 0 else assigned(value, dtype_from_id(row), like)
+
+
+_core.set_hooks(foreign=_foreign)

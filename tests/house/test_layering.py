@@ -21,7 +21,7 @@ LAYERS = {
     "foreign_handles": 1,
     "option_values": 1,
     "scalars": 1.5,
-    "_core": 2,
+    "_core": 0,
     "warm": 2.1,
     "device_spec": 2.3,
     "streams": 2.6,
