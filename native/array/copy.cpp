@@ -5,8 +5,8 @@
 
 #include "array/array.hpp"
 #include "array/error.hpp"
-#include "array/hooks.hpp"
 #include "array/gil.hpp"
+#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "ops/copy.hpp"
 #include "ops/graph.hpp"

@@ -91,11 +91,10 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, const Ou
   }
   for (int j = 0; j < info.results; ++j)
     given.append(outs[j] ? static_cast<int>(outs[j]->dtype) : -1);
-  const nb::object answer = nb::steal(call_hook(Hook::Prepare, "(siNNN)", "types", int(op),
-                                                nb::tuple(kinds).release().ptr(),
-                                                nb::tuple(classes).release().ptr(),
-                                                nb::tuple(given).release().ptr())
-                                          .release());
+  const nb::object answer = nb::steal(
+      call_hook(Hook::Prepare, "(siNNN)", "types", int(op), nb::tuple(kinds).release().ptr(),
+                nb::tuple(classes).release().ptr(), nb::tuple(given).release().ptr())
+          .release());
   for (nb::handle row : answer[0]) made->inputs.push_back(nb::cast<DTypeId>(row));
   for (nb::handle row : answer[1]) made->results.push_back(nb::cast<DTypeId>(row));
   for (nb::handle type : answer[2]) {

@@ -81,8 +81,8 @@ void build(const Key& key, OpId op, const StoredType* types, const Shape& s, int
         call_hook(Hook::Prepare, "(siOssiiiOiiOiO)", "kernel", int(op), stored.ptr(), modes.c_str(),
                   class_name(s.layout), int(s.ndim), int(s.vector), int(s.unroll),
                   s.wide ? Py_True : Py_False, int(s.tile), 32 * s.warps,
-                  s.loop ? Py_True : Py_False, cuda::device_limits(device, where).compute_capability,
-                  fresh ? Py_True : Py_False)
+                  s.loop ? Py_True : Py_False,
+                  cuda::device_limits(device, where).compute_capability, fresh ? Py_True : Py_False)
             .release());
     symbol = nb::cast<std::string>(answer[1]);
     return nb::cast<nb::bytes>(answer[0]);

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "array/error.hpp"
-#include "array/hooks.hpp"
 #include "array/gil.hpp"
+#include "array/hooks.hpp"
 #include "ops/kernels.hpp"
 #include "ops/overlap.hpp"
 

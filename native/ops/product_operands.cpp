@@ -6,8 +6,8 @@
 #include <unordered_map>
 
 #include "array/error.hpp"
-#include "array/hooks.hpp"
 #include "array/gil.hpp"
+#include "array/hooks.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
 #include "ops/operands.hpp"
@@ -126,10 +126,10 @@ const ProductRule& rule_for(const ProductCall& call, const Side& a, const Side& 
     rows.append(static_cast<int>(sides[i]->array->dtype));
   }
   require_blas();
-  const nb::object answer = nb::steal(
-      call_hook(Hook::Prepare, "(ssNN)", "product types", call.where,
-                nb::tuple(classes).release().ptr(), nb::tuple(rows).release().ptr())
-          .release());
+  const nb::object answer =
+      nb::steal(call_hook(Hook::Prepare, "(ssNN)", "product types", call.where,
+                          nb::tuple(classes).release().ptr(), nb::tuple(rows).release().ptr())
+                    .release());
   made->dtype = nb::cast<DTypeId>(nb::object(answer[0]));
   made->type = PyRef::borrow(nb::object(answer[1]).ptr());
   return *rules().emplace(key, made.release()).first->second;

@@ -26,8 +26,8 @@ PyObject* device_objects[2][kMaxDevices] = {};
 PyObject* dtype_object(DTypeId id) {
   PyObject*& cached = dtype_objects[id];
   if (!cached)
-    cached = guard((PyObject*)nullptr,
-                   [&] { return call_hook(Hook::Dtype, "(i)", int(id)).release(); });
+    cached =
+        guard((PyObject*)nullptr, [&] { return call_hook(Hook::Dtype, "(i)", int(id)).release(); });
   return cached;
 }
 

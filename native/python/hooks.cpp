@@ -18,7 +18,7 @@ namespace {
 
 struct Entry {
   const char* name;
-  const char* module;  // which fills the entry when it is imported
+  const char* module;            // which fills the entry when it is imported
   PyObject* callable = nullptr;  // owned, for the life of the process
 };
 
@@ -91,8 +91,8 @@ void register_hooks(nb::module_& m) {
           while (entry != std::end(entries) && name != entry->name) ++entry;
           if (entry == std::end(entries))
             throw nb::value_error(("the core has no hook " + name).c_str());
-          const PyRef replaced = PyRef::steal(
-              std::exchange(entry->callable, nb::borrow(function).release().ptr()));
+          const PyRef replaced =
+              PyRef::steal(std::exchange(entry->callable, nb::borrow(function).release().ptr()));
         }
       },
       "Fill entries of the table by which the core calls Python: set_hooks(copied=note).");

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "array/error.hpp"
-#include "array/hooks.hpp"
 #include "array/gil.hpp"
+#include "array/hooks.hpp"
 #include "ops/launch_plan_cache.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
@@ -234,12 +234,12 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
       if (axes >> i & 1) picked.append(i);
     require_reductions();
     auto or_none = [](PyObject* o) { return o ? o : Py_None; };
-    nb::object result = nb::steal(
-        call_hook(Hook::Prepare, "(ssONOOOOdOO)", "reduction", m.name, self,
-                  nb::tuple(picked).release().ptr(), given.axis ? Py_True : Py_False,
-                  or_none(given.dtype), or_none(given.out), keepdims ? Py_True : Py_False, ddof,
-                  or_none(given.initial), or_none(given.where))
-            .release());
+    nb::object result =
+        nb::steal(call_hook(Hook::Prepare, "(ssONOOOOdOO)", "reduction", m.name, self,
+                            nb::tuple(picked).release().ptr(), given.axis ? Py_True : Py_False,
+                            or_none(given.dtype), or_none(given.out), keepdims ? Py_True : Py_False,
+                            ddof, or_none(given.initial), or_none(given.where))
+                      .release());
     std::shared_ptr<LaunchPlan> plan;
     if (!nb::try_cast(result, plan) || !plan) return result.release().ptr();
     if (cacheable) {
