@@ -14,7 +14,7 @@ from typing import Any
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_or_refuse, plan_layout, refuse
-from gpuinterop.foreign_handles import loaded
+from gpuinterop.foreign_handles import loaded_module
 
 __all__ = ["describe", "from_torch", "judge", "plan_from", "plan_to", "to_torch", "stream_used_by"]
 
@@ -31,7 +31,7 @@ _FROM = Rules("gpuinterop", "from_torch")
 
 def _without_cuda() -> str:
     """Why this torch has no CUDA, or "" when it does. Torch is not imported to know."""
-    torch = loaded("torch")
+    torch = loaded_module("torch")
     if torch is not None:
         version, cuda = torch.__version__, torch.version.cuda
         return "" if cuda else f"torch {version}, built without CUDA"

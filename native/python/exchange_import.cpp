@@ -102,7 +102,7 @@ void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out)
   if ((torch && !p.api) || p.family == Family::TorchWrapper) refuse_torch_state(p, obj, o.where);
   if (p.family == Family::Masked) {
     // No protocol carries a mask; where nothing is masked, the data is the array.
-    const PyRef rule = PyRef::steal(PyImport_ImportModule("gpuinterop.sources"));
+    const PyRef rule = PyRef::steal(PyImport_ImportModule("gpuinterop.host_views"));
     const PyRef free =
         rule ? PyRef::steal(PyObject_CallMethod(rule.get(), "refuse_mask", "Os", obj, o.where))
              : PyRef();
