@@ -234,7 +234,7 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
     return wrap_numpy(host.astype(native))
 
 
-def as_assigned_array(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core.Array:
+def as_assigned_array(value: Any, dtype: Any, cls: type) -> _core.Array:
     """Return what ``x[key] = value`` assigns, in the target's dtype.
 
     Python's numbers and NumPy's scalars take on the dtype. Arrays, alone or in a list, must have it already
