@@ -201,6 +201,14 @@ def needs_converter(value: Any) -> bool:
     return found is not None and not _core.protocols_of(value)
 
 
+def torch_function(
+    cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+) -> Any:
+    """`__torch_function__` of the array classes: torch takes their arrays as tensors."""
+    converter = import_module("gpuinterop.converters.torch_function")
+    return converter.call_with_tensors(func, args, kwargs or {})
+
+
 def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
     refuse_mask(value, where)
     host = np.asarray(value)
@@ -219,7 +227,7 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
     return wrap_numpy(host.astype(native))
 
 
-def as_assigned_array(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core.Array:
+def as_assigned_array(value: Any, dtype: Any, cls: type) -> _core.Array:
     """Return what ``x[key] = value`` assigns, in the target's dtype.
 
     Python's numbers and NumPy's scalars take on the dtype. Arrays, alone or in a list, must have it already

@@ -35,7 +35,12 @@ from gpuinterop.host_views import wrap_numpy
 from gpuinterop.layout import core_view
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
 from gpuinterop.ops.output_arrays import taken
-from gpuinterop.option_values import read_shape, require_optional_bool, require_order
+from gpuinterop.option_values import (
+    read_shape,
+    require_optional_bool,
+    require_order,
+    takes_copy_keyword,
+)
 from gpuinterop.scalars import scalars_to_array
 
 __all__ = [
@@ -78,6 +83,7 @@ def _from_values(values: np.ndarray[Any, Any], device: Any, where: str) -> Any:
     return new_device_copy(class_for(values.dtype), wrap_numpy(values), place, where, True)
 
 
+@takes_copy_keyword("copy")
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
     """Return `obj` as an array here: sharing its memory where possible.
 

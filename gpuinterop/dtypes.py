@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.errors import DTypeError, short_repr
 
 __all__ = [
@@ -161,3 +162,11 @@ def _unknown(dtype: Any, where: str) -> DTypeError:
         got=short_repr(dtype),
         fix=fix,
     )
+
+
+def _dtype_or_id(value: Any) -> Any:
+    """Return the dtype of an id, or the id of anything that NumPy accepts as a dtype."""
+    return dtype_from_id(value) if type(value) is int else dtype_id(value)
+
+
+_core.set_hooks(dtype=_dtype_or_id)

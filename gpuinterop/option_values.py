@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.error_messages import not_a_bool, not_an_optional_bool, not_ints, not_one_of
-from gpuinterop.errors import ShapeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 
 __all__ = [
     "is_index",
     "read_counts",
     "read_shape",
+    "refuse_copy_keyword",
     "require_bool",
     "require_optional_bool",
     "require_order",
+    "takes_copy_keyword",
 ]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# The permission to copy has two names (docs/sharing.md): `copy` is that of the array API and of NumPy,
+# `copyif` that of all other functions.
+COPY_KEYWORDS = {
+    "copy": "write copy=True to copy, or copy=False to forbid a copy",
+    "copyif": "write copyif=True to allow a copy",
+}
 
 
 def require_bool(value: Any, name: str, where: str) -> bool:
@@ -35,6 +48,30 @@ def require_optional_bool(value: Any, name: str, where: str) -> bool | None:
     if value is None or isinstance(value, (bool, np.bool_)):
         return None if value is None else bool(value)
     raise not_an_optional_bool(where, name, value)
+
+
+def refuse_copy_keyword(options: dict[str, Any], accepted: str, where: str) -> None:
+    """Refuse the other keyword for permission to copy than the one that a function accepts."""
+    for name in COPY_KEYWORDS:
+        if name in options and name != accepted:
+            raise ArgumentTypeError(
+                where=where, expected=f"{accepted}= for permission to copy",
+                got=f"{name}={short_repr(options[name])}", fix=COPY_KEYWORDS[accepted],
+            )  # fmt: skip
+
+
+def takes_copy_keyword(accepted: str) -> Callable[[_Function], _Function]:
+    """Decorate a public function that takes `copy` or `copyif`, so that the other one is refused."""
+
+    def decorate(function: _Function) -> _Function:
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            refuse_copy_keyword(options, accepted, function.__name__)
+            return function(*args, **options)
+
+        return cast(_Function, call)
+
+    return decorate
 
 
 def require_order(

@@ -220,7 +220,7 @@ def test_orders_are_read_in_one_way():
         ):
             with pytest.raises(gi.ShapeError, match=": expected order='C'"):
                 call()
-    with pytest.raises(gi.ShapeError, match="order 'C' or 'F'"):
+    with pytest.raises(gi.ShapeError, match="order='C' or 'F'"):
         _core.empty(gi.GpuArray, 3, "float64", 1, 0, "Q")
 
 
