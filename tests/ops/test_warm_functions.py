@@ -220,8 +220,7 @@ def test_wrong_calls_are_worded_as_of_any_function(device):
 
 @pytest.mark.parametrize(
     "function",
-    [gi.where, gi.astype, gi.take, gi.concatenate, gi.CudaNdarray.copy, gi.GpuArray.fill,
-     gi.ElementwiseKernel.__call__],
+    [gi.where, gi.astype, gi.take, gi.concatenate, gi.CudaNdarray.copy, gi.GpuArray.fill],
 )  # fmt: skip
 def test_they_are_functions_to_everybody(function):
     assert inspect.isroutine(function)
