@@ -62,7 +62,8 @@ class _Statements:
         return name if held == working else f"gi_to<{working}>({name})"
 
     def _line(self, name: str, value: Value) -> str:
-        assert value.row is not None and not isinstance(value.row, CudaText)
+        assert value.row is not None
+        assert not isinstance(value.row, CudaText)
         operands = met(value, self.kinds, self.strict)
         ins: tuple[int, ...]
         if value.cast_to >= 0:

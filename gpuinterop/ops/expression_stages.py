@@ -17,7 +17,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import ArgumentTypeError, ShapeError
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 
 from .core_callbacks import add_operation, check_casts, is_foreign_array, viewed
 from .expression import Expression, ordered, shapes_of
@@ -48,7 +48,7 @@ class Kernels(dict[Any, Any]):
 
 def shape_of(x: Any) -> tuple[int, ...]:
     """The core's shape of an array, whatever a subclass overrides; () for a number."""
-    return tuple(np.shape(real(x) if isinstance(x, _core.Array) else x))
+    return tuple(np.shape(core_view(x) if isinstance(x, _core.Array) else x))
 
 
 def expected_argument(x: Any, constant: bool = False) -> tuple[Any, ...] | None:
@@ -56,7 +56,7 @@ def expected_argument(x: Any, constant: bool = False) -> tuple[Any, ...] | None:
     if constant:
         return None, x, -1, 0, 0.0, 0.0
     if isinstance(x, _core.Array):
-        seen = real(x)
+        seen = core_view(x)
         return type(x), None, dtype_id(seen.dtype), seen.ndim, 0.0, 0.0
     if type(x) in (bool, int, float, complex):
         return type(x), None, -1, 0, -math.inf, math.inf
@@ -240,10 +240,10 @@ def _require_out(out: Any, value: Any, *, exact: bool) -> None:
             fix="share it first: gpuinterop.asarray(out), or call it without out",
         )  # fmt: skip
     if exact:
-        check_out(out, real(value).shape, value.dtype, value, "fuse")
+        check_out(out, core_view(value).shape, value.dtype, value, "fuse")
         return
     check_casts("fuse", (dtype_id(value.dtype),), (dtype_id(out.dtype),))
-    wanted, shape = real(out).shape, real(value).shape
+    wanted, shape = core_view(out).shape, core_view(value).shape
     last = wanted[len(wanted) - len(shape) :]
     fits = len(wanted) >= len(shape) and all(n in (1, m) for n, m in zip(shape, last, strict=True))
     check_out(out, wanted if fits else shape, out.dtype, value, "fuse")

@@ -116,7 +116,8 @@ READ = {
     x if n == 2 else -x, "int": lambda x, n: x * int(n), "math": lambda x, n: x * math.sqrt(n),
     "key": lambda x, n: x * {0.5: 3}.get(n, 1), "text": lambda x, n: x * len(f"{n}"), "method": lambda x, n:
     x * n.real, "round": lambda x, n: x * round(n), "divmod": lambda x, n: x * divmod(n, 2)[0],
-    "min": lambda x, n: x * min(n, 1), "range": lambda x, n: [x * 1 for _ in range(n)][0], "axis": lambda x, n: x.sum(axis=n), "asarray": lambda x, n: x * np.asarray(n), "str": lambda x, n: x * len(str(n)),
+    "min": lambda x, n: x * min(n, 1), "range": lambda x, n: sum((x for _ in range(n)), x), "axis": lambda
+    x, n: x.sum(axis=n), "asarray": lambda x, n: x * np.asarray(n), "str": lambda x, n: x * len(str(n)),
 }  # fmt: skip
 
 
