@@ -965,7 +965,7 @@ def _allow_tf32(allowed: object) -> bool:
 class PreparedCalls:
     """A callable that finds a prepared operation by its arguments."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call self as a function."""
 
     def __get__(self, instance: Any, owner: Any=None, /) -> Any:
