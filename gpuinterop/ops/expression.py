@@ -88,7 +88,7 @@ class Expression:
 
     def cast(self, x: Value, dtype: Any) -> Value:
         """Convert the elements to a dtype, as `GpuArray.astype` does."""
-        return self.record(TABLE["cast"], (x,), cast_to=dtype_id(dtype, "cast"))
+        return self.record(TABLE["cast"], (x,), cast_to=dtype_id(dtype, "astype"))
 
     def reduce(self, name: str, x: Value, axis: Any = None, keepdims: bool = False) -> Value:
         """Reduce over an axis, several axes, or all (None): sum, prod, mean, min, max, any or all.

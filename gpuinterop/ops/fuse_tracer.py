@@ -144,7 +144,7 @@ class Tracer:
         return record(row, operands)
 
     def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> Tracer:
-        return Tracer(self.trace, self.trace.graph.cast(self.value, np.dtype(dtype)))
+        return Tracer(self.trace, self.trace.graph.cast(self.value, dtype))
 
     def exp(self) -> Any:
         return record(TABLE["exp"], (self,))
