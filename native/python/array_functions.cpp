@@ -96,15 +96,6 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   return nb::steal(wrap_or_throw(type, make_empty(device, id, std::move(layout), where)));
 }
 
-nb::object empty_like(nb::handle cls, nb::handle x, nb::handle dtype, const std::string& where) {
-  PyTypeObject* type = read_class(cls, where.c_str());
-  const Array& like = read_array(x, where.c_str());
-  const DTypeId id = read_dtype(dtype, where.c_str());
-  require_holds(type, id, where.c_str());
-  const Layout layout = Layout::c_order(like.layout.ndim(), like.layout.shape(), where.c_str());
-  return nb::steal(wrap_or_throw(type, make_empty(like.device, id, layout, where.c_str())));
-}
-
 void release_foreign(Buffer*) noexcept {}
 
 // What `a` touches must be memory, as far as anybody can tell: the base's, when that is an array here;
@@ -228,9 +219,6 @@ void register_array_functions(nb::module_& m) {
   using namespace nb::literals;
   m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
         "order"_a = "C", "where"_a = "empty", "A fresh array of `cls`; its elements are not set.");
-  m.def(
-      "_empty_like", &empty_like, "cls"_a, "x"_a, "dtype"_a, "where"_a = "empty",
-      "A fresh C-ordered array of `cls` of the shape of `x`, beside it; its elements are not set.");
   m.def("from_pointer", &from_pointer, "cls"_a, "ptr"_a, "shape"_a, "strides"_a.none(), "dtype"_a,
         "device_type"_a, "device_id"_a, "base"_a.none(), "nbytes"_a = -1, "readonly"_a = false,
         "where"_a = "from_pointer", "in_elements"_a = false,
