@@ -23,7 +23,7 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     wanted = as_supported_dtype(dtype, "astype")
     cls: Any = type(x)
     seen = core_view(x)
-    axes = _axes_in_memory(seen, order)
+    axes = None if order == "C" else _axes_in_memory(seen, order)
     if copy is not True and not require_bool(copy, "copy", "astype") and seen.dtype == wanted:
         return x
     if getattr(cls, "_only", wanted) != wanted:
@@ -35,17 +35,19 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
         made = made._permuted([axes.index(i) for i in range(seen.ndim)])
     if seen.dtype == wanted:
         _core.copy_into(made, seen, where="astype")
-    elif any(d.isbuiltin != 1 and d.name in WITHOUT_KERNELS for d in (wanted, seen.dtype)):
+    elif _has_no_kernels(wanted) or _has_no_kernels(seen.dtype):
         _cast_on_host(seen, made)
     else:
         FUNCTIONS["cast"](seen, out=made)
     return made
 
 
+def _has_no_kernels(dtype: np.dtype[Any]) -> bool:
+    return dtype.isbuiltin != 1 and dtype.name in WITHOUT_KERNELS
+
+
 def _axes_in_memory(x: Any, order: str) -> list[int] | None:
     """Return the axes in the order of the result's memory, None for C order."""
-    if order == "C":
-        return None
     if require_order(order, "CFAK", "astype") == "K":
         in_memory: list[int] = x._memory_order()
         return in_memory

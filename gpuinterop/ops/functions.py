@@ -47,20 +47,19 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     if not isinstance(x, _core.Array):
         x = _with_dtype("clip", x, min, max, out)
     dtype = getattr(x, "dtype", None)
-    if dtype is not None:
+    if dtype is not None and dtype.kind in "iu":
         min, max = cutting(np.dtype(dtype), min, max)
-    function = FUNCTIONS[_CLIPPING[min is not None, max is not None]]
-    return function(x, *[b for b in (min, max) if b is not None], out=out)
-
-
-_CLIPPING = {
-    (False, False): "positive", (True, False): "maximum", (False, True): "minimum",
-    (True, True): "clip",
-}  # fmt: skip
+    if min is not None and max is not None:
+        return FUNCTIONS["clip"](x, min, max, out=out)
+    if min is not None:
+        return FUNCTIONS["maximum"](x, min, out=out)
+    if max is not None:
+        return FUNCTIONS["minimum"](x, max, out=out)
+    return FUNCTIONS["positive"](x, out=out)
 
 
 def cutting(dtype: np.dtype[Any], min: Any, max: Any) -> tuple[Any, Any]:
-    """The bounds, None for a Python integer that no integer can pass: NumPy's rule."""
+    """The bounds, None for a Python integer beyond the range of an integer dtype: NumPy's rule."""
     if dtype.kind not in "iu":
         return min, max
     info = np.iinfo(dtype)

@@ -31,6 +31,13 @@ PyObject* dtype_object(DTypeId id) {
   return cached;
 }
 
+DTypeId dtype_id_of(PyObject* dtype) {
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (dtype_objects[i] == dtype) return static_cast<DTypeId>(i);
+  const PyRef id = call_hook(Hook::Dtype, "(O)", dtype);
+  return static_cast<DTypeId>(PyLong_AsLong(id.get()));
+}
+
 PyObject* device_object(Device device) {
   static PyObject* last = nullptr;  // keeps an uncached object alive until the next call
   const bool small = device.id >= 0 && device.id < kMaxDevices;
@@ -57,9 +64,8 @@ PyTypeObject* read_class(nb::handle cls, const char* where) {
 }
 
 DTypeId read_dtype(nb::handle dtype, const char* where) {
-  PyRef row = PyRef::borrow(dtype.ptr());
-  if (!PyLong_CheckExact(dtype.ptr())) row = call_hook(Hook::Dtype, "(O)", dtype.ptr());
-  const int64_t id = as_int64(row.get(), where);
+  if (!PyLong_CheckExact(dtype.ptr())) return dtype_id_of(dtype.ptr());
+  const int64_t id = as_int64(dtype.ptr(), where);
   if (id < 0 || id >= kDTypeCount)
     fail(Kind::DType, where, "a row of the dtype table", std::to_string(id), "pass a numpy dtype");
   return static_cast<DTypeId>(id);
