@@ -147,8 +147,8 @@ PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
   const Array a = unwrap(self);
   const Layout& l = a.layout;
   if (order.size() != 1 || std::string_view("CFAK").find(order) == order.npos)
-    fail(Kind::Shape, where, "order 'C', 'F', 'A' or 'K'", "'" + std::string(order) + "'",
-         "pass one of these");
+    fail(Kind::Shape, where, "order='C', 'F', 'A' or 'K'", "order='" + std::string(order) + "'",
+         "pass one of these values");
   const bool columns =
       order == "F" || (order == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
   Array copy = make_empty(a.device, a.dtype,
@@ -170,8 +170,8 @@ PyObject* copy(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
       fail(Kind::Type, "copy", "the argument order", "other arguments", "call x.copy(order='C')");
     if (nargs + named == 0) return copy_of(self, "C", "copy");
     if (!PyUnicode_Check(args[0]))
-      fail(Kind::Shape, "copy", "order 'C', 'F', 'A' or 'K'", repr_text(args[0]),
-           "pass one of these");
+      fail(Kind::Shape, "copy", "order='C', 'F', 'A' or 'K'", "order=" + repr_text(args[0]),
+           "pass one of these values");
     Py_ssize_t length = 0;
     const char* order = PyUnicode_AsUTF8AndSize(args[0], &length);
     if (!order) throw PythonError();
