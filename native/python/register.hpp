@@ -16,6 +16,5 @@ void register_reductions(nanobind::module_& m);      // python/reduce_bindings.c
 void register_recorder(nanobind::module_& m);        // python/recorder_bindings.cpp
 void register_blas(nanobind::module_& m);            // python/blas_bindings.cpp
 void register_prepared_calls(nanobind::module_& m);  // python/prepared_calls.cpp
-void register_warm(nanobind::module_& m);            // python/warm_functions.cpp
 
 }  // namespace gpuinterop
