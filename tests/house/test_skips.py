@@ -15,7 +15,7 @@ UNLISTED = "import pytest\ndef test(): pytest.skip('no time today')\n"
 LISTED = "import pytest\ndef test(): pytest.skip('pycuda is not installed')\n"
 IMPORTED = "import pytest\npytest.importorskip('cupy.no_such_part')\ndef test(): pass\n"
 GPU = "import pytest\n@pytest.mark.gpu\ndef test(): pass\n"
-DEVICE = "def test(device): assert device in ('cpu', 'cuda')\n"
+DEVICE = "def test(device): assert device in ('cpu', 'cuda:0')\n"
 
 
 @pytest.fixture
