@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.errors import ShapeError
+from gpuinterop.error_messages import shapes_do_not_broadcast
 
-__all__ = ["broadcast_shapes", "c_strides", "is_array", "real"]
+__all__ = ["broadcast_shapes", "c_strides", "is_array", "core_view"]
 
 
 def is_array(x: Any) -> bool:
@@ -16,7 +16,7 @@ def is_array(x: Any) -> bool:
     return issubclass(type(x), _core.Array)
 
 
-def real(x: Any) -> _core.Array:
+def core_view(x: Any) -> _core.Array:
     """Return a view of `x` that shows the core's own geometry: a subclass may override attributes.
 
     BoundsError when the geometry is in the making (_set_stride and friends) and reaches outside.
@@ -43,6 +43,5 @@ def broadcast_shapes(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int
             if found[axis] == 1:
                 found[axis] = extent
             elif extent not in (1, found[axis]):
-                raise ShapeError(where=where, expected="shapes that broadcast",
-                                 got=str(list(shapes)), fix="reshape one")  # fmt: skip
+                raise shapes_do_not_broadcast(where, *shapes)
     return tuple(found)

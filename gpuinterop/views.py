@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
 
-from gpuinterop import _core
-from gpuinterop.dtypes import known
+from gpuinterop import _core, error_messages
+from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import (
     ArgumentTypeError,
     CopyForbiddenError,
     ShapeError,
     UnsupportedError,
-    shown,
+    short_repr,
 )
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_optional_bool, require_order
 from gpuinterop.warm import Given, Steps, warm
 
@@ -38,20 +38,13 @@ def _spread(values: tuple[Any, ...]) -> Any:
 def read_axis(axis: Any, ndim: int, where: str) -> int:
     """An axis counted from 0, from an int that may count from the end."""
     try:
-        if isinstance(axis, bool):  # what truths mean as axes, nobody knows
-            raise TypeError("a truth")
+        if isinstance(axis, bool):  # probably an argument in the wrong place
+            raise TypeError("a bool")
         index = operator.index(axis)
     except TypeError:
-        raise ArgumentTypeError(
-            where=where, expected="an int as axis", got=shown(axis), fix="pass an int"
-        ) from None
+        raise error_messages.not_an_int(where, "axis", axis) from None
     if not -ndim <= index < ndim:
-        raise ShapeError(
-            where=where,
-            expected=f"an axis from {-ndim} to {ndim - 1}" if ndim else "no axis, for a 0-d array",
-            got=shown(index),
-            fix="count axes from 0, or from -1 backwards",
-        )
+        raise error_messages.axis_out_of_range(where, index, ndim)
     return index % ndim
 
 
@@ -103,13 +96,13 @@ def memory_order(array: Any) -> list[int]:
 def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
     """The elements in one of NumPy's orders; 'K' is a C order of the axes as they lie in memory."""
     if require_order(order, "CFAK", where) == "K":
-        in_memory: Self = x._permuted(memory_order(real(x)))
+        in_memory: Self = x._permuted(memory_order(core_view(x)))
         return in_memory.reshape(-1, copy=copy)
     return x.reshape(-1, order=order, copy=copy)
 
 
 def _no_view_of(x: _core.Array) -> CopyForbiddenError:
-    seen = real(x)
+    seen = core_view(x)
     return CopyForbiddenError(
         where="reshape",
         expected="strides that allow the new shape without a copy",
@@ -136,20 +129,20 @@ class Flags:
 
     @property
     def c_contiguous(self) -> bool:
-        return real(self._array).is_c_contiguous()
+        return core_view(self._array).is_c_contiguous()
 
     @property
     def f_contiguous(self) -> bool:
-        return real(self._array).is_f_contiguous()
+        return core_view(self._array).is_f_contiguous()
 
     @property
     def aligned(self) -> bool:
-        array = real(self._array)
+        array = core_view(self._array)
         return array.ptr % _core.alignment_of(array.dtype, array.device.type_code) == 0
 
     @property
     def writeable(self) -> bool:
-        return not real(self._array).readonly
+        return not core_view(self._array).readonly
 
     @writeable.setter
     def writeable(self, value: bool) -> None:
@@ -235,12 +228,12 @@ class ViewMethods(_core.Array):
         The element type stays; naming another one raises, because the bytes would be read anew.
         """
         view: Self = super().view()
-        if dtype is not None and known(dtype, "view") != real(view).dtype:
+        if dtype is not None and as_supported_dtype(dtype, "view") != core_view(view).dtype:
             raise UnsupportedError(
                 where="view",
-                expected=f"no other dtype than {real(view).dtype}: a view changes shape and strides only",
-                got=f"dtype {known(dtype)}",
-                fix=f"cast the values, x.astype('{known(dtype)}'), or reread the bytes on the host: "
+                expected=f"no other dtype than {core_view(view).dtype}: a view changes shape and strides only",
+                got=f"dtype {as_supported_dtype(dtype)}",
+                fix=f"cast the values, x.astype('{as_supported_dtype(dtype)}'), or reread the bytes on the host: "
                 "gpuinterop.to(x, 'numpy').view(dtype)",
             )
         return view
@@ -251,7 +244,7 @@ class ViewMethods(_core.Array):
         order = require_order(order, "CFAK", "copy")
         if order != "K":
             return _COPIED  # type: ignore[return-value]  # which the core runs
-        copied: Self = self._copied(memory_order(real(self)))
+        copied: Self = self._copied(memory_order(core_view(self)))
         return copied
 
     def __copy__(self: Self) -> Self:
@@ -274,11 +267,11 @@ class ViewMethods(_core.Array):
         ``copy=True`` always copies.
         """
         if shape and isinstance(shape[-1], str):
-            raise ArgumentTypeError(where="reshape", expected="a shape of ints", got=shown(shape),
+            raise ArgumentTypeError(where="reshape", expected="a shape of ints", got=short_repr(shape),
                                     fix=f"name the order: order={shape[-1]!r}")  # fmt: skip
         wanted = _spread(shape)
         if require_order(order, "CFA", "reshape") == "A":
-            seen = real(self)
+            seen = core_view(self)
             order = "F" if seen.is_f_contiguous() and not seen.is_c_contiguous() else "C"
         if copy is not None:
             copy = require_optional_bool(copy, "copy", "reshape")
@@ -316,7 +309,7 @@ class ViewMethods(_core.Array):
     def transpose(self: Self, *axes: Any) -> Self:
         """Return a view with the axes reversed, or in the order given."""
         wanted = _spread(axes)
-        ndim = real(self).ndim
+        ndim = core_view(self).ndim
         if not axes or wanted is None or (not ndim and len(wanted) == 0):
             wanted = range(ndim)[::-1]
         view: Self = self._permuted(wanted)
@@ -324,7 +317,7 @@ class ViewMethods(_core.Array):
 
     def swapaxes(self: Self, axis1: int, axis2: int) -> Self:
         """Return a view with two axes exchanged."""
-        ndim = real(self).ndim
+        ndim = core_view(self).ndim
         order = list(range(ndim))
         a, b = read_axis(axis1, ndim, "swapaxes"), read_axis(axis2, ndim, "swapaxes")
         order[a], order[b] = order[b], order[a]
@@ -333,23 +326,21 @@ class ViewMethods(_core.Array):
 
     def squeeze(self: Self, axis: Any = None) -> Self:
         """Return a view without the axes of extent 1 (all of them, or those given)."""
-        shape = real(self).shape
+        shape = core_view(self).shape
         if axis is None:
             drop = {i for i, n in enumerate(shape) if n == 1}
         else:
             given = axis if isinstance(axis, (tuple, list)) else (axis,)
             drop = {read_axis(i, len(shape), "squeeze") for i in given}
             if len(drop) != len(given):
-                raise ShapeError(
-                    where="squeeze", expected="each axis once", got=shown(axis), fix="drop one"
-                )
+                raise error_messages.repeated_axis("squeeze", short_repr(axis))
             for i in drop:
                 if shape[i] != 1:
                     raise ShapeError(
                         where="squeeze",
-                        expected="axes of extent 1",
+                        expected="axes of length 1",
                         got=f"axis {i} of shape {shape}",
-                        fix="index the axis instead: x[0] along it",
+                        fix="index the axis instead, for example x[0]",
                         axis=i,
                     )
         view: Self = self[tuple(0 if i in drop else slice(None) for i in range(len(shape)))]
@@ -358,12 +349,10 @@ class ViewMethods(_core.Array):
     def expand_dims(self: Self, axis: Any) -> Self:
         """Return a view with new axes of extent 1 at the positions given."""
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
-        ndim = real(self).ndim + len(given)
+        ndim = core_view(self).ndim + len(given)
         new = [read_axis(i, ndim, "expand_dims") for i in given]
         if len(set(new)) != len(new):
-            raise ShapeError(
-                where="expand_dims", expected="each position once", got=shown(axis), fix="drop one"
-            )
+            raise error_messages.repeated_axis("expand_dims", short_repr(axis))
         view: Self = self[tuple(None if i in new else slice(None) for i in range(ndim))]
         return view
 
@@ -374,7 +363,7 @@ class ViewMethods(_core.Array):
 
     def diagonal(self: Self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """Return a view of a diagonal; its axis comes last."""
-        seen = real(self)
+        seen = core_view(self)
         ndim, size = seen.ndim, seen.itemsize
         if ndim < 2:
             raise ShapeError(where="diagonal", expected="at least two dimensions",
@@ -386,13 +375,12 @@ class ViewMethods(_core.Array):
         try:
             skip = operator.index(offset)
         except TypeError:
-            raise ArgumentTypeError(where="diagonal", expected="an int as offset",
-                                    got=shown(offset), fix="pass an int") from None  # fmt: skip
+            raise error_messages.not_an_int("diagonal", "offset", offset) from None
         rows, columns = max(-skip, 0), max(skip, 0)
         corner: list[Any] = [slice(None)] * ndim
         corner[a], corner[b] = slice(rows, None), slice(columns, None)
         view = self[tuple(corner)]
-        seen = real(view)
+        seen = core_view(view)
         length = min(seen.shape[a], seen.shape[b])
         steps = [s // size for s in seen.strides]
         rest = [i for i in range(ndim) if i not in (a, b)]
@@ -422,27 +410,24 @@ class ViewMethods(_core.Array):
                 raise ShapeError(
                     where="dimshuffle",
                     expected="axis numbers, and 'x' or a negative number for a new axis",
-                    got=shown(item),
+                    got=short_repr(item),
                     fix="write for example dimshuffle(1, 'x', 0)",
                 )
         kept = [i for i in entries if i >= 0]
-        extents = real(self).shape
+        extents = core_view(self).shape
         ndim = len(extents)
         if len(set(kept)) != len(kept) or any(i >= ndim for i in kept):
-            raise ShapeError(
-                where="dimshuffle",
-                expected=f"each axis below {ndim} at most once",
-                got=shown(tuple(wanted)),
-                fix="name each axis once",
-            )
+            if any(i >= ndim for i in kept):
+                raise error_messages.axis_out_of_range("dimshuffle", max(kept), ndim)
+            raise error_messages.repeated_axis("dimshuffle", short_repr(tuple(wanted)))
         dropped = [i for i in range(ndim) if i not in kept]
         for i in dropped:
             if extents[i] != 1:
                 raise ShapeError(
                     where="dimshuffle",
-                    expected="extent 1 on every axis that is left out",
-                    got=f"extent {extents[i]} on axis {i} of shape {extents}",
-                    fix="keep the axis, or index it first",
+                    expected="length 1 on every axis that the pattern omits",
+                    got=f"length {extents[i]} on axis {i} of shape {extents}",
+                    fix="name the axis in the pattern, or index it first",
                     axis=i,
                 )
         view = self._permuted([*kept, *dropped])

@@ -18,10 +18,10 @@ from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.converters.remedies import remedy_cast
-from gpuinterop.foreign_handles import loaded
+from gpuinterop.foreign_handles import loaded_module
 from gpuinterop.option_values import require_bool
 
-__all__ = ["describe", "from_jax", "plan_from", "plan_to", "to_jax", "stream_used_by"]
+__all__ = ["describe", "from_jax", "judge", "plan_from", "plan_to", "to_jax", "stream_used_by"]
 
 _MASK = _core.C_CONTIGUOUS | _core.ON_CUDA | _core.EMPTY | _core.IS_FLOAT32
 _PLAIN = _core.C_CONTIGUOUS | _core.IS_FLOAT32
@@ -48,7 +48,7 @@ _TO_WIDE = replace(_TO, dtypes=_DTYPES | frozenset(_WIDE))
 
 
 def _x64() -> bool:
-    jax = loaded("jax")
+    jax = loaded_module("jax")
     if jax is not None:
         return bool(jax.config.jax_enable_x64)
     return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "t", "yes", "y", "on")
@@ -57,7 +57,7 @@ def _x64() -> bool:
 def _without_cuda() -> str:
     """Why this JAX has no CUDA, or "" when it does. JAX is not started to know."""
     platforms = os.environ.get("JAX_PLATFORMS", "")
-    jax = loaded("jax")
+    jax = loaded_module("jax")
     if jax is not None:
         platforms = jax.config.jax_platforms or platforms
     if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
@@ -169,7 +169,8 @@ def _cast(name: str) -> str:
     return f"x.astype('{name.rstrip('0123456789')}8')" if whole else "x.astype('float32')"
 
 
-def _oddity(a: Any) -> Plan | None:
+def judge(a: Any, copyif: bool = False) -> Plan | None:
+    """Return the refusal of an array that cannot be shared, else None."""
     jax = sys.modules["jax"]
 
     def no(
@@ -230,7 +231,7 @@ def _oddity(a: Any) -> Plan | None:
 
 def plan_from(a: Any, copyif: bool = False) -> Plan:
     """Plan `from_jax`: what explain() shows and the converter carries out."""
-    return _oddity(a) or checks.plan_own(describe(a), "from_jax", copyif)
+    return judge(a) or checks.plan_own(describe(a), "from_jax", copyif)
 
 
 def from_jax(a: Any, copyif: bool = False) -> Any:

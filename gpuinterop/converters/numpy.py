@@ -19,9 +19,9 @@ from gpuinterop.converters.plan import (
     refuse,
 )
 from gpuinterop.converters.remedies import remedy_cast, remedy_move
+from gpuinterop.host_views import as_numpy_view, refuse_mask
 from gpuinterop.ndarray import to_host_array
 from gpuinterop.option_values import require_bool
-from gpuinterop.sources import as_numpy_view, refuse_mask
 
 __all__ = [
     "execute_import",

@@ -14,9 +14,9 @@ from typing import Any
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_or_refuse, plan_layout, refuse
-from gpuinterop.foreign_handles import loaded
+from gpuinterop.foreign_handles import loaded_module
 
-__all__ = ["describe", "from_torch", "plan_from", "plan_to", "to_torch", "stream_used_by"]
+__all__ = ["describe", "from_torch", "judge", "plan_from", "plan_to", "to_torch", "stream_used_by"]
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
@@ -31,7 +31,7 @@ _FROM = Rules("gpuinterop", "from_torch")
 
 def _without_cuda() -> str:
     """Why this torch has no CUDA, or "" when it does. Torch is not imported to know."""
-    torch = loaded("torch")
+    torch = loaded_module("torch")
     if torch is not None:
         version, cuda = torch.__version__, torch.version.cuda
         return "" if cuda else f"torch {version}, built without CUDA"
@@ -132,8 +132,8 @@ def _negates(torch: Any, t: Any) -> bool:
     return True
 
 
-def _oddity(t: Any, copyif: bool) -> Plan | None:
-    """What no layout rule can know; None for a plain strided tensor."""
+def judge(t: Any, copyif: bool = False) -> Plan | None:
+    """Return the plan for a tensor that is not plain and strided, else None."""
     torch = sys.modules["torch"]
 
     def no(
@@ -254,7 +254,7 @@ def _oddity(t: Any, copyif: bool) -> Plan | None:
 
 def plan_from(t: Any, copyif: bool = False) -> Plan:
     """Plan `from_torch`: what explain() shows and the converter carries out."""
-    odd = _oddity(t, copyif)
+    odd = judge(t, copyif)
     if odd is not None and odd.refused:
         return odd
     plan = checks.plan_own(describe(t), "from_torch", copyif)

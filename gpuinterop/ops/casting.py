@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import WITHOUT_KERNELS, dtype_id, is_complex, known
-from gpuinterop.errors import ShapeError
-from gpuinterop.layout import real
-from gpuinterop.option_values import require_bool
-from gpuinterop.sources import as_numpy_view, over
+from gpuinterop.dtypes import WITHOUT_KERNELS, as_supported_dtype, dtype_id, is_complex
+from gpuinterop.host_views import as_numpy_view, wrap_numpy
+from gpuinterop.layout import core_view
+from gpuinterop.option_values import require_bool, require_order
 from gpuinterop.views import memory_order
 from gpuinterop.warm import Given, Made, Steps, warm
 
@@ -30,11 +29,11 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
 
 def casting(x: Any, dtype: Any, order: str, copy: bool) -> Any:
     """The steps of `cast` for its arguments, or its result."""
-    wanted = known(dtype, "astype")
+    wanted = as_supported_dtype(dtype, "astype")
     cls: Any = type(x)
-    x = real(x)
+    x = core_view(x)
     if copy is not True and not require_bool(copy, "copy", "astype") and x.dtype == wanted:
-        _require_order(order)
+        require_order(order, "CFAK", "astype")
         return _ITSELF
     if getattr(cls, "_only", wanted) != wanted:
         cls = gpuarray_class()
@@ -67,15 +66,9 @@ def _cast_to(cls: Any, wanted: np.dtype[Any], same: bool) -> Steps:
     return Steps([made, (FUNCTIONS["cast"], [Given("x")], {"out": Made(0)})], Made(0))
 
 
-def _require_order(order: Any) -> None:
-    if order not in ("C", "F", "A", "K"):
-        raise ShapeError(where="astype", expected="order 'C', 'F', 'A' or 'K'", got=repr(order),
-                         fix="pass one of these")  # fmt: skip
-
-
 def _axes_in_memory(x: Any, order: str) -> list[int]:
     """The axes in the order of the result's memory."""
-    _require_order(order)
+    require_order(order, "CFAK", "astype")
     if order == "K":
         return memory_order(x)
     turned = order == "F" or (x.is_f_contiguous() and not x.is_c_contiguous())
@@ -89,7 +82,7 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
         values = as_numpy_view(x)
     else:
         values = np.empty(x.shape, x.dtype)
-        _core.copy_into(over(values), x, where="astype")
+        _core.copy_into(wrap_numpy(values), x, where="astype")
     if values.dtype.isbuiltin != 1 and is_complex(values.dtype):
         values = values.astype(np.complex64)  # whose real parts NumPy takes, ml_dtypes does not
-    _core.copy_into(target, over(values.astype(target.dtype)), where="astype")
+    _core.copy_into(target, wrap_numpy(values.astype(target.dtype)), where="astype")

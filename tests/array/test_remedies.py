@@ -218,7 +218,7 @@ def test_arguments_that_a_reduction_lacks(x):
 
 def test_an_extent_left_open_in_vain():
     error = refused(gi.ones(12, device="cpu").reshape, 7, -1)
-    assert error.fix == "choose extents beside the -1 whose product divides 12"
+    assert error.fix == "choose the other axis lengths so that their product divides 12"
     assert gi.ones(12, device="cpu").reshape(6, -1).shape == (6, 2)
     assert "beside a 0" in refused(gi.ones(0, device="cpu").reshape, 0, -1).fix
 
