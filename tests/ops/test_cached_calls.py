@@ -6,11 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from ops_place import FAKE
 
 import gpuinterop as gi
 
-CUDA = pytest.param("cuda:0", marks=[] if FAKE else pytest.mark.gpu)
 HOST = np.arange(20, dtype="float32").reshape(4, 5)
 
 
@@ -104,13 +102,13 @@ def functions_of(call, operands):
     return run[1:]  # the first one is the call in this file
 
 
-@pytest.mark.parametrize("device", [CUDA])
+@pytest.mark.driver
 @pytest.mark.parametrize("name", CALLS)
 def test_a_cached_call_runs_no_python_function(device, name):
     assert functions_of(CALLS[name], Operands(device)) == []
 
 
-@pytest.mark.parametrize("device", [pytest.param("cuda:0", marks=pytest.mark.gpu)])
+@pytest.mark.driver
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_a_cached_product_runs_no_python_function(device, name):
     operands = Operands(device)
@@ -118,7 +116,7 @@ def test_a_cached_product_runs_no_python_function(device, name):
     assert functions_of(PRODUCTS[name], operands) == []
 
 
-@pytest.mark.parametrize("device", [CUDA])
+@pytest.mark.driver
 @pytest.mark.parametrize("name", SLOWER)
 def test_python_functions_of_other_cached_calls(device, name):
     stated, call = SLOWER[name]
