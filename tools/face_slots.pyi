@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
