@@ -13,12 +13,10 @@ from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from gpuinterop.jit.codegen import NAMESPACE, STORAGE, WORKING
 from gpuinterop.jit.spec import Body
-from gpuinterop.warm import Given, KeptCalls, Steps, warm
 
 from .core_callbacks import CustomOperation, add_operation
 from .dtype_promotion import name_of_kind, row_of_kind
 from .kernel_parameters import (
-    number_ranges,
     numbers_as_arrays,
     require_held_numbers,
     require_safe_arrays,
@@ -211,7 +209,7 @@ class ElementwiseKernel:
         if host is not None and not callable(host):
             raise ArgumentTypeError(where=where, expected="a function of NumPy arrays as host",
                                     got=repr(host), fix="pass a function, or leave it out")  # fmt: skip
-        self.name, self._declared, self._kept = name, (ins, outs), KeptCalls()
+        self.name, self._declared = name, (ins, outs)
         self._operation = add_operation(
             _Expression(name, ins, outs, operation.strip().rstrip(";"), preamble, host)
         )[1]
@@ -220,7 +218,6 @@ class ElementwiseKernel:
         ins, outs = (", ".join(map(" ".join, declared)) for declared in self._declared)
         return f"<ElementwiseKernel {self.name}({ins}) -> {outs}>"
 
-    @warm(kept_in="_kept")
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """Run it; returns new C-ordered arrays, or `out`."""
         arrays = [isinstance(value, _core.Array) for value in args]
@@ -229,11 +226,4 @@ class ElementwiseKernel:
         if True not in arrays:
             args = numbers_as_arrays(self.name, self._declared[0], args)
             return self._operation(*args, out=out)
-        ranges = number_ranges(self._declared[0], args)
-        if ranges is None or len(args) != len(self._declared[0]):
-            return self._operation(*args, out=out)
-        operands = [Given("args", i) for i in range(len(args))]
-        return Steps(
-            [(self._operation, operands, {"out": Given("out")})],
-            ranges=[(Given("args", i), *limits) for i, limits in ranges.items()],
-        )
+        return self._operation(*args, out=out)

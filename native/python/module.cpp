@@ -67,5 +67,4 @@ NB_MODULE(_core, m) {
   gpuinterop::register_plans(m);
   gpuinterop::register_blas(m);
   gpuinterop::register_fuse(m);
-  gpuinterop::register_warm(m);
 }

@@ -16,6 +16,5 @@ void register_reductions(nanobind::module_& m);  // python/reduce_bindings.cpp
 void register_recorder(nanobind::module_& m);    // python/recorder_bindings.cpp
 void register_blas(nanobind::module_& m);        // python/blas_bindings.cpp
 void register_fuse(nanobind::module_& m);        // python/fuse_guard.cpp
-void register_warm(nanobind::module_& m);        // python/warm_functions.cpp
 
 }  // namespace gpuinterop

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from ops_place import FAKE
+from doubles.on_fake import FAKE
 from programs import program, random_steps
 
 import gpuinterop as gi

@@ -258,7 +258,6 @@ def test_names_of_a_method_are_followed(device):
     assert scaled.scaled(x).tolist() == [3] * 3
 
 
-@pytest.mark.barriers
 def test_none_and_tuples_are_constants_of_the_trace(device):
     values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     x = gi.GpuArray(values, device=device)
@@ -304,7 +303,6 @@ def test_what_cannot_be_fused_is_named(device, name):
     assert "racer" not in str(told.value)
 
 
-@pytest.mark.barriers
 def test_variances_in_means(device):
     x = gi.GpuArray(np.arange(5, dtype=np.float32), device=device)
     f = gi.fuse(lambda x: gi.sqrt(((x - x.mean()) ** 2).mean()))

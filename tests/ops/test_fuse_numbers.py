@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from ops_place import FAKE
+from doubles.on_fake import FAKE
 
 import gpuinterop as gi
 from gpuinterop.ops import core_callbacks
@@ -160,7 +160,6 @@ def test_a_number_that_is_not_looked_at_stays_open():
     assert len(times) == 3
 
 
-@pytest.mark.barriers
 def test_numbers_beside_reductions(device):
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     x = gi.GpuArray(values, device=device)

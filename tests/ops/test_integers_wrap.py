@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-import hostkernels
 import numpy as np
 import pytest
+from doubles import host_kernels
 
 import gpuinterop as gi
 from gpuinterop.dtypes import NAMES
@@ -66,7 +66,6 @@ def test_fused_integers_of_either_sign_wrap_around(device, name, dtype):
     np.testing.assert_array_equal(found.get(), expected)
 
 
-@pytest.mark.barriers
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint64"])
 def test_reduced_integers_wrap_around(device, dtype):
     values = np.resize(edges(dtype), 300)
@@ -134,12 +133,12 @@ def test_no_row_overflows_under_the_sanitizer(tmp_path, dtype):
         calls.append(f"{loops} {{ {declared} {spec.symbol}_apply({', '.join(given + results)}); }}")
     assert len(specs) > 20
     kind = codegen.STORAGE[dtype]
-    text = codegen.render_many(specs, device=hostkernels.SHIM)
+    text = codegen.render_many(specs, device=host_kernels.SHIM)
     text += f"\nint main() {{ using namespace {codegen.NAMESPACE};\n"
     text += f"  static const {kind} v[] = {{{values}}};\n  const int N = sizeof v / sizeof *v;\n  "
     source, program = tmp_path / "rows.cpp", tmp_path / "rows"
     source.write_text(text + "\n  ".join(calls) + "\n}\n")
-    runner = hostkernels.runner()
+    runner = host_kernels.runner()
     overflows = "-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero"
     subprocess.run(
         ["g++", "-std=c++17", "-w", "-O0", "-fno-strict-aliasing", overflows,

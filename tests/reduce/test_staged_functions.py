@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles.on_fake import FAKE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -362,7 +363,7 @@ def staged_equals_steps(device: str, steps, dtype: str, turned: bool) -> None:
 MIXED = st.tuples(STEPS, st.sampled_from(("float32", "float16", "float64")), st.booleans())
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=4 if FAKE else 150)
 @given(MIXED)
-def test_random_stages(mixed) -> None:
-    staged_equals_steps("cpu", *mixed)
+def test_random_stages(device: str, mixed) -> None:
+    staged_equals_steps(device, *mixed)
