@@ -1,8 +1,8 @@
 """Types of the names at the top level. Written by `make stub` from tools/face_slots.pyi."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -65,9 +65,6 @@ from gpuinterop.errors import (
 )
 from gpuinterop.ops.equality import (
     allclose as allclose,
-)
-from gpuinterop.ops.fuse import (
-    fuse as fuse,
 )
 from gpuinterop.converters.library_streams import (
     stream as stream,
@@ -565,6 +562,31 @@ def take(x: _AnyArray, indices: Any, axis: int | None = None, *, out: _A, mode: 
 def split(x: _A, sections: Any, axis: int = 0) -> list[_A]: ...
 @overload
 def split(x: _AnyArray, sections: Any, axis: int = 0) -> list[GpuArray]: ...
+
+# ---- fused functions --------------------------------------------------------------------------
+
+_P = ParamSpec("_P")
+_Q = ParamSpec("_Q")
+_R = TypeVar("_R")
+_S = TypeVar("_S")
+
+class _Fused(Generic[_P, _R]):
+    __name__: str
+    __qualname__: str
+    __wrapped__: Callable[_P, _R]
+    @overload
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    @overload
+    def __call__(self, *args: Any, out: Any, **kwargs: Any) -> _R: ...
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> _Fused[_P, _R]: ...
+    @overload
+    def __get__(self: _Fused[Concatenate[_S, _Q], _R], instance: _S, owner: Any = None) -> _Fused[_Q, _R]: ...
+
+@overload
+def fuse(function: Callable[_P, _R], *, static_argnames: str | Sequence[str] = ()) -> _Fused[_P, _R]: ...
+@overload
+def fuse(*, static_argnames: str | Sequence[str]) -> Callable[[Callable[_P, _R]], _Fused[_P, _R]]: ...
 
 def allow_tf32(allowed: bool = True) -> AbstractContextManager[None]: ...
 

@@ -967,21 +967,19 @@ def _allow_tf32(allowed: object) -> bool:
     """
     Whether this thread's float32 products may use TF32; the former answer.
     """
-class WarmCalls:
-    """Calls of a fused function for which nothing is to be decided."""
+class PreparedCalls:
+    """A callable that finds a prepared operation by its arguments."""
 
-    def __init__(self, places: list[Any]) -> None:
-        """
-        `places`: (cell, None, value) or (globals, name, value), without value where none is bound.
-        """
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call self as a function."""
 
-    def add(self, expected: list[Any], operands: list[Any], operation: object, rebuild: object | None) -> None:
-        """
-        `expected`: (0, type), (1, object) or (2, float) for each argument. `operands`: (place, None) for the argument there, (-1, object), or (-2, function of the tuple of arguments).
-        """
+    def __get__(self, instance: Any, owner: Any=None, /) -> Any:
+        """Return an attribute of instance, which is of type owner."""
 
-    def __call__(self, args: tuple[Any, ...], out: object | None) -> object:
-        """The result, or NotImplemented where Python must decide."""
-
-    def __len__(self) -> int:
+    def __init__(self, binds: bool=False) -> None:
         ...
+
+    def _add(self, expected: list[Any], operands: list[Any], operation: object, rebuild: object | None) -> None:
+        """
+        `expected`: (type, constant, dtype, ndim, low, high) for each argument. `operands`: (position, None), (-1, object), or (-2, function of the tuple of arguments).
+        """

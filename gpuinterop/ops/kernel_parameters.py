@@ -18,7 +18,7 @@ from gpuinterop.scalars import scalars_to_array
 from .operand_conversion import as_scalar, viewed
 
 __all__ = [
-    "numbers_as_arrays", "require_held_numbers", "require_safe_arrays",
+    "number_ranges", "numbers_as_arrays", "require_held_numbers", "require_safe_arrays",
     "require_text",
 ]  # fmt: skip
 
@@ -72,6 +72,23 @@ def require_held_numbers(
             wanted = kind if len(kind) > 1 else _letter(kind, parameters, arguments)
             if wanted is not None:
                 scalars_to_array(value, wanted, f"{where}, parameter {name}")
+
+
+def number_ranges(
+    parameters: Sequence[tuple[str, str]], arguments: Sequence[Any]
+) -> dict[int, tuple[Any, Any]] | None:
+    """For the position of each number the range that needs no check; None if one needs a check."""
+    found = {}
+    for i, ((kind, _), value) in enumerate(zip(parameters, arguments, strict=False)):
+        if isinstance(value, _core.Array):
+            continue
+        named = kind if len(kind) > 1 else _letter(kind, parameters, arguments)
+        if named is None or type(value) not in (int, float):
+            return None
+        low, high = found[i] = _range(named)
+        if not low <= value <= high:
+            return None
+    return found
 
 
 def numbers_as_arrays(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -17,11 +18,18 @@ import gpuinterop
 from gpuinterop import CudaNdarray, GpuArray, _core
 from gpuinterop.ops import core_callbacks, reduction_dispatch
 
-CUBLAS = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUBLAS"])
-CALLS = CUBLAS.fakecublas_calls
 GEMM, BATCHED, SEPARATE, BIAS, WIDE, WORKSPACES, HEURISTICS, COMPUTE = range(8)
 
 pytestmark = pytest.mark.fake_driver
+
+
+@functools.cache
+def cublas() -> ctypes.CDLL:
+    return ctypes.CDLL(os.environ["GPUINTEROP_LIBCUBLAS"])
+
+
+def calls_of(which: int) -> int:
+    return cublas().fakecublas_calls(which)
 
 
 def test_calls_before_cublas_is_open() -> None:
@@ -51,42 +59,42 @@ print(_core.blas_version(0))
 def test_the_fake_refuses_what_cublas_refuses(sizes, ld, code: int) -> None:
     store = (ctypes.c_float * 64)()
     one, handle = ctypes.c_float(1), ctypes.c_void_p()
-    CUBLAS.cublasCreate_v2(ctypes.byref(handle))
+    cublas().cublasCreate_v2(ctypes.byref(handle))
     a, b, c = (ctypes.byref(store, 4 * at) for at in (0, 16, 32))
     m, n, k = sizes
     sides = [[ctypes.byref(one), a, 0, ld[0]], [b, 0, ld[1]], [ctypes.byref(one), c, 0, ld[2]]]
     call = [handle, 0, 0, m, n, k, *sides[0], *sides[1], *sides[2], 68, -1]
-    assert CUBLAS.cublasGemmEx(*call) == code
+    assert cublas().cublasGemmEx(*call) == code
     call[6] = None  # alpha
-    assert CUBLAS.cublasGemmEx(*call) == 7
+    assert cublas().cublasGemmEx(*call) == 7
 
 
 def test_an_addend_costs_no_copy(device: str) -> None:
     m, x, b = (CudaNdarray(values(*s), device=device) for s in [(6, 5), (5, 4), (6, 4)])
     row = CudaNdarray(values(4), device=device)
-    before = [CALLS(i) for i in range(4)]
+    before = [calls_of(i) for i in range(4)]
     with gpuinterop.count_copies() as copies:
         gpuinterop.gemm(m, x, b)
         gpuinterop.gemm(m, x, row)
         gpuinterop.gemm(m, x, b, out=b)
     assert copies.count == 0
-    assert [CALLS(i) - n for i, n in enumerate(before)] == [1, 0, 1, 1]
+    assert [calls_of(i) - n for i, n in enumerate(before)] == [1, 0, 1, 1]
 
 
 def test_a_plan_that_fails_halfway_leaves_nothing(device: str) -> None:
     a, b, c = (values(*s) for s in [(7, 3), (3, 9), (7, 9)])
     m, x, addend = (CudaNdarray(v, device=device) for v in (a, b, c))
-    before = CUBLAS.fakecublas_objects()
+    before = cublas().fakecublas_objects()
     try:
         for layouts in range(4):
-            CUBLAS.fakecublas_fail_after(layouts)
+            cublas().fakecublas_fail_after(layouts)
             with pytest.raises(MemoryError, match="cublasLtMatrixLayoutCreate"):
                 gpuinterop.gemm(m, x, addend)
-            assert CUBLAS.fakecublas_objects() == before
+            assert cublas().fakecublas_objects() == before
     finally:
-        CUBLAS.fakecublas_fail_after(-1)
+        cublas().fakecublas_fail_after(-1)
     close(gpuinterop.gemm(m, x, addend), a.astype(float) @ b + c)
-    assert CUBLAS.fakecublas_objects() == before + 5  # a description and four layouts
+    assert cublas().fakecublas_objects() == before + 5  # a description and four layouts
 
 
 @pytest.mark.parametrize(
@@ -96,10 +104,10 @@ def test_a_plan_that_fails_halfway_leaves_nothing(device: str) -> None:
 )  # fmt: skip
 def test_stacks_are_one_call(device: str, shapes, batched: int) -> None:
     a, b = values(*shapes[0]), values(*shapes[1])
-    before = CALLS(GEMM), CALLS(BATCHED)
+    before = calls_of(GEMM), calls_of(BATCHED)
     close(CudaNdarray(a, device=device) @ CudaNdarray(b, device=device), a.astype(float) @ b)
-    assert CALLS(BATCHED) - before[1] == batched
-    assert CALLS(GEMM) - before[0] == 1 - batched
+    assert calls_of(BATCHED) - before[1] == batched
+    assert calls_of(GEMM) - before[0] == 1 - batched
 
 
 def test_float64(device: str) -> None:
@@ -184,17 +192,17 @@ def test_new_shapes_are_not_new_to_python(device: str) -> None:
 def test_the_workspace_is_told_once(device: str) -> None:
     x, y = CudaNdarray(values(4, 4), device=device), CudaNdarray(values(4, 4), device=device)
     _ = x @ y
-    before = CALLS(WORKSPACES)
+    before = calls_of(WORKSPACES)
     for _ in range(10):
         gpuinterop.matmul(x, y, out=y)
-    assert CALLS(WORKSPACES) == before
+    assert calls_of(WORKSPACES) == before
     with gpuinterop.Stream(device):
         close(x @ x, values(4, 4).astype(float) @ values(4, 4))
-    assert CALLS(WORKSPACES) > before
-    before = CALLS(HEURISTICS)
+    assert calls_of(WORKSPACES) > before
+    before = calls_of(HEURISTICS)
     for _ in range(10):
         gpuinterop.gemm(x, x, y)
-    assert CALLS(HEURISTICS) <= before + 1
+    assert calls_of(HEURISTICS) <= before + 1
 
 
 def test_alphas_that_never_come_again_compile_nothing(
@@ -251,15 +259,15 @@ def test_sizes_that_cublaslt_refuses(device: str) -> None:
     shapes = (11, 13), (13, 7), (11, 7), (7,)
     a, b, c, row = (CudaNdarray(values(*s), device=device) for s in shapes)
     exact = values(11, 13).astype(float) @ values(13, 7)
-    before = [CALLS(i) for i in (GEMM, SEPARATE, BIAS)]
-    CUBLAS.fakecublas_refuse(1)
+    before = [calls_of(i) for i in (GEMM, SEPARATE, BIAS)]
+    cublas().fakecublas_refuse(1)
     try:
         close(gpuinterop.gemm(a, b, c, alpha=2, beta=0.5), 2 * exact + 0.5 * values(11, 7))
         close(gpuinterop.gemm(a, b, row, alpha=2), 2 * exact + values(7))
         close(gpuinterop.gemm(a, b, row.reshape((1, 7))), exact + values(7))
     finally:
-        CUBLAS.fakecublas_refuse(0)
-    after = [CALLS(i) for i in (GEMM, SEPARATE, BIAS)]
+        cublas().fakecublas_refuse(0)
+    after = [calls_of(i) for i in (GEMM, SEPARATE, BIAS)]
     assert after == [before[0] + 3, before[1], before[2]]
 
 
@@ -277,13 +285,13 @@ def test_a_use_elsewhere_while_an_addend_is_copied_loses_no_order(
         return compile_source(*args, **options)
 
     _core._forget_kernels()
-    CUBLAS.fakecublas_refuse(1)
+    cublas().fakecublas_refuse(1)
     try:
         with monkeypatch.context() as patch, here:
             patch.setattr(core_callbacks, "compile_source", compile_meanwhile)
             gpuinterop.gemm(a, b, wide[:, :7], beta=0.5)
     finally:
-        CUBLAS.fakecublas_refuse(0)
+        cublas().fakecublas_refuse(0)
     assert a._stream == here.handle  # whoever frees it comes after the product
     assert compiled
     assert all(compiled)
@@ -297,11 +305,11 @@ def test_rows_are_added_by_the_epilogue(device: str) -> None:
     )
     for shape in ((4,), (1, 4), (1, 1, 4)):
         row, host = CudaNdarray(values(*shape), device=device), values(*shape).ravel()
-        before = CALLS(BIAS)
+        before = calls_of(BIAS)
         if len(shape) < 3:
             close(gpuinterop.gemm(a, b, row), exact + host)
         close(gpuinterop.gemm(stack, b, row), many + host)
-        assert CALLS(BIAS) - before == 1 + (len(shape) < 3)
+        assert calls_of(BIAS) - before == 1 + (len(shape) < 3)
 
 
 def test_tf32_only_where_it_is_asked_for(device: str) -> None:
@@ -309,7 +317,7 @@ def test_tf32_only_where_it_is_asked_for(device: str) -> None:
 
     def compute(call) -> int:
         call()
-        return CALLS(COMPUTE)
+        return calls_of(COMPUTE)
 
     strict, tf32 = 68, 77  # cublasComputeType_t
     assert compute(lambda: x @ x) == strict
@@ -351,8 +359,8 @@ def test_strides_beyond_31_bits(device: str) -> None:
         CudaNdarray, memory.ptr, (2, 3), (pitch, 4), np.dtype("float32"), 2, 0, memory
     )
     x = CudaNdarray(b, device=device)
-    before = CALLS(WIDE)
+    before = calls_of(WIDE)
     close(wide @ x, a.astype(float) @ b)
     close(x @ wide, b.astype(float) @ a)
     close(x.T @ wide.T, (a.astype(float) @ b).T)
-    assert CALLS(WIDE) == before + 3
+    assert calls_of(WIDE) == before + 3

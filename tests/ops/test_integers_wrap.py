@@ -14,11 +14,10 @@ from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import LibraryNotFoundError
 from gpuinterop.jit import codegen, compiler, nvrtc
 from gpuinterop.jit.spec import KernelSpec
-from gpuinterop.ops.fuse_operation import FusedOperation
-from gpuinterop.ops.fuse_tracer import Tracer
+from gpuinterop.ops.expression_codegen import ElementwiseOperation
+from gpuinterop.ops.fuse_tracer import Trace, Tracer
 from gpuinterop.ops.kernel_bodies import body_for
 from gpuinterop.ops.operation_table import ROWS
-from gpuinterop.ops.trace import Graph
 
 SIGNED = ("int8", "int16", "int32", "int64")
 TYPES = (*SIGNED, "uint8", "uint16", "uint32", "uint64")
@@ -80,9 +79,9 @@ def test_reduced_integers_wrap_around(device, dtype):
 
 
 def _ptx(function, dtype: str) -> str:
-    graph = Graph()
-    graph.results = [function(Tracer(graph, graph.add_input())).node]
-    body = FusedOperation("wraps", graph).body((NAMES.index(dtype),))
+    trace = Trace([gi.GpuArray(np.ones(1, dtype), device="cpu")])
+    trace.graph.results = [function(Tracer(trace, trace.graph.inputs[0])).value]
+    body = ElementwiseOperation("wraps", trace.graph).body((NAMES.index(dtype),))
     spec = KernelSpec(body, (*body.loop_in, *body.loop_out), "CC", "flat", 0, 1, 1, False)
     options = (*compiler._OPTIONS, *compiler.EXACT)
     try:

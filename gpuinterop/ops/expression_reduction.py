@@ -1,4 +1,4 @@
-"""Reductions in a fused function: a value is reduced as it is computed.
+"""Reductions in an expression: a value is reduced as it is computed.
 
 On CUDA each reduction is one kernel that reads the operands once and writes its result. Where such a
 kernel has no types (complex numbers, floats below 16 bits) and on "cpu", the value is computed first
@@ -20,19 +20,21 @@ from gpuinterop.jit.codegen import WORKING
 from gpuinterop.layout import broadcast_shapes
 
 from . import output_arrays
+from .expression import Expression
+from .expression_codegen import statements
+from .expression_dtypes import is_strict, number_kind
 from .map_reduce import MapReduce
 from .reduction_codegen import CUDA_TYPES
 from .reduction_dispatch import normalized_axes
 from .reduction_table import REDUCTIONS
-from .trace import Graph, is_strict
 
 __all__ = ["FusedReduction"]
 
 
 class _Kernel(MapReduce):
-    """A map-reduce whose map is a traced graph of one result."""
+    """A map-reduce whose map is an expression of one result."""
 
-    def __init__(self, graph: Graph, op: str, axis: Any) -> None:
+    def __init__(self, graph: Expression, op: str, axis: Any) -> None:
         names = ", ".join(f"x{i}" for i in range(len(graph.inputs)))
         super().__init__(f"gi_fused({names})", _no_host, op=op, axis=axis, where="fuse")
         self.graph = graph
@@ -51,7 +53,7 @@ class _Kernel(MapReduce):
         return (
             "".join(kernel_text(f"{name}.cuh") for name in ("prelude", "math"))
             + f"GI_FN {result} gi_fused({taken}) {{\n  {result} o0;\n  "
-            + f"{self.graph.statements(rows)}\n  return o0;\n}}\n"
+            + f"{statements(self.graph, rows)}\n  return o0;\n}}\n"
         )
 
 
@@ -64,10 +66,10 @@ def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
 
 
 class FusedReduction:
-    """One reduced value of a fused function; `part` computes what is reduced."""
+    """One reduced value of an expression; `part` computes the values that are reduced."""
 
     def __init__(
-        self, part: Graph, reduction: tuple[str, Any, bool], elementwise: Callable[..., Any]
+        self, part: Expression, reduction: tuple[str, Any, bool], elementwise: Callable[..., Any]
     ) -> None:
         self.op, self.axis, self.keepdims = reduction
         strict = replace(part, strict=(True,) * len(part.inputs))
@@ -78,6 +80,7 @@ class FusedReduction:
 
     def __call__(self, operands: Sequence[Any], out: Any) -> Any:
         """The result for operands that the elementwise function takes."""
+        operands = self._arrays(operands)
         if self.reads_only and isinstance(operands[0], _core.Array):
             return self._method(operands[0], out)
         strict = len(operands) > 0 and is_strict(operands[0])
@@ -88,6 +91,23 @@ class FusedReduction:
         if out is None and strict and not kernel.graph.strict_results(_rows(operands))[0]:
             return output_arrays.plain(made)
         return made
+
+    def _arrays(self, operands: Sequence[Any]) -> list[Any]:
+        """The operands with 0-d arrays for numbers: a kernel that reduces reads its operands."""
+        like = next((x for x in operands if isinstance(x, _core.Array)), None)
+        if like is None or like.device.type == "cpu":
+            return list(operands)
+        kinds = [
+            number_kind(x) if isinstance(x, (int, float, complex)) else dtype_id(x.dtype)
+            for x in operands
+        ]
+        rows = self.kernels[is_strict(like)].graph.input_rows(kinds)
+        found = list(operands)
+        for i, (x, row) in enumerate(zip(operands, rows, strict=True)):
+            if isinstance(x, (int, float, complex)):
+                found[i] = output_arrays.new_like(like, (), dtype_from_id(row), "fuse")
+                found[i].fill(x)
+        return found
 
     def _run(self, kernel: _Kernel, operands: Sequence[Any], out: Any) -> Any:
         if not self.keepdims:
