@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -91,9 +91,6 @@ from gpuinterop.copy_tracking import (
     count_copies as count_copies,
     log_transfers as log_transfers,
     no_copies as no_copies,
-)
-from gpuinterop.converters import (
-    to as to,
 )
 
 __all__: list[str]
@@ -663,6 +660,50 @@ class _DoctorModule:
 
 doctor: _DoctorModule
 
+
+# ---- conversions by name ---------------------------------------------------------------------
+
+import cupy
+import jax
+import tensorflow
+import torch
+import tvm_ffi
+import warp
+
+@overload
+def to(x: Any, library: Literal['gpuinterop'], copyif: bool = False, **options: Any) -> _Array: ...
+@overload
+def to(x: Any, library: Literal['cudandarray'], copyif: bool = False, **options: Any) -> CudaNdarray: ...
+@overload
+def to(x: Any, library: Literal['numpy', 'np'], copyif: bool = False, **options: Any) -> np.ndarray[Any, np.dtype[Any]]: ...
+@overload
+def to(x: Any, library: Literal['torch', 'pytorch'], copyif: bool = False, **options: Any) -> torch.Tensor: ...
+@overload
+def to(x: Any, library: Literal['cupy'], copyif: bool = False, **options: Any) -> cupy.ndarray: ...
+@overload
+def to(x: Any, library: Literal['jax', 'jax.numpy', 'jnp'], copyif: bool = False, **options: Any) -> jax.Array: ...
+@overload
+def to(x: Any, library: Literal['numba'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['pycuda', 'gpuarray'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['cudamat'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['gnumpy', 'garray'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['cuda_core', 'cuda.core', 'cuda-core'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['tvm_ffi', 'tvm-ffi', 'tvm'], copyif: bool = False, **options: Any) -> tvm_ffi.Tensor: ...
+@overload
+def to(x: Any, library: Literal['warp'], copyif: bool = False, **options: Any) -> warp.array[Any]: ...
+@overload
+def to(x: Any, library: Literal['tensorflow', 'tf'], copyif: bool = False, **options: Any) -> tensorflow.Tensor: ...
+@overload
+def to(x: Any, library: Literal['buffer', 'memoryview'], copyif: bool = False, **options: Any) -> memoryview: ...
+@overload
+def to(x: Any, library: Literal['array_api', 'array-api', 'array_api_strict', 'dpnp'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, *, library: str, copyif: bool = False, **options: Any) -> Any: ...
 
 # ---- the table's operations ------------------------------------------------------------------
 
