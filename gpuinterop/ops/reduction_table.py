@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuinterop.dtypes import ACCUMULATORS, WORKING
 from gpuinterop.errors import DTypeError, ShapeError
-from gpuinterop.ops.reduction_codegen import CUDA_TYPES, Recipe
+from gpuinterop.ops.reduction_codegen import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["REDUCTIONS", "Reduction", "recipe_for"]
-
-_HALF = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -36,18 +35,7 @@ class Reduction:
 
 
 def _kind(name: str) -> str:
-    if name == "bool":
-        return "b"
-    if name.startswith("complex"):
-        return "c"
-    if name.startswith("uint"):
-        return "u"
-    return "i" if name.startswith("int") else "f"
-
-
-def _computed(name: str) -> str:
-    """C++ type that `name` is computed in."""
-    return "float" if name in _HALF else CUDA_TYPES[name]
+    return "f" if name == "bfloat16" else np.dtype(name).kind
 
 
 def _sum_dtype(dtype: np.dtype) -> np.dtype:
@@ -67,53 +55,47 @@ def _real_dtype(dtype: np.dtype) -> np.dtype:
     return _mean_dtype(dtype)
 
 
+# The kernels: the C++ type of a mapped element, the map of an element x0, and the accumulator.
+
+
 def _sum(source: str, result: str) -> tuple[str, str, str]:
-    kind = _kind(result)
-    value = _computed(result)
-    if kind == "c":
-        return value, f"{value}(x0)", f"ComplexSum<{value[10:-1]}, 0>"
-    if kind in "iu":
-        return _computed_int(source, value), "x0", f"IntegerSum<{value}>"
-    return value, "x0", f"FloatSum<{value}>"
-
-
-def _computed_int(source: str, wide: str) -> str:
-    return "int" if source == "bool" else CUDA_TYPES.get(source, wide)
+    accumulator = ACCUMULATORS[result]
+    if _kind(result) == "c":
+        return WORKING[result], "x0", f"ComplexSum<{accumulator}, 0>"
+    if _kind(result) in "iu":
+        return "int" if source == "bool" else WORKING[source], "x0", f"IntegerSum<{accumulator}>"
+    return accumulator, "x0", f"FloatSum<{accumulator}>"
 
 
 def _mean(source: str, result: str) -> tuple[str, str, str]:
-    value = _computed(result)
+    accumulator = ACCUMULATORS[result]
     if _kind(result) == "c":
-        return value, f"{value}(x0)", f"ComplexSum<{value[10:-1]}, 1>"
-    return value, "x0", f"FloatMean<{value}>"
+        return WORKING[result], "x0", f"ComplexSum<{accumulator}, 1>"
+    return accumulator, "x0", f"FloatMean<{accumulator}>"
 
 
 def _prod(source: str, result: str) -> tuple[str, str, str]:
     # Products of 16- and 32-bit floats are kept in float64: no overflow on the way, one rounding.
-    value = "double" if _kind(result) == "f" else _computed(result)
-    return value, f"{value}(x0)" if _kind(result) == "c" else "x0", f"Product<{value}>"
+    value = "double" if _kind(result) == "f" else WORKING[result]
+    return value, "x0", f"Product<{value}>"
 
 
 def _extreme(op: str, sign: int) -> Callable[[str, str], tuple[str, str, str]]:
     def kernel(source: str, result: str) -> tuple[str, str, str]:
-        value = "unsigned char" if source == "bool" else _computed(source)
+        value = "u8" if source == "bool" else WORKING[source]
         return value, "x0", f"{op}<{value}, {sign}>"
 
     return kernel
 
 
-def _truth(op: str) -> Callable[[str, str], tuple[str, str, str]]:
-    def kernel(source: str, result: str) -> tuple[str, str, str]:
-        return ("bool" if source == "bool" else _computed(source)), "x0", op
-
-    return kernel
+def _logical(op: str) -> Callable[[str, str], tuple[str, str, str]]:
+    return lambda source, result: (WORKING[source], "x0", op)
 
 
 def _variance(root: int) -> Callable[[str, str], tuple[str, str, str]]:
     def kernel(source: str, result: str) -> tuple[str, str, str]:
         if _kind(source) == "c":
-            value = "GiComplex<double>"
-            return value, f"{value}(x0) - {value}(x1)", f"ComplexVariance<{root}>"
+            return "c128", "gi_to<c128>(x0) - gi_to<c128>(x1)", f"ComplexVariance<{root}>"
         return "double", "double(x0) - double(x1)", f"Variance<{root}>"
 
     return kernel
@@ -121,13 +103,10 @@ def _variance(root: int) -> Callable[[str, str], tuple[str, str, str]]:
 
 def _norm(source: str, result: str) -> tuple[str, str, str]:
     # Squares of float32 fit a float64, so nothing overflows on the way.
+    square = "double(x0) * double(x0)"
     if _kind(source) == "c":
-        return (
-            "double",
-            "double(x0.re) * double(x0.re) + double(x0.im) * double(x0.im)",
-            "FloatNorm<double>",
-        )
-    return "double", "double(x0) * double(x0)", "FloatNorm<double>"
+        square = "double(x0.re) * double(x0.re) + double(x0.im) * double(x0.im)"
+    return "double", square, "FloatNorm<double>"
 
 
 def _magnitude(source: str) -> str:
@@ -141,10 +120,7 @@ def _norm1(source: str, result: str) -> tuple[str, str, str]:
 
 
 def _norm_inf(sign: int) -> Callable[[str, str], tuple[str, str, str]]:
-    def kernel(source: str, result: str) -> tuple[str, str, str]:
-        return "double", _magnitude(source), f"Extreme<double, {sign}>"
-
-    return kernel
+    return lambda source, result: ("double", _magnitude(source), f"Extreme<double, {sign}>")
 
 
 def _same(dtype: np.dtype) -> np.dtype:
@@ -169,8 +145,8 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("max", _same, _extreme("Extreme", -1), needs_elements=True),
         Reduction("argmin", _int64, _extreme("ArgExtreme", 1), needs_elements=True, is_place=True),
         Reduction("argmax", _int64, _extreme("ArgExtreme", -1), needs_elements=True, is_place=True),
-        Reduction("any", _bool, _truth("AnyTrue")),
-        Reduction("all", _bool, _truth("AllTrue")),
+        Reduction("any", _bool, _logical("AnyTrue")),
+        Reduction("all", _bool, _logical("AllTrue")),
         Reduction("var", _real_dtype, _variance(0), shifted=True),
         Reduction("std", _real_dtype, _variance(1), shifted=True),
         Reduction("norm2", _real_dtype, _norm),
@@ -187,7 +163,7 @@ def recipe_for(
     """The kernel that computes `op` of `dtype` into `result`."""
     row = REDUCTIONS[op]
     for given in (dtype, result):
-        if given.name not in CUDA_TYPES:
+        if given.name not in ACCUMULATORS:
             raise DTypeError(
                 where=op,
                 expected="a number type that GPUs compute with",
