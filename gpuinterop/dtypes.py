@@ -13,6 +13,7 @@ from gpuinterop.errors import DTypeError, short_repr
 __all__ = [
     "ACCUMULATORS",
     "DTYPES",
+    "KINDS",
     "NAMES",
     "NUMPY_NAMES",
     "STORAGE",
@@ -42,6 +43,12 @@ class DTypeEntry(NamedTuple):
     storage: str = ""
     working: str = ""
     accumulator: str = ""
+
+    @property
+    def kind(self) -> str:
+        """b, i, u, f or c; NumPy has V for the dtypes of ml_dtypes."""
+        kinds = {"bool": "b", "uint": "u", "int": "i", "complex": "c"}
+        return next((kind for name, kind in kinds.items() if self.name.startswith(name)), "f")
 
 
 _OF_NUMPY = (
@@ -90,6 +97,7 @@ NAMES = tuple(entry.name for entry in DTYPES)
 NUMPY_NAMES = NAMES[: len(_OF_NUMPY)]
 ML_NAMES = NAMES[len(_OF_NUMPY) :]
 SUB_BYTE_NAMES = (*(entry.name for entry in _SUB_BYTE_FLOATS), *SUB_BYTE_INTEGERS)
+KINDS = {entry.name: entry.kind for entry in DTYPES}
 WITHOUT_KERNELS = frozenset(entry.name for entry in DTYPES if not entry.storage)
 # By the names of the dtypes that kernels compute with, and of those that reductions do.
 STORAGE = {entry.name: entry.storage for entry in DTYPES if entry.storage}

@@ -20,7 +20,7 @@ from gpuinterop.ops import output_arrays, reduction_dispatch, target
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.reduction_codegen import Recipe
 from gpuinterop.ops.reduction_plan import plan_reduction
-from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty
+from gpuinterop.ops.reduction_table import FUSED, REDUCTIONS, check_not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,10 +64,10 @@ class MapReduce:
         support: str = "",
         where: str = "MapReduce",
     ) -> None:
-        if op not in ("sum", "prod", "mean", "min", "max", "any", "all"):
+        if op not in FUSED:
             raise ShapeError(
                 where=where,
-                expected="op sum, prod, mean, min, max, any or all",
+                expected=f"op {', '.join(FUSED[:-1])} or {FUSED[-1]}",
                 got=repr(op),
                 fix="use the array's method for the others",
             )
