@@ -62,6 +62,22 @@ PyObject* device_object(Device device) {
   return slot;
 }
 
+DTypeId dtype_of_object(PyObject* dtype, const char* where) {
+  for (int i = 0; i < kBFloat16; ++i)  // NumPy's own dtypes are single objects
+    if (dtype == dtype_objects[i]) return static_cast<DTypeId>(i);
+  PyRef row = PyRef::borrow(dtype);
+  if (!PyLong_CheckExact(dtype)) {
+    PyObject* fn = hook("dtype_id");
+    if (!fn) throw nb::type_error("gpuinterop._core is used without gpuinterop");
+    row = PyRef::steal(PyObject_CallFunctionObjArgs(fn, dtype, nullptr));
+    if (!row) throw PythonError();
+  }
+  const int64_t id = as_int64(row.get(), where);
+  if (id < 0 || id >= kDTypeCount)
+    fail(Kind::DType, where, "a row of the dtype table", std::to_string(id), "pass a numpy dtype");
+  return static_cast<DTypeId>(id);
+}
+
 namespace {
 
 PyTypeObject* read_class(nb::handle cls, const char* where) {
@@ -73,16 +89,7 @@ PyTypeObject* read_class(nb::handle cls, const char* where) {
 }
 
 DTypeId read_dtype(nb::handle dtype, const char* where) {
-  nb::object row = nb::borrow(dtype);
-  if (!PyLong_CheckExact(dtype.ptr())) {
-    PyObject* fn = hook("dtype_id");
-    if (!fn) throw nb::type_error("gpuinterop._core is used without gpuinterop");
-    row = nb::handle(fn)(dtype);
-  }
-  const int64_t id = as_int64(row.ptr(), where);
-  if (id < 0 || id >= kDTypeCount)
-    fail(Kind::DType, where, "a row of the dtype table", std::to_string(id), "pass a numpy dtype");
-  return static_cast<DTypeId>(id);
+  return dtype_of_object(dtype.ptr(), where);
 }
 
 Device read_device(int type, int id, const char* where) {

@@ -21,6 +21,5 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
 PyObject* exchange_share_plain(PyObject*, PyObject* obj);
 PyObject* exchange_look_into(PyObject*, PyObject* args);
 PyObject* exchange_set_converters_changed(PyObject*, PyObject* value);
-PyObject* exchange_protocols_of(PyObject*, PyObject* obj);
 
 }  // namespace gpuinterop
