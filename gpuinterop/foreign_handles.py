@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.errors import shown
+from gpuinterop.errors import short_repr
 
 __all__ = [
     "CPU",
@@ -16,11 +16,12 @@ __all__ = [
     "as_int",
     "device_pair",
     "is_being_imported",
-    "loaded",
+    "loaded_module",
     "module_of",
     "never_destroyed",
     "odd_stream_protocol",
     "other_than_stream",
+    "protocols_of",
     "stream_device",
     "stream_handle",
     "torch_keeps_stream",
@@ -32,7 +33,7 @@ DLPACK = {1: CPU, 2: CUDA, 3: CPU, 13: CUDA}
 NAMES = {"cpu": CPU, "host": CPU, "cuda": CUDA, "gpu": CUDA, "kdlcpu": CPU, "kdlcuda": CUDA}
 
 
-def loaded(name: str) -> Any:
+def loaded_module(name: str) -> Any:
     """Return the module `name` if it is loaded, else None; it is not imported to know.
 
     While another thread imports it, this waits, as an import statement does: half of a library has
@@ -161,12 +162,12 @@ def odd_stream_protocol(stream: Any) -> str | None:
         return None
     pair = protocol() if callable(protocol) else protocol
     if not isinstance(pair, tuple):
-        return f"{shown(pair)}, no tuple"
+        return f"{short_repr(pair)}, no tuple"
     if len(pair) != 2:
-        return f"{shown(pair)}, a tuple of length {len(pair)}"
+        return f"{short_repr(pair)}, a tuple of length {len(pair)}"
     if as_int(pair[0]) != 0:
-        return f"{shown(pair)}, version {shown(pair[0])} of the protocol"
-    return None if as_int(pair[1]) is not None else f"{shown(pair)}, whose handle is no int"
+        return f"{short_repr(pair)}, version {short_repr(pair[0])} of the protocol"
+    return None if as_int(pair[1]) is not None else f"{short_repr(pair)}, whose handle is no int"
 
 
 def other_than_stream(value: Any) -> str | None:
@@ -188,3 +189,37 @@ def stream_device(stream: Any) -> Any:
         return place
     number = as_int(getattr(stream, "device_id", None))
     return number if number is not None and number >= 0 else None
+
+
+def protocols_of(obj: Any) -> tuple[str, ...]:
+    """Return the names of the exchange protocols that `obj` has, in the order they are tried.
+
+    Examples
+    --------
+    >>> protocols_of(b"bytes")
+    ('buffer protocol',)
+    """
+    cls = type(obj)
+    found = []
+    if any(hasattr(cls, name) for name in _EXCHANGE_TABLES):
+        found.append("DLPack C exchange API")
+    if cls.__name__ == "PyCapsule" and '"dltensor' in repr(obj):
+        found.append("DLPack capsule")
+    for name in "__dlpack__", "__cuda_array_interface__", "__array_interface__":
+        try:
+            getattr(obj, name)
+        except AttributeError:
+            continue
+        except Exception:  # it has the protocol, and refuses: torch's tensors inside autograd
+            pass
+        found.append(name)
+    try:
+        memoryview(obj)
+    except TypeError:
+        return tuple(found)
+    except Exception:  # it has the protocol, and refuses
+        pass
+    return (*found, "buffer protocol")
+
+
+_EXCHANGE_TABLES = "__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
-from gpuinterop.errors import ArgumentTypeError, ShapeError, shown
+from gpuinterop import _core
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 
-__all__ = ["require_optional_bool", "require_order", "require_bool"]
+__all__ = [
+    "is_index",
+    "read_counts",
+    "read_shape",
+    "require_bool",
+    "require_optional_bool",
+    "require_order",
+]
 
 
 def require_bool(value: Any, name: str, where: str) -> bool:
@@ -17,7 +26,7 @@ def require_bool(value: Any, name: str, where: str) -> bool:
         return value
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise ArgumentTypeError(where=where, expected=f"{name}=True or False", got=shown(value),
+    raise ArgumentTypeError(where=where, expected=f"{name}=True or False", got=short_repr(value),
                             fix=f"pass {name}=True, or leave it out")  # fmt: skip
 
 
@@ -25,7 +34,7 @@ def require_optional_bool(value: Any, name: str, where: str) -> bool | None:
     """The same for a switch that None leaves open."""
     if value is None or isinstance(value, (bool, np.bool_)):
         return None if value is None else bool(value)
-    raise ArgumentTypeError(where=where, expected=f"{name}=True, False or None", got=shown(value),
+    raise ArgumentTypeError(where=where, expected=f"{name}=True, False or None", got=short_repr(value),
                             fix=f"pass {name}=False to forbid a copy, True to ask for one")  # fmt: skip
 
 
@@ -34,5 +43,26 @@ def require_order(value: Any, orders: str, where: str, fix: str = "pass one of t
     if isinstance(value, str) and len(value) == 1 and value in orders:
         return value
     *first, last = [repr(letter) for letter in orders]
-    raise ShapeError(where=where, expected=f"order {', '.join(first)} or {last}", got=shown(value),
+    raise ShapeError(where=where, expected=f"order {', '.join(first)} or {last}", got=short_repr(value),
                      fix=fix)  # fmt: skip
+
+
+def is_index(value: Any) -> bool:
+    """Whether `value` is one whole number. Arrays have the method too, and are sequences."""
+    return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+
+
+def read_shape(shape: Any, where: str = "shape") -> tuple[int, ...]:
+    """Return a shape given as an int or a sequence of ints."""
+    return _core.read_ints(shape, where)
+
+
+def read_counts(values: Any, where: str = "counts") -> tuple[int, ...]:
+    """Return numbers given as an int or any number of them."""
+    if is_index(values):
+        return (operator.index(values),)
+    try:
+        return tuple(operator.index(n) for n in values)
+    except TypeError:
+        raise ArgumentTypeError(where=where, expected="an int or a sequence of ints",
+                                got=short_repr(values), fix="pass a tuple of ints") from None  # fmt: skip

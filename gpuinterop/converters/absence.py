@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinterop import installed_libraries
 from gpuinterop.converters.presence import installed
 from gpuinterop.errors import MissingLibraryError
-from gpuinterop.foreign_handles import loaded
+from gpuinterop.foreign_handles import loaded_module
 
 if TYPE_CHECKING:
     from gpuinterop.converters.rows import Backend
@@ -43,7 +43,7 @@ def _works(package: str) -> None:
 
 def imported(row: Backend, name: str, where: str) -> Any:
     """A package of a library, imported now; an error that says how to install or mend it."""
-    found = loaded(name)
+    found = loaded_module(name)
     if found is not None:
         _refuse_namesake(row, name, found, where)
         return found

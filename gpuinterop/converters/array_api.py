@@ -20,7 +20,7 @@ from gpuinterop.converters.plan import (
     share,
 )
 from gpuinterop.converters.remedies import remedy_cast, remedy_copy
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_bool
 
 __all__ = ["describe", "from_array_api", "plan_from", "plan_to", "to_array_api"]
@@ -70,7 +70,7 @@ def _no_namespace(xp: Any) -> Plan | None:
         "array_api", "to_array_api", errors.ArgumentTypeError,
         "as xp the namespace to convert to, because many libraries share this converter: a module "
         "with from_dlpack",
-        f"xp={errors.shown(xp)}",
+        f"xp={errors.short_repr(xp)}",
         f"import {xp}, and pass the module: xp={xp}" if named
         else "pass it: to_array_api(x, xp=array_api_strict)",
     )  # fmt: skip
@@ -90,7 +90,7 @@ def _attempt(
         facts = replace(checks.describe_array(x), library=library)
     except errors.GpuInteropError as e:
         return plan_from_error(e, "array_api", where), None
-    x = real(x)
+    x = core_view(x)
     try:
         made = xp.from_dlpack(x)
     except errors.CaptureError as e:

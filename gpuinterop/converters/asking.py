@@ -19,9 +19,9 @@ from gpuinterop.converters.likeness import lookalike_error
 from gpuinterop.converters.options import accepted_options, check_options, drop_common_option
 from gpuinterop.converters.plan import ArrayInfo, Plan, c_strides, plan_from_error, refuse
 from gpuinterop.converters.rows import promised
+from gpuinterop.host_views import wrap_numpy
 from gpuinterop.layout import is_array
 from gpuinterop.ndarray import CudaNdarray
-from gpuinterop.sources import over
 
 __all__ = ["to_gpuinterop_array", "plan_conversion", "reader_of"]
 
@@ -88,7 +88,7 @@ def _plan(x: Any, to: Any, copyif: bool, options: dict[str, Any], where: str) ->
         if is_array(x):
             checks.require_array(x, target)
         elif facts.device == "cpu":  # an array of ours on the host, made of any other
-            checks.require_array(over(numpy.empty(0)), target)
+            checks.require_array(wrap_numpy(numpy.empty(0)), target)
     except errors.CaptureError as e:
         return plan_from_error(e, row.name, target)
     plan_to = getattr(module, "plan_to", None)

@@ -16,7 +16,7 @@ from gpuinterop.converters import checks
 from gpuinterop.converters import numpy as host
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.sources import as_numpy_view
+from gpuinterop.host_views import as_numpy_view
 
 __all__ = ["describe", "from_buffer", "plan_from", "plan_to", "to_buffer"]
 

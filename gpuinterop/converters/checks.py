@@ -19,9 +19,9 @@ from gpuinterop.converters.plan import (
     plan_layout,
     refuse,
 )
-from gpuinterop.dtypes import NAMES, known
+from gpuinterop.dtypes import NAMES, as_supported_dtype
 from gpuinterop.foreign_handles import CPU, CUDA
-from gpuinterop.layout import is_array, real
+from gpuinterop.layout import core_view, is_array
 from gpuinterop.ndarray import GpuArray, class_for
 from gpuinterop.streams import as_stream
 
@@ -93,7 +93,7 @@ def not_one_of_theirs(obj: Any, where: str, expected: str) -> errors.ConversionT
 
 def float32_only(found: Any, where: str, fix: str) -> Any:
     """`found` when a CudaNdarray can be had of it; the documents' ValueError otherwise."""
-    require_float32(real(found).dtype, where, fix)
+    require_float32(core_view(found).dtype, where, fix)
     return found
 
 
@@ -131,7 +131,7 @@ def require_module(module: Any, name: str, where: str, library: str) -> None:
         raise errors.ArgumentTypeError(
             where=where,
             expected=f"as module {library}, with its {name}",
-            got=errors.shown(module),
+            got=errors.short_repr(module),
             fix="leave module out for the one that is installed",
         )
 
@@ -147,7 +147,7 @@ def describe_array(x: Any) -> ArrayInfo:
     """One of our arrays, described. A description is returned as it is."""
     if isinstance(x, ArrayInfo):
         return x
-    x = real(x)
+    x = core_view(x)
     device = x.device
     dtype = x.dtype
     return ArrayInfo(
@@ -185,7 +185,7 @@ def plan_own(facts: ArrayInfo, where: str, copyif: bool) -> Plan:
         if n > 1 and s % facts.itemsize:
             fault = (axis, f"stride {s} bytes on axis {axis}")
     if fault is None and facts.ptr % _core.alignment_of(
-        known(facts.dtype), TYPE_CODES[facts.device]
+        as_supported_dtype(facts.dtype), TYPE_CODES[facts.device]
     ):
         fault = (None, f"address {facts.ptr:#x}")
     if fault is None:
@@ -211,7 +211,7 @@ def with_memory(plan: Plan, facts: ArrayInfo) -> Plan:
     """
     if plan.refused or facts.device != "cuda" or not facts.size:
         return plan
-    shape, strides, dtype = facts.shape, facts.strides, known(facts.dtype)
+    shape, strides, dtype = facts.shape, facts.strides, as_supported_dtype(facts.dtype)
     if plan.copied:  # as `execute_import` reads it
         shape, strides, dtype = (*shape, facts.itemsize), (*strides, 1), _BYTE
     try:
@@ -232,7 +232,7 @@ def execute_export(x: Any, plan: Plan) -> Any:
 
 def copied(x: Any, where: str, order: str = "C") -> Any:
     """A compact copy on the same device. The core tells the watchers, in the name of `where`."""
-    seen = real(x)
+    seen = core_view(x)
     place = seen.device
     fresh = _core.empty(type(x), seen.shape, seen.dtype, place.type_code, place.index or 0, order)
     _core.copy_into(fresh, x, where=where)
@@ -241,7 +241,7 @@ def copied(x: Any, where: str, order: str = "C") -> Any:
 
 def stand_in(facts: ArrayInfo) -> Any:
     """An array of zeros like the copy that a description tells of, for looking at alone."""
-    dtype, code = known(facts.dtype), TYPE_CODES[facts.device]
+    dtype, code = as_supported_dtype(facts.dtype), TYPE_CODES[facts.device]
     made: Any = _core.empty(GpuArray, (facts.nbytes,), _BYTE, code, facts.index)
     if _core._recording() is None:  # a capture would fill it at each replay
         made.fill(0)
@@ -259,7 +259,7 @@ def borrowed(
     The library is taken to work on `stream`: what it has queued there is visible to us, and it waits
     for our last use before the memory goes back to it.
     """
-    dtype = known(facts.dtype if dtype is None else dtype)
+    dtype = as_supported_dtype(facts.dtype if dtype is None else dtype)
     return _core.borrow(
         class_for(dtype),
         facts.ptr,
@@ -284,7 +284,7 @@ def execute_import(
     if plan.shared:
         return borrowed(facts, base, plan.where, dtype=dtype, stream=stream)
     # Strides or an address between elements: as bytes, with an axis for the bytes of an element.
-    dtype = known(facts.dtype if dtype is None else dtype)
+    dtype = as_supported_dtype(facts.dtype if dtype is None else dtype)
     code, shape = TYPE_CODES[facts.device], (*facts.shape, facts.itemsize)
     source: Any = _core.borrow(
         GpuArray, facts.ptr, shape, (*facts.strides, 1), _BYTE, code, facts.index, base, True,

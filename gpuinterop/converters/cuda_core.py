@@ -11,7 +11,7 @@ from gpuinterop.converters import checks
 from gpuinterop.converters.cudamat_struct import device_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 
 __all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core", "stream_used_by"]
 
@@ -40,7 +40,7 @@ def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
     utils = checks.library_for(plan, "cuda_core", IMPORTS)
     x = checks.execute_export(x, plan)
     _core.require_hand_over(x, handle, "to_cuda_core")
-    if real(x).device.type == "cpu":
+    if core_view(x).device.type == "cpu":
         handle = -1  # the class's word for "no stream"
     return utils.StridedMemoryView.from_dlpack(x, stream_ptr=handle)
 

@@ -22,8 +22,8 @@ from gpuinterop.converters import checks, npmat, registry
 from gpuinterop.converters import numpy as numpys
 from gpuinterop.converters.cudamat_struct import Pin, Struct, device_of, read_struct
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout, refuse
-from gpuinterop.layout import real
-from gpuinterop.sources import as_numpy_view
+from gpuinterop.host_views import as_numpy_view
+from gpuinterop.layout import core_view
 
 __all__ = [
     "cudamat_to_cudandarray",
@@ -45,7 +45,7 @@ def _check_layout(layout: Any, where: str) -> None:
         raise errors.ArgumentTypeError(
             where=where,
             expected="layout 'logical' or 'memory'",
-            got=errors.shown(layout),
+            got=errors.short_repr(layout),
             fix="see the two in the documentation of gpuinterop.converters.cudamat",
         )
 
@@ -151,13 +151,13 @@ def to_cudamat(
     checks.require_array(x, _where)
     plan = plan_to(x, copyif, allow_readonly, layout, trans, module, _where)
     if module is None:
-        package = package_for(real(x).device.type)
+        package = package_for(core_view(x).device.type)
         module = checks.library_for(plan, "cudamat", package, package)
     elif plan.refused:
         raise plan.exception()
     if plan.copied:
         x = checks.copied(x, _where, "C" if layout == "memory" else "F")
-    seen = real(x)
+    seen = core_view(x)
     rows, columns = seen.shape
     transposed = layout == "logical" and not seen.is_f_contiguous()
     if not hasattr(module, "cudamat"):

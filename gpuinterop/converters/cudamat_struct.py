@@ -47,7 +47,7 @@ def address(pointer: Any, where: str = "from_cudamat") -> int:
         raise errors.ExchangeError(
             where=where,
             expected="data_device as a pointer of ctypes",
-            got=errors.shown(pointer),
+            got=errors.short_repr(pointer),
             fix="cast the address: ctypes.cast(address, ctypes.POINTER(ctypes.c_float))",
         ) from None
 

@@ -20,8 +20,8 @@ from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.overlap import extent
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout
 from gpuinterop.converters.reading import read_geometry
-from gpuinterop.dtypes import NUMPY_NAMES, known
-from gpuinterop.layout import real
+from gpuinterop.dtypes import NUMPY_NAMES, as_supported_dtype
+from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 
 __all__ = ["describe", "from_cupy", "kernel", "plan_from", "plan_to", "to_cupy", "stream_used_by"]
@@ -57,10 +57,10 @@ def _has_bfloat16() -> bool:
 def _makes_bfloat16(cupy: Any) -> bool:
     nothing = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, 0), 0)
     try:
-        made = cupy.ndarray((0,), known("bfloat16"), nothing)
+        made = cupy.ndarray((0,), as_supported_dtype("bfloat16"), nothing)
     except (TypeError, ValueError, KeyError):
         return False
-    return bool(made.dtype == known("bfloat16"))
+    return bool(made.dtype == as_supported_dtype("bfloat16"))
 
 
 _complete: Any = None  # the module, once its import is known to have ended
@@ -87,7 +87,7 @@ def to_cupy(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
         plan = plan_to(x, copyif, allow_readonly)
         cupy = _complete = checks.library_for(plan, "cupy")
         x = checks.execute_export(x, plan)
-    seen = x if type(x) is CudaNdarray else real(x)
+    seen = x if type(x) is CudaNdarray else core_view(x)
     index = seen.device.index
     _core.hand_over(x, _stream(cupy, index), "to_cupy")
     shape, ptr = seen.shape, seen.ptr
@@ -136,7 +136,7 @@ def _plan(facts: ArrayInfo, copyif: bool) -> Plan:
     return plan if plan.shared else checks.with_memory(plan, facts)
 
 
-@_core.quick
+@_core.imports(_core.CUPY)
 def from_cupy(a: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the cupy.ndarray `a`.
 

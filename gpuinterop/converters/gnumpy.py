@@ -19,9 +19,9 @@ from gpuinterop.converters.plan import (
     refuse,
 )
 from gpuinterop.converters.reading import read_shape
-from gpuinterop.foreign_handles import loaded
-from gpuinterop.layout import real
-from gpuinterop.sources import as_numpy_view
+from gpuinterop.foreign_handles import loaded_module
+from gpuinterop.host_views import as_numpy_view
+from gpuinterop.layout import core_view
 
 __all__ = [
     "cudandarray_to_garray",
@@ -58,7 +58,7 @@ def plan_to(
     checks.require_module(module, "garray", _where, "gnumpy")
     facts = checks.describe_array(x)
     if module is None:
-        module = loaded("gnumpy")
+        module = loaded_module("gnumpy")
     if module is None:
         # Which memory gnumpy takes shows once it is loaded; other refusals come before that.
         rules = Rules("gnumpy", _where, _TO.dtypes, layout="c")
@@ -104,7 +104,7 @@ def to_gnumpy(
     if module is None:
         module = checks.library_for(plan, "gnumpy")
     x = checks.execute_export(x, plan)
-    seen = real(x)
+    seen = core_view(x)
     backend = _backend(module)
     marker = _alias_marker(module)
     if _cpu_mode(module):

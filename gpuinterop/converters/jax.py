@@ -18,7 +18,7 @@ from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.converters.remedies import remedy_cast
-from gpuinterop.foreign_handles import loaded
+from gpuinterop.foreign_handles import loaded_module
 from gpuinterop.option_values import require_bool
 
 __all__ = ["describe", "from_jax", "judge", "plan_from", "plan_to", "to_jax", "stream_used_by"]
@@ -48,7 +48,7 @@ _TO_WIDE = replace(_TO, dtypes=_DTYPES | frozenset(_WIDE))
 
 
 def _x64() -> bool:
-    jax = loaded("jax")
+    jax = loaded_module("jax")
     if jax is not None:
         return bool(jax.config.jax_enable_x64)
     return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "t", "yes", "y", "on")
@@ -57,7 +57,7 @@ def _x64() -> bool:
 def _without_cuda() -> str:
     """Why this JAX has no CUDA, or "" when it does. JAX is not started to know."""
     platforms = os.environ.get("JAX_PLATFORMS", "")
-    jax = loaded("jax")
+    jax = loaded_module("jax")
     if jax is not None:
         platforms = jax.config.jax_platforms or platforms
     if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):

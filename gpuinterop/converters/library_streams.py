@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.foreign_handles import loaded
+from gpuinterop.foreign_handles import loaded_module
 from gpuinterop.streams import Stream, StreamScope, as_stream
 
 __all__ = ["ENTERS", "enter_libraries", "stream"]
@@ -90,7 +90,7 @@ def enter_libraries(s: Stream) -> AbstractContextManager[Any]:
         return stack
     with stack:
         for name, enter in ENTERS.items():
-            module = loaded(name)
+            module = loaded_module(name)
             scope = enter(module, s.handle, device.index) if module is not None else None
             if scope is not None:
                 stack.enter_context(scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from gpuinterop.errors import ConversionTypeError, shown
+from gpuinterop.errors import ConversionTypeError, short_repr
 
 __all__ = ["no_library"]
 
@@ -29,7 +29,7 @@ def no_library(
     return ConversionTypeError(
         where=where,
         expected=f"the name of a library: {', '.join(dict.fromkeys([*near, *names]))}",
-        got=shown(name),
+        got=short_repr(name),
         fix=f"write {near[0]!r}" if near
         else "pick one of these, or add a converter by the entry-point group gpuinterop.converters",
     )  # fmt: skip

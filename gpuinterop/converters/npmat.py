@@ -11,7 +11,7 @@ from gpuinterop import errors
 from gpuinterop.converters import numpy as numpys
 from gpuinterop.converters.plan import ArrayInfo, Plan, plan_from_error, refuse
 from gpuinterop.converters.remedies import remedy_cast
-from gpuinterop.sources import refuse_mask
+from gpuinterop.host_views import refuse_mask
 
 __all__ = ["describe", "fault", "gaps", "inside", "matrix_over", "precision_fault"]
 

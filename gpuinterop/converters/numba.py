@@ -10,7 +10,7 @@ from gpuinterop.converters import checks
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout, refuse
 from gpuinterop.converters.reading import read_dtype, read_geometry
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.option_values import require_bool
 
@@ -103,7 +103,7 @@ def _builder(cuda: Any) -> Any:
         return lambda x, context: cuda.as_cuda_array(_Interface(x), sync=False)
 
     def build(x: Any, context: Any) -> Any:
-        seen = x if type(x) is CudaNdarray else real(x)
+        seen = x if type(x) is CudaNdarray else core_view(x)
         memory = pointer(context or context_of(), pointer_of(seen.ptr), seen.nbytes, x)
         return array(seen.shape, seen.strides, seen.dtype, 0, memory)
 
@@ -117,7 +117,7 @@ class _Interface:
 
     def __init__(self, x: Any) -> None:
         self.array = x
-        x = real(x)
+        x = core_view(x)
         self.__cuda_array_interface__ = {
             "shape": x.shape,
             "strides": tuple(x.strides),

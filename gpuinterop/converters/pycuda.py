@@ -22,7 +22,7 @@ from gpuinterop.converters.likeness import lookalike_error
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout, refuse
 from gpuinterop.converters.reading import read_dtype, read_geometry
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.option_values import require_bool
 
@@ -142,7 +142,7 @@ def to_gpuarray(
     gpuarray = _complete = checks.library_for(plan, "pycuda", IMPORTS)
     x = checks.execute_export(x, plan)
     _core.hand_over(x, checks.LEGACY, "to_gpuarray")
-    seen = real(x)
+    seen = core_view(x)
     strides = seen.strides if strided and not seen.is_c_contiguous() else None
     return gpuarray.GPUArray(seen.shape, seen.dtype, base=x, gpudata=seen.gpudata, strides=strides)
 
@@ -172,7 +172,7 @@ def _address(gpudata: Any) -> int:
         raise errors.BoundsError(
             where="from_pycuda",
             expected="gpudata with an address from 0 to 2**64 - 1",
-            got=errors.shown(found),
+            got=errors.short_repr(found),
             fix="make the GPUArray over a driver allocation or its address",
         )
     return found
@@ -357,7 +357,7 @@ def _handle_of(stream: Any) -> int:
             where="pycuda.kernel",
             expected="stream=None for the default stream, or a pycuda.driver.Stream: PyCUDA takes "
             "no handles and no streams of other libraries",
-            got=errors.shown(stream),
+            got=errors.short_repr(stream),
             fix="leave the stream out, or pass s = pycuda.driver.Stream()",
         )
     return handle or checks.LEGACY

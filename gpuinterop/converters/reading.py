@@ -28,14 +28,14 @@ def whole_numbers(value: Any, what: str, where: str) -> tuple[int, ...]:
         raise errors.ExchangeError(
             where=where,
             expected=f"{what} as a sequence of whole numbers",
-            got=errors.shown(value),
+            got=errors.short_repr(value),
             fix=f"give the array a tuple of ints as its {what}",
         ) from None
     if any(not -_END <= n < _END for n in found):
         raise errors.BoundsError(
             where=where,
             expected=f"{what} of numbers that fit 64 bits",
-            got=errors.shown(found),
+            got=errors.short_repr(found),
             fix="describe the memory that there is",
         )
     return found
@@ -48,14 +48,14 @@ def read_shape(value: Any, itemsize: int, where: str) -> tuple[int, ...]:
         raise errors.ExchangeError(
             where=where,
             expected="extents of at least 0",
-            got=f"shape {errors.shown(shape)}",
+            got=f"shape {errors.short_repr(shape)}",
             fix="reshape the array by its own method: reshape(shape)",
         )
     if math.prod(max(n, 1) for n in shape) * itemsize >= _END:
         raise errors.BoundsError(
             where=where,
             expected="a shape of fewer than 2**63 bytes",
-            got=f"shape {errors.shown(shape)}, elements of {itemsize} bytes",
+            got=f"shape {errors.short_repr(shape)}, elements of {itemsize} bytes",
             fix="describe the memory that there is",
         )
     return shape
@@ -72,7 +72,7 @@ def read_dtype(value: Any, where: str) -> numpy.dtype[Any]:
     raise errors.DTypeError(
         where=where,
         expected="a dtype that NumPy knows",
-        got=errors.shown(value),
+        got=errors.short_repr(value),
         fix="give the array a numpy.dtype",
     )
 

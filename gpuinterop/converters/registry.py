@@ -26,7 +26,7 @@ from gpuinterop.errors import (
     ArgumentTypeError,
     GpuInteropError,
     MissingLibraryError,
-    shown,
+    short_repr,
 )
 from gpuinterop.foreign_handles import is_being_imported, module_of
 
@@ -151,7 +151,7 @@ def register(row: Backend) -> None:
         raise ArgumentTypeError(
             where="gpuinterop.converters.register",
             expected="a gpuinterop.converters.Backend",
-            got=shown(row),
+            got=short_repr(row),
             fix=EXAMPLE,
         )
     check_row(row)

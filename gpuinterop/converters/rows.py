@@ -11,7 +11,12 @@ from types import ModuleType
 from typing import Any
 
 from gpuinterop.converters.presence import installed
-from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError, shown
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    ConversionTypeError,
+    MissingLibraryError,
+    short_repr,
+)
 from gpuinterop.layout import is_array
 
 __all__ = ["EXAMPLE", "Backend", "check_row", "promised"]
@@ -81,7 +86,7 @@ class Backend:
             expected=f"a converter module with {' or '.join(candidates)}",
             got=f"module {self.module.__name__}"
             if isinstance(self.module, ModuleType)
-            else shown(self.module),
+            else short_repr(self.module),
             fix="define that function in the converter",
         )
 
@@ -92,7 +97,7 @@ class Backend:
             raise ConversionTypeError(
                 where=f"from_{self.name}",
                 expected=f"a CudaNdarray or GpuArray from the converter of {self.name!r}",
-                got=shown(made) if made is None else f"an object of type {_name_of(made)}",
+                got=short_repr(made) if made is None else f"an object of type {_name_of(made)}",
                 fix="return the array that the converter makes, for example "
                 "gpuinterop.from_dlpack(obj)",
             )
@@ -133,7 +138,7 @@ def promised(made: Any, kind: type, name: str, function: str) -> Any:
     raise ArgumentTypeError(
         where=f"gpuinterop.converters ({name})",
         expected=f"a gpuinterop.converters.plan.{kind.__name__} from {function}",
-        got=shown(made),
+        got=short_repr(made),
         fix=f"return one from {function}, or leave that function out of the converter",
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import checks
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_or_refuse, plan_layout, refuse
-from gpuinterop.foreign_handles import loaded
+from gpuinterop.foreign_handles import loaded_module
 
 __all__ = ["describe", "from_torch", "judge", "plan_from", "plan_to", "to_torch", "stream_used_by"]
 
@@ -31,7 +31,7 @@ _FROM = Rules("gpuinterop", "from_torch")
 
 def _without_cuda() -> str:
     """Why this torch has no CUDA, or "" when it does. Torch is not imported to know."""
-    torch = loaded("torch")
+    torch = loaded_module("torch")
     if torch is not None:
         version, cuda = torch.__version__, torch.version.cuda
         return "" if cuda else f"torch {version}, built without CUDA"
@@ -63,7 +63,7 @@ def plan_facts(facts: ArrayInfo, copyif: bool, allow_readonly: bool = False) -> 
     return plan_layout(facts, _TO, copyif, allow_readonly)
 
 
-@_core.quick
+@_core.exports("torch")
 def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
     """Return a torch tensor over the memory of `x`.
 
@@ -81,7 +81,7 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
     checks.require_array(x, "to_torch")
     plan = plan_to(x, copyif, allow_readonly)
     torch = checks.library_for(plan, "torch")
-    _core._set_torch(torch.Tensor, torch.version.cuda is not None)
+    _core._set_exporter("torch", torch.Tensor, torch.version.cuda is not None)
     x = checks.execute_export(x, plan)
     if x.readonly:
         x = _core.writable_alias(x)
@@ -261,7 +261,7 @@ def plan_from(t: Any, copyif: bool = False) -> Plan:
     return odd if odd is not None and plan.shared else plan
 
 
-@_core.quick
+@_core.imports(_core.TORCH)
 def from_torch(t: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the torch tensor `t`.
 

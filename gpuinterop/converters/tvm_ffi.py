@@ -9,7 +9,7 @@ from gpuinterop.converters import checks, registry
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout, refuse
 from gpuinterop.dtypes import NAMES, SUB_BYTE_NAMES, dtype_from_id, dtype_id
 from gpuinterop.foreign_handles import CUDA, DLPACK
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_bool
 
 __all__ = ["describe", "from_tvm_ffi", "plan_from", "plan_to", "to_tvm_ffi", "stream_used_by"]
@@ -45,7 +45,7 @@ def to_tvm_ffi(x: Any, copyif: bool = False, *, allow_readonly: bool = False) ->
     plan = plan_to(x, copyif, allow_readonly)
     tvm_ffi = checks.library_for(plan, "tvm_ffi")
     x = checks.execute_export(x, plan)
-    place = real(x).device
+    place = core_view(x).device
     if place.type == "cuda":
         _core.hand_over(x, _stream(tvm_ffi, place.index), "to_tvm_ffi")
     return tvm_ffi.from_dlpack(_core.writable_alias(x) if x.readonly else x)

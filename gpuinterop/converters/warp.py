@@ -9,7 +9,7 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import checks, registry
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 
 __all__ = ["describe", "from_warp", "plan_from", "plan_to", "to_warp", "stream_used_by"]
 
@@ -44,7 +44,7 @@ def to_warp(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> An
     plan = plan_to(x, copyif, allow_readonly)
     warp = checks.library_for(plan, "warp")
     x = checks.execute_export(x, plan)
-    seen = real(x)
+    seen = core_view(x)
     device = warp.get_device(str(seen.device))
     if seen.device.type == "cuda":
         _core.hand_over(x, _stream(warp, device), "to_warp")

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
+from gpuinterop.host_views import as_numpy_view
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import Body, KernelSpec
-from gpuinterop.sources import as_input_array, as_numpy_view
 
 from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, name_of_kind, row_of_kind
 from .host_elementwise import run_row

@@ -17,6 +17,7 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.host_views import as_numpy_view
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays, target
@@ -31,7 +32,6 @@ from gpuinterop.ops.reduction_codegen import (
 )
 from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty, recipe_for
-from gpuinterop.sources import as_numpy_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -258,7 +258,7 @@ def _reduce(
             fix=f"x.{op}() for the place in the flattened array",
         )  # fmt: skip
     if dtype is not None:
-        dtype = dtypes.known(dtype, op)
+        dtype = dtypes.as_supported_dtype(dtype, op)
         if dtype == np.bool_ or (dtype.kind in "iu" and op in ("mean", "var", "std")):
             raise DTypeError(
                 where=op, expected=f"a dtype that holds a {op}", got=f"dtype={dtype}",

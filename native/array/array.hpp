@@ -100,6 +100,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
 // Callables the Python layers register with _core._set_hook(name, fn); null before that.
 //   "dtype": row index -> dtype object     "device": (type, id) -> Device
 //   "source": (value, dtype row, device type, device id, cls) -> Array to assign from
+//   "foreign": (object, where) -> None; raises the error for which the object cannot be shared
 //   "copy": (kind, nbytes, where, uncounted) -> None, called while a watcher is active
 PyObject* hook(const char* name);
 PyObject* dtype_object(DTypeId id);      // borrowed; null with a Python error

@@ -25,6 +25,7 @@ Hook hooks[] = {{"dtype", nullptr},
                 {"dtype_id", nullptr},
                 {"device", nullptr},
                 {"source", nullptr},
+                {"foreign", nullptr},
                 {"copy", nullptr}};
 
 PyObject* dtype_objects[64] = {};

@@ -23,8 +23,8 @@ PyMethodDef exchange_functions[] = {
      "`realign`: "
      "memory that is not aligned is copied; None: it is shared, for looking at its geometry "
      "alone."},
-    {"export_via", as_function(exchange_export_via), METH_FASTCALL,
-     "export_via(x, type, allow_readonly=False)\n--\n\n"
+    {"export_via", exchange_export_via, METH_VARARGS,
+     "export_via(x, type)\n--\n\n"
      "An object of `type` over the memory of `x`, through that type's DLPack C exchange API."},
     {"_look_into", exchange_look_into, METH_VARARGS,
      "_look_into(capsule, where='from_dlpack', realign=False)\n--\n\nWhat a DLPack capsule "

@@ -59,8 +59,8 @@ int read_tuple(const Dict& d, const char* key, PyObject* o, int64_t* out) {
   try {
     return read_ints(o, out, d.where, key);
   } catch (const Error& e) {
-    fail(Kind::Protocol, d.where, d.key(key) + " as a tuple of ints: " + e.expected, e.got,
-         "report it to the producer");
+    fail(e.kind == Kind::Type ? Kind::Protocol : Kind::Exchange, d.where,
+         d.key(key) + ": " + e.expected, e.got, "report it to the producer");
   }
 }
 

@@ -69,12 +69,6 @@ struct Bit {
       bit[k] = b;
     }
   }
-  int only_place() const {  // -1: none or several
-    int found = -1;
-    for (int k = 0; k < kWords; ++k)
-      if (!ruled_out[k]) found = found == -1 ? k : kWords;
-    return found == kWords ? -1 : found;
-  }
 };
 
 // Makes tensors with and without the three facts and compares them word by word.
@@ -114,12 +108,16 @@ bool find_places(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* tor
       return false;
     for (int k = 0; k < kWords; ++k) grad[k] &= !p[k] && once[k] > 4096 && once[k] % 8 == 0;
   }
-  int grads = 0;
-  for (int k = 0; k < kWords; ++k)
+  int grads = 0, flags = 0;
+  for (int k = 0; k < kWords; ++k) {
     if (grad[k]) ++grads, found.autograd = k;
-  found.flags = bits[0].only_place();
-  if (grads != 1 || found.flags < 0 || found.flags != bits[1].only_place()) return false;
-  found.pending = bits[0].bit[found.flags] | bits[1].bit[found.flags];
+    // Two bits of one word: other words, such as the count of references, change in the same way twice.
+    if (bits[0].ruled_out[k] || bits[1].ruled_out[k] || bits[0].bit[k] == bits[1].bit[k]) continue;
+    ++flags;
+    found.flags = k;
+    found.pending = bits[0].bit[k] | bits[1].bit[k];
+  }
+  if (grads != 1 || flags != 1) return false;
   found.api = api;
   places = found;
   return true;
