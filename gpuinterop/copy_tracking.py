@@ -337,4 +337,4 @@ def _remove(watchers: list[Any], watcher: object) -> None:
             return
 
 
-_core._set_hook("copy", note)
+_core.set_hooks(copied=note)

@@ -22,6 +22,7 @@ from gpuinterop.array_inputs import (
 )
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device
+from gpuinterop.error_messages import not_an_array
 from gpuinterop.errors import (
     ArgumentTypeError,
     ContiguityError,
@@ -34,7 +35,12 @@ from gpuinterop.host_views import wrap_numpy
 from gpuinterop.layout import core_view
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
 from gpuinterop.ops.output_arrays import taken
-from gpuinterop.option_values import read_shape, require_optional_bool, require_order
+from gpuinterop.option_values import (
+    read_shape,
+    require_optional_bool,
+    require_order,
+    takes_copy_keyword,
+)
 from gpuinterop.scalars import scalars_to_array
 
 __all__ = [
@@ -77,6 +83,7 @@ def _from_values(values: np.ndarray[Any, Any], device: Any, where: str) -> Any:
     return new_device_copy(class_for(values.dtype), wrap_numpy(values), place, where, True)
 
 
+@takes_copy_keyword("copy")
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
     """Return `obj` as an array here: sharing its memory where possible.
 
@@ -318,9 +325,7 @@ def dimshuffle(x: Any, *pattern: Any) -> Any:
     """Return a view of `x` with its axes rearranged; see `CudaNdarray.dimshuffle`."""
     # The documents' function takes nothing else, so neither does this one.
     if not isinstance(x, ArrayMethods):
-        raise ArgumentTypeError(where="dimshuffle", expected="an array of this library",
-                                got=f"an object of type {type(x).__name__}",
-                                fix="convert it with gpuinterop.asarray(x)")  # fmt: skip
+        raise not_an_array("dimshuffle", "x", x)
     return x.dimshuffle(*pattern)
 
 

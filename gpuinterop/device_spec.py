@@ -294,3 +294,10 @@ def gpu(spec: Any) -> Device:
         return device(spec)
     default = default_device()
     return default if default.type == "cuda" or not _core.cuda_device_count() else device("cuda")
+
+
+def _device_for_core(spec: Any) -> Device:
+    return device_from_dlpack(*spec) if type(spec) is tuple else device(spec)
+
+
+_core.set_hooks(device=_device_for_core)

@@ -89,6 +89,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # Above NumPy's scalars and arrays, so that `ndarray + x` asks us.
     __array_priority__ = 1000.0
+    __torch_function__: Any = classmethod(array_inputs.torch_function)
 
     # ---- values out ----------------------------------------------------------------------------
 
@@ -451,16 +452,4 @@ def class_for(dtype: Any) -> type[CudaNdarray] | type[GpuArray]:
     return CudaNdarray if dtype == np.float32 else GpuArray
 
 
-def _source(value: Any, row: int, device_type: int, device_id: int, cls: type) -> _core.Array:
-    """Core hook: what is assigned to an array, as an array of the target's dtype."""
-    return array_inputs.as_assigned_array(
-        value, dtypes.dtype_from_id(row), (device_type, device_id), cls
-    )
-
-
-_core._set_hook("dtype", dtypes.dtype_from_id)
-_core._set_hook("dtype_id", dtypes.dtype_id)
-_core._set_hook("device", devices.device_from_dlpack)
-_core._set_hook("source", _source)
-_core._set_hook("foreign", array_inputs.refuse_foreign)
 _core._set_result_types(CudaNdarray, GpuArray)

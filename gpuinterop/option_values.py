@@ -1,54 +1,90 @@
-"""What may be given for a switch, True or False and nothing else that is true, and for an order."""
+"""Readers of single arguments: boolean options, orders, ints, shapes."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.error_messages import not_a_bool, not_an_optional_bool, not_ints, not_one_of
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 
 __all__ = [
     "is_index",
     "read_counts",
     "read_shape",
+    "refuse_copy_keyword",
     "require_bool",
     "require_optional_bool",
     "require_order",
+    "takes_copy_keyword",
 ]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# The permission to copy has two names (docs/sharing.md): `copy` is that of the array API and of NumPy,
+# `copyif` that of all other functions.
+COPY_KEYWORDS = {
+    "copy": "write copy=True to copy, or copy=False to forbid a copy",
+    "copyif": "write copyif=True to allow a copy",
+}
 
 
 def require_bool(value: Any, name: str, where: str) -> bool:
-    """Return a bool, NumPy's too, as Python's; a device in the place of ``copyif`` would mean "copy"."""
+    """Return a bool, Python's or NumPy's; any other true value, such as a device, is refused."""
     if value is False or value is True:
         return value
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise ArgumentTypeError(where=where, expected=f"{name}=True or False", got=short_repr(value),
-                            fix=f"pass {name}=True, or leave it out")  # fmt: skip
+    raise not_a_bool(where, name, value)
 
 
 def require_optional_bool(value: Any, name: str, where: str) -> bool | None:
-    """The same for a switch that None leaves open."""
+    """Return a bool or None, for an option that None leaves open."""
     if value is None or isinstance(value, (bool, np.bool_)):
         return None if value is None else bool(value)
-    raise ArgumentTypeError(where=where, expected=f"{name}=True, False or None", got=short_repr(value),
-                            fix=f"pass {name}=False to forbid a copy, True to ask for one")  # fmt: skip
+    raise not_an_optional_bool(where, name, value)
 
 
-def require_order(value: Any, orders: str, where: str, fix: str = "pass one of these") -> str:
+def refuse_copy_keyword(options: dict[str, Any], accepted: str, where: str) -> None:
+    """Refuse the other keyword for permission to copy than the one that a function accepts."""
+    for name in COPY_KEYWORDS:
+        if name in options and name != accepted:
+            raise ArgumentTypeError(
+                where=where, expected=f"{accepted}= for permission to copy",
+                got=f"{name}={short_repr(options[name])}", fix=COPY_KEYWORDS[accepted],
+            )  # fmt: skip
+
+
+def takes_copy_keyword(accepted: str) -> Callable[[_Function], _Function]:
+    """Decorate a public function that takes `copy` or `copyif`, so that the other one is refused."""
+
+    def decorate(function: _Function) -> _Function:
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            refuse_copy_keyword(options, accepted, function.__name__)
+            return function(*args, **options)
+
+        return cast(_Function, call)
+
+    return decorate
+
+
+def require_order(
+    value: Any, orders: str, where: str, fix: str = "pass one of these values"
+) -> str:
     """Return one of NumPy's letters for an order of elements, those of `orders`."""
     if isinstance(value, str) and len(value) == 1 and value in orders:
         return value
-    *first, last = [repr(letter) for letter in orders]
-    raise ShapeError(where=where, expected=f"order {', '.join(first)} or {last}", got=short_repr(value),
-                     fix=fix)  # fmt: skip
+    raise not_one_of(where, "order", orders, value, fix, ShapeError)
 
 
 def is_index(value: Any) -> bool:
-    """Whether `value` is one whole number. Arrays have the method too, and are sequences."""
+    """Whether `value` is one integer. Arrays have ``__index__`` too, but count as sequences."""
     return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
 
 
@@ -58,11 +94,10 @@ def read_shape(shape: Any, where: str = "shape") -> tuple[int, ...]:
 
 
 def read_counts(values: Any, where: str = "counts") -> tuple[int, ...]:
-    """Return numbers given as an int or any number of them."""
+    """Return ints given as one int or as a sequence."""
     if is_index(values):
         return (operator.index(values),)
     try:
         return tuple(operator.index(n) for n in values)
     except TypeError:
-        raise ArgumentTypeError(where=where, expected="an int or a sequence of ints",
-                                got=short_repr(values), fix="pass a tuple of ints") from None  # fmt: skip
+        raise not_ints(where, where, values) from None

@@ -14,14 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.dtypes import (
     FLOAT32,
     ML_NAMES,
+    NUMPY_NAMES,
     SUB_BYTE_NAMES,
     as_supported_dtype,
     dtype_from_id,
     is_complex,
 )
+from gpuinterop.error_messages import cast_changes_values
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr
 
 __all__ = ["NUMBERS", "scalars_to_array"]
@@ -119,12 +122,7 @@ def _refuse_narrowing_of(array: np.ndarray[Any, Any], wanted: np.dtype[Any], whe
         with np.errstate(all="ignore"):
             if np.array_equal(array.astype(wanted).astype(object), array.astype(object)):
                 return
-    raise DTypeError(
-        where=where,
-        expected=f"arrays inside the list that {wanted} holds as they are",
-        got=f"one of dtype {array.dtype}",
-        fix=f"write the cast: a.astype('{wanted}'), or numpy.stack(list) to keep the dtype",
-    )
+    raise cast_changes_values(where, wanted, f"an array of dtype {array.dtype} in the list")
 
 
 def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:
@@ -211,3 +209,15 @@ def _too_large(value: Any, wanted: np.dtype[Any], where: str) -> DTypeError:
         fix="bring it into the range of the dtype, or take a wider one in a GpuArray"
         + ("; infinity is written float('inf')" if wanted.kind == "f" else ""),
     )
+
+
+def _encode(number: Any, row: int) -> tuple[int, int]:
+    """Return the bytes of a number of a dtype as two little-endian words."""
+    if row >= len(NUMPY_NAMES) and type(number) is int and number.bit_length() > 63:
+        number = float(number)  # NumPy holds it as an object, which ml_dtypes does not cast
+    with np.errstate(all="ignore"):
+        data = np.asarray(number).astype(dtype_from_id(row)).tobytes().ljust(16, b"\0")
+    return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little")
+
+
+_core.set_hooks(encode=_encode)

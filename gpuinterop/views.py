@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
 
-from gpuinterop import _core
+from gpuinterop import _core, error_messages
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -38,20 +38,13 @@ def _spread(values: tuple[Any, ...]) -> Any:
 def read_axis(axis: Any, ndim: int, where: str) -> int:
     """An axis counted from 0, from an int that may count from the end."""
     try:
-        if isinstance(axis, bool):  # what truths mean as axes, nobody knows
-            raise TypeError("a truth")
+        if isinstance(axis, bool):  # probably an argument in the wrong place
+            raise TypeError("a bool")
         index = operator.index(axis)
     except TypeError:
-        raise ArgumentTypeError(
-            where=where, expected="an int as axis", got=short_repr(axis), fix="pass an int"
-        ) from None
+        raise error_messages.not_an_int(where, "axis", axis) from None
     if not -ndim <= index < ndim:
-        raise ShapeError(
-            where=where,
-            expected=f"an axis from {-ndim} to {ndim - 1}" if ndim else "no axis, for a 0-d array",
-            got=short_repr(index),
-            fix="count axes from 0, or from -1 backwards",
-        )
+        raise error_messages.axis_out_of_range(where, index, ndim)
     return index % ndim
 
 
@@ -340,16 +333,14 @@ class ViewMethods(_core.Array):
             given = axis if isinstance(axis, (tuple, list)) else (axis,)
             drop = {read_axis(i, len(shape), "squeeze") for i in given}
             if len(drop) != len(given):
-                raise ShapeError(
-                    where="squeeze", expected="each axis once", got=short_repr(axis), fix="drop one"
-                )
+                raise error_messages.repeated_axis("squeeze", short_repr(axis))
             for i in drop:
                 if shape[i] != 1:
                     raise ShapeError(
                         where="squeeze",
-                        expected="axes of extent 1",
+                        expected="axes of length 1",
                         got=f"axis {i} of shape {shape}",
-                        fix="index the axis instead: x[0] along it",
+                        fix="index the axis instead, for example x[0]",
                         axis=i,
                     )
         view: Self = self[tuple(0 if i in drop else slice(None) for i in range(len(shape)))]
@@ -361,12 +352,7 @@ class ViewMethods(_core.Array):
         ndim = core_view(self).ndim + len(given)
         new = [read_axis(i, ndim, "expand_dims") for i in given]
         if len(set(new)) != len(new):
-            raise ShapeError(
-                where="expand_dims",
-                expected="each position once",
-                got=short_repr(axis),
-                fix="drop one",
-            )
+            raise error_messages.repeated_axis("expand_dims", short_repr(axis))
         view: Self = self[tuple(None if i in new else slice(None) for i in range(ndim))]
         return view
 
@@ -389,8 +375,7 @@ class ViewMethods(_core.Array):
         try:
             skip = operator.index(offset)
         except TypeError:
-            raise ArgumentTypeError(where="diagonal", expected="an int as offset",
-                                    got=short_repr(offset), fix="pass an int") from None  # fmt: skip
+            raise error_messages.not_an_int("diagonal", "offset", offset) from None
         rows, columns = max(-skip, 0), max(skip, 0)
         corner: list[Any] = [slice(None)] * ndim
         corner[a], corner[b] = slice(rows, None), slice(columns, None)
@@ -432,20 +417,17 @@ class ViewMethods(_core.Array):
         extents = core_view(self).shape
         ndim = len(extents)
         if len(set(kept)) != len(kept) or any(i >= ndim for i in kept):
-            raise ShapeError(
-                where="dimshuffle",
-                expected=f"each axis below {ndim} at most once",
-                got=short_repr(tuple(wanted)),
-                fix="name each axis once",
-            )
+            if any(i >= ndim for i in kept):
+                raise error_messages.axis_out_of_range("dimshuffle", max(kept), ndim)
+            raise error_messages.repeated_axis("dimshuffle", short_repr(tuple(wanted)))
         dropped = [i for i in range(ndim) if i not in kept]
         for i in dropped:
             if extents[i] != 1:
                 raise ShapeError(
                     where="dimshuffle",
-                    expected="extent 1 on every axis that is left out",
-                    got=f"extent {extents[i]} on axis {i} of shape {extents}",
-                    fix="keep the axis, or index it first",
+                    expected="length 1 on every axis that the pattern omits",
+                    got=f"length {extents[i]} on axis {i} of shape {extents}",
+                    fix="name the axis in the pattern, or index it first",
                     axis=i,
                 )
         view = self._permuted([*kept, *dropped])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuinterop.errors import ArgumentTypeError
-from gpuinterop.option_values import require_bool
+from gpuinterop.option_values import refuse_copy_keyword, require_bool
 
 __all__ = ["check_options", "accepted_options", "drop_common_option"]
 
@@ -29,8 +29,9 @@ def check_options(
     known = [name for name in list(parameters)[2:] if not name.startswith("_")]
     for name in options:
         if name not in known:
+            refuse_copy_keyword({name: options[name]}, "copyif", where)
             everything = dict.fromkeys(["copyif", *known, *[COMMON] * common])
-            # Whoever asks for a copy is never told to share what is read-only.
+            # An option about copies must not lead to the one that shares read-only memory.
             near = (
                 ["copyif"]
                 if "copy" in name.lower()

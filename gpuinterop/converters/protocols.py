@@ -16,11 +16,12 @@ from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import ConversionTypeError
 from gpuinterop.foreign_handles import protocols_of
 from gpuinterop.ndarray import CudaNdarray, GpuArray
-from gpuinterop.option_values import require_optional_bool
+from gpuinterop.option_values import require_optional_bool, takes_copy_keyword
 
 __all__ = ["from_dlpack", "protocols_of", "share_unknown"]
 
 
+@takes_copy_keyword("copy")
 def from_dlpack(
     x: Any,
     /,

@@ -9,10 +9,9 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import WITHOUT_KERNELS, as_supported_dtype, dtype_id, is_complex
-from gpuinterop.errors import ShapeError
 from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import core_view
-from gpuinterop.option_values import require_bool
+from gpuinterop.option_values import require_bool, require_order
 from gpuinterop.views import memory_order
 from gpuinterop.warm import Given, Made, Steps, warm
 
@@ -34,7 +33,7 @@ def casting(x: Any, dtype: Any, order: str, copy: bool) -> Any:
     cls: Any = type(x)
     x = core_view(x)
     if copy is not True and not require_bool(copy, "copy", "astype") and x.dtype == wanted:
-        _require_order(order)
+        require_order(order, "CFAK", "astype")
         return _ITSELF
     if getattr(cls, "_only", wanted) != wanted:
         cls = gpuarray_class()
@@ -67,15 +66,9 @@ def _cast_to(cls: Any, wanted: np.dtype[Any], same: bool) -> Steps:
     return Steps([made, (FUNCTIONS["cast"], [Given("x")], {"out": Made(0)})], Made(0))
 
 
-def _require_order(order: Any) -> None:
-    if order not in ("C", "F", "A", "K"):
-        raise ShapeError(where="astype", expected="order 'C', 'F', 'A' or 'K'", got=repr(order),
-                         fix="pass one of these")  # fmt: skip
-
-
 def _axes_in_memory(x: Any, order: str) -> list[int]:
     """The axes in the order of the result's memory."""
-    _require_order(order)
+    require_order(order, "CFAK", "astype")
     if order == "K":
         return memory_order(x)
     turned = order == "F" or (x.is_f_contiguous() and not x.is_c_contiguous())

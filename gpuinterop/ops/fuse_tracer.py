@@ -72,7 +72,7 @@ class Tracer:
         return record(row, operands)
 
     def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> Tracer:
-        cast = self.graph.record(TABLE["cast"], (self.node,), cast_to=dtype_id(np.dtype(dtype)))
+        cast = self.graph.record(TABLE["cast"], (self.node,), cast_to=dtype_id(dtype, "astype"))
         return Tracer(self.graph, cast)
 
     def exp(self) -> Any:

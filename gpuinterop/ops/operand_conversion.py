@@ -10,8 +10,15 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import as_input_array, copy_values, default_device_for, needs_converter
-from gpuinterop.dtypes import dtype_id
+from gpuinterop.array_inputs import (
+    as_assigned_array,
+    as_input_array,
+    copy_values,
+    default_device_for,
+    needs_converter,
+    refuse_foreign,
+)
+from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.host_views import refuse_mask
 
 __all__ = [
@@ -107,3 +114,18 @@ def viewed(value: Any, like: Any, where: str) -> Any:
     """An operand as an array, in its own memory where `like` can reach that; None for what has none."""
     found = value if isinstance(value, _core.Array) else operand(value, like, where)
     return found if isinstance(found, _core.Array) else None
+
+
+def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
+    """Convert a value for the core: an assigned value where `row` is a dtype id, an operand for -1.
+
+    For -2 only raise the error for which the value cannot be shared, if its library has one.
+    """
+    if row == -2:
+        return refuse_foreign(value, where)
+    if row < 0:
+        return operand(value, like, where)
+    return as_assigned_array(value, dtype_from_id(row), like)
+
+
+_core.set_hooks(foreign=_foreign)

@@ -143,8 +143,8 @@ GI_METHOD(copied) {
     const std::string_view wish(order, length);
     const bool in_memory = PyList_Check(args[0]);
     if (wish != "C" && wish != "F" && wish != "A" && !in_memory)
-      fail(Kind::Shape, "copy", "order 'C', 'F', 'A' or 'K'", repr_text(args[0]),
-           "pass one of these");
+      fail(Kind::Shape, "copy", "order='C', 'F', 'A' or 'K'", "order=" + repr_text(args[0]),
+           "pass one of these values");
     const bool columns =
         wish == "F" || (wish == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
     Array copy = make_empty(a.device, a.dtype,

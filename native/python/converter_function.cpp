@@ -40,8 +40,8 @@ const Exporter* find_exporter(PyObject* library) {
 struct Converter {
   PyObject_HEAD vectorcallfunc call;
   bool exports;
-  Family family;      // imports: whose objects; Other: any plain object
-  PyObject* library;  // exports: to which library; null: the second argument names it
+  Family family;       // imports: whose objects; Other: any plain object
+  PyObject* library;   // exports: to which library; null: the second argument names it
   PyObject* function;  // null: not decorated yet
   PyObject* dict;      // the function's names, and the function itself as __wrapped__
 };
@@ -84,8 +84,7 @@ PyObject* decorate(PyObject* self, PyObject* function) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     Converter* c = converter(self);
     PyRef dict = PyRef::steal(PyDict_New());
-    if (!dict || PyDict_SetItemString(dict.get(), "__wrapped__", function) < 0)
-      throw PythonError();
+    if (!dict || PyDict_SetItemString(dict.get(), "__wrapped__", function) < 0) throw PythonError();
     for (const char* key : {"__module__", "__name__", "__qualname__", "__doc__"}) {
       PyRef value = PyRef::steal(PyObject_GetAttrString(function, key));
       if (!value || PyDict_SetItemString(dict.get(), key, value.get()) < 0) throw PythonError();
@@ -103,8 +102,8 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t nargs, PyObject* na
     PyErr_SetString(PyExc_TypeError, "a decorator for one function");
     return nullptr;
   }
-  PyObject* made = guard((PyObject*)nullptr,
-                         [&] { return call_plain(converter(self), args, n, names); });
+  PyObject* made =
+      guard((PyObject*)nullptr, [&] { return call_plain(converter(self), args, n, names); });
   if (made || PyErr_Occurred()) return made;
   return PyObject_Vectorcall(converter(self)->function, args, nargs, names);
 }
@@ -140,9 +139,7 @@ PyObject* repr(PyObject* self) {
 PyObject* get(PyObject* self, PyObject*, PyObject*) { return PyRef::borrow(self).release(); }
 
 // Pickled by name, as functions are.
-PyObject* reduce(PyObject* self, PyObject*) {
-  return PyObject_GetAttrString(self, "__qualname__");
-}
+PyObject* reduce(PyObject* self, PyObject*) { return PyObject_GetAttrString(self, "__qualname__"); }
 
 PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};

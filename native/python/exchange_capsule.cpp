@@ -56,8 +56,8 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
   if (!fetch(obj)) return false;
   if (owned.m->version.major != kMajor) refuse_version(owned.m->version, o.where);
   const DLDataType& dtype = owned.m->dl_tensor.dtype;
-  if (torch && !(is_plain_torch(p, owned.m) && (dtype.code > kDLUInt || dtype.bits != 8 ||
-                                                has_whole_bytes(obj)))) {
+  if (torch && !(is_plain_torch(p, owned.m) &&
+                 (dtype.code > kDLUInt || dtype.bits != 8 || has_whole_bytes(obj)))) {
     if (o.only_plain) return false;
     refuse_foreign(obj, o.where);
   }

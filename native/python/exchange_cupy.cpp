@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "exchange/export.hpp"
 #include "python/array_type.hpp"
@@ -244,11 +245,7 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
 }
 
 void exchange::refuse_foreign(PyObject* obj, const char* where) {
-  PyObject* judge = hook("foreign");
-  PyRef none = judge ? PyRef::steal(run_python(
-                           [&] { return PyObject_CallFunction(judge, "Os", obj, where); }))
-                     : PyRef();
-  if (judge && !none) throw PythonError();
+  call_hook(Hook::Foreign, "(OOsi)", obj, Py_None, where, -2);
 }
 
 PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {

@@ -64,8 +64,8 @@ struct Bit {
   void compare(const uint64_t* without, const uint64_t* with, const uint64_t* after) {
     for (int k = 0; k < kWords; ++k) {
       const uint64_t b = without[k] ^ with[k];
-      ruled_out[k] |= !b || b & (b - 1) || !(with[k] & b) || after[k] != without[k] ||
-                      (bit[k] && bit[k] != b);
+      ruled_out[k] |=
+          !b || b & (b - 1) || !(with[k] & b) || after[k] != without[k] || (bit[k] && bit[k] != b);
       bit[k] = b;
     }
   }
@@ -77,7 +77,8 @@ bool find_places(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* tor
   PyRef no_args = PyRef::steal(PyTuple_New(0));
   if (!zeros || !no_args) return false;
   auto make = [&](int i) {
-    PyRef size = PyRef::steal(i % 2 ? Py_BuildValue("((i))", i + 1) : Py_BuildValue("((ii))", i, 3));
+    PyRef size =
+        PyRef::steal(i % 2 ? Py_BuildValue("((i))", i + 1) : Py_BuildValue("((ii))", i, 3));
     PyRef dtype = optional_attribute(torch, i % 3 == 1 ? "complex128" : "complex64");
     PyRef options = PyRef::steal(Py_BuildValue("{sssO}", "device", "cpu", "dtype", dtype.get()));
     return size && options ? PyRef::steal(PyObject_Call(zeros.get(), size.get(), options.get()))

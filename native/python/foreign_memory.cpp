@@ -5,6 +5,7 @@
 
 #include "array/array.hpp"
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/stream.hpp"
 #include "exchange/import.hpp"
@@ -58,8 +59,8 @@ nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle str
   exchange::Checked c = described(ptr, shape, strides, dtype, device_type, device_id, where);
   c.readonly = readonly;
   Buffer* b = c.layout.size() ? exchange::adopt_borrowed(c, {cuda::stream_of(stream)}) : nullptr;
-  auto* type = cls.is_none() ? exchange_result_type(c.dtype)
-                             : reinterpret_cast<PyTypeObject*>(cls.ptr());
+  auto* type =
+      cls.is_none() ? exchange_result_type(c.dtype) : reinterpret_cast<PyTypeObject*>(cls.ptr());
   Array a = exchange::make_array(std::move(c), b, PyRef::borrow(base.ptr()));
   if (b) exchange::join_stream_order(b, cuda::stream_of(stream), where);
   return nb::steal(wrap_or_throw(type, std::move(a)));
