@@ -1,8 +1,8 @@
 """Types of the names at the top level. Written by `make stub` from tools/face_slots.pyi."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -66,9 +66,6 @@ from gpuinterop.errors import (
 from gpuinterop.ops.equality import (
     allclose as allclose,
 )
-from gpuinterop.ops.fuse import (
-    fuse as fuse,
-)
 from gpuinterop.converters.library_streams import (
     stream as stream,
 )
@@ -94,9 +91,6 @@ from gpuinterop.copy_tracking import (
     count_copies as count_copies,
     log_transfers as log_transfers,
     no_copies as no_copies,
-)
-from gpuinterop.converters import (
-    to as to,
 )
 
 __all__: list[str]
@@ -310,19 +304,19 @@ class _BinaryPair(Protocol):
     def __call__(self, x: _Operand, y: _Operand, /, out: tuple[_A, _B]) -> tuple[_A, _B]: ...
 
 @overload
-def where(condition: _Operand, x: _C, y: _Operand, out: None = None) -> _C: ...
+def where(condition: _Operand, x: _C, y: _Operand, /, out: None = None, *, dtype: Any = None) -> _C: ...
 @overload
-def where(condition: _Operand, x: _Operand, y: _C, out: None = None) -> _C: ...
+def where(condition: _Operand, x: _Operand, y: _C, /, out: None = None, *, dtype: Any = None) -> _C: ...
 @overload
-def where(condition: _Operand, x: _A, y: _A, out: None = None) -> _A: ...
+def where(condition: _Operand, x: _A, y: _A, /, out: None = None, *, dtype: Any = None) -> _A: ...
 @overload
-def where(condition: _Operand, x: _A, y: _Operand, out: None = None) -> _A: ...
+def where(condition: _Operand, x: _A, y: _Operand, /, out: None = None, *, dtype: Any = None) -> _A: ...
 @overload
-def where(condition: _Operand, x: _Operand, y: _A, out: None = None) -> _A: ...
+def where(condition: _Operand, x: _Operand, y: _A, /, out: None = None, *, dtype: Any = None) -> _A: ...
 @overload
-def where(condition: _Operand, x: _Operand, y: _Operand, out: None = None) -> GpuArray: ...
+def where(condition: _Operand, x: _Operand, y: _Operand, /, out: None = None, *, dtype: Any = None) -> GpuArray: ...
 @overload
-def where(condition: _Operand, x: _Operand, y: _Operand, out: _A) -> _A: ...
+def where(condition: _Operand, x: _Operand, y: _Operand, /, out: _A, *, dtype: Any = None) -> _A: ...
 
 @overload
 def clip(x: _A, min: _Operand | None = None, max: _Operand | None = None, out: None = None) -> _A: ...
@@ -569,6 +563,31 @@ def split(x: _A, sections: Any, axis: int = 0) -> list[_A]: ...
 @overload
 def split(x: _AnyArray, sections: Any, axis: int = 0) -> list[GpuArray]: ...
 
+# ---- fused functions --------------------------------------------------------------------------
+
+_P = ParamSpec("_P")
+_Q = ParamSpec("_Q")
+_R = TypeVar("_R")
+_S = TypeVar("_S")
+
+class _Fused(Generic[_P, _R]):
+    __name__: str
+    __qualname__: str
+    __wrapped__: Callable[_P, _R]
+    @overload
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    @overload
+    def __call__(self, *args: Any, out: Any, **kwargs: Any) -> _R: ...
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> _Fused[_P, _R]: ...
+    @overload
+    def __get__(self: _Fused[Concatenate[_S, _Q], _R], instance: _S, owner: Any = None) -> _Fused[_Q, _R]: ...
+
+@overload
+def fuse(function: Callable[_P, _R], *, static_argnames: str | Sequence[str] = ()) -> _Fused[_P, _R]: ...
+@overload
+def fuse(*, static_argnames: str | Sequence[str]) -> Callable[[Callable[_P, _R]], _Fused[_P, _R]]: ...
+
 def allow_tf32(allowed: bool = True) -> AbstractContextManager[None]: ...
 
 # ---- the documents' converters ----------------------------------------------------------------
@@ -655,6 +674,50 @@ class _DoctorModule:
 
 doctor: _DoctorModule
 
+
+# ---- conversions by name ---------------------------------------------------------------------
+
+import cupy
+import jax
+import tensorflow
+import torch
+import tvm_ffi
+import warp
+
+@overload
+def to(x: Any, library: Literal['gpuinterop'], copyif: bool = False, **options: Any) -> _Array: ...
+@overload
+def to(x: Any, library: Literal['cudandarray'], copyif: bool = False, **options: Any) -> CudaNdarray: ...
+@overload
+def to(x: Any, library: Literal['numpy', 'np'], copyif: bool = False, **options: Any) -> np.ndarray[Any, np.dtype[Any]]: ...
+@overload
+def to(x: Any, library: Literal['torch', 'pytorch'], copyif: bool = False, **options: Any) -> torch.Tensor: ...
+@overload
+def to(x: Any, library: Literal['cupy'], copyif: bool = False, **options: Any) -> cupy.ndarray: ...
+@overload
+def to(x: Any, library: Literal['jax', 'jax.numpy', 'jnp'], copyif: bool = False, **options: Any) -> jax.Array: ...
+@overload
+def to(x: Any, library: Literal['numba'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['pycuda', 'gpuarray'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['cudamat'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['gnumpy', 'garray'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['cuda_core', 'cuda.core', 'cuda-core'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['tvm_ffi', 'tvm-ffi', 'tvm'], copyif: bool = False, **options: Any) -> tvm_ffi.Tensor: ...
+@overload
+def to(x: Any, library: Literal['warp'], copyif: bool = False, **options: Any) -> warp.array[Any]: ...
+@overload
+def to(x: Any, library: Literal['tensorflow', 'tf'], copyif: bool = False, **options: Any) -> tensorflow.Tensor: ...
+@overload
+def to(x: Any, library: Literal['buffer', 'memoryview'], copyif: bool = False, **options: Any) -> memoryview: ...
+@overload
+def to(x: Any, library: Literal['array_api', 'array-api', 'array_api_strict', 'dpnp'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, *, library: str, copyif: bool = False, **options: Any) -> Any: ...
 
 # ---- the table's operations ------------------------------------------------------------------
 

@@ -233,13 +233,12 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
     return wrap_numpy(host.astype(native))
 
 
-def as_assigned_array(value: Any, dtype: Any, cls: type) -> _core.Array:
+def as_assigned_array(value: Any, dtype: Any, cls: type, where: str) -> _core.Array:
     """Return what ``x[key] = value`` assigns, in the target's dtype.
 
     Python's numbers and NumPy's scalars take on the dtype. Arrays, alone or in a list, must have it already
     when the target is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
     """
-    where = "x[key] = value"
     if isinstance(value, (*NUMBERS, np.generic)):
         return wrap_numpy(scalars_to_array(value, dtype, where, casts=not hasattr(cls, "_only")))
     try:

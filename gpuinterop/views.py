@@ -18,9 +18,8 @@ from gpuinterop.errors import (
 )
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_optional_bool, require_order
-from gpuinterop.warm import Given, Steps, warm
 
-__all__ = ["Flags", "ViewMethods", "memory_order", "own_state", "read_axis"]
+__all__ = ["Flags", "ViewMethods", "own_state", "read_axis"]
 
 Self = TypeVar("Self", bound="ViewMethods")
 
@@ -75,28 +74,10 @@ def _take_on(x: Any, state: tuple[dict[str, Any] | None, dict[str, Any]] | None)
         setattr(x, name, value)
 
 
-def memory_order(array: Any) -> list[int]:
-    """The axes from the longest step to the shortest, as NumPy's order 'K' walks them.
-
-    An axis without a step (extent 1, or broadcast) stays where it is; directions are kept.
-    """
-    steps = [0 if n == 1 else abs(s) for n, s in zip(array.shape, array.strides, strict=True)]
-    order: list[int] = []
-    for axis in reversed(range(len(steps))):  # the fastest axis first
-        place = len(order)
-        for i in reversed(range(len(order))):
-            if steps[axis] and steps[order[i]]:
-                if steps[order[i]] <= steps[axis]:
-                    break
-                place = i
-        order.insert(place, axis)
-    return order[::-1]
-
-
 def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
     """The elements in one of NumPy's orders; 'K' is a C order of the axes as they lie in memory."""
     if require_order(order, "CFAK", where) == "K":
-        in_memory: Self = x._permuted(memory_order(core_view(x)))
+        in_memory: Self = x._permuted(x._memory_order())
         return in_memory.reshape(-1, copy=copy)
     return x.reshape(-1, order=order, copy=copy)
 
@@ -209,9 +190,6 @@ class Flags:
         return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in self._shown)
 
 
-_COPIED = Steps([(_core.Array._copied, [Given("self"), Given("order")])])
-
-
 class ViewMethods(_core.Array):
     """Methods that change how memory is looked at, not what is in it."""
 
@@ -237,15 +215,6 @@ class ViewMethods(_core.Array):
                 "gpuinterop.to(x, 'numpy').view(dtype)",
             )
         return view
-
-    @warm(values="order")
-    def copy(self: Self, order: str = "C") -> Self:
-        """Return an independent compact copy, whatever the strides are; in one of NumPy's orders."""
-        order = require_order(order, "CFAK", "copy")
-        if order != "K":
-            return _COPIED  # type: ignore[return-value]  # which the core runs
-        copied: Self = self._copied(memory_order(core_view(self)))
-        return copied
 
     def __copy__(self: Self) -> Self:
         # The documents pin this: copy.copy gives another object over the same memory.
@@ -291,7 +260,7 @@ class ViewMethods(_core.Array):
         if view is None:
             if copy is False:
                 raise _no_view_of(self)
-            view = self._copied("C", "reshape")._reshaped(wanted)
+            view = self._copied("reshape")._reshaped(wanted)
             assert view is not None  # a C-ordered copy takes every shape
         return view
 

@@ -18,6 +18,7 @@ from nanobind.stubgen import StubGen
 
 import gpuinterop
 from gpuinterop import _core as core
+from gpuinterop.converters import registry
 from gpuinterop.ops.operation_table import ALIASES, ROWS, Row
 from gpuinterop.ops.ufunc_keywords import TRUTHS
 
@@ -40,6 +41,18 @@ SUPPRESSED = {
         for name in ("add", "sub", "mul", "mod", "floordiv", "truediv", "matmul")
     },
     "    def __ipow__(self, other: Any, modulus: None=None, /) -> Self:": "misc",
+}
+
+# The classes that `to` returns. Libraries that have no types for type checkers are not listed.
+CLASSES = {
+    "numpy": "np.ndarray[Any, np.dtype[Any]]",
+    "torch": "torch.Tensor",
+    "cupy": "cupy.ndarray",
+    "jax": "jax.Array",
+    "tvm_ffi": "tvm_ffi.Tensor",
+    "warp": "warp.array[Any]",
+    "tensorflow": "tensorflow.Tensor",
+    "buffer": "memoryview",
 }
 
 # Every class has these; a stub says them by other means. Declared, __setattr__ would mean that any
@@ -216,7 +229,7 @@ def is_used(statement: str, text: str, head: list[ast.stmt]) -> bool:
 def face_stub() -> str:
     """Tell type checkers where each lazy name of the package lives, or what it takes and gives."""
     text = FACE_SLOTS.read_text(encoding="utf-8")
-    by_hand = check_signatures(ast.parse(text))
+    by_hand = check_signatures(ast.parse(text)) | {"to"}
     rows = {row.name: row for row in ROWS}
     rows |= {alias: rows[name] for alias, name in ALIASES.items()}
     imports = [
@@ -239,8 +252,31 @@ def face_stub() -> str:
     head, first, rest = text.partition("# The classes that")
     parts = [head + "\n".join(imports), "", "__all__: list[str]", "", first + rest]
     parts += ["# ---- modules that can be called like their function " + "-" * 45, "", modules]
+    parts += ["# ---- conversions by name " + "-" * 69, "", conversions(), ""]
     parts += ["# ---- the table's operations " + "-" * 66, "", *sorted(made)]
     return "\n".join(parts) + "\n"
+
+
+def conversions() -> str:
+    """The overloads of `to`: the name of the library decides the class.
+
+    A type checker accepts other names as keyword only, so that it finds a mistyped name.
+    """
+    modules = sorted({cls.partition(".")[0] for cls in CLASSES.values() if "." in cls} - {"np"})
+    own = {"gpuinterop": "_Array", "cudandarray": "CudaNdarray"}
+    results = [((name,), cls) for name, cls in own.items()]
+    for row in registry.backends():
+        results.append(((row.name, *row.aliases), CLASSES.get(row.name, "Any")))
+    overloads = [
+        f"def to(x: Any, library: Literal{list(names)}, copyif: bool = False, **options: Any) -> {cls}: ..."
+        for names, cls in results
+    ]
+    overloads.append(
+        "def to(x: Any, *, library: str, copyif: bool = False, **options: Any) -> Any: ..."
+    )
+    return "\n".join(
+        [*(f"import {name}" for name in modules), "", *(f"@overload\n{f}" for f in overloads)]
+    )
 
 
 def callable_module(name: str) -> str:

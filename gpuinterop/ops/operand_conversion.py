@@ -125,7 +125,7 @@ def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
         return refuse_foreign(value, where)
     if row < 0:
         return operand(value, like, where)
-    return as_assigned_array(value, dtype_from_id(row), like)
+    return as_assigned_array(value, dtype_from_id(row), like, where)
 
 
 _core.set_hooks(foreign=_foreign)

@@ -31,6 +31,13 @@ PyObject* dtype_object(DTypeId id) {
   return cached;
 }
 
+DTypeId dtype_id_of(PyObject* dtype) {
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (dtype_objects[i] == dtype) return static_cast<DTypeId>(i);
+  const PyRef id = call_hook(Hook::Dtype, "(O)", dtype);
+  return static_cast<DTypeId>(PyLong_AsLong(id.get()));
+}
+
 PyObject* device_object(Device device) {
   static PyObject* last = nullptr;  // keeps an uncached object alive until the next call
   const bool small = device.id >= 0 && device.id < kMaxDevices;
@@ -46,17 +53,6 @@ PyObject* device_object(Device device) {
   return slot;
 }
 
-DTypeId dtype_of_object(PyObject* dtype, const char* where) {
-  for (int i = 0; i < kBFloat16; ++i)  // NumPy's own dtypes are single objects
-    if (dtype == dtype_objects[i]) return static_cast<DTypeId>(i);
-  PyRef row = PyRef::borrow(dtype);
-  if (!PyLong_CheckExact(dtype)) row = call_hook(Hook::Dtype, "(O)", dtype);
-  const int64_t id = as_int64(row.get(), where);
-  if (id < 0 || id >= kDTypeCount)
-    fail(Kind::DType, where, "a row of the dtype table", std::to_string(id), "pass a numpy dtype");
-  return static_cast<DTypeId>(id);
-}
-
 namespace {
 
 PyTypeObject* read_class(nb::handle cls, const char* where) {
@@ -68,7 +64,11 @@ PyTypeObject* read_class(nb::handle cls, const char* where) {
 }
 
 DTypeId read_dtype(nb::handle dtype, const char* where) {
-  return dtype_of_object(dtype.ptr(), where);
+  if (!PyLong_CheckExact(dtype.ptr())) return dtype_id_of(dtype.ptr());
+  const int64_t id = as_int64(dtype.ptr(), where);
+  if (id < 0 || id >= kDTypeCount)
+    fail(Kind::DType, where, "a row of the dtype table", std::to_string(id), "pass a numpy dtype");
+  return static_cast<DTypeId>(id);
 }
 
 Device read_device(int type, int id, const char* where) {
@@ -101,15 +101,6 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   const DTypeId id = read_dtype(dtype, where);
   require_holds(type, id, where);
   return nb::steal(wrap_or_throw(type, make_empty(device, id, std::move(layout), where)));
-}
-
-nb::object empty_like(nb::handle cls, nb::handle x, nb::handle dtype, const std::string& where) {
-  PyTypeObject* type = read_class(cls, where.c_str());
-  const Array& like = read_array(x, where.c_str());
-  const DTypeId id = read_dtype(dtype, where.c_str());
-  require_holds(type, id, where.c_str());
-  const Layout layout = Layout::c_order(like.layout.ndim(), like.layout.shape(), where.c_str());
-  return nb::steal(wrap_or_throw(type, make_empty(like.device, id, layout, where.c_str())));
 }
 
 void release_foreign(Buffer*) noexcept {}
@@ -235,9 +226,6 @@ void register_array_functions(nb::module_& m) {
   using namespace nb::literals;
   m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
         "order"_a = "C", "where"_a = "empty", "A fresh array of `cls`; its elements are not set.");
-  m.def(
-      "_empty_like", &empty_like, "cls"_a, "x"_a, "dtype"_a, "where"_a = "empty",
-      "A fresh C-ordered array of `cls` of the shape of `x`, beside it; its elements are not set.");
   m.def("from_pointer", &from_pointer, "cls"_a, "ptr"_a, "shape"_a, "strides"_a.none(), "dtype"_a,
         "device_type"_a, "device_id"_a, "base"_a.none(), "nbytes"_a = -1, "readonly"_a = false,
         "where"_a = "from_pointer", "in_elements"_a = false,

@@ -49,8 +49,6 @@ PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* 
 PyObject* int_tuple(int n, const int64_t* values, int64_t scale);
 
 int64_t as_int64(PyObject* o, const char* where);
-// The dtype that Python means by a NumPy dtype or by a row of the dtype table. Throws.
-DTypeId dtype_of_object(PyObject* dtype, const char* where);
 // A sequence of ints, or one int, as int64: at most kMaxDims; no bools. The only reader of shapes,
 // strides and axes. Throws.
 int read_ints(PyObject* value, int64_t* out, const char* where, const char* what);

@@ -4,7 +4,6 @@
 #include <nanobind/nanobind.h>
 
 #include "array/error.hpp"
-#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"

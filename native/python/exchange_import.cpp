@@ -30,7 +30,7 @@ int only_dtype(PyTypeObject* cls) {
   int row = -1;
   if (!value && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
   PyErr_Clear();
-  if (value && value.get() != Py_None) row = dtype_of_object(value.get(), "_only");
+  if (value && value.get() != Py_None) row = dtype_id_of(value.get());
   // Classes are few and live long; holding the last one makes the comparison safe.
   Py_INCREF(reinterpret_cast<PyObject*>(cls));
   PyRef before = PyRef::steal(reinterpret_cast<PyObject*>(std::exchange(last, cls)));

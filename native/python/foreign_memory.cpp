@@ -5,7 +5,6 @@
 
 #include "array/array.hpp"
 #include "array/error.hpp"
-#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/stream.hpp"
 #include "exchange/import.hpp"
@@ -21,7 +20,7 @@ namespace gpuinterop {
 exchange::Checked exchange::read_parts(PyObject* shape, PyObject* strides, PyObject* dtype,
                                        const char* where) {
   Checked c;
-  c.dtype = dtype_of_object(dtype, where);
+  c.dtype = dtype_id_of(dtype);
   int64_t extents[kMaxDims], steps[kMaxDims];
   const int n = read_ints(shape, extents, where, "shape");
   const bool dense = strides == Py_None;
