@@ -375,20 +375,6 @@ class _Question(Protocol):
     @overload
     def __call__(self, x: _AnyArray, /, axis: _Axis = None, *, out: _A, keepdims: bool = False) -> _A: ...
 
-sum: _Sum
-prod: _Sum
-mean: _Sum
-var: _Spread
-std: _Spread
-max: _Extreme
-amax: _Extreme
-min: _Extreme
-amin: _Extreme
-argmax: _Question
-argmin: _Question
-any: _Question
-all: _Question
-
 @overload
 def norm(x: _A, ord: Any = None, axis: _Axis = None, keepdims: bool = False) -> _A: ...
 @overload
@@ -726,6 +712,10 @@ absolute: _Unary
 acos: _Unary
 acosh: _Unary
 add: _Binary
+all: _Question
+amax: _Extreme
+amin: _Extreme
+any: _Question
 arccos: _Unary
 arccosh: _Unary
 arcsin: _Unary
@@ -733,6 +723,8 @@ arcsinh: _Unary
 arctan2: _Binary
 arctan: _Unary
 arctanh: _Unary
+argmax: _Question
+argmin: _Question
 asin: _Unary
 asinh: _Unary
 atan2: _Binary
@@ -795,7 +787,10 @@ logical_and: _BinaryOther
 logical_not: _UnaryOther
 logical_or: _BinaryOther
 logical_xor: _BinaryOther
+max: _Extreme
 maximum: _Binary
+mean: _Sum
+min: _Extreme
 minimum: _Binary
 mod: _Binary
 multiply: _Binary
@@ -804,6 +799,7 @@ not_equal: _BinaryOther
 positive: _Unary
 pow: _Binary
 power: _Binary
+prod: _Sum
 psi: _Unary
 rad2deg: _Unary
 radians: _Unary
@@ -820,8 +816,11 @@ sinh: _Unary
 softplus: _Unary
 sqrt: _Unary
 square: _Unary
+std: _Spread
 subtract: _Binary
+sum: _Sum
 tan: _Unary
 tanh: _Unary
 true_divide: _Binary
 trunc: _Unary
+var: _Spread

@@ -17,7 +17,15 @@ from gpuinterop.errors import ArgumentTypeError, DTypeError
 from gpuinterop.layout import broadcast_shapes
 
 from .cuda_text import CudaText
-from .expression_dtypes import Operation, Value, kinds_of, loop_of, met, strong
+from .expression_dtypes import (
+    Operation,
+    Value,
+    is_number_kind,
+    kinds_of,
+    loop_of,
+    met,
+    strong,
+)
 from .operation_table import ALIASES, TABLE
 from .reduction_dispatch import normalized_axes
 
@@ -183,8 +191,8 @@ class Expression:
 
     def input_rows(self, given: Sequence[int]) -> tuple[int, ...]:
         """The dtypes that the inputs are stored in: for a number, the dtype of its use."""
-        rows = [kind if kind >= 0 else strong(kind) for kind in given]
-        if min(given, default=0) < 0:
+        rows = [strong(kind) for kind in given]
+        if any(map(is_number_kind, given)):
             kinds, strict = self.kinds(given)
             used: dict[int, set[int]] = {}
             for value in self.order():
@@ -192,7 +200,10 @@ class Expression:
                     continue
                 ins = loop_of(value.row, met(value, kinds, strict))[0]
                 for operand, row in zip(value.operands, ins, strict=True):
-                    if operand.index >= 0 and given[operand.index] < 0:
+                    if operand.index < 0 or not is_number_kind(given[operand.index]):
+                        continue
+                    # A CUDA text converts NumPy scalars too to the dtype that it declares.
+                    if given[operand.index] < 0 or isinstance(value.row, CudaText):
                         used.setdefault(operand.index, set()).add(row)
             for index, dtypes in used.items():
                 if len(dtypes) > 1:

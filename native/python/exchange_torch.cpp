@@ -169,7 +169,7 @@ bool has_whole_bytes(PyObject* tensor) {
 
 bool torch_keeps_stream(int device, void* handle) noexcept {
   const auto stream = static_cast<CUstream>(handle);
-  if (cuda::is_default(stream) || cuda::is_lasting(stream)) return true;
+  if (cuda::is_default(stream) || cuda::lives_until_exit(stream)) return true;
   // If torch makes one of its own at that address later, its memory goes back late, and no more.
   static CUstream from_outside = nullptr;
   if (stream == from_outside) return false;
@@ -184,7 +184,7 @@ bool torch_keeps_stream(int device, void* handle) noexcept {
   PyErr_Clear();
   const bool keeps = answer.get() == Py_True;
   if (keeps)
-    cuda::note_lasting(stream);
+    cuda::note_process_lifetime(stream);
   else
     from_outside = stream;
   return keeps;
