@@ -28,13 +28,12 @@ from .expression_dtypes import (
 )
 from .operation_table import ALIASES, TABLE
 from .reduction_dispatch import normalized_axes
+from .reduction_table import FUSED
 
 if TYPE_CHECKING:
     from .expression_stages import CompiledExpression
 
 __all__ = ["CudaText", "Expression", "Value"]
-
-_FUSED = ("sum", "prod", "mean", "min", "max", "any", "all")
 
 Number: TypeAlias = "bool | int | float | complex | np.generic[Any]"
 
@@ -111,8 +110,8 @@ class Expression:
         >>> centred(gpuinterop.asarray([1.0, 3.0], device="cpu")).tolist()
         [-1.0, 1.0]
         """
-        if name not in _FUSED:
-            raise ArgumentTypeError(where="reduce", expected=f"one of {', '.join(_FUSED)}",
+        if name not in FUSED:
+            raise ArgumentTypeError(where="reduce", expected=f"one of {', '.join(FUSED)}",
                                     got=repr(name), fix="call the method of the array")  # fmt: skip
         axis = tuple(axis) if isinstance(axis, list) else axis
         return self.record(None, (x,), reduction=(name, axis, bool(keepdims)))
