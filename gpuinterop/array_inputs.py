@@ -229,7 +229,7 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
             f"address {host.ctypes.data:#x}",
             fix=f"allow a copy, or make one: numpy.array(a, '{native}')",
         )
-    copy_tracking.note("host", host.nbytes, where)
+    copy_tracking.report_copy("host", host.nbytes, where)
     return wrap_numpy(host.astype(native))
 
 

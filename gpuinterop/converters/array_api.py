@@ -204,7 +204,7 @@ def to_array_api(
         if plan.refused:
             raise plan.exception()
     if plan.copied:  # by the namespace itself, which made it to be asked
-        copy_tracking.note(plan.crosses, plan.bytes, plan.where)
+        copy_tracking.report_copy(plan.crosses, plan.bytes, plan.where)
     return made
 
 

@@ -36,7 +36,7 @@ def plan_conversion(
         if instead.refused and instead.where != plan.where:  # a copy would be made in vain
             return instead
     if plan.copied and plan.bytes:
-        banned = copy_tracking.ban(plan.crosses, plan.bytes, plan.where)
+        banned = copy_tracking.forbidden_copy_error(plan.crosses, plan.bytes, plan.where)
         if banned is not None:
             return plan_from_error(banned, plan.library, plan.where)
     return plan
@@ -172,7 +172,7 @@ def _read(x: Any, copyif: bool, where: str, options: dict[str, Any]) -> tuple[Pl
     if row is None:
         # Sharing is the one way to know, and leaves nothing behind; a capsule would be used up.
         seen = _core._look_into(x, where, copyif)
-        with copy_tracking.aside() as made:
+        with copy_tracking.isolated_copy_count() as made:
             ours = protocols.share_unknown(x, where, copyif) if seen is None else seen
         facts = replace(checks.describe_array(ours), library="unknown")
         copied = made.bytes if seen is None else checks.plan_own(facts, where, copyif).bytes
@@ -206,7 +206,7 @@ def _tried(
     x: Any, copyif: bool, row: registry.Backend, where: str, options: dict[str, Any]
 ) -> tuple[Plan, ArrayInfo, Any]:
     """What converting does, by doing it: of converters that have no word of their own."""
-    with copy_tracking.aside() as made:
+    with copy_tracking.isolated_copy_count() as made:
         ours = row.take(x, copyif, **options)
     facts = replace(checks.describe_array(ours), library=row.name)
     return _seen(x, facts, where, made.bytes, "memory that the converter can share"), facts, ours

@@ -257,5 +257,7 @@ def from_jax(a: Any, copyif: bool = False) -> Any:
             raise
         if plan.refused:
             raise plan.exception() from e
-    copy_tracking.note("host" if _platform(a)[0] == "cpu" else "copy", plan.bytes, "from_jax")
+    copy_tracking.report_copy(
+        "host" if _platform(a)[0] == "cpu" else "copy", plan.bytes, "from_jax"
+    )
     return checks.imported(sys.modules["jax"].numpy.copy(a))

@@ -213,7 +213,7 @@ def execute_import(a: Any, seen: numpy.ndarray[Any, Any], plan: Plan) -> Any:
         raise plan.exception()
     if plan.shared:
         return checks.borrowed(_facts(seen), a, plan.where, dtype=seen.dtype)
-    copy_tracking.note("host", plan.bytes, plan.where)
+    copy_tracking.report_copy("host", plan.bytes, plan.where)
     # Memory made here is aligned, so that no library that is to share it needs another copy.
     dtype = seen.dtype.newbyteorder("=")
     fresh: Any = _core.empty(

@@ -283,6 +283,8 @@ def from_torch(t: Any, copyif: bool = False) -> Any:
         raise plan.exception()
     if plan.shared:
         return checks.imported(t)
-    copy_tracking.note("host" if t.device.type == "cpu" else "copy", plan.bytes, "from_torch")
+    copy_tracking.report_copy(
+        "host" if t.device.type == "cpu" else "copy", plan.bytes, "from_torch"
+    )
     # A clone has no pending sign and, in this format, no strides of its own either.
     return checks.imported(t.clone(memory_format=torch.contiguous_format))
