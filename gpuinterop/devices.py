@@ -165,7 +165,9 @@ def config() -> dict[str, Any]:
 def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     """Print the configuration of this machine, or return it with ``mode="dicts"``."""
     if mode not in ("stdout", "dicts"):
-        raise not_one_of("show_config", "mode", ("stdout", "dicts"), mode)
+        raise not_one_of(
+            "show_config", "mode", ("stdout", "dicts"), mode, 'pass mode="dicts" for a dict'
+        )
     found = config()
     if mode == "dicts":
         return found
