@@ -1,4 +1,4 @@
-// Storage types that C++ has no arithmetic for, and the way back into them.
+// Storage types without arithmetic in C++, and the conversions to them.
 
 struct GiHalf { unsigned short bits; };
 struct GiBFloat { unsigned short bits; };
@@ -18,7 +18,7 @@ struct GiComplex {
     return *this;
   }
   __device__ friend GiComplex operator*(GiComplex a, const GiComplex& b) { return a *= b; }
-  // A real factor does not make an infinity's other part NaN.
+  // A real factor must not turn the other part of an infinity into NaN.
   __device__ friend GiComplex operator*(T a, const GiComplex& b) {
     return GiComplex(a * b.re, a * b.im);
   }
