@@ -66,6 +66,10 @@ from gpuinterop.errors import (
 from gpuinterop.ops.equality import (
     allclose as allclose,
 )
+from gpuinterop.ops.expression import (
+    CudaText as CudaText,
+    Expression as Expression,
+)
 from gpuinterop.converters.library_streams import (
     stream as stream,
 )
@@ -374,20 +378,6 @@ class _Question(Protocol):
     def __call__(self, x: _AnyArray, /, axis: _Axis = None, out: None = None, keepdims: bool = False) -> GpuArray: ...
     @overload
     def __call__(self, x: _AnyArray, /, axis: _Axis = None, *, out: _A, keepdims: bool = False) -> _A: ...
-
-sum: _Sum
-prod: _Sum
-mean: _Sum
-var: _Spread
-std: _Spread
-max: _Extreme
-amax: _Extreme
-min: _Extreme
-amin: _Extreme
-argmax: _Question
-argmin: _Question
-any: _Question
-all: _Question
 
 @overload
 def norm(x: _A, ord: Any = None, axis: _Axis = None, keepdims: bool = False) -> _A: ...
@@ -726,6 +716,10 @@ absolute: _Unary
 acos: _Unary
 acosh: _Unary
 add: _Binary
+all: _Question
+amax: _Extreme
+amin: _Extreme
+any: _Question
 arccos: _Unary
 arccosh: _Unary
 arcsin: _Unary
@@ -733,6 +727,8 @@ arcsinh: _Unary
 arctan2: _Binary
 arctan: _Unary
 arctanh: _Unary
+argmax: _Question
+argmin: _Question
 asin: _Unary
 asinh: _Unary
 atan2: _Binary
@@ -795,7 +791,10 @@ logical_and: _BinaryOther
 logical_not: _UnaryOther
 logical_or: _BinaryOther
 logical_xor: _BinaryOther
+max: _Extreme
 maximum: _Binary
+mean: _Sum
+min: _Extreme
 minimum: _Binary
 mod: _Binary
 multiply: _Binary
@@ -804,6 +803,7 @@ not_equal: _BinaryOther
 positive: _Unary
 pow: _Binary
 power: _Binary
+prod: _Sum
 psi: _Unary
 rad2deg: _Unary
 radians: _Unary
@@ -820,8 +820,11 @@ sinh: _Unary
 softplus: _Unary
 sqrt: _Unary
 square: _Unary
+std: _Spread
 subtract: _Binary
+sum: _Sum
 tan: _Unary
 tanh: _Unary
 true_divide: _Binary
 trunc: _Unary
+var: _Spread

@@ -289,20 +289,6 @@ class _Question(Protocol):
     @overload
     def __call__(self, x: _AnyArray, /, axis: _Axis = None, *, out: _A, keepdims: bool = False) -> _A: ...
 
-sum: _Sum
-prod: _Sum
-mean: _Sum
-var: _Spread
-std: _Spread
-max: _Extreme
-amax: _Extreme
-min: _Extreme
-amin: _Extreme
-argmax: _Question
-argmin: _Question
-any: _Question
-all: _Question
-
 @overload
 def norm(x: _A, ord: Any = None, axis: _Axis = None, keepdims: bool = False) -> _A: ...
 @overload

@@ -7,113 +7,123 @@ rounding errors kept apart (reduce_ops.cuh, FloatSum), 64-bit ones likewise in f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuinterop.dtypes import ACCUMULATORS, KINDS, WORKING
 from gpuinterop.errors import DTypeError, ShapeError
-from gpuinterop.ops.reduction_codegen import CUDA_TYPES, Recipe
+from gpuinterop.ops.reduction_codegen import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["REDUCTIONS", "Reduction", "recipe_for"]
-
-_HALF = ("float16", "bfloat16")
+__all__ = ["FUSED", "REDUCTIONS", "Reduction", "recipe_for"]
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """One row: what comes out, what the GPU does, what is refused."""
+    """One entry makes a reduction: on CUDA, on the host, as a method, as a function and in `fuse`.
+
+    Attributes
+    ----------
+    name : of the method and of the function.
+    result : the dtype of the result for the dtype of the operand.
+    kernel : for the names of both, the type that is accumulated, the CUDA expression of an element x0, and
+        the accumulator, a class of gpuinterop/jit/kernels/reduce_ops.cuh.
+    numpy : the function of a host array, of `axis`, and of `dtype` and `ddof` where the parameters have them.
+    parameters : NumPy's, in its order; those after ``*`` are given by name.
+    doc : the docstring. Without one the reduction is neither a method nor a function.
+    ufunc : its method reduce is the reduction, and it joins an initial value.
+    identity : the result over no elements, which elements that `where=` leaves out are set to.
+    needs_elements : empty axes are refused.
+    is_place : the result is a position among the reduced elements, in C order.
+    shifted : of the variance: a second input carries the shift.
+    aliases : further names.
+    """
 
     name: str
-    result: Callable[[np.dtype], np.dtype]  # of the input's dtype
-    # (input name, result name) -> (value type, map, accumulator)
+    result: Callable[[np.dtype], np.dtype]
     kernel: Callable[[str, str], tuple[str, str, str]]
-    needs_elements: bool = False  # refuses empty axes
-    is_place: bool = False  # a position among the reduced elements, in C order
-    shifted: bool = False  # variance: a second input carries the shift
+    numpy: Callable[..., Any]
+    parameters: str = "axis keepdims"
+    doc: str = ""
+    ufunc: np.ufunc | None = None
+    identity: int | None = None
+    needs_elements: bool = False
+    is_place: bool = False
+    shifted: bool = False
+    aliases: tuple[str, ...] = ()
 
+    @property
+    def fused(self) -> bool:
+        """Whether `fuse` and `MapReduce` reduce computed values with it."""
+        return bool(self.doc) and not self.is_place and not self.shifted
 
-def _kind(name: str) -> str:
-    if name == "bool":
-        return "b"
-    if name.startswith("complex"):
-        return "c"
-    if name.startswith("uint"):
-        return "u"
-    return "i" if name.startswith("int") else "f"
-
-
-def _computed(name: str) -> str:
-    """C++ type that `name` is computed in."""
-    return "float" if name in _HALF else CUDA_TYPES[name]
+    @property
+    def where(self) -> str:
+        """The function that errors name."""
+        return self.name if self.doc else "norm"
 
 
 def _sum_dtype(dtype: np.dtype) -> np.dtype:
-    kind = _kind(dtype.name)
+    kind = KINDS[dtype.name]
     if kind in "bi":
         return np.dtype(np.int64)
     return np.dtype(np.uint64) if kind == "u" else dtype
 
 
 def _mean_dtype(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float64) if _kind(dtype.name) in "biu" else dtype
+    return np.dtype(np.float64) if KINDS[dtype.name] in "biu" else dtype
 
 
 def _real_dtype(dtype: np.dtype) -> np.dtype:
-    if _kind(dtype.name) == "c":
+    if KINDS[dtype.name] == "c":
         return np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
     return _mean_dtype(dtype)
 
 
+# The kernels: the C++ type of a mapped element, the map of an element x0, and the accumulator.
+
+
 def _sum(source: str, result: str) -> tuple[str, str, str]:
-    kind = _kind(result)
-    value = _computed(result)
-    if kind == "c":
-        return value, f"{value}(x0)", f"ComplexSum<{value[10:-1]}, 0>"
-    if kind in "iu":
-        return _computed_int(source, value), "x0", f"IntegerSum<{value}>"
-    return value, "x0", f"FloatSum<{value}>"
-
-
-def _computed_int(source: str, wide: str) -> str:
-    return "int" if source == "bool" else CUDA_TYPES.get(source, wide)
+    accumulator = ACCUMULATORS[result]
+    if KINDS[result] == "c":
+        return WORKING[result], "x0", f"ComplexSum<{accumulator}, 0>"
+    if KINDS[result] in "iu":
+        return "int" if source == "bool" else WORKING[source], "x0", f"IntegerSum<{accumulator}>"
+    return accumulator, "x0", f"FloatSum<{accumulator}>"
 
 
 def _mean(source: str, result: str) -> tuple[str, str, str]:
-    value = _computed(result)
-    if _kind(result) == "c":
-        return value, f"{value}(x0)", f"ComplexSum<{value[10:-1]}, 1>"
-    return value, "x0", f"FloatMean<{value}>"
+    accumulator = ACCUMULATORS[result]
+    if KINDS[result] == "c":
+        return WORKING[result], "x0", f"ComplexSum<{accumulator}, 1>"
+    return accumulator, "x0", f"FloatMean<{accumulator}>"
 
 
 def _prod(source: str, result: str) -> tuple[str, str, str]:
     # Products of 16- and 32-bit floats are kept in float64: no overflow on the way, one rounding.
-    value = "double" if _kind(result) == "f" else _computed(result)
-    return value, f"{value}(x0)" if _kind(result) == "c" else "x0", f"Product<{value}>"
+    value = "double" if KINDS[result] == "f" else WORKING[result]
+    return value, "x0", f"Product<{value}>"
 
 
 def _extreme(op: str, sign: int) -> Callable[[str, str], tuple[str, str, str]]:
     def kernel(source: str, result: str) -> tuple[str, str, str]:
-        value = "unsigned char" if source == "bool" else _computed(source)
+        value = "u8" if source == "bool" else WORKING[source]
         return value, "x0", f"{op}<{value}, {sign}>"
 
     return kernel
 
 
-def _truth(op: str) -> Callable[[str, str], tuple[str, str, str]]:
-    def kernel(source: str, result: str) -> tuple[str, str, str]:
-        return ("bool" if source == "bool" else _computed(source)), "x0", op
-
-    return kernel
+def _logical(op: str) -> Callable[[str, str], tuple[str, str, str]]:
+    return lambda source, result: (WORKING[source], "x0", op)
 
 
 def _variance(root: int) -> Callable[[str, str], tuple[str, str, str]]:
     def kernel(source: str, result: str) -> tuple[str, str, str]:
-        if _kind(source) == "c":
-            value = "GiComplex<double>"
-            return value, f"{value}(x0) - {value}(x1)", f"ComplexVariance<{root}>"
+        if KINDS[source] == "c":
+            return "c128", "gi_to<c128>(x0) - gi_to<c128>(x1)", f"ComplexVariance<{root}>"
         return "double", "double(x0) - double(x1)", f"Variance<{root}>"
 
     return kernel
@@ -121,17 +131,14 @@ def _variance(root: int) -> Callable[[str, str], tuple[str, str, str]]:
 
 def _norm(source: str, result: str) -> tuple[str, str, str]:
     # Squares of float32 fit a float64, so nothing overflows on the way.
-    if _kind(source) == "c":
-        return (
-            "double",
-            "double(x0.re) * double(x0.re) + double(x0.im) * double(x0.im)",
-            "FloatNorm<double>",
-        )
-    return "double", "double(x0) * double(x0)", "FloatNorm<double>"
+    square = "double(x0) * double(x0)"
+    if KINDS[source] == "c":
+        square = "double(x0.re) * double(x0.re) + double(x0.im) * double(x0.im)"
+    return "double", square, "FloatNorm<double>"
 
 
 def _magnitude(source: str) -> str:
-    if _kind(source) == "c":
+    if KINDS[source] == "c":
         return "hypot(double(x0.re), double(x0.im))"
     return "fabs(double(x0))"
 
@@ -141,10 +148,7 @@ def _norm1(source: str, result: str) -> tuple[str, str, str]:
 
 
 def _norm_inf(sign: int) -> Callable[[str, str], tuple[str, str, str]]:
-    def kernel(source: str, result: str) -> tuple[str, str, str]:
-        return "double", _magnitude(source), f"Extreme<double, {sign}>"
-
-    return kernel
+    return lambda source, result: ("double", _magnitude(source), f"Extreme<double, {sign}>")
 
 
 def _same(dtype: np.dtype) -> np.dtype:
@@ -159,26 +163,65 @@ def _int64(_: np.dtype) -> np.dtype:
     return np.dtype(np.int64)
 
 
+def _magnitudes(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reduction of the magnitudes of a host array, computed in float64."""
+
+    def compute(x: np.ndarray[Any, Any], axis: Any) -> Any:
+        # The smallest integer has no magnitude of its own type.
+        size = np.abs(x if x.dtype.kind == "c" else x.astype(np.float64))
+        return reduce(size.astype(np.float64, copy=False), axis=axis)
+
+    return compute
+
+
+def _root_of_squares(size: np.ndarray[Any, Any], axis: Any) -> Any:
+    return np.sqrt(np.sum(size * size, axis=axis))
+
+
+_SUM = "axis dtype out keepdims initial where"
+_EXTREME = "axis out keepdims initial where"
+_SPREAD = "axis dtype out ddof keepdims * where"
+_PLACE_DOC = "Return the position of the first {} over `axis`; several axes, or all, count as one."
+
 REDUCTIONS: dict[str, Reduction] = {
     row.name: row
     for row in (
-        Reduction("sum", _sum_dtype, _sum),
-        Reduction("prod", _sum_dtype, _prod),
-        Reduction("mean", _mean_dtype, _mean),
-        Reduction("min", _same, _extreme("Extreme", 1), needs_elements=True),
-        Reduction("max", _same, _extreme("Extreme", -1), needs_elements=True),
-        Reduction("argmin", _int64, _extreme("ArgExtreme", 1), needs_elements=True, is_place=True),
-        Reduction("argmax", _int64, _extreme("ArgExtreme", -1), needs_elements=True, is_place=True),
-        Reduction("any", _bool, _truth("AnyTrue")),
-        Reduction("all", _bool, _truth("AllTrue")),
-        Reduction("var", _real_dtype, _variance(0), shifted=True),
-        Reduction("std", _real_dtype, _variance(1), shifted=True),
-        Reduction("norm2", _real_dtype, _norm),
-        Reduction("norm1", _real_dtype, _norm1),
-        Reduction("norm_max", _real_dtype, _norm_inf(-1), needs_elements=True),
-        Reduction("norm_min", _real_dtype, _norm_inf(1), needs_elements=True),
+        Reduction("sum", _sum_dtype, _sum, np.sum, _SUM,
+            "Return the sum over `axis`. float32 sums keep their rounding errors apart.",
+            ufunc=np.add, identity=0),
+        Reduction("prod", _sum_dtype, _prod, np.prod, _SUM, "Return the product over `axis`.",
+            ufunc=np.multiply, identity=1),
+        Reduction("mean", _mean_dtype, _mean, np.mean, "axis dtype out keepdims * where",
+            "Return the mean over `axis`."),
+        Reduction("min", _same, _extreme("Extreme", 1), np.min, _EXTREME,
+            "Return the minimum over `axis`; a NaN wins.",
+            ufunc=np.minimum, needs_elements=True, aliases=("amin",)),
+        Reduction("max", _same, _extreme("Extreme", -1), np.max, _EXTREME,
+            "Return the maximum over `axis`; a NaN wins.",
+            ufunc=np.maximum, needs_elements=True, aliases=("amax",)),
+        Reduction("argmin", _int64, _extreme("ArgExtreme", 1), np.argmin, "axis out keepdims",
+            _PLACE_DOC.format("minimum"), needs_elements=True, is_place=True),
+        Reduction("argmax", _int64, _extreme("ArgExtreme", -1), np.argmax, "axis out keepdims",
+            _PLACE_DOC.format("maximum"), needs_elements=True, is_place=True),
+        Reduction("any", _bool, _logical("AnyTrue"), np.any, "axis out keepdims * where",
+            "Return whether any element over `axis` is not zero.", ufunc=np.logical_or, identity=0),
+        Reduction("all", _bool, _logical("AllTrue"), np.all, "axis out keepdims * where",
+            "Return whether all elements over `axis` are not zero.", ufunc=np.logical_and, identity=1),
+        Reduction("var", _real_dtype, _variance(0), np.var, _SPREAD,
+            "Return the variance over `axis`, divided by n - ddof.", shifted=True),
+        Reduction("std", _real_dtype, _variance(1), np.std, _SPREAD,
+            "Return the standard deviation over `axis`.", shifted=True),
+        # Of gpuinterop.norm.
+        Reduction("norm2", _real_dtype, _norm, _magnitudes(_root_of_squares)),
+        Reduction("norm1", _real_dtype, _norm1, _magnitudes(np.sum)),
+        Reduction("norm_max", _real_dtype, _norm_inf(-1), _magnitudes(np.max), needs_elements=True),
+        Reduction("norm_min", _real_dtype, _norm_inf(1), _magnitudes(np.min), needs_elements=True),
     )
-}
+}  # fmt: skip
+
+
+# The reductions of computed values.
+FUSED = tuple(name for name, row in REDUCTIONS.items() if row.fused)
 
 
 def recipe_for(
@@ -187,7 +230,7 @@ def recipe_for(
     """The kernel that computes `op` of `dtype` into `result`."""
     row = REDUCTIONS[op]
     for given in (dtype, result):
-        if given.name not in CUDA_TYPES:
+        if given.name not in ACCUMULATORS:
             raise DTypeError(
                 where=op,
                 expected="a number type that GPUs compute with",
@@ -204,7 +247,7 @@ def check_not_empty(
 ) -> None:
     if REDUCTIONS[op].needs_elements and reduced == 0:
         raise ShapeError(
-            where=where or op,
+            where=where or REDUCTIONS[op].where,
             expected="at least one element along the reduced axes: there is no identity",
             got=f"shape {shape}",
             fix="test x.size first",

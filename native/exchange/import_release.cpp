@@ -40,7 +40,7 @@ Producer settled(Producer p) noexcept {
 // `producer` waits for all that we and our consumers have queued. False when a capture forbids it.
 bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32_t consumers) {
   try {
-    const CUstream last = cuda::last_use(b, "release");
+    const CUstream last = cuda::last_use_stream(b, "release");
     cuda::wait(d.ordinal, producer, last, "release");
     if (consumers & kUsedOnLegacy) cuda::wait(d.ordinal, producer, CU_STREAM_LEGACY, "release");
   } catch (...) {
@@ -171,7 +171,6 @@ void join_stream_order(Buffer* b, void* producer, const char* where) {
   else
     b->stream = stream;
 }
-void set_legacy_order(Buffer* b) noexcept { b->producer_elsewhere = false; }
 void remember_base(Buffer* b, PyObject* base) noexcept {
   if (b->release == release_borrowed) b->context = base;
 }

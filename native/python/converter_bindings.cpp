@@ -13,7 +13,7 @@
 #include "exchange/export.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
-#include "python/converter_quick.hpp"
+#include "python/converter_function.hpp"
 #include "python/error_translation.hpp"
 #include "python/foreign_memory.hpp"
 #include "python/register.hpp"
@@ -174,7 +174,7 @@ void register_converters(nb::module_& m) {
         if (!a.device.is_cuda() || !a.buffer) return;
         const CUstream stream = cuda::stream_of(number);
         cuda::DeviceGuard guard(a.device.id);
-        if (lasting) cuda::note_lasting(stream);
+        if (lasting) cuda::note_process_lifetime(stream);
         cuda::begin_untracked_use(a.device.id, stream, where.c_str());
         cuda::order(a.buffer.get(), stream, where.c_str());
       },
@@ -186,7 +186,7 @@ void register_converters(nb::module_& m) {
       "used_up",
       [](nb::handle x, uint64_t stream) {
         const Array& a = checked(x, "used_up");
-        if (a.device.is_cuda()) cuda::end_loose_use(a.device.id, cuda::stream_of(stream));
+        if (a.device.is_cuda()) cuda::end_untracked_use(a.device.id, cuda::stream_of(stream));
       },
       "x"_a, "stream"_a, "What used_on() announced for this stream has been queued by now.");
   m.def(
@@ -197,7 +197,7 @@ void register_converters(nb::module_& m) {
       "x"_a, "where"_a, "Wait on the host until all work queued on the array is done.");
   if (PyModule_AddFunctions(m.ptr(), converter_functions) < 0) throw nb::python_error();
   register_borrowing(m);
-  register_quick(m);
+  register_converter_functions(m);
   m.def(
       "after_stream",
       [](nb::handle x, uint64_t producer, const std::string& where) {
