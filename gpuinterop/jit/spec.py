@@ -1,4 +1,4 @@
-"""What one elementwise kernel is: frozen values that name it completely."""
+"""The description of one elementwise kernel: frozen values that identify it completely."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Body:
     loop_in, loop_out : dtype names that the computation is done in.
     statements : CUDA C++ statements.
     declared, defined : a function that the statements call: its declaration, and behind the kernel,
-        where it can disturb nothing of ours, its definition with all that this needs.
+        where it cannot affect generated code, its definition with all that this needs.
     once : the statements run for the elements that there are, and for nothing else. Without it
         threads behind the end compute on repeated or unset values whose results are thrown away,
         which is quicker, and harmless as long as statements only compute.
@@ -70,7 +70,7 @@ class KernelSpec:
 
     @property
     def symbol(self) -> str:
-        """The kernel's name, which says its spec to whoever reads a profile."""
+        """The name of the kernel, from which a reader of a profile sees the spec."""
         types = "_".join(self.stored)
         return (
             f"{self.body.name}__{types}__{self.modes}_{self.layout}{self.ndim}"
