@@ -93,7 +93,8 @@ class FusedReduction:
     def _arrays(self, operands: Sequence[Any]) -> list[Any]:
         """The operands with 0-d arrays for numbers: a kernel that reduces reads its operands."""
         like = next((x for x in operands if isinstance(x, _core.Array)), None)
-        if like is None or like.device.type == "cpu":
+        numbers = any(isinstance(x, (int, float, complex)) for x in operands)
+        if not numbers or like is None or like.device.type == "cpu":
             return list(operands)
         kinds = [
             number_kind(x) if isinstance(x, (int, float, complex)) else dtype_id(x.dtype)

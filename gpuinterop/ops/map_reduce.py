@@ -226,13 +226,15 @@ class MapReduce:
 
     def _recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
         common, kinds = self._dtypes(operands)
-        value, _, accumulator = REDUCTIONS[self.op].kernel(
+        value, mapped, accumulator = REDUCTIONS[self.op].kernel(
             common.name, REDUCTIONS[self.op].result(common).name
         )
         return Recipe(
             inputs=tuple(x.dtype.name for x in operands),
             value=value,
-            map=self.map,
+            map=self.map
+            if mapped == "x0"
+            else re.sub(r"\bx0\b", lambda _: f"({self.map})", mapped),
             op=accumulator,
             outputs=tuple(kind.name for kind in kinds),
             posts=self.posts,
