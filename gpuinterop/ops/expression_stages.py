@@ -19,7 +19,8 @@ from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.layout import core_view
 
-from .core_callbacks import add_operation, check_casts, is_foreign_array, viewed
+from .core_callbacks import add_operation, is_foreign_array, viewed
+from .dtype_promotion import check_casts
 from .expression import Expression, ordered, shapes_of
 from .expression_codegen import ElementwiseOperation
 from .expression_dtypes import Value, is_strict
