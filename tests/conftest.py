@@ -90,6 +90,13 @@ def on_fake(config) -> bool:
     return config.getoption("--driver") == "fake"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_garbage_collection():
+    """Spare the many collections of garbage in the tests all that earlier modules have left."""
+    gc.collect()
+    gc.freeze()
+
+
 def wants_cuda(config) -> bool:
     """Whether the tests of CUDA devices run. Under --require-cuda, a missing device fails them."""
     return cuda_devices()[0] > 0 or config.getoption("--require-cuda")
@@ -132,12 +139,6 @@ def pytest_collection_modifyitems(config, items):
     others = [item for item in items if not belongs(item, config)]
     items[:] = [item for item in items if belongs(item, config)]
     config.hook.pytest_deselected(items=others)
-
-
-def pytest_collection_finish(session):
-    """Spare the many collections of garbage in the tests all that lives as long as the process."""
-    gc.collect()
-    gc.freeze()
 
 
 def belongs(item, config) -> bool:
