@@ -119,7 +119,7 @@ def __dir__() -> list[str]:
     return sorted(own | {*__all__} | known)
 
 
-@_core.quick
+@_core.exports()
 def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     """Return `x` as an array of a library, by name: ``to(x, "torch")``.
 

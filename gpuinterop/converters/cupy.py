@@ -136,7 +136,7 @@ def _plan(facts: ArrayInfo, copyif: bool) -> Plan:
     return plan if plan.shared else checks.with_memory(plan, facts)
 
 
-@_core.quick
+@_core.imports(_core.CUPY)
 def from_cupy(a: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the cupy.ndarray `a`.
 

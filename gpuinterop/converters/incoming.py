@@ -15,7 +15,7 @@ from gpuinterop.option_values import require_bool
 __all__ = ["from_any"]
 
 
-@_core.quick
+@_core.imports()
 def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     """Return an array over the memory of any array that is known, or that speaks a protocol.
 

@@ -27,6 +27,7 @@ __all__ = [
     "execute_import",
     "describe",
     "from_numpy",
+    "judge",
     "plain",
     "plan_array",
     "plan_from",
@@ -125,6 +126,24 @@ def plan_from(a: Any, copyif: bool = False) -> Plan:
     return plan_array(a, plain(a), copyif, "from_numpy")
 
 
+def judge(a: Any, copyif: bool = False) -> Plan | None:
+    """Return the refusal of a masked array or a scalar, which no protocol describes, else None."""
+    if isinstance(a, numpy.generic):
+        return refuse(
+            "gpuinterop",
+            "from_numpy",
+            errors.ConversionTypeError,
+            "an array; a NumPy scalar is a value without memory to share",
+            f"{type(a).__name__} scalar",
+            "allow a copy: copy=True (in from_any and to: copyif=True)",
+        )
+    try:
+        refuse_mask(a, "from_numpy")
+    except errors.UnsupportedError as error:
+        return plan_from_error(error, "gpuinterop", "from_numpy")
+    return None
+
+
 def plan_array(
     a: Any, seen: numpy.ndarray[Any, Any], copyif: bool, where: str, library: str = "numpy"
 ) -> Plan:
@@ -173,7 +192,7 @@ def plan_array(
     return checks.plan_own(facts, where, copyif)
 
 
-@_core.quick
+@_core.imports(_core.NUMPY)
 def from_numpy(a: Any, copyif: bool = False) -> Any:
     """Return a host array over the memory of the NumPy array `a`.
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from gpuinterop import _core
 from gpuinterop.converters import registry
 from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import ConversionTypeError
+from gpuinterop.foreign_handles import protocols_of
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 from gpuinterop.option_values import require_optional_bool, takes_copy_keyword
 
@@ -59,18 +62,11 @@ def from_dlpack(
     if copy is not None:
         copy = require_optional_bool(copy, "copy", "from_dlpack")
     place = None if device is None else resolve_device(device, "from_dlpack")
-    return _core.import_any(cls, x, place, copy)
-
-
-def protocols_of(obj: Any) -> tuple[str, ...]:
-    """Return the names of the exchange protocols that `obj` has, in the order they are tried.
-
-    Examples
-    --------
-    >>> protocols_of(b"bytes")
-    ('buffer protocol',)
-    """
-    return _core.protocols_of(obj)
+    copied = copy or (copy is None and place is not None and place.type == "cuda")
+    if copied and isinstance(x, numpy.generic):
+        x = numpy.asarray(x)  # a scalar has no memory to share, but its value can be copied
+    pair = None if place is None else (place.type_code, place.index or 0)
+    return _core.import_any(cls, x, pair, copy)
 
 
 def share_unknown(obj: Any, where: str = "from_dlpack", copyif: bool | None = False) -> Any:
@@ -81,7 +77,7 @@ def share_unknown(obj: Any, where: str = "from_dlpack", copyif: bool | None = Fa
     try:
         return _core.import_any(None, obj, where=where, realign=copyif)
     except ConversionTypeError:
-        if _core.protocols_of(obj):
+        if protocols_of(obj):
             raise
         kind = type(obj)
     known = [name for name in registry.names() if name not in ("buffer", "array_api")]

@@ -63,7 +63,7 @@ def plan_facts(facts: ArrayInfo, copyif: bool, allow_readonly: bool = False) -> 
     return plan_layout(facts, _TO, copyif, allow_readonly)
 
 
-@_core.quick
+@_core.exports("torch")
 def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
     """Return a torch tensor over the memory of `x`.
 
@@ -81,7 +81,7 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
     checks.require_array(x, "to_torch")
     plan = plan_to(x, copyif, allow_readonly)
     torch = checks.library_for(plan, "torch")
-    _core._set_torch(torch.Tensor, torch.version.cuda is not None)
+    _core._set_exporter("torch", torch.Tensor, torch.version.cuda is not None)
     x = checks.execute_export(x, plan)
     if x.readonly:
         x = _core.writable_alias(x)
@@ -261,7 +261,7 @@ def plan_from(t: Any, copyif: bool = False) -> Plan:
     return odd if odd is not None and plan.shared else plan
 
 
-@_core.quick
+@_core.imports(_core.TORCH)
 def from_torch(t: Any, copyif: bool = False) -> Any:
     """Return an array over the memory of the torch tensor `t`.
 

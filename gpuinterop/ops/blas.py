@@ -10,13 +10,18 @@ call on CUDA runs no Python code.
 
 from __future__ import annotations
 
-import atexit
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core, cuda_libraries
-from gpuinterop.dtypes import WITHOUT_KERNELS, dtype_from_id, dtype_id, refuse_half_complex
+from gpuinterop.dtypes import (
+    ACCUMULATORS,
+    WITHOUT_KERNELS,
+    dtype_from_id,
+    dtype_id,
+    refuse_half_complex,
+)
 from gpuinterop.errors import DTypeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.blas_host import compute
@@ -30,7 +35,6 @@ from gpuinterop.ops.core_callbacks import (
 )
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
-from gpuinterop.ops.reduction_codegen import CUDA_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +84,7 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
         refuse_half_complex(found, where)
     common = common_dtype(types, where)
     # The same refusal on both devices: the kernels that sum take nothing smaller than 16-bit floats.
-    if common.name not in CUDA_TYPES or any(found.name in WITHOUT_KERNELS for found in types):
+    if common.name not in ACCUMULATORS or any(found.name in WITHOUT_KERNELS for found in types):
         names = ", ".join(found.name for found in types)
         wide = "int32" if all("int" in found.name for found in types) else "float32"
         raise DTypeError(
@@ -133,8 +137,6 @@ def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
 PREPARE.update({"cublas": _open, "product types": _rule, "product": plan, "rank one": rank_one})
 PRODUCTS_ON_HOST.update(dict.fromkeys(("gemm", "vector", "gemv", "ger"), compute))
 CALLS.update({name: partial(_rest, name) for name in ("scale", "vdot", "inner", "dot")})
-# Plans and rules hold classes: the core lets go of them while Python can still take them.
-atexit.register(_core._clear_products)
 
 # ---- the functions ----------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ The core keeps each answer, so none of this runs on a warm call on CUDA.
 
 from __future__ import annotations
 
+import atexit
 import weakref
 from functools import lru_cache
 from typing import Any
@@ -308,6 +309,8 @@ def _prepare(subject: str, *request: Any) -> Any:
 
 def _register() -> None:
     PREPARE.update(types=_resolve, kernel=_build)
+    # Plans are Python objects: the core releases them while Python still can.
+    atexit.register(_core._forget_calls)
     _core.set_hooks(prepare=_prepare, host=_host, call=_call)
     for row in ROWS:
         ufunc = row.numpy if isinstance(row.numpy, np.ufunc) and row.name != "cast" else None
