@@ -15,6 +15,10 @@ Shape = int | Sequence[int]
 Float32: TypeAlias = type[np.float32] | Literal['float32', 'f4']
 OtherDType: TypeAlias = type[bool | int | float | complex | np.bool | np.integer[Any] | np.float16 | np.complexfloating[Any, Any]] | Literal['bool', 'int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32', 'uint64', 'float16', 'float64', 'complex64', 'complex128', 'bfloat16']
 
+def set_hooks(**hooks: Callable[..., Any]) -> None:
+    """
+    Fill entries of the table by which the core calls Python: set_hooks(copied=note).
+    """
 class Array:
     """A strided array in host or CUDA memory."""
 
@@ -561,8 +565,6 @@ def adopt(cls: type[A], x: Array) -> A:
     """
     The same array as an object of another class, sharing ownership: base stays as it is.
     """
-def _set_hook(name: str, callable: Callable[..., Any] | None) -> None:
-    """Register a callable of the Python layers."""
 def _watch(change: int) -> int:
     """Add to the number of active copy watchers; returns it."""
 def _dtype_rows() -> list[tuple[str, int, int, int]]:
@@ -792,8 +794,6 @@ def _op_function(op: int, name: str, doc: str) -> object:
     """The operation as a function."""
 def _op_of(function: object) -> int:
     """The id of an operation."""
-def _set_ops_hooks(build: object, resolve: object, operand: object, encode: object, host: object, slow: object, unknown: object) -> None:
-    """Register what the core asks Python on the first call of a kind."""
 def _forget_kernels() -> None:
     """Unload them: for tests and tuning."""
 def _tune(knob: str, value: int=0) -> None:
@@ -903,8 +903,6 @@ class PlanCache:
         ...
 def _reducer(name: str) -> object:
     """The function sum(x, ...), max(x, ...) and so on."""
-def _set_reductions(fn: object) -> None:
-    ...
 def _clear_reductions() -> None:
     ...
 class Recorder:
@@ -958,8 +956,6 @@ def blas_version(device: int) -> int:
     ...
 def _product_function(name: str, doc: str) -> object:
     """A product as a function."""
-def _set_product_hooks(open: object, rule: object, host: object, plan: object, rest: object, rank_one: object) -> None:
-    """Register what the core asks Python about products."""
 def _clear_products() -> None:
     """Forget plans and rules of products."""
 def _allow_tf32(allowed: object) -> bool:

@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, shown
+from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, short_repr
 
 __all__ = [
     "CopyCount",
@@ -156,7 +156,7 @@ class Watch(ContextDecorator, AbstractContextManager[T]):
                     raise ArgumentTypeError(
                         where=f"the decorator of a block in which {self._purpose}",
                         expected="a function that does its work when it is called",
-                        got=f"{getattr(function, '__qualname__', shown(function))}, of the kind {name}",
+                        got=f"{getattr(function, '__qualname__', short_repr(function))}, of the kind {name}",
                         fix="write the with statement inside the function",
                     )
         return super().__call__(function)
@@ -337,4 +337,4 @@ def _remove(watchers: list[Any], watcher: object) -> None:
             return
 
 
-_core._set_hook("copy", note)
+_core.set_hooks(copied=note)

@@ -10,7 +10,17 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
-from gpuinterop.dtypes import known
+from gpuinterop.array_inputs import (
+    as_input_array,
+    cast_from,
+    default_device_for,
+    from_address,
+    is_scalar_or_list,
+    new_device_copy,
+    new_full,
+    peek_capsule,
+)
+from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -18,25 +28,19 @@ from gpuinterop.errors import (
     CopyForbiddenError,
     DTypeError,
     ShapeError,
-    shown,
+    short_repr,
 )
-from gpuinterop.layout import real
+from gpuinterop.host_views import wrap_numpy
+from gpuinterop.layout import core_view
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
 from gpuinterop.ops.output_arrays import taken
-from gpuinterop.option_values import require_optional_bool, require_order
-from gpuinterop.scalars import scalars_to_array
-from gpuinterop.sources import (
-    as_input_array,
-    borrowed,
-    cast,
-    home,
-    is_scalar_or_list,
-    new_array,
-    new_full,
-    over,
-    peek_capsule,
+from gpuinterop.option_values import (
     read_shape,
+    require_optional_bool,
+    require_order,
+    takes_copy_keyword,
 )
+from gpuinterop.scalars import scalars_to_array
 
 __all__ = [
     "arange",
@@ -68,16 +72,17 @@ def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
 
 def _array(value: Any, dtype: Any, device: Any, where: str) -> Any:
     source = as_input_array(value, dtype, where)
-    place = home(value, source) if device is None else device
-    return new_array(class_for(source.dtype), source, place, where, is_scalar_or_list(value))
+    place = default_device_for(value, source) if device is None else device
+    return new_device_copy(class_for(source.dtype), source, place, where, is_scalar_or_list(value))
 
 
 def _from_values(values: np.ndarray[Any, Any], device: Any, where: str) -> Any:
     """An array of computed values, which is no copy of anything."""
     place = devices.default_device() if device is None else device
-    return new_array(class_for(values.dtype), over(values), place, where, True)
+    return new_device_copy(class_for(values.dtype), wrap_numpy(values), place, where, True)
 
 
+@takes_copy_keyword("copy")
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
     """Return `obj` as an array here: sharing its memory where possible.
 
@@ -110,8 +115,10 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     # A capsule is taken only when nothing can refuse it any more.
     seen = peek_capsule(obj, "asarray")
     source = _as_source(obj, dtype if plain else None, copy) if seen is None else seen
-    wanted = source.dtype if dtype is None else known(dtype, "asarray")
-    target = home(obj, source) if device is None else resolve_device(device, "asarray")
+    wanted = source.dtype if dtype is None else as_supported_dtype(dtype, "asarray")
+    target = (
+        default_device_for(obj, source) if device is None else resolve_device(device, "asarray")
+    )
     kind = type(obj).__name__
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
@@ -130,11 +137,11 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     if seen is not None:
         source = _as_source(obj, None, copy)
     if wanted != source.dtype:
-        source = cast(obj, source, wanted, "asarray")
+        source = cast_from(obj, source, wanted, "asarray")
     cls = class_for(wanted)
     if target == source.device:
         return _core.adopt(cls, source)
-    return new_array(cls, source, target, "asarray", plain)
+    return new_device_copy(cls, source, target, "asarray", plain)
 
 
 def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
@@ -158,7 +165,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
 
 
 def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") -> Any:
-    wanted = known(np.float32 if dtype is None else dtype, where)
+    wanted = as_supported_dtype(np.float32 if dtype is None else dtype, where)
     target = resolve_device(device, where)
     extents = read_shape(shape, where)
     return _core.empty(
@@ -175,7 +182,7 @@ def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> An
 
 
 def _full(shape: Any, value: Any, dtype: Any, device: Any, where: str) -> Any:
-    wanted = known(np.float32 if dtype is None else dtype, where)
+    wanted = as_supported_dtype(np.float32 if dtype is None else dtype, where)
     return new_full(class_for(wanted), shape, value, wanted, device, where)
 
 
@@ -230,7 +237,7 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
             return _empty(x.shape, kind, "cpu" if device is None else device, where)
         # Only described, not kept: foreign dtypes have names that NumPy does not know.
         x = as_input_array(x, None, where)
-    x = real(x)
+    x = core_view(x)
     return _empty(x.shape, x.dtype if dtype is None else dtype,
                   x.device if device is None else device, where)  # fmt: skip
 
@@ -263,9 +270,9 @@ def arange(
             values = _spaced(start, stop, step)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
-                         got=f"arange({shown(start)}, {shown(stop)}, {shown(step)}): {error}",
+                         got=f"arange({short_repr(start)}, {short_repr(stop)}, {short_repr(step)}): {error}",
                          fix="pass numbers that give a finite count") from error  # fmt: skip
-    if dtype is not None and known(dtype, "arange") == np.bool_ and values.size > 2:
+    if dtype is not None and as_supported_dtype(dtype, "arange") == np.bool_ and values.size > 2:
         raise DTypeError(where="arange", expected="at most two values of dtype bool",
                          got=f"{values.size} values",
                          fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
@@ -306,9 +313,9 @@ def linspace(
             values = np.linspace(start, stop, num, endpoint)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="linspace", expected="numbers as start and stop, and how many, 0 or more",
-                         got=f"linspace({shown(start)}, {shown(stop)}, {shown(num)}): {error}",
+                         got=f"linspace({short_repr(start)}, {short_repr(stop)}, {short_repr(num)}): {error}",
                          fix="pass numbers: linspace(0, 1, 5)") from error  # fmt: skip
-    if dtype is not None and known(dtype, "linspace").name.startswith(("int", "uint")):
+    if dtype is not None and as_supported_dtype(dtype, "linspace").name.startswith(("int", "uint")):
         values = np.floor(values)
     return _from_values(scalars_to_array(values, dtype, "linspace"), device, "linspace")
 
@@ -339,5 +346,7 @@ def from_gpu_pointer(
     object, is kept alive by the array and every view of it. Without `device` the pointer itself
     is asked where it lives. What is reached is checked as `CudaNdarray.from_pointer` says.
     """
-    made: CudaNdarray = borrowed(CudaNdarray, ptr, shape, strides, base, device, nbytes, readonly)
+    made: CudaNdarray = from_address(
+        CudaNdarray, ptr, shape, strides, base, device, nbytes, readonly
+    )
     return made

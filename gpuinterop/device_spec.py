@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.errors import CudaError, DeviceError, shown
+from gpuinterop.errors import CudaError, DeviceError, short_repr
 from gpuinterop.foreign_handles import CPU, CUDA, DLPACK, NAMES, as_int, device_pair
 
 __all__ = [
@@ -233,7 +233,7 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
             raise DeviceError(
                 where="device",
                 expected="one CPU, number 0",
-                got=shown(spec),
+                got=short_repr(spec),
                 fix='write "cpu"',
             )
         return device_from_dlpack(CPU, 0)
@@ -248,7 +248,7 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
         raise DeviceError(
             where="device",
             expected=f"a CUDA device number from {numbers}",
-            got=shown(spec),
+            got=short_repr(spec),
             fix="gpuinterop.devices() lists what there is; CUDA_VISIBLE_DEVICES may hide devices",
         )
     return device_from_dlpack(CUDA, index)
@@ -262,7 +262,7 @@ def _unknown(spec: Any) -> DeviceError:
     return DeviceError(
         where="device",
         expected=_ACCEPTED,
-        got=f"{shown(spec)} of type {type(spec).__module__}.{type(spec).__qualname__}",
+        got=f"{short_repr(spec)} of type {type(spec).__module__}.{type(spec).__qualname__}",
         fix=f"name a dtype by its keyword: dtype={name!r}"
         if is_dtype
         else 'write "cpu" or "cuda:N"; gpuinterop.devices() lists what there is',
@@ -275,7 +275,7 @@ def no_cuda(where: str, kind: type[Any], spec: Any = None) -> Any:
     return kind(
         where=where,
         expected="a CUDA driver that answers",
-        got=("" if spec is None else f"{shown(spec)}, but ") + _core.cuda_unavailable_reason(),
+        got=("" if spec is None else f"{short_repr(spec)}, but ") + _core.cuda_unavailable_reason(),
         fix='start workers with multiprocessing.get_context("spawn")'
         if forked
         else 'install the NVIDIA driver, or use device="cpu"',
@@ -294,3 +294,10 @@ def gpu(spec: Any) -> Device:
         return device(spec)
     default = default_device()
     return default if default.type == "cuda" or not _core.cuda_device_count() else device("cuda")
+
+
+def _device_for_core(spec: Any) -> Device:
+    return device_from_dlpack(*spec) if type(spec) is tuple else device(spec)
+
+
+_core.set_hooks(device=_device_for_core)

@@ -26,7 +26,7 @@ from gpuinterop.device_spec import (
     no_cuda,
     set_default_device,
 )
-from gpuinterop.errors import ArgumentTypeError, DeviceError, shown
+from gpuinterop.errors import ArgumentTypeError, DeviceError, short_repr
 from gpuinterop.foreign_handles import CUDA
 from gpuinterop.streams import (
     StreamScope,
@@ -169,7 +169,7 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     """Print what this library found on this machine, or return it with ``mode="dicts"``."""
     if mode not in ("stdout", "dicts"):
         raise ArgumentTypeError(where="show_config", expected="mode 'stdout' or 'dicts'",
-                                got=shown(mode), fix='pass mode="dicts" for a dict')  # fmt: skip
+                                got=short_repr(mode), fix='pass mode="dicts" for a dict')  # fmt: skip
     found = config()
     if mode == "dicts":
         return found

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.errors import DTypeError, shown
+from gpuinterop import _core
+from gpuinterop.errors import DTypeError, short_repr
 
 __all__ = [
     "NAMES",
     "NUMPY_NAMES",
     "dtype_from_id",
     "is_complex",
-    "known",
+    "as_supported_dtype",
     "refuse_half_complex",
     "dtype_id",
 ]
@@ -123,7 +124,7 @@ def dtype_id(dtype: Any, where: str = "dtype") -> int:
     raise _unknown(found, where)
 
 
-def known(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
+def as_supported_dtype(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
     """Return `dtype` as NumPy's object; a DTypeError when arrays here cannot hold it."""
     row = dtype_id(dtype, where)
     try:
@@ -145,10 +146,10 @@ def _unknown(dtype: Any, where: str) -> DTypeError:
     from difflib import get_close_matches  # costs more than this module, and is rarely needed
 
     if isinstance(dtype, str) and dtype.partition(":")[0] in ("cpu", "cuda", "gpu"):
-        return DTypeError(where=where, expected="a dtype, such as 'float32'", got=shown(dtype),
+        return DTypeError(where=where, expected="a dtype, such as 'float32'", got=short_repr(dtype),
                           fix=f"name a device by its keyword: device={dtype!r}")  # fmt: skip
     fix = "name one of these, or cast to one of them first"
-    near = get_close_matches(shown(dtype).strip("'").rpartition(".")[2], _LIKELY, 1)
+    near = get_close_matches(short_repr(dtype).strip("'").rpartition(".")[2], _LIKELY, 1)
     if isinstance(dtype, int):  # zeros(2, 3)
         fix = "name one of these; a shape is one argument, a tuple: (2, 3)"
     elif near and not isinstance(dtype, np.dtype):
@@ -158,6 +159,14 @@ def _unknown(dtype: Any, where: str) -> DTypeError:
     return DTypeError(
         where=where,
         expected="one of " + ", ".join(NAMES),
-        got=shown(dtype),
+        got=short_repr(dtype),
         fix=fix,
     )
+
+
+def _dtype_or_id(value: Any) -> Any:
+    """Return the dtype of an id, or the id of anything that NumPy accepts as a dtype."""
+    return dtype_from_id(value) if type(value) is int else dtype_id(value)
+
+
+_core.set_hooks(dtype=_dtype_or_id)

@@ -9,7 +9,7 @@ from typing import Any
 import gpuinterop.devices as devices
 from gpuinterop.errors import DeviceError, GpuInteropError, OutOfMemoryError
 
-__all__ = ["reraise_from", "host_out_of_memory", "resolve_device", "renamed"]
+__all__ = ["reraise_from", "host_out_of_memory", "resolve_device", "with_where"]
 
 
 def resolve_device(device: Any, where: str) -> devices.Device:
@@ -17,7 +17,7 @@ def resolve_device(device: Any, where: str) -> devices.Device:
     try:
         return devices.device(device)
     except DeviceError as error:
-        raise renamed(error, where) from None
+        raise with_where(error, where) from None
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def reraise_from(where: str) -> Iterator[None]:
     try:
         yield
     except GpuInteropError as error:
-        raise renamed(error, where) from None
+        raise with_where(error, where) from None
 
 
 def host_out_of_memory(error: MemoryError, where: str) -> OutOfMemoryError:
@@ -40,7 +40,7 @@ def host_out_of_memory(error: MemoryError, where: str) -> OutOfMemoryError:
     )
 
 
-def renamed(error: GpuInteropError, where: str, fix: str = "") -> GpuInteropError:
+def with_where(error: GpuInteropError, where: str, fix: str = "") -> GpuInteropError:
     """Return the same error with another function's name, and perhaps another remedy."""
     return type(error)(
         where=where, expected=error.expected, got=error.got, fix=fix or error.fix,

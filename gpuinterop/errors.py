@@ -90,7 +90,7 @@ def _compose(where: str, expected: str, got: str, fix: str) -> str:
     return "\n".join(lines)
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return a value for a message: short, and whatever its own repr does."""
     if isinstance(value, int) and value.bit_length() > 128:
         # Python refuses to write out the longest ones.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.errors import shown
+from gpuinterop.errors import short_repr
 
 __all__ = [
     "CPU",
@@ -16,7 +16,7 @@ __all__ = [
     "as_int",
     "device_pair",
     "is_being_imported",
-    "loaded",
+    "loaded_module",
     "module_of",
     "never_destroyed",
     "odd_stream_protocol",
@@ -32,7 +32,7 @@ DLPACK = {1: CPU, 2: CUDA, 3: CPU, 13: CUDA}
 NAMES = {"cpu": CPU, "host": CPU, "cuda": CUDA, "gpu": CUDA, "kdlcpu": CPU, "kdlcuda": CUDA}
 
 
-def loaded(name: str) -> Any:
+def loaded_module(name: str) -> Any:
     """Return the module `name` if it is loaded, else None; it is not imported to know.
 
     While another thread imports it, this waits, as an import statement does: half of a library has
@@ -161,12 +161,12 @@ def odd_stream_protocol(stream: Any) -> str | None:
         return None
     pair = protocol() if callable(protocol) else protocol
     if not isinstance(pair, tuple):
-        return f"{shown(pair)}, no tuple"
+        return f"{short_repr(pair)}, no tuple"
     if len(pair) != 2:
-        return f"{shown(pair)}, a tuple of length {len(pair)}"
+        return f"{short_repr(pair)}, a tuple of length {len(pair)}"
     if as_int(pair[0]) != 0:
-        return f"{shown(pair)}, version {shown(pair[0])} of the protocol"
-    return None if as_int(pair[1]) is not None else f"{shown(pair)}, whose handle is no int"
+        return f"{short_repr(pair)}, version {short_repr(pair[0])} of the protocol"
+    return None if as_int(pair[1]) is not None else f"{short_repr(pair)}, whose handle is no int"
 
 
 def other_than_stream(value: Any) -> str | None:

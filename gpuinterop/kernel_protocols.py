@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.foreign_handles import never_destroyed
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 
 __all__ = ["ArgumentMethods"]
 
@@ -30,11 +30,11 @@ class ArgumentMethods(_core.Array):
         """
         torch = sys.modules.get("torch")
         # Triton launches on torch's current stream; without a loaded torch nobody launches.
-        place = real(self).device
+        place = core_view(self).device
         if torch is not None and place.type == "cuda" and torch.cuda.is_initialized():
             stream = torch.cuda.current_stream(place.index)
             _core.used_on(self, stream.cuda_stream, "data_ptr", never_destroyed(stream))
-        return real(self).ptr
+        return core_view(self).ptr
 
     @property
     def _block(self) -> tuple[int, int, int]:
@@ -44,7 +44,7 @@ class ArgumentMethods(_core.Array):
     @property
     def _grid(self) -> tuple[int, int]:
         """The grid that goes with `_block`; the kernel loops over what it does not cover."""
-        return (max(1, min(-(-real(self).size // _THREADS), 65535)), 1)
+        return (max(1, min(-(-core_view(self).size // _THREADS), 65535)), 1)
 
     @property
     def allocator(self) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.errors import ShapeError
 
-__all__ = ["broadcast_shapes", "c_strides", "is_array", "real"]
+__all__ = ["broadcast_shapes", "c_strides", "is_array", "core_view"]
 
 
 def is_array(x: Any) -> bool:
@@ -16,7 +16,7 @@ def is_array(x: Any) -> bool:
     return issubclass(type(x), _core.Array)
 
 
-def real(x: Any) -> _core.Array:
+def core_view(x: Any) -> _core.Array:
     """Return a view of `x` that shows the core's own geometry: a subclass may override attributes.
 
     BoundsError when the geometry is in the making (_set_stride and friends) and reaches outside.

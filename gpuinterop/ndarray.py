@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import _core, copy_tracking, dtypes, sources
-from gpuinterop.error_context import host_out_of_memory, renamed, reraise_from, resolve_device
+from gpuinterop import _core, array_inputs, copy_tracking, dtypes, host_views
+from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device, with_where
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -26,13 +26,13 @@ from gpuinterop.errors import (
     ReadOnlyError,
     ShapeError,
     StreamError,
-    shown,
+    short_repr,
 )
+from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.kernel_protocols import ArgumentMethods
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.ops.reduction_methods import ReductionMethods
 from gpuinterop.option_values import require_bool
-from gpuinterop.sources import as_numpy_view, over
 from gpuinterop.views import ViewMethods, own_state
 from gpuinterop.warm import Given, Steps, warm
 
@@ -46,12 +46,12 @@ def to_host_array(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, A
 
     They are to become Python's numbers or text, which is no copy, unless somebody gets their `memory`.
     """
-    seen = real(x)
+    seen = core_view(x)
     if seen.device.type == "cpu":
         _core._require_values(where, x)
         return as_numpy_view(x)
     host = _unset(seen, where)
-    _core.copy_into(over(host), x, where=where, uncounted=not memory)
+    _core.copy_into(wrap_numpy(host), x, where=where, uncounted=not memory)
     return host
 
 
@@ -65,7 +65,7 @@ def _unset(x: _core.Array, where: str) -> np.ndarray[Any, Any]:
 
 def _only(x: Any, where: str) -> Any:
     """The one element as a Python number."""
-    seen = real(x)
+    seen = core_view(x)
     if seen.size != 1:
         raise ShapeError(
             where=where,
@@ -89,12 +89,13 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # Above NumPy's scalars and arrays, so that `ndarray + x` asks us.
     __array_priority__ = 1000.0
+    __torch_function__: Any = classmethod(array_inputs.torch_function)
 
     # ---- values out ----------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return the elements as a NumPy array: downloaded, or shared on device "cpu"."""
-        seen = real(self)
+        seen = core_view(self)
         if seen.device.type == "cpu":
             try:
                 return np.array(to_host_array(self, "numpy.asarray"), dtype=dtype, copy=copy)
@@ -115,7 +116,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
         Waits until what is queued on the array is done.
         """
-        seen = real(self)
+        seen = core_view(self)
         if seen.device.type == "cpu":
             _core._require_values("get", self)
         host = _unset(seen, "get") if out is None else out
@@ -134,11 +135,11 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         if not plain.flags.writeable:
             raise ReadOnlyError(where="get", expected="a writable array", got="a read-only one",
                                 fix="pass a writable array")  # fmt: skip
-        target = sources.require_aligned_host(host, "get")
+        target = host_views.require_aligned_host(host, "get")
         if target.shape != seen.shape:
             raise ShapeError(where="get", expected=f"shape {seen.shape}", got=str(target.shape),
                              fix="pass an array of the same shape")  # fmt: skip
-        sources.refuse_repeats(target, "get")
+        host_views.require_no_zero_strides(target, "get")
         _core.copy_into(target, self, where="get")
         return host
 
@@ -152,7 +153,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 places = [operator.index(i) for i in index]
             except TypeError:
                 raise ArgumentTypeError(where="item", expected="an int, or one for each axis",
-                                        got=", ".join(map(shown, index)),
+                                        got=", ".join(map(short_repr, index)),
                                         fix="write x.item(0)") from None  # fmt: skip
             if len(places) not in (1, one.ndim):
                 raise ArrayIndexError(
@@ -163,7 +164,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             if len(places) == 1 and not -one.size <= places[0] < one.size:
                 raise ArrayIndexError(
                     where="item", expected=f"an index into {one.size} elements",
-                    got=f"{shown(places[0])} for an array of shape {one.shape}",
+                    got=f"{short_repr(places[0])} for an array of shape {one.shape}",
                     fix=f"count from 0 to {one.size - 1}, or back from -1"
                     if one.size
                     else "there is none to read: ask for x.size first",
@@ -188,7 +189,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def tobytes(self) -> bytes:
         """Return the bytes of the elements in C order: a copy of them."""
-        seen = real(self)
+        seen = core_view(self)
         if seen.device.type == "cpu":
             copy_tracking.note("host", seen.nbytes, "tobytes")
         try:
@@ -206,7 +207,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return complex(_only(self, "complex"))
 
     def __index__(self) -> int:
-        seen = real(self)
+        seen = core_view(self)
         if seen.dtype.kind not in "iu" or seen.ndim:
             raise ArgumentTypeError(
                 where="index",
@@ -217,7 +218,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return int(_only(self, "index"))
 
     def __bool__(self) -> bool:
-        seen = real(self)
+        seen = core_view(self)
         if seen.size != 1:
             raise ShapeError(
                 where="bool",
@@ -230,7 +231,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     def __repr__(self) -> str:
         name = type(self).__name__
         body = np.array2string(to_host_array(self, "repr"), separator=", ", prefix=name + "(")
-        seen = real(self)
+        seen = core_view(self)
         notes = [f"shape={seen.shape}"] if seen.size == 0 else []
         if seen.dtype != np.float32 or not isinstance(self, CudaNdarray):
             notes.append(f"dtype={seen.dtype}")
@@ -250,9 +251,9 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     def __format__(self, spec: str) -> str:
         if not spec:
             return str(self)
-        if real(self).size != 1:
+        if core_view(self).size != 1:
             raise ShapeError(where="format", expected=f"one element for the format {spec!r}",
-                             got=f"{real(self).size} elements of shape {real(self).shape}",
+                             got=f"{core_view(self).size} elements of shape {core_view(self).shape}",
                              fix="format an element, x.item(0), or the array without a format")  # fmt: skip
         return format(_only(self, "format"), spec)
 
@@ -269,7 +270,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 fix="pass a number, or assign an array that broadcasts: x[...] = values",
             ) from None  # fmt: skip
         except GpuInteropError as error:
-            raise renamed(error, "fill") from None
+            raise with_where(error, "fill") from None
         return _FILLED  # type: ignore[return-value]  # for the next time
 
     @warm(always=_SET)
@@ -283,7 +284,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         """Return the array on another device: itself if it is there already, else a copy."""
         copy = require_bool(copy, "copy", "to_device")
         target = resolve_device(device, "to_device")
-        seen = real(self)
+        seen = core_view(self)
         if target == seen.device and not copy:
             return self
         moved: Self = _core.empty(
@@ -315,7 +316,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def sync(self) -> None:
         """Wait until all work queued on this array is done."""
-        if real(self).device.type == "cuda":
+        if core_view(self).device.type == "cuda":
             _core.finish_uses(self, "sync")
 
     # ---- pickling ------------------------------------------------------------------------------
@@ -323,7 +324,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     def __reduce__(self) -> tuple[Any, ...]:
         # Of a subclass, get() may be another method.
         host = ArrayMethods.get(self)
-        return (_unpickle, (type(self), host, str(real(self).device)), own_state(self))
+        return (_unpickle, (type(self), host, str(core_view(self).device)), own_state(self))
 
 
 def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -> ArrayMethods:
@@ -342,11 +343,11 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
                                 got=f"an object of type {type(host).__name__}",
                                 fix="pickle the array itself")  # fmt: skip
     host = np.asarray(host)  # a subclass may say anything of itself
-    sources.check_cast(cls, host.dtype, "unpickle")
+    array_inputs.check_cast(cls, host.dtype, "unpickle")
     array: ArrayMethods = _core.empty(
         cls, host.shape, host.dtype, target.type_code, target.index, where="unpickle"
     )
-    _core.copy_into(array, over(host), where="unpickle")
+    _core.copy_into(array, wrap_numpy(host), where="unpickle")
     return array
 
 
@@ -375,13 +376,15 @@ class CudaNdarray(ArrayMethods):
 
     def __new__(cls, value: Any, device: Any = None, *, dtype: Any = None) -> CudaNdarray:
         if dtype is not None:
-            sources.check_cast(cls, dtypes.known(dtype, cls.__name__), cls.__name__)
-        return sources.construct(cls, value, dtype, device)
+            array_inputs.check_cast(
+                cls, dtypes.as_supported_dtype(dtype, cls.__name__), cls.__name__
+            )
+        return array_inputs.copy_of_value(cls, value, dtype, device)
 
     @classmethod
     def zeros(cls, shape: Any, device: Any = None) -> CudaNdarray:
         """Return an array of zeros."""
-        return sources.new_full(cls, shape, 0.0, np.float32, device)
+        return array_inputs.new_full(cls, shape, 0.0, np.float32, device)
 
     @classmethod
     def from_pointer(
@@ -402,7 +405,7 @@ class CudaNdarray(ArrayMethods):
         `ptr` on; without it against the memory of `base` if that is an array of this library, and
         else, on a GPU, against the allocation that the driver knows.
         """
-        return sources.borrowed(
+        return array_inputs.from_address(
             cls, ptr, shape, strides, base, device, nbytes, readonly,
             where="CudaNdarray.from_pointer",
         )  # fmt: skip
@@ -417,12 +420,12 @@ class GpuArray(ArrayMethods):
     __slots__ = ()
 
     def __new__(cls, value: Any, dtype: Any = None, device: Any = None) -> GpuArray:
-        return sources.construct(cls, value, dtype, device)
+        return array_inputs.copy_of_value(cls, value, dtype, device)
 
     @classmethod
     def zeros(cls, shape: Any, dtype: Any = np.float32, device: Any = None) -> GpuArray:
         """Return an array of zeros."""
-        return sources.new_full(cls, shape, 0, dtype, device)
+        return array_inputs.new_full(cls, shape, 0, dtype, device)
 
     @classmethod
     def from_pointer(
@@ -438,7 +441,7 @@ class GpuArray(ArrayMethods):
         readonly: bool = False,
     ) -> GpuArray:
         """Wrap memory of any dtype, as `CudaNdarray.from_pointer` does; `strides` are in bytes."""
-        return sources.borrowed(
+        return array_inputs.from_address(
             cls, ptr, shape, strides, base, device, nbytes, readonly, dtype, False,
             "GpuArray.from_pointer",
         )  # fmt: skip
@@ -449,13 +452,4 @@ def class_for(dtype: Any) -> type[CudaNdarray] | type[GpuArray]:
     return CudaNdarray if dtype == np.float32 else GpuArray
 
 
-def _source(value: Any, row: int, device_type: int, device_id: int, cls: type) -> _core.Array:
-    """Core hook: what is assigned to an array, as an array of the target's dtype."""
-    return sources.assigned(value, dtypes.dtype_from_id(row), (device_type, device_id), cls)
-
-
-_core._set_hook("dtype", dtypes.dtype_from_id)
-_core._set_hook("dtype_id", dtypes.dtype_id)
-_core._set_hook("device", devices.device_from_dlpack)
-_core._set_hook("source", _source)
 _core._set_result_types(CudaNdarray, GpuArray)

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from gpuinterop.errors import ArgumentTypeError, ShapeError, shown
+from gpuinterop import _core
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 
-__all__ = ["require_optional_bool", "require_order", "require_bool"]
+__all__ = [
+    "is_index",
+    "read_counts",
+    "read_shape",
+    "refuse_copy_keyword",
+    "require_bool",
+    "require_optional_bool",
+    "require_order",
+    "takes_copy_keyword",
+]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# The permission to copy has two names (docs/sharing.md): `copy` is that of the array API and of NumPy,
+# `copyif` that of all other functions.
+COPY_KEYWORDS = {
+    "copy": "write copy=True to copy, or copy=False to forbid a copy",
+    "copyif": "write copyif=True to allow a copy",
+}
 
 
 def require_bool(value: Any, name: str, where: str) -> bool:
@@ -17,7 +39,7 @@ def require_bool(value: Any, name: str, where: str) -> bool:
         return value
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise ArgumentTypeError(where=where, expected=f"{name}=True or False", got=shown(value),
+    raise ArgumentTypeError(where=where, expected=f"{name}=True or False", got=short_repr(value),
                             fix=f"pass {name}=True, or leave it out")  # fmt: skip
 
 
@@ -25,8 +47,32 @@ def require_optional_bool(value: Any, name: str, where: str) -> bool | None:
     """The same for a switch that None leaves open."""
     if value is None or isinstance(value, (bool, np.bool_)):
         return None if value is None else bool(value)
-    raise ArgumentTypeError(where=where, expected=f"{name}=True, False or None", got=shown(value),
+    raise ArgumentTypeError(where=where, expected=f"{name}=True, False or None", got=short_repr(value),
                             fix=f"pass {name}=False to forbid a copy, True to ask for one")  # fmt: skip
+
+
+def refuse_copy_keyword(options: dict[str, Any], accepted: str, where: str) -> None:
+    """Refuse the other keyword for permission to copy than the one that a function accepts."""
+    for name in COPY_KEYWORDS:
+        if name in options and name != accepted:
+            raise ArgumentTypeError(
+                where=where, expected=f"{accepted}= for permission to copy",
+                got=f"{name}={short_repr(options[name])}", fix=COPY_KEYWORDS[accepted],
+            )  # fmt: skip
+
+
+def takes_copy_keyword(accepted: str) -> Callable[[_Function], _Function]:
+    """Decorate a public function that takes `copy` or `copyif`, so that the other one is refused."""
+
+    def decorate(function: _Function) -> _Function:
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            refuse_copy_keyword(options, accepted, function.__name__)
+            return function(*args, **options)
+
+        return cast(_Function, call)
+
+    return decorate
 
 
 def require_order(value: Any, orders: str, where: str, fix: str = "pass one of these") -> str:
@@ -34,5 +80,26 @@ def require_order(value: Any, orders: str, where: str, fix: str = "pass one of t
     if isinstance(value, str) and len(value) == 1 and value in orders:
         return value
     *first, last = [repr(letter) for letter in orders]
-    raise ShapeError(where=where, expected=f"order {', '.join(first)} or {last}", got=shown(value),
+    raise ShapeError(where=where, expected=f"order {', '.join(first)} or {last}", got=short_repr(value),
                      fix=fix)  # fmt: skip
+
+
+def is_index(value: Any) -> bool:
+    """Whether `value` is one whole number. Arrays have the method too, and are sequences."""
+    return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+
+
+def read_shape(shape: Any, where: str = "shape") -> tuple[int, ...]:
+    """Return a shape given as an int or a sequence of ints."""
+    return _core.read_ints(shape, where)
+
+
+def read_counts(values: Any, where: str = "counts") -> tuple[int, ...]:
+    """Return numbers given as an int or any number of them."""
+    if is_index(values):
+        return (operator.index(values),)
+    try:
+        return tuple(operator.index(n) for n in values)
+    except TypeError:
+        raise ArgumentTypeError(where=where, expected="an int or a sequence of ints",
+                                got=short_repr(values), fix="pass a tuple of ints") from None  # fmt: skip

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import known
+from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import host_out_of_memory, resolve_device
 from gpuinterop.errors import ArgumentTypeError, DeviceError, ShapeError
-from gpuinterop.layout import real
-from gpuinterop.sources import as_numpy_view, read_shape, refuse_repeats, require_aligned_host
+from gpuinterop.host_views import as_numpy_view, require_aligned_host, require_no_zero_strides
+from gpuinterop.layout import core_view
+from gpuinterop.option_values import read_shape
 
 __all__ = ["copy_async", "pinned_empty"]
 
@@ -35,7 +36,7 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     6.0
     """
     extents = read_shape(shape, "pinned_empty")
-    kind = known(np.float32 if dtype is None else dtype, "pinned_empty")
+    kind = as_supported_dtype(np.float32 if dtype is None else dtype, "pinned_empty")
     if any(n < 0 for n in extents):
         raise ShapeError(where="pinned_empty", expected="extents of 0 or more",
                          got=f"shape {extents}", fix="pass non-negative extents")  # fmt: skip
@@ -60,7 +61,7 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
 
 def _side(x: Any, name: str) -> _core.Array:
     if isinstance(x, _core.Array):
-        return real(x)
+        return core_view(x)
     if isinstance(x, np.ndarray):
         return require_aligned_host(x, "copy_async")
     raise ArgumentTypeError(
@@ -98,7 +99,7 @@ def copy_async(dst: Any, src: Any) -> None:
     [1.0, 1.0, 1.0]
     """
     target, source = _side(dst, "dst"), _side(src, "src")
-    refuse_repeats(target, "copy_async")
+    require_no_zero_strides(target, "copy_async")
     if (target.device.type == "cpu") != (source.device.type == "cpu"):
         host = target if target.device.type == "cpu" else source
         inside = host.is_c_contiguous()

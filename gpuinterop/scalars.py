@@ -14,8 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import FLOAT32, ML_NAMES, SUB_BYTE_NAMES, dtype_from_id, is_complex, known
-from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, shown
+from gpuinterop import _core
+from gpuinterop.dtypes import (
+    FLOAT32,
+    ML_NAMES,
+    NUMPY_NAMES,
+    SUB_BYTE_NAMES,
+    as_supported_dtype,
+    dtype_from_id,
+    is_complex,
+)
+from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr
 
 __all__ = ["NUMBERS", "scalars_to_array"]
 
@@ -33,7 +42,7 @@ def scalars_to_array(
     None stands for the default, float32, which whole numbers must survive. `casts` tells whether
     arrays inside the lists may be narrowed; by default if a dtype is named.
     """
-    wanted = dtype_from_id(FLOAT32) if dtype is None else known(dtype, where)
+    wanted = dtype_from_id(FLOAT32) if dtype is None else as_supported_dtype(dtype, where)
     if type(value) is int and wanted.kind in "iu":
         # Here NumPy's own check is the rule, and the quickest.
         try:
@@ -43,7 +52,7 @@ def scalars_to_array(
     found = _read(value, wanted, where)
     if is_complex(found.dtype) and not is_complex(wanted):
         raise DTypeError(where=where, expected=f"a real number, for dtype {wanted}",
-                         got="complex numbers" if found.ndim else shown(value),
+                         got="complex numbers" if found.ndim else short_repr(value),
                          fix="pass the real part" if dtype is not None else
                          "pass the real part, or a GpuArray's dtype='complex64'")  # fmt: skip
     lost = _outside(found, wanted)
@@ -82,7 +91,7 @@ def _refuse_rounding(
         raise DTypeError(
             where=where,
             expected=f"whole numbers that {result.dtype}, the default, holds exactly",
-            got=shown(changed.item(0)),
+            got=short_repr(changed.item(0)),
             fix="name the dtype: a GpuArray's 'int64' keeps them, 'float32' rounds them"
             if found.dtype.kind in "iuO"
             else "name the dtype: a GpuArray's 'float64' keeps them up to 2**53, 'float32' rounds them",
@@ -200,7 +209,19 @@ def _too_large(value: Any, wanted: np.dtype[Any], where: str) -> DTypeError:
     return DTypeError(
         where=where,
         expected=f"a number that {wanted} can hold",
-        got=shown(value),
+        got=short_repr(value),
         fix="bring it into the range of the dtype, or take a wider one in a GpuArray"
         + ("; infinity is written float('inf')" if wanted.kind == "f" else ""),
     )
+
+
+def _encode(number: Any, row: int) -> tuple[int, int]:
+    """Return the bytes of a number of a dtype as two little-endian words."""
+    if row >= len(NUMPY_NAMES) and type(number) is int and number.bit_length() > 63:
+        number = float(number)  # NumPy holds it as an object, which ml_dtypes does not cast
+    with np.errstate(all="ignore"):
+        data = np.asarray(number).astype(dtype_from_id(row)).tobytes().ljust(16, b"\0")
+    return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little")
+
+
+_core.set_hooks(encode=_encode)

@@ -16,7 +16,7 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop._core import Event, Stream
 from gpuinterop.device_spec import gpu
-from gpuinterop.errors import StreamError, shown
+from gpuinterop.errors import StreamError, short_repr
 from gpuinterop.foreign_handles import (
     CUDA,
     as_int,
@@ -112,11 +112,11 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
     other = other_than_stream(stream)
     handle = None if other else stream_handle(stream)
     if handle is not None and not 0 <= handle < 2**64:
-        owner = "" if as_int(stream) is not None else f", the handle of {shown(stream)}"
+        owner = "" if as_int(stream) is not None else f", the handle of {short_repr(stream)}"
         raise StreamError(
             where="stream",
             expected="a handle from 0 to 2**64 - 1, an address in the driver",
-            got=f"{shown(handle)}{owner}",
+            got=f"{short_repr(handle)}{owner}",
             fix="pass the stream object of the other library, or gpuinterop.Stream()",
         )
     odd = None if other or handle is not None else odd_stream_protocol(stream)
@@ -132,7 +132,7 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
             where="stream",
             expected="a stream: an object with __cuda_stream__, .cuda_stream, .ptr or .handle, "
             "a handle as an int, or None",
-            got=(f"{other}, of type " if other else f"{shown(stream)} of type ")
+            got=(f"{other}, of type " if other else f"{short_repr(stream)} of type ")
             + f"{type(stream).__module__}.{type(stream).__qualname__}",
             fix="pass the stream object of the other library, or gpuinterop.Stream()",
         )

@@ -8,15 +8,15 @@ from copy import deepcopy
 from typing import Any, TypeVar
 
 from gpuinterop import _core
-from gpuinterop.dtypes import known
+from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import (
     ArgumentTypeError,
     CopyForbiddenError,
     ShapeError,
     UnsupportedError,
-    shown,
+    short_repr,
 )
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_optional_bool, require_order
 from gpuinterop.warm import Given, Steps, warm
 
@@ -43,13 +43,13 @@ def read_axis(axis: Any, ndim: int, where: str) -> int:
         index = operator.index(axis)
     except TypeError:
         raise ArgumentTypeError(
-            where=where, expected="an int as axis", got=shown(axis), fix="pass an int"
+            where=where, expected="an int as axis", got=short_repr(axis), fix="pass an int"
         ) from None
     if not -ndim <= index < ndim:
         raise ShapeError(
             where=where,
             expected=f"an axis from {-ndim} to {ndim - 1}" if ndim else "no axis, for a 0-d array",
-            got=shown(index),
+            got=short_repr(index),
             fix="count axes from 0, or from -1 backwards",
         )
     return index % ndim
@@ -103,13 +103,13 @@ def memory_order(array: Any) -> list[int]:
 def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
     """The elements in one of NumPy's orders; 'K' is a C order of the axes as they lie in memory."""
     if require_order(order, "CFAK", where) == "K":
-        in_memory: Self = x._permuted(memory_order(real(x)))
+        in_memory: Self = x._permuted(memory_order(core_view(x)))
         return in_memory.reshape(-1, copy=copy)
     return x.reshape(-1, order=order, copy=copy)
 
 
 def _no_view_of(x: _core.Array) -> CopyForbiddenError:
-    seen = real(x)
+    seen = core_view(x)
     return CopyForbiddenError(
         where="reshape",
         expected="strides that allow the new shape without a copy",
@@ -136,20 +136,20 @@ class Flags:
 
     @property
     def c_contiguous(self) -> bool:
-        return real(self._array).is_c_contiguous()
+        return core_view(self._array).is_c_contiguous()
 
     @property
     def f_contiguous(self) -> bool:
-        return real(self._array).is_f_contiguous()
+        return core_view(self._array).is_f_contiguous()
 
     @property
     def aligned(self) -> bool:
-        array = real(self._array)
+        array = core_view(self._array)
         return array.ptr % _core.alignment_of(array.dtype, array.device.type_code) == 0
 
     @property
     def writeable(self) -> bool:
-        return not real(self._array).readonly
+        return not core_view(self._array).readonly
 
     @writeable.setter
     def writeable(self, value: bool) -> None:
@@ -235,12 +235,12 @@ class ViewMethods(_core.Array):
         The element type stays; naming another one raises, because the bytes would be read anew.
         """
         view: Self = super().view()
-        if dtype is not None and known(dtype, "view") != real(view).dtype:
+        if dtype is not None and as_supported_dtype(dtype, "view") != core_view(view).dtype:
             raise UnsupportedError(
                 where="view",
-                expected=f"no other dtype than {real(view).dtype}: a view changes shape and strides only",
-                got=f"dtype {known(dtype)}",
-                fix=f"cast the values, x.astype('{known(dtype)}'), or reread the bytes on the host: "
+                expected=f"no other dtype than {core_view(view).dtype}: a view changes shape and strides only",
+                got=f"dtype {as_supported_dtype(dtype)}",
+                fix=f"cast the values, x.astype('{as_supported_dtype(dtype)}'), or reread the bytes on the host: "
                 "gpuinterop.to(x, 'numpy').view(dtype)",
             )
         return view
@@ -251,7 +251,7 @@ class ViewMethods(_core.Array):
         order = require_order(order, "CFAK", "copy")
         if order != "K":
             return _COPIED  # type: ignore[return-value]  # which the core runs
-        copied: Self = self._copied(memory_order(real(self)))
+        copied: Self = self._copied(memory_order(core_view(self)))
         return copied
 
     def __copy__(self: Self) -> Self:
@@ -274,11 +274,11 @@ class ViewMethods(_core.Array):
         ``copy=True`` always copies.
         """
         if shape and isinstance(shape[-1], str):
-            raise ArgumentTypeError(where="reshape", expected="a shape of ints", got=shown(shape),
+            raise ArgumentTypeError(where="reshape", expected="a shape of ints", got=short_repr(shape),
                                     fix=f"name the order: order={shape[-1]!r}")  # fmt: skip
         wanted = _spread(shape)
         if require_order(order, "CFA", "reshape") == "A":
-            seen = real(self)
+            seen = core_view(self)
             order = "F" if seen.is_f_contiguous() and not seen.is_c_contiguous() else "C"
         if copy is not None:
             copy = require_optional_bool(copy, "copy", "reshape")
@@ -316,7 +316,7 @@ class ViewMethods(_core.Array):
     def transpose(self: Self, *axes: Any) -> Self:
         """Return a view with the axes reversed, or in the order given."""
         wanted = _spread(axes)
-        ndim = real(self).ndim
+        ndim = core_view(self).ndim
         if not axes or wanted is None or (not ndim and len(wanted) == 0):
             wanted = range(ndim)[::-1]
         view: Self = self._permuted(wanted)
@@ -324,7 +324,7 @@ class ViewMethods(_core.Array):
 
     def swapaxes(self: Self, axis1: int, axis2: int) -> Self:
         """Return a view with two axes exchanged."""
-        ndim = real(self).ndim
+        ndim = core_view(self).ndim
         order = list(range(ndim))
         a, b = read_axis(axis1, ndim, "swapaxes"), read_axis(axis2, ndim, "swapaxes")
         order[a], order[b] = order[b], order[a]
@@ -333,7 +333,7 @@ class ViewMethods(_core.Array):
 
     def squeeze(self: Self, axis: Any = None) -> Self:
         """Return a view without the axes of extent 1 (all of them, or those given)."""
-        shape = real(self).shape
+        shape = core_view(self).shape
         if axis is None:
             drop = {i for i, n in enumerate(shape) if n == 1}
         else:
@@ -341,7 +341,7 @@ class ViewMethods(_core.Array):
             drop = {read_axis(i, len(shape), "squeeze") for i in given}
             if len(drop) != len(given):
                 raise ShapeError(
-                    where="squeeze", expected="each axis once", got=shown(axis), fix="drop one"
+                    where="squeeze", expected="each axis once", got=short_repr(axis), fix="drop one"
                 )
             for i in drop:
                 if shape[i] != 1:
@@ -358,11 +358,14 @@ class ViewMethods(_core.Array):
     def expand_dims(self: Self, axis: Any) -> Self:
         """Return a view with new axes of extent 1 at the positions given."""
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
-        ndim = real(self).ndim + len(given)
+        ndim = core_view(self).ndim + len(given)
         new = [read_axis(i, ndim, "expand_dims") for i in given]
         if len(set(new)) != len(new):
             raise ShapeError(
-                where="expand_dims", expected="each position once", got=shown(axis), fix="drop one"
+                where="expand_dims",
+                expected="each position once",
+                got=short_repr(axis),
+                fix="drop one",
             )
         view: Self = self[tuple(None if i in new else slice(None) for i in range(ndim))]
         return view
@@ -374,7 +377,7 @@ class ViewMethods(_core.Array):
 
     def diagonal(self: Self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """Return a view of a diagonal; its axis comes last."""
-        seen = real(self)
+        seen = core_view(self)
         ndim, size = seen.ndim, seen.itemsize
         if ndim < 2:
             raise ShapeError(where="diagonal", expected="at least two dimensions",
@@ -387,12 +390,12 @@ class ViewMethods(_core.Array):
             skip = operator.index(offset)
         except TypeError:
             raise ArgumentTypeError(where="diagonal", expected="an int as offset",
-                                    got=shown(offset), fix="pass an int") from None  # fmt: skip
+                                    got=short_repr(offset), fix="pass an int") from None  # fmt: skip
         rows, columns = max(-skip, 0), max(skip, 0)
         corner: list[Any] = [slice(None)] * ndim
         corner[a], corner[b] = slice(rows, None), slice(columns, None)
         view = self[tuple(corner)]
-        seen = real(view)
+        seen = core_view(view)
         length = min(seen.shape[a], seen.shape[b])
         steps = [s // size for s in seen.strides]
         rest = [i for i in range(ndim) if i not in (a, b)]
@@ -422,17 +425,17 @@ class ViewMethods(_core.Array):
                 raise ShapeError(
                     where="dimshuffle",
                     expected="axis numbers, and 'x' or a negative number for a new axis",
-                    got=shown(item),
+                    got=short_repr(item),
                     fix="write for example dimshuffle(1, 'x', 0)",
                 )
         kept = [i for i in entries if i >= 0]
-        extents = real(self).shape
+        extents = core_view(self).shape
         ndim = len(extents)
         if len(set(kept)) != len(kept) or any(i >= ndim for i in kept):
             raise ShapeError(
                 where="dimshuffle",
                 expected=f"each axis below {ndim} at most once",
-                got=shown(tuple(wanted)),
+                got=short_repr(tuple(wanted)),
                 fix="name each axis once",
             )
         dropped = [i for i in range(ndim) if i not in kept]

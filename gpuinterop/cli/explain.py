@@ -19,7 +19,7 @@ from gpuinterop import _core
 from gpuinterop.cli import STRICT, layouts_in_help
 from gpuinterop.converters import registry
 from gpuinterop.converters.plan import c_strides
-from gpuinterop.dtypes import known
+from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.testing.layouts import LAYOUTS
 
@@ -79,7 +79,7 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
             got=str(shape),
             fix="write it like 3,4",
         )
-    element = known(dtype, "--dtype")
+    element = as_supported_dtype(dtype, "--dtype")
     if named is None:
         strides = _element_strides(layout, extents, element)
     else:

@@ -19,7 +19,7 @@ from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.ndarray import CudaNdarray, GpuArray
-from gpuinterop.option_values import require_bool, require_optional_bool
+from gpuinterop.option_values import require_bool, require_optional_bool, takes_copy_keyword
 
 __all__ = [
     "Backend",
@@ -220,6 +220,7 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     return engine.import_array(obj, copyif, options)
 
 
+@takes_copy_keyword("copy")
 def from_dlpack(
     x: Any,
     /,

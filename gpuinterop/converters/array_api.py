@@ -21,8 +21,8 @@ from gpuinterop.converters.plan import (
     share,
 )
 from gpuinterop.converters.suggested_fixes import cast_line, copy_line, fix_dtype
-from gpuinterop.dtypes import known
-from gpuinterop.layout import real
+from gpuinterop.dtypes import as_supported_dtype
+from gpuinterop.layout import core_view
 from gpuinterop.ndarray import GpuArray, class_for
 from gpuinterop.option_values import require_bool
 from gpuinterop.overlap import byte_range
@@ -66,7 +66,7 @@ def plan_to(
 
 def _zeros_like(info: ArrayInfo) -> Any:
     """Return an array of zeros with the layout of the copy that a description stands for."""
-    dtype, code = known(info.dtype), TYPE_CODES[info.device]
+    dtype, code = as_supported_dtype(info.dtype), TYPE_CODES[info.device]
     made: Any = _core.empty(GpuArray, (info.nbytes,), "uint8", code, info.index)
     if _core._recording() is None:  # a capture would fill it at each replay
         made.fill(0)
@@ -84,7 +84,7 @@ def _no_namespace(xp: Any) -> Plan | None:
         "array_api", "to_array_api", errors.ArgumentTypeError,
         "as xp the namespace to convert to, because many libraries share this converter: a module "
         "with from_dlpack",
-        f"xp={errors.shown(xp)}",
+        f"xp={errors.short_repr(xp)}",
         f"import {xp}, and pass the module: xp={xp}" if named
         else "pass it: to_array_api(x, xp=array_api_strict)",
     )  # fmt: skip
@@ -97,7 +97,7 @@ def _attempt(x: Any, info: ArrayInfo, allow_readonly: bool, xp: Any) -> tuple[Pl
     fault = _no_namespace(xp)
     if fault is not None:
         return fault, None
-    x = real(x)
+    x = core_view(x)
     try:
         made = xp.from_dlpack(x)
     except errors.CaptureError as e:

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinterop import installed_libraries
 from gpuinterop.converters.plan import Plan, plan_from_error
-from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError, shown
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    ConversionTypeError,
+    MissingLibraryError,
+    short_repr,
+)
 from gpuinterop.foreign_handles import is_being_imported
 
 if TYPE_CHECKING:
@@ -241,7 +246,7 @@ def unknown_name_error(
     return ConversionTypeError(
         where=where,
         expected=f"the name of a library: {', '.join(dict.fromkeys([*near, *known]))}",
-        got=shown(name),
+        got=short_repr(name),
         fix=f"write {near[0]!r}" if near
         else "pick one of these, or add a converter by the entry-point group gpuinterop.converters",
     )  # fmt: skip

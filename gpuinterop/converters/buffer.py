@@ -15,7 +15,7 @@ from gpuinterop import errors
 from gpuinterop.converters import numpy as host
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.sources import as_numpy_view
+from gpuinterop.host_views import as_numpy_view
 
 __all__ = ["RULES", "adopt", "describe", "export", "judge"]
 

@@ -10,7 +10,7 @@ from gpuinterop import _core, errors
 from gpuinterop.converters.foreign_layout import device_of_address, stream_number
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 
 __all__ = ["RULES", "describe", "export", "judge", "stream_used_by"]
 
@@ -32,7 +32,7 @@ def export(x: Any, utils: Any, stream: Any = None) -> Any:
     """Return a StridedMemoryView over the memory of `x`."""
     handle = stream_number(stream)
     _core.require_hand_over(x, handle, "to_cuda_core")
-    if real(x).device.type == "cpu":
+    if core_view(x).device.type == "cpu":
         handle = -1  # "no stream" for this class
     return utils.StridedMemoryView.from_dlpack(x, stream_ptr=handle)
 

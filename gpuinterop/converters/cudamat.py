@@ -32,8 +32,8 @@ from gpuinterop.converters.foreign_layout import (
 )
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.converters.suggested_fixes import cast_line
-from gpuinterop.layout import real
-from gpuinterop.sources import as_numpy_view, refuse_mask
+from gpuinterop.host_views import as_numpy_view, refuse_mask
+from gpuinterop.layout import core_view
 
 __all__ = [
     "RULES",
@@ -68,7 +68,7 @@ def _check_layout(layout: Any, where: str) -> None:
         raise errors.ArgumentTypeError(
             where=where,
             expected="layout 'logical' or 'memory'",
-            got=errors.shown(layout),
+            got=errors.short_repr(layout),
             fix="see the two in the documentation of gpuinterop.converters.cudamat",
         )
 
@@ -132,7 +132,7 @@ def check_module(module: Any, name: str, where: str, library: str) -> None:
         raise errors.ArgumentTypeError(
             where=where,
             expected=f"as module {library}, with its {name}",
-            got=errors.shown(module),
+            got=errors.short_repr(module),
             fix="omit module for the one that is installed",
         )
 
@@ -144,7 +144,7 @@ def stream_used_by(index: int, obj: Any = None) -> int:
 
 def export(x: Any, module: Any, layout: str = "logical") -> Any:
     """Return a matrix over the memory of `x`: of CUDAMat, or of npmat for a host array."""
-    seen = real(x)
+    seen = core_view(x)
     rows, columns = seen.shape
     if not hasattr(module, "cudamat"):
         host = as_numpy_view(x)
@@ -211,7 +211,7 @@ def address(pointer: Any, where: str = "from_cudamat") -> int:
         raise errors.ExchangeError(
             where=where,
             expected="data_device as a pointer of ctypes",
-            got=errors.shown(pointer),
+            got=errors.short_repr(pointer),
             fix="cast the address: ctypes.cast(address, ctypes.POINTER(ctypes.c_float))",
         ) from None
 

@@ -18,8 +18,8 @@ from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import read_layout
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout
-from gpuinterop.dtypes import NUMPY_NAMES, known
-from gpuinterop.layout import real
+from gpuinterop.dtypes import NUMPY_NAMES, as_supported_dtype
+from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.overlap import byte_range
 
@@ -57,15 +57,15 @@ def _has_bfloat16() -> bool:
 def _makes_bfloat16(cupy: Any) -> bool:
     nothing = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, 0), 0)
     try:
-        made = cupy.ndarray((0,), known("bfloat16"), nothing)
+        made = cupy.ndarray((0,), as_supported_dtype("bfloat16"), nothing)
     except (TypeError, ValueError, KeyError):
         return False
-    return bool(made.dtype == known("bfloat16"))
+    return bool(made.dtype == as_supported_dtype("bfloat16"))
 
 
 def export(x: Any, cupy: Any) -> Any:
     """Return a cupy.ndarray over the memory of `x`."""
-    seen = x if type(x) is CudaNdarray else real(x)
+    seen = x if type(x) is CudaNdarray else core_view(x)
     index = seen.device.index
     _core.hand_over(x, int(cupy.cuda.get_current_stream(index).ptr), "to_cupy")
     shape, ptr = seen.shape, seen.ptr

@@ -19,7 +19,7 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters.plan import TYPE_CODES, ArrayInfo, Plan, c_strides, plan_from_error
-from gpuinterop.dtypes import known
+from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.foreign_handles import CUDA, module_of
 from gpuinterop.ndarray import GpuArray, class_for
 from gpuinterop.streams import as_stream
@@ -58,14 +58,14 @@ def read_integers(value: Any, what: str, where: str) -> tuple[int, ...]:
         raise errors.ExchangeError(
             where=where,
             expected=f"{what} as a sequence of whole numbers",
-            got=errors.shown(value),
+            got=errors.short_repr(value),
             fix=f"give the array a tuple of ints as its {what}",
         ) from None
     if any(not -_END <= n < _END for n in found):
         raise errors.BoundsError(
             where=where,
             expected=f"{what} of numbers that fit 64 bits",
-            got=errors.shown(found),
+            got=errors.short_repr(found),
             fix="describe the memory that there is",
         )
     return found
@@ -78,14 +78,14 @@ def read_shape(value: Any, itemsize: int, where: str) -> tuple[int, ...]:
         raise errors.ExchangeError(
             where=where,
             expected="extents of at least 0",
-            got=f"shape {errors.shown(shape)}",
+            got=f"shape {errors.short_repr(shape)}",
             fix="reshape the array by its own method: reshape(shape)",
         )
     if math.prod(max(n, 1) for n in shape) * itemsize >= _END:
         raise errors.BoundsError(
             where=where,
             expected="a shape of fewer than 2**63 bytes",
-            got=f"shape {errors.shown(shape)}, elements of {itemsize} bytes",
+            got=f"shape {errors.short_repr(shape)}, elements of {itemsize} bytes",
             fix="describe the memory that there is",
         )
     return shape
@@ -102,7 +102,7 @@ def read_dtype(value: Any, where: str) -> numpy.dtype[Any]:
     raise errors.DTypeError(
         where=where,
         expected="a dtype that NumPy knows",
-        got=errors.shown(value),
+        got=errors.short_repr(value),
         fix="give the array a numpy.dtype",
     )
 
@@ -156,7 +156,7 @@ def refuse_unknown_memory(plan: Plan, info: ArrayInfo) -> Plan:
     """
     if plan.refused or info.device != "cuda" or not info.size:
         return plan
-    shape, strides, dtype = info.shape, info.strides, known(info.dtype)
+    shape, strides, dtype = info.shape, info.strides, as_supported_dtype(info.dtype)
     if plan.copied:  # `import_memory` reads bytes then
         shape, strides, dtype = (*shape, info.itemsize), (*strides, 1), _BYTE
     try:
@@ -174,7 +174,7 @@ def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = No
     """
     owner = obj if info.owner is None else info.owner
     stream = LEGACY if stream is None else stream
-    dtype, code = known(info.dtype), TYPE_CODES[info.device]
+    dtype, code = as_supported_dtype(info.dtype), TYPE_CODES[info.device]
     if plan.shared:
         return _core.borrow(
             class_for(dtype), info.ptr, info.shape, info.strides, dtype, code, info.index, owner,

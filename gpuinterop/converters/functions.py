@@ -14,7 +14,7 @@ from typing import Any
 from gpuinterop import _core, errors
 from gpuinterop.converters.registry import Backend
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.option_values import require_bool
+from gpuinterop.option_values import refuse_copy_keyword, require_bool
 
 __all__ = [
     "accepted_options",
@@ -50,7 +50,7 @@ def writer(entry: Backend) -> Callable[..., Any] | None:
     raise errors.ConversionTypeError(
         where=f"gpuinterop.converters ({entry.name})",
         expected=f"a converter module with to_{entry.name} or to",
-        got=f"module {module.__name__}" if inspect.ismodule(module) else errors.shown(module),
+        got=f"module {module.__name__}" if inspect.ismodule(module) else errors.short_repr(module),
         fix="define that function in the converter",
     )
 
@@ -64,7 +64,7 @@ def import_with(obj: Any, entry: Backend, copyif: bool, options: dict[str, Any])
     raise errors.ConversionTypeError(
         where=f"from_{entry.name}",
         expected=f"a CudaNdarray or GpuArray from the converter of {entry.name!r}",
-        got=errors.shown(made)
+        got=errors.short_repr(made)
         if made is None
         else f"an object of type {type(made).__module__}.{type(made).__qualname__}",
         fix="return the array that the converter makes, for example gpuinterop.from_dlpack(obj)",
@@ -92,7 +92,7 @@ def require_type(made: Any, kind: type, entry: Backend, function: str) -> Any:
     raise errors.ArgumentTypeError(
         where=f"gpuinterop.converters ({entry.name})",
         expected=f"a gpuinterop.converters.plan.{kind.__name__} from {function}",
-        got=errors.shown(made),
+        got=errors.short_repr(made),
         fix=f"return one from {function}, or remove that function from the converter",
     )
 
@@ -135,6 +135,7 @@ def check_options(
         options = {name: value for name, value in options.items() if name != COMMON}
     for name in options:
         if name not in known:
+            refuse_copy_keyword({name: options[name]}, "copyif", where)
             raise _unknown_option(name, ["copyif", *known, *[COMMON] * common], where)
     return options
 

@@ -18,9 +18,9 @@ from gpuinterop.converters.foreign_layout import (
     read_shape,
 )
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
-from gpuinterop.foreign_handles import loaded
-from gpuinterop.layout import real
-from gpuinterop.sources import as_numpy_view
+from gpuinterop.foreign_handles import loaded_module
+from gpuinterop.host_views import as_numpy_view
+from gpuinterop.layout import core_view
 
 __all__ = [
     "RULES",
@@ -61,7 +61,7 @@ def plan_to(
 ) -> Plan:
     """Plan a conversion to gnumpy, whose device and precision depend on its mode."""
     cudamat.check_module(module, "garray", "to_gnumpy", "gnumpy")
-    module = module or loaded("gnumpy")
+    module = module or loaded_module("gnumpy")
     if module is None:
         # The mode is known once gnumpy is loaded; other refusals come before that.
         plan = plan_layout(info, RULES, allow_readonly)
@@ -85,7 +85,7 @@ def stream_used_by(index: int, obj: Any = None) -> int:
 
 def export(x: Any, module: Any) -> Any:
     """Return a garray over the memory of `x`, of the same shape."""
-    seen = real(x)
+    seen = core_view(x)
     backend = _backend(module)
     marker = _alias_marker(module)
     if _cpu_mode(module):

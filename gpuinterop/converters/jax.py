@@ -18,7 +18,7 @@ from gpuinterop import errors
 from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.converters.suggested_fixes import cast_line
-from gpuinterop.foreign_handles import loaded
+from gpuinterop.foreign_handles import loaded_module
 
 __all__ = ["RULES", "judge", "plan_to", "stream_used_by"]
 
@@ -54,7 +54,7 @@ _WITH_WIDE = replace(RULES, dtypes=_DTYPES | frozenset(_WIDE))
 
 
 def _x64() -> bool:
-    jax = loaded("jax")
+    jax = loaded_module("jax")
     if jax is not None:
         return bool(jax.config.jax_enable_x64)
     return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "t", "yes", "y", "on")
@@ -63,7 +63,7 @@ def _x64() -> bool:
 def _without_cuda() -> str:
     """Return why this JAX has no CUDA, or "" when it does, without starting JAX."""
     platforms = os.environ.get("JAX_PLATFORMS", "")
-    jax = loaded("jax")
+    jax = loaded_module("jax")
     if jax is not None:
         platforms = jax.config.jax_platforms or platforms
     if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):

@@ -17,7 +17,7 @@ from gpuinterop.converters.functions import accepted_options
 from gpuinterop.converters.plan import ArrayInfo, Plan, plan_from_error
 from gpuinterop.converters.registry import Backend
 from gpuinterop.errors import CaptureError
-from gpuinterop.foreign_handles import loaded
+from gpuinterop.foreign_handles import loaded_module
 from gpuinterop.streams import Stream, StreamScope, as_stream
 
 __all__ = ["ENTERS", "check_export", "check_import", "enter_libraries", "stream"]
@@ -94,7 +94,7 @@ def enter_libraries(s: Stream) -> AbstractContextManager[Any]:
         return stack
     with stack:
         for name, enter in ENTERS.items():
-            module = loaded(name)
+            module = loaded_module(name)
             scope = enter(module, s.handle, device.index) if module is not None else None
             if scope is not None:
                 stack.enter_context(scope)

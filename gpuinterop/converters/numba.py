@@ -9,7 +9,7 @@ from gpuinterop import _core, errors
 from gpuinterop.converters.foreign_layout import LEGACY, dtype_name, read_dtype, read_layout
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 
 __all__ = ["RULES", "describe", "export", "judge", "stream_used_by"]
@@ -86,7 +86,7 @@ def _builder(cuda: Any) -> Any:
         return lambda x, context: cuda.as_cuda_array(_Interface(x), sync=False)
 
     def build(x: Any, context: Any) -> Any:
-        seen = x if type(x) is CudaNdarray else real(x)
+        seen = x if type(x) is CudaNdarray else core_view(x)
         memory = pointer(context or context_of(), pointer_of(seen.ptr), seen.nbytes, x)
         return array(seen.shape, seen.strides, seen.dtype, 0, memory)
 
@@ -100,7 +100,7 @@ class _Interface:
 
     def __init__(self, x: Any) -> None:
         self.array = x
-        x = real(x)
+        x = core_view(x)
         self.__cuda_array_interface__ = {
             "shape": x.shape,
             "strides": tuple(x.strides),

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters.suggested_fixes import copy_line, fix_device, fix_dtype
-from gpuinterop.dtypes import NAMES, known
+from gpuinterop.dtypes import NAMES, as_supported_dtype
 from gpuinterop.foreign_handles import CPU, CUDA
 from gpuinterop.layout import c_strides
 
@@ -387,7 +387,9 @@ def plan_import(info: ArrayInfo, where: str) -> Plan:
     for at, (n, s) in enumerate(zip(info.shape, info.strides, strict=True)):
         if n > 1 and s % info.itemsize:
             axis, got = at, f"stride {s} bytes on axis {at}"
-    if not got and info.ptr % _core.alignment_of(known(info.dtype), TYPE_CODES[info.device]):
+    if not got and info.ptr % _core.alignment_of(
+        as_supported_dtype(info.dtype), TYPE_CODES[info.device]
+    ):
         got = f"address {info.ptr:#x}"
     if not got:
         return plan

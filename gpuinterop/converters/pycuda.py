@@ -22,7 +22,7 @@ from gpuinterop.converters.foreign_layout import LEGACY, dtype_name, read_dtype,
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.option_values import require_bool
 
@@ -120,7 +120,7 @@ def stream_used_by(index: int, obj: Any = None) -> int:
 
 def export(x: Any, gpuarray: Any, strided: bool = False) -> Any:
     """Return a GPUArray over the memory of `x`."""
-    seen = x if type(x) is CudaNdarray else real(x)
+    seen = x if type(x) is CudaNdarray else core_view(x)
     fault = context_fault(
         seen.device.index, "to_gpuarray"
     )  # another thread may have another context
@@ -156,7 +156,7 @@ def _address(gpudata: Any) -> int:
         raise errors.BoundsError(
             where="from_pycuda",
             expected="gpudata with an address from 0 to 2**64 - 1",
-            got=errors.shown(found),
+            got=errors.short_repr(found),
             fix="make the GPUArray over a driver allocation or its address",
         )
     return found
@@ -269,7 +269,7 @@ def _handle_of(stream: Any) -> int:
             where="pycuda.kernel",
             expected="stream=None for the default stream, or a pycuda.driver.Stream: PyCUDA takes "
             "no handles and no streams of other libraries",
-            got=errors.shown(stream),
+            got=errors.short_repr(stream),
             fix="omit stream, or pass s = pycuda.driver.Stream()",
         )
     return handle or LEGACY

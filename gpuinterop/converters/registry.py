@@ -38,7 +38,7 @@ from gpuinterop.errors import (
     ArgumentTypeError,
     GpuInteropError,
     MissingLibraryError,
-    shown,
+    short_repr,
 )
 from gpuinterop.foreign_handles import is_being_imported, module_of
 
@@ -198,7 +198,7 @@ def register(entry: Backend) -> None:
         raise ArgumentTypeError(
             where="gpuinterop.converters.register",
             expected="a gpuinterop.converters.Backend",
-            got=shown(entry),
+            got=short_repr(entry),
             fix=EXAMPLE,
         )
     check_entry(entry)

@@ -13,7 +13,7 @@ from typing import Any
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_needed, plan_layout, refuse
-from gpuinterop.foreign_handles import loaded
+from gpuinterop.foreign_handles import loaded_module
 
 __all__ = ["RULES", "adopt", "describe", "export", "judge", "plan_to", "stream_used_by"]
 
@@ -32,7 +32,7 @@ RULES = Rules("torch", "to_torch", _DTYPES, negative=False)
 
 def _without_cuda() -> str:
     """Return why this torch has no CUDA, or "" when it does, without importing torch."""
-    torch = loaded("torch")
+    torch = loaded_module("torch")
     if torch is not None:
         version, cuda = torch.__version__, torch.version.cuda
         return "" if cuda else f"torch {version}, built without CUDA"

@@ -10,7 +10,7 @@ from gpuinterop import _core, errors
 from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, refuse
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 
 __all__ = ["RULES", "describe", "export", "judge", "stream_used_by"]
 
@@ -33,7 +33,7 @@ def stream_used_by(index: int, obj: Any = None) -> int:
 
 def export(x: Any, warp: Any) -> Any:
     """Return a warp array over the memory of `x`."""
-    seen = real(x)
+    seen = core_view(x)
     if seen.device.type == "cuda":
         _core.hand_over(x, stream_used_by(seen.device.index), "to_warp")
     held = [x]

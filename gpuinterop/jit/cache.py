@@ -1,7 +1,8 @@
 """Compiled kernels on disk and in memory.
 
 One file per kernel: the cubin (or PTX), so that NVIDIA's tools open it, followed by a short trailer
-with its checksum. An entry that fails the check is a miss and is replaced.
+with its checksum. An entry that fails the check is a miss and is replaced. Files with other names are
+never counted, changed or removed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ SCHEMA = 1
 _MAGIC = b"gpuintK1"
 _TRAILER = len(_MAGIC) + 32
 _DEFAULT_MEGABYTES = 512
-_ABANDONED = 3600.0  # seconds after which nobody is still writing a file
+_ABANDONED = 3600.0  # seconds after which a temporary file is no longer being written
+# The names of all files that the cache writes begin like this, so the user's own files are safe.
+_PREFIX = "gpuinterop-"
 
 
 @functools.cache
@@ -41,15 +44,15 @@ def _own_temporary() -> Path:
 
 
 def cache_directory() -> Path:
-    """Where kernels are kept: GPUINTEROP_CACHE_DIR, or the user's own cache folder."""
+    """The folder of compiled kernels, below GPUINTEROP_CACHE_DIR or the user's own cache folder."""
     chosen = os.environ.get("GPUINTEROP_CACHE_DIR")
     if chosen:
         try:
-            return Path(chosen).expanduser()
+            return Path(chosen).expanduser() / "gpuinterop"
         except RuntimeError:
             folder = _own_temporary() / "kernels"
             warnings.warn(
-                f"GPUINTEROP_CACHE_DIR is {chosen!r}, the folder of a user who does not exist; "
+                f"GPUINTEROP_CACHE_DIR is {chosen!r}, in the home folder of a user that does not exist; "
                 f"compiled kernels are kept in {folder}",
                 RuntimeWarning,
                 stacklevel=2,
@@ -69,8 +72,8 @@ def _limit() -> int:
         return int(chosen or _DEFAULT_MEGABYTES)
     except ValueError:
         warnings.warn(
-            f"GPUINTEROP_CACHE_MB is {chosen!r}, which is no whole number; "
-            f"{_DEFAULT_MEGABYTES} is taken",
+            f"GPUINTEROP_CACHE_MB is {chosen!r}, which is not an integer; "
+            f"the limit stays {_DEFAULT_MEGABYTES}",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -116,7 +119,7 @@ class DiskCache:
         self._lock = threading.Lock()
 
     def _path(self, key: str) -> Path:
-        return self.directory / f"{key}.cubin"
+        return self.directory / f"{_PREFIX}{key}.cubin"
 
     def get(self, key: str) -> bytes | None:
         path = self._path(key)
@@ -147,7 +150,7 @@ class DiskCache:
         temporary = None
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.directory, prefix=".new-")
+            handle, temporary = tempfile.mkstemp(dir=self.directory, prefix=f".{_PREFIX}new-")
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
             # Readers see the old file or the whole new one, never a part.
@@ -170,7 +173,7 @@ class DiskCache:
     def _entries(self) -> list[tuple[float, int, Path]]:
         found = []
         with contextlib.suppress(OSError):
-            for path in self.directory.glob("*.cubin"):
+            for path in self.directory.glob(f"{_PREFIX}*.cubin"):
                 with contextlib.suppress(OSError):
                     status = path.stat()
                     found.append((status.st_mtime, status.st_size, path))
@@ -196,9 +199,9 @@ class DiskCache:
         self._used = used
 
     def _sweep(self) -> None:
-        """Remove what processes killed between a write and its rename have left."""
+        """Remove temporary files of processes that were killed between a write and its rename."""
         with contextlib.suppress(OSError):
-            for path in self.directory.glob(".new-*"):
+            for path in self.directory.glob(f".{_PREFIX}new-*"):
                 with contextlib.suppress(OSError):
                     if time.time() - path.stat().st_mtime > _ABANDONED:
                         path.unlink()
@@ -209,14 +212,17 @@ class DiskCache:
                 path.unlink()
         self._used = 0
 
+    def _note_path(self) -> Path:
+        return self.directory / f"{_PREFIX}nvrtc.json"
+
     # The compiler's version is part of every key. Remembering it beside the library's path and time
     # stamp spares a process that finds all its kernels the loading of a library of 100 MB.
     def load_note(self) -> dict[str, Any]:
         try:
-            note = json.loads((self.directory / "nvrtc.json").read_text())
+            note = json.loads((self._note_path()).read_text())
         except (OSError, ValueError, RecursionError):  # the last of brackets in brackets
             return {}
         return note if isinstance(note, dict) else {}
 
     def save_note(self, note: dict[str, Any]) -> None:
-        self._write(self.directory / "nvrtc.json", json.dumps(note).encode())
+        self._write(self._note_path(), json.dumps(note).encode())

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core, cuda_libraries
@@ -20,7 +21,13 @@ from gpuinterop.errors import DTypeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.blas_host import compute
 from gpuinterop.ops.blas_plans import plan, rank_one
-from gpuinterop.ops.core_callbacks import FUNCTIONS, require_exact_in
+from gpuinterop.ops.core_callbacks import (
+    CALLS,
+    FUNCTIONS,
+    PREPARE,
+    PRODUCTS_ON_HOST,
+    require_exact_in,
+)
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
 from gpuinterop.ops.reduction_codegen import CUDA_TYPES
@@ -123,7 +130,9 @@ def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
     return out
 
 
-_core._set_product_hooks(_open, _rule, compute, plan, _rest, rank_one)
+PREPARE.update({"cublas": _open, "product types": _rule, "product": plan, "rank one": rank_one})
+PRODUCTS_ON_HOST.update(dict.fromkeys(("gemm", "vector", "gemv", "ger"), compute))
+CALLS.update({name: partial(_rest, name) for name in ("scale", "vdot", "inner", "dot")})
 # Plans and rules hold classes: the core lets go of them while Python can still take them.
 atexit.register(_core._clear_products)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop.host_views import as_numpy_view
 from gpuinterop.ops import output_arrays
-from gpuinterop.sources import as_numpy_view
 
 __all__ = ["compute", "sum_of_products"]
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_input_array
 from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import ArgumentTypeError, CaptureError, GpuInteropError, ShapeError
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.operand_conversion import is_foreign_array, speaks
 from gpuinterop.ops.reduction_dispatch import may_overlap
-from gpuinterop.sources import as_input_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ def _ready(own: Any, given: Any, others: list[Any]) -> Any:
     if seen is None and speaks(given):
         seen = as_input_array(given, None, "Capture")
     if seen is not None:
-        seen = real(seen)
+        seen = core_view(seen)
         near = seen.device.type == "cpu" or seen.device == own.device
         if near and seen.dtype == own.dtype and not any(may_overlap(o, seen) for o in others):
             return given
@@ -211,7 +211,7 @@ class Capture:
             changed.append((own, given))
         _refuse_shared(self.inputs, arguments)
         # What can be refused is, before anything is written.
-        changed.sort(key=lambda pair: not real(pair[0]).readonly)
+        changed.sort(key=lambda pair: not core_view(pair[0]).readonly)
         values = [
             _ready(own, given, [other for other, _ in changed if other is not own])
             for own, given in changed

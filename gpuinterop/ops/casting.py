@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import WITHOUT_KERNELS, dtype_id, is_complex, known
+from gpuinterop.dtypes import WITHOUT_KERNELS, as_supported_dtype, dtype_id, is_complex
 from gpuinterop.errors import ShapeError
-from gpuinterop.layout import real
+from gpuinterop.host_views import as_numpy_view, wrap_numpy
+from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_bool
-from gpuinterop.sources import as_numpy_view, over
 from gpuinterop.views import memory_order
 from gpuinterop.warm import Given, Made, Steps, warm
 
@@ -30,9 +30,9 @@ def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
 
 def casting(x: Any, dtype: Any, order: str, copy: bool) -> Any:
     """The steps of `cast` for its arguments, or its result."""
-    wanted = known(dtype, "astype")
+    wanted = as_supported_dtype(dtype, "astype")
     cls: Any = type(x)
-    x = real(x)
+    x = core_view(x)
     if copy is not True and not require_bool(copy, "copy", "astype") and x.dtype == wanted:
         _require_order(order)
         return _ITSELF
@@ -89,7 +89,7 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
         values = as_numpy_view(x)
     else:
         values = np.empty(x.shape, x.dtype)
-        _core.copy_into(over(values), x, where="astype")
+        _core.copy_into(wrap_numpy(values), x, where="astype")
     if values.dtype.isbuiltin != 1 and is_complex(values.dtype):
         values = values.astype(np.complex64)  # whose real parts NumPy takes, ml_dtypes does not
-    _core.copy_into(target, over(values.astype(target.dtype)), where="astype")
+    _core.copy_into(target, wrap_numpy(values.astype(target.dtype)), where="astype")

@@ -19,7 +19,7 @@ from gpuinterop.ops.core_callbacks import require_exact_in
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
 from gpuinterop.ops.reduction_dispatch import may_overlap
-from gpuinterop.sources import is_index, read_shape
+from gpuinterop.option_values import is_index, read_shape
 from gpuinterop.views import read_axis
 from gpuinterop.warm import Given, Made, Steps, warm
 

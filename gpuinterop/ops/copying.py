@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import dtype_id
-from gpuinterop.errors import DTypeError, ShapeError, shown
-from gpuinterop.layout import real
+from gpuinterop.errors import DTypeError, ShapeError, short_repr
+from gpuinterop.host_views import refuse_mask
+from gpuinterop.layout import core_view
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.dtype_promotion import dtype_kind
 from gpuinterop.ops.operand_conversion import placed
 from gpuinterop.scalars import NUMBERS, scalars_to_array
-from gpuinterop.sources import as_input_array, refuse_mask
 
 __all__ = ["copyto"]
 
@@ -84,12 +85,12 @@ def _cast(src: Any, target: Any, casting: str) -> Any:
             casting == "unsafe" or dtype_kind(dtype_id(dtype)) in _KINDS[type(src)]
         )
     else:
-        allowed = np.can_cast(real(src).dtype if isinstance(src, _core.Array) else src.dtype,
+        allowed = np.can_cast(core_view(src).dtype if isinstance(src, _core.Array) else src.dtype,
                               dtype, casting)  # type: ignore[arg-type]  # fmt: skip
     if not allowed:
         raise DTypeError(
             where=_WHERE, expected=f"elements that casting={casting!r} lets become {dtype}",
-            got=shown(src) if number else f"dtype {src.dtype}", fix='pass casting="unsafe"',
+            got=short_repr(src) if number else f"dtype {src.dtype}", fix='pass casting="unsafe"',
         )  # fmt: skip
     if isinstance(src, _core.Array):
         output_arrays.require_arrays(_WHERE, target, src)

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
+from gpuinterop.host_views import as_numpy_view
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import Body, KernelSpec
-from gpuinterop.sources import as_input_array, as_numpy_view
 
 from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, name_of_kind, row_of_kind
 from .host_elementwise import run_row
@@ -27,7 +28,10 @@ from .operation_table import ROWS, Row
 from .ufunc_keywords import bind_keywords
 
 __all__ = [
+    "CALLS",
     "FUNCTIONS",
+    "PREPARE",
+    "PRODUCTS_ON_HOST",
     "CustomOperation",
     "add_operation",
     "check_casts",
@@ -68,6 +72,11 @@ class CustomOperation:
 
 _by_id: dict[int, Row | CustomOperation] = {}
 FUNCTIONS: dict[str, Any] = {}
+# What answers the core's calls of its hooks `prepare`, `host` and `call`. Reductions and products add
+# entries of their own when their modules are imported.
+PREPARE: dict[str, Any] = {}
+PRODUCTS_ON_HOST: dict[str, Any] = {}
+CALLS: dict[str, Any] = {}
 
 
 # ---- dtypes and classes -----------------------------------------------------------------------
@@ -149,18 +158,6 @@ def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
     return gpuarray_class() if found is _core.Array else found
 
 
-# ---- numbers ---------------------------------------------------------------------------------------
-
-
-def _encode(number: Any, row: int) -> tuple[int, int]:
-    """The bytes of a number of a dtype, as two little-endian words."""
-    if is_extended(row) and type(number) is int and number.bit_length() > 63:
-        number = float(number)  # NumPy holds it as an object, which these dtypes do not take
-    with np.errstate(all="ignore"):
-        data = np.asarray(number).astype(dtype_from_id(row)).tobytes().ljust(16, b"\0")
-    return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little")
-
-
 # ---- machine code ---------------------------------------------------------------------------------
 
 
@@ -206,9 +203,13 @@ def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def _host(
-    op: int, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...]
-) -> None:
+    op: int | str, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...],
+    scalars: tuple[Any, ...],
+) -> None:  # fmt: skip
     """Compute on the host: now, or at each replay of the capture that this thread records."""
+    if isinstance(op, str):
+        PRODUCTS_ON_HOST[op](op, *results, *inputs, *scalars)
+        return
     entry = _by_id[op]  # which a replay may need when the operation has been dropped
     if not _core._record_call(lambda: _host_now(entry, kinds, inputs, results)):
         _host_now(entry, kinds, inputs, results)
@@ -231,41 +232,54 @@ def _host_now(
     run_row(entry, arrays, outs, types)
 
 
-# ---- wrong calls -----------------------------------------------------------------------------------
+# ---- calls that are not plain -----------------------------------------------------------------------
 
 
-def _slow_call(op: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Everything but the plain call: dtype=, casting=, where=, wrong counts."""
+def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Carry out a call with further keywords, wrong arguments, or operands of unknown classes."""
+    if isinstance(op, str):
+        return CALLS[op](*args, **kwargs)
     entry = _by_id[op]
     operands, outs = bind_keywords(entry, args, kwargs)
-    return FUNCTIONS[entry.name](*operands, *outs, out=kwargs.get("out"))
+    out = kwargs.get("out")
+    if isinstance(entry, Row):
+        for x in operands:
+            if hasattr(type(x), "__gpuinterop_trace__"):
+                return _traced(entry, type(x), operands, out is not None or any(outs))
+    strange = next((x for x in operands if _is_strange(x, entry.name)), None)
+    if strange is not None:
+        raise _strange_operand(strange, entry.name)
+    return FUNCTIONS[entry.name](*operands, *outs, out=out)
 
 
-def _unknown(op: int, args: tuple[Any, ...], has_out: bool) -> Any:
-    """A call with an operand that is neither array nor number."""
-    entry = _by_id[op]
-    if isinstance(entry, Row) and any(hasattr(type(a), "__gpuinterop_trace__") for a in args):
-        if has_out:
-            raise ArgumentTypeError(
-                where=entry.name,
-                expected="no out inside of a fused function",
-                got="one",
-                fix="pass out to the fused function",
-            )
-        return next(
-            type(a).__gpuinterop_trace__(entry, args)
-            for a in args
-            if hasattr(type(a), "__gpuinterop_trace__")
+def _traced(entry: Row, tracer: Any, operands: tuple[Any, ...], has_out: bool) -> Any:
+    if has_out:
+        raise ArgumentTypeError(
+            where=entry.name,
+            expected="no out inside of a fused function",
+            got="one",
+            fix="pass out to the fused function",
         )
-    strange = next(a for a in args if operand(a, None, entry.name) is NotImplemented)
-    if isinstance(strange, (np.generic, np.ndarray)):
-        as_input_array(np.asarray(strange), None, entry.name)  # says which dtypes there are
-    raise ConversionTypeError(
-        where=entry.name,
+    return tracer.__gpuinterop_trace__(entry, operands)
+
+
+def _is_strange(value: Any, where: str) -> bool:
+    known = isinstance(value, (_core.Array, bool, int, float, complex))
+    return not known and operand(value, None, where) is NotImplemented
+
+
+def _strange_operand(value: Any, where: str) -> ConversionTypeError:
+    if isinstance(value, (np.generic, np.ndarray)):
+        as_input_array(np.asarray(value), None, where)  # raises the error that lists the dtypes
+    return ConversionTypeError(
+        where=where,
         expected="an array or a number",
-        got=f"{type(strange).__module__}.{type(strange).__qualname__}",
+        got=f"{type(value).__module__}.{type(value).__qualname__}",
         fix="convert it first: gpuinterop.asarray(value)",
     )
+
+
+# ---- the table ------------------------------------------------------------------------------------
 
 
 def add_operation(entry: CustomOperation) -> tuple[int, Any]:
@@ -287,8 +301,14 @@ def _forget(op: int) -> None:
     del entry
 
 
+def _prepare(subject: str, *request: Any) -> Any:
+    """Answer a miss of the call cache; the core keeps the answer."""
+    return PREPARE[subject](*request)
+
+
 def _register() -> None:
-    _core._set_ops_hooks(_build, _resolve, operand, _encode, _host, _slow_call, _unknown)
+    PREPARE.update(types=_resolve, kernel=_build)
+    _core.set_hooks(prepare=_prepare, host=_host, call=_call)
     for row in ROWS:
         op = _core._add_op(row.name, row.inputs, row.results, row.compares)
         _by_id[op] = row

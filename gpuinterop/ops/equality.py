@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_input_array
 from gpuinterop.errors import ShapeError
 from gpuinterop.layout import broadcast_shapes
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.operand_conversion import placed, speaks
-from gpuinterop.sources import as_input_array
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose", "ours"]
 

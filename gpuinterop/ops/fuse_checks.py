@@ -11,7 +11,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_from_id, dtype_id, refuse_half_complex
 from gpuinterop.errors import ArgumentTypeError, ShapeError
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 
 from .core_callbacks import check_casts
 from .fuse_numbers import described
@@ -93,7 +93,7 @@ def _check_reduction(
     axes = normalized_axes(axis, len(shape), op)
     check_not_empty(op, math.prod(shape[i] for i in axes), shape)
     refuse_half_complex(dtype, op)
-    if any(real(x).device.type == "cuda" for x in _arrays(node, operands)):
+    if any(core_view(x).device.type == "cuda" for x in _arrays(node, operands)):
         recipe_for(op, dtype, np.dtype(REDUCTIONS[op].result(dtype)))
 
 
@@ -103,7 +103,7 @@ def _place(node: Node) -> str:
 
 def _repeated(shape: tuple[int, ...], out: Any) -> tuple[int, ...]:
     """The shape of the results beside an out, to which they are repeated."""
-    wanted = real(out).shape
+    wanted = core_view(out).shape
     last = wanted[len(wanted) - len(shape) :]
     if len(wanted) < len(shape) or any(n not in (1, m) for n, m in zip(shape, last, strict=True)):
         raise ShapeError(

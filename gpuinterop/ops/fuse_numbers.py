@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 
 from .fuse_names import told_apart
 
@@ -45,7 +45,7 @@ class More(NamedTuple):
 
 def described(x: Any) -> tuple[tuple[int, ...], Any]:
     """The shape and the dtype of an argument."""
-    seen = real(x) if isinstance(x, _core.Array) else x
+    seen = core_view(x) if isinstance(x, _core.Array) else x
     return tuple(np.shape(seen)), getattr(seen, "dtype", None)
 
 

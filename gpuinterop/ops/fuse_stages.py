@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 
 from .core_callbacks import is_foreign_array, viewed
 from .fuse_checks import check_outs
@@ -107,7 +107,7 @@ def _like(x: Any) -> tuple[Any, ...]:
     """Equal for operands, and for outs, that are taken or refused alike."""
     if not isinstance(x, _core.Array):
         return type(x), *described(x)
-    seen = real(x)
+    seen = core_view(x)
     return type(x), seen.shape, seen._strides, seen.dtype, seen.device, seen.readonly
 
 

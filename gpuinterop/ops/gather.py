@@ -8,12 +8,13 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
+from gpuinterop.array_inputs import is_scalar_or_list
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, CaptureError
+from gpuinterop.host_views import as_numpy_view, refuse_mask, wrap_numpy
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.core_callbacks import FUNCTIONS
-from gpuinterop.sources import as_numpy_view, is_scalar_or_list, over, refuse_mask
 from gpuinterop.views import read_axis
 from gpuinterop.warm import Given, Made, Steps, warm
 
@@ -202,7 +203,9 @@ def _uploaded(host: np.ndarray[Any, Any], device: devices.Device, values: bool) 
 
     def copied() -> _core.Array:
         made = _core.empty(_core.Array, host.shape, np.int64, device.type_code, device.index)
-        _core.copy_into(made, over(np.asarray(host, order="C")), where="take", uncounted=values)
+        _core.copy_into(
+            made, wrap_numpy(np.asarray(host, order="C")), where="take", uncounted=values
+        )
         return made
 
     if _core._recording() is None:

@@ -14,13 +14,13 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import broadcast_shapes, c_strides
 from gpuinterop.ops import output_arrays, reduction_dispatch, target
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.reduction_codegen import CUDA_TYPES, Recipe
 from gpuinterop.ops.reduction_plan import plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty
-from gpuinterop.sources import as_numpy_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

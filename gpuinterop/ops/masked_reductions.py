@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.host_views import refuse_mask
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.dtype_promotion import dtype_kind
 from gpuinterop.ops.operand_conversion import as_scalar, placed
 from gpuinterop.ops.reduction_table import REDUCTIONS
-from gpuinterop.sources import as_input_array, refuse_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable

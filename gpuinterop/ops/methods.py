@@ -77,12 +77,7 @@ def __array_ufunc__(
             continue
         if not _all_known(inputs, outs):
             return NotImplemented
-        raise ArgumentTypeError(
-            where=f"numpy.{name}",
-            expected="an array of this library as out, where an operand is one",
-            got="a NumPy array as out",
-            fix=f"copy the result: out[...] = numpy.{name}(...).get()",
-        )
+        raise _refuse_numpy_out(name, self, in_place=bool(inputs) and inputs[0] is out)
     if ufunc is np.matmul and method == "__call__":
         found: Any = import_module(f"{__package__}.blas").matmul
     elif method == "__call__":
@@ -101,6 +96,23 @@ def __array_ufunc__(
     if outs is not None:
         kwargs["out"] = outs[0] if len(outs) == 1 else outs
     return found(*inputs, **kwargs)
+
+
+def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:
+    """Return the error for a result in NumPy's memory, which `n += x` and ``out=n`` ask for."""
+    if in_place:
+        return ArgumentTypeError(
+            where=f"numpy.{name}",
+            expected="NumPy operands for an in-place operator of a NumPy array",
+            got=f"a {type(x).__name__} on {x.device}",
+            fix="download it first: x.get()",
+        )
+    return ArgumentTypeError(
+        where=f"numpy.{name}",
+        expected="out= with a gpuinterop array, because an operand is a gpuinterop array",
+        got="out= with a NumPy array",
+        fix=f"omit out= and copy the result: out[...] = numpy.{name}(...).get()",
+    )
 
 
 @lru_cache(maxsize=1024)

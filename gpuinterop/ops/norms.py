@@ -10,11 +10,11 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import refuse_half_complex
 from gpuinterop.errors import ShapeError
+from gpuinterop.host_views import as_numpy_view
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.reduction_dispatch import new_as, normalized_axes, plan_for
 from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty
 from gpuinterop.option_values import require_bool
-from gpuinterop.sources import as_numpy_view
 
 __all__ = ["norm"]
 

@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_input_array
 from gpuinterop.error_context import reraise_from
-from gpuinterop.errors import ArgumentTypeError, ShapeError, shown
-from gpuinterop.layout import broadcast_shapes, real
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
+from gpuinterop.layout import broadcast_shapes, core_view
 from gpuinterop.ops import blas, concat_split, equality, output_arrays
 from gpuinterop.ops.copying import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS
-from gpuinterop.sources import as_input_array, is_index, read_counts, read_shape
+from gpuinterop.option_values import is_index, read_counts, read_shape
 from gpuinterop.views import read_axis
 
 __all__ = ["FUNCTIONS_OF_SHAPE"]
@@ -52,7 +53,7 @@ def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> 
     if order not in ("C", "A", "K"):
         raise ShapeError(where=f"numpy.{name}", expected="order 'C': new arrays are C-ordered",
                          got=f"order={order!r}", fix="transpose an array of the reversed shape")  # fmt: skip
-    seen = real(a)
+    seen = core_view(a)
     extents = seen.shape if shape is None else tuple(read_shape(shape))
     made = output_arrays.new_like(a, extents, seen.dtype if dtype is None else np.dtype(dtype))
     if value is not None:
@@ -163,7 +164,7 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     if len(counts) not in (1, x.shape[along]) or any(n < 0 for n in counts):
         raise ShapeError(
             where="numpy.repeat", expected=f"one number of repetitions, or {x.shape[along]}, of 0 or more",
-            got=shown(counts), fix="count for each element along the axis, or one for all",
+            got=short_repr(counts), fix="count for each element along the axis, or one for all",
         )  # fmt: skip
     if len(counts) != 1:
         return take(x, np.repeat(np.arange(len(counts)), counts), along)
@@ -217,7 +218,7 @@ def _pairs(shift: Any, axis: Any) -> list[tuple[int, Any]]:
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(
             where="numpy.roll", expected="as many shifts as axes, or one of either, all ints",
-            got=f"shift={shown(shift)}, axis={shown(axis)}: {error}",
+            got=f"shift={short_repr(shift)}, axis={short_repr(axis)}: {error}",
             fix="pass roll(x, (1, 2), (0, 1)) for two axes",
         ) from None  # fmt: skip
 

@@ -10,8 +10,15 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import dtype_id
-from gpuinterop.sources import as_input_array, home, needs_converter, refuse_mask, write
+from gpuinterop.array_inputs import (
+    as_assigned_array,
+    as_input_array,
+    copy_values,
+    default_device_for,
+    needs_converter,
+)
+from gpuinterop.dtypes import dtype_from_id, dtype_id
+from gpuinterop.host_views import refuse_mask
 
 __all__ = [
     "as_scalar", "gpuarray_class", "is_foreign_array", "result_class", "operand", "placed", "speaks",
@@ -92,13 +99,13 @@ def placed(source: Any, like: Any, where: str, values: bool = False) -> Any:
     `values`: it was made of Python's numbers, whose way to a device is no copy of an array.
     """
     cls = gpuarray_class()
-    device = home(None, source) if like is None else like.device
+    device = default_device_for(None, source) if like is None else like.device
     if source.device == device:
         return _core.view(cls, source)
     if source.device.type != "cpu":
         return _core.view(cls, source)  # the core words the error about two GPUs
     moved = _core.empty(cls, source.shape, source.dtype, device.type_code, device.index)
-    write(moved, source, where, values)
+    copy_values(moved, source, where, values)
     return moved
 
 
@@ -106,3 +113,13 @@ def viewed(value: Any, like: Any, where: str) -> Any:
     """An operand as an array, in its own memory where `like` can reach that; None for what has none."""
     found = value if isinstance(value, _core.Array) else operand(value, like, where)
     return found if isinstance(found, _core.Array) else None
+
+
+def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
+    """Convert a value for the core: an assigned value where `row` is a dtype id, else an operand."""
+    if row < 0:
+        return operand(value, like, where)
+    return as_assigned_array(value, dtype_from_id(row), like)
+
+
+_core.set_hooks(foreign=_foreign)

@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -13,9 +14,8 @@ from gpuinterop.errors import (
     DeviceMismatchError,
     ShapeError,
 )
-from gpuinterop.layout import real
+from gpuinterop.layout import core_view
 from gpuinterop.ops.operand_conversion import gpuarray_class, placed, result_class, speaks
-from gpuinterop.sources import as_input_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def leading(operands: Sequence[Any]) -> Any:
 
 def new_like(x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
     """Return an unset C-ordered array on `x`'s device, of the class that holds `dtype`."""
-    device = real(x).device
+    device = core_view(x).device
     return _core.empty(
         class_for(type(x), dtype), shape, dtype, device.type_code, device.index, where=where
     )
@@ -91,7 +91,7 @@ def require_arrays(where: str, *operands: Any) -> Any:
             raise DeviceMismatchError(
                 where=where,
                 expected=f"operands on one device ({device} is the first one's)",
-                got=str(real(x).device),
+                got=str(core_view(x).device),
                 fix=f'move it: x.to_device("{device}")',
             )
     return device

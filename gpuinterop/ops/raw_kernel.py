@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import needs_converter
 from gpuinterop.device_spec import default_device
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, ReadOnlyError
 from gpuinterop.jit import compile_source, symbol_of
-from gpuinterop.layout import real
-from gpuinterop.sources import needs_converter
+from gpuinterop.layout import core_view
 
 from .kernel_parameters import require_text
 from .operand_conversion import as_scalar, is_foreign_array
@@ -63,7 +63,7 @@ def strided(array: Any) -> Strided:
         raise ArgumentTypeError(where="strided", expected="an array of this library",
                                 got=type(array).__name__,
                                 fix="share it first: gpuinterop.asarray(x)")  # fmt: skip
-    array = real(array)
+    array = core_view(array)
     if array.ndim == 0:
         raise ArgumentTypeError(where="strided", expected="an array of at least one dimension",
                                 got=type(array).__name__, fix="pass x.reshape(1)")  # fmt: skip
@@ -187,7 +187,7 @@ class RawKernel:
     def _pack(self, value: Any, arrays: list[Any]) -> bytes:
         """The argument's bytes; an array joins `arrays`, as the library's own class knows it."""
         if isinstance(value, _core.Array):
-            array = real(value)
+            array = core_view(value)
             if not (self.any_strides or array.is_c_contiguous()):
                 raise ContiguityError(
                     where=self.name,

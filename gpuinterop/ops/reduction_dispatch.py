@@ -10,6 +10,7 @@ import atexit
 import hashlib
 import math
 import warnings
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.host_views import as_numpy_view
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays, target
+from gpuinterop.ops.core_callbacks import CALLS, PREPARE
 from gpuinterop.ops.masked_reductions import reduce_selected
 from gpuinterop.ops.reduction_codegen import (
     Recipe,
@@ -31,7 +34,6 @@ from gpuinterop.ops.reduction_codegen import (
 )
 from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty, recipe_for
-from gpuinterop.sources import as_numpy_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -258,7 +260,7 @@ def _reduce(
             fix=f"x.{op}() for the place in the flattened array",
         )  # fmt: skip
     if dtype is not None:
-        dtype = dtypes.known(dtype, op)
+        dtype = dtypes.as_supported_dtype(dtype, op)
         if dtype == np.bool_ or (dtype.kind in "iu" and op in ("mean", "var", "std")):
             raise DTypeError(
                 where=op, expected=f"a dtype that holds a {op}", got=f"dtype={dtype}",
@@ -370,6 +372,14 @@ def normalized_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
     return axes
 
 
-_core._set_reductions(_reduce)
+def _reduce_other(name: str, x: Any = None, *args: Any, **options: Any) -> Any:
+    """Reduce what is no gpuinterop array: an array of another library, or a traced one."""
+    if not hasattr(type(x), "__gpuinterop_trace__"):
+        (x,) = output_arrays.taken(name, x)
+    return getattr(x, name)(*args, **options)
+
+
+PREPARE["reduction"] = _reduce
+CALLS.update({name: partial(_reduce_other, name) for name in _NUMPY})
 # Plans are Python objects: the core lets go of them while Python can still take them.
 atexit.register(_core._clear_reductions)

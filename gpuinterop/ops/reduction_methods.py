@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuinterop import _core
-from gpuinterop.error_context import renamed
+from gpuinterop.error_context import with_where
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.ops import norms, reduction_dispatch
 
@@ -39,5 +39,5 @@ class ReductionMethods(_core.Array):
         try:  # not by reraise_from, which would be six Python functions more in a warm call
             between: Self = self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
         except GpuInteropError as error:
-            raise renamed(error, "ptp") from None
+            raise with_where(error, "ptp") from None
         return between

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
-from gpuinterop.errors import ArgumentTypeError, BoundsError, RangeError, shown
+from gpuinterop.errors import ArgumentTypeError, BoundsError, RangeError, short_repr
 from gpuinterop.jit.codegen import STORAGE, WORKING
 
 from .core_callbacks import require_exact_in
@@ -367,7 +367,7 @@ def _require_fit(number: int, row: int, where: str) -> None:
     """Refuse what the operation alone refuses: a Python integer that its type cannot hold."""
     whole = dtype_from_id(row).kind in "iu"
     if not _fits(number, row) or not (whole or abs(number) < _FLOATS_END):
-        raise RangeError(where=where, got=shown(number),
+        raise RangeError(where=where, got=short_repr(number),
                          expected=f"a Python integer that {dtype_from_id(row) if whole else 'float64'} holds",
                          fix=f"cast the array to a wider type first: x.astype('{_wider_for(number, row)}')"
                          if whole else "pass float('inf') for infinity")  # fmt: skip

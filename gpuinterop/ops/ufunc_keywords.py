@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import dtype_id, known
+from gpuinterop.dtypes import as_supported_dtype, dtype_id
 from gpuinterop.errors import ArgumentTypeError, DTypeError
 
 from .dtype_promotion import dtype_kind, is_extended
@@ -57,7 +57,9 @@ def bind_keywords(
             else f"leave out {key}",
         )
     wanted = kwargs.get("dtype")
-    operands = args[:n] if wanted is None else _cast(entry, args[:n], known(wanted, name))
+    operands = (
+        args[:n] if wanted is None else _cast(entry, args[:n], as_supported_dtype(wanted, name))
+    )
     return operands, args[n:]
 
 
@@ -83,8 +85,8 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
 def _taken(x: Any, like: Any, where: str) -> Any:
     """An array of ours, a number, or what stands for an array in a fused function; None for the rest."""
     x = as_scalar(x, where)
-    known = isinstance(x, (np.generic, *_NUMBERS))
-    return x if known or hasattr(x, "__gpuinterop_trace__") else viewed(x, like, where)
+    scalar = isinstance(x, (np.generic, *_NUMBERS))
+    return x if scalar or hasattr(x, "__gpuinterop_trace__") else viewed(x, like, where)
 
 
 def _described(x: Any) -> Any:

@@ -97,11 +97,6 @@ Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where)
 void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where);
 
 // ---- python/array_functions.cpp ----------------------------------------------------------------
-// Callables the Python layers register with _core._set_hook(name, fn); null before that.
-//   "dtype": row index -> dtype object     "device": (type, id) -> Device
-//   "source": (value, dtype row, device type, device id, cls) -> Array to assign from
-//   "copy": (kind, nbytes, where, uncounted) -> None, called while a watcher is active
-PyObject* hook(const char* name);
 PyObject* dtype_object(DTypeId id);      // borrowed; null with a Python error
 PyObject* device_object(Device device);  // borrowed; null with a Python error
 

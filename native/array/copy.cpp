@@ -6,6 +6,7 @@
 #include "array/array.hpp"
 #include "array/error.hpp"
 #include "array/gil.hpp"
+#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "ops/copy.hpp"
 #include "ops/graph.hpp"
@@ -295,12 +296,8 @@ Uncounted::Uncounted(bool on) noexcept : before_(uncounted) { uncounted = on; }
 Uncounted::~Uncounted() { uncounted = before_; }
 
 void note_copy_slow(const char* kind, int64_t nbytes, const char* where) {
-  PyObject* fn = hook("copy");
-  if (!fn) return;
-  PyObject* result = PyObject_CallFunction(fn, "sLsO", kind, static_cast<long long>(nbytes), where,
-                                           uncounted ? Py_True : Py_False);
-  if (!result) throw PythonError();
-  Py_DECREF(result);
+  call_hook(Hook::Copied, "(sLsO)", kind, static_cast<long long>(nbytes), where,
+            uncounted ? Py_True : Py_False);
 }
 
 void copy_elements(const Array& dst, const Array& src, const char* where, bool async) {

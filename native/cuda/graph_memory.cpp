@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cuda/block_cache.hpp"
+#include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/memory.hpp"
 
@@ -52,6 +53,15 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
   return pool;
 }
 
+// Files a block without pending work under the allocator's stream, from which any stream may take it.
+void serve_any_stream(DeviceState& d, Block& block) noexcept {
+  try {
+    block.stream = allocator_stream(d, "gpuinterop.capture");
+    block.thread = 0;
+  } catch (...) {  // no stream could be made: the block stays with its own
+  }
+}
+
 }  // namespace
 
 void when_graph_ends(CUgraph graph, void* data, CUhostFn ended, const char* where) {
@@ -90,6 +100,8 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
       return;
     }
   }
+  // Memory of graphs that have ended since is reused before more is taken.
+  if (dead_graphs()) reclaim_graph_memory();
   // From a stream outside the capture, so that the memory is no node of the graph and outlives it.
   // That stream carries nothing but allocations: waiting for it waits for no kernel.
   try {
@@ -124,7 +136,11 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept {
       dead_count.fetch_add(1);  // an empty shell to bury
     }
   }
-  if (dead) free_block(d, b->ptr, b->nbytes, stream, b->stream_thread, foreign_use);
+  if (!dead) return;
+  Block block{b->ptr, b->nbytes, stream, b->stream_thread};
+  // An array of the graph may have been used outside of it since, so its last use is looked up.
+  if (foreign_use == 0 && is_done(d, *b)) serve_any_stream(d, block);
+  free_block(d, block.ptr, block.bytes, block.stream, block.thread, foreign_use);
 }
 
 bool dead_graphs() noexcept { return dead_count.load(std::memory_order_relaxed) != 0; }
@@ -164,9 +180,13 @@ void reclaim_graph_memory() noexcept {
       dead_count.store(1);  // another time
     }
   }
-  for (auto& [device, block, foreign_use] : blocks)
-    if (DeviceState* d = started_device(device))
-      free_block(*d, block.ptr, block.bytes, block.stream, block.thread, foreign_use);
+  for (auto& [device, block, foreign_use] : blocks) {
+    DeviceState* d = started_device(device);
+    if (!d) continue;
+    // The driver ends a graph after its last launch has completed.
+    if (foreign_use == 0) serve_any_stream(*d, block);
+    free_block(*d, block.ptr, block.bytes, block.stream, block.thread, foreign_use);
+  }
 }
 
 }  // namespace gpuinterop::cuda

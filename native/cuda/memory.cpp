@@ -86,6 +86,12 @@ void driver_free(DeviceState& d, const Block& block) noexcept {
   }
 }
 
+// A block of an ended graph (reclaim_graph_memory). No work on it is pending, so it serves any stream.
+void* take_from_ended_graphs(DeviceState& d, int64_t bytes) noexcept {
+  std::lock_guard lock(d.stream_lock);
+  return d.allocator ? cache_of(d).take(bytes, d.allocator, 0) : nullptr;
+}
+
 // `streams`: where the driver gets them.
 void flush(DeviceState& d, std::vector<CUstream>* streams = nullptr) noexcept {
   try {
@@ -189,6 +195,7 @@ void give_back(DeviceState& d, bool synchronize) noexcept {
   try {
     DeviceGuard guard(d.ordinal);
     if (synchronize) presume_captures_over();
+    reclaim_graph_memory();  // also during a capture, when nothing else is drained
     drain_deferred();
     std::vector<CUstream> streams{current_stream(d.ordinal)};
     flush(d, &streams);
@@ -218,6 +225,7 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
     return ptr;
   DeviceGuard guard(device);
   drain_deferred();
+  if (void* ptr = take_from_ended_graphs(d, bytes)) return ptr;
   void* ptr = nullptr;
   CUresult code = driver_allocate(d, &ptr, bytes, stream);
   if (code == CUDA_ERROR_OUT_OF_MEMORY) {

@@ -34,6 +34,10 @@ std::mutex blocks_lock;  // of what follows; released before driver calls
 // Never destroyed: the last array may go when static objects have gone.
 auto& blocks = *new std::map<const char*, PinnedBlock*>;  // by their first byte
 auto& idle = *new std::multimap<int64_t, PinnedBlock*>;   // by their capacity
+// Bytes of capacity: in arrays now, the most that ever were, and in `idle`.
+int64_t used_bytes = 0, most_used_bytes = 0, idle_bytes = 0;
+// Idle memory up to this size is kept even if less was ever used at once.
+constexpr int64_t kKeptIdleBytes = int64_t(64) << 20;
 
 // With the lock held.
 PinnedBlock* find(const void* host) {
@@ -51,6 +55,7 @@ void give_back(PinnedBlock* block) noexcept {
   if (block->graphs > 0) return;  // the last of them gives it back
   try {
     idle.emplace(block->capacity, block);
+    idle_bytes += block->capacity;
   } catch (...) {  // no memory for the list: the block is lost
   }
 }
@@ -80,7 +85,38 @@ PinnedBlock* take_idle(int64_t nbytes) {
   if (it == idle.end() || it->first / 2 > std::max(nbytes, kPage)) return nullptr;
   PinnedBlock* block = it->second;
   idle.erase(it);
+  idle_bytes -= block->capacity;
   return block;
+}
+
+// May wait for the devices, and must not run while a stream is captured.
+void free_blocks(const std::vector<PinnedBlock*>& unused) noexcept {
+  for (PinnedBlock* block : unused) {
+    try {
+      DeviceGuard context(block->device);
+      ScopedGilRelease dropped;  // it may wait for work that needs the GIL
+      RelaxedCapture relaxed;
+      driver().MemFreeHost(block->ptr);
+    } catch (...) {  // no context any more: the memory went with it
+    }
+    delete block;
+  }
+}
+
+// Removes blocks from `idle`, the largest first, until at most `kept` bytes stay idle. An empty result
+// while a stream is captured, because a free would break the capture.
+std::vector<PinnedBlock*> remove_idle(int64_t kept) {
+  std::vector<PinnedBlock*> removed;
+  if (driver_is_gone() || any_capture()) return removed;
+  std::lock_guard guard(blocks_lock);
+  removed.reserve(idle.size());
+  while (!idle.empty() && idle_bytes > kept) {
+    auto largest = std::prev(idle.end());
+    removed.push_back(largest->second);
+    idle_bytes -= largest->first;
+    idle.erase(largest);
+  }
+  return removed;
 }
 
 // Waits for one use after the other.
@@ -105,6 +141,7 @@ void release_pinned(Buffer* b) noexcept {
   {
     std::lock_guard guard(blocks_lock);
     blocks.erase(block->ptr);
+    used_bytes -= block->capacity;
   }
   next_use(block);
 }
@@ -128,6 +165,9 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
     auto fresh = std::make_unique<PinnedBlock>();
     const int64_t capacity = (nbytes + kPage - 1) / kPage * kPage;
     void* ptr = nullptr;
+    // The idle blocks do not fit. A program whose sizes change would lock ever more memory, so idle
+    // memory is bounded by the most that was in use at once. The allocation below may wait anyway.
+    free_blocks(remove_idle(std::max(most_used_bytes, kKeptIdleBytes)));
     CUresult code = take(device, capacity, &ptr);
     if (code == CUDA_ERROR_OUT_OF_MEMORY && release_idle_pinned())
       code = take(device, capacity, &ptr);
@@ -151,27 +191,19 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
   b->release = release_pinned;
   std::lock_guard guard(blocks_lock);
   blocks[block->ptr] = block;
+  used_bytes += block->capacity;
+  most_used_bytes = std::max(most_used_bytes, used_bytes);
   return ref;
 }
 
 bool release_idle_pinned() noexcept {
-  if (driver_is_gone() || any_capture()) return false;
-  std::multimap<int64_t, PinnedBlock*> all;
-  {
-    std::lock_guard guard(blocks_lock);
-    all.swap(idle);
+  try {
+    const std::vector<PinnedBlock*> all = remove_idle(0);
+    free_blocks(all);
+    return !all.empty();
+  } catch (...) {  // no memory for the list
+    return false;
   }
-  for (auto& [capacity, block] : all) {
-    try {
-      DeviceGuard context(block->device);
-      ScopedGilRelease dropped;  // it may wait for work that needs the GIL
-      RelaxedCapture relaxed;
-      driver().MemFreeHost(block->ptr);
-    } catch (...) {  // no context any more: the memory went with it
-    }
-    delete block;
-  }
-  return !all.empty();
 }
 
 bool is_pinned_here(const void* host, int64_t nbytes) noexcept {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "ops/copy.hpp"
 #include "ops/graph.hpp"
@@ -76,7 +77,6 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, const Ou
   if (found != resolutions().end()) return *found->second;
 
   const std::string own = key;  // Python below may come back here
-  if (!hooks().resolve) require_python();
   nb::list kinds, classes, given;
   auto made = std::make_unique<Resolution>();
   for (int i = 0; i < info.inputs; ++i) {
@@ -91,9 +91,10 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, const Ou
   }
   for (int j = 0; j < info.results; ++j)
     given.append(outs[j] ? static_cast<int>(outs[j]->dtype) : -1);
-  nb::object answer = call_hook(
-      hooks().resolve, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(kinds),
-                                                         nb::tuple(classes), nb::tuple(given))));
+  const nb::object answer = nb::steal(
+      call_hook(Hook::Prepare, "(siNNN)", "types", int(op), nb::tuple(kinds).release().ptr(),
+                nb::tuple(classes).release().ptr(), nb::tuple(given).release().ptr())
+          .release());
   for (nb::handle row : answer[0]) made->inputs.push_back(nb::cast<DTypeId>(row));
   for (nb::handle row : answer[1]) made->results.push_back(nb::cast<DTypeId>(row));
   for (nb::handle type : answer[2]) {
@@ -175,9 +176,8 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
     inputs.append(nb::handle(in[i].object));
     kinds.append(in[i].kind);
   }
-  call_hook(hooks().host,
-            nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op), nb::tuple(kinds),
-                                              nb::tuple(inputs), nb::handle(results))));
+  call_hook(Hook::Host, "(iNNO())", int(op), nb::tuple(kinds).release().ptr(),
+            nb::tuple(inputs).release().ptr(), results);
 }
 
 // `apart`: inputs of which a copy is read, because an out overlaps them.
@@ -261,7 +261,7 @@ const OpInfo& op_info(OpId op) { return table()[op]; }
 OpId op_by_name(const char* name) {
   auto found = names().find(name);
   if (found == names().end()) {
-    require_python();
+    import_module("gpuinterop.ops");
     found = names().find(name);
   }
   if (found == names().end()) {  // gpuinterop.ops is about to add it
@@ -293,19 +293,16 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     if (reflect) Py_RETURN_NOTIMPLEMENTED;
     nb::list all;
     for (int k = 0; k < info.inputs; ++k) all.append(nb::handle(args[k]));
-    const bool has_out =
-        outs && std::any_of(outs, outs + info.results, [](PyObject* o) { return o; });
-    return call_hook(hooks().unknown, nb::cast<nb::args>(nb::make_tuple(static_cast<int>(op),
-                                                                        nb::tuple(all), has_out)))
-        .release()
-        .ptr();
+    nb::dict named;
+    for (int j = 0; outs && j < info.results; ++j)
+      if (outs[j]) named["out"] = nb::handle(outs[j]);
+    return call_hook(Hook::Call, "(iNN)", int(op), nb::tuple(all).release().ptr(),
+                     named.release().ptr())
+        .release();
   }
   if (!like) {
     // Numbers only: a 0-d result on the default device, by the hook's choice of array.
-    nb::object made =
-        call_hook(hooks().operand ? hooks().operand : (require_python(), hooks().operand),
-                  nb::cast<nb::args>(nb::make_tuple(nb::handle(args[0]), nb::none(), info.name)));
-    in[0].keep = PyRef::steal(made.release().ptr());
+    in[0].keep = call_hook(Hook::Foreign, "(OOsi)", args[0], Py_None, where, -1);
     if (!is_array(in[0].keep.get()))
       fail(Kind::ConversionType, where, "an array among the operands", type_text(args[0]),
            "pass gpuinterop.asarray(value)");

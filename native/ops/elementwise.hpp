@@ -24,14 +24,4 @@ OpId op_by_name(const char* name);  // of the table; imports gpuinterop.ops if n
 // kind that nobody here knows and `reflect` is set, Py_NotImplemented. Throws.
 PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect);
 
-// The Python side, see gpuinterop/ops/core_callbacks.py.
-struct Hooks {
-  PyRef resolve;  // (op, kinds, classes, outs) -> (input rows, result rows, result classes)
-  PyRef operand;  // (object, like or None, name) -> array, number, (number, row) or NotImplemented
-  PyRef encode;   // (number, row) -> bytes as an int
-  PyRef host;     // (op, kinds, inputs, results) -> None: run on host memory
-  PyRef unknown;  // (op, args, has_out) -> result, or raises: an operand nobody knows
-};
-Hooks& hooks();
-
 }  // namespace gpuinterop::ops

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "cuda/module.hpp"
 
 namespace nb = nanobind;
@@ -43,11 +44,6 @@ std::unordered_map<Key, Compiled, KeyHash>& compiled() {
   return *map;
 }
 
-PyRef& builder() {
-  static auto* held = new PyRef();
-  return *held;
-}
-
 const char* class_name(Class c) {
   switch (c) {
     case Class::Flat: return "flat";
@@ -75,28 +71,26 @@ Key key_for(OpId op, const StoredType* types, const Shape& s, int operands, int 
 
 void build(const Key& key, OpId op, const StoredType* types, const Shape& s, int operands,
            int device, const char* where) {
-  if (!builder()) require_python();
   nb::list rows;
   for (int i = 0; i < operands; ++i) rows.append(static_cast<int>(types[i]));
-  try {
-    std::string symbol;
-    auto compile = [&](bool fresh) {
-      nb::object answer = nb::handle(builder().get())(
-          static_cast<int>(op), nb::tuple(rows), nb::str(s.modes, static_cast<size_t>(operands)),
-          class_name(s.layout), static_cast<int>(s.ndim), static_cast<int>(s.vector),
-          static_cast<int>(s.unroll), s.wide != 0, static_cast<int>(s.tile), 32 * s.warps,
-          s.loop != 0, cuda::device_limits(device, where).compute_capability, fresh);
-      symbol = nb::cast<std::string>(answer[1]);
-      return nb::cast<nb::bytes>(answer[0]);
-    };
-    Compiled c;
-    c.module = cuda::load_or_recompile(device, compile, where);
-    c.kernel = c.module->kernel(symbol.c_str(), where);
-    compiled().emplace(key, std::move(c));
-  } catch (nb::python_error& e) {
-    e.restore();
-    throw PythonError();
-  }
+  const nb::tuple stored(rows);
+  const std::string modes(s.modes, static_cast<size_t>(operands));
+  std::string symbol;
+  auto compile = [&](bool fresh) {
+    const nb::object answer = nb::steal(
+        call_hook(Hook::Prepare, "(siOssiiiOiiOiO)", "kernel", int(op), stored.ptr(), modes.c_str(),
+                  class_name(s.layout), int(s.ndim), int(s.vector), int(s.unroll),
+                  s.wide ? Py_True : Py_False, int(s.tile), 32 * s.warps,
+                  s.loop ? Py_True : Py_False,
+                  cuda::device_limits(device, where).compute_capability, fresh ? Py_True : Py_False)
+            .release());
+    symbol = nb::cast<std::string>(answer[1]);
+    return nb::cast<nb::bytes>(answer[0]);
+  };
+  Compiled c;
+  c.module = cuda::load_or_recompile(device, compile, where);
+  c.kernel = c.module->kernel(symbol.c_str(), where);
+  compiled().emplace(key, std::move(c));
 }
 
 }  // namespace
@@ -104,17 +98,6 @@ void build(const Key& key, OpId op, const StoredType* types, const Shape& s, int
 StoredType raw_type(int64_t itemsize) noexcept {
   return static_cast<StoredType>(kRaw + std::countr_zero(static_cast<uint64_t>(itemsize)));
 }
-
-void set_kernel_builder(PyRef b) noexcept { builder() = std::move(b); }
-
-void import_home(const char* module, const PyRef& hook) {
-  const PyRef home = PyRef::steal(PyImport_ImportModule(module));
-  if (home && hook) return;
-  if (home) PyErr_Format(PyExc_RuntimeError, "%s did not register itself", module);
-  throw PythonError();
-}
-
-void require_python() { import_home("gpuinterop.ops", builder()); }
 
 void forget_kernels() noexcept { compiled().clear(); }
 

@@ -1,5 +1,4 @@
-// Compiled kernels by what they are for. A miss asks Python (gpuinterop.ops) for machine code once;
-// every later call stays in C++.
+// Compiled kernels by what they are for. Python compiles each of them once (Hook::Prepare).
 #pragma once
 
 #include "cuda/cuda.hpp"
@@ -21,13 +20,6 @@ StoredType raw_type(int64_t itemsize) noexcept;
 void launch(OpId op, const StoredType* types, const IterationSpace& w, int device, CUstream stream,
             const char* where);
 
-// The Python side: build(op, types, modes, layout, ndim, vector, unroll, wide, tile, threads, loop,
-// capability) -> (code, symbol).
-void set_kernel_builder(PyRef builder) noexcept;
-// Imports the module that registers `hook`. Throws PythonError, also where it has not registered:
-// code that runs while the module is being imported may come here.
-void import_home(const char* module, const PyRef& hook);
-void require_python();           // the same for gpuinterop.ops
 void forget_kernels() noexcept;  // tests and tuning
 void forget_kernels_of(OpId op);
 

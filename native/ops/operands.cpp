@@ -8,6 +8,7 @@
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
+#include "array/hooks.hpp"
 #include "ops/kernels.hpp"
 #include "ops/overlap.hpp"
 
@@ -74,17 +75,6 @@ double as_double(PyObject* number, const OpInfo& info) {
 
 }  // namespace
 
-Hooks& hooks() {
-  static auto* h = new Hooks();
-  return *h;
-}
-
-nb::object call_hook(const PyRef& hook, nb::args args) {
-  PyObject* answer = run_python([&] { return PyObject_CallObject(hook.get(), args.ptr()); });
-  if (!answer) throw PythonError();
-  return nb::steal(answer);
-}
-
 bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
   if (is_array(o)) {
     require_valid_layout(o);
@@ -92,12 +82,8 @@ bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
     return true;
   }
   if (set_number(in, o)) return true;
-  if (!hooks().operand) require_python();
-  nb::object found =
-      call_hook(hooks().operand, nb::cast<nb::args>(nb::make_tuple(
-                                     nb::handle(o), nb::handle(like ? like : Py_None), info.name)));
-  if (found.ptr() == Py_NotImplemented) return false;
-  in.keep = PyRef::steal(found.release().ptr());
+  in.keep = call_hook(Hook::Foreign, "(OOsi)", o, like ? like : Py_None, info.name.c_str(), -1);
+  if (in.keep.get() == Py_NotImplemented) return false;
   PyObject* kept = in.keep.get();
   if (is_array(kept) || set_number(in, kept)) {
     if (is_array(kept)) in.set(kept);
@@ -153,9 +139,8 @@ Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
     return Constant{bits_of(v).low, 0};
   }
   if (PyLong_Check(number)) as_double(number, info);  // or an error
-  nb::object bits =
-      call_hook(hooks().encode,
-                nb::cast<nb::args>(nb::make_tuple(nb::handle(number), static_cast<int>(row))));
+  const nb::object bits =
+      nb::steal(call_hook(Hook::Encode, "(Oi)", number, static_cast<int>(row)).release());
   nb::object low = bits[0], high = bits[1];
   return Constant{nb::cast<uint64_t>(low), nb::cast<uint64_t>(high)};
 }

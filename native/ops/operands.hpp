@@ -29,9 +29,6 @@ struct Input {
   }
 };
 
-// Calls Python; what it raises comes back as PythonError.
-nanobind::object call_hook(const PyRef& hook, nanobind::args args);
-
 // False: nobody knows this kind of object.
 bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info);
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "ops/gemm.hpp"
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
@@ -76,7 +77,10 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
     return result.release();
   }
   for (Side* s : sides) cast_side(*s, rule.dtype, where);
-  if (!blas::is_open()) ask(product_hooks().open, nb::make_tuple());
+  if (!blas::is_open()) {
+    require_blas();
+    call_hook(Hook::Prepare, "(s)", "cublas");
+  }
   note_use(*a.array);
   note_use(*b.array);
   if (c.array) note_use(*c.array);
@@ -112,11 +116,10 @@ PyObject* product_of(const ProductCall& call, Side& a, Side& b) {
 }
 
 PyObject* the_rest(const char* name, const ProductCall& call, const Side& a, const Side& b) {
-  nb::object out = call.out ? nb::object(nb::borrow(call.out)) : nb::object(nb::none());
-  return ask(product_hooks().rest,
-             nb::make_tuple(name, nb::handle(a.object), nb::handle(b.object), out))
-      .release()
-      .ptr();
+  require_blas();
+  return call_hook(Hook::Call, "(s(OO){sO})", name, a.object, b.object, "out",
+                   call.out ? call.out : Py_None)
+      .release();
 }
 
 }  // namespace

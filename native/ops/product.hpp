@@ -32,16 +32,6 @@ PyObject* ger(const ProductCall& call);
 
 extern thread_local bool tf32_allowed;  // what a call that does not say uses
 
-// The Python side, see gpuinterop/ops/blas.py. Arrays come as _core.Array, whatever class they are.
-struct ProductHooks {
-  PyRef open;      // () -> None: open cuBLAS
-  PyRef rule;      // (where, classes, dtype rows) -> (dtype row, class) of the result
-  PyRef host;      // (kind, result, a, b, c or None, alpha, beta) -> None
-  PyRef plan;      // (kind, a, b, c or None, alpha, beta, out or None) -> LaunchPlan
-  PyRef rest;      // (name, a, b, out or None) -> result: products of other numbers of axes
-  PyRef rank_one;  // () -> id of the elementwise operation x * y + a
-};
-ProductHooks& product_hooks();
 void forget_products() noexcept;
 
 }  // namespace gpuinterop::ops

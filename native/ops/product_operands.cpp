@@ -7,6 +7,7 @@
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
+#include "array/hooks.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
 #include "ops/operands.hpp"
@@ -17,11 +18,6 @@ namespace nb = nanobind;
 namespace gpuinterop::ops {
 
 thread_local bool tf32_allowed = false;
-
-ProductHooks& product_hooks() {
-  static auto* h = new ProductHooks();
-  return *h;
-}
 
 namespace {
 
@@ -52,11 +48,10 @@ std::unordered_map<RuleKey, ProductRule*, RuleHash>& rules() {
 
 }  // namespace
 
-nb::object ask(const PyRef& hook, nb::tuple arguments) {
-  if (!hook) import_home("gpuinterop.ops.blas", hook);
-  PyObject* answer = run_python([&] { return PyObject_CallObject(hook.get(), arguments.ptr()); });
-  if (!answer) throw PythonError();
-  return nb::steal(answer);
+void require_blas() {
+  static bool imported = false;
+  if (!imported) import_module("gpuinterop.ops.blas");
+  imported = true;
 }
 
 bool read_side(Side& side, PyObject* o, PyObject* like, const char* where) {
@@ -66,11 +61,9 @@ bool read_side(Side& side, PyObject* o, PyObject* like, const char* where) {
     side.array = &unwrap(o);
     return true;
   }
-  if (!hooks().operand) require_python();
-  nb::object found =
-      ask(hooks().operand, nb::make_tuple(nb::handle(o), nb::handle(like ? like : Py_None), where));
-  if (found.ptr() == Py_NotImplemented) return false;
-  if (is_array(found.ptr())) side.set(PyRef::steal(found.release().ptr()));
+  PyRef found = call_hook(Hook::Foreign, "(OOsi)", o, like ? like : Py_None, where, -1);
+  if (found.get() == Py_NotImplemented) return false;
+  if (is_array(found.get())) side.set(std::move(found));
   return true;
 }
 
@@ -132,8 +125,11 @@ const ProductRule& rule_for(const ProductCall& call, const Side& a, const Side& 
     classes.append(nb::handle(made->seen[i].get()));
     rows.append(static_cast<int>(sides[i]->array->dtype));
   }
-  nb::object answer =
-      ask(product_hooks().rule, nb::make_tuple(call.where, nb::tuple(classes), nb::tuple(rows)));
+  require_blas();
+  const nb::object answer =
+      nb::steal(call_hook(Hook::Prepare, "(ssNN)", "product types", call.where,
+                          nb::tuple(classes).release().ptr(), nb::tuple(rows).release().ptr())
+                    .release());
   made->dtype = nb::cast<DTypeId>(nb::object(answer[0]));
   made->type = PyRef::borrow(nb::object(answer[1]).ptr());
   return *rules().emplace(key, made.release()).first->second;
@@ -241,9 +237,10 @@ nb::object or_none(const Side& s) {
 void on_host(const char* kind, const ProductCall& call, PyObject* result, const Side& a,
              const Side& b, const Side& c) {
   if (unwrap(result).layout.size() == 0) return;
-  ask(product_hooks().host,
-      nb::make_tuple(kind, nb::steal(plain(result).release()), or_none(a), or_none(b), or_none(c),
-                     number(call.alpha), number(call.beta)));
+  require_blas();
+  call_hook(Hook::Host, "(s()(OOO)(N)(OO))", kind, or_none(a).ptr(), or_none(b).ptr(),
+            or_none(c).ptr(), plain(result).release(), number(call.alpha).ptr(),
+            number(call.beta).ptr());
 }
 
 PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* out) {

@@ -38,8 +38,8 @@ struct ProductRule {
   PyRef seen[3];  // classes of the key, kept so that no other class gets their address
 };
 
-// Calls it; what registers the hooks is imported if need be.
-nanobind::object ask(const PyRef& hook, nanobind::tuple arguments);
+// Imports gpuinterop.ops.blas, which answers the calls of hooks about products.
+void require_blas();
 // False: nobody here knows this kind of object.
 bool read_side(Side& side, PyObject* o, PyObject* like, const char* where);
 // Reads a, b and c. Refuses what is no array; numbers too, unless `numbers`. False: see

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
 #include "ops/launch_plan.hpp"
@@ -67,11 +68,11 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
     plan = it->second;
   } else {
     const std::string own = key;  // Python below may come back here
-    nb::object made =
-        ask(product_hooks().plan,
-            nb::make_tuple(name_of(kind), or_none(a), or_none(b), or_none(c), number(call.alpha),
-                           number(call.beta),
-                           out ? nb::steal(plain(out).release()) : nb::object(nb::none())));
+    const nb::object made = nb::steal(
+        call_hook(Hook::Prepare, "(ssOOOOON)", "product", name_of(kind), or_none(a).ptr(),
+                  or_none(b).ptr(), or_none(c).ptr(), number(call.alpha).ptr(),
+                  number(call.beta).ptr(), out ? plain(out).release() : Py_NewRef(Py_None))
+            .release());
     plan = nb::cast<std::shared_ptr<LaunchPlan>>(made);
     plan->outputs[0].type = rule.type;
     write_key();
@@ -242,7 +243,10 @@ PyObject* ger(const ProductCall& call) {
   PyObject* out = result.get();
   if (!a.array) return run_elementwise("multiply", column.object, y.object, out);
   static int op = -1;
-  if (op < 0) op = nb::cast<int>(ask(product_hooks().rank_one, nb::make_tuple()));
+  if (op < 0) {
+    require_blas();
+    op = static_cast<int>(PyLong_AsLong(call_hook(Hook::Prepare, "(s)", "rank one").get()));
+  }
   PyObject* args[] = {column.object, y.object, a.object};
   return ops::call(static_cast<OpId>(op), args, &out, false);
 }

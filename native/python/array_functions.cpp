@@ -1,10 +1,11 @@
-// The module's functions around arrays (cold paths), and the hooks that the Python layers register.
+// The module's functions around arrays: none is called in a loop.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <string_view>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "cuda/device_state.hpp"
 #include "exchange/export.hpp"
 #include "exchange/import.hpp"
@@ -17,44 +18,27 @@ namespace gpuinterop {
 
 namespace {
 
-struct Hook {
-  const char* name;
-  PyObject* callable;  // owned, for the life of the process
-};
-Hook hooks[] = {{"dtype", nullptr},
-                {"dtype_id", nullptr},
-                {"device", nullptr},
-                {"source", nullptr},
-                {"copy", nullptr}};
-
 PyObject* dtype_objects[64] = {};
 PyObject* device_objects[2][kMaxDevices] = {};
 
 }  // namespace
 
-PyObject* hook(const char* name) {
-  for (const Hook& h : hooks)
-    if (std::string_view(h.name) == name) return h.callable;
-  return nullptr;
-}
-
 PyObject* dtype_object(DTypeId id) {
   PyObject*& cached = dtype_objects[id];
-  if (!cached) {
-    PyObject* fn = hook("dtype");
-    cached = fn ? PyObject_CallFunction(fn, "i", int(id)) : PyLong_FromLong(id);
-  }
+  if (!cached)
+    cached =
+        guard((PyObject*)nullptr, [&] { return call_hook(Hook::Dtype, "(i)", int(id)).release(); });
   return cached;
 }
 
 PyObject* device_object(Device device) {
   static PyObject* last = nullptr;  // keeps an uncached object alive until the next call
-  PyObject* fn = hook("device");
   const bool small = device.id >= 0 && device.id < kMaxDevices;
   PyObject*& slot = small ? device_objects[device.is_cuda()][device.id] : last;
   if (!slot || !small) {
-    PyObject* fresh = fn ? PyObject_CallFunction(fn, "ii", int(device.type), int(device.id))
-                         : PyUnicode_FromFormat(device.is_cuda() ? "cuda:%d" : "cpu", device.id);
+    PyObject* fresh = guard((PyObject*)nullptr, [&] {
+      return call_hook(Hook::Device, "((ii))", int(device.type), int(device.id)).release();
+    });
     if (!fresh) return nullptr;
     Py_XDECREF(slot);
     slot = fresh;
@@ -73,13 +57,9 @@ PyTypeObject* read_class(nb::handle cls, const char* where) {
 }
 
 DTypeId read_dtype(nb::handle dtype, const char* where) {
-  nb::object row = nb::borrow(dtype);
-  if (!PyLong_CheckExact(dtype.ptr())) {
-    PyObject* fn = hook("dtype_id");
-    if (!fn) throw nb::type_error("gpuinterop._core is used without gpuinterop");
-    row = nb::handle(fn)(dtype);
-  }
-  const int64_t id = as_int64(row.ptr(), where);
+  PyRef row = PyRef::borrow(dtype.ptr());
+  if (!PyLong_CheckExact(dtype.ptr())) row = call_hook(Hook::Dtype, "(O)", dtype.ptr());
+  const int64_t id = as_int64(row.get(), where);
   if (id < 0 || id >= kDTypeCount)
     fail(Kind::DType, where, "a row of the dtype table", std::to_string(id), "pass a numpy dtype");
   return static_cast<DTypeId>(id);
@@ -313,19 +293,6 @@ void register_array_functions(nb::module_& m) {
       },
       "cls"_a, "x"_a,
       "The same array as an object of another class, sharing ownership: base stays as it is.");
-  m.def(
-      "_set_hook",
-      [](const std::string& name, nb::object callable) {
-        for (Hook& h : hooks)
-          if (name == h.name) {
-            PyObject* old =
-                std::exchange(h.callable, callable.is_none() ? nullptr : callable.release().ptr());
-            Py_XDECREF(old);
-            return;
-          }
-        throw nb::value_error(("no hook of the name " + name).c_str());
-      },
-      "name"_a, "callable"_a.none(), "Register a callable of the Python layers.");
   m.def(
       "_watch", [](int change) { return watching.fetch_add(change) + change; }, "change"_a,
       "Add to the number of active copy watchers; returns it.");

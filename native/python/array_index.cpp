@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
@@ -321,18 +322,10 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   PyRef converted;
   PyObject* const given = value;
   if (!is_array(value) || unwrap(value).dtype != target.dtype) {
-    PyObject* convert = hook("source");
-    if (!convert) {
-      PyErr_SetString(PyExc_RuntimeError, "gpuinterop._core is used without gpuinterop");
-      throw PythonError();
-    }
-    converted = PyRef::steal(PyObject_CallFunction(convert, "OiiiO", value, int(target.dtype),
-                                                   int(target.device.type), int(target.device.id),
-                                                   reinterpret_cast<PyObject*>(target_type)));
-    if (!converted) throw PythonError();
+    converted = call_hook(Hook::Foreign, "(OOsi)", value, target_type, where, int(target.dtype));
     if (!is_array(converted.get()) || unwrap(converted.get()).dtype != target.dtype) {
       PyErr_SetString(PyExc_RuntimeError,
-                      "the source hook did not return an array of the dtype asked");
+                      "the hook foreign did not return an array of the requested dtype");
       throw PythonError();
     }
     value = converted.get();

@@ -189,20 +189,6 @@ void register_blas(nb::module_& m) {
         return nb::steal(make_function_with_id(def, which));
       },
       nb::arg("name"), nb::arg("doc"), "A product as a function.");
-  m.def(
-      "_set_product_hooks",
-      [](nb::object open, nb::object rule, nb::object host, nb::object plan, nb::object rest,
-         nb::object rank_one) {
-        ops::ProductHooks& h = ops::product_hooks();
-        h.open = PyRef::borrow(open.ptr());
-        h.rule = PyRef::borrow(rule.ptr());
-        h.host = PyRef::borrow(host.ptr());
-        h.plan = PyRef::borrow(plan.ptr());
-        h.rest = PyRef::borrow(rest.ptr());
-        h.rank_one = PyRef::borrow(rank_one.ptr());
-      },
-      nb::arg("open"), nb::arg("rule"), nb::arg("host"), nb::arg("plan"), nb::arg("rest"),
-      nb::arg("rank_one"), "Register what the core asks Python about products.");
   m.def("_clear_products", ops::forget_products, "Forget plans and rules of products.");
   m.def(
       "_allow_tf32",

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
@@ -69,9 +70,7 @@ int64_t current_stream_of_cupy(int device) {
 DTypeId dtype_from_id(PyObject* dtype) {
   for (int i = 0; i < kBFloat16; ++i)  // NumPy's own; ml_dtypes may lack some of the others
     if (dtype == dtype_object(DTypeId(i))) return DTypeId(i);
-  PyRef row = PyRef::steal(PyObject_CallFunctionObjArgs(hook("dtype_id"), dtype, nullptr));
-  if (!row) throw PythonError();
-  return DTypeId(integer(row));
+  return DTypeId(integer(call_hook(Hook::Dtype, "(O)", dtype)));
 }
 
 bool read(PyObject* obj, const char* where, Array* out) {

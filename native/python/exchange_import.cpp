@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "exchange/export.hpp"
 #include "python/error_translation.hpp"
@@ -33,10 +34,7 @@ int only_dtype(PyTypeObject* cls) {
   if (!value && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
   PyErr_Clear();
   if (value && value.get() != Py_None) {
-    PyObject* fn = hook("dtype_id");
-    PyRef number =
-        fn ? PyRef::steal(PyObject_CallFunctionObjArgs(fn, value.get(), nullptr)) : PyRef();
-    row = number ? int(PyLong_AsLong(number.get())) : -1;
+    row = int(PyLong_AsLong(call_hook(Hook::Dtype, "(O)", value.get()).get()));
     if (PyErr_Occurred()) throw PythonError();
   }
   // Classes are few and live long; holding the last one makes the comparison safe.
@@ -104,7 +102,7 @@ void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out)
   if ((torch && !p.api) || p.family == Family::TorchWrapper) refuse_torch_state(p, obj, o.where);
   if (p.family == Family::Masked) {
     // No protocol carries a mask; where nothing is masked, the data is the array.
-    const PyRef rule = PyRef::steal(PyImport_ImportModule("gpuinterop.sources"));
+    const PyRef rule = PyRef::steal(PyImport_ImportModule("gpuinterop.host_views"));
     const PyRef free =
         rule ? PyRef::steal(PyObject_CallMethod(rule.get(), "refuse_mask", "Os", obj, o.where))
              : PyRef();

@@ -5,6 +5,7 @@
 
 #include "array/array.hpp"
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/stream.hpp"
 #include "exchange/import.hpp"
@@ -21,8 +22,7 @@ namespace {
 
 DTypeId dtype_from(PyObject* dtype) {
   if (dtype == dtype_object(kFloat32)) return kFloat32;
-  PyRef row = PyRef::steal(PyObject_CallFunctionObjArgs(hook("dtype_id"), dtype, nullptr));
-  const long id = row ? PyLong_AsLong(row.get()) : -1;
+  const long id = PyLong_AsLong(call_hook(Hook::Dtype, "(O)", dtype).get());
   if (PyErr_Occurred()) throw PythonError();
   return static_cast<DTypeId>(id);
 }

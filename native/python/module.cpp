@@ -58,6 +58,7 @@ NB_MODULE(_core, m) {
   nanobind::set_leak_warnings(false);
   m.doc() = "The native core of gpuinterop.";
   gpuinterop::register_errors();
+  gpuinterop::register_hooks(m);
   gpuinterop::register_array(m);
   gpuinterop::register_cuda(m);
   gpuinterop::register_exchange(m);

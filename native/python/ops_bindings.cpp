@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "array/hooks.hpp"
 #include "ops/copy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
@@ -23,11 +24,6 @@ using namespace nb::literals;
 namespace gpuinterop {
 
 namespace {
-
-PyRef& slow_call() {
-  static auto* held = new PyRef();
-  return *held;
-}
 
 // add(x, y), add(x, y, out), add(x, y, out=z), frexp(x, out=(a, b)). `self` knows the operation's id.
 PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
@@ -50,15 +46,9 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
       for (Py_ssize_t i = 0; i < nargs; ++i) positional.append(nb::handle(args[i]));
       for (Py_ssize_t k = 0; k < keywords; ++k)
         named[nb::handle(PyTuple_GetItem(kwnames, k))] = nb::handle(args[nargs + k]);
-      if (!slow_call()) ops::require_python();
-      try {
-        return nb::handle(slow_call().get())(static_cast<int>(op), nb::tuple(positional), named)
-            .release()
-            .ptr();
-      } catch (nb::python_error& e) {
-        e.restore();
-        throw PythonError();
-      }
+      return call_hook(Hook::Call, "(iNO)", int(op), nb::tuple(positional).release().ptr(),
+                       named.ptr())
+          .release();
     }
     PyObject* outs[ops::kMaxResults] = {};
     bool given = false;
@@ -140,20 +130,6 @@ void register_ops(nb::module_& m) {
         return number_of(PyCFunction_GetSelf(function.ptr()));
       },
       "function"_a, "The id of an operation.");
-  m.def(
-      "_set_ops_hooks",
-      [](nb::object build, nb::object resolve, nb::object operand, nb::object encode,
-         nb::object host, nb::object slow, nb::object unknown) {
-        ops::set_kernel_builder(PyRef::borrow(build.ptr()));
-        ops::hooks().resolve = PyRef::borrow(resolve.ptr());
-        ops::hooks().operand = PyRef::borrow(operand.ptr());
-        ops::hooks().encode = PyRef::borrow(encode.ptr());
-        ops::hooks().host = PyRef::borrow(host.ptr());
-        ops::hooks().unknown = PyRef::borrow(unknown.ptr());
-        slow_call() = PyRef::borrow(slow.ptr());
-      },
-      "build"_a, "resolve"_a, "operand"_a, "encode"_a, "host"_a, "slow"_a, "unknown"_a,
-      "Register what the core asks Python on the first call of a kind.");
   m.def("_forget_kernels", ops::forget_kernels, "Unload them: for tests and tuning.");
   m.def(
       "_tune",

@@ -7,6 +7,7 @@
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
+#include "array/hooks.hpp"
 #include "ops/launch_plan_cache.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
@@ -46,7 +47,6 @@ constexpr Method kMethods[] = {
 constexpr int kMethodCount = sizeof(kMethods) / sizeof(kMethods[0]);
 
 PlanMap reduction_plans;
-PyObject* reduction_miss = nullptr;  // owned, for the life of the process
 
 struct Arguments {
   PyObject* axis = nullptr;
@@ -185,6 +185,13 @@ uint64_t read_axes(PyObject* value, int ndim, const char* where) {
   return mask;
 }
 
+// Imports the module that answers the calls of hooks about reductions.
+void require_reductions() {
+  static bool imported = false;
+  if (!imported) import_module("gpuinterop.ops.reduction_dispatch");
+  imported = true;
+}
+
 PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     const Method& m = kMethods[op];
@@ -221,26 +228,18 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
         return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name);
       }
     }
-    if (!reduction_miss) {
-      PyRef module = PyRef::steal(PyImport_ImportModule("gpuinterop.ops.reduction_dispatch"));
-      if (!module) return nullptr;
-      if (!reduction_miss) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "gpuinterop.ops.reduction_dispatch did not register itself");
-        return nullptr;
-      }
-    }
     const std::string kept_key = key;  // Python may reduce something else meanwhile
     nb::list picked;
     for (int i = 0; i < a.layout.ndim(); ++i)
       if (axes >> i & 1) picked.append(i);
-    auto or_none = [](PyObject* o) { return nb::borrow(o ? o : Py_None); };
-    nb::tuple asked = nb::make_tuple(
-        m.name, nb::borrow(self), nb::tuple(picked), given.axis != nullptr, or_none(given.dtype),
-        or_none(given.out), keepdims, ddof, or_none(given.initial), or_none(given.where));
+    require_reductions();
+    auto or_none = [](PyObject* o) { return o ? o : Py_None; };
     nb::object result =
-        nb::steal(run_python([&] { return PyObject_CallObject(reduction_miss, asked.ptr()); }));
-    if (!result) return nullptr;
+        nb::steal(call_hook(Hook::Prepare, "(ssONOOOOdOO)", "reduction", m.name, self,
+                            nb::tuple(picked).release().ptr(), given.axis ? Py_True : Py_False,
+                            or_none(given.dtype), or_none(given.out), keepdims ? Py_True : Py_False,
+                            ddof, or_none(given.initial), or_none(given.where))
+                      .release());
     std::shared_ptr<LaunchPlan> plan;
     if (!nb::try_cast(result, plan) || !plan) return result.release().ptr();
     if (cacheable) {
@@ -266,24 +265,15 @@ PyObject* reduce_function(PyObject*, PyObject* const* args, Py_ssize_t nargs, Py
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     const Method& m = kMethods[OP];
     if (nargs == 0) fail(Kind::Type, m.name, "an array", "no array", "pass one");
-    if (!PyObject_HasAttrString(args[0], "__gpuinterop_trace__")) {
-      PyRef results = PyRef::steal(PyImport_ImportModule("gpuinterop.ops.output_arrays"));
-      if (!results) return nullptr;
-      PyRef taken = PyRef::steal(run_python(
-          [&] { return PyObject_CallMethod(results.get(), "taken", "sO", m.name, args[0]); }));
-      if (!taken) return nullptr;
-      return reduce(OP, PyList_GetItem(taken.get(), 0), args + 1, nargs - 1, names);
-    }
-    PyRef method = PyRef::steal(PyObject_GetAttrString(args[0], m.name));
-    PyRef positional = PyRef::steal(PyTuple_New(nargs - 1));
-    PyRef named = PyRef::steal(PyDict_New());
-    if (!method || !positional || !named) return nullptr;
-    for (Py_ssize_t i = 1; i < nargs; ++i)
-      PyTuple_SetItem(positional.get(), i - 1, PyRef::borrow(args[i]).release());
+    require_reductions();
+    nb::list positional;
+    nb::dict named;
+    for (Py_ssize_t i = 0; i < nargs; ++i) positional.append(nb::handle(args[i]));
     for (Py_ssize_t k = 0, n = names ? PyTuple_Size(names) : 0; k < n; ++k)
-      if (PyDict_SetItem(named.get(), PyTuple_GetItem(names, k), args[nargs + k]) < 0)
-        return nullptr;
-    return run_python([&] { return PyObject_Call(method.get(), positional.get(), named.get()); });
+      named[nb::handle(PyTuple_GetItem(names, k))] = nb::handle(args[nargs + k]);
+    return call_hook(Hook::Call, "(sNO)", m.name, nb::tuple(positional).release().ptr(),
+                     named.ptr())
+        .release();
   });
 }
 
@@ -324,13 +314,6 @@ void add_methods(nb::module_& m, std::integer_sequence<int, OPS...>) {
 
 void register_reductions(nb::module_& m) {
   add_methods(m, std::make_integer_sequence<int, kMethodCount>());
-  m.def(
-      "_set_reductions",
-      [](nb::object fn) {
-        Py_XDECREF(reduction_miss);
-        reduction_miss = fn.release().ptr();
-      },
-      nb::arg("fn"));
   m.def("_clear_reductions", [] { reduction_plans.clear(); });
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "array/array.hpp"
+#include "array/hooks.hpp"
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
@@ -171,12 +172,14 @@ PyType_Slot stream_slots[] = {
 }  // namespace
 
 Device parse_device(nb::object spec) {
-  nb::object device = nb::module_::import_("gpuinterop.devices").attr("device")(spec);
+  const nb::object device = nb::steal(call_hook(Hook::Device, "(O)", spec.ptr()).release());
   return {DeviceType(nb::cast<int>(device.attr("type_code"))), nb::cast<int>(device.attr("index"))};
 }
 
 nb::object python_device(Device d) {
-  return nb::module_::import_("gpuinterop.devices").attr("device_from_dlpack")(int(d.type), d.id);
+  PyObject* device = device_object(d);
+  if (!device) throw nb::python_error();
+  return nb::borrow(device);
 }
 
 std::string stream_repr(const Stream& s) {

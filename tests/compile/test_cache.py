@@ -29,12 +29,16 @@ def folder(tmp_path, monkeypatch):
         jit.compiler_version()
     except LibraryNotFoundError as error:
         pytest.skip(f"no NVRTC: {error.got}")
-    yield tmp_path
+    yield cache_directory()
     jit.clear_cache()
 
 
 def entries(folder):
-    return sorted(folder.glob("*.cubin"))
+    return sorted(folder.glob("gpuinterop-*.cubin"))
+
+
+def environment_of(folder, **more):
+    return {**os.environ, "GPUINTEROP_CACHE_DIR": str(folder.parent), **more}
 
 
 def test_an_entry_is_written_once_and_read_again(folder, monkeypatch):
@@ -106,7 +110,7 @@ def test_a_second_process_loads_no_compiler(folder):
         "import sys; from gpuinterop import jit; from gpuinterop.jit import nvrtc;"
         f"jit.compile_source({TEXT!r}, 90); assert nvrtc._library.cache_info().currsize == 0"
     )
-    environment = {**os.environ, "GPUINTEROP_CACHE_DIR": str(folder)}
+    environment = environment_of(folder)
     subprocess.run([sys.executable, "-c", check], env=environment, check=True)
 
 
@@ -114,8 +118,8 @@ def test_the_size_bound_drops_the_oldest(tmp_path):
     cache = DiskCache(tmp_path, limit_bytes=5000)
     for i in range(20):
         cache.put(f"{i:02}", bytes(600))
-        os.utime(tmp_path / f"{i:02}.cubin", (i + 1, i + 1))
-    kept = [path.stem for path in entries(tmp_path)]
+        os.utime(tmp_path / f"gpuinterop-{i:02}.cubin", (i + 1, i + 1))
+    kept = [path.stem.removeprefix("gpuinterop-") for path in entries(tmp_path)]
     assert "19" in kept
     assert "00" not in kept
     assert sum(path.stat().st_size for path in entries(tmp_path)) <= 5000
@@ -146,7 +150,7 @@ def test_the_folder_is_the_users(monkeypatch, tmp_path):
     assert cache_directory() == tmp_path / "gpuinterop" / "kernels"
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("GPUINTEROP_CACHE_DIR", "~/kernels")
-    assert cache_directory() == tmp_path / "home" / "kernels"
+    assert cache_directory() == tmp_path / "home" / "kernels" / "gpuinterop"
 
 
 def test_a_folder_of_another_user_is_not_trusted(monkeypatch, tmp_path):
@@ -211,7 +215,7 @@ def stubs(tmp_path_factory):
 
 
 def ask(folder, program, **environment):
-    environment = {**os.environ, "GPUINTEROP_CACHE_DIR": str(folder), **environment}
+    environment = environment_of(folder, **environment)
     program = f"from gpuinterop import jit\nfrom gpuinterop.jit import nvrtc\n{program}"
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True,
                           text=True, check=False)  # fmt: skip
@@ -245,7 +249,7 @@ def test_a_compiler_that_was_in_the_process_before_the_note_was_right(folder, st
     """The key is that of the library which compiles, whatever the note said of it."""
     named = str(stubs / "libnvrtc4.so")
     ask(folder, "jit.compiler_version()", GPUINTEROP_LIBNVRTC=named)
-    note = folder / "nvrtc.json"
+    note = folder / "gpuinterop-nvrtc.json"
     text = note.read_text()
     note.write_text(text.replace("[11, 4]", "[12, 9]").replace("[80, 90]", "[75, 80]"))
     told = ask(folder, "print(jit.compile_source('text', 90))", GPUINTEROP_LIBNVRTC=named)
@@ -262,7 +266,7 @@ def test_a_note_that_says_nothing_is_written_anew(folder, stubs, written, damage
     named = {"GPUINTEROP_LIBNVRTC": str(stubs / "libnvrtc4.so")}
     show = "print(jit.compiler_version(), jit.supported_archs())"
     assert ask(folder, show, **named) == "(11, 4) (80, 90)"
-    note = folder / "nvrtc.json"
+    note = folder / "gpuinterop-nvrtc.json"
     assert written in note.read_text()
     note.write_text(note.read_text().replace(written, damaged))
     assert ask(folder, show, **named) == "(11, 4) (80, 90)"
@@ -274,7 +278,7 @@ def test_notes_of_compilers_that_are_gone_are_dropped(folder, stubs, tmp_path):
     ask(folder, "jit.compiler_version()", GPUINTEROP_LIBNVRTC=str(library))
     library.unlink()
     ask(folder, "jit.compiler_version()", GPUINTEROP_LIBNVRTC=str(stubs / "libnvrtc5.so"))
-    assert str(library) not in (folder / "nvrtc.json").read_text()
+    assert str(library) not in (folder / "gpuinterop-nvrtc.json").read_text()
 
 
 # ---- several processes, and folders that will not have it -----------------------------------------
@@ -292,7 +296,7 @@ print(digest.hexdigest())
 
 
 def start(folder, mode="strict", launcher=()):
-    environment = {**os.environ, "GPUINTEROP_CACHE_DIR": str(folder)}
+    environment = environment_of(folder)
     return subprocess.Popen([*launcher, sys.executable, "-c", COMPILE, mode], env=environment,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
 
@@ -309,7 +313,7 @@ def finish(*processes):
 def test_processes_that_fill_one_folder_at_once(folder):
     (digest,) = finish(*(start(folder) for _ in range(4)))
     assert len(entries(folder)) == 8
-    assert not list(folder.glob(".new-*"))
+    assert not list(folder.glob(".gpuinterop-new-*"))
     assert finish(start(folder)) == {digest}
 
 
@@ -326,7 +330,7 @@ def test_a_folder_that_may_not_be_written(folder):
             cache = DiskCache(blocked)
         else:
             cache = DiskCache(folder)
-            assert cache.get(entry.stem) is not None
+            assert cache.get(entry.stem.removeprefix("gpuinterop-")) is not None
         with pytest.warns(RuntimeWarning, match="cannot be kept"):
             cache.put("new", b"code")
         assert cache.get("new") is None
@@ -347,7 +351,7 @@ def test_a_disk_that_is_full(tmp_path, monkeypatch):
         patched.setattr(os, "fdopen", full)
         with pytest.warns(RuntimeWarning, match="No space left"):
             cache.put("lost", b"code")
-    assert [path.stem for path in tmp_path.iterdir()] == ["before"]
+    assert [path.stem for path in tmp_path.iterdir()] == ["gpuinterop-before"]
     assert cache.get("lost") is None
     cache.put("after", b"code")
     assert cache.get("after") == b"code"
@@ -356,18 +360,18 @@ def test_a_disk_that_is_full(tmp_path, monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("sh") is None, reason="needs ulimit -f")
 def test_a_process_that_may_write_no_file(folder, tmp_path_factory):
     """ulimit -f 0: every write fails midway, in the system and not in a stand-in."""
-    other = tmp_path_factory.mktemp("limited")
+    other = tmp_path_factory.mktemp("limited") / "gpuinterop"
     limited = ("sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh")
     assert finish(start(other, "lenient", limited)) == finish(start(folder))
     assert not entries(other)
-    assert not list(other.glob(".new-*"))
+    assert not list(other.glob(".gpuinterop-new-*"))
 
 
 def test_an_entry_that_another_process_removes(folder):
     """The size bound of one process takes files away under the others."""
     cache = DiskCache(folder)
     cache.put("a", b"code")
-    (folder / "a.cubin").unlink()
+    (folder / "gpuinterop-a.cubin").unlink()
     assert cache.get("a") is None
     cache.clear()
     cache.put("a", b"code")
@@ -384,18 +388,39 @@ def test_a_bound_of_nothing_keeps_nothing(tmp_path, monkeypatch):
         assert DiskCache(tmp_path).limit_bytes == 512 << 20
 
 
+def test_files_of_the_user_are_neither_counted_nor_removed(folder, tmp_path):
+    """GPUINTEROP_CACHE_DIR may be a folder in which the user keeps kernels too."""
+    mine = [
+        tmp_path / "mine.cubin",
+        tmp_path / ".new-mine",
+        folder / "mine.cubin",
+        folder / ".new-mine",
+    ]
+    folder.mkdir(exist_ok=True)
+    for file in mine:
+        file.write_bytes(bytes(1 << 20))
+        os.utime(file, (1, 1))
+    cache = DiskCache(folder, limit_bytes=2000)
+    for key in "abcd":
+        cache.put(key, bytes(700))
+    jit.compile_source(TEXT, 90)
+    jit.clear_cache(disk=True)
+    assert entries(folder) == []
+    assert all(file.exists() for file in mine)
+
+
 def test_remains_of_a_killed_process_are_swept(tmp_path):
     """A process killed between its write and the rename leaves a file that no name leads to."""
-    old, fresh = tmp_path / ".new-old", tmp_path / ".new-fresh"
+    old, fresh = tmp_path / ".gpuinterop-new-old", tmp_path / ".gpuinterop-new-fresh"
     for file in (old, fresh):
         file.write_bytes(bytes(100))
     os.utime(old, (1, 1))
     DiskCache(tmp_path).put("a", b"code")
     assert not old.exists()
-    assert fresh.exists()  # somebody may be writing it at this moment
+    assert fresh.exists()  # another process may be writing it at this moment
 
 
 def test_the_folder_of_a_user_who_does_not_exist_is_warned_about(monkeypatch):
     monkeypatch.setenv("GPUINTEROP_CACHE_DIR", "~no-such-user/kernels")
-    with pytest.warns(RuntimeWarning, match="who does not exist"):
+    with pytest.warns(RuntimeWarning, match="does not exist"):
         assert "~" not in str(cache_directory())

@@ -45,19 +45,20 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.kernels = path / "gpuinterop"
 
     def run(self, way: str, code: int = 0, times: int = 0) -> str:
         text = PROGRAM.format(way=WAYS[way], code=code, times=times)
         return helper.run(text, helper.fake_library(), GPUINTEROP_CACHE_DIR=str(self.path))
 
     def kept(self) -> dict[str, bytes]:
-        cache = DiskCache(self.path)
-        return {p.stem: cache.get(p.stem) or b"" for p in self.path.glob("*.cubin")}
+        keys = [p.stem.removeprefix("gpuinterop-") for p in self.kernels.glob("*.cubin")]
+        return {key: DiskCache(self.kernels).get(key) or b"" for key in keys}
 
     def spoil(self) -> None:
         """Every entry as another machine may have left it: whole, and of no use here."""
         for key in self.kept():
-            DiskCache(self.path).put(key, b"\x7fELF of another driver")
+            DiskCache(self.kernels).put(key, b"\x7fELF of another driver")
 
 
 @pytest.fixture
@@ -110,6 +111,6 @@ def test_code_for_another_gpu_is_replaced(folder, way):
         'extern "C" __global__ void k(float* x) {}', min(jit.supported_archs()), use_cache=False
     )
     for key in good:
-        DiskCache(folder.path).put(key, other)
+        DiskCache(folder.kernels).put(key, other)
     helper.run(program, GPUINTEROP_CACHE_DIR=str(folder.path))
     assert folder.kept() == good

@@ -94,7 +94,7 @@ def test_a_capsule_is_used_up_by_the_conversion_alone():
 # ---- options and names --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["allow_copy", "copy", "copy_if", "force_copy", "Copyif"])
+@pytest.mark.parametrize("word", ["allow_copy", "copy_if", "force_copy", "Copyif"])
 @pytest.mark.parametrize("ask", [gi.to, gi.explain])
 def test_who_asks_for_a_copy_is_not_told_to_share_what_is_read_only(ask, word):
     pytest.importorskip("torch")

@@ -105,7 +105,7 @@ def test_a_block_ends_also_by_an_exception():
 
 def test_the_core_asks_python_only_while_somebody_looks():
     asked = []
-    _core._set_hook("copy", lambda *call: asked.append(call))
+    _core.set_hooks(copied=lambda *call: asked.append(call))
     try:
         reversed_array().copy()
         assert asked == []
@@ -113,7 +113,7 @@ def test_the_core_asks_python_only_while_somebody_looks():
             reversed_array().copy()
         assert len(asked) == 1
     finally:
-        _core._set_hook("copy", copy_tracking.note)
+        _core.set_hooks(copied=copy_tracking.note)
 
 
 def test_transfers_name_who_asked():

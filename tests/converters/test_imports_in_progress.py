@@ -34,9 +34,9 @@ def slow(tmp_path, monkeypatch):
 
 
 def test_what_is_loaded_is_complete(slow):
-    assert foreign_handles.loaded(slow).complete
+    assert foreign_handles.loaded_module(slow).complete
     assert not foreign_handles.is_being_imported(slow)
-    assert foreign_handles.loaded("nobody_has_a_module_of_this_name") is None
+    assert foreign_handles.loaded_module("nobody_has_a_module_of_this_name") is None
 
 
 def test_a_conversion_waits(slow):

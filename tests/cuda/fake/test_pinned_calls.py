@@ -76,6 +76,19 @@ def test_what_is_kept_is_freed_before_there_is_no_room():
     assert helper.fake_calls("cuMemFreeHost") == 1
 
 
+def test_idle_memory_is_bounded_by_what_was_used_at_once():
+    gi.empty_cache(CUDA)
+    helper.clear_log()
+    for megabytes in range(1, 61):  # each is larger than every idle block
+        host = gi.pinned_empty(megabytes << 18, device=CUDA)
+        del host
+    assert helper.fake_calls("cuMemHostAlloc") == 60
+    # 64 MiB may stay idle: the ten smallest blocks, 55 MiB, beside the last one.
+    assert helper.fake_calls("cuMemFreeHost") >= 60 - 11
+    gi.empty_cache(CUDA)
+    assert helper.fake_calls("cuMemFreeHost") == 60
+
+
 def test_a_large_copy_needs_no_staging():
     host = gi.pinned_empty(3_000_000, device=CUDA)
     host[...] = 2

@@ -1,4 +1,4 @@
-"""Reading values and foreign arrays: what arrays are made from and what is assigned to them."""
+"""Any value as a core array: what arrays are made from and what is assigned to them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core, copy_tracking
-from gpuinterop.dtypes import known
-from gpuinterop.error_context import host_out_of_memory, renamed, reraise_from, resolve_device
+from gpuinterop.dtypes import as_supported_dtype
+from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device, with_where
 from gpuinterop.errors import (
     ArgumentTypeError,
     BoundsError,
@@ -21,35 +21,28 @@ from gpuinterop.errors import (
     DeviceError,
     DTypeError,
     GpuInteropError,
-    UnsupportedError,
-    shown,
+    short_repr,
 )
 from gpuinterop.foreign_handles import CPU, CUDA
-from gpuinterop.layout import is_array, real
-from gpuinterop.option_values import require_bool
+from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
+from gpuinterop.layout import core_view, is_array
+from gpuinterop.option_values import is_index, read_shape, require_bool
 from gpuinterop.scalars import NUMBERS, scalars_to_array
 
 __all__ = [
     "as_input_array",
-    "assigned",
-    "borrowed",
-    "cast",
+    "as_assigned_array",
+    "from_address",
+    "cast_from",
     "check_cast",
-    "construct",
-    "home",
-    "require_aligned_host",
-    "as_numpy_view",
-    "is_index",
+    "copy_of_value",
+    "default_device_for",
     "needs_converter",
     "is_scalar_or_list",
-    "new_array",
+    "new_device_copy",
     "new_full",
-    "over",
-    "read_counts",
-    "read_shape",
-    "refuse_mask",
     "peek_capsule",
-    "write",
+    "copy_values",
 ]
 
 
@@ -60,9 +53,9 @@ _Capsule = type(_core.Array.__dlpack_c_exchange_api__)
 
 
 def peek_capsule(value: Any, where: str) -> _core.Array | None:
-    """Return what a DLPack capsule describes, None for another object; the capsule stays unused.
+    """Return the array that a DLPack capsule describes, None for another object.
 
-    A capsule can be taken once, so what may be refused is looked at before.
+    The capsule is not consumed: a capsule can be imported once, so checks run before that.
     """
     return _core._look_into(value, where, True) if isinstance(value, _Capsule) else None
 
@@ -79,113 +72,26 @@ def check_cast(cls: Any, got: Any, where: str) -> None:
         )
 
 
-class _HostView:
-    """Lets NumPy share a host array's memory, holding the array as its owner."""
-
-    __slots__ = ("__array_interface__", "array")
-
-    def __init__(self, array: _core.Array) -> None:
-        # As the core's own class: a subclass may override any attribute, and NumPy would follow it
-        # out of the memory. This also refuses geometry in the making (_set_stride and friends).
-        array = real(array)
-        self.array = array
-        # Types from ml_dtypes have no typestr of their own: integers, viewed afterwards. Not "V2":
-        # NumPy 2.1.0 crashes on it.
-        own = array.dtype.isbuiltin == 1
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": array.shape,
-            "typestr": array.dtype.str
-            if own
-            else f"{'|' if array.itemsize == 1 else '<'}u{array.itemsize}",
-            "data": (array.ptr, array.readonly),
-            "strides": array.strides,
-        }
-
-
-def as_numpy_view(array: _core.Array, *, written: bool = False) -> np.ndarray[Any, Any]:
-    """Return a NumPy array that shares a host array's memory and keeps it alive.
-
-    A result of a capture that nothing has filled yet is refused, unless it is `written`.
-    """
-    if written:
-        _core._note_write(array)
-    else:
-        _core._require_set("gpuinterop.capture", array)
-    seen = real(array)
-    if seen.size == 0:
-        # Older NumPy takes no null pointer, and there is nothing to share.
-        return np.empty(seen.shape, seen.dtype)
-    view = _HostView(array)
-    return np.asarray(view).view(view.array.dtype)
-
-
-def over(host: np.ndarray[Any, Any]) -> _core.Array:
-    """Return a core array over a NumPy array's memory."""
-    host = np.asarray(host)  # a subclass may say anything of its shape
-    return _core.from_pointer(
-        _core.Array,
-        host.ctypes.data if host.size else 0,
-        host.shape,
-        host.strides if host.size else None,
-        host.dtype,
-        1,
-        0,
-        host,
-        readonly=not host.flags.writeable,
-    )
-
-
-def require_aligned_host(host: np.ndarray[Any, Any], where: str) -> _core.Array:
-    """Return a core array over a NumPy array that a copy reads or fills in place."""
-    refuse_mask(host, where)
-    plain = np.asarray(host)
-    size = known(plain.dtype).itemsize
-    if not _in_place(plain):
-        raise ContiguityError(
-            where=where,
-            expected=f"a NumPy array of aligned elements, a multiple of {size} bytes apart",
-            got=f"shape {plain.shape} with strides {plain.strides} (bytes) "
-            f"at address {plain.ctypes.data:#x}",
-            fix="copy through an array of its own: numpy.empty(shape, dtype)",
-        )
-    return over(plain)
-
-
-def refuse_repeats(target: _core.Array, where: str) -> None:
-    """Refuse to fill an array in which a stride of 0 repeats one element."""
-    for axis, (extent, stride) in enumerate(zip(target.shape, target.strides, strict=True)):
-        if stride == 0 and extent > 1 and target.size:
-            raise ContiguityError(
-                where=where,
-                expected="a destination whose elements lie apart",
-                got=f"shape {target.shape} with strides {target.strides} (bytes): "
-                f"axis {axis} repeats one element",
-                fix="copy into an array of its own, for example pinned_empty(shape, dtype)",
-                axis=axis,
-            )
-
-
 def is_scalar_or_list(value: Any) -> bool:
     """Whether `value` is a number or a list, Python's or NumPy's, which no memory lies behind."""
     return isinstance(value, (*NUMBERS, np.generic))
 
 
-def new_array(
+def new_device_copy(
     cls: type[A], source: _core.Array, device: Any, where: str, values: bool = False
 ) -> A:
     """Return a C-ordered copy of `source` as a `cls` on `device`; no copy to watchers if of `values`."""
-    source = real(source)
+    source = core_view(source)
     check_cast(cls, source.dtype, where)
     target = resolve_device(device, where)
     made = _core.empty(cls, source.shape, source.dtype, target.type_code, target.index, where=where)
     # A kernel fills elements of more than 4 bytes, which is worth its compilation where nothing else will do.
     fills = values and (source.itemsize <= 4 or _core._recording() is not None)
-    write(made, source, where, values, fills)
+    copy_values(made, source, where, values, fills)
     return made
 
 
-def write(
+def copy_values(
     target: _core.Array, source: _core.Array, where: str, values: bool, fills: bool = True
 ) -> None:
     """Copy `source`, unseen by watchers if of `values`: one of these can be filled in, without a wait."""
@@ -195,17 +101,21 @@ def write(
         _core.copy_into(target, source, where=where, uncounted=values)
 
 
-def construct(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
+def copy_of_value(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
     """Return what ``cls(value)`` makes: a copy, on the default device if `value` is on the host."""
     seen = peek_capsule(value, cls.__name__)
     if seen is not None:
-        check_cast(cls, seen.dtype if dtype is None else known(dtype, cls.__name__), cls.__name__)
+        check_cast(
+            cls,
+            seen.dtype if dtype is None else as_supported_dtype(dtype, cls.__name__),
+            cls.__name__,
+        )
     source = as_input_array(value, dtype, cls.__name__)
-    place = home(value, source) if device is None else device
-    return new_array(cls, source, place, cls.__name__, is_scalar_or_list(value))
+    place = default_device_for(value, source) if device is None else device
+    return new_device_copy(cls, source, place, cls.__name__, is_scalar_or_list(value))
 
 
-def home(value: Any, source: _core.Array) -> devices.Device:
+def default_device_for(value: Any, source: _core.Array) -> devices.Device:
     """Return where an array made from `value` lives when nobody says: GPU data stays where it is.
 
     Arrays of this library stay as well; foreign host data goes to the default device.
@@ -219,7 +129,7 @@ def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, wher
     """Return an array of one value."""
     positional = not where  # of the classes alone: zeros(2, 3) for zeros((2, 3))
     where = where or f"{cls.__name__}.zeros"
-    check_cast(cls, known(dtype, where), cls.__name__)
+    check_cast(cls, as_supported_dtype(dtype, where), cls.__name__)
     try:
         target = resolve_device(device, where)
     except DeviceError as error:
@@ -227,7 +137,7 @@ def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, wher
             raise
         raise DeviceError(where=where, expected=error.expected, got=error.got,
                           fix="name a device that exists; a shape is one argument, a tuple: "
-                          f"({shown(shape)}, {shown(device)})") from None  # fmt: skip
+                          f"({short_repr(shape)}, {short_repr(device)})") from None  # fmt: skip
     with reraise_from(where):
         extents = read_shape(shape)
         made = _core.empty(cls, extents, dtype, target.type_code, target.index)
@@ -241,38 +151,38 @@ def as_input_array(value: Any, dtype: Any, where: str, copyif: bool = True) -> _
     Without `copyif` it shares memory, or is refused.
     """
     if is_array(value):
-        found = real(value)
+        found = core_view(value)
     elif isinstance(value, np.generic) and dtype is not None:
-        return over(scalars_to_array(value, dtype, where))
+        return wrap_numpy(scalars_to_array(value, dtype, where))
     elif isinstance(value, (np.ndarray, np.generic)):
         found = _from_numpy(value, where, copyif)
     elif isinstance(value, NUMBERS):
-        return over(scalars_to_array(value, dtype, where))
+        return wrap_numpy(scalars_to_array(value, dtype, where))
     else:
         found = _import(value, where, copyif)
-    return cast(value, found, dtype, where)
+    return cast_from(value, found, dtype, where)
 
 
-def cast(value: Any, found: _core.Array, dtype: Any, where: str) -> _core.Array:
+def cast_from(value: Any, found: _core.Array, dtype: Any, where: str) -> _core.Array:
     """Return `found`, which was read from `value`, in another dtype.
 
     The value itself is not asked again: a capsule is used up, another object may have changed its mind.
     """
-    if dtype is None or found.dtype == known(dtype, where):
+    if dtype is None or found.dtype == as_supported_dtype(dtype, where):
         return found
     unmade = isinstance(value, _core.Array) and _core._recording() is not None
     if found.device.type == "cpu" and not unmade:
         try:
             if _core._recording() is not None:
-                return over(as_numpy_view(found).astype(dtype))
+                return wrap_numpy(as_numpy_view(found).astype(dtype))
             # Memory of this library, so that nobody has to copy it again.
             made = _core.empty(_core.Array, found.shape, dtype, 1, 0, where=where)
             as_numpy_view(made, written=True)[...] = as_numpy_view(found)
             return made
         except MemoryError as error:
             raise host_out_of_memory(error, where) from None
-    cast: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
-    return cast
+    other: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
+    return other
 
 
 def _import(value: Any, where: str, copyif: bool) -> _core.Array:
@@ -284,7 +194,7 @@ def _import(value: Any, where: str, copyif: bool) -> _core.Array:
         # Last, so that arrays which speak a protocol pay nothing for those which do not.
         if needs_converter(value):
             with reraise_from(where):
-                return real(import_module("gpuinterop.converters").from_any(value, copyif))
+                return core_view(import_module("gpuinterop.converters").from_any(value, copyif))
         if isinstance(value, type) or _core.protocols_of(value):
             raise
         raise _unknown(value, where) from None
@@ -298,31 +208,20 @@ def needs_converter(value: Any) -> bool:
     return found is not None and not _core.protocols_of(value)
 
 
-def refuse_mask(value: Any, where: str) -> None:
-    """Refuse NumPy's masked arrays in which something is masked: no array here has a mask."""
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise UnsupportedError(
-            where=where,
-            expected="data without a mask",
-            got=f"a masked array with {int(np.sum(np.ma.getmaskarray(value)))} masked elements",
-            fix="fill it, a.filled(value), or pass a.data to ignore the mask",
-        )
-
-
-def _in_place(host: np.ndarray[Any, Any]) -> bool:
-    """Whether arrays here can show the memory: whole elements apart, at addresses for such elements."""
-    size, step = host.dtype.itemsize, _core.alignment_of(host.dtype, 1)
-    return not host.size or (
-        host.ctypes.data % step == 0 and not any(s % size for s in host.strides)
-    )
+def torch_function(
+    cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+) -> Any:
+    """`__torch_function__` of the array classes: torch takes their arrays as tensors."""
+    converter = import_module("gpuinterop.converters.torch_function")
+    return converter.call_with_tensors(func, args, kwargs or {})
 
 
 def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
     refuse_mask(value, where)
     host = np.asarray(value)
-    native = known(host.dtype.newbyteorder("="), where)
-    if host.dtype.isnative and _in_place(host):
-        return over(host)
+    native = as_supported_dtype(host.dtype.newbyteorder("="), where)
+    if host.dtype.isnative and has_core_layout(host):
+        return wrap_numpy(host)
     if not copyif:
         raise ContiguityError(
             where=where,
@@ -332,10 +231,10 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
             fix=f"allow a copy, or make one: numpy.array(a, '{native}')",
         )
     copy_tracking.note("host", host.nbytes, where)
-    return over(host.astype(native))
+    return wrap_numpy(host.astype(native))
 
 
-def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core.Array:
+def as_assigned_array(value: Any, dtype: Any, cls: type) -> _core.Array:
     """Return what ``x[key] = value`` assigns, in the target's dtype.
 
     Python's numbers and NumPy's scalars take on the dtype. Arrays, alone or in a list, must have it already
@@ -343,7 +242,7 @@ def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core
     """
     where = "x[key] = value"
     if isinstance(value, (*NUMBERS, np.generic)):
-        return over(scalars_to_array(value, dtype, where, casts=not hasattr(cls, "_only")))
+        return wrap_numpy(scalars_to_array(value, dtype, where, casts=not hasattr(cls, "_only")))
     try:
         seen = peek_capsule(value, where)
         if seen is not None and seen.dtype != dtype:
@@ -351,39 +250,18 @@ def assigned(value: Any, dtype: Any, place: tuple[int, int], cls: type) -> _core
         found = as_input_array(value, None, where)
         if _core._recording() is not None and type(value) is np.ndarray and value.ndim == 0:
             # A number for the operators too: the replays of a capture have the one of today.
-            found = over(as_numpy_view(found).copy())
+            found = wrap_numpy(as_numpy_view(found).copy())
         if found.dtype == dtype:
             return found
         check_cast(cls, found.dtype, where)
-        return cast(value, found, dtype, where)
+        return cast_from(value, found, dtype, where)
     except GpuInteropError as error:
         # Elsewhere x is what is converted; here it is the array that is assigned to.
         fix = re.sub(r"\bx\b(?=\.|\))", "value", error.fix)
-        raise renamed(error, error.where, fix) from None
+        raise with_where(error, error.where, fix) from None
 
 
-def is_index(value: Any) -> bool:
-    """Whether `value` is one whole number. Arrays have the method too, and are sequences."""
-    return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
-
-
-def read_shape(shape: Any, where: str = "shape") -> tuple[int, ...]:
-    """Return a shape given as an int or a sequence of ints."""
-    return _core.read_ints(shape, where)
-
-
-def read_counts(values: Any, where: str = "counts") -> tuple[int, ...]:
-    """Return numbers given as an int or any number of them."""
-    if is_index(values):
-        return (operator.index(values),)
-    try:
-        return tuple(operator.index(n) for n in values)
-    except TypeError:
-        raise ArgumentTypeError(where=where, expected="an int or a sequence of ints",
-                                got=shown(values), fix="pass a tuple of ints") from None  # fmt: skip
-
-
-def borrowed(
+def from_address(
     cls: type[A],
     ptr: int,
     shape: Any,
@@ -403,19 +281,19 @@ def borrowed(
     """
     if isinstance(ptr, bool | _core.Array) or not hasattr(ptr, "__index__"):
         raise ArgumentTypeError(where=where, expected="an int as address",
-                                got=shown(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
+                                got=short_repr(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
     address = operator.index(ptr)
     if not 0 <= address < 1 << 64:
         raise BoundsError(where=where, expected="an address from 0 to 2**64 - 1",
-                          got=shown(address), fix="pass x.ptr, unsigned")  # fmt: skip
+                          got=short_repr(address), fix="pass x.ptr, unsigned")  # fmt: skip
     try:
         limit = operator.index(nbytes)
     except TypeError:
         raise ArgumentTypeError(where=where, expected="an int as nbytes",
-                                got=shown(nbytes), fix="pass the number of bytes") from None  # fmt: skip
+                                got=short_repr(nbytes), fix="pass the number of bytes") from None  # fmt: skip
     if not -1 <= limit < 1 << 63:
         raise BoundsError(where=where, expected="nbytes of at least 0, below 2**63",
-                          got=shown(limit), fix="leave it out when it is not known")  # fmt: skip
+                          got=short_repr(limit), fix="leave it out when it is not known")  # fmt: skip
     readonly = require_bool(readonly, "readonly", where)
     target = resolve_device(device, where) if device is not None else _locate(address)
     with reraise_from(where):  # what fails may be a layout
@@ -424,7 +302,7 @@ def borrowed(
             address,
             read_shape(shape, where),
             strides,
-            known(dtype, where),
+            as_supported_dtype(dtype, where),
             target.type_code,
             target.index,
             base,

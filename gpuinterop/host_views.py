@@ -1,0 +1,127 @@
+"""NumPy views of arrays in host memory, and core arrays over NumPy's memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.dtypes import as_supported_dtype
+from gpuinterop.errors import ContiguityError, UnsupportedError
+from gpuinterop.layout import core_view
+
+__all__ = [
+    "as_numpy_view",
+    "has_core_layout",
+    "refuse_mask",
+    "require_aligned_host",
+    "require_no_zero_strides",
+    "wrap_numpy",
+]
+
+
+class _HostView:
+    """Lets NumPy share a host array's memory, holding the array as its owner."""
+
+    __slots__ = ("__array_interface__", "array")
+
+    def __init__(self, array: _core.Array) -> None:
+        # A view of the core's class, because a subclass may override any attribute and NumPy would
+        # read outside the memory. This also refuses an incomplete layout (_set_stride and friends).
+        array = core_view(array)
+        self.array = array
+        # Types from ml_dtypes have no typestr of their own: integers, viewed afterwards. Not "V2":
+        # NumPy 2.1.0 crashes on it.
+        own = array.dtype.isbuiltin == 1
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": array.shape,
+            "typestr": array.dtype.str
+            if own
+            else f"{'|' if array.itemsize == 1 else '<'}u{array.itemsize}",
+            "data": (array.ptr, array.readonly),
+            "strides": array.strides,
+        }
+
+
+def as_numpy_view(array: _core.Array, *, written: bool = False) -> np.ndarray[Any, Any]:
+    """Return a NumPy array that shares a host array's memory and keeps it alive.
+
+    A result of a capture that no replay has computed yet is refused, unless the view is `written`.
+    """
+    if written:
+        _core._note_write(array)
+    else:
+        _core._require_set("gpuinterop.capture", array)
+    seen = core_view(array)
+    if seen.size == 0:
+        # Older NumPy versions refuse a null pointer, and there is nothing to share.
+        return np.empty(seen.shape, seen.dtype)
+    view = _HostView(array)
+    return np.asarray(view).view(view.array.dtype)
+
+
+def wrap_numpy(host: np.ndarray[Any, Any]) -> _core.Array:
+    """Return a core array over a NumPy array's memory."""
+    host = np.asarray(host)  # because a subclass may report any shape
+    return _core.from_pointer(
+        _core.Array,
+        host.ctypes.data if host.size else 0,
+        host.shape,
+        host.strides if host.size else None,
+        host.dtype,
+        1,
+        0,
+        host,
+        readonly=not host.flags.writeable,
+    )
+
+
+def has_core_layout(host: np.ndarray[Any, Any]) -> bool:
+    """Whether a core array can describe the memory: strides of whole elements, aligned addresses."""
+    size, step = host.dtype.itemsize, _core.alignment_of(host.dtype, 1)
+    return not host.size or (
+        host.ctypes.data % step == 0 and not any(s % size for s in host.strides)
+    )
+
+
+def require_aligned_host(host: np.ndarray[Any, Any], where: str) -> _core.Array:
+    """Return a core array over a NumPy array that a copy reads or fills in place."""
+    refuse_mask(host, where)
+    plain = np.asarray(host)
+    size = as_supported_dtype(plain.dtype).itemsize
+    if not has_core_layout(plain):
+        raise ContiguityError(
+            where=where,
+            expected=f"a NumPy array of aligned elements, a multiple of {size} bytes apart",
+            got=f"shape {plain.shape} with strides {plain.strides} (bytes) "
+            f"at address {plain.ctypes.data:#x}",
+            fix="copy through a new array: numpy.empty(shape, dtype)",
+        )
+    return wrap_numpy(plain)
+
+
+def require_no_zero_strides(target: _core.Array, where: str) -> None:
+    """Refuse to fill a broadcast array, in which a stride of 0 repeats one element."""
+    for axis, (extent, stride) in enumerate(zip(target.shape, target.strides, strict=True)):
+        if stride == 0 and extent > 1 and target.size:
+            raise ContiguityError(
+                where=where,
+                expected="a destination without zero strides",
+                got=f"shape {target.shape} with strides {target.strides} (bytes): "
+                f"axis {axis} is broadcast",
+                fix="copy into a new array, for example pinned_empty(shape, dtype)",
+                axis=axis,
+            )
+
+
+def refuse_mask(value: Any, where: str) -> None:
+    """Refuse a NumPy masked array with masked elements, because gpuinterop arrays have no mask."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise UnsupportedError(
+            where=where,
+            expected="data without a mask",
+            got=f"a masked array with {int(np.sum(np.ma.getmaskarray(value)))} masked elements",
+            fix="fill it, a.filled(value), or pass a.data to ignore the mask",
+        )

@@ -1,0 +1,18 @@
+// The functions by which the core calls Python. python/hooks.cpp has the table: who fills each entry, and
+// when it is called.
+#pragma once
+
+#include "array/array.hpp"
+
+namespace gpuinterop {
+
+enum class Hook { Dtype, Device, Foreign, Copied, Prepare, Host, Encode, Call };
+
+// Calls the hook with arguments in the notation of Py_BuildValue: call_hook(Hook::Dtype, "(i)", 3).
+// Imports the module that fills the entry if it is empty. Throws PythonError.
+PyRef call_hook(Hook hook, const char* format, ...);
+
+// Imports a module of the package that registers something with the core. Throws PythonError.
+void import_module(const char* name);
+
+}  // namespace gpuinterop

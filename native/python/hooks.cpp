@@ -1,0 +1,101 @@
+// The one table of functions by which the core calls Python. Errors are raised without it: their classes
+// are those of gpuinterop.errors.
+#include "array/hooks.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <cstdarg>
+#include <string>
+
+#include "array/gil.hpp"
+#include "python/register.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+namespace {
+
+struct Entry {
+  const char* name;
+  const char* module;            // which fills the entry when it is imported
+  PyObject* callable = nullptr;  // owned, for the life of the process
+};
+
+// In the order of enum Hook.
+Entry entries[] = {
+    // dtype(dtype id) -> NumPy dtype, dtype(dtype-like value) -> dtype id
+    //   Called when an id becomes an object for the first time, and for a dtype that is not an id.
+    {"dtype", "gpuinterop.dtypes"},
+    // device((device type, number)) -> Device, device(device-like value) -> Device
+    //   Called when a device becomes an object for the first time, and for arguments that name one.
+    {"device", "gpuinterop.device_spec"},
+    // foreign(value, like, where, dtype id or -1) -> array, number, (number, dtype id), NotImplemented
+    //   Called for a value that is neither a gpuinterop array nor a Python scalar. With a dtype id, for an
+    //   assignment: `like` is the class of the target, and the answer is an array of that dtype. Without
+    //   one, for an operand: `like` is an array of the call, or None.
+    {"foreign", "gpuinterop.ops.operand_conversion"},
+    // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
+    //   Called before a copy while a copy scope is active.
+    {"copied", "gpuinterop.copy_tracking"},
+    // prepare(subject, ...) -> what the call cache then keeps
+    //   Called when the call cache has no entry: "types" and "product types" for the dtypes and the classes
+    //   of results, "kernel" for machine code, "reduction" and "product" for launch plans, "rank one" for
+    //   the operation x * y + a, "cublas" to open cuBLAS. A reduction in host memory gives its result.
+    {"prepare", "gpuinterop.ops"},
+    // host(operation, kinds, inputs, results, scalars) -> None
+    //   Called when an elementwise operation (its id) or a product (its name) runs in host memory.
+    {"host", "gpuinterop.ops"},
+    // encode(number, dtype id) -> (low word, high word)
+    //   Called when a scalar becomes the bytes of a dtype for which the core has no rule.
+    {"encode", "gpuinterop.scalars"},
+    // call(operation, arguments, keywords) -> result
+    //   Called for everything else: keywords other than out, wrong arguments, operands that only Python can
+    //   read, and operations of several launches.
+    {"call", "gpuinterop.ops"},
+};
+
+}  // namespace
+
+void import_module(const char* name) {
+  const PyRef module = PyRef::steal(run_python([&] { return PyImport_ImportModule(name); }));
+  if (!module) throw PythonError();
+}
+
+PyRef call_hook(Hook hook, const char* format, ...) {
+  const Entry& entry = entries[static_cast<int>(hook)];
+  va_list values;
+  va_start(values, format);
+  const PyRef arguments = PyRef::steal(Py_VaBuildValue(format, values));
+  va_end(values);
+  if (!arguments) throw PythonError();
+  if (!entry.callable) import_module(entry.module);
+  if (!entry.callable) {  // this module is being imported
+    PyErr_Format(PyExc_RuntimeError, "%s has not filled the hook %s yet", entry.module, entry.name);
+    throw PythonError();
+  }
+  const PyRef callable = PyRef::borrow(entry.callable);
+  PyRef answer = PyRef::steal(
+      run_python([&] { return PyObject_CallObject(callable.get(), arguments.get()); }));
+  if (!answer) throw PythonError();
+  return answer;
+}
+
+void register_hooks(nb::module_& m) {
+  m.def(
+      "set_hooks",
+      [](nb::kwargs hooks) {
+        for (auto [key, function] : hooks) {
+          const std::string name = nb::cast<std::string>(key);
+          Entry* entry = std::begin(entries);
+          while (entry != std::end(entries) && name != entry->name) ++entry;
+          if (entry == std::end(entries))
+            throw nb::value_error(("the core has no hook " + name).c_str());
+          const PyRef replaced =
+              PyRef::steal(std::exchange(entry->callable, nb::borrow(function).release().ptr()));
+        }
+      },
+      "Fill entries of the table by which the core calls Python: set_hooks(copied=note).");
+}
+
+}  // namespace gpuinterop
