@@ -36,7 +36,7 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     >>> gpuinterop.explain(x[:, ::-1], to="numpy").shared
     True
     """
-    if copyif is not False and copyif is not True:
+    if type(copyif) is not bool:  # type: ignore[comparison-overlap]  # unchecked callers
         copyif = require_bool(copyif, "copyif", "explain")
     label = f"explain(x, {to!r})"
     own = registry.own_name(to)

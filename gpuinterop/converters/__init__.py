@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy
-
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of imported arrays)
 from gpuinterop import _core
 from gpuinterop.converters import engine, registry
@@ -40,6 +38,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:  # a type checker knows these names only; at runtime they are made on first use
+    import numpy as np
+
     from gpuinterop.converters.array_api import to_array_api as to_array_api
     from gpuinterop.converters.cudamat import cudamat_to_cudandarray as cudamat_to_cudandarray
     from gpuinterop.converters.gnumpy import garray_to_cudandarray as garray_to_cudandarray
@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # a type checker knows these names only; at runtime they are 
         def __call__(self, x: Any, copyif: bool = False, **options: Any) -> Any: ...
 
     class _ToNumpy(Protocol):
-        def __call__(self, x: Any, copyif: bool = False) -> numpy.ndarray[Any, Any]: ...
+        def __call__(self, x: Any, copyif: bool = False) -> np.ndarray[Any, Any]: ...
 
     class _ToBuffer(Protocol):
         def __call__(self, x: Any, copyif: bool = False) -> memoryview: ...
@@ -156,7 +156,7 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     >>> gpuinterop.to(x, "numpy").shape
     (2, 3)
     """
-    if copyif is not False and copyif is not True:
+    if type(copyif) is not bool:  # type: ignore[comparison-overlap]  # unchecked callers
         copyif = require_bool(copyif, "copyif", "to")
     own = registry.own_name(library)
     if own is not None:

@@ -61,6 +61,7 @@ def plan_to(
         array = array if issubclass(type(array), _core.Array) else _zeros_like(info)
     except errors.OutOfMemoryError as e:
         return plan_from_error(e, "array_api", "to_array_api")
+    info = replace(ArrayInfo.of(array), library=info.library)
     return _attempt(array, info, allow_readonly, xp)[0]
 
 

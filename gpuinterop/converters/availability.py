@@ -236,8 +236,8 @@ def unknown_name_error(
 ) -> ConversionTypeError:
     """Return the error for a name that no library has; the closest names come first."""
     candidates = [*known, *aliases]
-    word = name
-    if not isinstance(name, str):  # a library's module or class, passed in place of its name
+    word: str = name if isinstance(name, str) else ""
+    if not word:  # a library's module or class, passed in place of its name
         module = name.__module__ if isinstance(name, type) else getattr(name, "__name__", "")
         parts = module.split(".") if isinstance(module, str) else []
         word = next((part for part in (".".join(parts), *parts) if part in candidates), "")

@@ -56,7 +56,8 @@ def _window(obj: Any) -> numpy.ndarray[Any, Any]:
 
 def judge(obj: Any) -> Plan | None:
     """Judge the buffer as NumPy's arrays are judged."""
-    return host.judge(_window(obj))
+    window = _window(obj)
+    return host.judge_host(window, window, "from_buffer", "buffer")
 
 
 def describe(obj: Any) -> ArrayInfo:

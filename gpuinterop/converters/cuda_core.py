@@ -8,11 +8,11 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters.foreign_layout import device_of_address, stream_number
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, refuse
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 
-__all__ = ["RULES", "describe", "export", "judge", "stream_used_by"]
+__all__ = ["RULES", "describe", "export", "judge", "plan_to", "stream_used_by"]
 
 ARRAY = "a cuda.core StridedMemoryView or Buffer"
 STREAM = "`stream`"
@@ -26,6 +26,12 @@ FROM_NOTE = (
 
 # The view accepts any struct, and fails later, on its dtype, for the types that it does not know.
 RULES = Rules("cuda_core", "to_cuda_core", frozenset({*NUMPY_NAMES, "bfloat16"}), readonly=True)
+
+
+def plan_to(info: ArrayInfo, copyif: bool = False, stream: Any = None) -> Plan:
+    """Plan a conversion to cuda.core, which needs a usable stream."""
+    stream_number(stream)
+    return plan_layout(info, RULES)
 
 
 def export(x: Any, utils: Any, stream: Any = None) -> Any:

@@ -114,7 +114,11 @@ class Incoming:
 def plan_in(obj: Any, copyif: bool, options: dict[str, Any], where: str = "") -> Incoming:
     """Plan to make `obj` a gpuinterop array."""
     if _is_array(obj):
-        return Incoming(obj, share("gpuinterop", where or "from_any"), array=obj)
+        where = where or "from_any"
+        try:
+            return Incoming(obj, share("gpuinterop", where), None, ArrayInfo.of(obj), obj)
+        except errors.BoundsError as e:  # an incomplete layout
+            return Incoming(obj, plan_from_error(e, "gpuinterop", where))
     entry = registry.find_backend(obj)
     if entry is None:
         return _plan_by_protocol(obj, None, where or "from_any")
@@ -271,7 +275,7 @@ def describe(obj: Any) -> tuple[ArrayInfo, Any]:
     """Return the description of any array, and what keeps its memory at that address."""
     entry = None if _is_array(obj) else registry.find_backend(obj)
     if entry is None or entry.function("describe") is None:
-        incoming = plan_in(obj, False, {}, "describe")
+        incoming = plan_in(obj, False, {})
         if incoming.plan.refused:
             raise incoming.plan.exception()
         return incoming.info, obj if incoming.array is None else incoming.array
@@ -280,7 +284,7 @@ def describe(obj: Any) -> tuple[ArrayInfo, Any]:
     except errors.GpuInteropError:
         raise
     except Exception as e:  # the library's own refusal: sparse, deleted, symbolic, ...
-        plan = plan_in(obj, True, {}, "describe").plan
+        plan = plan_in(obj, True, {}).plan
         if plan.refused:
             raise plan.exception() from e
         raise
@@ -367,7 +371,8 @@ def _copied(x: Any, plan: Plan) -> Any:
 def _exported(x: Any, entry: Backend, library: Any, options: dict[str, Any], where: str) -> Any:
     export = entry.function("export")
     if export is not None:
-        return export(x, library, **accepted_options(export, options))
+        further = {name: value for name, value in options.items() if name != "module"}
+        return export(x, library, **accepted_options(export, further))
     module, (kind, index) = entry.module, x.__dlpack_device__()
     if kind == CUDA and entry.function("stream_used_by") is not None:
         order = _core.require_hand_over if module.ORDERS_STREAMS else _core.hand_over
@@ -394,7 +399,9 @@ class Conversion:
 def plan_conversion(x: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Conversion:
     """Plan ``to(x, entry.name, copyif, **options)`` before anything is copied."""
     incoming = plan_in(x, copyif, {})
-    first = check_import(incoming.plan, incoming)
+    first = incoming.plan
+    if first.shared or copyif:
+        first = check_import(first, incoming)
     if first.refused:
         return Conversion(first, incoming, first)
     info = _adopted(incoming.info) if first.shared else incoming.info.copied()
@@ -404,14 +411,15 @@ def plan_conversion(x: Any, entry: Backend, copyif: bool, options: dict[str, Any
     try:
         if info.device == "cpu" or _is_array(x):
             require_array(x if _is_array(x) else _NOTHING, second.where)
-        if library is None:
+        if library is None and not second.unknown:
             second = with_need(second, entry, info.device)
             name = entry.module_for(info.device)
             if not second.refused and name:
                 library = import_package(entry, name, second.where)
     except (errors.CaptureError, errors.MissingLibraryError) as e:
         second = plan_from_error(e, entry.name, second.where)
-    second = check_export(second, info, x if _is_array(x) else None, entry, options)
+    if second.shared or copyif:
+        second = check_export(second, info, x if _is_array(x) else None, entry, options)
     plan = second
     if not (second.refused or second.unknown or first.shared):
         plan = replace(first, library=second.library)
@@ -457,7 +465,9 @@ def plan_own(
         # It is returned as it is, whatever the state of its layout.
         return share("gpuinterop", where), Incoming(x, share("gpuinterop", where), array=x)
     incoming = plan_in(x, copyif, options, where if dtype is not None else "")
-    plan = check_import(incoming.plan, incoming)
+    plan = incoming.plan
+    if plan.shared or copyif:
+        plan = check_import(plan, incoming)
     if not plan.refused and dtype is not None and incoming.info.dtype != dtype:
         plan = refuse(
             "gpuinterop", where, errors.DTypeError, f"{dtype}, the only dtype of CudaNdarray",

@@ -18,7 +18,14 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters.plan import TYPE_CODES, ArrayInfo, Plan, c_strides, plan_from_error
+from gpuinterop.converters.plan import (
+    TYPE_CODES,
+    ArrayInfo,
+    Plan,
+    c_strides,
+    plan_from_error,
+    refuse,
+)
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.foreign_handles import CUDA, module_of
 from gpuinterop.ndarray import GpuArray, class_for
@@ -156,6 +163,15 @@ def refuse_unknown_memory(plan: Plan, info: ArrayInfo) -> Plan:
     """
     if plan.refused or info.device != "cuda" or not info.size:
         return plan
+    found = _core.pointer_info(info.ptr)
+    if found is not None and not found[2]:
+        made = "pycuda.autoinit" in sys.modules
+        return refuse(
+            plan.library, plan.where, errors.ContextError,
+            f"memory of the primary context of cuda:{info.index}, where all libraries share it",
+            "memory of another context" + (": pycuda.autoinit makes one of its own" if made else ""),
+            "import pycuda.autoprimaryctx instead of pycuda.autoinit, at the top of the program",
+        )  # fmt: skip
     shape, strides, dtype = info.shape, info.strides, as_supported_dtype(info.dtype)
     if plan.copied:  # `import_memory` reads bytes then
         shape, strides, dtype = (*shape, info.itemsize), (*strides, 1), _BYTE

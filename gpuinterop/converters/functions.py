@@ -130,9 +130,10 @@ def check_options(
     """
     if not options or known is None:
         return options
-    if common and COMMON in options and COMMON not in known:
-        require_bool(options[COMMON], COMMON, where)
-        options = {name: value for name, value in options.items() if name != COMMON}
+    if COMMON in options and (common or COMMON in known):
+        options = {**options, COMMON: require_bool(options[COMMON], COMMON, where)}
+        if COMMON not in known:
+            del options[COMMON]
     for name in options:
         if name not in known:
             refuse_copy_keyword({name: options[name]}, "copyif", where)
@@ -201,7 +202,8 @@ def _doc_to(entry: Backend) -> str:
     shares = _LAYOUTS[rules.layout] + ("" if rules.negative else " without negative strides")
     if rules.alignment > 1:
         shares += f", aligned to {rules.alignment} bytes on the host"
-    copies = ["other layouts"] * (rules.layout != "any" or not rules.negative)
+    copies = [*getattr(module, "TO_COPIES", ())]
+    copies += ["other layouts"] * (rules.layout != "any" or not rules.negative)
     copies += ["read-only memory"] * (not rules.readonly)
     text = f"Return {module.ARRAY} over the memory of `x`.\n\nShares {shares}."
     if copies:

@@ -26,7 +26,7 @@ __all__ = ["RULES", "adopt", "describe", "describe_host", "export", "judge", "pl
 
 ARRAY = "a numpy.ndarray"
 STREAM = "no stream: the host"
-TO_NOTE = "Copies an array on a GPU to the host, with ``copyif=True``."
+TO_COPIES = ["arrays on a GPU, to the host"]
 FROM_NOTE = """Copies memory of foreign byte order and NumPy's scalars too, with ``copyif=True``. Use
 ``.to_device("cuda")`` on the result, or ``CudaNdarray(obj)``, to upload."""
 RULES = Rules("numpy", "to_numpy", devices=frozenset({"cpu"}), readonly=True)
@@ -67,8 +67,10 @@ def judge(a: Any) -> Plan | None:
     return judge_host(a, plain(a), "from_numpy")
 
 
-def judge_host(a: Any, seen: numpy.ndarray[Any, Any], where: str) -> Plan | None:
-    """Judge `seen`, the array in `a`, which an object of any library holds."""
+def judge_host(
+    a: Any, seen: numpy.ndarray[Any, Any], where: str, library: str = "numpy"
+) -> Plan | None:
+    """Judge `seen`, the array in `a`, which an object of a library holds."""
     dtype = seen.dtype
     if dtype.hasobject or dtype.names or (dtype.kind in "OUSMmV" and dtype.isbuiltin != 2):
         return refuse(
@@ -89,7 +91,7 @@ def judge_host(a: Any, seen: numpy.ndarray[Any, Any], where: str) -> Plan | None
         return None
     return copy_needed(
         "gpuinterop", where, describe_host(seen), errors.DTypeError, "native byte order",
-        f"dtype {dtype.str}", f"convert it once: {cast_line('numpy', dtype, 'a')}",
+        f"dtype {dtype.str}", f"convert it once: {cast_line(library, dtype, 'a')}",
     )  # fmt: skip
 
 

@@ -31,7 +31,6 @@ __all__ = [
     "describe",
     "export",
     "init",
-    "judge",
     "kernel",
     "plan_to",
     "stream_used_by",
@@ -189,24 +188,6 @@ def describe(g: Any) -> ArrayInfo:
         shape, strides, dtype_name(dtype), dtype.itemsize, "cuda", _device_of(ptr), ptr,
         library="pycuda",
     )  # fmt: skip
-
-
-def judge(g: Any) -> Plan | None:
-    """Refuse memory of a context that other libraries do not use."""
-    ptr = 0 if 0 in g.shape else _address(g.gpudata)
-    info = _core.pointer_info(ptr) if ptr else None
-    if info is None or info[2]:
-        return None
-    made = "pycuda.autoinit" in sys.modules
-    got = "memory of another context" + (": pycuda.autoinit makes one of its own" if made else "")
-    return refuse(
-        "gpuinterop",
-        "from_pycuda",
-        errors.ContextError,
-        f"memory of the primary context of cuda:{info[1]}, where all libraries share it",
-        got,
-        "import pycuda.autoprimaryctx instead of pycuda.autoinit, at the top of the program",
-    )
 
 
 def to_cudandarray(x: Any, copyif: bool = False) -> Any:

@@ -117,7 +117,7 @@ class Backend:
     def module_for(self, device: str) -> str:
         """Return the name of the module that a conversion on a device imports."""
         found = self.function("IMPORTS") or self.package
-        return found[device] if isinstance(found, dict) else found  # type: ignore[no-any-return]
+        return found[device] if isinstance(found, dict) else found
 
     def claims(self, obj: Any) -> bool:
         """Return whether `matches`, or that of the converter's module, recognises `obj`."""

@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from gpuinterop import _core, copy_tracking, errors
+from gpuinterop.converters import engine, registry
 from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_needed, plan_layout, refuse
 from gpuinterop.foreign_handles import loaded_module
 
-__all__ = ["RULES", "adopt", "describe", "export", "judge", "plan_to", "stream_used_by"]
+__all__ = [
+    "RULES",
+    "adopt",
+    "call_with_tensors",
+    "describe",
+    "export",
+    "judge",
+    "plan_to",
+    "stream_used_by",
+]
 
 ARRAY = "a torch.Tensor"
 STREAM = "torch's current stream"
@@ -234,3 +245,55 @@ def judge(t: Any) -> Plan | None:
                 code="lazy",
             )
     return None
+
+
+# ---- `__torch_function__`: torch's functions and operators accept gpuinterop arrays as tensors ----
+
+_to_torch = engine.to_function(registry.built_in("torch"))
+
+
+def call_with_tensors(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call torch's function `func` with tensors that share the memory of gpuinterop arrays.
+
+    The result is torch's: tensors, also where an array was passed as ``out=``.
+    """
+    tensors: list[Any] = []
+    try:
+        args, kwargs = _replace_arrays(args, tensors), _replace_arrays(kwargs, tensors)
+    except errors.GpuInteropError as error:
+        raise _refusal(error, func) from None
+    if not tensors:  # an array in a container of an unknown kind: torch would call this again
+        return NotImplemented
+    return func(*args, **kwargs)
+
+
+def _replace_arrays(value: Any, tensors: list[Any]) -> Any:
+    """Return `value` with a tensor for each gpuinterop array in it, and collect the tensors."""
+    if isinstance(value, _core.Array):
+        tensors.append(_to_torch(value))
+        return tensors[-1]
+    if isinstance(value, dict):
+        return {key: _replace_arrays(item, tensors) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_arrays(item, tensors) for item in value]
+    if isinstance(value, tuple):
+        items = [_replace_arrays(item, tensors) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
+
+
+def _refusal(error: errors.GpuInteropError, func: Callable[..., Any]) -> errors.GpuInteropError:
+    """Return the error of `to_torch` as an error of the torch function that the user called.
+
+    Torch's operators turn a TypeError into NotImplemented. Python would then call the array's own
+    operator, and `t -= x` would rebind `t`; so the result is never a TypeError.
+    """
+    from torch.overrides import resolve_name
+
+    fix = "pass a copy: x.copy()" if error.reason in ("strides", "readonly") else error.fix
+    return (errors.ExportError if isinstance(error, TypeError) else type(error))(
+        where=resolve_name(func) or "torch", expected=error.expected, got=error.got, fix=fix,
+        reason=error.reason, axis=error.axis,
+    )  # fmt: skip

@@ -26,7 +26,9 @@ CALLS = {
 def test_other_copy_keyword_is_refused_with_the_right_one(name, value):
     call, accepted = CALLS[name]
     other = "copyif" if accepted == "copy" else "copy"
-    with pytest.raises(gi.ArgumentTypeError, match=rf"^{name}\b.*: expected {accepted}= ") as caught:
+    with pytest.raises(
+        gi.ArgumentTypeError, match=rf"^{name}\b.*: expected {accepted}= "
+    ) as caught:
         call(X, **{other: value})
     assert caught.value.got == f"{other}={value}"
     assert f"{accepted}=True" in caught.value.fix

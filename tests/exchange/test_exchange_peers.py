@@ -12,7 +12,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.converters.protocols import from_dlpack, protocols_of
+from gpuinterop.converters import from_dlpack, protocols_of
 
 
 def same_memory(x, pointer: int, values) -> None:
