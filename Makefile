@@ -22,6 +22,13 @@ quick := -m "not slow and not bench"
 # What another build of the core may change.
 core := -m "not slow and not bench and not text" $(addprefix tests/,array blas capture compile converters cuda exchange ops reduce)
 
+# pytest once for the host and a GPU, if there is one, and once for the fake driver (tests/conftest.py).
+# Status 5: no test was chosen.
+on_both_drivers = status=0; for driver in real fake; do \
+	    $(1) -m pytest -n $(JOBS) --driver=$$driver $(2) $(PYTEST_FLAGS); code=$$?; \
+	    [ $$code -eq 0 ] || [ $$code -eq 5 ] || status=$$code; \
+	done; exit $$status
+
 .PHONY: help asked-python demo test test-all test-asan lint format stub docs soak cycles sanitize bench sdist wheel clean
 
 help: ## this list
@@ -32,13 +39,15 @@ demo: $(VENV)/.installed ## show arrays shared with every library that is instal
 	@$(bin)/python -m gpuinterop demo
 
 test: $(VENV)/.installed ## the quick suite (JOBS=1: in one process)
-	$(bin)/python -m pytest -n $(JOBS) $(quick) $(PYTEST_FLAGS)
+	@$(call on_both_drivers,$(bin)/python,$(quick))
 
 test-all: $(VENV)/.installed ## with the slow tests
-	$(bin)/python -m pytest -n $(JOBS) -m "not bench" $(PYTEST_FLAGS)
+	@$(call on_both_drivers,$(bin)/python,-m "not bench")
+	FAKECUDA_POOLS=0 $(bin)/python -m pytest -n $(JOBS) --driver=fake tests/cuda $(PYTEST_FLAGS)
 
 test-asan: $(VENV)-asan/.installed ## what computes and shares, on a core built with ASan and UBSan
-	tools/with-asan $(VENV)-asan/bin/python -m pytest -n $(JOBS) $(core) $(PYTEST_FLAGS)
+	@$(call on_both_drivers,tools/with-asan $(VENV)-asan/bin/python,$(core))
+	GPUINTEROP_TEST_ASAN=1 tools/with-asan $(VENV)-asan/bin/python -m pytest -n $(JOBS) --driver=fake tests/ops/test_layouts.py
 
 soak: $(VENV)/.installed ## property tests with a million examples (SOAK=10: ten times the usual)
 	GPUINTEROP_SOAK=$(SOAK) $(bin)/python -m pytest -n $(JOBS) --timeout 0 -m "hypothesis and not bench" $(PYTEST_FLAGS)
@@ -49,7 +58,7 @@ cycles: $(VENV)/.installed ## ten million exports, imports and views of each kin
 # Only the process of the tests itself is watched, so what runs in processes of its own is not.
 sanitize: $(VENV)/.installed ## on a GPU, compute-sanitizer over TESTS: TOOL=memcheck, racecheck, initcheck, synccheck
 	compute-sanitizer --tool $(TOOL) --target-processes application-only --launch-timeout 0 --error-exitcode 9 \
-	    $(bin)/python -m pytest -p no:xdist --timeout 0 --require-cuda -m "gpu and not slow and not bench" $(TESTS) $(PYTEST_FLAGS)
+	    $(bin)/python -m pytest -p no:xdist --timeout 0 --require-cuda -m "(gpu or driver) and not slow and not bench" $(TESTS) $(PYTEST_FLAGS)
 
 bench: $(VENV)/.installed ## every benchmark that runs on this machine
 	@for file in $(filter-out %/bench_common.py,$(wildcard benchmarks/bench_*.py)); do echo "== $$file"; $(bin)/python "$$file" || exit 1; done

@@ -304,8 +304,17 @@ class Array:
     def _restrided(self, shape: Shape, strides: Sequence[int], offset: int, /) -> Self:
         """Checked view: shape, strides and offset in elements."""
 
-    def _copied(self, order: str | list[int]='C', where: str='copy', /) -> Self:
-        """Independent compact copy in the given order."""
+    def copy(self, order: str='C') -> Self:
+        """Return an independent compact copy, whatever the strides are; in one of NumPy's orders."""
+
+    def fill(self, value: Any, /) -> None:
+        """Set every element to one value."""
+
+    def _copied(self, where: str, /) -> Self:
+        """C-ordered copy for the method that is named."""
+
+    def _memory_order(self) -> list[int]:
+        """The axes from the longest step to the shortest."""
 
     def _set_stride(self, axis: int, stride: int, /) -> None:
         """Set the stride of one axis, in elements, in place."""
@@ -320,9 +329,6 @@ class Array:
         ...
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        ...
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any=None, where: Any=True, dtype: Any=None, casting: str='same_kind', order: str='K', subok: bool=True, axis: Any=0, keepdims: bool=False, initial: Any=None) -> Any:
         ...
 
     def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -363,6 +369,9 @@ class Array:
     @overload
     def take(self, indices: Any, axis: int | None=None, *, out: A, mode: str='raise', max_threads: int=1) -> A:
         """Elements gathered along an axis, as numpy.take."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any=None, where: Any=True, dtype: Any=None, casting: str='same_kind', order: str='K', subok: bool=True, axis: Any=0, keepdims: bool=False, initial: Any=None) -> Any:
+        ...
 
     def exp(self) -> Self:
         """The exponential of every element, a new C-ordered array."""
@@ -543,10 +552,6 @@ class Array:
         """Return numpy.dot's product."""
 def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C', where: str='empty') -> A:
     """A fresh array of `cls`; its elements are not set."""
-def _empty_like(cls: object, x: object, dtype: object, where: str='empty') -> object:
-    """
-    A fresh C-ordered array of `cls` of the shape of `x`, beside it; its elements are not set.
-    """
 def from_pointer(cls: type[A], ptr: int, shape: Shape, strides: Sequence[int] | None, dtype: Any, device_type: int, device_id: int, base: Any, nbytes: int=-1, readonly: bool=False, where: str='from_pointer', in_elements: bool=False) -> A:
     """An array over foreign memory; strides in bytes, unless in_elements."""
 def read_ints(value: Any, where: str='shape', what: str='shape') -> tuple[int, ...]:
@@ -784,7 +789,7 @@ def _load_kernel(device: int, compile: Callable[[bool], tuple[bytes, str]], name
     """
 def _compute_capability(device: int) -> int:
     """Times ten: 90 for 9.0."""
-def _add_op(name: str, inputs: int, results: int, compares: bool=False) -> int:
+def _add_op(name: str, inputs: int, results: int, compares: bool=False, ufunc: object | None=None) -> int:
     """Add an elementwise operation; its id."""
 def _drop_op(op: int) -> None:
     """
@@ -962,53 +967,19 @@ def _allow_tf32(allowed: object) -> bool:
     """
     Whether this thread's float32 products may use TF32; the former answer.
     """
-class WarmCalls:
-    """Calls of a fused function for which nothing is to be decided."""
+class PreparedCalls:
+    """A callable that finds a prepared operation by its arguments."""
 
-    def __init__(self, places: list[Any]) -> None:
-        """
-        `places`: (cell, None, value) or (globals, name, value), without value where none is bound.
-        """
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call self as a function."""
 
-    def add(self, expected: list[Any], operands: list[Any], operation: object, rebuild: object | None) -> None:
-        """
-        `expected`: (0, type), (1, object) or (2, float) for each argument. `operands`: (place, None) for the argument there, (-1, object), or (-2, function of the tuple of arguments).
-        """
+    def __get__(self, instance: Any, owner: Any=None, /) -> Any:
+        """Return an attribute of instance, which is of type owner."""
 
-    def __call__(self, args: tuple[Any, ...], out: object | None) -> object:
-        """The result, or NotImplemented where Python must decide."""
-
-    def __len__(self) -> int:
-        ...
-class Given:
-    """An argument of a call, or an item of it, in Steps."""
-
-    def __init__(self, name: str, item: int=-1) -> None:
-        ...
-class Made:
-    """The result of a step, in Steps."""
-
-    def __init__(self, step: int) -> None:
-        ...
-class Steps:
-    """What a call does, as calls of the core's own functions."""
-
-    def __init__(self, steps: Sequence[Any], result: object | None=None, ranges: Sequence[Any]=(), done: bool=False) -> None:
-        """
-        `steps`: (function, operands) or (function, operands, {name: operand}) for each; an operand is Given, Made or a constant. `result`: an operand, the last step's result unless named. `ranges`: (Given, low, high) for numbers, outside of which Python is asked. `done`: the function has made this call itself; it also makes those that fail again, for its words.
-        """
-class KeptCalls:
-    """Steps by what describes the arguments of a call."""
-
-    def __init__(self) -> None:
+    def __init__(self, binds: bool=False) -> None:
         ...
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        ...
-
-    def __len__(self) -> int:
-        ...
-def _warm_function(function: object, parameters: list[Any], by_place: int, takes_rest: bool, kept_in: object | None=None, always: object | None=None) -> object:
-    """
-    The function, whose warm calls the core makes. `parameters`: (name, look) or (name, look, default), look being 'o', 'l' or 'v'; those after by_place go by name, and the last one is *args when takes_rest. `kept_in`: the attribute of the first argument that holds KeptCalls. `always`: the Steps of every call whose arguments have their places.
-    """
+    def _add(self, expected: list[Any], operands: list[Any], operation: object, rebuild: object | None) -> None:
+        """
+        `expected`: (type, constant, dtype, ndim, low, high) for each argument. `operands`: (position, None), (-1, object), or (-2, function of the tuple of arguments).
+        """

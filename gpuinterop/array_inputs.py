@@ -10,16 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import _core, copy_tracking
+from gpuinterop import _core, copy_tracking, error_messages
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device, with_where
 from gpuinterop.errors import (
-    ArgumentTypeError,
     BoundsError,
     ContiguityError,
     ConversionTypeError,
     DeviceError,
-    DTypeError,
     GpuInteropError,
     short_repr,
 )
@@ -64,12 +62,7 @@ def check_cast(cls: Any, got: Any, where: str) -> None:
     """Refuse a dtype that `cls` does not hold: CudaNdarray names its only one in `_only`."""
     only = getattr(cls, "_only", None)
     if only is not None and got != only:
-        raise DTypeError(
-            where=where,
-            expected=f"{only}, the only dtype of a {cls.__name__}",
-            got=f"dtype {got}",
-            fix=f"write the cast: x.astype('{only}'), or keep the dtype with GpuArray",
-        )
+        raise error_messages.dtype_of_class(where, cls.__name__, only, got)
 
 
 def is_scalar_or_list(value: Any) -> bool:
@@ -234,13 +227,12 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
     return wrap_numpy(host.astype(native))
 
 
-def as_assigned_array(value: Any, dtype: Any, cls: type) -> _core.Array:
+def as_assigned_array(value: Any, dtype: Any, cls: type, where: str) -> _core.Array:
     """Return what ``x[key] = value`` assigns, in the target's dtype.
 
     Python's numbers and NumPy's scalars take on the dtype. Arrays, alone or in a list, must have it already
     when the target is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
     """
-    where = "x[key] = value"
     if isinstance(value, (*NUMBERS, np.generic)):
         return wrap_numpy(scalars_to_array(value, dtype, where, casts=not hasattr(cls, "_only")))
     try:
@@ -280,20 +272,18 @@ def from_address(
     array here, else on a GPU against the allocation that the driver knows.
     """
     if isinstance(ptr, bool | _core.Array) or not hasattr(ptr, "__index__"):
-        raise ArgumentTypeError(where=where, expected="an int as address",
-                                got=short_repr(ptr), fix="pass int(x.gpudata) or x.ptr")  # fmt: skip
+        raise error_messages.not_an_int(where, "address", ptr, "pass int(x.gpudata) or x.ptr")
     address = operator.index(ptr)
     if not 0 <= address < 1 << 64:
         raise BoundsError(where=where, expected="an address from 0 to 2**64 - 1",
-                          got=short_repr(address), fix="pass x.ptr, unsigned")  # fmt: skip
+                          got=short_repr(address), fix="pass x.ptr, which is not negative")  # fmt: skip
     try:
         limit = operator.index(nbytes)
     except TypeError:
-        raise ArgumentTypeError(where=where, expected="an int as nbytes",
-                                got=short_repr(nbytes), fix="pass the number of bytes") from None  # fmt: skip
+        raise error_messages.not_an_int(where, "nbytes", nbytes) from None
     if not -1 <= limit < 1 << 63:
         raise BoundsError(where=where, expected="nbytes of at least 0, below 2**63",
-                          got=short_repr(limit), fix="leave it out when it is not known")  # fmt: skip
+                          got=short_repr(limit), fix="omit nbytes if the size is unknown")  # fmt: skip
     readonly = require_bool(readonly, "readonly", where)
     target = resolve_device(device, where) if device is not None else _locate(address)
     with reraise_from(where):  # what fails may be a layout

@@ -22,6 +22,7 @@ from gpuinterop.array_inputs import (
 )
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device
+from gpuinterop.error_messages import not_an_array
 from gpuinterop.errors import (
     ArgumentTypeError,
     ContiguityError,
@@ -324,9 +325,7 @@ def dimshuffle(x: Any, *pattern: Any) -> Any:
     """Return a view of `x` with its axes rearranged; see `CudaNdarray.dimshuffle`."""
     # The documents' function takes nothing else, so neither does this one.
     if not isinstance(x, ArrayMethods):
-        raise ArgumentTypeError(where="dimshuffle", expected="an array of this library",
-                                got=f"an object of type {type(x).__name__}",
-                                fix="convert it with gpuinterop.asarray(x)")  # fmt: skip
+        raise not_an_array("dimshuffle", "x", x)
     return x.dimshuffle(*pattern)
 
 

@@ -99,29 +99,37 @@ _rows: dict[Any, int] = {np.dtype(name): row for row, name in enumerate(NUMPY_NA
 
 
 def dtype_id(dtype: Any, where: str = "dtype") -> int:
-    """Return the table's row for anything that NumPy takes as a dtype.
+    """Return the table's row for a dtype of NumPy, of another library, or anything that NumPy takes as one.
 
     Raises
     ------
     DTypeError
         The table has no such type: structured, object, string, datetime, foreign byte order.
     """
-    try:
+    if isinstance(dtype, np.dtype) and dtype in _rows:
         return _rows[dtype]
-    except (KeyError, TypeError):
-        pass
     if isinstance(dtype, str) and dtype in NAMES:
         return NAMES.index(dtype)
     try:
         found = np.dtype(dtype)
-    except (TypeError, ValueError) as error:
-        raise _unknown(dtype, where) from error
+    except (TypeError, ValueError):
+        found = np.dtype(object)
     if found in _rows:
         return _rows[found]
     if found.isnative and found.name in ML_NAMES:
         _rows[found] = NAMES.index(found.name)
         return _rows[found]
-    raise _unknown(found, where)
+    if found.kind == "O" and not isinstance(dtype, str) and _printed_name(dtype) in NAMES:
+        return NAMES.index(_printed_name(dtype))
+    raise _unknown(dtype if found.kind == "O" else found, where)
+
+
+def _printed_name(dtype: Any) -> str:
+    """Return the last word of an object's repr: float32 of `torch.float32` and <class 'warp.types.float32'>.
+
+    Libraries agree on the names of dtypes, but not on an attribute that holds the name.
+    """
+    return short_repr(dtype).strip("<'>").rpartition(".")[2]
 
 
 def as_supported_dtype(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
@@ -149,7 +157,7 @@ def _unknown(dtype: Any, where: str) -> DTypeError:
         return DTypeError(where=where, expected="a dtype, such as 'float32'", got=short_repr(dtype),
                           fix=f"name a device by its keyword: device={dtype!r}")  # fmt: skip
     fix = "name one of these, or cast to one of them first"
-    near = get_close_matches(short_repr(dtype).strip("'").rpartition(".")[2], _LIKELY, 1)
+    near = get_close_matches(_printed_name(dtype), _LIKELY, 1)
     if isinstance(dtype, int):  # zeros(2, 3)
         fix = "name one of these; a shape is one argument, a tuple: (2, 3)"
     elif near and not isinstance(dtype, np.dtype):

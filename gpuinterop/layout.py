@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.errors import ShapeError
+from gpuinterop.error_messages import shapes_do_not_broadcast
 
 __all__ = ["broadcast_shapes", "c_strides", "is_array", "core_view"]
 
@@ -43,6 +43,5 @@ def broadcast_shapes(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int
             if found[axis] == 1:
                 found[axis] = extent
             elif extent not in (1, found[axis]):
-                raise ShapeError(where=where, expected="shapes that broadcast",
-                                 got=str(list(shapes)), fix="reshape one")  # fmt: skip
+                raise shapes_do_not_broadcast(where, *shapes)
     return tuple(found)

@@ -14,15 +14,13 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core, array_inputs, copy_tracking, dtypes, host_views
-from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device, with_where
+from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
-    ConversionTypeError,
     CopyForbiddenError,
     DeviceError,
     DTypeError,
-    GpuInteropError,
     ReadOnlyError,
     ShapeError,
     StreamError,
@@ -34,7 +32,6 @@ from gpuinterop.layout import core_view
 from gpuinterop.ops.reduction_methods import ReductionMethods
 from gpuinterop.option_values import require_bool
 from gpuinterop.views import ViewMethods, own_state
-from gpuinterop.warm import Given, Steps, warm
 
 __all__ = ["CudaNdarray", "GpuArray", "to_host_array"]
 
@@ -76,10 +73,6 @@ def _only(x: Any, where: str) -> Any:
             else "there is none to read: ask for x.size first",
         )
     return to_host_array(x, where).item()
-
-
-_ASSIGNMENT = (operator.setitem, [Given("self"), ..., Given("value")])
-_SET, _FILLED = Steps([_ASSIGNMENT]), Steps([_ASSIGNMENT], done=True)
 
 
 class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
@@ -259,24 +252,9 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # ---- values in -----------------------------------------------------------------------------
 
-    @warm()
-    def fill(self, value: Any) -> None:
-        """Set every element to one value."""
-        try:
-            self[...] = value
-        except (ConversionTypeError, ShapeError) as error:
-            raise type(error)(
-                where="fill", expected="one number", got=error.got,
-                fix="pass a number, or assign an array that broadcasts: x[...] = values",
-            ) from None  # fmt: skip
-        except GpuInteropError as error:
-            raise with_where(error, "fill") from None
-        return _FILLED  # type: ignore[return-value]  # for the next time
-
-    @warm(always=_SET)
     def set(self, value: Any) -> None:
         """Set the elements from an array of the same shape (PyCUDA's word for assignment)."""
-        return _SET  # type: ignore[return-value]  # which the core runs
+        self[...] = value
 
     # ---- places --------------------------------------------------------------------------------
 

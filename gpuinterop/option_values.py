@@ -1,4 +1,4 @@
-"""What may be given for a switch, True or False and nothing else that is true, and for an order."""
+"""Readers of single arguments: boolean options, orders, ints, shapes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.error_messages import not_a_bool, not_an_optional_bool, not_ints, not_one_of
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 
 __all__ = [
@@ -34,21 +35,19 @@ COPY_KEYWORDS = {
 
 
 def require_bool(value: Any, name: str, where: str) -> bool:
-    """Return a bool, NumPy's too, as Python's; a device in the place of ``copyif`` would mean "copy"."""
+    """Return a bool, Python's or NumPy's; any other true value, such as a device, is refused."""
     if value is False or value is True:
         return value
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise ArgumentTypeError(where=where, expected=f"{name}=True or False", got=short_repr(value),
-                            fix=f"pass {name}=True, or leave it out")  # fmt: skip
+    raise not_a_bool(where, name, value)
 
 
 def require_optional_bool(value: Any, name: str, where: str) -> bool | None:
-    """The same for a switch that None leaves open."""
+    """Return a bool or None, for an option that None leaves open."""
     if value is None or isinstance(value, (bool, np.bool_)):
         return None if value is None else bool(value)
-    raise ArgumentTypeError(where=where, expected=f"{name}=True, False or None", got=short_repr(value),
-                            fix=f"pass {name}=False to forbid a copy, True to ask for one")  # fmt: skip
+    raise not_an_optional_bool(where, name, value)
 
 
 def refuse_copy_keyword(options: dict[str, Any], accepted: str, where: str) -> None:
@@ -75,17 +74,17 @@ def takes_copy_keyword(accepted: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
-def require_order(value: Any, orders: str, where: str, fix: str = "pass one of these") -> str:
+def require_order(
+    value: Any, orders: str, where: str, fix: str = "pass one of these values"
+) -> str:
     """Return one of NumPy's letters for an order of elements, those of `orders`."""
     if isinstance(value, str) and len(value) == 1 and value in orders:
         return value
-    *first, last = [repr(letter) for letter in orders]
-    raise ShapeError(where=where, expected=f"order {', '.join(first)} or {last}", got=short_repr(value),
-                     fix=fix)  # fmt: skip
+    raise not_one_of(where, "order", orders, value, fix, ShapeError)
 
 
 def is_index(value: Any) -> bool:
-    """Whether `value` is one whole number. Arrays have the method too, and are sequences."""
+    """Whether `value` is one integer. Arrays have ``__index__`` too, but count as sequences."""
     return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
 
 
@@ -95,11 +94,10 @@ def read_shape(shape: Any, where: str = "shape") -> tuple[int, ...]:
 
 
 def read_counts(values: Any, where: str = "counts") -> tuple[int, ...]:
-    """Return numbers given as an int or any number of them."""
+    """Return ints given as one int or as a sequence."""
     if is_index(values):
         return (operator.index(values),)
     try:
         return tuple(operator.index(n) for n in values)
     except TypeError:
-        raise ArgumentTypeError(where=where, expected="an int or a sequence of ints",
-                                got=short_repr(values), fix="pass a tuple of ints") from None  # fmt: skip
+        raise not_ints(where, where, values) from None

@@ -11,7 +11,8 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import host_out_of_memory, resolve_device
-from gpuinterop.errors import ArgumentTypeError, DeviceError, ShapeError
+from gpuinterop.error_messages import negative_length, not_an_array
+from gpuinterop.errors import DeviceError, ShapeError
 from gpuinterop.host_views import as_numpy_view, require_aligned_host, require_no_zero_strides
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import read_shape
@@ -38,8 +39,7 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     extents = read_shape(shape, "pinned_empty")
     kind = as_supported_dtype(np.float32 if dtype is None else dtype, "pinned_empty")
     if any(n < 0 for n in extents):
-        raise ShapeError(where="pinned_empty", expected="extents of 0 or more",
-                         got=f"shape {extents}", fix="pass non-negative extents")  # fmt: skip
+        raise negative_length("pinned_empty", extents)
     place = resolve_device(device, "pinned_empty")
     count = prod(extents)
     if place.type == "cpu" or count == 0:
@@ -53,7 +53,7 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
             where="pinned_empty",
             expected="a shape of at most 2**63 - 1 bytes",
             got=f"shape {extents} of {kind}: {nbytes} bytes",
-            fix="take less of it",
+            fix="pass shorter axes",
         )
     memory = _core.pinned_bytes(place.index, nbytes)
     return as_numpy_view(memory).view(kind).reshape(extents)
@@ -64,11 +64,8 @@ def _side(x: Any, name: str) -> _core.Array:
         return core_view(x)
     if isinstance(x, np.ndarray):
         return require_aligned_host(x, "copy_async")
-    raise ArgumentTypeError(
-        where="copy_async",
-        expected=f"an array here or a NumPy array as {name}",
-        got=type(x).__name__,
-        fix="use gpuinterop.asarray(x), or an array of pinned_empty",
+    raise not_an_array(
+        "copy_async", name, x, "pass a gpuinterop array or a NumPy array of pinned_empty"
     )
 
 
@@ -106,8 +103,8 @@ def copy_async(dst: Any, src: Any) -> None:
         if inside and host.size and not _core.is_pinned_here(host.ptr, host.nbytes):
             raise DeviceError(
                 where="copy_async",
-                expected="page-locked memory on the host's side",
-                got="ordinary memory",
-                fix="take it from gpuinterop.pinned_empty(shape, dtype), or assign: dst[...] = src",
+                expected="a pinned host array",
+                got="a pageable host array",
+                fix="allocate it with gpuinterop.pinned_empty(shape, dtype), or wait for the copy: dst[...] = src",
             )
     _core.copy_into(target, source, non_blocking=True, where="copy_async")

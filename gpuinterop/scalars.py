@@ -24,6 +24,7 @@ from gpuinterop.dtypes import (
     dtype_from_id,
     is_complex,
 )
+from gpuinterop.error_messages import cast_changes_values
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr
 
 __all__ = ["NUMBERS", "scalars_to_array"]
@@ -121,12 +122,7 @@ def _refuse_narrowing_of(array: np.ndarray[Any, Any], wanted: np.dtype[Any], whe
         with np.errstate(all="ignore"):
             if np.array_equal(array.astype(wanted).astype(object), array.astype(object)):
                 return
-    raise DTypeError(
-        where=where,
-        expected=f"arrays inside the list that {wanted} holds as they are",
-        got=f"one of dtype {array.dtype}",
-        fix=f"write the cast: a.astype('{wanted}'), or numpy.stack(list) to keep the dtype",
-    )
+    raise cast_changes_values(where, wanted, f"an array of dtype {array.dtype} in the list")
 
 
 def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:

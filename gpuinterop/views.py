@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
 
-from gpuinterop import _core
+from gpuinterop import _core, error_messages
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -18,9 +18,8 @@ from gpuinterop.errors import (
 )
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_optional_bool, require_order
-from gpuinterop.warm import Given, Steps, warm
 
-__all__ = ["Flags", "ViewMethods", "memory_order", "own_state", "read_axis"]
+__all__ = ["Flags", "ViewMethods", "own_state", "read_axis"]
 
 Self = TypeVar("Self", bound="ViewMethods")
 
@@ -38,20 +37,13 @@ def _spread(values: tuple[Any, ...]) -> Any:
 def read_axis(axis: Any, ndim: int, where: str) -> int:
     """An axis counted from 0, from an int that may count from the end."""
     try:
-        if isinstance(axis, bool):  # what truths mean as axes, nobody knows
-            raise TypeError("a truth")
+        if isinstance(axis, bool):  # probably an argument in the wrong place
+            raise TypeError("a bool")
         index = operator.index(axis)
     except TypeError:
-        raise ArgumentTypeError(
-            where=where, expected="an int as axis", got=short_repr(axis), fix="pass an int"
-        ) from None
+        raise error_messages.not_an_int(where, "axis", axis) from None
     if not -ndim <= index < ndim:
-        raise ShapeError(
-            where=where,
-            expected=f"an axis from {-ndim} to {ndim - 1}" if ndim else "no axis, for a 0-d array",
-            got=short_repr(index),
-            fix="count axes from 0, or from -1 backwards",
-        )
+        raise error_messages.axis_out_of_range(where, index, ndim)
     return index % ndim
 
 
@@ -82,28 +74,10 @@ def _take_on(x: Any, state: tuple[dict[str, Any] | None, dict[str, Any]] | None)
         setattr(x, name, value)
 
 
-def memory_order(array: Any) -> list[int]:
-    """The axes from the longest step to the shortest, as NumPy's order 'K' walks them.
-
-    An axis without a step (extent 1, or broadcast) stays where it is; directions are kept.
-    """
-    steps = [0 if n == 1 else abs(s) for n, s in zip(array.shape, array.strides, strict=True)]
-    order: list[int] = []
-    for axis in reversed(range(len(steps))):  # the fastest axis first
-        place = len(order)
-        for i in reversed(range(len(order))):
-            if steps[axis] and steps[order[i]]:
-                if steps[order[i]] <= steps[axis]:
-                    break
-                place = i
-        order.insert(place, axis)
-    return order[::-1]
-
-
 def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
     """The elements in one of NumPy's orders; 'K' is a C order of the axes as they lie in memory."""
     if require_order(order, "CFAK", where) == "K":
-        in_memory: Self = x._permuted(memory_order(core_view(x)))
+        in_memory: Self = x._permuted(x._memory_order())
         return in_memory.reshape(-1, copy=copy)
     return x.reshape(-1, order=order, copy=copy)
 
@@ -216,9 +190,6 @@ class Flags:
         return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in self._shown)
 
 
-_COPIED = Steps([(_core.Array._copied, [Given("self"), Given("order")])])
-
-
 class ViewMethods(_core.Array):
     """Methods that change how memory is looked at, not what is in it."""
 
@@ -244,15 +215,6 @@ class ViewMethods(_core.Array):
                 "gpuinterop.to(x, 'numpy').view(dtype)",
             )
         return view
-
-    @warm(values="order")
-    def copy(self: Self, order: str = "C") -> Self:
-        """Return an independent compact copy, whatever the strides are; in one of NumPy's orders."""
-        order = require_order(order, "CFAK", "copy")
-        if order != "K":
-            return _COPIED  # type: ignore[return-value]  # which the core runs
-        copied: Self = self._copied(memory_order(core_view(self)))
-        return copied
 
     def __copy__(self: Self) -> Self:
         # The documents pin this: copy.copy gives another object over the same memory.
@@ -298,7 +260,7 @@ class ViewMethods(_core.Array):
         if view is None:
             if copy is False:
                 raise _no_view_of(self)
-            view = self._copied("C", "reshape")._reshaped(wanted)
+            view = self._copied("reshape")._reshaped(wanted)
             assert view is not None  # a C-ordered copy takes every shape
         return view
 
@@ -340,16 +302,14 @@ class ViewMethods(_core.Array):
             given = axis if isinstance(axis, (tuple, list)) else (axis,)
             drop = {read_axis(i, len(shape), "squeeze") for i in given}
             if len(drop) != len(given):
-                raise ShapeError(
-                    where="squeeze", expected="each axis once", got=short_repr(axis), fix="drop one"
-                )
+                raise error_messages.repeated_axis("squeeze", short_repr(axis))
             for i in drop:
                 if shape[i] != 1:
                     raise ShapeError(
                         where="squeeze",
-                        expected="axes of extent 1",
+                        expected="axes of length 1",
                         got=f"axis {i} of shape {shape}",
-                        fix="index the axis instead: x[0] along it",
+                        fix="index the axis instead, for example x[0]",
                         axis=i,
                     )
         view: Self = self[tuple(0 if i in drop else slice(None) for i in range(len(shape)))]
@@ -361,12 +321,7 @@ class ViewMethods(_core.Array):
         ndim = core_view(self).ndim + len(given)
         new = [read_axis(i, ndim, "expand_dims") for i in given]
         if len(set(new)) != len(new):
-            raise ShapeError(
-                where="expand_dims",
-                expected="each position once",
-                got=short_repr(axis),
-                fix="drop one",
-            )
+            raise error_messages.repeated_axis("expand_dims", short_repr(axis))
         view: Self = self[tuple(None if i in new else slice(None) for i in range(ndim))]
         return view
 
@@ -389,8 +344,7 @@ class ViewMethods(_core.Array):
         try:
             skip = operator.index(offset)
         except TypeError:
-            raise ArgumentTypeError(where="diagonal", expected="an int as offset",
-                                    got=short_repr(offset), fix="pass an int") from None  # fmt: skip
+            raise error_messages.not_an_int("diagonal", "offset", offset) from None
         rows, columns = max(-skip, 0), max(skip, 0)
         corner: list[Any] = [slice(None)] * ndim
         corner[a], corner[b] = slice(rows, None), slice(columns, None)
@@ -432,20 +386,17 @@ class ViewMethods(_core.Array):
         extents = core_view(self).shape
         ndim = len(extents)
         if len(set(kept)) != len(kept) or any(i >= ndim for i in kept):
-            raise ShapeError(
-                where="dimshuffle",
-                expected=f"each axis below {ndim} at most once",
-                got=short_repr(tuple(wanted)),
-                fix="name each axis once",
-            )
+            if any(i >= ndim for i in kept):
+                raise error_messages.axis_out_of_range("dimshuffle", max(kept), ndim)
+            raise error_messages.repeated_axis("dimshuffle", short_repr(tuple(wanted)))
         dropped = [i for i in range(ndim) if i not in kept]
         for i in dropped:
             if extents[i] != 1:
                 raise ShapeError(
                     where="dimshuffle",
-                    expected="extent 1 on every axis that is left out",
-                    got=f"extent {extents[i]} on axis {i} of shape {extents}",
-                    fix="keep the axis, or index it first",
+                    expected="length 1 on every axis that the pattern omits",
+                    got=f"length {extents[i]} on axis {i} of shape {extents}",
+                    fix="name the axis in the pattern, or index it first",
                     axis=i,
                 )
         view = self._permuted([*kept, *dropped])

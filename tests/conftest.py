@@ -1,5 +1,8 @@
 """What all tests share: the `device` fixture, what each marker needs, and no silent skip.
 
+A process has one driver. ``pytest`` runs the tests of "cpu", and those of "cuda:0" if there is a GPU.
+``pytest --driver=fake`` runs the tests of "cuda:0" on the fake driver (tests/doubles), and no others.
+
 A skip is allowed for the reasons in allowed_skips.txt only; any other fails the run, and so does an
 allowed one whose category is required on the command line.
 """
@@ -28,6 +31,11 @@ settings.load_profile("gpuinterop")
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 LIBRARY_MARKERS = ("torch", "jax", "cupy", "pycuda", "numba")
+# What a test needs: a device, real or fake; a real one; two real ones; the inside of the fake driver.
+DRIVER_MARKERS = ("driver", "gpu", "multi_gpu", "fake_driver")
+# Folders whose tests compile a kernel for each case, by g++ on the fake driver: minutes.
+SLOW_ON_FAKE = {"ops", "reduce", "blas"}
+NOT_ON_FAKE = Path(__file__).with_name("doubles") / "not_on_fake.txt"
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 
 
@@ -43,6 +51,12 @@ def pytest_addoption(parser):
         default="",
         metavar="CATEGORY,...",
         help="categories of allowed_skips.txt whose skips are failures here",
+    )
+    group.addoption(
+        "--driver",
+        choices=("real", "fake"),
+        default="real",
+        help="fake: run the tests of CUDA devices, and only them, on the driver in tests/doubles",
     )
 
 
@@ -71,13 +85,75 @@ def cuda_devices() -> tuple[int, str]:
     return count.value, ""
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def on_fake(config) -> bool:
+    return config.getoption("--driver") == "fake"
+
+
+def wants_cuda(config) -> bool:
+    """Whether the tests of CUDA devices run. Under --require-cuda, a missing device fails them."""
+    return cuda_devices()[0] > 0 or config.getoption("--require-cuda")
+
+
+@pytest.fixture(scope="module")
 def device(request) -> str:
-    """Each device there is: "cpu" always, "cuda" where a driver answers."""
+    """Each device there is: "cpu" always, "cuda:0" where a driver answers; on the fake driver that alone."""
     return request.param
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Spare the fake driver the folders that have nothing for it, and the quick suite the slow ones."""
+    left_out = {"house", "cli", "doctor", "typing"}
+    if "not slow" in (config.getoption("markexpr") or ""):
+        left_out |= SLOW_ON_FAKE
+    return True if on_fake(config) and collection_path.name in left_out else None
+
+
+def pytest_generate_tests(metafunc):
+    listed = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    named = {n for names in listed for n in (names.split(",") if isinstance(names, str) else names)}
+    if "device" in metafunc.fixturenames and "device" not in map(str.strip, named):
+        cuda = pytest.param("cuda:0", marks=pytest.mark.driver)
+        if on_fake(metafunc.config) or metafunc.definition.get_closest_marker("driver"):
+            there = [cuda]
+        else:
+            there = ["cpu", cuda] if wants_cuda(metafunc.config) else ["cpu"]
+        metafunc.parametrize("device", there, indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Leave out what needs another driver than this run has, so that no test runs on the wrong one."""
+    for item in items:
+        if item.path.parent.name == "fake_driver":
+            item.add_marker(pytest.mark.fake_driver)
+        if on_fake(config) and SLOW_ON_FAKE.intersection(item.path.parts):
+            item.add_marker(pytest.mark.slow)
+    others = [item for item in items if not belongs(item, config)]
+    items[:] = [item for item in items if belongs(item, config)]
+    config.hook.pytest_deselected(items=others)
+
+
+def belongs(item, config) -> bool:
+    needs = {name for name in DRIVER_MARKERS if item.get_closest_marker(name)}
+    if on_fake(config):
+        left_out = not_on_fake() & {item.nodeid, item.nodeid.split("[")[0]}
+        return bool(needs) and not needs & {"gpu", "multi_gpu"} and not left_out
+    return "fake_driver" not in needs and (not needs or wants_cuda(config))
+
+
+@functools.cache
+def not_on_fake() -> frozenset[str]:
+    lines = NOT_ON_FAKE.read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.strip() and not line.startswith("#")]
+    return frozenset(line.split(" | ")[0] for line in rows)
+
+
 def pytest_configure(config):
+    if on_fake(config):
+        from doubles import fake_driver
+
+        fake_driver.use()
+        return
     # One run of GPU tests at a time: two would measure and exhaust each other's memory.
     if hasattr(config, "workerinput") or cuda_devices()[0] == 0:
         return
@@ -91,12 +167,13 @@ def missing(item) -> str:
     for name in LIBRARY_MARKERS:
         if item.get_closest_marker(name) and importlib.util.find_spec(name) is None:
             return f"{name} is not installed"
-    if item.get_closest_marker("gpu") or item.get_closest_marker("multi_gpu"):
-        count, reason = cuda_devices()
-        if count == 0:
-            return f"no CUDA device: {reason}"
-        if count == 1 and item.get_closest_marker("multi_gpu"):
-            return "one CUDA device only"
+    if on_fake(item.config) or not any(item.get_closest_marker(name) for name in DRIVER_MARKERS):
+        return ""
+    count, reason = cuda_devices()
+    if count == 0:
+        return f"no CUDA device: {reason}"
+    if count == 1 and item.get_closest_marker("multi_gpu"):
+        return "one CUDA device only"
     return ""
 
 
@@ -165,6 +242,10 @@ def pytest_sessionfinish(session):
 
 
 def pytest_terminal_summary(terminalreporter, config):
+    if not on_fake(config) and not wants_cuda(config):
+        terminalreporter.write_line(
+            f"tests of CUDA devices are left out, no CUDA device: {cuda_devices()[1]}"
+        )
     reasons = skips_by_reason(config)
     if not reasons:
         return

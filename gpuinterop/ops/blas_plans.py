@@ -14,12 +14,10 @@ from gpuinterop.errors import ShapeError
 from gpuinterop.layout import broadcast_shapes
 from gpuinterop.ops.blas_host import sum_of_products
 from gpuinterop.ops.dtype_promotion import common_dtype
-from gpuinterop.ops.fuse import Fused
-from gpuinterop.ops.fuse_tracer import Tracer
+from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.map_reduce import MapReduce
 from gpuinterop.ops.operand_conversion import gpuarray_class
 from gpuinterop.ops.reduction_codegen import CUDA_TYPES
-from gpuinterop.ops.trace import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,13 +107,9 @@ _kept: list[Any] = []  # operations that the core calls by their numbers
 
 def rank_one() -> int:
     """Return the core's number of the elementwise operation x * y + a."""
-    graph = Graph()
-    x, y, a = (Tracer(graph, graph.add_input()) for _ in range(3))
-    fused = Fused(_rank_one)
-    operation = fused._operation(graph, [fused.__wrapped__(x, y, a)])  # type: ignore[attr-defined]
+    graph = Expression()
+    x, y, a = (graph.input() for _ in range(3))
+    compiled = graph.compile([graph.apply("add", graph.apply("multiply", x, y), a)], "rank_one")
+    operation = compiled.operation((None, None, None))
     _kept.append(operation)
     return _core._op_of(operation)
-
-
-def _rank_one(x: Any, y: Any, a: Any) -> Any:
-    return x * y + a

@@ -17,11 +17,10 @@ from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.core_callbacks import require_exact_in
 from gpuinterop.ops.dtype_promotion import common_dtype
-from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
+from gpuinterop.ops.operand_conversion import result_class
 from gpuinterop.ops.reduction_dispatch import may_overlap
 from gpuinterop.option_values import is_index, read_shape
 from gpuinterop.views import read_axis
-from gpuinterop.warm import Given, Made, Steps, warm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +44,6 @@ def listed(arrays: Any, where: str) -> list[Any]:
     return output_arrays.taken(where, *parts)
 
 
-@warm(values="axis", layouts="arrays")
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
     """Return the arrays one after the other along `axis`; None flattens them first.
 
@@ -56,11 +54,9 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
 
 
 def _concatenated(arrays: Sequence[Any], axis: int | None, out: Any, where: str) -> Any:
-    """The result, or the steps to it; errors of the core name `where`."""
-    known = out is None and type(axis) is int and type(arrays) in (list, tuple)
+    """Return the arrays one after the other; errors of the core name `where`."""
     given = listed(arrays, "concatenate")
-    known = known and all(map(operator.is_, given, arrays))
-    parts = [_core.view(gpuarray_class(), x) for x in given]
+    parts = [output_arrays.plain(x) for x in given]
     if axis is None:
         parts, axis = [x.ravel() for x in parts], 0
     elif type(axis) is not int:
@@ -72,47 +68,19 @@ def _concatenated(arrays: Sequence[Any], axis: int | None, out: Any, where: str)
         tuple([x.dtype for x in parts]),
     )
     place = parts[0].device
-    if known:
-        return _joining(cls, shape, dtype, places, parts, where)
     if out is None:
-        out = _core.empty(cls, shape, dtype, place.type_code, place.index, where="concatenate")
+        out = _core.empty(cls, shape, dtype, place.type_code, place.index, where=where)
     else:
         output_arrays.check_out(out, shape, dtype, parts[0], "concatenate")
         # Writing one part must not change those still to be read.
         parts = [x.copy() if may_overlap(x, out) else x for x in parts]
-    target = _core.view(gpuarray_class(), out)
+    target = output_arrays.plain(out)
     for key, x in zip(places, parts, strict=True):
-        part = x if x.dtype == dtype else cast(x, dtype)
-        _core.copy_into(target[key], part, where="concatenate", uncounted=True)
+        # No name for the part: its memory is free before the next one is cast.
+        _core.copy_into(
+            target[key], x if x.dtype == dtype else cast(x, dtype), where=where, uncounted=True
+        )
     return out
-
-
-def _joining(
-    cls: Any,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    places: Sequence[tuple[slice, ...]],
-    parts: Sequence[Any],
-    where: str,
-) -> Steps:
-    """The steps of `concatenate`: a new array, and each part copied to its place."""
-    device, named = parts[0].device, {"where": where}
-    steps: list[tuple[Any, ...]] = [
-        (_core.empty, [cls, shape, dtype_id(dtype), device.type_code, device.index], named),
-        (_core.view, [gpuarray_class(), Made(0)]),  # whose slices no subclass makes
-    ]
-
-    def then(*step: Any) -> Made:
-        steps.append(step)
-        return Made(len(steps) - 1)
-
-    for i, (key, x) in enumerate(zip(places, parts, strict=True)):
-        part: Given | Made = Given("arrays", i)
-        if x.dtype != dtype:
-            part = then(cast, [part, dtype])
-        target = then(operator.getitem, [Made(1), key])
-        then(_core.copy_into, [target, part], {**named, "uncounted": True})
-    return Steps(steps, Made(0))
 
 
 @lru_cache(maxsize=1024)
@@ -155,7 +123,6 @@ def _layout(
     return output_arrays.class_for(leading, dtype), shape, dtype, places
 
 
-@warm(values="axis", layouts="arrays")
 def join(axis: int, *arrays: Any) -> Any:
     """Return the arrays one after the other along `axis` (the documents' order of arguments)."""
     with reraise_from("join"):

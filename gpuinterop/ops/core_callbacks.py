@@ -310,9 +310,10 @@ def _register() -> None:
     PREPARE.update(types=_resolve, kernel=_build)
     _core.set_hooks(prepare=_prepare, host=_host, call=_call)
     for row in ROWS:
-        op = _core._add_op(row.name, row.inputs, row.results, row.compares)
+        ufunc = row.numpy if isinstance(row.numpy, np.ufunc) and row.name != "cast" else None
+        op = _core._add_op(row.name, row.inputs, row.results, row.compares, ufunc)
         _by_id[op] = row
-        names = ", ".join("xyz"[: row.inputs])
+        names = ", ".join(row.operands[: row.inputs])
         doc = (
             f"{row.name}({names}, /, out=None, *, dtype=None)\n--\n\n{row.doc}\n\n"
             "Works on any strides and broadcasts; queued on the current stream. A new C-ordered "

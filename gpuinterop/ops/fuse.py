@@ -1,71 +1,39 @@
-"""A Python function of arrays as one kernel."""
+"""A Python function of arrays as one kernel, or as a few if it reduces."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import sys
-import types
+import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
-from .core_callbacks import add_operation, is_foreign_array
-from .fuse_methods import BoundFused, Instances, unbound
-from .fuse_names import FIXED, Outside, told_apart
-from .fuse_numbers import OPEN, More, Number, argument
-from .fuse_operation import FusedOperation
-from .fuse_recent import Recent
-from .fuse_reduce import FusedReduction
-from .fuse_stages import Stages, part_of, stages_of, unfit_numbers
-from .fuse_tracer import Tracer, cannot_be_fused, refuse_out
-from .fuse_warm import add_warm
+from .core_callbacks import is_foreign_array
+from .expression import constant_key
+from .expression_stages import CompiledExpression, Kernels, expected_argument, shape_of
+from .fuse_scalars import Scalar
+from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out
 from .operand_conversion import as_scalar
-from .trace import Graph, is_strict
 
 __all__ = ["Fused", "fuse"]
 
-# The operation, what it takes beside the arguments, what its results become if they are not returned as
-# they are, whether numbers are open.
-Trace = tuple[Any, list[Any], Callable[[Any], Any] | None, bool]
+# The compiled expression, its operands after the arrays among the arguments, and the function that
+# makes the returned object from its results, if that is not the results themselves.
+_Traced = tuple[CompiledExpression, list[Any], Callable[[Any], Any] | None]
 
-_NO_MORE = More(frozenset(), False)
+_DECORATOR: Any = object()  # in place of the function: fuse(static_argnames=...) is a decorator
+_BY_SHAPE = object()  # in place of a trace: the function asked for shapes, so there is one for each
 
-# What functions that know nothing of `fuse` say they were given.
+# The class in errors of functions that do not know of `fuse`.
 _TRACER = f"{Tracer.__module__}.{Tracer.__qualname__}"
 
 
-def _refuse_computed(captured: Sequence[Any]) -> None:
-    """Refuse arrays that were made while the function was traced: they would stay as they are then.
-
-    Nothing but the graph holds such an array by now; a view of one from outside has an owner there.
-    """
-    probe = [object()]
-    alone = sys.getrefcount(probe[0])
-    for i in range(len(captured)):
-        if type(captured[i]) is Number:
-            continue
-        if sys.getrefcount(captured[i]) > alone:
-            continue
-        owners = [captured[i].base]
-        # The view holds its owner too. Memory of another library is shared and not computed.
-        if owners[0] is None or (
-            isinstance(owners[0], _core.Array) and sys.getrefcount(owners[0]) <= alone + 1
-        ):
-            raise ArgumentTypeError(
-                where="fuse",
-                expected="arrays from outside as they are: nothing is computed while it is traced",
-                got=f"an array of shape {captured[i].shape} that the function made without an argument",
-                fix="pass what it is made from as an argument, or make it before the function is called",
-            )
-
-
-class Fused:
+class Fused(_core.PreparedCalls):
     """A function that runs as one kernel, or as a few if it reduces; made by `fuse`.
 
     Attributes
@@ -73,9 +41,12 @@ class Fused:
     __wrapped__ : the Python function.
     """
 
-    def __init__(self, function: Callable[..., Any], binds: type | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], static_argnames: str | Sequence[str] = ()
+    ) -> None:
+        super().__init__(binds=True)
         try:
-            self._signature = inspect.signature(function)
+            signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
             raise ArgumentTypeError(
                 where="fuse", expected="a Python function of arrays",
@@ -83,281 +54,203 @@ class Fused:
                 fix="@gpuinterop.fuse in front of a def, or fuse(lambda x, y: x + y)",
             ) from error  # fmt: skip
         functools.update_wrapper(self, function)
+        self._signature = signature
         self._name = getattr(function, "__name__", "fuse")
-        self._positional = [
-            p.default is inspect.Parameter.empty
-            for p in self._signature.parameters.values()
-            if p.kind
-            in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        ]
-        self._open = any(
-            p.kind is inspect.Parameter.VAR_POSITIONAL for p in self._signature.parameters.values()
-        )
-        self._outside = Outside(function)
-        self._kernels = Recent()
-        self._instances: Instances | None = None
-        self._owner: type | None = None  # the class that it is a method of
-        self._binds = binds  # staticmethod or classmethod, if it is to be one
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._owner = owner
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if self._binds is classmethod:
-            instance = type(instance) if owner is None else owner
-        elif instance is None or self._binds is staticmethod:
-            return self
-        if isinstance(instance, _core.Array):
-            return types.MethodType(self, instance)
-        if self._instances is None:
-            self._instances = Instances(self.__wrapped__, self._alike)  # type: ignore[attr-defined]
-        return BoundFused(self, instance, self._instances)
-
-    def _bound(self, instance: Any) -> BoundFused:
-        """Together with an instance that nothing else needs to keep alive."""
-        function = self.__wrapped__  # type: ignore[attr-defined]
-        self._instances = Instances(function, self._alike, keeps=True)
-        return BoundFused(self, instance, self._instances)
-
-    def _alike(self, function: Callable[..., Any]) -> Fused:
-        """A fused function that has the kernels of this one."""
-        made = Fused(function)
-        made._kernels = self._kernels
-        made._outside = Outside(self.__wrapped__)  # type: ignore[attr-defined]
-        return made
+        self._static = {static_argnames} if isinstance(static_argnames, str) else {*static_argnames}
+        unknown = self._static - set(self._signature.parameters)
+        if unknown:
+            raise ArgumentTypeError(
+                where="fuse", expected=f"names of the parameters {self._signature} in static_argnames=",
+                got=", ".join(map(repr, sorted(unknown))), fix="pass the names as they are declared",
+            )  # fmt: skip
+        self._traces = Kernels()
+        self._kernels = Kernels()
 
     def __repr__(self) -> str:
         return f"<fused function {getattr(self, '__qualname__', self._name)}{self._signature}>"
 
-    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        if not kwargs:
-            warm = self._outside.warm
-            found = NotImplemented if warm is None else warm(args, out)
-            if found is not NotImplemented:
-                return found
-        return self._looked_up(args, out, kwargs)
+    def __reduce__(self) -> str:
+        return str(getattr(self, "__qualname__", self._name))  # by name, as functions are
 
-    def _looked_up(self, args: tuple[Any, ...], out: Any, kwargs: dict[str, Any]) -> Any:
-        if self._owner and args and isinstance(args[0], self._owner):
-            method = self.__get__(args[0])
-            if isinstance(method, BoundFused):  # Class.method(instance, x), as Python has it
-                return method(*args[1:], out=out, **kwargs)
-        if Tracer in map(type, args) or Tracer in map(type, kwargs.values()):
+    def _prepare(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        """A call that the core has no entry for."""
+        if {Tracer, Scalar} & {*map(type, args), *map(type, kwargs.values())}:
             refuse_out(self._name, out)
             return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
-        names: tuple[str, ...] = ()
-        if kwargs or not self._fits(len(args)):
-            try:
-                bound = self._signature.bind(*args, **kwargs)
-                names = tuple(bound.kwargs)  # those that have no position
-                args = (*bound.args, *bound.kwargs.values())
-            except TypeError as error:
-                raise ArgumentTypeError(
-                    where=self._name, expected=f"the arguments {self._signature}", got=str(error),
-                    fix="call it as it is declared; out= is the only further argument",
-                ) from error  # fmt: skip
-        args = tuple(
-            as_scalar(a, self._name) if isinstance(a, np.ndarray) else a for a in args
-        )  # as numbers, which they are without `fuse`
-        # Floats are open until the function turns out to look at them; other numbers are constants.
-        key = tuple(
-            (float, OPEN)
-            if type(a) is float
-            else (type(a), told_apart(a) if isinstance(a, FIXED) else None)
-            for a in args
-        )
-        arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
-        known: tuple[Any, ...] = (names, *key)
-        traces, warm = self._outside.traces()
-        found = traces[known]
-        more = _NO_MORE
-        while type(found) is More:
-            more = found
-            found = traces[more.key(known, args, arrays)]
-        if found is None:
-            found = self._trace(args, key, names, more)
-        elif warm is not None and not kwargs and not more.shapes:
-            add_warm(warm, args, key, more.fixed, *found[:3])
-        operation, captured, rebuild, has_numbers = found
-        if has_numbers:
-            captured = [c.of(args) if type(c) is Number else c for c in captured]
-        made = operation(*arrays, *captured, out=out)
-        return made if rebuild is None else rebuild(made)
-
-    def _fits(self, n: int) -> bool:
-        """Whether `n` positional arguments are what the function is declared with."""
-        return sum(self._positional) <= n and (self._open or n <= len(self._positional))
-
-    def _trace(
-        self, args: tuple[Any, ...], key: tuple[Any, ...], names: tuple[str, ...], more: More
-    ) -> Trace:
-        """A new trace, which depends at least on `more`."""
-        arrays = [a for a, (_, k) in zip(args, key, strict=True) if k is None]
+        values, names, keywords = self._bound(args, kwargs)
+        is_array = [isinstance(x, _core.Array) or is_foreign_array(x) for x in values]
+        key = (keywords, *map(self._key, values, names, is_array))
+        arrays = [x for x, array in zip(values, is_array, strict=True) if array]
         if not arrays:
             raise ArgumentTypeError(
                 where=self._name, expected="at least one array among the arguments of a fused function",
-                got=", ".join(type(a).__name__ for a in args) or "none",
+                got=", ".join(type(x).__name__ for x in values) or "none",
                 fix="pass an array, such as gpuinterop.asarray(value), or call the function without fuse",
             )  # fmt: skip
-        for value in arrays:
-            if not (isinstance(value, _core.Array) or is_foreign_array(value)):
-                raise ArgumentTypeError(
-                    where=self._name, expected="arrays, numbers, text, None, or tuples of constants as "
-                    "arguments of a fused function", got=f"an object of type {type(value).__name__}",
-                    fix="convert data first: gpuinterop.asarray(value); let the function mention "
-                    "what is no data: fuse(lambda x: function(x))",
-                )  # fmt: skip
-        first = (names, *key)
-        known = more.key(first, args, arrays)
-        numbers = frozenset(i for i, (_, k) in enumerate(key) if k is OPEN)
-        while True:
-            traces = self._outside.watch()
-            graph, found = Graph(given=arrays), None
-            if not self._outside.leaves_open():
-                graph.read |= numbers - more.fixed
-            try:
-                if not graph.read:
-                    found = self._traced(graph, args, key, names, numbers - more.fixed)
-            except Exception:
-                if more.fixed == numbers:
-                    raise
-                # Perhaps only what stands for a number raises it. The next round has the numbers
-                # themselves, and raises what the function does.
-                graph.read |= numbers
-            wanted = More(more.fixed | graph.read, more.shapes or graph.asked)
-            if wanted != more:
-                traces[known] = more = wanted
-                known = more.key(first, args, arrays)
-            if found is not None and not graph.read:
-                traces[known] = found
-                return found
+        found = self._traces.recall(key)
+        if found is None or found is _BY_SHAPE:
+            shapes = (key, *map(shape_of, arrays))
+            found = self._traces.recall(shapes)
+            if found is None:
+                found, asked = self._trace(values, names, keywords, is_array)
+                self._traces[shapes if asked else key] = found
+                if asked:
+                    self._traces[key] = _BY_SHAPE
+        compiled, captured, rebuild = found
+        operands = [*arrays, *(x.of(values) if type(x) is Scalar else x for x in captured)]
+        operation = compiled.operation(operands)
+        if not (keywords or kwargs or compiled.needs_shapes or key not in self._traces
+                or self._traces[key] is _BY_SHAPE):  # fmt: skip
+            self._add_entry(values, names, is_array, captured, operation, rebuild)
+        made = operation(*operands, out=out)
+        return made if rebuild is None else rebuild(made)
 
-    def _traced(
-        self,
-        graph: Graph,
-        args: tuple[Any, ...],
-        key: tuple[Any, ...],
-        names: tuple[str, ...],
-        numbers: frozenset[int],
-    ) -> Trace:
-        """The trace with these arguments as numbers that each call gives, unless one has been looked at."""
-        tracers = [
-            Tracer(graph, graph.add_input()) if k is None
-            else argument(a, i, graph.read) if i in numbers else a
-            for i, (a, (_, k)) in enumerate(zip(args, key, strict=True))
-        ]  # fmt: skip
-        positional = len(tracers) - len(names)
-        named = dict(zip(names, tracers[positional:], strict=True))
+    def _bound(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], list[str], tuple[str, ...]]:
+        """The values of the arguments, their parameters, and the names of those without a position."""
         try:
-            returned = self.__wrapped__(*tracers[:positional], **named)  # type: ignore[attr-defined]
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentTypeError(
+                where=self._name, expected=f"the arguments {self._signature}", got=str(error),
+                fix="call it as it is declared; out= is the only further argument",
+            ) from error  # fmt: skip
+        names: list[str] = []
+        for name, value in bound.arguments.items():
+            several = self._signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            names += [name] * (len(value) if several else 1)
+        names = names[: len(bound.args)] + list(bound.kwargs)
+        values = (
+            as_scalar(x, self._name) if isinstance(x, np.ndarray) else x
+            for x in (*bound.args, *bound.kwargs.values())
+        )  # fmt: skip
+        return tuple(values), names, tuple(bound.kwargs)
+
+    def _is_operand(self, x: Any, name: str) -> bool:
+        """Whether an argument is a number that the kernel is given by each call."""
+        return type(x) in (int, float, complex) and name not in self._static
+
+    def _key(self, x: Any, name: str, is_array: bool) -> Any:
+        """Equal for arguments that one trace serves."""
+        if is_array:
+            return type(x), str(getattr(x, "dtype", None)), len(shape_of(x))
+        if self._is_operand(x, name):
+            return type(x)
+        try:
+            return constant_key(x)
+        except TypeError:
+            raise ArgumentTypeError(
+                where=self._name, expected="arrays, numbers and hashable constants as arguments of a fused "
+                "function", got=f"an object of type {type(x).__name__}",
+                fix="convert data first: gpuinterop.asarray(value)",
+            ) from None  # fmt: skip
+
+    def _add_entry(
+        self,
+        values: Sequence[Any],
+        names: Sequence[str],
+        is_array: Sequence[bool],
+        captured: Sequence[Any],
+        operation: Callable[..., Any],
+        rebuild: Callable[[Any], Any] | None,
+    ) -> None:
+        """Let the core serve later calls with arguments like these."""
+        expected = [
+            expected_argument(x, not array and not self._is_operand(x, name))
+            for x, name, array in zip(values, names, is_array, strict=True)
+        ]
+        if None in expected:
+            return
+        operands: list[tuple[int, Any]] = [(i, None) for i, array in enumerate(is_array) if array]
+        for x in captured:
+            if type(x) is not Scalar:
+                operands.append((-1, x))
+            elif isinstance(x.key, int):
+                operands.append((x.key, None))
+            else:
+                operands.append((-2, x.of))
+        self._add(expected, operands, operation, rebuild)
+
+    def _trace(
+        self,
+        values: Sequence[Any],
+        names: Sequence[str],
+        keywords: Sequence[str],
+        is_array: Sequence[bool],
+    ) -> tuple[_Traced, bool]:
+        """Call the function with placeholders; and whether it asked for shapes."""
+        trace = Trace([x for x, array in zip(values, is_array, strict=True) if array])
+        inputs = iter(list(trace.graph.inputs))
+        given = [
+            Tracer(trace, next(inputs)) if array
+            else Scalar(trace, name, x, operator.itemgetter(i), i) if self._is_operand(x, name)
+            else x
+            for i, (x, name, array) in enumerate(zip(values, names, is_array, strict=True))
+        ]  # fmt: skip
+        count = len(given) - len(keywords)
+        named = dict(zip(keywords, given[count:], strict=True))
+        try:
+            returned = self.__wrapped__(*given[:count], **named)  # type: ignore[attr-defined]
         except GpuInteropError as error:
             if _TRACER not in error.got:
                 raise
             if error.expected.endswith("as out"):
                 refuse_out(error.where, True)
             raise cannot_be_fused(error.where) from None
-        _refuse_computed(graph.captured)
         several = isinstance(returned, (tuple, list))
         results = list(returned) if several else [returned]
         for value in results:
             if not isinstance(value, Tracer):
                 raise ArgumentTypeError(
-                    where=getattr(self, "__name__", "fuse"),
-                    expected="a function that returns arrays computed from its arguments",
-                    got=type(value).__name__,
-                    fix="return one array or a tuple of arrays",
-                )
-        kind, single = type(returned), len(results) == 1
-
-        def rebuild(x: Any) -> Any:
-            values = (x,) if single else x
-            return kind(*values) if hasattr(kind, "_fields") else kind(values)
-
-        graph.read |= unfit_numbers(graph, [r.node for r in results])
-        operation = None if graph.read else self._operation(graph, results)
-        graph.given = ()
-        as_it_is = not several or (kind is tuple and not single)
-        return (
-            operation,
-            graph.captured,
-            None if as_it_is else rebuild,
-            any(n.weak for n in graph.inputs),
+                    where=self._name, expected="a function that returns arrays computed from its arguments",
+                    got=type(value).__name__, fix="return one array or a tuple of arrays",
+                )  # fmt: skip
+        compiled = CompiledExpression(
+            trace.graph, [value.value for value in results], self._name, self._kernels
         )
-
-    def _operation(self, graph: Graph, results: Sequence[Tracer]) -> Any:
-        """What computes the results from the arguments and the captured arrays."""
-        stages = stages_of(graph, [r.node for r in results], self._elementwise, self._reduction)
-        if len(stages) == 1 and not stages[0].reduces:
-            part, leaves = part_of([r.node for r in results])
-            if [leaf.index for leaf in leaves] == list(range(len(graph.inputs))):
-                given = (*graph.given, *graph.captured)
-                return self._kernel(replace(part, strict=tuple(map(is_strict, given))))
-        return Stages(stages, [r.node for r in results])
-
-    def _elementwise(self, part: Graph) -> Callable[..., Any]:
-        """The function of a stage; which of its operands are CudaNdarrays is seen when it is called."""
-        known: dict[tuple[bool, ...], Any] = {}
-
-        def run(*operands: Any, out: Any = None) -> Any:
-            strict = tuple(map(is_strict, operands))
-            found = known.get(strict)
-            if found is None:
-                found = known[strict] = self._kernel(replace(part, strict=strict))
-            return found(*operands, out=out)
-
-        return run
-
-    def _kernel(self, part: Graph) -> Any:
-        """The core's operation for a graph; equal ones have one, so that new shapes cost nothing."""
-        key = part.signature()
-        found = self._kernels[key]
-        if found is None:
-            name = getattr(self, "__name__", "function")
-            try:
-                found = self._kernels[key] = add_operation(FusedOperation(name, part))[1]
-            except ShapeError as error:
-                raise ShapeError(
-                    where=self._name, expected=f"{error.expected}, in one kernel",
-                    got=f"{error.got}; a reduced value counts as an input of what is computed from it",
-                    fix="fuse it in parts of fewer arrays, results and reduced values, and combine what "
-                    "they return without fuse, for example by gpuinterop.stack(values).sum(0)",
-                ) from None  # fmt: skip
-        return found
-
-    def _reduction(self, part: Graph, reduction: tuple[str, Any, bool]) -> FusedReduction:
-        key = (*part.signature(), repr(reduction))
-        found: FusedReduction | None = self._kernels[key]
-        if found is None:
-            found = FusedReduction(part, reduction, self._elementwise(part))
-            self._kernels[key] = found
-        return found
+        trace.arrays = ()
+        return (compiled, trace.captured, _rebuilder(returned)), trace.asked
 
 
-def fuse(function: Callable[..., Any]) -> Fused | BoundFused:
+def _rebuilder(returned: Any) -> Callable[[Any], Any] | None:
+    """The function that makes an object like `returned` from the results of the operation."""
+    kind = type(returned)
+    if not isinstance(returned, (tuple, list)) or (kind is tuple and len(returned) > 1):
+        return None
+    single = len(returned) == 1
+
+    def rebuild(results: Any) -> Any:
+        values = (results,) if single else results
+        return kind(*values) if hasattr(kind, "_fields") else kind(values)
+
+    return rebuild
+
+
+def fuse(
+    function: Callable[..., Any] = _DECORATOR, *, static_argnames: str | Sequence[str] = ()
+) -> Any:
     """Return `function` as one kernel: traced once, no temporaries, every operand read once.
 
-    Inside, arrays stand for single elements: use operators, the functions of this package or
-    NumPy's, numbers, and arrays from outside, which are read anew by every call. It is traced anew when
-    a closure cell or a global that it names is bound to something else. What lies deeper, such as
-    ``settings.rate`` or what a helper function mentions, is fixed by the first call: pass it as an
-    argument. An array that is made inside from no argument is refused. The function may return
-    several arrays. Results have the shapes and dtypes that they have without `fuse`, and are the same
-    bit for bit. A float among the arguments is given to the kernel by each call, unless the function
-    looks at its value or reduces what is computed from it: then it becomes part of the kernel, like
-    other numbers, text, None and tuples of these among the arguments. So do shapes and dtypes once the
-    function asks for them (``x.shape``, ``x.ndim``, ``x.size``, ``len(x)``, ``x.dtype``), and it is
-    traced anew for others.
+    Inside, arrays stand for single elements: use operators, the functions of this package or NumPy's,
+    and numbers. The function may return several arrays. Results have the shapes and dtypes that they
+    have without `fuse`, and are the same bit for bit.
 
+    A fused function depends on its arguments only, as one of jax.jit does. It is traced once for each
+    combination of the arrays' classes, dtypes and numbers of dimensions, and of constants. Python
+    numbers (int, float, complex) are operands of the kernel: new values need no trace. The function
+    must not read them; name those that it reads in `static_argnames`. All other arguments, such as
+    booleans, text and `self`, are constants, compared by type and exact value, and must be hashable.
+    Globals, closures and attributes keep the values that they have when the function is traced. An
+    array among them is captured by reference: each call reads its memory, but what the function
+    computes from such arrays alone is computed once.
+
+    The function may ask for shapes (``x.shape``, ``x.size``, ``len(x)``); it is then traced for each.
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
     or ``axis=``. Each reduction is one kernel that reads the operands once and stores nothing but its
     result; what is computed from reduced values is one kernel after those. A softmax of rows is
     three. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be joined in another
     order and so differ in the last bit on CUDA. Fused functions may call one another.
-
-    On a method, `self` is what it is in Python, also in ``fuse(model.step)`` and in an object that is
-    called. Each instance is traced by itself, and again when an attribute that the method names, or a
-    property or fused method that it names, the instance's or the class's, has been assigned anew;
-    ``self.settings.rate`` lies deeper.
 
     Examples
     --------
@@ -370,12 +263,14 @@ def fuse(function: Callable[..., Any]) -> Fused | BoundFused:
     [[2.0, 4.0], [0.0, 0.0]]
     >>> float(gpuinterop.fuse(lambda x, y: (x * y).sum())(x, x))
     5.0
-    >>> gpuinterop.fuse(lambda x: x / x.sum() * 3)(x).tolist()
-    [1.0, 2.0]
+    >>> @gpuinterop.fuse(static_argnames="order")
+    ... def taylor(x, order):
+    ...     return sum(x**n / 2**n for n in range(1, order))
+    >>> taylor(x, 3).tolist()
+    [0.75, 2.0]
     """
-    if isinstance(function, (Fused, BoundFused)):
+    if function is _DECORATOR:
+        return functools.partial(fuse, static_argnames=static_argnames)
+    if isinstance(function, Fused) and not static_argnames:
         return function
-    if isinstance(function, (staticmethod, classmethod)):
-        return Fused(function.__func__, type(function))
-    found = unbound(function)
-    return Fused(function) if found is None else Fused(found[0])._bound(found[1])
+    return Fused(function, static_argnames)

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import dtype_id
+from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
 
 from . import methods
 from .core_callbacks import FUNCTIONS
+from .expression import Expression, ordered, shapes_of
+from .expression_dtypes import Value, is_strict, kinds_of, number_kind, strong
+from .expression_stages import shape_of
 from .functions import cutting
-from .fuse_numbers import Number
+from .fuse_scalars import Scalar
 from .operand_conversion import as_scalar
 from .operation_table import ALIASES, TABLE, Row
-from .trace import Graph, Node
 
-__all__ = ["Tracer", "cannot_be_fused", "record", "refuse_out"]
+__all__ = ["Trace", "Tracer", "cannot_be_fused", "record", "refuse_out"]
 
 
 _IN_MEANS = {
@@ -29,16 +31,86 @@ _IN_MEANS = {
 }
 
 
+class Trace:
+    """One call of a function with placeholders.
+
+    Attributes
+    ----------
+    graph : the operations so far; its inputs are the arguments, then the captured operands.
+    arrays : the arguments that are arrays, while the function runs.
+    captured : arrays from outside of the function, and numbers.
+    asked : whether the function asked for a shape.
+    """
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        self.graph, self.arrays = Expression(), arrays
+        self.captured: list[Any] = []
+        self.asked = False
+        for _ in arrays:
+            self.graph.input()
+
+    def capture(self, array: Any) -> Value:
+        first = len(self.graph.inputs) - len(self.captured)
+        for value, other in zip(self.graph.inputs[first:], self.captured, strict=True):
+            if other is array:
+                return value
+        self.captured.append(array)
+        return self.graph.input()
+
+    def parameter(self, number: Scalar, use: tuple[Any, ...]) -> Value:
+        """An input for one use of a number, which takes on the dtype that it has there."""
+        key = (Scalar, number.key, *use)
+        value = self.graph.known.get(key)
+        if value is None:
+            value = self.graph.known[key] = self.graph.input(weak=True)
+            self.captured.append(number)
+        return value
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        """The shape of a value for the arguments of this call."""
+        values = ordered([value], through=True)
+        return shapes_of(values, self._given(values, shape_of))[id(value)]
+
+    def dtype(self, value: Value) -> np.dtype[Any]:
+        """The dtype of a value for the arguments of this call."""
+        values = ordered([value], through=True)
+        kinds, _ = kinds_of(values, self._given(values, _kind_of), self._given(values, is_strict))
+        return np.dtype(dtype_from_id(strong(kinds[id(value)])))
+
+    def _given(self, values: Sequence[Value], read: Callable[[Any], Any]) -> dict[int, Any]:
+        if not self.arrays:
+            raise _kept()
+        operands = (*self.arrays, *self.captured)
+        return {v.index: read(operands[v.index]) for v in values if v.index >= 0}
+
+
+def _kind_of(x: Any) -> int:
+    if type(x) is Scalar:
+        return number_kind(x.value)
+    dtype = getattr(x, "dtype", None)
+    if not isinstance(dtype, np.dtype):
+        raise ArgumentTypeError(where="fuse", expected="gpuinterop arrays where dtypes are asked for",
+                                got=type(x).__name__,
+                                fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
+    return dtype_id(dtype)
+
+
+def _kept() -> ArgumentTypeError:
+    return ArgumentTypeError(where="fuse", expected="arguments of one function",
+                             got="a value kept from another fused call",
+                             fix="return it instead of keeping it")  # fmt: skip
+
+
 class Tracer:
     """Stands for an array inside a function that is being fused."""
 
-    __slots__ = ("graph", "node")
+    __slots__ = ("trace", "value")
     __array_priority__ = 2000.0
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, graph: Graph, node: Node) -> None:
-        self.graph = graph
-        self.node = node
+    def __init__(self, trace: Trace, value: Value) -> None:
+        self.trace = trace
+        self.value = value
 
     def __repr__(self) -> str:
         return "<array in a fused function>"
@@ -72,8 +144,7 @@ class Tracer:
         return record(row, operands)
 
     def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> Tracer:
-        cast = self.graph.record(TABLE["cast"], (self.node,), cast_to=dtype_id(np.dtype(dtype)))
-        return Tracer(self.graph, cast)
+        return Tracer(self.trace, self.trace.graph.cast(self.value, dtype))
 
     def exp(self) -> Any:
         return record(TABLE["exp"], (self,))
@@ -95,19 +166,21 @@ class Tracer:
             raise ArgumentTypeError(where="fuse", expected=f"{op} with axis and keepdims only",
                                     got="dtype or out inside of a fused function",
                                     fix="x.astype(dtype) first; pass out to the fused function")  # fmt: skip
-        axis = tuple(axis) if isinstance(axis, list) else axis
-        reduction = (op, axis, bool(keepdims))
-        return Tracer(self.graph, self.graph.record(None, (self.node,), reduction=reduction))
+        for number in axis if isinstance(axis, (tuple, list)) else (axis,):
+            if type(number) is Scalar:
+                raise number.unreadable("the value as an axis")
+        return Tracer(self.trace, self.trace.graph.reduce(op, self.value, axis, bool(keepdims)))
 
     # ---- what a trace depends on, once it is asked for ------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.graph.shape(self.node)
+        self.trace.asked = True
+        return self.trace.shape(self.value)
 
     @property
     def ndim(self) -> int:
-        return len(self.shape)
+        return len(self.trace.shape(self.value))
 
     @property
     def size(self) -> int:
@@ -115,7 +188,7 @@ class Tracer:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.graph.dtype(self.node)
+        return self.trace.dtype(self.value)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -168,35 +241,37 @@ def refuse_out(where: str, out: Any) -> None:
 
 def record(row: Row, operands: Sequence[Any]) -> Any:
     """A tracer (or several) for `row` applied to tracers, numbers and arrays."""
-    # Of what stands for a number, isinstance would look at the value.
-    graph = next(o.graph for o in operands if type(o) is Tracer)
-    given = [None if graph.is_own(o) else _node(graph, o, row.name) for o in operands]
-    use = (row.name, *map(id, given))
-    nodes = tuple(
-        graph.parameter(o, (i, *use)) if node is None else node
-        for i, (o, node) in enumerate(zip(operands, given, strict=True))
+    trace = next(o.trace for o in operands if type(o) in (Tracer, Scalar))
+    known = [None if type(o) is Scalar else _value(trace, o, row.name) for o in operands]
+    use = (row.name, *map(id, known))
+    values = tuple(
+        trace.parameter(o, (i, *use)) if value is None else value
+        for i, (o, value) in enumerate(zip(operands, known, strict=True))
     )
-    found = tuple(Tracer(graph, graph.record(row, nodes, result=j)) for j in range(row.results))
+    found = tuple(
+        Tracer(trace, trace.graph.record(row, values, result=j)) for j in range(row.results)
+    )
+    if any(type(o) is Scalar and o.trace is not trace for o in operands):
+        raise _kept()
     return found if row.results > 1 else found[0]
 
 
-def _node(graph: Graph, operand: Any, name: str) -> Node:
+def _value(trace: Trace, operand: Any, name: str) -> Value:
     if isinstance(operand, Tracer):
-        if operand.graph is not graph:
-            raise ArgumentTypeError(where="fuse", expected="arguments of one function",
-                                    got="a value kept from another fused call",
-                                    fix="return it instead of keeping it")  # fmt: skip
-        return operand.node
-    if type(operand) is Number:  # kept from another call
-        operand = operand.value
+        if operand.trace is not trace:
+            raise _kept()
+        return operand.value
     operand = as_scalar(operand, name)
     if isinstance(operand, (bool, int, float, complex, np.generic)):
-        return graph.number(operand)
+        return trace.graph.constant(operand)
     if isinstance(operand, _core.Array):
-        return graph.capture(operand)
+        return trace.capture(operand)
     raise ConversionTypeError(where=name, expected="arrays of this library, and numbers, when fused",
                             got=type(operand).__name__,
                             fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
+
+
+Scalar.__gpuinterop_trace__ = staticmethod(record)  # type: ignore[attr-defined]
 
 
 def _binary(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:

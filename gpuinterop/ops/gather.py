@@ -9,14 +9,12 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.array_inputs import is_scalar_or_list
-from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import ArgumentTypeError, ArrayIndexError, CaptureError
 from gpuinterop.host_views import as_numpy_view, refuse_mask, wrap_numpy
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.views import read_axis
-from gpuinterop.warm import Given, Made, Steps, warm
 
 from .output_arrays import record_or_run
 
@@ -112,7 +110,6 @@ def _mend(indices: Any, dtype: np.dtype[Any]) -> str:
     return "pass integers, or a sequence of ints"
 
 
-@warm(values="axis mode max_threads", layouts="x indices")
 def take(
     x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise",
     max_threads: int = 1,
@@ -128,7 +125,6 @@ def take(
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",
                                 got=repr(mode), fix="pass one of these")  # fmt: skip
-    known = isinstance(x, _core.Array)
     (x,) = output_arrays.taken("take", x)
     cls, source = type(x), output_arrays.plain(x)
     device, dtype = source.device, source.dtype
@@ -139,10 +135,6 @@ def take(
     ax = read_axis(0 if axis is None else axis, source.ndim, "take")
     extent = source.shape[ax]
     here = isinstance(indices, _core.Array) and output_arrays.plain(indices).device == device
-    if known and here and mode != "raise" and device.type == "cuda":
-        steps = _taking(x, source, indices, ax, out, mode)
-        if steps:
-            return steps
     places = (_brought_inside if here and mode != "raise" else _inside)(indices, mode, extent, ax)
     shape = (*source.shape[:ax], *places.shape, *source.shape[ax + 1 :])
     if out is None:
@@ -165,34 +157,6 @@ def take(
         places = _uploaded(places, device, is_scalar_or_list(indices))
     _core._take(source, places, ax, result, extent)
     return result
-
-
-def _taking(x: Any, source: Any, indices: Any, ax: int, out: Any, mode: str) -> Steps | None:
-    """The steps of `take` for indices on the device; None where nothing is taken, or x is copied first."""
-    picked, extent = output_arrays.plain(indices), source.shape[ax]
-    shape = (*source.shape[:ax], *picked.shape, *source.shape[ax + 1 :])
-    flat = None if source.ndim == output_arrays.plain(x).ndim else source.shape
-    if 0 in shape or (flat and output_arrays.plain(x)._reshaped(flat) is None):
-        return None
-    steps: list[tuple[Any, ...]] = []
-
-    def then(*step: Any) -> Made:
-        steps.append(step)
-        return Made(len(steps) - 1)
-
-    places: Given | Made = Given("indices")
-    for function, rest in _bringing_inside(picked, mode, extent, ax):
-        places = then(function, [places, *rest])
-    seen = then(_core.Array._reshaped, [Given("x"), flat]) if flat else Given("x")
-    result: Given | Made
-    row, place = dtype_id(source.dtype), source.device
-    if out is None:
-        result = then(_core.empty, [type(x), shape, row, place.type_code, place.index])
-    else:
-        result = Given("out")
-        then(_core._check_out, [result, shape, row, Given("x"), "take"])
-    then(_core._take, [seen, places, ax, result, extent])
-    return Steps(steps, result)
 
 
 def _uploaded(host: np.ndarray[Any, Any], device: devices.Device, values: bool) -> _core.Array:

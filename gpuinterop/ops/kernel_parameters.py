@@ -77,7 +77,7 @@ def require_held_numbers(
 def number_ranges(
     parameters: Sequence[tuple[str, str]], arguments: Sequence[Any]
 ) -> dict[int, tuple[Any, Any]] | None:
-    """For each number its place, and between what it needs no question; None where one needs it."""
+    """For the position of each number the range that needs no check; None if one needs a check."""
     found = {}
     for i, ((kind, _), value) in enumerate(zip(parameters, arguments, strict=False)):
         if isinstance(value, _core.Array):

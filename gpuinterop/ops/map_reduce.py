@@ -154,7 +154,9 @@ class MapReduce:
         common = common_dtype([x.dtype for x in operands], self._where)
         reduced = REDUCTIONS[self.op].result(common)
         return common, [
-            np.dtype(reduced if self.dtypes is None else self.dtypes[j])
+            dtypes.as_supported_dtype(
+                reduced if self.dtypes is None else self.dtypes[j], "MapReduce"
+            )
             for j in range(len(self.posts))
         ]
 

@@ -1,13 +1,12 @@
 """Methods of the arrays that are written in Python, and NumPy's two protocols for functions.
 
-The core's type calls these by name: `x.astype(...)` is `methods.astype(x, ...)`.
+The core's type calls these through its hook `call`: `x.astype(...)` is `astype(x, ...)`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -15,10 +14,9 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError
-from gpuinterop.warm import Given, Steps, warm
 
 from . import functions
-from .core_callbacks import FUNCTIONS
+from .core_callbacks import CALLS, FUNCTIONS
 from .functions import astype, clip, round
 from .gather import take
 from .operation_table import ALIASES, ROWS
@@ -65,7 +63,6 @@ def _register_neighbours() -> None:
     import_module(f"{__package__}.numpy_functions")
 
 
-@warm(values="ufunc method")
 def __array_ufunc__(
     self: Any, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any
 ) -> Any:
@@ -91,8 +88,6 @@ def __array_ufunc__(
             return NotImplemented
         given = kwargs if outs is None else {**kwargs, "out": outs}
         raise _missing(f"numpy.{name}", self, inputs, given)
-    if method == "__call__" and not kwargs:
-        return _called(found, len(inputs), None if outs is None else len(outs))
     if outs is not None:
         kwargs["out"] = outs[0] if len(outs) == 1 else outs
     return found(*inputs, **kwargs)
@@ -113,15 +108,6 @@ def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:
         got="out= with a NumPy array",
         fix=f"omit out= and copy the result: out[...] = numpy.{name}(...).get()",
     )
-
-
-@lru_cache(maxsize=1024)
-def _called(function: Callable[..., Any], inputs: int, outs: int | None) -> Steps:
-    """The call of a ufunc's operation; NumPy gives outs as a tuple."""
-    operands = [Given("inputs", i) for i in range(inputs)]
-    if outs is None:
-        return Steps([(function, operands)])
-    return Steps([(function, operands, {"out": Given("out", 0 if outs == 1 else -1)})])
 
 
 def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
@@ -223,3 +209,9 @@ def _missing(name: str, x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         got=f"{name} of a {type(x).__name__} on {x.device}",
         fix=fix,
     )
+
+
+CALLS.update(
+    astype=astype, clip=clip, round=round, take=take, __array_ufunc__=__array_ufunc__,
+    __array_function__=__array_function__,
+)  # fmt: skip

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array
+from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.layout import broadcast_shapes, core_view
@@ -55,7 +56,8 @@ def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> 
                          got=f"order={order!r}", fix="transpose an array of the reversed shape")  # fmt: skip
     seen = core_view(a)
     extents = seen.shape if shape is None else tuple(read_shape(shape))
-    made = output_arrays.new_like(a, extents, seen.dtype if dtype is None else np.dtype(dtype))
+    kind = seen.dtype if dtype is None else as_supported_dtype(dtype, f"numpy.{name}")
+    made = output_arrays.new_like(a, extents, kind)
     if value is not None:
         made[...] = value
     return made

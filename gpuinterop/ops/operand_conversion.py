@@ -119,7 +119,7 @@ def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
     """Convert a value for the core: an assigned value where `row` is a dtype id, else an operand."""
     if row < 0:
         return operand(value, like, where)
-    return as_assigned_array(value, dtype_from_id(row), like)
+    return as_assigned_array(value, dtype_from_id(row), like, where)
 
 
 _core.set_hooks(foreign=_foreign)

@@ -34,6 +34,7 @@ class Row:
     compares : the result is a truth value of two ordered operands.
     doc : first line of the docstring.
     results : how many results.
+    operands : what the signature calls the operands.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Row:
     kinds_from: int = 0
     compares: bool = False
     results: int = 1
+    operands: tuple[str, ...] = ("x", "y", "z")
 
     @property
     def rule(self) -> np.ufunc:
@@ -188,7 +190,8 @@ ROWS: tuple[Row, ...] = (
     Row("left_shift", 2, {"iu": "gi_shl(x, y)"}, np.left_shift, "x << y."),
     Row("right_shift", 2, {"iu": "gi_shr(x, y)"}, np.right_shift, "x >> y."),
     # ---- choice ----------------------------------------------------------------------------------
-    Row("where", 3, "x ? y : z", np.where, "y where x is true, z elsewhere.", like=np.add, kinds_from=1),
+    Row("where", 3, "x ? y : z", np.where, "x where the condition is true, y elsewhere.", like=np.add,
+        kinds_from=1, operands=("condition", "x", "y")),
     Row("clip", 3, {"biufc": "gi_min(gi_max(x, y), z)"}, _clip, "x cut to the range from y to z.",
         like=np.maximum),
     # A cast is this operation with an out of another dtype.

@@ -41,7 +41,7 @@ bool bytes_fit(const Layout& l, int64_t item) noexcept {
 void require_bytes(const Layout& l, int64_t item, const char* where) {
   if (!bytes_fit(l, item))
     fail(Kind::Shape, where, "a shape whose bytes fit 63 bits",
-         "shape " + shape_text(l.ndim(), l.shape()), "use smaller extents");
+         "shape " + shape_text(l.ndim(), l.shape()), "pass shorter axes");
 }
 
 Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where) {

@@ -98,6 +98,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
 
 // ---- python/array_functions.cpp ----------------------------------------------------------------
 PyObject* dtype_object(DTypeId id);      // borrowed; null with a Python error
+DTypeId dtype_id_of(PyObject* dtype);    // of anything that NumPy accepts as a dtype; throws
 PyObject* device_object(Device device);  // borrowed; null with a Python error
 
 // ---- array/copy.cpp ---------------------------------------------------------------------------

@@ -1,9 +1,12 @@
-// The one way to fail in C++: fail(...) throws, the guard at the Python border turns it into a
-// class of gpuinterop/errors.py. Every message has four parts, so none can be forgotten.
+// The two ways to fail in C++. fail_with(builder, ...) raises an error of a recurring kind, which
+// gpuinterop/error_messages.py words. fail(...) raises any other and spells out its four parts.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <string>
+#include <variant>
+#include <vector>
 
 namespace gpuinterop {
 
@@ -35,10 +38,15 @@ enum class Kind {
   Unsupported,     // NotImplementedError: a part of a protocol that is not read here
 };
 
+// An argument of a builder: shapes, dtypes and devices are passed as text.
+using MessageValue = std::variant<int64_t, std::string>;
+
 struct Error final : std::exception {
-  Kind kind;
+  Kind kind = Kind::Type;  // of an error without a builder
   std::string where, expected, got, fix;
-  int axis;  // at fault, or -1
+  int axis = -1;                  // at fault, or -1
+  const char* builder = nullptr;  // a function of gpuinterop/error_messages.py
+  std::vector<MessageValue> values;
   Error(Kind k, std::string w, std::string e, std::string g, std::string f, int axis)
       : kind(k),
         where(std::move(w)),
@@ -46,6 +54,8 @@ struct Error final : std::exception {
         got(std::move(g)),
         fix(std::move(f)),
         axis(axis) {}
+  Error(const char* name, std::string w, std::vector<MessageValue> v)
+      : where(std::move(w)), expected(name), builder(name), values(std::move(v)) {}
   const char* what() const noexcept override { return expected.c_str(); }
 };
 
@@ -55,6 +65,11 @@ struct PythonError final : std::exception {};
 [[noreturn]] inline void fail(Kind kind, std::string where, std::string expected, std::string got,
                               std::string fix, int axis = -1) {
   throw Error(kind, std::move(where), std::move(expected), std::move(got), std::move(fix), axis);
+}
+
+[[noreturn]] inline void fail_with(const char* builder, std::string where,
+                                   std::vector<MessageValue> values = {}) {
+  throw Error(builder, std::move(where), std::move(values));
 }
 
 }  // namespace gpuinterop

@@ -12,9 +12,7 @@ int64_t checked_product(int ndim, const int64_t* shape, const char* where) {
   int64_t total = 1;
   bool empty = false, overflow = false;
   for (int i = 0; i < ndim; ++i) {
-    if (shape[i] < 0)
-      fail(Kind::Shape, where, "extents of 0 or more", "shape " + shape_text(ndim, shape),
-           "pass non-negative extents");
+    if (shape[i] < 0) fail_with("negative_length", where, {shape_text(ndim, shape)});
     if (shape[i] == 0)
       empty = true;
     else
@@ -23,7 +21,7 @@ int64_t checked_product(int ndim, const int64_t* shape, const char* where) {
   // NumPy refuses (0, 2**62, 2**62) as well: strides of such a shape do not fit.
   if (overflow)
     fail(Kind::Shape, where, "a shape whose element count fits 63 bits",
-         "shape " + shape_text(ndim, shape), "use smaller extents");
+         "shape " + shape_text(ndim, shape), "pass shorter axes");
   return empty ? 0 : total;
 }
 
@@ -247,7 +245,7 @@ Layout Layout::broadcast_to(int ndim, const int64_t* target, const char* where) 
   }
   fail(Kind::Shape, where, "a shape that broadcasts to " + shape_text(ndim, target),
        "shape " + shape_text(ndim_, shape()),
-       "each extent, counted from the right, must be equal or 1");
+       "reshape it: each axis length, counted from the right, must be equal or 1");
 }
 
 bool Layout::reshaped(int ndim, const int64_t* target, Layout* out, const char* where) const {
@@ -256,7 +254,7 @@ bool Layout::reshaped(int ndim, const int64_t* target, Layout* out, const char* 
     fail(Kind::Shape, where, std::to_string(size_) + " elements, as many as the array has",
          "shape " + shape_text(ndim, target) + " for an array of shape " +
              shape_text(ndim_, shape()),
-         "pass a shape with the same element count; one extent may be -1");
+         "pass a shape with the same element count; one axis length may be -1");
   if (c_contiguous_) {
     *out = c_order(ndim, target, where);
     return true;
@@ -324,15 +322,16 @@ void resolve_minus_one(int ndim, int64_t* shape, int64_t size, const char* where
     }
   }
   if (bad)
-    fail(Kind::Shape, where, "extents of 0 or more and at most one -1",
-         "shape " + shape_text(ndim, shape), "leave one extent open at most");
+    fail(Kind::Shape, where, "axis lengths of 0 or more, and at most one -1",
+         "shape " + shape_text(ndim, shape), "pass -1 for one axis at most");
   if (unknown < 0) return;
   if (overflow || known == 0 || size % known != 0)
-    fail(Kind::Shape, where, "extents that divide the " + std::to_string(size) + " elements",
+    fail(Kind::Shape, where, "axis lengths that divide the " + std::to_string(size) + " elements",
          "shape " + shape_text(ndim, shape),
          known == 0 && !overflow
-             ? "write the extent that -1 stands for: beside a 0 it could be any"
-             : "choose extents beside the -1 whose product divides " + std::to_string(size));
+             ? "pass the length instead of -1, because beside a 0 it could be any"
+             : "choose the other axis lengths so that their product divides " +
+                   std::to_string(size));
   shape[unknown] = size / known;
 }
 
@@ -343,9 +342,7 @@ int broadcast_shapes(int na, const int64_t* a, int nb, const int64_t* b, int64_t
   for (int i = 1; i <= ndim; ++i) {
     const int64_t x = i <= na ? a[na - i] : 1, y = i <= nb ? b[nb - i] : 1;
     if (x != y && x != 1 && y != 1)
-      fail(Kind::Shape, where, "shapes that broadcast together",
-           shape_text(na, a) + " and " + shape_text(nb, b),
-           "each pair of extents, counted from the right, must be equal or hold a 1");
+      fail_with("shapes_do_not_broadcast", where, {shape_text(na, a), shape_text(nb, b)});
     out[ndim - i] = x == 1 ? y : x;
   }
   return ndim;

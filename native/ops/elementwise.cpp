@@ -32,12 +32,15 @@ struct Resolution {
 };
 
 std::vector<OpInfo>& table() {
-  static auto* ops =
-      new std::vector<OpInfo>{{"copy", 1, 1, false}, {"fill", 1, 1, false}, {"take", 3, 1, false}};
+  static auto* ops = new std::vector<OpInfo>{{"copy", 1, 1}, {"fill", 1, 1}, {"take", 3, 1}};
   return *ops;
 }
 std::unordered_map<std::string, OpId>& names() {
   static auto* map = new std::unordered_map<std::string, OpId>();
+  return *map;
+}
+std::unordered_map<PyObject*, OpId>& ufuncs() {
+  static auto* map = new std::unordered_map<PyObject*, OpId>();
   return *map;
 }
 // Of operations that were dropped.
@@ -241,6 +244,7 @@ OpId add_op(OpInfo info) {
   }
   // The table's rows come first: no later operation takes their names.
   names().emplace(info.name, id);
+  if (info.ufunc) ufuncs().emplace(info.ufunc.get(), id);
   table()[id] = std::move(info);
   return id;
 }
@@ -257,6 +261,11 @@ void drop_op(OpId op) {
   free_ids().push_back(op);
 }
 const OpInfo& op_info(OpId op) { return table()[op]; }
+
+int op_by_ufunc(PyObject* ufunc) {
+  const auto found = ufuncs().find(ufunc);
+  return found == ufuncs().end() ? -1 : found->second;
+}
 
 OpId op_by_name(const char* name) {
   auto found = names().find(name);

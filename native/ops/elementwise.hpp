@@ -12,11 +12,13 @@ struct OpInfo {
   std::string name;  // "add", for messages
   int inputs = 0, results = 0;
   bool compares = false;  // Python ints of any size are allowed beside narrow integers
+  PyRef ufunc = {};       // the NumPy ufunc that the operation carries out, or null
 };
 
 OpId add_op(OpInfo info);
 void drop_op(OpId op);  // nobody can call it any more; its id is given to another one
 const OpInfo& op_info(OpId op);
+int op_by_ufunc(PyObject* ufunc);   // -1 for none
 OpId op_by_name(const char* name);  // of the table; imports gpuinterop.ops if need be
 
 // `args` holds info.inputs objects, `outs` info.results objects or nulls (null itself: none given).

@@ -177,7 +177,10 @@ PyObject* gemv(const ProductCall& call) {
   const double scalars[2] = {call.alpha.real, adds ? call.beta.real : 0};
   numbers.append(reinterpret_cast<const char*>(scalars), sizeof scalars);
   if (!scaled.count(numbers)) {
-    if (scaled.size() >= kMaxScaled || !std::isfinite(scalars[0]) || !std::isfinite(scalars[1])) {
+    // Of integers alpha and beta are 1, so there are few kernels.
+    const bool keep = !floats || (scaled.size() < kMaxScaled && std::isfinite(scalars[0]) &&
+                                  std::isfinite(scalars[1]));
+    if (!keep) {
       // By operations that are compiled once, in three passes over vectors.
       PyRef result = result_for(call, rule, device, shape);
       for (Side* s : {&a, &x}) cast_side(*s, rule.dtype, where);

@@ -31,6 +31,13 @@ PyObject* dtype_object(DTypeId id) {
   return cached;
 }
 
+DTypeId dtype_id_of(PyObject* dtype) {
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (dtype_objects[i] == dtype) return static_cast<DTypeId>(i);
+  const PyRef id = call_hook(Hook::Dtype, "(O)", dtype);
+  return static_cast<DTypeId>(PyLong_AsLong(id.get()));
+}
+
 PyObject* device_object(Device device) {
   static PyObject* last = nullptr;  // keeps an uncached object alive until the next call
   const bool small = device.id >= 0 && device.id < kMaxDevices;
@@ -57,9 +64,8 @@ PyTypeObject* read_class(nb::handle cls, const char* where) {
 }
 
 DTypeId read_dtype(nb::handle dtype, const char* where) {
-  PyRef row = PyRef::borrow(dtype.ptr());
-  if (!PyLong_CheckExact(dtype.ptr())) row = call_hook(Hook::Dtype, "(O)", dtype.ptr());
-  const int64_t id = as_int64(row.get(), where);
+  if (!PyLong_CheckExact(dtype.ptr())) return dtype_id_of(dtype.ptr());
+  const int64_t id = as_int64(dtype.ptr(), where);
   if (id < 0 || id >= kDTypeCount)
     fail(Kind::DType, where, "a row of the dtype table", std::to_string(id), "pass a numpy dtype");
   return static_cast<DTypeId>(id);
@@ -88,21 +94,13 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   const int n = read_ints(shape.ptr(), extents, where, "shape");
   const Device device = read_device(device_type, device_id, where);
   if (order != "C" && order != "F")
-    fail(Kind::Shape, where, "order 'C' or 'F'", "'" + order + "'", "pass one of these");
+    fail(Kind::Shape, where, "order='C' or 'F'", "order='" + order + "'",
+         "pass one of these values");
   Layout layout =
       order == "F" ? Layout::f_order(n, extents, where) : Layout::c_order(n, extents, where);
   const DTypeId id = read_dtype(dtype, where);
   require_holds(type, id, where);
   return nb::steal(wrap_or_throw(type, make_empty(device, id, std::move(layout), where)));
-}
-
-nb::object empty_like(nb::handle cls, nb::handle x, nb::handle dtype, const std::string& where) {
-  PyTypeObject* type = read_class(cls, where.c_str());
-  const Array& like = read_array(x, where.c_str());
-  const DTypeId id = read_dtype(dtype, where.c_str());
-  require_holds(type, id, where.c_str());
-  const Layout layout = Layout::c_order(like.layout.ndim(), like.layout.shape(), where.c_str());
-  return nb::steal(wrap_or_throw(type, make_empty(like.device, id, layout, where.c_str())));
 }
 
 void release_foreign(Buffer*) noexcept {}
@@ -228,9 +226,6 @@ void register_array_functions(nb::module_& m) {
   using namespace nb::literals;
   m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
         "order"_a = "C", "where"_a = "empty", "A fresh array of `cls`; its elements are not set.");
-  m.def(
-      "_empty_like", &empty_like, "cls"_a, "x"_a, "dtype"_a, "where"_a = "empty",
-      "A fresh C-ordered array of `cls` of the shape of `x`, beside it; its elements are not set.");
   m.def("from_pointer", &from_pointer, "cls"_a, "ptr"_a, "shape"_a, "strides"_a.none(), "dtype"_a,
         "device_type"_a, "device_id"_a, "base"_a.none(), "nbytes"_a = -1, "readonly"_a = false,
         "where"_a = "from_pointer", "in_elements"_a = false,

@@ -111,49 +111,107 @@ GI_METHOD(restrided) {
   });
 }
 
-// Compact strides for an array whose axes lie in memory as `axes` says, the longest step first.
-Layout compact_along(const Layout& l, PyObject* axes) {
-  int64_t given[kMaxDims];
+// The axes from the longest step to the shortest, as NumPy's order 'K' walks them. An axis without a step
+// (extent 1, or broadcast) stays where it is; directions are kept.
+void read_memory_order(const Layout& l, int* order) {
+  auto step = [&](int axis) { return l.shape()[axis] == 1 ? 0 : std::abs(l.strides()[axis]); };
+  int fastest[kMaxDims];  // the fastest axis first
+  const int n = l.ndim();
+  for (int axis = n - 1; axis >= 0; --axis) {
+    const int seen = n - 1 - axis;
+    int place = seen;
+    for (int i = seen - 1; i >= 0 && step(axis); --i) {
+      if (!step(fastest[i])) continue;
+      if (step(fastest[i]) <= step(axis)) break;
+      place = i;
+    }
+    std::copy_backward(fastest + place, fastest + seen, fastest + seen + 1);
+    fastest[place] = axis;
+  }
+  std::reverse_copy(fastest, fastest + n, order);
+}
+
+Layout compact_in_memory_order(const Layout& l) {
   int order[kMaxDims];
-  const int n = read_ints(axes, given, "copy", "axes");
-  for (int i = 0; i < n; ++i)
-    order[i] = given[i] < 0 || given[i] >= kMaxDims ? kMaxDims : static_cast<int>(given[i]);
-  const Layout turned = l.permuted(order, n, "copy");
-  const Layout compact = Layout::c_order(n, turned.shape(), "copy");
+  read_memory_order(l, order);
+  const int n = l.ndim();
+  const Layout compact = Layout::c_order(n, l.permuted(order, n, "copy").shape(), "copy");
   int64_t strides[kMaxDims];
   for (int i = 0; i < n; ++i) strides[order[i]] = compact.strides()[i];
   return Layout(n, l.shape(), strides);
 }
 
-// _copied(order, where="copy"): an independent compact copy on the same device. Order 'K' comes as the axes from
-// the longest step to the shortest.
-GI_METHOD(copied) {
-  if (nargs != 2 && !expect_args(nargs, 1, "_copied")) return nullptr;
+// An independent compact copy on the same device.
+PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
+  // By value: allocating may let other threads run.
+  const Array a = unwrap(self);
+  const Layout& l = a.layout;
+  if (order.size() != 1 || std::string_view("CFAK").find(order) == order.npos)
+    fail(Kind::Shape, where, "order='C', 'F', 'A' or 'K'", "order='" + std::string(order) + "'",
+         "pass one of these values");
+  const bool columns =
+      order == "F" || (order == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
+  Array copy = make_empty(a.device, a.dtype,
+                          order == "K" ? compact_in_memory_order(l)
+                          : columns    ? Layout::f_order(l.ndim(), l.shape(), where)
+                                       : Layout::c_order(l.ndim(), l.shape(), where),
+                          where);
+  copy_elements(copy, a, where);
+  return wrap_or_throw(Py_TYPE(self), std::move(copy));
+}
+
+PyObject* copy(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return guard((PyObject*)nullptr, [&] {
     require_valid_layout(self);
-    const char* where = nargs == 2 ? PyUnicode_AsUTF8AndSize(args[1], nullptr) : "copy";
-    if (!where) throw PythonError();
+    const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    const bool known = named == 0 || (named == 1 && PyUnicode_CompareWithASCIIString(
+                                                        PyTuple_GetItem(names, 0), "order") == 0);
+    if (!known || nargs + named > 1)
+      fail(Kind::Type, "copy", "the argument order", "other arguments", "call x.copy(order='C')");
+    if (nargs + named == 0) return copy_of(self, "C", "copy");
+    if (!PyUnicode_Check(args[0]))
+      fail(Kind::Shape, "copy", "order='C', 'F', 'A' or 'K'", "order=" + repr_text(args[0]),
+           "pass one of these values");
     Py_ssize_t length = 0;
-    const char* order = "";
-    if (PyUnicode_Check(args[0])) order = PyUnicode_AsUTF8AndSize(args[0], &length);
+    const char* order = PyUnicode_AsUTF8AndSize(args[0], &length);
     if (!order) throw PythonError();
-    // By value: allocating may let other threads run.
-    const Array a = unwrap(self);
-    const Layout& l = a.layout;
-    const std::string_view wish(order, length);
-    const bool in_memory = PyList_Check(args[0]);
-    if (wish != "C" && wish != "F" && wish != "A" && !in_memory)
-      fail(Kind::Shape, "copy", "order 'C', 'F', 'A' or 'K'", repr_text(args[0]),
-           "pass one of these");
-    const bool columns =
-        wish == "F" || (wish == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
-    Array copy = make_empty(a.device, a.dtype,
-                            in_memory ? compact_along(l, args[0])
-                            : columns ? Layout::f_order(l.ndim(), l.shape(), "copy")
-                                      : Layout::c_order(l.ndim(), l.shape(), "copy"),
-                            where);
-    copy_elements(copy, a, where);
-    return wrap_or_throw(Py_TYPE(self), std::move(copy));
+    return copy_of(self, {order, static_cast<size_t>(length)}, "copy");
+  });
+}
+
+// _copied(where): a C-ordered copy for a method of another name.
+PyObject* copied(PyObject* self, PyObject* where) {
+  return guard((PyObject*)nullptr, [&] {
+    require_valid_layout(self);
+    const char* name = PyUnicode_AsUTF8AndSize(where, nullptr);
+    if (!name) throw PythonError();
+    return copy_of(self, "C", name);
+  });
+}
+
+// fill(value)
+PyObject* fill(PyObject* self, PyObject* value) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    require_valid_layout(self);
+    if (!is_array(value) && !PyNumber_Check(value))
+      fail(Kind::ConversionType, "fill", "one number", repr_text(value),
+           "pass a number, or assign an array that broadcasts: x[...] = values");
+    const Array target = unwrap(self);  // by value: reading the value may run Python code
+    assign(target, Py_TYPE(self), value, "fill");
+    Py_RETURN_NONE;
+  });
+}
+
+// _memory_order(): see read_memory_order.
+PyObject* memory_order(PyObject* self, PyObject*) {
+  return guard((PyObject*)nullptr, [&] {
+    require_valid_layout(self);
+    const Layout& l = unwrap(self).layout;
+    int order[kMaxDims];
+    read_memory_order(l, order);
+    PyObject* axes = PyList_New(l.ndim());
+    for (int i = 0; axes && i < l.ndim(); ++i) PyList_SetItem(axes, i, PyLong_FromLong(order[i]));
+    return axes;
   });
 }
 
@@ -220,7 +278,13 @@ PyMethodDef array_methods[] = {
     {"_reshaped", reshaped, METH_O, "View under another shape, or None when strides forbid one."},
     {"_broadcast_to", broadcast_to, METH_O, "Read-only view repeated to a larger shape."},
     {"_restrided", GI_FAST(restrided), "Checked view: shape, strides and offset in elements."},
-    {"_copied", GI_FAST(copied), "Independent compact copy in the given order."},
+    {"copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(copy)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "copy($self, /, order='C')\n--\n\n"
+     "Return an independent compact copy, whatever the strides are; in one of NumPy's orders."},
+    {"fill", fill, METH_O, "fill($self, value, /)\n--\n\nSet every element to one value."},
+    {"_copied", copied, METH_O, "C-ordered copy for the method that is named."},
+    {"_memory_order", memory_order, METH_NOARGS, "The axes from the longest step to the shortest."},
     {"_set_stride", GI_FAST(set_stride), "Set the stride of one axis, in elements, in place."},
     {"_set_shape_i", GI_FAST(set_shape_i), "Set one extent in place."},
     {"_set_shape", set_shape, METH_O, "Set the shape in place where strides allow it."},

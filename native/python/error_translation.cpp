@@ -54,8 +54,29 @@ Question find_question(const char* name) {
 
 }  // namespace
 
+namespace {
+
+// What builder(where, *values) of gpuinterop/error_messages.py returns.
+nb::object built_error(const Error& e) {
+  nb::list values;
+  for (const MessageValue& value : e.values)
+    if (const auto* text = std::get_if<std::string>(&value))
+      values.append(nb::str(text->data(), text->size()));
+    else
+      values.append(nb::int_(std::get<int64_t>(value)));
+  nb::object builder = nb::module_::import_("gpuinterop.error_messages").attr(e.builder);
+  return builder(e.where.c_str(), *values);
+}
+
+}  // namespace
+
 void set_python_error(const Error& e) noexcept {
   try {
+    if (e.builder) {
+      nb::object value = built_error(e);
+      PyErr_SetObject(value.type().ptr(), value.ptr());
+      return;
+    }
     nb::object cls = nb::module_::import_("gpuinterop.errors").attr(class_name(e.kind));
     nb::object value =
         cls(nb::arg("where") = e.where.c_str(), nb::arg("expected") = e.expected.c_str(),

@@ -4,7 +4,6 @@
 #include <nanobind/nanobind.h>
 
 #include "array/error.hpp"
-#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
@@ -67,12 +66,6 @@ int64_t current_stream_of_cupy(int device) {
   return integer(handle);
 }
 
-DTypeId dtype_from_id(PyObject* dtype) {
-  for (int i = 0; i < kBFloat16; ++i)  // NumPy's own; ml_dtypes may lack some of the others
-    if (dtype == dtype_object(DTypeId(i))) return DTypeId(i);
-  return DTypeId(integer(call_hook(Hook::Dtype, "(O)", dtype)));
-}
-
 bool read(PyObject* obj, const char* where, Array* out) {
   const PyRef data = cupy.data.of(obj);
   if (Py_TYPE(data.get()) != cupy.pointer) {
@@ -89,7 +82,7 @@ bool read(PyObject* obj, const char* where, Array* out) {
   const CUstream ours = cuda::current_stream(device);
   if (ours != CU_STREAM_LEGACY && cuda::is_capturing(ours)) return false;
   Checked c;
-  c.dtype = dtype_from_id(cupy.dtype.of(obj).get());
+  c.dtype = dtype_id_of(cupy.dtype.of(obj).get());
   int64_t extents[kMaxDims], steps[kMaxDims];
   const int n = read_ints(cupy.shape.of(obj).get(), extents, where, "shape");
   const bool dense = cupy.c_contiguous.of(obj).get() == Py_True;

@@ -34,8 +34,7 @@ int only_dtype(PyTypeObject* cls) {
   if (!value && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
   PyErr_Clear();
   if (value && value.get() != Py_None) {
-    row = int(PyLong_AsLong(call_hook(Hook::Dtype, "(O)", value.get()).get()));
-    if (PyErr_Occurred()) throw PythonError();
+    row = dtype_id_of(value.get());
   }
   // Classes are few and live long; holding the last one makes the comparison safe.
   Py_INCREF(reinterpret_cast<PyObject*>(cls));

@@ -5,7 +5,6 @@
 
 #include "array/array.hpp"
 #include "array/error.hpp"
-#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/stream.hpp"
 #include "exchange/import.hpp"
@@ -19,13 +18,6 @@ namespace nb = nanobind;
 namespace gpuinterop {
 
 namespace {
-
-DTypeId dtype_from(PyObject* dtype) {
-  if (dtype == dtype_object(kFloat32)) return kFloat32;
-  const long id = PyLong_AsLong(call_hook(Hook::Dtype, "(O)", dtype).get());
-  if (PyErr_Occurred()) throw PythonError();
-  return static_cast<DTypeId>(id);
-}
 
 // Strides in bytes, of the same number as `extents`, as elements.
 void read_strides(PyObject* strides, int n, const int64_t* extents, int64_t item, int64_t* steps,
@@ -70,7 +62,7 @@ void check_borrowed(uint64_t ptr, nb::handle shape, nb::handle strides, nb::hand
   int64_t extents[kMaxDims], steps[kMaxDims];
   const int n = read_ints(shape.ptr(), extents, where.c_str(), "shape");
   exchange::Checked c;
-  c.dtype = dtype_from(dtype.ptr());
+  c.dtype = dtype_id_of(dtype.ptr());
   read_strides(strides.ptr(), n, extents, itemsize_of(c.dtype), steps, where.c_str());
   c.layout = exchange::checked_layout(n, extents, steps, itemsize_of(c.dtype), where.c_str());
   c.data = c.layout.size() ? reinterpret_cast<char*>(static_cast<uintptr_t>(ptr)) : nullptr;
@@ -88,7 +80,7 @@ nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle str
   int64_t extents[kMaxDims], steps[kMaxDims];
   const int n = read_ints(shape.ptr(), extents, where, "shape");
   exchange::Checked c;
-  c.dtype = dtype_from(dtype.ptr());
+  c.dtype = dtype_id_of(dtype.ptr());
   read_strides(strides.ptr(), n, extents, itemsize_of(c.dtype), steps, where);
   c.layout = exchange::checked_layout(n, extents, steps, itemsize_of(c.dtype), where);
   c.data = c.layout.size() ? reinterpret_cast<char*>(static_cast<uintptr_t>(ptr)) : nullptr;

@@ -66,6 +66,5 @@ NB_MODULE(_core, m) {
   gpuinterop::register_converters(m);
   gpuinterop::register_plans(m);
   gpuinterop::register_blas(m);
-  gpuinterop::register_fuse(m);
-  gpuinterop::register_warm(m);
+  gpuinterop::register_prepared_calls(m);
 }

@@ -99,7 +99,7 @@ void register_ops(nb::module_& m) {
   register_kernels(m);
   m.def(
       "_add_op",
-      [](const std::string& name, int inputs, int results, bool compares) {
+      [](const std::string& name, int inputs, int results, bool compares, nb::object ufunc) {
         if (inputs < 1 || results < 1 || results > ops::kMaxResults ||
             inputs + results > ops::kMaxOperands)
           fail(Kind::Shape, name,
@@ -107,9 +107,11 @@ void register_ops(nb::module_& m) {
                    std::to_string(ops::kMaxResults) + " of them results",
                std::to_string(inputs) + " inputs and " + std::to_string(results) + " results",
                "split the computation");
-        return static_cast<int>(ops::add_op({name, inputs, results, compares}));
+        return static_cast<int>(
+            ops::add_op({name, inputs, results, compares,
+                         ufunc.is_none() ? PyRef() : PyRef::borrow(ufunc.ptr())}));
       },
-      "name"_a, "inputs"_a, "results"_a, "compares"_a = false,
+      "name"_a, "inputs"_a, "results"_a, "compares"_a = false, "ufunc"_a = nb::none(),
       "Add an elementwise operation; its id.");
   m.def(
       "_drop_op", [](int op) { ops::drop_op(static_cast<ops::OpId>(op)); }, "op"_a,

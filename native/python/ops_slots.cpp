@@ -1,9 +1,7 @@
 // Python's operators on arrays, and the methods that are written in Python.
 #include "python/ops_slots.hpp"
 
-#include <vector>
-
-#include "array/gil.hpp"
+#include "array/hooks.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/product.hpp"
 #include "python/error_translation.hpp"
@@ -102,19 +100,55 @@ PyObject* compare(PyObject* a, PyObject* b, int how) {
   });
 }
 
-// Calls gpuinterop.ops.methods.name(self, *args, **kwargs): the method's home is there.
+// Calls the function that gpuinterop.ops.methods has put in for the method.
 PyObject* forward(const char* name, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                   PyObject* names) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    static PyObject* methods = nullptr;  // the GIL guards it
-    if (!methods && !(methods = PyImport_ImportModule("gpuinterop.ops.methods"))) return nullptr;
-    const PyRef function = PyRef::steal(PyObject_GetAttrString(methods, name));
-    if (!function) return nullptr;
-    std::vector<PyObject*> all{self};
-    all.insert(all.end(), args, args + nargs + (names ? PyTuple_Size(names) : 0));
-    return run_python([&] {
-      return PyObject_Vectorcall(function.get(), all.data(), static_cast<size_t>(nargs) + 1, names);
-    });
+    static bool imported = false;  // the GIL guards it
+    if (!imported) import_module("gpuinterop.ops.methods");
+    imported = true;
+    PyRef all = PyRef::steal(PyTuple_New(nargs + 1));
+    PyRef named = PyRef::steal(PyDict_New());
+    if (!all || !named) return nullptr;
+    PyTuple_SetItem(all.get(), 0, Py_NewRef(self));
+    for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SetItem(all.get(), i + 1, Py_NewRef(args[i]));
+    for (Py_ssize_t k = 0, n = names ? PyTuple_Size(names) : 0; k < n; ++k)
+      if (PyDict_SetItem(named.get(), PyTuple_GetItem(names, k), args[nargs + k]) < 0)
+        return nullptr;
+    return call_hook(Hook::Call, "(sOO)", name, all.get(), named.get()).release();
+  });
+}
+
+bool is_plain_operand(PyObject* o) {
+  return is_array(o) || PyFloat_CheckExact(o) || PyLong_CheckExact(o) || PyBool_Check(o) ||
+         PyComplex_CheckExact(o);
+}
+
+// The call of a ufunc that is an operation of the table, on arrays and Python scalars: numpy.exp(x),
+// numpy.add(x, 1, out=y). Python carries out all other calls.
+PyObject* method___array_ufunc__(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                                 PyObject* names) {
+  const int op = nargs > 2 ? ops::op_by_ufunc(args[0]) : -1;
+  bool plain = op >= 0 && PyUnicode_CompareWithASCIIString(args[1], "__call__") == 0;
+  PyObject* outs[ops::kMaxResults] = {};
+  const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+  if (plain) {
+    const ops::OpInfo& info = ops::op_info(static_cast<ops::OpId>(op));
+    plain = nargs - 2 == info.inputs && named <= 1;
+    for (Py_ssize_t i = 2; plain && i < nargs; ++i) plain = is_plain_operand(args[i]);
+    if (plain && named) {
+      PyObject* out = args[nargs];
+      plain = PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "out") == 0 &&
+              PyTuple_Check(out) && PyTuple_Size(out) == info.results;
+      for (int j = 0; plain && j < info.results; ++j) {
+        outs[j] = PyTuple_GetItem(out, j);
+        plain = is_array(outs[j]);
+      }
+    }
+  }
+  if (!plain) return forward("__array_ufunc__", self, args, nargs, names);
+  return guard((PyObject*)nullptr, [&] {
+    return ops::call(static_cast<ops::OpId>(op), args + 2, named ? outs : nullptr, false);
   });
 }
 
@@ -143,8 +177,6 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
 
 // Names, arguments as inspect.signature shows them, docstrings.
 #define GI_METHODS(X)                                                                           \
-  X(__array_ufunc__, "ufunc, method, /, *inputs, **kwargs",                                     \
-    "How numpy.exp(x) and numpy.add(x, y, out=z) come here.")                                   \
   X(__array_function__, "func, types, args, kwargs, /",                                         \
     "How numpy.where(x, y, z), numpy.sum(x) and their like come here.")                         \
   X(astype, "/, dtype, order='C', copy=True",                                                   \
@@ -175,8 +207,13 @@ PyMethodDef ops_methods[] = {
    METH_FASTCALL | METH_KEYWORDS, #name "($self, " arguments ")\n--\n\n" doc},
     GI_METHODS(X)
 #undef X
-        {"exp", method_of<kExp>, METH_NOARGS,
-         "exp($self, /)\n--\n\nThe exponential of every element, a new C-ordered array."},
+        {"__array_ufunc__",
+         reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(method___array_ufunc__)),
+         METH_FASTCALL | METH_KEYWORDS,
+         "__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n--\n\n"
+         "Carry out a NumPy ufunc, for numpy.exp(x) and numpy.add(x, y, out=z)."},
+    {"exp", method_of<kExp>, METH_NOARGS,
+     "exp($self, /)\n--\n\nThe exponential of every element, a new C-ordered array."},
     {"conj", method_of<kConjugate>, METH_NOARGS,
      "conj($self, /)\n--\n\nThe complex conjugate of every element."},
     {nullptr, nullptr, 0, nullptr},

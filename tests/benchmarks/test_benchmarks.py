@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from doubles import driver
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(
@@ -60,19 +60,22 @@ def test_picture(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+@pytest.mark.fake_driver
 @pytest.mark.parametrize("name", NAMES)
 def test_on_the_fake_driver(name: str, tmp_path: Path) -> None:
-    library = tmp_path / "libfakecublas.so"
-    subprocess.run(
-        ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", str(ROOT / "tests/blas/fakecublas.cpp"),
-         "-o", str(library), "-ldl"], check=True,
-    )  # fmt: skip
-    driver = run("tests/fakecuda/build.py").strip()
     file = tmp_path / "numbers.json"
-    run(
-        str(Path(__file__).with_name("on_fake_benchmark.py")), name, "--quick", "--alone", "--json",
-        str(file), GPUINTEROP_LIBCUDA=driver, GPUINTEROP_LIBCUBLAS=str(library),
-        GPUINTEROP_LIBCUBLASLT=str(library),
-    )  # fmt: skip
+    program = str(ROOT / "benchmarks" / f"bench_{name}.py")
+    sys_argv = [program, "--quick", "--alone", "--json", str(file)]
+    driver.run(
+        f"""
+import runpy, sys
+from doubles import host_kernels
+
+host_kernels.install()
+sys.path.insert(0, {str(ROOT / "benchmarks")!r})
+sys.argv = {sys_argv}
+runpy.run_path(sys.argv[0], run_name="__main__")
+""",
+        timeout=250,
+    )
     checked(file.read_text())

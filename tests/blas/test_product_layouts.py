@@ -73,17 +73,10 @@ def check_products(data, device: str) -> None:
         close(gpuinterop.gemv(a, b, y, alpha=2, beta=-0.5), 2 * expected - 0.5 * r)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_any_layout(data) -> None:
-    check_products(data, "cpu")
-
-
-@pytest.mark.gpu
-@settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_any_layout_on_a_gpu(data) -> None:
-    check_products(data, "cuda:0")
+def test_any_layout(device: str, data) -> None:
+    check_products(data, device)
 
 
 @pytest.mark.parametrize(

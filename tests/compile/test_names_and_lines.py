@@ -10,7 +10,8 @@ from gpuinterop.errors import CompileError, LibraryNotFoundError
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import KernelSpec
 from gpuinterop.jit.symbols import kernels_in, symbol_of
-from gpuinterop.ops.elementwise_kernel import _Expression
+from gpuinterop.ops.expression import CudaText, Expression
+from gpuinterop.ops.expression_codegen import ElementwiseOperation
 
 MULTIPLY = """
 __global__ void multiply_them(float *dest, float *a, float *b)
@@ -107,8 +108,9 @@ def test_a_macro_of_the_user_is_back_in_the_users_text():
 
 
 def program(operation: str, preamble: str = "", dtype: str = "float32", layout: str = "flat"):
-    expression = _Expression("mine", [("T", "x")], [("T", "y")], operation, preamble, None)
-    body = expression.body((gi.dtypes.NAMES.index(dtype),))
+    graph = Expression()
+    graph.results = [graph.cuda(CudaText("T x", "T y", operation, "mine", preamble), graph.input())]
+    body = ElementwiseOperation("mine", graph).body((gi.dtypes.NAMES.index(dtype),))
     spec = KernelSpec(body, (dtype, dtype), "CC", layout, int(layout == "general"), 1, 1, False)
     return render(spec)
 

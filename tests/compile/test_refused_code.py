@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "cuda"))
-
-import helper
+from doubles import driver, fake_driver
 
 from gpuinterop import jit
 from gpuinterop.errors import LibraryNotFoundError
@@ -49,7 +45,7 @@ class Folder:
 
     def run(self, way: str, code: int = 0, times: int = 0) -> str:
         text = PROGRAM.format(way=WAYS[way], code=code, times=times)
-        return helper.run(text, helper.fake_library(), GPUINTEROP_CACHE_DIR=str(self.path))
+        return driver.run(text, fake_driver.library(), GPUINTEROP_CACHE_DIR=str(self.path))
 
     def kept(self) -> dict[str, bytes]:
         keys = [p.stem.removeprefix("gpuinterop-") for p in self.kernels.glob("*.cubin")]
@@ -105,12 +101,12 @@ def test_other_failures_are_not_the_entrys_fault(folder):
 def test_code_for_another_gpu_is_replaced(folder, way):
     """Cubins of an architecture that the device cannot run, under the names of those that it can."""
     program = f"import gpuinterop as gi\nx = gi.zeros((4, 4), device='cuda:0')\n{WAYS[way]}\ngi.synchronize()"
-    helper.run(program, GPUINTEROP_CACHE_DIR=str(folder.path))
+    driver.run(program, GPUINTEROP_CACHE_DIR=str(folder.path))
     good = folder.kept()
     other = jit.compile_source(
         'extern "C" __global__ void k(float* x) {}', min(jit.supported_archs()), use_cache=False
     )
     for key in good:
         DiskCache(folder.kernels).put(key, other)
-    helper.run(program, GPUINTEROP_CACHE_DIR=str(folder.path))
+    driver.run(program, GPUINTEROP_CACHE_DIR=str(folder.path))
     assert folder.kept() == good

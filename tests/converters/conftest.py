@@ -7,8 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import matrix_stand_ins
-import stand_ins
+from doubles import fake_cudamat, fake_pycuda
 
 from gpuinterop import converters
 from gpuinterop.converters import registry
@@ -30,13 +29,13 @@ def clean():
 
 @pytest.fixture
 def npmat(monkeypatch):
-    module = matrix_stand_ins.npmat()
-    stand_ins.installed(monkeypatch, module)
+    module = fake_cudamat.npmat()
+    fake_pycuda.installed(monkeypatch, module)
     return module
 
 
 @pytest.fixture
 def gnumpy(monkeypatch, npmat):
-    module = matrix_stand_ins.gnumpy(npmat)
-    stand_ins.installed(monkeypatch, module)
+    module = fake_cudamat.gnumpy(npmat)
+    fake_pycuda.installed(monkeypatch, module)
     return module

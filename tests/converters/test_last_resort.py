@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import matrix_stand_ins
 import numpy as np
 import pytest
-import stand_ins
+from doubles import fake_cudamat, fake_pycuda
 
 import gpuinterop as gi
 
@@ -15,12 +14,12 @@ VALUES = np.arange(6, dtype="float32").reshape(2, 3)
 @pytest.fixture(params=["npmat", "gnumpy"])
 def known(request, monkeypatch):
     """An array of host memory that speaks no protocol."""
-    npmat = matrix_stand_ins.npmat()
-    stand_ins.installed(monkeypatch, npmat)
+    npmat = fake_cudamat.npmat()
+    fake_pycuda.installed(monkeypatch, npmat)
     if request.param == "npmat":
         return npmat.CUDAMatrix(np.asfortranarray(VALUES))
-    gnumpy = matrix_stand_ins.gnumpy(npmat)
-    stand_ins.installed(monkeypatch, gnumpy)
+    gnumpy = fake_cudamat.gnumpy(npmat)
+    fake_pycuda.installed(monkeypatch, gnumpy)
     return gnumpy.garray(VALUES.copy())
 
 

@@ -10,10 +10,9 @@ import threading
 import types
 from pathlib import Path
 
-import matrix_stand_ins
 import numpy as np
 import pytest
-import stand_ins
+from doubles import fake_cudamat, fake_pycuda
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -25,8 +24,8 @@ def host(*shape, order="C"):
 
 @pytest.fixture(params=[False, True], ids=["takes over", "copies"])
 def npmat(monkeypatch, request):
-    module = matrix_stand_ins.npmat(copies=request.param)
-    stand_ins.installed(monkeypatch, module)
+    module = fake_cudamat.npmat(copies=request.param)
+    fake_pycuda.installed(monkeypatch, module)
     return module
 
 
@@ -100,8 +99,8 @@ def test_a_matrix_that_exchanges_its_array_leaves_ours_alone(npmat):
 
 
 def test_double_precision_npmat_is_not_narrowed(monkeypatch):
-    module = matrix_stand_ins.npmat("float64")
-    stand_ins.installed(monkeypatch, module)
+    module = fake_cudamat.npmat("float64")
+    fake_pycuda.installed(monkeypatch, module)
     m = module.CUDAMatrix(np.ones((2, 3), order="F"))
     assert converters.from_cudamat(m).dtype == np.float64
     with pytest.raises(ValueError, match="float32"):
@@ -109,7 +108,7 @@ def test_double_precision_npmat_is_not_narrowed(monkeypatch):
     x = converters.from_numpy(host(2, 3, order="F"))
     with pytest.raises(ValueError, match="GNUMPY_CPU_PRECISION"):
         converters.to_cudamat(x)
-    gnumpy = matrix_stand_ins.gnumpy(module)
+    gnumpy = fake_cudamat.gnumpy(module)
     for library, options in (("cudamat", {}), ("gnumpy", {"module": gnumpy})):
         for y in (x, x.T, x[::-1]):
             plan = gi.explain(y, library, copyif=True, **options)
@@ -121,7 +120,7 @@ def test_double_precision_npmat_is_not_narrowed(monkeypatch):
 
 
 def test_a_gnumpy_that_is_not_loaded_yet_is_foretold(tmp_path):
-    source = "import sys\nimport matrix_stand_ins as them\n"
+    source = "import sys\nfrom doubles import fake_cudamat as them\n"
     source += 'sys.modules["gnumpy"] = them.gnumpy(them.npmat("float64"))\n'
     (tmp_path / "gnumpy.py").write_text(source, encoding="utf-8")
     program = (
@@ -135,7 +134,7 @@ def test_a_gnumpy_that_is_not_loaded_yet_is_foretold(tmp_path):
         "else:\n"
         "    raise AssertionError(plan)\n"
     )
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[1])
     path = os.pathsep.join([str(tmp_path), here, os.environ.get("PYTHONPATH", "")])
     run = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path},
@@ -187,8 +186,8 @@ def test_a_strided_array_is_refused_or_copied(gnumpy):
 
 
 def test_recognised_by_structure_under_other_names():
-    npmat = matrix_stand_ins.npmat(name="mymat")
-    gnumpy = matrix_stand_ins.gnumpy(npmat, name="mynumpy")
+    npmat = fake_cudamat.npmat(name="mymat")
+    gnumpy = fake_cudamat.gnumpy(npmat, name="mynumpy")
     assert gi.converters.registry.find_backend(npmat.CUDAMatrix(host(2, 2))).name == "cudamat"
     assert gi.converters.registry.find_backend(gnumpy.garray(host(2, 2))).name == "gnumpy"
     x = converters.from_numpy(host(2, 3))

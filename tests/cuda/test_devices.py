@@ -8,9 +8,9 @@ import enum
 import pickle
 import threading
 
-import helper
 import numpy as np
 import pytest
+from doubles import driver, fake_driver
 
 import gpuinterop as gi
 from gpuinterop import _core, cuda_libraries, devices, foreign_handles
@@ -342,7 +342,7 @@ def test_spellings_with_two_gpus():
     assert p["name"] == gi.device(1).name == "Fake GPU 1" and (p["major"], p["minor"]) == (9, 0)
     assert p["warpSize"] == 32 and p["maxThreadsDim0"] == 1024 and p["totalGlobalMem"] == 1 << 30
     """
-    helper.run(code, helper.fake_library())
+    driver.run(code, fake_driver.library())
 
 
 @pytest.mark.parametrize(("wish", "gpu"), [("cuda:1", 1), ("gpu1", 1), ("cuda", 0), ("cpu", 0)])
@@ -356,7 +356,7 @@ def test_a_gpu_without_a_number_is_the_default_from_the_first_call_on(wish, gpu)
     devices.set_default_device(None)
     assert gi.device("gpu") == "cuda:{gpu}" and gi.default_device() is default
     """
-    helper.run(code, helper.fake_library(), GPUINTEROP_DEVICE=wish)
+    driver.run(code, fake_driver.library(), GPUINTEROP_DEVICE=wish)
 
 
 # ---- libraries ----------------------------------------------------------------------------------

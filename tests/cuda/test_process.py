@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import subprocess
 
-import helper
 import pytest
-from helper import run
+from doubles import fake_driver
+from doubles.driver import run
 
 
 @pytest.fixture(scope="session")
 def fake():
-    return helper.fake_library()
+    return fake_driver.library()
 
 
 def compiled(path, source):

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from doubles import driver, fake_driver
 from peers import ROOT, has_compiler, library
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
@@ -18,8 +19,7 @@ HERE = Path(__file__).resolve().parent
 
 def environment(**extra: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k != "GPUINTEROP_LIBCUDA"}
-    driver = ROOT / "tests" / "cuda"  # helper
-    folders = [str(ROOT), str(HERE), str(driver), *filter(None, [kept.get("PYTHONPATH")])]
+    folders = [str(ROOT), str(HERE), str(HERE.parent), *filter(None, [kept.get("PYTHONPATH")])]
     path = os.pathsep.join(folders)
     # Two devices of jax, for the sharded array.
     jax = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
@@ -28,19 +28,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 def run_on_fake_driver(program: str) -> None:
     """Run a program that must end well and say nothing, in a process with a device "cuda:0"."""
-    run_quietly(program, GPUINTEROP_LIBCUDA=str(fake_driver()))
-
-
-def run_quietly(program: str, **extra: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(**extra),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stderr == ""
+    driver.run(program, fake_driver.library(), **environment())
 
 
 FIRST_USE = """
@@ -91,7 +79,7 @@ def test_an_import_may_be_the_first_use_of_the_driver():
 
 def test_a_pointer_of_a_device_that_no_driver_answers_for():
     library()
-    run_quietly(NO_DRIVER, GPUINTEROP_LIBCUDA="/nonexistent/libcuda.so.1")
+    driver.run(NO_DRIVER, "/nonexistent/libcuda.so.1", **environment())
 
 
 def run_cases(program: str, names: list[str], env: dict[str, str]) -> dict[str, dict]:
@@ -122,7 +110,11 @@ def run_cases(program: str, names: list[str], env: dict[str, str]) -> dict[str, 
 @functools.cache
 def table(program: str) -> dict:
     """Classes, words and library of a program's cases by name, as the program lists them."""
-    env = environment(GPUINTEROP_LIBCUDA=str(fake_driver())) if "cuda" in program else environment()
+    env = (
+        environment(GPUINTEROP_LIBCUDA=str(fake_driver.library()))
+        if "cuda" in program
+        else environment()
+    )
     library()
     listing = subprocess.run(
         [sys.executable, str(HERE / program), "--list"],
@@ -137,18 +129,13 @@ def table(program: str) -> dict:
 @functools.cache
 def outcomes(program: str, needs: str) -> dict[str, dict]:
     """Those of a program's cases that need the same library, in one process."""
-    env = environment(GPUINTEROP_LIBCUDA=str(fake_driver())) if "cuda" in program else environment()
+    env = (
+        environment(GPUINTEROP_LIBCUDA=str(fake_driver.library()))
+        if "cuda" in program
+        else environment()
+    )
     names = [name for name, row in table(program).items() if row[2] == needs]
     return run_cases(program, names, env)
-
-
-def fake_driver() -> Path:
-    sys.path.insert(0, str(ROOT / "tests" / "fakecuda"))
-    try:
-        import build
-    finally:
-        sys.path.pop(0)
-    return build.library()
 
 
 def check(result: dict, expected: list[str], words: str) -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 
 SETUP = """
 import gc, time, types, weakref
-from helper import Gate, slow
+from doubles.driver import Gate, slow
 from peers import forever, struct
 start_counting()
 

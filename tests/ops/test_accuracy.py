@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ops_place import FAKE
+from doubles.on_fake import FAKE
 
 import gpuinterop as gi
 from gpuinterop.ops.operation_table import ROWS

@@ -40,7 +40,6 @@ def foreign(library: str):
     return pytest.importorskip("torch").from_numpy(HOST.copy())
 
 
-@pytest.mark.barriers
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
 @pytest.mark.parametrize("name", CALLS)
 def test_functions_take_them(library, name):
@@ -48,7 +47,6 @@ def test_functions_take_them(library, name):
     np.testing.assert_allclose(np.asarray(found), CALLS[name](HOST, np), rtol=1e-6)
 
 
-@pytest.mark.barriers
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
 @pytest.mark.parametrize("name", OURS)
 def test_functions_of_ours_take_them(library, name):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from doubles.on_fake import FAKE
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ops_place import FAKE
 
 import gpuinterop as gi
 
@@ -34,13 +34,13 @@ RETURNING = {
     steps=st.lists(st.sampled_from([1, 2, -1]), min_size=6, max_size=6),
     parts=st.permutations([0, 8, 16]),  # the outs must not overlap each other
 )
-def test_outs_may_overlap_the_arguments_in_any_way(name, starts, steps, parts):
+def test_outs_may_overlap_the_arguments_in_any_way(device, name, starts, steps, parts):
     memory = np.arange(1.0, 25.0)
     begins = starts + [
         part + (3 if step < 0 else 0) for part, step in zip(parts, steps[3:], strict=True)
     ]
     places = [(at + np.arange(4) * step).tolist() for at, step in zip(begins, steps, strict=True)]
-    held = gi.GpuArray(memory, device="cuda:0" if FAKE else "cpu")
+    held = gi.GpuArray(memory, device=device)
     views = [
         held[at : at + 4 * step if at + 4 * step >= 0 else None : step]
         for at, step in zip(begins, steps, strict=True)

@@ -55,7 +55,6 @@ def test_what_goes_element_by_element_is_fused(device, name, dtype):
     assert gi.capture(gi.fuse(BY_METHOD[name]), x).nodes == 1
 
 
-@pytest.mark.barriers
 @pytest.mark.parametrize("name", REDUCED)
 def test_reductions_by_ufuncs(device, name):
     host = HOST.astype("float32")

@@ -5,20 +5,19 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-import hostkernels
 import numpy as np
 import pytest
+from doubles import host_kernels
 
 import gpuinterop as gi
 from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import LibraryNotFoundError
 from gpuinterop.jit import codegen, compiler, nvrtc
 from gpuinterop.jit.spec import KernelSpec
-from gpuinterop.ops.fuse_operation import FusedOperation
-from gpuinterop.ops.fuse_tracer import Tracer
+from gpuinterop.ops.expression_codegen import ElementwiseOperation
+from gpuinterop.ops.fuse_tracer import Trace, Tracer
 from gpuinterop.ops.kernel_bodies import body_for
 from gpuinterop.ops.operation_table import ROWS
-from gpuinterop.ops.trace import Graph
 
 SIGNED = ("int8", "int16", "int32", "int64")
 TYPES = (*SIGNED, "uint8", "uint16", "uint32", "uint64")
@@ -66,7 +65,6 @@ def test_fused_integers_of_either_sign_wrap_around(device, name, dtype):
     np.testing.assert_array_equal(found.get(), expected)
 
 
-@pytest.mark.barriers
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint64"])
 def test_reduced_integers_wrap_around(device, dtype):
     values = np.resize(edges(dtype), 300)
@@ -81,9 +79,9 @@ def test_reduced_integers_wrap_around(device, dtype):
 
 
 def _ptx(function, dtype: str) -> str:
-    graph = Graph()
-    graph.results = [function(Tracer(graph, graph.add_input())).node]
-    body = FusedOperation("wraps", graph).body((NAMES.index(dtype),))
+    trace = Trace([gi.GpuArray(np.ones(1, dtype), device="cpu")])
+    trace.graph.results = [function(Tracer(trace, trace.graph.inputs[0])).value]
+    body = ElementwiseOperation("wraps", trace.graph).body((NAMES.index(dtype),))
     spec = KernelSpec(body, (*body.loop_in, *body.loop_out), "CC", "flat", 0, 1, 1, False)
     options = (*compiler._OPTIONS, *compiler.EXACT)
     try:
@@ -134,12 +132,12 @@ def test_no_row_overflows_under_the_sanitizer(tmp_path, dtype):
         calls.append(f"{loops} {{ {declared} {spec.symbol}_apply({', '.join(given + results)}); }}")
     assert len(specs) > 20
     kind = codegen.STORAGE[dtype]
-    text = codegen.render_many(specs, device=hostkernels.SHIM)
+    text = codegen.render_many(specs, device=host_kernels.SHIM)
     text += f"\nint main() {{ using namespace {codegen.NAMESPACE};\n"
     text += f"  static const {kind} v[] = {{{values}}};\n  const int N = sizeof v / sizeof *v;\n  "
     source, program = tmp_path / "rows.cpp", tmp_path / "rows"
     source.write_text(text + "\n  ".join(calls) + "\n}\n")
-    runner = hostkernels.runner()
+    runner = host_kernels.runner()
     overflows = "-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero"
     subprocess.run(
         ["g++", "-std=c++17", "-w", "-O0", "-fno-strict-aliasing", overflows,

@@ -83,14 +83,20 @@ def test_an_architecture_is_a_number(arch):
         gi.RawKernel("", "k").compile(arch)
 
 
+def text_body(operation):
+    from gpuinterop.ops.expression import CudaText, Expression
+    from gpuinterop.ops.expression_codegen import ElementwiseOperation
+
+    graph = Expression()
+    graph.results = [graph.cuda(CudaText("T x", "T y", operation, "mine"), graph.input())]
+    return ElementwiseOperation("mine", graph).body((10,))
+
+
 def test_an_error_in_an_elementwise_expression_shows_it(nvrtc):
     from gpuinterop.jit.codegen import render
     from gpuinterop.jit.spec import KernelSpec
-    from gpuinterop.ops.elementwise_kernel import _Expression
 
-    expression = _Expression("mine", [("T", "x")], [("T", "y")], "y = x +* 2", "", None)
-    body = expression.body((10,))
-    spec = KernelSpec(body, ("float32", "float32"), "CC", "flat", 0, 4, 1, False)
+    spec = KernelSpec(text_body("y = x +* 2"), ("float32", "float32"), "CC", "flat", 0, 4, 1, False)
     with pytest.raises(CompileError, match=r">\s+1 \| y = x \+\* 2;"):
         jit.compile_source(render(spec), 90, name="mine.cu")
 
@@ -99,11 +105,11 @@ def test_an_error_in_an_elementwise_expression_shows_it(nvrtc):
 def test_a_comment_may_end_an_elementwise_expression(nvrtc, comment):
     from gpuinterop.jit.codegen import render
     from gpuinterop.jit.spec import KernelSpec
-    from gpuinterop.ops.elementwise_kernel import _Expression
 
     def compiled(text):
-        body = _Expression("mine", [("T", "x")], [("T", "y")], text + comment, "", None).body((10,))
-        spec = KernelSpec(body, ("float32", "float32"), "CC", "flat", 0, 4, 1, False)
+        spec = KernelSpec(
+            text_body(text + comment), ("float32", "float32"), "CC", "flat", 0, 4, 1, False
+        )
         return jit.compile_source(render(spec), 90, name="mine.cu")
 
     assert compiled("y = 2 * x")

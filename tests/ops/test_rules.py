@@ -7,7 +7,7 @@ import operator
 
 import numpy as np
 import pytest
-from ops_place import FAKE
+from doubles.on_fake import FAKE
 
 import gpuinterop as gi
 from gpuinterop.errors import (
@@ -73,7 +73,6 @@ def test_integers_out_of_range(device):
     np.testing.assert_array_equal((x == 2**70).get(), [False, False])
 
 
-@pytest.mark.barriers
 @pytest.mark.parametrize(
     "dtype",
     [

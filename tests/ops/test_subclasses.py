@@ -60,7 +60,6 @@ def test_the_most_derived_class_wins(device, name):
     check(CALLS[name], lambda cls: cls(host, device=device, dtype="int32"), gi.GpuArray, Other)
 
 
-@pytest.mark.barriers
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_in_products_too(device, name):
     host = np.array([[1, 2], [3, 4]], "float32")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ops_place import FAKE
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -28,9 +27,7 @@ def geometry(request):
     _core._tune("defaults")
 
 
-@pytest.mark.parametrize(
-    "device", ["cuda:0"] if FAKE else [pytest.param("cuda:0", marks=pytest.mark.gpu)]
-)
+@pytest.mark.driver
 def test_every_geometry_gives_the_same_numbers(device, geometry):
     rng = np.random.default_rng(0)
     host = rng.integers(-99, 99, (37, 263)).astype(np.float32)

@@ -11,11 +11,10 @@ import pytest
 import gpuinterop as gi
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import reduction_codegen
-from gpuinterop.ops.fuse_reduce import _Kernel
-from gpuinterop.ops.fuse_tracer import Tracer
+from gpuinterop.ops.expression import Expression
+from gpuinterop.ops.expression_reduction import _Kernel
 from gpuinterop.ops.reduction_plan import Operand, plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS
-from gpuinterop.ops.trace import Graph
 
 OPERATIONS = ("sum", "prod", "mean", "min", "max", "any", "all")
 
@@ -98,9 +97,12 @@ def test_what_cannot_be_done_with_a_reduced_value(device: str) -> None:
 
 
 def compiled_text(op: str, dtype: str, axes: tuple[int, ...]) -> str:
-    graph = Graph()
-    x, y = (Tracer(graph, graph.add_input()) for _ in range(2))
-    graph.results = [(gi.sigmoid(x) * y if dtype[0] == "f" else gi.maximum(x, y) + 1).node]
+    graph = Expression()
+    x, y = graph.input(), graph.input()
+    if dtype[0] == "f":
+        graph.results = [graph.apply("multiply", graph.apply("sigmoid", x), y)]
+    else:
+        graph.results = [graph.apply("add", graph.apply("maximum", x, y), 1)]
     kernel = _Kernel(graph, op, axes)
     given = [np.empty((64, 256), dtype)] * 2
     value, (result,) = kernel._dtypes(given)

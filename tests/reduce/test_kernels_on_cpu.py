@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reduce_shim import compile_kernel
+from doubles import host_kernels
 
 from gpuinterop.ops import reduction_plan
 from gpuinterop.ops.reduction_codegen import accumulator_bytes, pack_params, pointer_offsets, render
@@ -51,7 +51,7 @@ def run(
         ordered=recipe.ordered,
         multiprocessors=sms,
     )
-    library = compile_kernel(render(recipe, plan), plan.mode)
+    library = host_kernels.load(render(recipe, plan))
     params = bytearray(pack_params(recipe, plan, count=plan.geometry.n_red, parameter=ddof))
     assert len(params) == library.sizes(1)
     assert accumulator_bytes(recipe, wide=plan.wide) == library.sizes(0)
@@ -68,10 +68,12 @@ def run(
     tickets = np.zeros(plan.grid[0], np.uint32)
     put(scratch_at + 8, tickets.ctypes.data)
     library.host_order(int(last == 0))
-    library.first(bytes(params), *plan.grid)
+    first = library[f"gi_reduce_{plan.mode}"]
+    host_kernels.launch(first, plan.grid, plan.threads, bytes(params))
     assert not tickets.any()  # as the next launch wants them
     if plan.finish_grid:
-        library.second(bytes(params), plan.finish_grid)
+        second = library[f"gi_finish_{plan.mode}"]
+        host_kernels.launch(second, (plan.finish_grid,), plan.threads, bytes(params))
     return out
 
 

@@ -9,11 +9,7 @@ import pytest
 
 import gpuinterop as gi
 
-
-@pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request) -> str:
-    """A host has neither streams nor launches."""
-    return request.param
+pytestmark = pytest.mark.driver  # a host has neither streams nor launches
 
 
 def long_array(device: str, n: int = 140_001) -> tuple[gi.CudaNdarray, float]:

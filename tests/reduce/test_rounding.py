@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import reduce_shim
+from doubles import host_kernels
 from test_kernels_on_cpu import run
 
 from gpuinterop.jit import kernel_text
@@ -51,7 +51,7 @@ def rounding() -> ctypes.CDLL:
                 f'extern "C" unsigned {name}_of_{given.split()[0]}({given} x) '
                 f"{{ return gi_into<{kind}>(x).bits; }}\n"
             )
-    library = reduce_shim.built(text)
+    library = host_kernels.load(text)
     for name in ("half", "bfloat"):
         getattr(library, f"{name}_of_double").argtypes = [ctypes.c_double]
         getattr(library, f"{name}_of_float").argtypes = [ctypes.c_float]

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
-import toys
+from doubles import faulty_libraries as faulty
 
 import gpuinterop as gi
 from gpuinterop.converters import registry
@@ -191,18 +191,18 @@ def test_a_broken_installation_is_a_row_when_all_are_asked_for(monkeypatch):
 
 
 def test_a_bridge_by_name(monkeypatch):
-    m = matrix(["toys:SOUND"], ["cpu"], layouts=["C"], dtypes=["float32"])
+    m = matrix(["doubles.faulty_libraries:SOUND"], ["cpu"], layouts=["C"], dtypes=["float32"])
     assert m.ok
     with pytest.raises(gi.ConversionTypeError, match="Bridge"):
-        matrix(["toys:PLAIN"], ["cpu"])
+        matrix(["doubles.faulty_libraries:PLAIN"], ["cpu"])
 
 
 def test_what_is_named_twice_is_tried_once():
     twice = matrix(
-        ["numpy", toys.SOUND, "numpy", toys.SOUND], ["cpu", "cpu"], layouts=["C", "C"],
+        ["numpy", faulty.SOUND, "numpy", faulty.SOUND], ["cpu", "cpu"], layouts=["C", "C"],
         dtypes=["float32", "float32"],
     )  # fmt: skip
-    once = matrix(["numpy", toys.SOUND], ["cpu"], layouts=["C"], dtypes=["float32"])
+    once = matrix(["numpy", faulty.SOUND], ["cpu"], layouts=["C"], dtypes=["float32"])
     assert (twice.cells, twice.libraries, twice.devices) == (
         once.cells, once.libraries, once.devices
     )  # fmt: skip
@@ -211,7 +211,7 @@ def test_what_is_named_twice_is_tried_once():
 def test_a_library_without_arrays_on_the_device_is_named():
     from dataclasses import replace
 
-    m = matrix([replace(toys.SOUND, devices=("cuda",))], ["cpu"])
+    m = matrix([replace(faulty.SOUND, devices=("cuda",))], ["cpu"])
     assert not m.cells
     assert m.libraries[0].why == "no arrays on cpu"
 
@@ -219,11 +219,11 @@ def test_a_library_without_arrays_on_the_device_is_named():
 def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path):
     """A package with an entry point and a `testing_bridge` is tried like the built-in libraries."""
     (tmp_path / "toylib_bridge.py").write_text(
-        "from toys import SOUND, to_toy, from_toy, plan_to\n"
+        "from doubles.faulty_libraries import SOUND, to_toy, from_toy, plan_to\n"
         "from gpuinterop.converters import Backend\n"
         "import sys\n"
         "testing_bridge = SOUND\n"
-        "backend = Backend('toy', 'toys', ('Toy',), converter=sys.modules[__name__])\n"
+        "backend = Backend('toy', 'doubles', ('Toy',), converter=sys.modules[__name__])\n"
     )
     info = tmp_path / "toylib-1.0.dist-info"
     info.mkdir()
@@ -245,7 +245,7 @@ def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path):
 
 
 def pyargs(tmp_path, **variables):
-    path = os.pathsep.join([str(HERE.parents[1]), str(HERE)])
+    path = os.pathsep.join([str(HERE.parents[1]), str(HERE.parent)])
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-pno:cacheprovider", "--pyargs", "gpuinterop.testing"],
         env={**os.environ, "PYTHONPATH": path, **variables},
@@ -265,7 +265,7 @@ def test_pytest_runs_the_suite_and_writes_the_matrix(tmp_path):
 
 
 def test_pytest_fails_for_a_faulty_bridge(tmp_path):
-    result = pyargs(tmp_path, GPUINTEROP_BRIDGES="toys:SILENT")
+    result = pyargs(tmp_path, GPUINTEROP_BRIDGES="doubles.faulty_libraries:SILENT")
     assert result.returncode == 1, result.stdout + result.stderr
     assert "an error that says why there is none" in result.stdout
     assert "numpy" not in result.stdout.partition("short test summary")[2]
@@ -276,8 +276,8 @@ WRONG_VARIABLES = [
     ("GPUINTEROP_LIBRARIES", "nump", "fix: write 'numpy'"),
     ("GPUINTEROP_BRIDGES", "nosuchmodule:x", "No module named 'nosuchmodule'"),
     ("GPUINTEROP_BRIDGES", ":x", "'' is no name of a module"),
-    ("GPUINTEROP_BRIDGES", ".toys:SOUND", "'.toys' is no name of a module"),
-    ("GPUINTEROP_BRIDGES", "toys", "no name 'bridge' in module 'toys'"),
+    ("GPUINTEROP_BRIDGES", ".doubles:SOUND", "'.doubles' is no name of a module"),
+    ("GPUINTEROP_BRIDGES", "doubles", "no name 'bridge' in module 'doubles'"),
 ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import toys
+from doubles import faulty_libraries as faulty
 
 import gpuinterop as gi
 from gpuinterop.testing import LAYOUTS, Bridge, matrix, memory
@@ -26,11 +26,11 @@ def tidy(monkeypatch):
     # A leak is a leak at once here; patience is for libraries that free on threads of their own.
     monkeypatch.setattr("gpuinterop.testing.verdict._PATIENCE", 0.0)
     yield
-    toys.forget()
+    faulty.forget()
 
 
 def test_a_sound_converter_passes():
-    m = matrix([toys.SOUND], ["cpu"])
+    m = matrix([faulty.SOUND], ["cpu"])
     assert m.ok, str(m)
     for layout in LAYOUTS:
         expected = "copied" if LAYOUTS[layout].negative else "shared"
@@ -51,11 +51,14 @@ def test_the_legend_says_how_each_layout_is_made(name):
         assert here == there or n == 1 or not meant.size
 
 
-@pytest.mark.parametrize("fault", toys.TO_FAULTS)
+@pytest.mark.parametrize("fault", faulty.TO_FAULTS)
 def test_every_fault_of_a_way_out_is_found(fault):
-    function, check = toys.TO_FAULTS[fault]
+    function, check = faulty.TO_FAULTS[fault]
     m = matrix(
-        [toys.faulty("to", function)], ["cpu"], layouts=layouts_for(check), dtypes=dtypes_for(check)
+        [faulty.faulty("to", function)],
+        ["cpu"],
+        layouts=layouts_for(check),
+        dtypes=dtypes_for(check),
     )
     found = {f["check"] for cell in m.select(direction="to") for f in cell.faults}
     assert check in found, f"{fault}: {found}\n{m}"
@@ -63,11 +66,11 @@ def test_every_fault_of_a_way_out_is_found(fault):
     assert not [cell for cell in m.wrong if cell.direction == "from"]
 
 
-@pytest.mark.parametrize("fault", toys.FROM_FAULTS)
+@pytest.mark.parametrize("fault", faulty.FROM_FAULTS)
 def test_every_fault_of_a_way_back_is_found(fault):
-    function, check = toys.FROM_FAULTS[fault]
+    function, check = faulty.FROM_FAULTS[fault]
     m = matrix(
-        [toys.faulty("from", function)],
+        [faulty.faulty("from", function)],
         ["cpu"],
         layouts=layouts_for(check),
         dtypes=dtypes_for(check),
@@ -80,9 +83,9 @@ def test_every_fault_of_a_way_back_is_found(fault):
 
 def test_a_wrong_forecast_is_found():
     def optimist(x, to, copyif=False):
-        return replace(toys.explain(x, to, copyif), outcome="shared")
+        return replace(faulty.explain(x, to, copyif), outcome="shared")
 
-    m = matrix([replace(toys.SOUND, explain=optimist)], ["cpu"], dtypes=["float32"])
+    m = matrix([replace(faulty.SOUND, explain=optimist)], ["cpu"], dtypes=["float32"])
     assert {f["check"] for cell in m.wrong for f in cell.faults} == {"forecast"}
     assert {cell.layout for cell in m.wrong} == {"reversed", "mirrored"}
 
@@ -91,10 +94,10 @@ def test_a_forecast_that_copies_is_found():
     def busy(x, to, copyif=False):
         if isinstance(x, gi.CudaNdarray):
             x.copy().to_device("cpu")
-            toys.to_toy(x, True)
-        return toys.explain(x, to, copyif)
+            faulty.to_toy(x, True)
+        return faulty.explain(x, to, copyif)
 
-    m = matrix([replace(toys.SOUND, explain=busy)], ["cpu"], dtypes=["float32"])
+    m = matrix([replace(faulty.SOUND, explain=busy)], ["cpu"], dtypes=["float32"])
     assert "forecast" in {f["check"] for cell in m.wrong for f in cell.faults}
 
 
@@ -104,14 +107,14 @@ def test_an_array_that_its_library_cannot_read_is_a_fault_of_that_case_only():
             raise RuntimeError("no broadcast arrays here")
         return toy.window
 
-    m = matrix([replace(toys.SOUND, values=values)], ["cpu"], dtypes=["float32"])
+    m = matrix([replace(faulty.SOUND, values=values)], ["cpu"], dtypes=["float32"])
     assert {cell.layout for cell in m.wrong} == {"broadcast"}
     assert "no broadcast arrays here" in str(m.wrong[0])
 
 
-@pytest.mark.parametrize("address", [0, toys.NOWHERE, 1 << 62, -8])
+@pytest.mark.parametrize("address", [0, faulty.NOWHERE, 1 << 62, -8])
 def test_a_bridge_that_tells_a_wrong_address_is_told_so(address):
-    m = matrix([replace(toys.SOUND, address=lambda toy: address)], ["cpu"], dtypes=["float32"])
+    m = matrix([replace(faulty.SOUND, address=lambda toy: address)], ["cpu"], dtypes=["float32"])
     for direction in ("to", "from"):
         faults = [f for cell in m.select(direction=direction) for f in cell.faults]
         assert any(f["check"] == "address" and hex(address) in f["got"] for f in faults), m
@@ -130,14 +133,14 @@ def test_a_copy_is_not_measured_by_strides_that_nobody_told():
     copies = set()
 
     def to(x, copyif=False):
-        made = toys.to_toy(x, copyif)
+        made = faulty.to_toy(x, copyif)
         if LAYOUTS["reversed"].shape == x.shape and x.strides[0] < 0:
             copies.add(made.window.__array_interface__["data"][0])
         return made
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "_read", read)
-        m = matrix([replace(toys.SOUND, to=to, strides=None, make=None)], ["cpu"],
+        m = matrix([replace(faulty.SOUND, to=to, strides=None, make=None)], ["cpu"],
                    layouts=["reversed"], dtypes=["float32"])  # fmt: skip
     assert m.ok
     assert copies
@@ -149,28 +152,28 @@ def test_a_copy_that_is_none_is_not_written_to():
     elsewhere = np.full(64, 7.0, np.float32)
 
     def to(x, copyif=False):
-        toys.to_toy(x, copyif)
-        return toys.Toy(elsewhere[: x.size].reshape(x.shape))
+        faulty.to_toy(x, copyif)
+        return faulty.Toy(elsewhere[: x.size].reshape(x.shape))
 
-    careless = replace(toys.SOUND, to=to, make=None, write=lambda *_: written.append(1))
+    careless = replace(faulty.SOUND, to=to, make=None, write=lambda *_: written.append(1))
     m = matrix([careless], ["cpu"], layouts=["C", "reversed"], dtypes=["float32"])
     assert {cell.outcome for cell in m.cells} == {"wrong"}
     assert not written
 
 
 def test_an_answer_of_nothing_is_no_refusal():
-    silent = replace(toys.SOUND, to=lambda x, copyif=False: None, promises=None, explain=None)
+    silent = replace(faulty.SOUND, to=lambda x, copyif=False: None, promises=None, explain=None)
     m = matrix([silent], ["cpu"], dtypes=["float32"])
     assert {cell.outcome for cell in m.select(direction="to")} == {"wrong"}
     assert not m.ok
 
 
 def test_a_bridge_of_one_direction_is_tried_in_it():
-    m = matrix([replace(toys.SOUND, make=None)], ["cpu"], dtypes=["float32"])
+    m = matrix([replace(faulty.SOUND, make=None)], ["cpu"], dtypes=["float32"])
     assert m.ok
     assert {cell.direction for cell in m.cells} == {"to"}
-    back = Bridge("toy", from_=toys.from_toy, make=toys.make, address=toys.SOUND.address,
-                  values=toys.SOUND.values)  # fmt: skip
+    back = Bridge("toy", from_=faulty.from_toy, make=faulty.make, address=faulty.SOUND.address,
+                  values=faulty.SOUND.values)  # fmt: skip
     m = matrix([back], ["cpu"], dtypes=["float32"])
     assert {cell.direction for cell in m.cells} == {"from"}
     # Without `write` the toy's arrays are taken for immutable, which ours must then be as well.
@@ -180,12 +183,17 @@ def test_a_bridge_of_one_direction_is_tried_in_it():
 def test_nothing_of_the_suite_stays_behind():
     before = gi.memory_stats("cpu")["live_buffers"]
     for _ in range(3):
-        assert matrix([toys.SOUND], ["cpu"], dtypes=["float32"]).ok
+        assert matrix([faulty.SOUND], ["cpu"], dtypes=["float32"]).ok
     assert gi.memory_stats("cpu")["live_buffers"] == before
 
 
 @pytest.mark.parametrize(
-    "nothing", [Bridge("typo"), Bridge("typo", from_=toys.from_toy), Bridge("toy", make=toys.make)]
+    "nothing",
+    [
+        Bridge("typo"),
+        Bridge("typo", from_=faulty.from_toy),
+        Bridge("toy", make=faulty.make),
+    ],
 )
 def test_a_bridge_without_anything_to_try_is_an_error(nothing):
     with pytest.raises(gi.ArgumentTypeError, match="something to try") as caught:

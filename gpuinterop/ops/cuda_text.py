@@ -1,0 +1,214 @@
+"""CUDA C++ text over single elements, as one operation of an expression."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.dtypes import NAMES, dtype_from_id
+from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeError
+from gpuinterop.jit.codegen import NAMESPACE, STORAGE, WORKING
+from gpuinterop.layout import broadcast_shapes
+
+from .dtype_promotion import Loop, name_of_kind, row_of_kind
+from .kernel_parameters import require_safe_arrays, require_text
+
+__all__ = ["CudaText"]
+
+_C_NAMES = {
+    "float": "float32", "double": "float64", "char": "int8", "short": "int16", "int": "int32",
+    "long long": "int64", "unsigned char": "uint8", "unsigned short": "uint16",
+    "unsigned int": "uint32", "unsigned long long": "uint64", "half": "float16",
+}  # fmt: skip
+_PARAMETER = re.compile(r"^(?:const )?(?P<type>[A-Za-z_][\w ]*?) +(?P<name>[A-Za-z_]\w*)$")
+
+Parameter = tuple[str, str]  # a dtype name or a single capital letter; the parameter's name
+
+
+def _parameters(text: str, where: str) -> list[Parameter]:
+    found = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        match = _PARAMETER.match(" ".join(part.split()))
+        kind = _C_NAMES.get(match["type"], match["type"]) if match else ""
+        if not match or not ((kind in STORAGE and kind in NAMES) or re.fullmatch("[A-Z]", kind)):
+            raise ArgumentTypeError(
+                where=where,
+                expected="parameters such as 'float32 x, T y', T standing for any dtype",
+                got=repr(part),
+                fix=f"write one of {', '.join(NAMES[:15])} or a capital letter, then a name",
+            )
+        found.append((kind, match["name"]))
+    return found
+
+
+def _working(dtype: str) -> str:
+    """The type that an element is computed in, for text outside of the generator's namespace."""
+    name = WORKING[dtype]
+    return name if name in ("bool", "float", "double") else f"{NAMESPACE}::{name}"
+
+
+class CudaText:
+    """CUDA statements that set the outputs from the inputs, for one element.
+
+    Parameters
+    ----------
+    inputs, outputs : declarations such as "float32 x, T y": the name of a dtype or a C type, or a
+        capital letter for any dtype.
+    operation : the statements.
+    name : of the operation in messages and profiles.
+    preamble : functions that the statements call.
+    host : a function of NumPy arrays that computes the same on device "cpu".
+
+    Examples
+    --------
+    >>> from gpuinterop.ops.cuda_text import CudaText
+    >>> CudaText("T x, T y", "T z", "z = x * y").inputs
+    2
+    """
+
+    compares = False
+
+    def __init__(
+        self,
+        inputs: str,
+        outputs: str,
+        operation: str,
+        name: str = "kernel",
+        preamble: str = "",
+        host: Callable[..., Any] | None = None,
+        *,
+        where: str = "CudaText",
+    ) -> None:
+        if not require_text(name, "name", where).isidentifier() or not name.isascii():
+            raise ArgumentTypeError(where=where, expected="a name of letters and digits",
+                                    got=repr(name), fix="choose another")  # fmt: skip
+        self.name = name
+        self.text = require_text(operation, "operation", where).strip().rstrip(";")
+        self.preamble = require_text(preamble, "preamble", where)
+        self.ins = _parameters(require_text(inputs, "inputs", where), name)
+        self.outs = _parameters(require_text(outputs, "outputs", where), name)
+        self.inputs, self.results = len(self.ins), len(self.outs)
+        names = {parameter for _, parameter in (*self.ins, *self.outs)}
+        if not self.ins or not self.outs or len(names) != self.inputs + self.results:
+            raise ArgumentTypeError(
+                where=where,
+                expected="at least one input and one output, each with a name of its own",
+                got=f"inputs {inputs!r} and outputs {outputs!r}",
+                fix="declare for example 'float32 x' and 'float32 y'",
+            )
+        if host is not None and not callable(host):
+            raise ArgumentTypeError(where=where, expected="a function of NumPy arrays as host",
+                                    got=repr(host), fix="pass a function, or omit host=")  # fmt: skip
+        self.host = host
+
+    def __repr__(self) -> str:
+        ins, outs = (", ".join(map(" ".join, declared)) for declared in (self.ins, self.outs))
+        return f"{self.name}({ins}) -> {outs}"
+
+    # ---- dtypes -----------------------------------------------------------------------------
+
+    def loop(self, kinds: Sequence[int]) -> Loop:
+        """The dtypes of the inputs and the outputs, for operands of these kinds."""
+        letters = self._letters(kinds)
+        ins, outs = (self._types(declared, letters, kinds) for declared in (self.ins, self.outs))
+        require_safe_arrays(self.name, self.ins, ins, kinds)
+        return tuple(map(NAMES.index, ins)), tuple(map(NAMES.index, outs))
+
+    def _letters(self, kinds: Sequence[int]) -> dict[str, str]:
+        letters: dict[str, str] = {}
+        for (kind, _), given in zip(self.ins, kinds, strict=True):
+            if len(kind) > 1 or given < 0:
+                continue
+            name = NAMES[row_of_kind(given)]
+            if letters.setdefault(kind, name) != name:
+                raise DTypeError(
+                    where=self.name,
+                    expected=f"one dtype for all parameters of type {kind}",
+                    got=f"{letters[kind]} and {name}",
+                    fix="cast one of them: x.astype(...)",
+                )
+        return letters
+
+    def _types(
+        self, declared: Sequence[Parameter], letters: dict[str, str], kinds: Sequence[int]
+    ) -> tuple[str, ...]:
+        try:
+            return tuple(kind if len(kind) > 1 else letters[kind] for kind, _ in declared)
+        except KeyError as error:
+            raise DTypeError(
+                where=self.name,
+                expected=f"an array argument that decides the dtype {error.args[0]}",
+                got=", ".join(name_of_kind(k) for k in kinds),
+                fix="pass an array, or name the dtype in the parameter list",
+            ) from None
+
+    # ---- CUDA -------------------------------------------------------------------------------
+
+    def function(self, symbol: str, kinds: Sequence[int]) -> tuple[str, str]:
+        """A device function of its own: its declaration and its definition.
+
+        The text then sees the declared names, and no name of the generated code.
+        """
+        ins, outs = ([NAMES[row] for row in rows] for rows in self.loop(kinds))
+        types = [f"const {_working(t)}" for t in ins] + [f"{_working(t)}&" for t in outs]
+        names = [name for _, name in (*self.ins, *self.outs)]
+        parameters = ", ".join(map(" ".join, zip(types, names, strict=True)))
+        letters = " ".join(f"typedef {_working(t)} {k};" for k, t in self._letters(kinds).items())
+        # A comment would hide the text that follows it in the line.
+        end = "\n;" if "//" in self.text.rpartition("\n")[2] else ";"
+        return (
+            f"GI_FN void {symbol}({', '.join(types)});",
+            f'#line 1 "{self.name}.preamble"\n{self.preamble}\n'
+            f'#line 1 "{self.name}.parameters"\nGI_FN void {symbol}({parameters}) {{ {letters}\n'
+            f'#line 1 "{self.name}"\n{self.text}{end}\n#line 1 "end"\n}}',
+        )
+
+    # ---- NumPy ------------------------------------------------------------------------------
+
+    def evaluate(self, operands: Sequence[Any], kinds: Sequence[int]) -> tuple[Any, ...]:
+        """The outputs for operands in host memory."""
+        if self.host is None:
+            raise DeviceError(
+                where=self.name,
+                expected="arrays on a CUDA device, because the kernel is CUDA text",
+                got="arrays on cpu",
+                fix="pass host=, a function of NumPy arrays that computes the same",
+            )
+        ins, outs = ([dtype_from_id(row) for row in rows] for rows in self.loop(kinds))
+        given = [np.asarray(x).astype(t) for x, t in zip(operands, ins, strict=True)]
+        shape = broadcast_shapes([x.shape for x in given], self.name)
+        return tuple(
+            self._shaped(value, shape, dtype)
+            for value, dtype in zip(self._returned(self.host(*given)), outs, strict=True)
+        )
+
+    def _shaped(self, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        try:
+            return np.broadcast_to(np.asarray(value).astype(dtype, copy=False), shape)
+        except (TypeError, ValueError):
+            raise ShapeError(
+                where=self.name, expected=f"numbers of shape {shape} from host=",
+                got=f"{type(value).__name__} of shape {np.shape(value)}",
+                fix="return an array for each output, of the inputs' broadcast shape",
+            ) from None  # fmt: skip
+
+    def _returned(self, found: Any) -> tuple[Any, ...]:
+        """The values that host= returned, one for each output."""
+        rows = self.results > 1 and isinstance(found, np.ndarray) and found.ndim > 1
+        values = tuple(found) if rows or isinstance(found, (tuple, list)) else (found,)
+        if len(values) == self.results and not any(value is None for value in values):
+            return values
+        got = type(found).__name__
+        if isinstance(found, (tuple, list)):
+            got += f" of {', '.join(type(value).__name__ for value in values) or 'nothing'}"
+        raise ArgumentTypeError(
+            where=self.name,
+            expected="an array from host="
+            if self.results == 1
+            else f"a tuple of {self.results} arrays from host=",
+            got=got,
+            fix=f"return {', '.join(name for _, name in self.outs)}",
+        )

@@ -1,0 +1,186 @@
+"""The dtypes of the values of an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
+from gpuinterop.errors import BoundsError, RangeError, short_repr
+
+from .core_callbacks import require_exact_in
+from .cuda_text import CudaText
+from .dtype_promotion import STRONG_NUMBER, Loop, dtype_kind, loop_dtypes, row_of_kind
+from .kernel_bodies import body_for
+from .operation_table import Row
+from .reduction_table import REDUCTIONS
+
+__all__ = [
+    "Operation", "Value", "is_strict", "kinds_of", "loop_of", "met", "number_kind", "settled", "strong",
+]  # fmt: skip
+
+_STRICT = np.dtype(np.float32)  # the dtype of a CudaNdarray
+
+Operation: TypeAlias = Row | CudaText
+
+
+@dataclass(eq=False)
+class Value:
+    """An input, a constant, or the result of an operation or a reduction in an `Expression`.
+
+    Its attributes are read by the code generator. Other packages only pass values on.
+    """
+
+    row: Operation | None = None
+    operands: tuple[Value, ...] = ()
+    result: int = 0  # which result of the row
+    cast_to: int = -1  # the dtype of a cast
+    reduction: tuple[str, Any, bool] | None = None  # operation, axis, keepdims
+    number: Any = None
+    index: int = -1  # position among the inputs
+    weak: bool = False  # an input that is a Python number in every call
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether a kernel reads it instead of computing it."""
+        return self.index >= 0 or self.reduction is not None
+
+
+def loop_of(row: Operation, kinds: tuple[int, ...]) -> Loop:
+    """The dtypes of the operands and the results of an operation."""
+    return row.loop(kinds) if isinstance(row, CudaText) else loop_dtypes(row, kinds)
+
+
+def kinds_of(
+    values: Sequence[Value],
+    given: Mapping[int, int] | Sequence[int],
+    inputs: Mapping[int, bool] | Sequence[bool],
+) -> tuple[dict[int, int], set[int]]:
+    """The dtype of each of the ordered values, or its weak kind; and those that are strict.
+
+    A strict value would be a CudaNdarray in single operations: float32, computed from another.
+    """
+    found: dict[int, int] = {}
+    strict: set[int] = set()
+    for value in values:
+        kind = found[id(value)] = _kind(value, given, found, strict)
+        among = any(id(o) in strict for o in value.operands)
+        if inputs[value.index] if value.index >= 0 else among and kind == dtype_id(_STRICT):
+            strict.add(id(value))
+    return found, strict
+
+
+def met(value: Value, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, ...]:
+    """The kinds of the operands of `value`; beside a CudaNdarray NumPy scalars are plain numbers."""
+    found = tuple(kinds[id(o)] for o in value.operands)
+    if not any(id(o) in strict for o in value.operands):
+        return found
+    first = next((o for o in value.operands if o.number is None and not o.weak), None)
+    if first is not None and id(first) in strict:
+        found = tuple(
+            number_kind(o.number.item()) if isinstance(o.number, np.generic) else k
+            for o, k in zip(value.operands, found, strict=True)
+        )
+    if value.row is not None and value.cast_to < 0:
+        require_exact_in(value.row.name, _STRICT, found)
+    return found
+
+
+def _kind(
+    value: Value, given: Mapping[int, int] | Sequence[int], found: dict[int, int], strict: set[int]
+) -> int:
+    if value.index >= 0:
+        return given[value.index]
+    if value.reduction is not None:
+        of = dtype_from_id(strong(found[id(value.operands[0])]))
+        return dtype_id(REDUCTIONS[value.reduction[0]].result(of))
+    if value.row is None:
+        return number_kind(value.number)
+    if value.cast_to >= 0:
+        return value.cast_to
+    kinds = met(value, found, strict)
+    if isinstance(value.row, CudaText):
+        return value.row.loop(kinds)[1][value.result]
+    ins, outs = body_for(value.row, kinds)[1]
+    if not value.row.compares:
+        for operand, row in zip(value.operands, ins, strict=True):
+            if type(operand.number) is int:
+                _require_fit(operand.number, row, value.row.name)
+    if value.row.name == "power":
+        _require_exponent(value.operands[1], ins[1], kinds[1])
+    return outs[value.result]
+
+
+def is_strict(x: Any) -> bool:
+    """Whether `x` is of a class of one dtype, which numbers beside it take on."""
+    return getattr(type(x), "_only", None) is not None
+
+
+def number_kind(number: Any) -> int:
+    """The kind of a number, as the core calls it."""
+    if isinstance(number, np.generic):
+        return STRONG_NUMBER + dtype_id(number.dtype)
+    if isinstance(number, bool):
+        return STRONG_NUMBER + dtype_id(bool)
+    return -1 if isinstance(number, int) else -2 if isinstance(number, float) else -3
+
+
+def settled(value: Value, ins: Sequence[int]) -> tuple[int, int] | None:
+    """Numbers that compare as the operands of `value` do, where one is a Python integer that the
+    other's type cannot hold: the answer is then the same for all elements.
+    """
+    if value.row is None or not value.row.compares:
+        return None
+    for i, (operand, row) in enumerate(zip(value.operands, ins, strict=True)):
+        if type(operand.number) is int and not _fits(operand.number, row):
+            above = int(operand.number > 0)
+            return (above, 1 - above) if i == 0 else (1 - above, above)
+    return None
+
+
+_FLOATS_END = 2**1024 - 2**970  # from here on float() overflows
+
+
+def _fits(number: int, row: int) -> bool:
+    dtype = dtype_from_id(row)
+    return dtype.kind not in "iu" or bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
+
+
+def _require_exponent(exponent: Value, row: int, kind: int) -> None:
+    """Refuse what the operation alone refuses: integers to the power of a negative number."""
+    if dtype_kind(row) != "i":
+        return
+    if exponent.weak or kind < 0 <= exponent.index:
+        raise BoundsError(where="power", expected="a constant exponent for integers",
+                          got="an int that each call passes",
+                          fix="fuse(function, static_argnames=...), or cast: x.astype('float64')")  # fmt: skip
+    if exponent.number is not None and exponent.number < 0:
+        raise BoundsError(where="power", expected="an exponent of 0 or more for integers",
+                          got="a negative number",
+                          fix="cast the base to a float: x.astype('float64')")  # fmt: skip
+
+
+def _require_fit(number: int, row: int, where: str) -> None:
+    """Refuse what the operation alone refuses: a Python integer that its type cannot hold."""
+    whole = dtype_from_id(row).kind in "iu"
+    if not _fits(number, row) or not (whole or abs(number) < _FLOATS_END):
+        raise RangeError(where=where, got=short_repr(number),
+                         expected=f"a Python integer that {dtype_from_id(row) if whole else 'float64'} holds",
+                         fix=f"cast the array to a wider type first: x.astype('{_wider_for(number, row)}')"
+                         if whole else "pass float('inf') for infinity")  # fmt: skip
+
+
+def _wider_for(number: int, row: int) -> str:
+    """A type that holds the number beside the elements of the array, as the core names it."""
+    unsigned = ("uint64",) if dtype_from_id(row).kind == "u" else ()
+    return next((t for t in ("int64", *unsigned) if _fits(number, NAMES.index(t))), "float64")
+
+
+def strong(kind: int) -> int:
+    """The dtype of a kind: a Python number has NumPy's default."""
+    if kind >= 0:
+        return row_of_kind(kind)
+    return NAMES.index({-1: "int64", -2: "float64", -3: "complex128"}[kind])

@@ -1,0 +1,183 @@
+// PreparedCalls: a callable that finds the operation for its arguments by their classes, dtypes and
+// numbers of dimensions, and by the values of constants. A call without an entry goes to the method
+// `_prepare` of the Python subclass, which adds the entry.
+#include <nanobind/nanobind.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "array/array.hpp"
+#include "python/error_translation.hpp"
+#include "python/register.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+namespace {
+
+constexpr size_t kMostEntries = 8;  // calls of further kinds pass through Python
+
+struct ExpectedArgument {
+  PyRef type, constant;  // a type for arrays and numbers, otherwise a constant
+  int dtype, ndim;       // of an array; -1 for a number
+  double low, high;      // of a number
+
+  bool met(PyObject* given) const {
+    if (constant) {
+      if (given == constant.get()) return true;
+      // Other equal constants may differ, as 0.0 and -0.0 do, so Python compares them.
+      return PyUnicode_CheckExact(given) && PyUnicode_CheckExact(constant.get()) &&
+             PyUnicode_Compare(given, constant.get()) == 0;
+    }
+    if (reinterpret_cast<PyObject*>(Py_TYPE(given)) != type.get()) return false;
+    if (dtype >= 0) return unwrap(given).dtype == dtype && unwrap(given).layout.ndim() == ndim;
+    if (std::isinf(low) && std::isinf(high)) return true;
+    const double number = PyFloat_AsDouble(given);
+    if (PyErr_Occurred()) {  // an integer beyond all floats
+      PyErr_Clear();
+      return false;
+    }
+    return low <= number && number <= high;
+  }
+};
+
+struct Operand {
+  int position;  // of an argument; kObject; or kComputed from the tuple of arguments by the object
+  PyRef object;
+};
+constexpr int kObject = -1, kComputed = -2;
+
+struct Entry {
+  std::vector<ExpectedArgument> expected;
+  std::vector<Operand> operands;
+  PyRef operation, rebuild;  // rebuild: null where the operation's result is the call's
+};
+
+struct PreparedCalls {
+  bool binds = false;  // as an attribute of a class it takes the instance as its first argument
+  std::vector<std::shared_ptr<const Entry>> entries;  // shared: Python may run during a call
+  size_t next = 0;
+
+  std::shared_ptr<const Entry> find(PyObject* args) const {
+    const auto n = static_cast<size_t>(PyTuple_Size(args));
+    for (const auto& entry : entries) {
+      bool met = entry->expected.size() == n;
+      for (size_t i = 0; i < n && met; ++i)
+        met = entry->expected[i].met(PyTuple_GetItem(args, static_cast<Py_ssize_t>(i)));
+      if (met) return entry;
+    }
+    return nullptr;
+  }
+};
+
+PyRef or_throw(PyObject* made) {
+  if (!made) throw PythonError();
+  return PyRef::steal(made);
+}
+
+PyRef call_with(PyObject* function, PyObject* argument) {
+  return or_throw(
+      run_python([&] { return PyObject_CallFunctionObjArgs(function, argument, nullptr); }));
+}
+
+PyRef run_entry(const Entry& entry, PyObject* args, PyObject* kwargs) {
+  const size_t n = entry.operands.size();
+  PyRef operands = or_throw(PyTuple_New(static_cast<Py_ssize_t>(n)));
+  for (size_t i = 0; i < n; ++i) {
+    const Operand& operand = entry.operands[i];
+    PyRef value = operand.position >= 0 ? PyRef::borrow(PyTuple_GetItem(args, operand.position))
+                  : operand.position == kObject ? operand.object
+                                                : call_with(operand.object.get(), args);
+    PyTuple_SetItem(operands.get(), static_cast<Py_ssize_t>(i), value.release());
+  }
+  PyRef result = or_throw(
+      run_python([&] { return PyObject_Call(entry.operation.get(), operands.get(), kwargs); }));
+  return entry.rebuild ? call_with(entry.rebuild.get(), result.get()) : result;
+}
+
+PyObject* call_prepared(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    const Py_ssize_t named = kwargs ? PyDict_Size(kwargs) : 0;
+    if (named == 0 || (named == 1 && PyDict_GetItemString(kwargs, "out")))
+      if (const auto entry = nb::inst_ptr<PreparedCalls>(self)->find(args))
+        return run_entry(*entry, args, kwargs).release();
+    const PyRef prepare = or_throw(PyObject_GetAttrString(self, "_prepare"));
+    return or_throw(run_python([&] { return PyObject_Call(prepare.get(), args, kwargs); }))
+        .release();
+  });
+}
+
+PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
+  if (instance && nb::inst_ptr<PreparedCalls>(self)->binds) return PyMethod_New(self, instance);
+  return Py_NewRef(self);
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  for (const auto& entry : nb::inst_ptr<PreparedCalls>(self)->entries) {
+    for (const auto& argument : entry->expected) {
+      Py_VISIT(argument.type.get());
+      Py_VISIT(argument.constant.get());
+    }
+    for (const auto& operand : entry->operands) Py_VISIT(operand.object.get());
+    Py_VISIT(entry->operation.get());
+    Py_VISIT(entry->rebuild.get());
+  }
+  return 0;
+}
+
+int clear(PyObject* self) {
+  if (nb::inst_ready(self)) {
+    // Destructors may use the object again, so it is empty before they run.
+    const auto dropped = std::move(nb::inst_ptr<PreparedCalls>(self)->entries);
+    nb::inst_ptr<PreparedCalls>(self)->entries.clear();
+  }
+  return 0;
+}
+
+PyRef ref_unless_none(nb::handle o) { return o.is_none() ? PyRef() : PyRef::borrow(o.ptr()); }
+
+void add_entry(PreparedCalls& calls, nb::list expected, nb::list operands, nb::object operation,
+               nb::object rebuild) {
+  auto made = std::make_shared<Entry>();
+  for (nb::handle e : expected)
+    made->expected.push_back({ref_unless_none(nb::object(e[0])), ref_unless_none(nb::object(e[1])),
+                              nb::cast<int>(e[2]), nb::cast<int>(e[3]), nb::cast<double>(e[4]),
+                              nb::cast<double>(e[5])});
+  for (nb::handle o : operands)
+    made->operands.push_back({nb::cast<int>(o[0]), PyRef::borrow(nb::object(o[1]).ptr())});
+  made->operation = PyRef::borrow(operation.ptr());
+  made->rebuild = ref_unless_none(rebuild);
+  std::shared_ptr<const Entry> entry = std::move(made);
+  if (calls.entries.size() < kMostEntries) {
+    calls.entries.push_back(std::move(entry));
+  } else {
+    std::swap(calls.entries[calls.next], entry);  // the old entry is destroyed last
+    calls.next = (calls.next + 1) % kMostEntries;
+  }
+}
+
+}  // namespace
+
+void register_prepared_calls(nb::module_& m) {
+  PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(call_prepared)},
+                         {Py_tp_descr_get, reinterpret_cast<void*>(bind)},
+                         {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                         {0, nullptr}};
+  nb::class_<PreparedCalls>(m, "PreparedCalls", nb::type_slots(slots),
+                            "A callable that finds a prepared operation by its arguments.")
+      .def(
+          "__init__",
+          [](PreparedCalls* self, bool binds) { new (self) PreparedCalls{binds, {}, 0}; },
+          nb::arg("binds") = false)
+      .def("_add", &add_entry, nb::arg("expected"), nb::arg("operands"), nb::arg("operation"),
+           nb::arg("rebuild").none(),
+           "`expected`: (type, constant, dtype, ndim, low, high) for each argument. `operands`: "
+           "(position, None), (-1, object), or (-2, function of the tuple of arguments).");
+}
+
+}  // namespace gpuinterop

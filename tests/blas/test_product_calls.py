@@ -1,0 +1,366 @@
+"""Which cuBLAS function a product calls, with which arguments: on the fake driver and a fake cuBLAS."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from doubles import driver, fake_driver
+from test_products import close, values
+
+import gpuinterop
+from gpuinterop import CudaNdarray, GpuArray, _core
+from gpuinterop.ops import core_callbacks, reduction_dispatch
+
+GEMM, BATCHED, SEPARATE, BIAS, WIDE, WORKSPACES, HEURISTICS, COMPUTE = range(8)
+
+pytestmark = pytest.mark.fake_driver
+
+
+@functools.cache
+def cublas() -> ctypes.CDLL:
+    return ctypes.CDLL(os.environ["GPUINTEROP_LIBCUBLAS"])
+
+
+def calls_of(which: int) -> int:
+    return cublas().fakecublas_calls(which)
+
+
+def test_calls_before_cublas_is_open() -> None:
+    program = """
+import gpuinterop as gi
+from gpuinterop import _core
+from doubles import host_kernels
+
+host_kernels.install()
+try:
+    print(_core.blas_version(0))
+except OSError as error:
+    print(str(error).splitlines()[0])
+gi.gemm(*[gi.ones((2, 2), device="cuda:0")] * 2)
+print(_core.blas_version(0))
+"""
+    early, opened = driver.run(program).splitlines()
+    assert "cuBLAS to be open" in early
+    assert opened == "130000"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ld", "code"),
+    [((2, 3, 4), (2, 4, 2), 0), ((2, 3, 4), (1, 4, 2), 7), ((2, 3, 4), (2, 3, 2), 7),
+     ((2, 3, 4), (2, 4, 1), 7), ((2, 1, 1), (2, 0, 2), 7), ((-1, 1, 1), (1, 1, 1), 7)],
+)  # fmt: skip
+def test_the_fake_refuses_what_cublas_refuses(sizes, ld, code: int) -> None:
+    store = (ctypes.c_float * 64)()
+    one, handle = ctypes.c_float(1), ctypes.c_void_p()
+    cublas().cublasCreate_v2(ctypes.byref(handle))
+    a, b, c = (ctypes.byref(store, 4 * at) for at in (0, 16, 32))
+    m, n, k = sizes
+    sides = [[ctypes.byref(one), a, 0, ld[0]], [b, 0, ld[1]], [ctypes.byref(one), c, 0, ld[2]]]
+    call = [handle, 0, 0, m, n, k, *sides[0], *sides[1], *sides[2], 68, -1]
+    assert cublas().cublasGemmEx(*call) == code
+    call[6] = None  # alpha
+    assert cublas().cublasGemmEx(*call) == 7
+
+
+def test_an_addend_costs_no_copy(device: str) -> None:
+    m, x, b = (CudaNdarray(values(*s), device=device) for s in [(6, 5), (5, 4), (6, 4)])
+    row = CudaNdarray(values(4), device=device)
+    before = [calls_of(i) for i in range(4)]
+    with gpuinterop.count_copies() as copies:
+        gpuinterop.gemm(m, x, b)
+        gpuinterop.gemm(m, x, row)
+        gpuinterop.gemm(m, x, b, out=b)
+    assert copies.count == 0
+    assert [calls_of(i) - n for i, n in enumerate(before)] == [1, 0, 1, 1]
+
+
+def test_a_plan_that_fails_halfway_leaves_nothing(device: str) -> None:
+    a, b, c = (values(*s) for s in [(7, 3), (3, 9), (7, 9)])
+    m, x, addend = (CudaNdarray(v, device=device) for v in (a, b, c))
+    before = cublas().fakecublas_objects()
+    try:
+        for layouts in range(4):
+            cublas().fakecublas_fail_after(layouts)
+            with pytest.raises(MemoryError, match="cublasLtMatrixLayoutCreate"):
+                gpuinterop.gemm(m, x, addend)
+            assert cublas().fakecublas_objects() == before
+    finally:
+        cublas().fakecublas_fail_after(-1)
+    close(gpuinterop.gemm(m, x, addend), a.astype(float) @ b + c)
+    assert cublas().fakecublas_objects() == before + 5  # a description and four layouts
+
+
+@pytest.mark.parametrize(
+    ("shapes", "batched"),
+    [(((3, 4, 5), (3, 5, 2)), 1), (((2, 3, 4, 5), (2, 3, 5, 2)), 1), (((3, 4, 5), (5, 2)), 0),
+     (((4, 5), (3, 5, 2)), 1)],
+)  # fmt: skip
+def test_stacks_are_one_call(device: str, shapes, batched: int) -> None:
+    a, b = values(*shapes[0]), values(*shapes[1])
+    before = calls_of(GEMM), calls_of(BATCHED)
+    close(CudaNdarray(a, device=device) @ CudaNdarray(b, device=device), a.astype(float) @ b)
+    assert calls_of(BATCHED) - before[1] == batched
+    assert calls_of(GEMM) - before[0] == 1 - batched
+
+
+def test_float64(device: str) -> None:
+    a, b = values(4, 5, dtype="float64"), values(5, 3, dtype="float64")
+    x, y = gpuinterop.GpuArray(a, device=device), gpuinterop.GpuArray(b, device=device)
+    np.testing.assert_allclose(np.asarray(x @ y), a @ b, rtol=1e-14)
+
+
+# ---- warm calls -------------------------------------------------------------------------------------
+
+
+def python_calls(call) -> list[str]:
+    """Names of the Python functions that a warm call runs."""
+    for _ in range(2):
+        call()
+    seen: list[str] = []
+    sys.setprofile(lambda frame, event, _: event == "call" and seen.append(frame.f_code.co_name))
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return seen[1:]  # the first is `call` itself
+
+
+@pytest.mark.parametrize("cls", [CudaNdarray, GpuArray])
+def test_no_python_in_a_warm_call(device: str, cls) -> None:
+    a, b, c = (cls(values(4, 4), device=device) for _ in range(3))
+    v, w = cls(values(4), device=device), cls(values(4), device=device)
+    stack = cls(values(2, 4, 4), device=device)
+    for call in [
+        lambda: a @ b,
+        lambda: a.T @ b,
+        lambda: a @ b[::-1],
+        lambda: gpuinterop.matmul(a, b, out=c),
+        lambda: gpuinterop.matmul(a, b, out=c.T),
+        lambda: gpuinterop.matmul(a, b, tf32=True),
+        lambda: gpuinterop.dot(a, b),
+        lambda: a.dot(b),
+        lambda: gpuinterop.inner(a, b),
+        lambda: gpuinterop.gemm(a, b, c, alpha=2, beta=0.5),
+        lambda: gpuinterop.gemm(a, b, c, out=c),
+        lambda: gpuinterop.gemm(a, b, v),
+        lambda: gpuinterop.addmm(c, a, b),
+        lambda: gpuinterop.matmul(a, b, out=a),
+        lambda: gpuinterop.gemm(a, b, c, alpha=0),
+        lambda: a @ v,
+        lambda: v @ a,
+        lambda: v @ w,
+        lambda: a @ v[::-1],
+        lambda: gpuinterop.dot(a, v, out=w),
+        lambda: gpuinterop.vdot(v, w),
+        lambda: gpuinterop.gemv(a, v, w, alpha=2.0, beta=0.5),
+        lambda: gpuinterop.gemv(a, v, w, out=w),
+        lambda: gpuinterop.ger(v, w),
+        lambda: gpuinterop.ger(v, w, a, alpha=0.5, out=c),
+        lambda: stack @ a,
+        lambda: a @ stack,
+    ]:
+        assert python_calls(call) == []
+
+
+def test_integers_and_casts_stay_in_the_core(device: str) -> None:
+    n = GpuArray(np.ones((3, 3), np.int32), device=device)
+    x = GpuArray(values(3, 3).astype("float64"), device=device)
+    for call in (lambda: n @ n, lambda: gpuinterop.gemm(n, n, n), lambda: n @ x):
+        assert python_calls(call) == []
+
+
+def test_new_shapes_are_not_new_to_python(device: str) -> None:
+    arrays = [CudaNdarray(values(n, n), device=device) for n in range(1, 20)]
+    _ = arrays[0] @ arrays[0]
+    seen: list[str] = []
+    sys.setprofile(lambda frame, event, _: event == "call" and seen.append(frame.f_code.co_name))
+    try:
+        for x in arrays:
+            x @ x
+    finally:
+        sys.setprofile(None)
+    assert seen == []
+
+
+def test_the_workspace_is_told_once(device: str) -> None:
+    x, y = CudaNdarray(values(4, 4), device=device), CudaNdarray(values(4, 4), device=device)
+    _ = x @ y
+    before = calls_of(WORKSPACES)
+    for _ in range(10):
+        gpuinterop.matmul(x, y, out=y)
+    assert calls_of(WORKSPACES) == before
+    with gpuinterop.Stream(device):
+        close(x @ x, values(4, 4).astype(float) @ values(4, 4))
+    assert calls_of(WORKSPACES) > before
+    before = calls_of(HEURISTICS)
+    for _ in range(10):
+        gpuinterop.gemm(x, x, y)
+    assert calls_of(HEURISTICS) <= before + 1
+
+
+def test_alphas_that_never_come_again_compile_nothing(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, x, y = (CudaNdarray(values(*s), device=device) for s in ((3, 4), (4,), (3,)))
+    images: list[bytes] = []
+    compile_source = reduction_dispatch.compile_source
+
+    def the_first_again(*arguments, **options) -> bytes:
+        images.append(images[0] if images else compile_source(*arguments, **options))
+        return images[0]
+
+    with (
+        monkeypatch.context() as patch
+    ):  # what the pairs with a kernel of their own compute is not asked
+        patch.setattr(reduction_dispatch, "compile_source", the_first_again)
+        for i in range(64):
+            gpuinterop.gemv(a, x, y, alpha=1.0 + i / 128, beta=0.25)
+    assert images
+    count = len(images)
+    exact = values(3, 4).astype(float) @ values(4)
+    for alpha in (3.25, 3.5, 3.75):
+        close(gpuinterop.gemv(a, x, y, alpha=alpha, beta=0.25), alpha * exact + 0.25 * values(3))
+        close(gpuinterop.gemv(a, x, alpha=alpha), alpha * exact)
+        out = CudaNdarray(values(3), device=device)
+        assert gpuinterop.gemv(a, x, out, alpha=alpha, beta=-1, out=out) is out
+        close(out, alpha * exact - values(3))
+    assert len(images) == count
+    assert python_calls(lambda: gpuinterop.gemv(a, x, y, alpha=4.125)) == []
+
+
+def test_small_floats_and_alphas_that_never_come_again(device: str) -> None:
+    a = GpuArray(np.full((2, 2), 300, np.float16), device=device)
+    y = GpuArray(np.array([4, np.nan], np.float16), device=device)
+    out = GpuArray(np.zeros(4, np.float16), device=device)
+    for i in range(65):  # more than there are kernels for; nothing is compiled for no rows
+        gpuinterop.gemv(a[:0], a[0], alpha=1 + i / 128)
+    n = GpuArray(np.full((2, 2), 3, np.int32), device=device)
+    assert gpuinterop.gemv(n, n[0], n[1], beta=1).tolist() == [21, 21]
+    for number in (0.125, 0.0625):
+        expected = [np.float16(180000 * number)] * 2
+        assert gpuinterop.gemv(a, a[0], alpha=number).tolist() == expected
+        assert gpuinterop.gemv(a, a[0], y, alpha=number, beta=0).tolist() == expected
+        made = gpuinterop.gemv(a, a[0], y, alpha=number, beta=8)
+        assert made.dtype == np.float16
+        assert made[0].item() == np.float16(180000 * number + 32)
+        assert np.isnan(made[1].item())
+        gpuinterop.gemv(a, a[0], y, alpha=number, beta=8, out=out[::2])
+        assert out[:2].tolist() == [made[0].item(), 0]
+
+
+def test_sizes_that_cublaslt_refuses(device: str) -> None:
+    shapes = (11, 13), (13, 7), (11, 7), (7,)
+    a, b, c, row = (CudaNdarray(values(*s), device=device) for s in shapes)
+    exact = values(11, 13).astype(float) @ values(13, 7)
+    before = [calls_of(i) for i in (GEMM, SEPARATE, BIAS)]
+    cublas().fakecublas_refuse(1)
+    try:
+        close(gpuinterop.gemm(a, b, c, alpha=2, beta=0.5), 2 * exact + 0.5 * values(11, 7))
+        close(gpuinterop.gemm(a, b, row, alpha=2), 2 * exact + values(7))
+        close(gpuinterop.gemm(a, b, row.reshape((1, 7))), exact + values(7))
+    finally:
+        cublas().fakecublas_refuse(0)
+    after = [calls_of(i) for i in (GEMM, SEPARATE, BIAS)]
+    assert after == [before[0] + 3, before[1], before[2]]
+
+
+def test_a_use_elsewhere_while_an_addend_is_copied_loses_no_order(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, wide = (CudaNdarray(values(*s), device=device) for s in ((11, 13), (13, 7), (11, 9)))
+    here, elsewhere = gpuinterop.Stream(device), gpuinterop.Stream(device)
+    compile_source, compiled = core_callbacks.compile_source, []
+
+    def compile_meanwhile(*args: Any, **options: Any) -> Any:
+        with elsewhere:  # as another thread may do now
+            a[:].copy()
+        compiled.append(a._stream == elsewhere.handle)
+        return compile_source(*args, **options)
+
+    _core._forget_kernels()
+    cublas().fakecublas_refuse(1)
+    try:
+        with monkeypatch.context() as patch, here:
+            patch.setattr(core_callbacks, "compile_source", compile_meanwhile)
+            gpuinterop.gemm(a, b, wide[:, :7], beta=0.5)
+    finally:
+        cublas().fakecublas_refuse(0)
+    assert a._stream == here.handle  # whoever frees it comes after the product
+    assert compiled
+    assert all(compiled)
+
+
+def test_rows_are_added_by_the_epilogue(device: str) -> None:
+    a, b, stack = (CudaNdarray(values(*s), device=device) for s in ((6, 5), (5, 4), (2, 6, 5)))
+    exact, many = (
+        values(6, 5).astype(float) @ values(5, 4),
+        values(2, 6, 5).astype(float) @ values(5, 4),
+    )
+    for shape in ((4,), (1, 4), (1, 1, 4)):
+        row, host = CudaNdarray(values(*shape), device=device), values(*shape).ravel()
+        before = calls_of(BIAS)
+        if len(shape) < 3:
+            close(gpuinterop.gemm(a, b, row), exact + host)
+        close(gpuinterop.gemm(stack, b, row), many + host)
+        assert calls_of(BIAS) - before == 1 + (len(shape) < 3)
+
+
+def test_tf32_only_where_it_is_asked_for(device: str) -> None:
+    x = CudaNdarray(values(4, 4), device=device)
+
+    def compute(call) -> int:
+        call()
+        return calls_of(COMPUTE)
+
+    strict, tf32 = 68, 77  # cublasComputeType_t
+    assert compute(lambda: x @ x) == strict
+    assert compute(lambda: gpuinterop.matmul(x, x, tf32=True)) == tf32
+    with gpuinterop.allow_tf32():
+        assert compute(lambda: x @ x) == tf32
+        assert compute(lambda: gpuinterop.gemm(x, x)) == tf32
+        assert compute(lambda: gpuinterop.gemm(x, x, tf32=False)) == strict
+        other: list[int] = []
+        thread = threading.Thread(target=lambda: other.append(compute(lambda: x @ x)))
+        thread.start()
+        thread.join()
+        assert other == [strict]
+    assert compute(lambda: x.dot(x)) == strict
+
+
+def test_devices_do_not_mix(device: str) -> None:
+    x, y = CudaNdarray(values(2, 2), device=device), CudaNdarray(values(2, 2), device="cuda:1")
+    host = CudaNdarray(values(2, 2), device="cpu")
+    for other in (y, host):
+        for call in (lambda o=other: x @ o, lambda o=other: gpuinterop.gemm(x, x, o),
+                     lambda o=other: gpuinterop.dot(o[0], x)):  # fmt: skip
+            with pytest.raises(ValueError, match="operands on one device"):
+                call()
+        with pytest.raises(ValueError, match="out on cuda:0"):
+            gpuinterop.matmul(x, x, out=other)
+    close(y @ y, values(2, 2).astype(float) @ values(2, 2))
+
+
+def test_strides_beyond_31_bits(device: str) -> None:
+    pitch = 4 * (2**31 + 5)
+    fake_driver.set_memory(1 << 36)
+    # Pages that are never touched are never there.
+    memory = gpuinterop.empty(2 * pitch, dtype="int8", device=device)
+    a, b = values(2, 3), values(3, 2)
+    for i, row in enumerate(a):
+        memory[i * pitch : i * pitch + 12] = np.frombuffer(row.tobytes(), np.int8)
+    wide = _core.from_pointer(
+        CudaNdarray, memory.ptr, (2, 3), (pitch, 4), np.dtype("float32"), 2, 0, memory
+    )
+    x = CudaNdarray(b, device=device)
+    before = calls_of(WIDE)
+    close(wide @ x, a.astype(float) @ b)
+    close(x @ wide, b.astype(float) @ a)
+    close(x.T @ wide.T, (a.astype(float) @ b).T)
+    assert calls_of(WIDE) == before + 3

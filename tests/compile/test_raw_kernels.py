@@ -1,0 +1,227 @@
+"""Launches of a RawKernel on the fake driver, which copies its arguments as the real one does."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from doubles import driver, fake_driver
+
+from gpuinterop import jit
+from gpuinterop.errors import LibraryNotFoundError
+
+# What stands for machine code: `scale` multiplies by a double, `none` takes nothing, and of `untold`
+# the driver knows no parameters.
+HOST = """
+#define KERNEL(name) extern "C" void name(const unsigned*, const unsigned*, unsigned, void** a)
+#define SIZES(name) extern "C" const unsigned name##_parameters[]
+KERNEL(scale) { **(float**)a[0] *= *(double*)a[1]; }
+SIZES(scale) = {8, 8, 0};
+KERNEL(none) {}
+SIZES(none) = {0};
+KERNEL(untold) {}
+"""
+
+START = """
+import ctypes, gc, os
+import numpy as np
+import gpuinterop as gi
+from gpuinterop.ops import raw_kernel
+
+driver = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
+raw_kernel.compile_source = lambda *_, **__: b"FAKECUDA:{library}"
+scale, none, untold = (gi.RawKernel("", name) for name in ("scale", "none", "untold"))
+x = gi.ones(4, device="cuda:0")
+
+def calls(name):
+    return driver.fakecuda_calls(name.encode())
+
+def told(function, *arguments, **keywords):
+    try:
+        function(*arguments, **keywords)
+    except gi.GpuInteropError as error:
+        return f"{{type(error).__name__}}: {{error}}"
+    return "launched"
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kernels")
+    source, library = folder / "kernels.cpp", folder / "kernels.so"
+    source.write_text(HOST)
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+
+    def run(program: str, **environment: str) -> str:
+        text = START.format(library=library) + program
+        return driver.run(
+            text, fake_driver.library(), GPUINTEROP_CACHE_DIR=str(folder), **environment
+        )
+
+    return run
+
+
+def test_arguments_of_the_declared_number_and_size(run):
+    told = run("""
+scale((1,), (1,), x, np.float64(3))
+print(x[0].item())
+before = calls("cuLaunchKernel")
+for arguments in [(x,), (x, np.float32(4)), (x, np.float64(4), x), (x, x, np.int8(1))]:
+    print(told(scale, (1,), (1,), *arguments))
+print(told(none, (1,), (1,), x))
+print(x[0].item(), calls("cuLaunchKernel") - before)
+none((1,), (1,))
+untold((1,), (1,), x, np.float32(1))
+""")
+    lines = told.splitlines()
+    assert lines[0] == "3.0"
+    errors = told.split("ArgumentTypeError: ")[1:]
+    assert len(errors) == 5
+    for error, got, fix in zip(
+        errors,
+        ["1 argument of 8 bytes", "2 arguments of 8 and 4 bytes", "3 arguments of 8, 8 and 8 bytes",
+         "3 arguments of 8, 8 and 1 bytes", "1 argument of 8 bytes"],
+        ["pass an argument for each", "numpy.float64(x) for a double", "leave out", "leave out",
+         "leave out"], strict=True,
+    ):  # fmt: skip
+        assert f"got: {got}\n" in error
+        assert f"fix: {fix}" in error or fix in error
+    assert all("scale: expected 2 arguments of 8 and 8 bytes" in error for error in errors[:4])
+    assert "none: expected 0 arguments\n" in errors[4]
+    assert lines[-1] == "3.0 0"
+
+
+def test_a_driver_that_cannot_tell_is_not_asked_twice(run):
+    launch = "scale((1,), (1,), x, np.float64(4))\n"
+    told = run(f"{launch}{launch}print(calls('cuFuncGetParamInfo'))\n",
+               FAKECUDA_FAIL="cuFuncGetParamInfo=801")  # fmt: skip
+    assert told == "1\n"
+
+
+def test_warm_launches_ask_the_driver_nothing(run):
+    told = run("""
+scale((1,), (1,), x, np.float64(2))
+gi.synchronize()
+driver.fakecuda_clear_log()
+for _ in range(5):
+    scale((1,), (1,), x, np.float64(2))
+print(calls("cuLaunchKernel"), calls("cuFuncGetParamInfo"), calls("cuFuncGetAttribute"))
+gi.synchronize()
+""")
+    assert told == "5 0 0\n"
+
+
+def test_extents_beyond_what_a_device_takes(run):
+    told = run("""
+for grid, block in [((1,), 2000), (1, (32, 32, 2)), (1, (1, 1, 65)), ((1, 65536), 1),
+                    ((1, 1, 65536), 1), (1, (2**31 - 1,) * 3)]:
+    print(told(scale, grid, block, x, np.float64(1)))
+print(calls("cuLaunchKernel"))
+scale((2**31 - 1,), (1024,), x, np.float64(1))
+""")
+    blocks = told.count(
+        "ShapeError: scale: expected a block of at most 1024 threads, 64 of them in z"
+    )
+    assert blocks == 4
+    assert "got: (2000, 1, 1)" in told
+    assert (
+        told.count("ShapeError: scale: expected a grid of at most 65535 blocks in y and in z") == 2
+    )
+
+
+def test_calls_with_a_block_alone(run):
+    told = run("""
+scale(x, np.float64(3), block=(1, 1, 1))
+print(x[0].item())
+safe = gi.converters.pycuda.kernel(scale)
+safe(x, np.float64(3), block=(1, 1, 1))
+print(x[0].item())
+print(told(scale, x, grid=(1, 1)))
+""")
+    assert told.startswith("3.0\n9.0\nArgumentTypeError: scale: expected a grid and a block")
+
+
+def test_a_raw_kernel_in_pycudas_wrapper(run):
+    told = run("""
+strict = gi.converters.pycuda.kernel(scale)
+print(told(strict, x[::2], np.float64(3), block=(1, 1, 1)))
+copying = gi.converters.pycuda.kernel(scale, copyif=True)
+copying(x[::2], np.float64(3), block=(1, 1, 1))
+before = calls("cuLaunchKernel")
+copying(x[::2], np.float64(3), block=(1, 1, 1))
+print("launches:", calls("cuLaunchKernel") - before)
+frozen = x.view()
+frozen.flags.writeable = False
+print(told(strict, frozen, np.float64(3), block=(1, 1, 1)))
+reading = gi.converters.pycuda.kernel(scale, allow_readonly=True)
+print(told(reading, frozen, np.float64(1), block=(1, 1, 1)))
+print(told(strict, np.ones(4, "float32"), np.float64(3), block=(1, 1, 1)))
+""")
+    assert "pycuda.kernel, argument 0: expected C-contiguous memory" in told
+    assert "launches: 3" in told  # a copy in, the kernel, a copy back
+    assert "ReadOnlyError: pycuda.kernel, argument 0" in told
+    assert "\nlaunched\n" in told
+    assert "x = gpuinterop.asarray(x)" in told
+
+
+def test_a_module_is_unloaded_with_its_kernel(run):
+    told = run("""
+scale((1,), (1,), x, np.float64(2))
+del scale
+gc.collect()
+print(calls("cuModuleUnload"))
+""")
+    assert told == "1\n"
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_module_stays_for_the_graph_that_launches_it(run, foreign):
+    record = """
+with gi.capture(device="cuda:0") as graph:
+    scale((1,), (1,), x, np.float64(2))
+"""
+    if foreign:  # of whoever else captures the current stream
+        record = """
+from doubles.driver import Capture
+stream = gi.Stream("cuda:0")
+with stream:
+    graph = Capture(stream.handle)
+    scale((1,), (1,), x, np.float64(2))
+    graph.end()
+    graph.replay = lambda: graph.launch(stream.handle)
+"""
+    told = run(f"""
+scale((1,), (1,), x, np.float64(1))
+{record}
+del scale
+gc.collect()
+print(calls("cuModuleUnload"))
+graph.replay()
+gi.synchronize()
+print(x[0].item(), calls("cuModuleUnload"))
+""")
+    assert told == "0\n2.0 0\n"
+
+
+def test_a_kernel_without_extern_c(run):
+    try:
+        jit.compiler_version()
+    except LibraryNotFoundError as error:
+        pytest.skip(f"no NVRTC: {error.got}")
+    told = run('''
+raw_kernel.compile_source = gi.jit.compile_source
+text = """
+__global__ void multiply_them(float *dest, float *a, float *b) { dest[0] = a[0] * b[0]; }
+"""
+print(told(gi.RawKernel(text, "multiply_them"), (1,), (4,), x, x, x))
+print(told(gi.RawKernel(text, "multiply"), (1,), (4,), x, x, x))
+from gpuinterop import _core
+code = gi.jit.compile_source(text, 90)
+try:  # the stand-in knows the symbols of a cubin
+    _core._load_kernel(0, lambda fresh: (code, "multiply_them"), "multiply_them")
+except gi.CudaError:
+    print("not by this name")
+''')
+    assert told.startswith("launched\nCompileError: compiling multiply.cu: expected one kernel")
+    assert "got: multiply_them\n" in told
+    assert told.endswith("not by this name\n")

@@ -1,0 +1,383 @@
+"""CuPy's and Numba's converters without their GPU: CuPy's own arrays, and Numba's documented shape."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import gc
+import sys
+import types
+import weakref
+
+import numpy as np
+import pytest
+from doubles.fake_numba import DeviceNDArray, MemoryPointer
+from doubles.fake_pycuda import values
+
+import gpuinterop as gi
+from gpuinterop import _core, converters
+
+
+def host(*shape, dtype="float32"):
+    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
+
+
+VIEWS = [
+    np.s_[:], np.s_[::2], np.s_[::-1], np.s_[:, ::-2], np.s_[1, 1], np.s_[:0], np.s_[1], np.s_[:, :1]
+]  # fmt: skip
+
+
+# ---- CuPy ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", VIEWS)
+def test_to_cupy_shares_every_layout(cupy, gpu, key):
+    x = gpu(host(4, 6))[key]
+    a = converters.to_cupy(x)
+    assert type(a) is cupy.ndarray
+    assert (a.shape, a.strides, a.dtype) == (x.shape, tuple(x.strides), np.float32) or not x.size
+    assert gi.explain(x, "cupy").shared
+    if x.size:
+        assert a.data.ptr == x.ptr
+        assert gi.shares_memory(a, x)
+        # The memory object covers what the strides reach, so that views stay inside.
+        low, size = a.data.mem.ptr, a.data.mem.size
+        assert low <= x.ptr < low + size
+
+
+@pytest.mark.parametrize("key", VIEWS)
+def test_from_cupy_shares_every_layout(cupy, gpu, key):
+    a = converters.to_cupy(gpu(host(4, 6)))[key]
+    x = converters.from_cupy(a)
+    assert type(x) is gi.CudaNdarray
+    assert x.base is a
+    assert (x.shape, str(x.device), x.memory) == (a.shape, "cuda:0", "device")
+    if x.size:
+        assert (x.ptr, x.strides) == (a.data.ptr, a.strides)
+        assert np.array_equal(values(x), host(4, 6)[key])
+
+
+def test_from_cupy_keeps_the_array_and_lets_it_go(cupy, gpu):
+    gc.collect()
+    before = gi.memory_stats("cuda")["live_buffers"]
+    x = converters.from_cupy(converters.to_cupy(gpu(host(4))))
+    gc.collect()
+    assert values(x).tolist() == [0, 1, 2, 3]
+    del x
+    gc.collect()
+    assert gi.memory_stats("cuda")["live_buffers"] == before
+
+
+def test_from_cupy_dtypes(cupy):
+    for dtype in ("int8", "complex128", "float16", "bool"):
+        a = converters.to_cupy(gi.array(host(3).astype(dtype), device="cuda"))
+        x = converters.from_cupy(a)
+        assert (type(x), x.dtype) == (gi.GpuArray, dtype)
+
+
+def test_from_cupy_believes_no_address(cupy, gpu):
+    # CuPy wraps any address; the driver does not know this one, and no page near it was seen.
+    memory = cupy.cuda.UnownedMemory(1 << 40, 64, None, 0)
+    a = cupy.ndarray((4,), "float32", cupy.cuda.MemoryPointer(memory, 0))
+    assert _core.share_plain(a) is None
+
+
+def test_from_cupy_tells_managed_memory_every_time(cupy, driver, primary):
+    pointer = ctypes.c_void_p()
+    page = 1 << 21  # a whole one, as on a GPU, where no other kind of memory shares it
+    driver.check("cuMemAllocManaged", ctypes.byref(pointer), ctypes.c_size_t(2 * page), 1)
+    inside = -(-pointer.value // page) * page
+    memory = cupy.cuda.UnownedMemory(inside, 64, None, 0)
+    a = cupy.ndarray((4,), "float32", cupy.cuda.MemoryPointer(memory, 0))
+    assert [converters.from_cupy(a).memory for _ in range(3)] == ["managed"] * 3
+    driver.free(pointer.value)
+
+
+def test_from_cupy_on_a_stream_of_its_own_goes_the_long_way(cupy, gpu, monkeypatch):
+    a = converters.to_cupy(gpu(host(3)))
+    for broken in (lambda device: types.SimpleNamespace(ptr=0x1234), lambda device: 1 / 0):
+        monkeypatch.setattr(cupy.cuda, "get_current_stream", broken)
+        assert _core.share_plain(a) is None
+
+
+def test_every_door_takes_an_ordinary_array_by_its_attributes(cupy, driver, gpu):
+    # CuPy's own __dlpack__ would ask the runtime library, which does not answer here.
+    a = converters.to_cupy(gpu(host(3, 4)))
+    first = gi.from_any(a)
+    for convert in (
+        gi.from_any,
+        gi.asarray,
+        gi.from_dlpack,
+        converters.from_cupy,
+        lambda c: _core.import_any(gi.CudaNdarray, c),
+    ):
+        for seen in (a, a.T, a[::-1, ::2], a[:0]):
+            x = convert(seen)
+            assert type(x) is gi.CudaNdarray
+            assert (x.shape, x.base) == (seen.shape, seen)
+            assert x.strides == seen.strides or x.size == 0
+            assert x.ptr == (seen.data.ptr if x.size else 0)
+    with pytest.raises(gi.DTypeError, match="float32, the only dtype"):
+        _core.import_any(gi.CudaNdarray, a.view("int32"))
+    assert first.ptr == a.data.ptr
+
+
+def test_taking_and_dropping_an_array_asks_the_driver_nothing(cupy, driver, gpu):
+    a = converters.to_cupy(gpu(host(3, 4)))
+    converters.from_cupy(a)
+    asked = ("cuPointerGetAttributes", "cuStreamQuery", "cuEventRecord", "cuStreamWaitEvent")
+    before = [driver.calls(name) for name in asked]
+    for _ in range(10):
+        converters.from_cupy(a)
+        _core.import_any(gi.CudaNdarray, a)
+    assert [driver.calls(name) for name in asked] == before
+
+
+def test_a_converter_that_was_replaced_is_asked(cupy, gpu, monkeypatch):
+    a = converters.to_cupy(gpu(host(3)))
+    own = converters.registry.backend("cupy")
+    mine = gi.zeros(3, device="cpu")
+    stub = types.SimpleNamespace(from_cupy=lambda obj, copyif=False: mine, __name__="stub")
+    try:
+        converters.register(dataclasses.replace(own, converter=stub))
+        assert gi.from_any(a) is mine
+    finally:
+        converters.register(own)
+    assert isinstance(gi.from_any(a), gi.CudaNdarray)
+
+
+def test_cupy_keeps_our_memory(cupy, gpu):
+    gc.collect()
+    before = gi.memory_stats("cuda")["live_buffers"]
+    a = converters.to_cupy(gpu(host(4)))
+    gc.collect()
+    assert gi.memory_stats("cuda")["live_buffers"] == before + 1
+    view = a[::2]
+    del a
+    gc.collect()
+    assert gi.memory_stats("cuda")["live_buffers"] == before + 1
+    del view
+    gc.collect()
+    assert gi.memory_stats("cuda")["live_buffers"] == before
+
+
+def test_cupy_dtypes_and_read_only(cupy):
+    for dtype in ("int8", "complex128", "float16", "bool"):
+        x = gi.array(host(3).astype(dtype), device="cuda")
+        assert converters.to_cupy(x).dtype == dtype
+    x = gi.array(host(3), device="cuda")
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError):
+        converters.to_cupy(x)
+    assert converters.to_cupy(x, allow_readonly=True).data.ptr == x.ptr
+    with pytest.raises(gi.DeviceMismatchError):
+        converters.to_cupy(converters.from_numpy(host(3)))
+
+
+def bfloat16(*shape):
+    return host(*shape).astype(pytest.importorskip("ml_dtypes").bfloat16)
+
+
+def test_cupy_has_bfloat16(cupy, gpu):
+    x = gi.array(bfloat16(3, 4), device="cuda")
+    for part in (x, x.T, x[::-1, ::2], x[:0]):
+        assert gi.explain(part, "cupy").shared
+        a = converters.to_cupy(part)
+        assert (a.dtype, a.shape) == (x.dtype, part.shape)
+        back = converters.from_cupy(a)
+        assert gi.explain(a).shared
+        assert (back.dtype, back.shape) == (x.dtype, part.shape)
+        if part.size:
+            assert (a.data.ptr, a.strides) == (part.ptr, tuple(part.strides))
+            assert (back.ptr, back.strides) == (part.ptr, part.strides)
+            assert back.base is a
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError):
+        converters.to_cupy(x)
+    with pytest.raises(gi.DTypeError, match="float8_e5m2"):
+        converters.to_cupy(x.astype("float8_e5m2"))
+
+
+def test_an_older_cupy_has_no_bfloat16(cupy, gpu, monkeypatch):
+    x = gi.array(bfloat16(3), device="cuda")
+    real = cupy.ndarray
+
+    def ndarray(shape, dtype, *rest):  # as before CuPy 14
+        if np.dtype(dtype).kind == "V":
+            raise ValueError(f"Unsupported dtype {dtype}")
+        return real(shape, dtype, *rest)
+
+    monkeypatch.setattr(cupy, "ndarray", ndarray)
+    converters.cupy._makes_bfloat16.cache_clear()
+    try:
+        assert gi.explain(x, "cupy").refused
+        with pytest.raises(gi.DTypeError, match="bfloat16"):
+            converters.to_cupy(x)
+    finally:
+        converters.cupy._makes_bfloat16.cache_clear()
+
+
+@pytest.mark.parametrize("value", ["cuda:0", 1, None])
+def test_copyif_is_a_bool_on_the_short_ways_too(cupy, numba, pycuda, gpu, value):
+    x = gpu(host(4))
+    there = [converters.to_cupy(x), converters.to_numba(x), converters.to_gpuarray(x)]
+    calls = [converters.to_cupy, converters.to_numba, converters.to_gpuarray]
+    for call, made in zip(calls, there, strict=True):
+        assert call(x, np.False_) is not None
+        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif"):
+            call(x, value)
+        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif"):
+            gi.from_any(made, value)
+    for call, made in zip(
+        (converters.from_cupy, converters.from_numba, converters.from_pycuda, gi.to_cudandarray),
+        (*there, there[2]),
+        strict=True,
+    ):
+        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif"):
+            call(made, value)
+
+
+def test_cupy_is_on_the_stream_that_it_calls_current(cupy, gpu, monkeypatch):
+    x = gpu(host(4))
+    asked = []
+    monkeypatch.setattr(
+        cupy.cuda, "get_current_stream",
+        lambda device=-1: (asked.append(device), types.SimpleNamespace(ptr=0))[1],
+    )  # fmt: skip
+    converters.to_cupy(x)
+    assert asked == [0]
+
+
+class RawKernel:
+    """Takes what CuPy's own takes, and shows what it was given."""
+
+    def __call__(self, grid, block, args, **options):
+        cupy = sys.modules["cupy"]
+        for arg in args:
+            if not isinstance(arg, cupy.ndarray | np.generic | int | float | None):
+                raise TypeError(f"Unsupported type {type(arg)}")
+        self.args, self.options = args, options
+
+
+@pytest.fixture
+def raw(cupy, monkeypatch):
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
+    return RawKernel()
+
+
+def test_cupy_kernels_get_addresses(cupy, gpu, raw):
+    x, y = gpu(host(4)), gpu(host(4) + 1)
+    kernel = converters.cupy.kernel(raw)
+    assert kernel.__wrapped__ is raw
+    kernel((1,), (4,), (x, converters.to_cupy(y), np.int32(4), None), shared_mem=8)
+    assert raw.args == (x.ptr, y.ptr, 4, None)
+    assert type(raw.args[0]) is np.uintp
+    assert raw.options == {"shared_mem": 8}
+    with pytest.raises(TypeError, match=r"Unsupported type .*CudaNdarray"):
+        raw((1,), (4,), (x,))
+
+
+def test_cupy_kernels_never_get_the_wrong_elements(cupy, gpu, raw):
+    x = gpu(host(8))
+    for strided in (x[::2], x[::-1], converters.to_cupy(x)[::2]):
+        with pytest.raises(gi.ContiguityError, match=r"cupy.kernel, argument 1"):
+            converters.cupy.kernel(raw)((1,), (4,), (x, strided))
+    with pytest.raises(gi.DeviceMismatchError, match="argument 0"):
+        converters.cupy.kernel(raw)((1,), (4,), (converters.from_numpy(host(4)),))
+    other = gi.array(host(4), device="cuda:1")
+    with pytest.raises(gi.DeviceMismatchError, match=r"cuda:0, where the kernel runs"):
+        converters.cupy.kernel(raw)((1,), (4,), (other,))
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError):
+        converters.cupy.kernel(raw)((1,), (4,), (x,))
+    converters.cupy.kernel(raw, allow_readonly=True)((1,), (4,), (x,))
+    assert raw.args == (x.ptr,)
+
+
+# ---- Numba --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", VIEWS)
+def test_numba_there_and_back(numba, gpu, key):
+    x = gpu(host(4, 6))[key]
+    a = converters.to_numba(x)
+    assert (a.shape, a.dtype, a.stream) == (x.shape, np.float32, 0)
+    back = gi.from_any(a)
+    assert back.shape == x.shape
+    if x.size:
+        assert (a.strides, back.ptr) == (tuple(x.strides), x.ptr)
+        assert np.array_equal(values(back), host(4, 6)[key])
+        assert a.gpu_data.owner is x
+    assert gi.explain(x, "numba").shared
+    assert gi.explain(a).shared
+
+
+def test_numba_without_the_inner_classes(numba, gpu):
+    made = []
+    del numba.cudadrv
+    numba.as_cuda_array = lambda obj, sync: made.append((obj.__cuda_array_interface__, sync))
+    x = gpu(host(4, 6))[::2]
+    converters.to_numba(x)
+    interface, sync = made[0]
+    assert interface["data"] == (x.ptr, False)
+    assert interface["strides"] == tuple(x.strides)
+    assert interface["stream"] is None  # ordered by an event already: the host must not wait
+    assert not sync
+
+
+def test_numba_lifetimes_and_refusals(numba, gpu):
+    a = converters.to_numba(gpu(host(4)))
+    gc.collect()
+    watch = weakref.ref(a)
+    x = gi.from_any(a)
+    assert x.base is a
+    del a
+    gc.collect()
+    assert watch() is not None
+    assert values(x).tolist() == [0, 1, 2, 3]
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError):
+        converters.to_numba(x)
+    records = DeviceNDArray(
+        (2,), (8,), [("a", "f4"), ("b", "f4")], gpu_data=MemoryPointer(None, 0, 0)
+    )
+    with pytest.raises(gi.DTypeError, match="field"):
+        gi.from_any(records)
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "match"),
+    [
+        ({"strides": ()}, gi.ExchangeError, "as many strides"),
+        ({"strides": (4, 4)}, gi.ExchangeError, "as many strides"),
+        ({"shape": (2.5,)}, gi.ExchangeError, "shape as a sequence"),
+        ({"dtype": "floaty"}, gi.DTypeError, "a dtype"),
+    ],
+)
+def test_a_malformed_array_of_numba_is_refused_in_words(numba, gpu, names, error, match):
+    a = converters.to_numba(gpu(host(4)))
+    vars(a).update(names)
+    assert gi.explain(a).refused
+    with pytest.raises(error, match=match):
+        gi.from_any(a)
+
+
+def test_numbas_bound_stream_is_waited_for(numba, gpu, driver):
+    s = gi.Stream()
+    a = converters.to_numba(gpu(host(4)))
+
+    class Stream:
+        def __int__(self):
+            return s.handle
+
+    a.stream = Stream()
+    driver.lib.fakecuda_set_delay_us(50_000)
+    try:
+        with s:
+            gi.empty((4,), device="cuda").fill(1.0)
+        assert not s.query()
+        gi.from_any(a).sync()
+        assert s.query()
+    finally:
+        driver.lib.fakecuda_set_delay_us(0)
+    assert "numba.cuda" in sys.modules

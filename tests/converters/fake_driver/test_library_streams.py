@@ -1,0 +1,225 @@
+"""The order of streams between libraries, on a driver whose streams run on threads and can be slow."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+from doubles.fake_pycuda import DeviceAllocation, values
+
+import gpuinterop as gi
+from gpuinterop import _core, converters
+
+
+@pytest.fixture
+def slow():
+    """Everything queued on a stream takes 20 ms."""
+    lib = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
+    lib.fakecuda_set_delay_us(20_000)
+    yield lib
+    lib.fakecuda_set_delay_us(0)
+
+
+def host(n=64):
+    return np.arange(n, dtype="float32")
+
+
+def test_memory_goes_back_to_its_library_only_after_our_last_use(pycuda, monkeypatch):
+    """The library's stream waits for ours before the owner is let go."""
+    lib = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
+    calls = lambda: lib.fakecuda_calls(b"cuStreamWaitEvent")  # noqa: E731
+    at_free = []
+    free = DeviceAllocation.free
+    monkeypatch.setattr(
+        DeviceAllocation, "free", lambda self: (at_free.append(calls()), free(self))
+    )
+    g = pycuda.gpuarray.to_gpu(host())
+    x = gi.from_any(g)
+    del g
+    with gi.stream(gi.Stream()):
+        x.fill(3)
+    before = calls()
+    del x
+    gc.collect()
+    assert at_free
+    assert at_free[0] > before
+
+
+def test_a_consumer_on_the_legacy_stream_waits_for_ours(pycuda, slow, driver):
+    s = gi.Stream()
+    x = gi.array(np.zeros(64, "float32"), device="cuda")
+    with gi.stream(s):
+        x[...] = gi.array(host(), device="cuda")
+    g = gi.to_gpuarray(x)
+    # A copy on the legacy stream, as PyCUDA's get() makes.
+    found = np.empty(64, "float32")
+    driver.check(
+        "cuMemcpyDtoHAsync_v2", ctypes.c_void_p(found.ctypes.data), ctypes.c_uint64(int(g.gpudata)),
+        ctypes.c_size_t(256), ctypes.c_void_p(1),
+    )  # fmt: skip
+    driver.check("cuStreamSynchronize", ctypes.c_void_p(1))
+    assert np.array_equal(found, host())
+
+
+def test_we_wait_for_a_producer_on_the_legacy_stream(pycuda, slow, driver):
+    source = pycuda.gpuarray.to_gpu(host())
+    target = pycuda.gpuarray.to_gpu(np.zeros(64, "float32"))
+    driver.check(
+        "cuMemcpyDtoDAsync_v2", ctypes.c_uint64(int(target.gpudata)),
+        ctypes.c_uint64(int(source.gpudata)), ctypes.c_size_t(256), ctypes.c_void_p(1),
+    )  # fmt: skip
+    with gi.stream(gi.Stream()):
+        x = gi.from_any(target)
+        copy = x.copy()
+    assert np.array_equal(copy.get(), host())
+
+
+def test_stream_enters_the_loaded_libraries(monkeypatch):
+    seen = []
+
+    class Scope:
+        def __init__(self, name, handle):
+            self.entry = (name, handle)
+
+        def __enter__(self):
+            seen.append(("enter", *self.entry))
+
+        def __exit__(self, *error):
+            seen.append(("leave", *self.entry))
+
+    def fake(name):
+        return lambda module, handle, index: Scope(name, handle)
+
+    streams = converters.library_streams
+    monkeypatch.setattr(
+        streams, "ENTERS", {"one": fake("one"), "two": fake("two"), "not": fake("not")}
+    )
+    monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
+    monkeypatch.setitem(sys.modules, "two", types.ModuleType("two"))
+    s = gi.Stream()
+    scope = gi.stream(s)
+    assert scope.__enter__() is s
+    assert gi.devices.current_stream("cuda").handle == s.handle
+    scope.__exit__(None, None, None)
+    assert seen == [
+        ("enter", "one", s.handle),
+        ("enter", "two", s.handle),
+        ("leave", "two", s.handle),
+        ("leave", "one", s.handle),
+    ]
+
+
+def test_one_scope_in_two_threads(monkeypatch):
+    """Each thread goes back to its own former stream, whoever of them leaves first."""
+    current = threading.local()
+
+    class Enters:
+        def __init__(self, handle):
+            self.handle = handle
+
+        def __enter__(self):
+            self.former, current.stream = current.stream, self.handle
+
+        def __exit__(self, *error):
+            current.stream = self.former
+
+    monkeypatch.setattr(
+        converters.library_streams, "ENTERS", {"one": lambda _, handle, __: Enters(handle)}
+    )
+    monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
+    scope = gi.stream(gi.Stream())
+    entered, first_is_out, after = threading.Event(), threading.Event(), []
+
+    def second():
+        current.stream = "second's own"
+        with scope:
+            entered.set()
+            assert first_is_out.wait(30)
+        after.append(current.stream)
+
+    current.stream = "first's own"
+    thread = threading.Thread(target=second)
+    with scope:
+        thread.start()
+        assert entered.wait(30)
+    after.append(current.stream)
+    first_is_out.set()
+    thread.join()
+    assert after == ["first's own", "second's own"]
+
+
+def test_a_library_that_fails_to_enter_leaves_the_others(monkeypatch):
+    left = []
+
+    class Scope:
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *error):
+            left.append(1)
+
+    def failing(module, handle, index):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(
+        converters.library_streams, "ENTERS", {"one": lambda *a: Scope(), "two": failing}
+    )
+    monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
+    monkeypatch.setitem(sys.modules, "two", types.ModuleType("two"))
+    before = gi.devices.current_stream("cuda").handle
+    with pytest.raises(RuntimeError, match="no"), gi.stream(gi.Stream()):
+        pass
+    assert left == [1]
+    assert gi.devices.current_stream("cuda").handle == before
+
+
+def test_used_on_and_hand_over_reach_the_chain():
+    x = gi.array(host(), device="cuda")
+    s = gi.Stream()
+    _core.used_on(x, s.handle, "test")
+    assert x._stream == s.handle
+    assert np.array_equal(values(x), host())
+
+
+def test_transfers_are_logged():
+    a = host(16)
+    with gi.log_transfers() as t:
+        x = gi.array(a, device="cuda")
+        converters.to_numpy(x, copyif=True)
+    assert [(entry.kind, entry.bytes) for entry in t] == [
+        ("host_to_device", 64),
+        ("device_to_host", 64),
+    ]
+    assert all("test_library_streams.py" in entry.caller for entry in t)
+    with pytest.raises(gi.CopyForbiddenError, match="device to host"), gi.no_copies():
+        x.get()
+
+
+def test_to_numpy_downloads_only_when_told():
+    x = gi.array(host(), device="cuda")
+    with pytest.raises(gi.DeviceMismatchError, match="copyif"):
+        converters.to_numpy(x)
+    plan = gi.explain(x, "numpy", copyif=True)
+    assert plan.copied
+    assert plan.bytes == 256
+    with gi.count_copies() as c:
+        assert np.array_equal(converters.to_numpy(x, copyif=True), host())
+    assert (c.count, c.bytes) == (1, 256)
+
+
+def test_a_capture_refuses_a_library_on_another_stream_in_the_converters_name(pycuda, numba):
+    x = gi.zeros(4, device="cuda")
+    for _ in range(2):  # the second time is the quick one
+        gi.to_gpuarray(x), converters.to_numba(x)
+    with gi.capture(device="cuda"):
+        x += 1
+        for convert in (gi.to_gpuarray, converters.to_numba):
+            with pytest.raises(gi.CaptureError) as raised:
+                convert(x)
+            assert raised.value.where == convert.__name__

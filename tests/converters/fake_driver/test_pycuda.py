@@ -1,0 +1,457 @@
+"""PyCUDA's converter on objects with its documented attributes."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import types
+import weakref
+
+import numpy as np
+import pytest
+from doubles import fake_pycuda
+from doubles.fake_pycuda import values
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+
+def host(*shape, dtype="float32"):
+    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
+
+
+def test_to_gpuarray_shares(pycuda, gpu):
+    x = gpu(host(4, 5, 3))
+    g = gi.to_gpuarray(x)
+    assert type(g) is pycuda.gpuarray.GPUArray
+    assert (g.ptr, g.shape, g.dtype, g.strides) == (x.gpudata, x.shape, np.float32, (60, 12, 4))
+    assert g.base is x
+    assert np.array_equal(np.asarray(g.strides), np.asarray(x._strides) * 4)
+    x[0, 0, 0] = 99
+    x.sync()
+    assert gi.shares_memory(g, x)
+
+
+def test_to_gpuarray_refuses_strides_unless_copyif(pycuda, gpu):
+    x = gpu(host(4, 6))[::2]
+    with pytest.raises(ValueError, match="C-contiguous") as raised:
+        gi.to_gpuarray(x)
+    assert raised.value.axis == 0
+    assert "copyif=True" in raised.value.fix
+    with gi.count_copies() as c:
+        g = gi.to_gpuarray(x, copyif=True)
+    assert (c.count, c.bytes) == (1, 48)
+    assert g.ptr != x.gpudata
+    assert not gi.shares_memory(g, x)
+    assert g.flags.c_contiguous
+
+
+@pytest.mark.parametrize("key", [np.s_[::2], np.s_[:, ::-1], np.s_[::-2, 1:]])
+def test_strided_on_request(pycuda, gpu, key):
+    x = gpu(host(4, 6))[key]
+    g = gi.to_gpuarray(x, strided=True)
+    assert (g.ptr, g.strides) == (x.gpudata, tuple(x.strides))
+    assert gi.explain(x, "pycuda", strided=True).shared
+    assert np.array_equal(values(gi.from_any(g)), host(4, 6)[key])
+
+
+def test_f_order_on_request(pycuda, gpu):
+    x = gpu(host(4, 6)).T
+    g = gi.to_gpuarray(x, strided=True)
+    assert g.flags.f_contiguous
+    with pytest.raises(ValueError, match="axis"):
+        gi.to_gpuarray(x)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (1, 5), (5, 1)])
+def test_odd_shapes_there_and_back(pycuda, gpu, shape):
+    x = gpu(host(*shape))
+    g = gi.to_gpuarray(x)
+    back = gi.to_cudandarray(g)
+    assert back.shape == shape
+    assert np.array_equal(values(back), host(*shape))
+    if x.size:
+        assert back.ptr == x.ptr
+    assert all(s == 0 for s, n in zip(back._strides, shape, strict=True) if n == 1)
+
+
+def test_size_1_axes_get_ordinary_strides_outside(pycuda, gpu):
+    g = gi.to_gpuarray(gpu(host(3, 1, 4)))
+    assert g.strides == (16, 16, 4)
+
+
+@pytest.mark.parametrize(
+    "key", [np.s_[:], np.s_[::2], np.s_[::-1], np.s_[:, ::-2], np.s_[1:3, 2:5], np.s_[2:2]]
+)
+def test_from_pycuda_keeps_strides(pycuda, key):
+    whole = host(4, 6)
+    g = pycuda.gpuarray.to_gpu(whole)
+    x = gi.to_cudandarray(g.view_of(whole, key))
+    assert np.array_equal(values(x), whole[key])
+
+
+def test_from_pycuda_f_order(pycuda):
+    whole = np.asfortranarray(host(4, 6))
+    g = pycuda.gpuarray.to_gpu(whole)
+    x = gi.to_cudandarray(g)
+    assert x.strides == (4, 16)
+    assert np.array_equal(values(x), whole)
+
+
+def test_every_form_of_gpudata(pycuda, driver):
+    whole = host(2, 3)
+    g = pycuda.gpuarray.to_gpu(whole)
+    for data in (g.gpudata, int(g.gpudata), fake_pycuda.PointerHolderBase(g.gpudata)):
+        other = pycuda.gpuarray.GPUArray((2, 3), "float32", base=g, gpudata=data)
+        assert np.array_equal(values(gi.to_cudandarray(other)), whole)
+    empty = pycuda.gpuarray.GPUArray((0, 3), "float32")
+    assert empty.gpudata is None
+    assert gi.to_cudandarray(empty).shape == (0, 3)
+
+
+def test_an_odd_empty_slice_that_keeps_a_pointer(pycuda):
+    g = pycuda.gpuarray.to_gpu(host(4))
+    odd = pycuda.gpuarray.GPUArray((0,), "float32", base=g, gpudata=int(g.gpudata) + 4096)
+    x = gi.to_cudandarray(odd)
+    assert (x.shape, x.ptr) == ((0,), 0)
+
+
+def test_a_slice_that_pycuda_made_too_long_is_refused(pycuda):
+    g = pycuda.gpuarray.to_gpu(host(4))
+    # a[3:1] of PyCUDA has two elements, counted from element 3: one lies outside.
+    odd = pycuda.gpuarray.GPUArray((2,), "float32", base=g, gpudata=int(g.gpudata) + 12)
+    with pytest.raises(gi.ExchangeError, match="allocation"):
+        gi.to_cudandarray(odd)
+    assert gi.explain(odd).refused
+    last = pycuda.gpuarray.GPUArray((1,), "float32", base=g, gpudata=int(g.gpudata) + 12)
+    assert values(gi.to_cudandarray(last)).tolist() == [3]
+
+
+class Address:
+    """Neither an int nor something that has one."""
+
+
+MALFORMED = {
+    "fewer strides": ({"strides": ()}, gi.ExchangeError, "as many strides"),
+    "more strides": ({"strides": (4, 4)}, gi.ExchangeError, "as many strides"),
+    "half a stride": ({"strides": (4.5,)}, gi.ExchangeError, "strides as a sequence"),
+    "no shape": ({"shape": object()}, gi.ExchangeError, "shape as a sequence"),
+    "a negative shape": ({"shape": (-4,)}, gi.ExchangeError, "at least 0"),
+    "a huge shape": ({"shape": (2**64,)}, gi.BoundsError, "64 bits"),
+    "a huge empty shape": (
+        {"shape": (2**62, 2**62, 0), "strides": (4, 4, 4)}, gi.BoundsError, "2\\*\\*63 bytes",
+    ),
+    "no dtype": ({"dtype": object()}, gi.DTypeError, "a dtype"),
+    "a word for a dtype": ({"dtype": "floaty"}, gi.DTypeError, "a dtype"),
+    "a text": ({"gpudata": "somewhere"}, gi.ExchangeError, "an allocation of PyCUDA"),
+    "a number in a text": ({"gpudata": "4096"}, gi.ExchangeError, "an allocation of PyCUDA"),
+    "a float": ({"gpudata": 4096.0}, gi.ExchangeError, "an allocation of PyCUDA"),
+    "an object": ({"gpudata": Address()}, gi.ExchangeError, "an allocation of PyCUDA"),
+    "below zero": ({"gpudata": -4}, gi.BoundsError, "an address from 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_array_is_refused_in_words(pycuda, case):
+    names, error, match = MALFORMED[case]
+    g = pycuda.gpuarray.to_gpu(host(4))
+    vars(g).update(names)
+    plan = gi.explain(g)
+    with pytest.raises(error, match=match) as raised:
+        gi.from_any(g)
+    assert plan.refused
+    assert (plan.error, plan.reason, plan.got, plan.fix) == (
+        type(raised.value), raised.value.expected, raised.value.got, raised.value.fix,
+    )  # fmt: skip
+
+
+def test_the_strides_of_an_empty_array_mean_nothing(pycuda):
+    for strides in ((3, 5), (-4, 7), (4, 4)):
+        g = pycuda.gpuarray.GPUArray((0, 3), "float32", strides=strides)
+        assert gi.explain(g).shared
+        assert gi.from_any(g).shape == (0, 3)
+
+
+def test_a_changing_dtype_is_read_once(pycuda):
+    class Changing(pycuda.gpuarray.GPUArray):
+        looks = 0
+        dtype = property(lambda self: np.dtype(self.looked()), lambda self, value: None)
+
+        def looked(self):
+            Changing.looks += 1
+            return "f4" if Changing.looks == 1 else "i4"
+
+    whole = pycuda.gpuarray.to_gpu(host(4))
+    g = Changing((4,), "f4", base=whole, gpudata=int(whole.gpudata), strides=(4,))
+    Changing.looks = 0
+    assert gi.to_cudandarray(g).dtype == "float32"
+    assert Changing.looks == 1
+
+
+def test_base_holds_the_gpuarray(pycuda):
+    gc.collect()
+    before = fake_pycuda.DeviceAllocation.alive
+    g = pycuda.gpuarray.to_gpu(host(4))
+    watch = weakref.ref(g)
+    x = gi.to_cudandarray(g)
+    assert x.base is g
+    view = x[::2]
+    assert view.base is g
+    del g, x
+    gc.collect()
+    assert watch() is not None
+    assert values(view).tolist() == [0, 2]
+    del view
+    gc.collect()
+    assert watch() is None
+    assert fake_pycuda.DeviceAllocation.alive == before
+
+
+def test_our_memory_lives_as_long_as_the_gpuarray(pycuda, gpu):
+    g = gi.to_gpuarray(gpu(host(4)))
+    gc.collect()
+    assert values(gi.from_any(g)).tolist() == [0, 1, 2, 3]
+
+
+def test_wrong_things_are_value_errors(pycuda, gpu):
+    with pytest.raises(ValueError, match="float32"):
+        gi.to_cudandarray(pycuda.gpuarray.to_gpu(host(3, dtype="float64")))
+    assert gi.from_any(pycuda.gpuarray.to_gpu(host(3, dtype="float64"))).dtype == np.float64
+    for wrong in (host(3), object(), None, 3):
+        with pytest.raises(ValueError, match="CudaNdarray"):
+            gi.to_gpuarray(wrong)
+    with pytest.raises(ValueError):
+        gi.to_cudandarray(object())
+
+
+def test_a_host_array_is_refused_with_the_line_that_moves_it(pycuda):
+    x = converters.from_numpy(host(3))
+    with pytest.raises(gi.DeviceMismatchError, match="to_device"):
+        gi.to_gpuarray(x)
+    with pytest.raises(gi.DeviceMismatchError):
+        gi.to_gpuarray(x, copyif=True)
+
+
+def test_strides_that_are_not_whole_elements(pycuda):
+    g = pycuda.gpuarray.to_gpu(host(8))
+    odd = pycuda.gpuarray.GPUArray((2,), "float32", base=g, gpudata=int(g.gpudata), strides=(6,))
+    with pytest.raises(ValueError, match="whole elements"):
+        gi.to_cudandarray(odd)
+
+
+def test_a_context_of_its_own_is_refused_both_ways(pycuda, driver, gpu, monkeypatch):
+    import sys
+    import types
+
+    x = gpu(host(4))
+    monkeypatch.setitem(sys.modules, "pycuda.autoinit", types.ModuleType("pycuda.autoinit"))
+    driver.push(driver.new_context())
+    try:
+        with pytest.raises(gi.ContextError, match=r"pycuda\.autoprimaryctx") as raised:
+            gi.to_gpuarray(x)
+        assert "pycuda.autoinit" in raised.value.got
+        plan = gi.explain(x, "pycuda")
+        assert plan.refused
+        assert plan.code == "context"
+        g = pycuda.gpuarray.to_gpu(host(4))
+    finally:
+        driver.pop()
+    with pytest.raises(gi.ContextError, match=r"pycuda\.autoprimaryctx"):
+        gi.to_cudandarray(g)
+
+
+def test_no_context_at_all_names_init(monkeypatch, driver, gpu):
+    fake_pycuda.installed(monkeypatch, fake_pycuda.pycuda(driver))
+    with pytest.raises(gi.ContextError, match=r"pycuda\.init\(\)"):
+        gi.to_gpuarray(gpu(host(4)))
+
+
+def test_init_uses_the_primary_context_and_undoes_it(monkeypatch, driver, gpu):
+    modules = fake_pycuda.pycuda(driver)
+    fake_pycuda.installed(monkeypatch, modules)
+    made = converters.pycuda.init()
+    try:
+        assert converters.pycuda.init() is made
+        assert gi.to_gpuarray(gpu(host(4))).size == 4
+    finally:
+        converters.pycuda._undo()
+    # The caches were cleared while the context was still there.
+    assert modules["pycuda.tools"].cleared == [1]
+    assert modules["pycuda.driver"].Context.get_current() is None
+
+
+def in_a_thread(call):
+    """What a call gives, or raises, in a thread of its own."""
+    found = []
+
+    def run():
+        try:
+            found.append(call())
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, name="a worker")
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_init_is_refused_in_a_thread_that_nobody_would_undo_it_in(monkeypatch, driver, gpu):
+    modules = fake_pycuda.pycuda(driver)
+    fake_pycuda.installed(monkeypatch, modules)
+    drv = modules["pycuda.driver"]
+    error = in_a_thread(converters.pycuda.init)
+    assert isinstance(error, gi.ContextError)
+    assert "'a worker'" in error.got
+    converters.pycuda.init()
+    try:
+        assert isinstance(in_a_thread(converters.pycuda.init), gi.ContextError)
+        before, _, after = error.fix.partition(": ")[2].partition("...; ")
+
+        def as_told():
+            exec(before, names)
+            try:
+                return converters.pycuda.init(), gi.to_gpuarray(x).gpudata
+            finally:
+                exec(after, names)
+
+        x, names = gpu(host(4)), {"pycuda": modules["pycuda"]}
+        made, address = in_a_thread(as_told)
+        assert (made, address) == (names["context"], x.ptr)
+        assert gi.to_gpuarray(x).ptr == x.ptr
+    finally:
+        converters.pycuda._undo()
+    assert drv.Context.get_current() is None
+
+
+def test_init_of_another_device_names_both(monkeypatch, driver):
+    modules = fake_pycuda.pycuda(driver)
+    fake_pycuda.installed(monkeypatch, modules)
+    converters.pycuda.init(0)
+    try:
+        with pytest.raises(gi.ContextError, match="cuda:1 to be current") as raised:
+            converters.pycuda.init(1)
+        assert "cuda:0" in raised.value.got
+        assert "Device(1)" in raised.value.fix
+        assert "init()" not in raised.value.fix
+        assert "autoprimaryctx" not in raised.value.fix
+    finally:
+        converters.pycuda._undo()
+
+
+def test_init_refuses_a_context_of_its_own(monkeypatch, driver):
+    modules = fake_pycuda.pycuda(driver)
+    fake_pycuda.installed(monkeypatch, modules)
+    modules["pycuda.driver"].Device(0).make_context().push()
+    try:
+        with pytest.raises(gi.ContextError):
+            converters.pycuda.init()
+    finally:
+        modules["pycuda.driver"].Context.pop()
+
+
+def test_read_only_memory(pycuda, gpu):
+    x = gpu(host(4))
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError, match="allow_readonly"):
+        gi.to_gpuarray(x)
+    assert gi.to_gpuarray(x, allow_readonly=True).ptr == x.ptr
+    assert gi.to_gpuarray(x, copyif=True).ptr != x.ptr
+
+
+def test_kernel_wrapper_refuses_and_copies(pycuda, gpu, driver):
+    seen = []
+
+    def launch(*args, **options):
+        seen.append((args, options))
+        # A "kernel" that adds 1 to three floats at its first argument.
+        ptr = int(args[0])
+        driver.write(ptr, driver.read(ptr, 3) + 1)
+
+    x = gpu(host(6))
+    kernel = converters.pycuda.kernel(launch)
+    kernel(x[:3], np.int32(3), block=(3, 1, 1))
+    args, options = seen[-1]
+    assert (int(args[0]), args[1], options) == (x.ptr, 3, {"block": (3, 1, 1)})
+    assert isinstance(args[0], np.uintp)
+    with pytest.raises(ValueError, match="argument 0"):
+        kernel(x[::2], block=(3, 1, 1))
+    with gi.count_copies() as c:
+        converters.pycuda.kernel(launch, copyif=True)(x[::2], block=(3, 1, 1))
+    assert c.count == 2  # in, and back out
+    with pytest.raises(gi.DeviceMismatchError, match="argument 1"):
+        kernel(x, converters.from_numpy(host(3)), block=(1, 1, 1))
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError):
+        kernel(x[:3], block=(3, 1, 1))
+    converters.pycuda.kernel(launch, allow_readonly=True)(x[:3], block=(3, 1, 1))
+
+
+@pytest.mark.parametrize("stream", [0, 1, False, "0", object()])
+def test_kernel_wrapper_says_which_streams_pycuda_takes(pycuda, gpu, stream):
+    launch = converters.pycuda.kernel(lambda *args, **options: pytest.fail("launched"))
+    for args in ((gpu(host(3)),), ()):
+        with pytest.raises(gi.StreamError) as raised:
+            launch(*args, block=(1, 1, 1), stream=stream)
+        assert raised.value.where == "pycuda.kernel"
+        assert "omit stream" in raised.value.fix
+
+
+def test_kernel_wrapper_launches_on_the_stream_named(pycuda, gpu):
+    x, theirs = gpu(host(3)), gi.Stream()
+    seen = []
+    launch = converters.pycuda.kernel(lambda *args, **options: seen.append(options["stream"]))
+    named = types.SimpleNamespace(handle=theirs.handle)
+    for stream, handle in ((named, theirs.handle), (None, 1), (types.SimpleNamespace(handle=0), 1)):
+        launch(x, block=(1, 1, 1), stream=stream)
+        assert seen.pop() is stream
+        assert x._stream == handle
+
+
+def test_kernel_wrapper_sees_the_strides_of_gpuarrays(pycuda):
+    whole = host(4, 6)
+    g = pycuda.gpuarray.to_gpu(whole)
+    kernel = converters.pycuda.kernel(lambda *args, **options: None)
+    with pytest.raises(ValueError, match="C-contiguous"):
+        kernel(g.view_of(whole, np.s_[::2]), block=(1, 1, 1))
+
+
+def test_no_copies_holds_here_too(pycuda, gpu):
+    x = gpu(host(4, 6))
+    with gi.no_copies():
+        gi.to_gpuarray(x)
+        with pytest.raises(gi.CopyForbiddenError):
+            gi.to_gpuarray(x[::2], copyif=True)
+
+
+def test_explain_is_what_happens(pycuda, gpu):
+    whole = gpu(host(4, 6))
+    views = [
+        whole,
+        whole[::2],
+        whole.T,
+        whole[:, ::-1],
+        whole[:0],
+        whole[1],
+        whole[1, 1],
+        whole[:, :1],
+    ]
+    for x in views:
+        for copyif in (False, True):
+            for strided in (False, True):
+                plan = gi.explain(x, "pycuda", copyif, strided=strided)
+                with gi.count_copies() as made:
+                    try:
+                        g = gi.to_gpuarray(x, copyif, strided=strided)
+                    except gi.GpuInteropError as error:
+                        g = error
+                assert plan.bytes == made.bytes
+                assert made.count == plan.copied
+                if plan.refused:
+                    assert (plan.error, plan.where, plan.reason, plan.got, plan.fix) == (
+                        type(g), g.where, g.expected, g.got, g.fix,
+                    )  # fmt: skip
+                    assert (plan.code, plan.axis) == (g.reason, g.axis)
+                else:
+                    assert plan.shared == (x.size == 0 or g.gpudata == x.gpudata), plan
+                    assert plan.copied == (x.size > 0 and g.gpudata != x.gpudata), plan

@@ -1,0 +1,410 @@
+"""Streams that their owners have destroyed are not spoken to again; `tidy` looks for the driver's faults.
+
+The other half of each promise: what was queued there is waited for all the same.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import types
+import weakref
+
+import numpy as np
+import pytest
+from doubles import driver, fake_driver
+
+import gpuinterop as gi
+from gpuinterop import _core, devices
+from gpuinterop.converters import pointer_arguments
+from gpuinterop.errors import CaptureError
+
+CUDA = "cuda:0"
+N = 1000
+
+
+class Owner:
+    """Of a stream that lives as long as this object does."""
+
+    def __init__(self) -> None:
+        self.handle = driver.new_stream()
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+    def __del__(self) -> None:
+        driver.destroy_stream(self.handle)
+
+
+def last_used_on_a_dead_stream() -> tuple[gi.CudaNdarray, driver.Gate]:
+    """An array whose last use waits for the gate, on a stream that is gone."""
+    owner = Owner()
+    with gi.stream(owner):
+        x = gi.zeros((N,), device=CUDA)
+        gate = driver.Gate(owner.handle)
+        x.fill(2.0)
+    return x, gate
+
+
+def last_used_in_another_thread() -> tuple[gi.CudaNdarray, driver.Gate]:
+    """The same on the default stream of a thread; every thread calls its own by the number 2."""
+    kept = {}
+
+    def work() -> None:
+        with devices.per_thread_stream(CUDA):
+            kept["x"] = gi.zeros((N,), device=CUDA)
+            kept["gate"] = driver.Gate(driver.PER_THREAD)
+            kept["x"].fill(2.0)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return kept["x"], kept["gate"]
+
+
+@pytest.fixture(params=[last_used_on_a_dead_stream, last_used_in_another_thread])
+def last_used(request):
+    x, gate = request.param()
+    gc.collect()
+    yield x, gate
+    gate.open()
+
+
+def waits_for_the_gate(gate: driver.Gate, wait) -> bool:
+    """Whether `wait()` is back only after the gate has been opened."""
+    back = threading.Event()
+    thread = threading.Thread(target=lambda: (wait(), back.set()))
+    thread.start()
+    early = back.wait(0.1)
+    gate.open()
+    thread.join()
+    return not early
+
+
+def test_the_array_interface_names_a_stream_that_lives(last_used):
+    x, gate = last_used
+    named = x.__cuda_array_interface__["stream"]
+    assert waits_for_the_gate(gate, lambda: driver.read(x.ptr, N, named))
+    assert driver.read(x.ptr, N, named).max() == 2.0
+
+
+def test_sync_waits_for_the_last_use(last_used):
+    x, gate = last_used
+    assert waits_for_the_gate(gate, x.sync)
+
+
+def test_a_copy_to_the_host_asks_no_dead_stream(last_used):
+    x, gate = last_used
+    gate.open()
+    assert type(x.__dlpack__(dl_device=(1, 0))).__name__ == "PyCapsule"
+
+
+def launched_by_address(x) -> driver.Gate:
+    """Stands for a kernel on a stream that nobody tells the library about, and that is gone after."""
+    handle = driver.new_stream()
+    with pointer_arguments((x,), stream=handle):
+        gate = driver.Gate(handle)
+    driver.destroy_stream(handle)
+    return gate
+
+
+def launched_by_a_call_that_fails(x) -> driver.Gate:
+    handle = driver.new_stream()
+    with pytest.raises(KeyError), pointer_arguments((x,), stream=handle):
+        gate = driver.Gate(handle)
+        raise KeyError
+    driver.destroy_stream(handle)
+    return gate
+
+
+def launched_in_a_capture(x) -> driver.Gate:
+    handle = driver.new_stream()
+    capture = driver.Capture(handle, driver.Capture.RELAXED)
+    with pointer_arguments((x,), stream=handle):
+        pass
+    with pytest.raises(CaptureError):
+        x.fill(3.0)
+    capture.end()
+    gi.empty_cache(CUDA)  # nobody can ask about that capture any more
+    gate = driver.Gate(handle)
+    driver.destroy_stream(handle)
+    capture.destroy()
+    return gate
+
+
+def launched_by_triton(x) -> driver.Gate:
+    """On a stream from outside, which torch shows by its handle."""
+    handle = driver.new_stream()
+    with pytest.MonkeyPatch.context() as patch:
+        torch = types.ModuleType("torch")
+        current = types.SimpleNamespace(cuda_stream=handle, stream_id=handle)
+        torch.cuda = types.SimpleNamespace(
+            is_initialized=lambda: True, current_stream=lambda index: current
+        )
+        patch.setitem(sys.modules, "torch", torch)
+        assert x.data_ptr() == x.ptr
+    gate = driver.Gate(handle)
+    driver.destroy_stream(handle)
+    return gate
+
+
+@pytest.mark.parametrize(
+    "launched",
+    [
+        launched_by_address,
+        launched_by_a_call_that_fails,
+        launched_in_a_capture,
+        launched_by_triton,
+    ],
+)
+def test_the_next_use_comes_after_a_kernel_on_a_stream_that_is_gone(launched):
+    x = gi.full((N,), 1.0, device=CUDA)
+    gate = launched(x)
+    with gi.Stream() as s:
+        x.fill(2.0)
+        assert waits_for_the_gate(gate, s.synchronize)
+    assert np.asarray(x).max() == 2.0
+
+
+def test_streams_that_stay_are_waited_for_alone():
+    """torch's own, and one that was lent: no question about the whole context."""
+    other = driver.new_stream()
+    gate = driver.Gate(other)
+    lent, pool = driver.new_stream(), driver.new_stream()
+    x = gi.full((N,), 1.0, device=CUDA)
+    fake_driver.clear_log()
+    with gi.stream(lent):
+        with pointer_arguments((x,), stream=lent):
+            pass
+        _core.used_on(x, pool, "test", True)
+        x.fill(2.0)
+    _core.used_on(x, pool, "test", True)
+    x.sync()
+    x.fill(3.0)
+    assert fake_driver.calls("cuCtxRecordEvent") == 0
+    gate.open()
+
+
+def test_launches_one_after_another_ask_for_the_stream_alone():
+    other, handle = driver.new_stream(), driver.new_stream()
+    gate = driver.Gate(other)
+    x = gi.full((N,), 1.0, device=CUDA)
+    fake_driver.clear_log()
+    for _ in range(3):
+        with pointer_arguments((x, x), stream=handle):
+            pass
+    x.sync()
+    assert fake_driver.calls("cuCtxRecordEvent") == 0
+    gate.open()
+
+
+def test_borrowed_memory_comes_after_its_library_at_once():
+    handle = driver.new_stream()
+    source = gi.full((N,), 1.0, device=CUDA)
+    gi.synchronize()
+    gate = driver.Gate(handle)
+    x = _core.borrow(None, source.ptr, (N,), (4,), np.dtype("f4"), 2, 0, source, False, handle, "t")
+    driver.destroy_stream(handle)
+    assert waits_for_the_gate(gate, x.sync)
+    x.fill(2.0)
+
+
+def test_a_stream_in_a_cycle_with_its_owner():
+    """The collector may finish the owner first, and that destroys the stream."""
+    owner = Owner()
+    alive = weakref.ref(owner)
+    owner.stream = devices.as_stream(owner)
+    with owner.stream:
+        x = gi.zeros((N,), device=CUDA)
+        gate = driver.Gate(owner.handle)
+        x.fill(2.0)
+    del owner
+    gc.collect()
+    assert alive() is None
+    assert fake_driver.faults() == ""
+    assert waits_for_the_gate(gate, x.sync)
+
+
+@pytest.mark.parametrize(
+    "use", [lambda x: x.sync(), lambda x: x.get(), lambda x: gi.synchronize(), gi.from_dlpack]
+)
+def test_a_handle_alone_is_good_for_its_block(use):
+    """`as s` keeps the Stream, which keeps nothing alive."""
+    handle = driver.new_stream()
+    x = gi.zeros((N,), device=CUDA)
+    with gi.stream(handle) as s:
+        x.fill(2.0)
+    driver.destroy_stream(handle)
+    use(x)
+    assert fake_driver.faults() == ""
+    assert s.handle == handle
+    assert np.asarray(x).max() == 2.0
+
+
+def test_a_handle_alone_entered_twice_is_good_for_the_outer_block():
+    handle = driver.new_stream()
+    x = gi.zeros((N,), device=CUDA)
+    with gi.stream(handle) as s:
+        with s:
+            x.fill(1.0)
+        assert _core.current_stream_handle(0) == handle
+        gate = driver.Gate(handle)
+        x.fill(2.0)
+    driver.destroy_stream(handle)
+    assert waits_for_the_gate(gate, x.sync)
+
+
+# ---- captures -----------------------------------------------------------------------------------
+
+
+class Wrapper:
+    """As torch.cuda.ExternalStream: it names a stream and owns none."""
+
+    def __init__(self, handle: int) -> None:
+        self.ptr = handle
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_capture_that_outlives_the_block_of_a_wrapper(kept):
+    handle = driver.new_stream()
+    x = gi.zeros((N,), device=CUDA)
+    gi.synchronize()
+    wrapper = Wrapper(handle)
+    held = [wrapper] if kept else []
+    with gi.stream(wrapper):
+        del wrapper
+        capture = driver.Capture(handle, driver.Capture.RELAXED)
+        x.fill(3.0)
+    gc.collect()
+    with pytest.raises(CaptureError):
+        x.fill(4.0)
+    capture.end()
+    capture.destroy()
+    held.clear()
+    driver.destroy_stream(handle)
+    gi.synchronize()
+    x.fill(5.0)
+    assert np.asarray(x).max() == 5.0
+    assert not _core.capturing()
+
+
+class OfThePool:
+    """As what torch.cuda.current_stream() returns: gone at once, while its stream never goes."""
+
+    def __init__(self, handle: int) -> None:
+        self.cuda_stream = handle
+        self.stream_id = 35
+
+
+def test_a_capture_that_outlives_the_object_of_a_stream_of_torch():
+    handle = driver.new_stream()
+    x = gi.full((N,), 2.0, device=CUDA)
+    gi.synchronize()
+    capture = driver.Capture(handle, driver.Capture.RELAXED)
+    with gi.stream(OfThePool(handle)):
+        total = x.sum()
+    with pytest.raises(CaptureError):
+        float(total)
+    capture.end()
+    float(total)  # never replayed, so any number: that it can be read is the point
+    assert not _core.capturing()
+    capture.destroy()
+
+
+def test_an_event_that_a_capture_waits_for_comes_back_with_its_end():
+    x = gi.zeros((N,), device=CUDA)
+    s = gi.Stream()
+
+    def captured() -> None:
+        gate = driver.Gate(driver.LEGACY)
+        x.fill(1.0)
+        with s:
+            capture = driver.Capture(s.handle, driver.Capture.RELAXED)
+            x.fill(2.0)
+        gate.open()
+        capture.end()
+        capture.destroy()
+        gi.synchronize()
+
+    captured()
+    before = fake_driver.calls("cuEventCreate")
+    for _ in range(5):
+        captured()
+    assert fake_driver.calls("cuEventCreate") == before
+
+
+def handed_to_a_capture() -> tuple[int, driver.Capture, list]:
+    handle = driver.new_stream()
+    x = gi.full((N,), 4.0, device=CUDA)
+    gi.synchronize()
+    capture = driver.Capture(handle, driver.Capture.RELAXED)
+    return handle, capture, [x.__dlpack__(stream=handle), x]
+
+
+def test_a_capture_seen_on_a_stream_that_is_gone():
+    handle, capture, held = handed_to_a_capture()
+    capture.end()
+    capture.destroy()
+    driver.destroy_stream(handle)
+    held.clear()
+    gi.zeros((N,), device=CUDA)
+    gi.synchronize()
+    assert fake_driver.faults() == ""
+
+
+@pytest.mark.parametrize("mode", ["as it is", "in another stream"])
+def test_letting_go_within_a_capture_that_cannot_be_asked_about(mode):
+    handle, capture, held = handed_to_a_capture()
+    with gi.stream(gi.Stream() if mode != "as it is" else 1):
+        held.clear()
+        gi.zeros((N,), device=CUDA)
+    capture.end()  # checks that it was not broken
+    capture.destroy()
+    driver.destroy_stream(handle)
+
+
+def test_what_waited_for_a_capture_that_cannot_be_asked_about_is_given_back():
+    for over in (gi.synchronize, gi.empty_cache):
+        handle, capture, held = handed_to_a_capture()
+        address = held[1].ptr
+        held.clear()
+        assert gi.empty((N,), device=CUDA).ptr != address
+        capture.end()
+        capture.destroy()
+        driver.destroy_stream(handle)
+        assert gi.empty((N,), device=CUDA).ptr != address
+        before = fake_driver.used()
+        over()
+        assert fake_driver.used() < before or address in [
+            y.ptr for y in [gi.empty((N,), device=CUDA) for _ in range(40)]
+        ]
+
+
+def test_too_much_does_not_wait_for_such_a_capture():
+    handle, capture, held = handed_to_a_capture()
+    capture.end()
+    capture.destroy()
+    driver.destroy_stream(handle)
+    held.clear()
+    size, most = 64 << 20, (1 << 30) // (256 << 20)
+    live = []
+    for _ in range(2 * most + 2):
+        x = gi.empty((size,), device=CUDA)
+        live.append(fake_driver.used())
+        capsule = x.__dlpack__(stream=-1)
+        del x, capsule
+    gi.empty((1,), device=CUDA)
+    assert max(live) < (most + 4) * 4 * size
+    assert not _core.capturing()
+
+
+def test_a_stream_named_again_after_its_capture_says_so():
+    handle, capture, held = handed_to_a_capture()
+    assert _core.capturing()
+    capture.end()
+    capture.destroy()
+    gi.zeros((N,), device=CUDA).__dlpack__(stream=handle)
+    assert not _core.capturing()
+    held.clear()
+    driver.destroy_stream(handle)

@@ -1,0 +1,86 @@
+"""A stream's handle that the driver gives away again, while somebody here still goes by it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from doubles import driver, fake_driver
+
+import gpuinterop as gi
+from gpuinterop import devices
+from gpuinterop.errors import CaptureError
+
+CUDA = "cuda:0"
+
+
+class Named:
+    """What claims to keep a stream alive."""
+
+    def __init__(self, handle):
+        self.ptr = handle
+
+
+def given_again(wrap=Named):
+    """A stream that was destroyed before its work was done, and its successor."""
+    handle = driver.new_stream()
+    stream = devices.as_stream(wrap(handle))
+    with stream:
+        x = gi.zeros((1000,), device=CUDA)
+        gate = driver.Gate(handle)
+        x.fill(2.0)
+    driver.destroy_stream(handle)
+    fake_driver.give_handle_again(handle)
+    return stream, x, gate
+
+
+def wrap_anew(stream):
+    return devices.as_stream(stream.handle)
+
+
+def take_as_it_is(stream):
+    return stream
+
+
+@pytest.mark.parametrize("wrap", [Named, int])
+@pytest.mark.parametrize("again", [wrap_anew, take_as_it_is])
+def test_a_new_stream_comes_after_what_the_old_one_left(again, wrap):
+    """By the handle alone both are one, and nothing here would make the new one wait: not arrays, not
+    freed blocks, not the counters of reductions."""
+    stream, x, gate = given_again(wrap)
+    successor = again(stream)
+    with successor:
+        y = x.copy()
+        assert not driver.is_done(successor.handle)
+        gate.open()
+        assert np.asarray(y).max() == 2.0
+
+
+def test_a_stream_that_stayed_waits_for_nobody():
+    handle, other = driver.new_stream(), driver.new_stream()
+    stream = devices.as_stream(handle)
+    with stream:
+        gi.zeros((1000,), device=CUDA)
+    stream.synchronize()
+    gate = driver.Gate(other)
+    fake_driver.clear_log()
+    for again in (stream, devices.as_stream(handle)):
+        with again:
+            gi.zeros((1000,), device=CUDA)
+    assert fake_driver.calls("cuStreamGetId") == 2
+    assert fake_driver.calls("cuCtxRecordEvent") == 0
+    stream.synchronize()
+    gate.open()
+
+
+def test_a_new_stream_during_a_capture_is_refused():
+    """Only an answer for the whole context tells what the old one left, and no capture survives that."""
+    stream, x, gate = given_again()
+    captured = gi.Stream()
+    capture = driver.Capture(captured.handle)
+    with pytest.raises(CaptureError), stream:
+        pass
+    assert capture.end() == 0
+    capture.destroy()
+    gate.open()
+    with stream:
+        assert np.asarray(x.copy()).max() == 2.0

@@ -1,0 +1,124 @@
+"""What page-locked memory asks of the driver."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from doubles import driver, fake_driver
+
+import gpuinterop as gi
+from gpuinterop.errors import CudaError, OutOfMemoryError
+
+CUDA = "cuda:0"
+
+
+def test_it_is_kept_after_its_copies_and_freed_on_demand():
+    gi.empty_cache(CUDA)
+    fake_driver.clear_log()
+    with gi.Stream() as stream:
+        x = gi.zeros((100,), device=CUDA)
+        host, spare = (gi.pinned_empty(100, device=CUDA) for _ in range(2))
+        host[...] = 3
+        address = host.ctypes.data
+        gate = driver.Gate(stream.handle)
+        gi.copy_async(x, host)
+        gi.copy_async(x, host)
+        del host, spare
+        gc.collect()
+        assert gi.pinned_empty(100, device=CUDA).ctypes.data != address
+        gate.open()
+        stream.synchronize()
+        assert np.asarray(x).max() == 3
+    again = [gi.pinned_empty(n, device=CUDA) for n in (90, 110)]
+    assert address in [a.ctypes.data for a in again]
+    assert fake_driver.calls("cuMemHostAlloc") == 2
+    del again
+    gi.empty_cache(CUDA)
+    assert fake_driver.calls("cuMemFreeHost") == 2
+
+
+def test_copies_on_two_streams_are_both_waited_for():
+    x, y = gi.zeros((100,), device=CUDA), gi.zeros((100,), device=CUDA)
+    host, spare = (gi.pinned_empty(100, device=CUDA) for _ in range(2))
+    host[...] = 3
+    address = host.ctypes.data
+    gates = []
+    for a in (x, y):
+        with gi.Stream() as stream:
+            gates.append((stream, driver.Gate(stream.handle)))
+            gi.copy_async(a, host)
+    del host, spare
+    for stream, gate in gates:
+        assert gi.pinned_empty(100, device=CUDA).ctypes.data != address
+        gate.open()
+        stream.synchronize()
+    gi.synchronize(CUDA)
+    assert np.asarray(x).max() == np.asarray(y).max() == 3
+
+
+def test_much_larger_memory_is_not_spent_on_little():
+    large = gi.pinned_empty(1 << 20, device=CUDA)
+    address = large.ctypes.data
+    del large
+    assert gi.pinned_empty(100, device=CUDA).ctypes.data != address
+    assert gi.pinned_empty(1 << 20, device=CUDA).ctypes.data == address
+
+
+def test_what_is_kept_is_freed_before_there_is_no_room():
+    gi.empty_cache(CUDA)
+    del_me = gi.pinned_empty(100, device=CUDA)
+    del del_me
+    fake_driver.clear_log()
+    fake_driver.fail("cuMemHostAlloc", 2)
+    assert gi.pinned_empty(1 << 20, device=CUDA).nbytes == 4 << 20
+    assert fake_driver.calls("cuMemFreeHost") == 1
+
+
+def test_idle_memory_is_bounded_by_what_was_used_at_once():
+    gi.empty_cache(CUDA)
+    fake_driver.clear_log()
+    for megabytes in range(1, 61):  # each is larger than every idle block
+        host = gi.pinned_empty(megabytes << 18, device=CUDA)
+        del host
+    assert fake_driver.calls("cuMemHostAlloc") == 60
+    # 64 MiB may stay idle: the ten smallest blocks, 55 MiB, beside the last one.
+    assert fake_driver.calls("cuMemFreeHost") >= 60 - 11
+    gi.empty_cache(CUDA)
+    assert fake_driver.calls("cuMemFreeHost") == 60
+
+
+def test_a_large_copy_needs_no_staging():
+    host = gi.pinned_empty(3_000_000, device=CUDA)
+    host[...] = 2
+    fake_driver.clear_log()
+    x = gi.asarray(host, device=CUDA)
+    assert fake_driver.calls("cuMemcpyHtoDAsync") == 1
+    assert fake_driver.calls("cuMemHostAlloc") == 0
+    assert np.asarray(x).min() == 2
+
+
+def test_no_room_is_an_error_that_names_it():
+    gi.empty_cache(CUDA)
+    fake_driver.fail("cuMemHostAlloc", 2)
+    with pytest.raises(OutOfMemoryError, match="page-locked"):
+        gi.pinned_empty(100, device=CUDA)
+
+
+def test_a_graph_that_takes_no_hold_keeps_nothing():
+    x = gi.zeros((100,), device=CUDA)
+    host = gi.pinned_empty(100, device=CUDA)
+    address = host.ctypes.data
+    with gi.Stream() as stream:
+        x.fill(1.0)
+        stream.synchronize()
+        capture = driver.Capture(stream.handle)
+        fake_driver.fail("cuUserObjectCreate", 999)
+        with pytest.raises(CudaError, match="cuUserObjectCreate"):
+            gi.copy_async(x, host)
+        capture.end()
+        capture.destroy()
+    del host
+    gc.collect()
+    assert gi.pinned_empty(100, device=CUDA).ctypes.data == address

@@ -1,0 +1,324 @@
+"""Streams of other libraries: taken, held as long as they are in use, entered beside ours."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import weakref
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from doubles import driver
+
+import gpuinterop as gi
+from gpuinterop import converters, devices
+from gpuinterop.errors import ContextError, StreamError
+
+pytestmark = pytest.mark.driver
+
+PAUSE = 30_000  # microseconds
+
+
+def filled(value, n=1000):
+    x = gi.empty((n,), device="cuda:0")
+    x.fill(value)
+    return x
+
+
+class Torch:
+    def __init__(self, handle):
+        self.cuda_stream = handle
+
+
+class CuPy:
+    device_id = 0
+
+    def __init__(self, handle):
+        self.ptr = handle
+
+
+class PyCUDA:
+    def __init__(self, handle):
+        self.handle = handle
+
+
+class Protocol:
+    def __init__(self, handle):
+        self._handle = handle
+
+    def __cuda_stream__(self):
+        return (0, self._handle)
+
+
+class Attribute:
+    def __init__(self, handle):
+        self.__dict__["__cuda_stream__"] = (0, handle)
+
+
+@pytest.mark.parametrize("kind", [Torch, CuPy, PyCUDA, Protocol, Attribute, int])
+def test_foreign_streams(kind):
+    handle = driver.new_stream()
+    foreign = kind(handle)
+    s = devices.as_stream(foreign)
+    assert s.handle == handle
+    assert s.owner is (None if kind is int else foreign)
+    with gi.stream(foreign) as entered:
+        assert entered == s
+        x = filled(4.0)
+        assert x._stream == handle
+    assert np.asarray(x).max() == 4.0
+    del s, entered
+    gi.synchronize()
+
+
+@pytest.mark.parametrize(
+    ("value", "handle"),
+    [
+        (None, 1), (0, 1), (1, 1), (2, 2), (Torch(0), 1), (CuPy(2), 2),
+        (np.int64(0), 1), (np.int64(1), 1), (np.uint8(2), 2),
+    ],
+)  # fmt: skip
+def test_defaults_by_number(value, handle):
+    s = devices.as_stream(value)
+    assert (s.handle, str(s.device)) == (handle, "cuda:0")
+
+
+@pytest.mark.parametrize(
+    "value", [True, -1, "s", 2.0, object(), 12345, Protocol("x"), np.zeros(3), gi.Stream, Torch]
+)
+def test_what_is_no_stream(value):
+    with pytest.raises(StreamError) as error:
+        devices.as_stream(value)
+    assert error.value.fix
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda:0"])
+def test_arrays_and_events_have_a_handle_of_something_else(place):
+    for value in (gi.ones(3, device=place), gi.zeros((), "int64", device=place), np.array(2)):
+        with pytest.raises(StreamError, match="got: an array, of type"):
+            gi.stream(value)
+    with pytest.raises(StreamError, match=r"got: an event, of type gpuinterop\._core\.Event"):
+        gi.stream(gi.Event(place))
+
+
+def test_no_junk_handle_reaches_the_driver():
+    x = filled(1.0)
+
+    class Producer:
+        def __init__(self, stream):
+            self.__cuda_array_interface__ = {**x.__cuda_array_interface__, "stream": stream}
+
+    for junk in (99, 0xDEAD0000):
+        for call in (
+            lambda junk=junk: x.__dlpack__(stream=junk),
+            lambda junk=junk: gi.asarray(Producer(junk)),
+        ):
+            with pytest.raises(
+                StreamError, match=f"living CUDA stream\n  got: {junk:#x}"
+            ) as caught:
+                call()
+            assert "cuStreamGetCtx" not in str(caught.value)
+
+
+def test_an_empty_array_is_on_the_device_of_its_stream(second_device):
+    x = gi.empty((0,), device=second_device)
+    told = {**x.__cuda_array_interface__, "data": (0, False)}
+    for handle, device in (
+        (driver.new_stream(device=1), second_device),
+        (driver.new_stream(), "cuda:0"),
+        (driver.LEGACY, "cuda:0"),
+    ):
+        producer = types.SimpleNamespace(__cuda_array_interface__={**told, "stream": handle})
+        assert gi.from_any(producer).device == gi.devices.device(device)
+
+
+def test_a_copy_takes_no_stream_of_a_device_that_has_no_part_in_it(second_device):
+    x = filled(1.0)
+    for target in ("cpu", "cuda:0"):
+        with pytest.raises(StreamError, match=r"to_device: expected a stream of cuda:0") as caught:
+            x.to_device(target, stream=gi.Stream(second_device), copy=True)
+        assert str(second_device) in caught.value.got
+    with pytest.raises(StreamError, match="to_device"):
+        x.to_device("cpu", stream=gi.Stream("cpu"))
+    for s in (gi.Stream("cuda:0"), gi.Stream(second_device)):
+        assert x.to_device(second_device, stream=s).get().max() == 1
+
+
+def test_owner_lives_as_long_as_its_stream_is_in_use():
+    foreign = Torch(driver.new_stream())
+    alive = weakref.ref(foreign)
+    s = devices.as_stream(foreign)
+    del foreign
+    with s:
+        del s
+        gc.collect()
+        assert alive() is not None
+        x = filled(1.0)
+    gc.collect()
+    assert alive() is None
+    assert np.asarray(x).max() == 1.0
+
+
+def test_owner_and_stream_in_a_cycle_are_collected():
+    foreign = Torch(driver.new_stream())
+    foreign.mine = devices.as_stream(foreign)
+    alive = weakref.ref(foreign)
+    del foreign
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_destroyed_foreign_stream_is_not_touched_again():
+    for _ in range(5):
+        handle = driver.new_stream()
+        with devices.as_stream(Torch(handle)):
+            driver.slow(handle, 2000)
+            x, y = filled(6.0), filled(7.0)
+        gc.collect()
+        driver.destroy_stream(handle)
+        assert np.asarray(x).max() == 6.0  # ordered after work of a stream that is gone
+        del y
+
+
+def test_two_wrappers_of_one_foreign_stream():
+    handle = driver.new_stream()
+    first, second = devices.as_stream(Torch(handle)), devices.as_stream(Torch(handle))
+    with first:
+        x = filled(1.0)
+    with second:
+        del first
+        driver.slow(handle, PAUSE)
+        x.fill(2.0)
+        assert x._stream == handle
+    y = x.copy()
+    assert np.asarray(y).max() == 2.0
+
+
+@pytest.mark.parametrize("wrap", [int, CuPy, Protocol])
+@pytest.mark.parametrize("inside", [False, True])
+def test_our_own_stream_by_its_handle_stays_ours(wrap, inside):
+    """As other libraries name it, which own nothing of it."""
+    s = gi.Stream()
+    x = filled(0.0)
+    with s if inside else gi.Stream():
+        with gi.stream(wrap(s.handle)):
+            x.fill(1.0)
+        gc.collect()
+    with s:
+        gate = driver.Gate(s.handle)
+        x.fill(2.0)
+    with gi.Stream() as reader:
+        x.copy()
+        assert not reader.query()
+        gate.open()
+    assert np.asarray(x).max() == 2.0
+
+
+def test_an_owner_may_go_once_its_capture_is_over():
+    """The capture outlives the block, so that the stream cannot be let go of at the end of that."""
+
+    class Owner(Protocol):
+        def __del__(self):
+            driver.destroy_stream(self._handle)
+
+    alive = []
+    for _ in range(3):
+        owner = Owner(driver.new_stream())
+        alive.append(weakref.ref(owner))
+        x = filled(0.0)
+        gi.synchronize()
+        with gi.stream(owner):
+            capture = driver.Capture(owner._handle, driver.Capture.RELAXED)
+            x.fill(3.0)
+        capture.end()
+        x.fill(2.0)
+        capture.destroy()
+        del owner
+        gc.collect()
+        assert np.asarray(x).max() == 2.0
+    assert [owner() for owner in alive] == [None] * 3
+
+
+def test_stream_of_a_foreign_context_is_refused():
+    context = driver.c_void_p()
+    driver.call("cuCtxCreate_v2", driver.byref(context), 0, 0)
+    stream = driver.c_void_p()
+    driver.call("cuStreamCreateWithPriority", driver.byref(stream), 1, 0)
+    driver.call("cuCtxPopCurrent_v2", driver.byref(context))
+    try:
+        with pytest.raises(ContextError, match="autoprimaryctx"):
+            devices.as_stream(stream.value)
+    finally:
+        driver.call("cuCtxDestroy_v2", context)
+
+
+@pytest.fixture
+def another_library(monkeypatch):
+    """Returns what makes a library with a current stream seem to be loaded."""
+
+    def load(enter):
+        monkeypatch.setitem(sys.modules, "another", types.ModuleType("another"))
+        monkeypatch.setitem(converters.library_streams.ENTERS, "another", enter)
+
+    return load
+
+
+def test_other_libraries_are_entered_and_left(another_library):
+    seen = []
+
+    class Other:
+        def __init__(self, module, handle, index):
+            self.handle = handle
+
+        def __enter__(self):
+            seen.append(("enter", self.handle))
+
+        def __exit__(self, *error):
+            seen.append(("exit", self.handle))
+
+    another_library(Other)
+    s = gi.Stream()
+    with gi.stream(s), pytest.raises(ZeroDivisionError), gi.stream(None):
+        raise ZeroDivisionError
+    assert seen == [("enter", s.handle), ("enter", 1), ("exit", 1), ("exit", s.handle)]
+    with devices.stream(s):  # here only, whatever was loaded before
+        assert devices.current_stream() is s
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize("before", ["none", "primary", "foreign"])
+def test_the_context_is_as_before_when_a_library_leaves_its_own(before, another_library):
+    def switch(*_):
+        stack = ExitStack()
+        driver.call("cuCtxSetCurrent", driver.c_void_p(driver.primary()))
+        stack.callback(driver.call, "cuCtxSetCurrent", driver.c_void_p(driver.primary()))
+        return stack
+
+    def broken(*_):
+        driver.call("cuCtxSetCurrent", driver.c_void_p(driver.primary()))
+        raise ZeroDivisionError
+
+    context = driver.c_void_p()
+    if before == "foreign":
+        driver.call("cuCtxCreate_v2", driver.byref(context), 0, 0)
+        driver.call("cuCtxPopCurrent_v2", driver.byref(context))
+    elif before == "primary":
+        context.value = driver.primary()
+    at_first = driver.current_context()
+    driver.call("cuCtxSetCurrent", context)
+    found = driver.current_context()  # "none" uncovers what another library pushed before
+    try:
+        for hook in (switch, broken):
+            another_library(hook)
+            try:
+                with gi.stream(gi.Stream()):
+                    assert driver.current_context() == driver.primary()
+            except ZeroDivisionError:
+                assert hook is broken
+            assert driver.current_context() == found
+    finally:
+        driver.call("cuCtxSetCurrent", driver.c_void_p(at_first))
+        if before == "foreign":
+            driver.call("cuCtxDestroy_v2", context)

@@ -1,0 +1,320 @@
+"""Allocation, reuse, exhaustion, statistics, what the driver says of pointers."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+
+import numpy as np
+import pytest
+from doubles import driver
+
+import gpuinterop as gi
+from gpuinterop import _core, devices
+from gpuinterop.errors import BoundsError, DeviceError, OutOfMemoryError
+
+pytestmark = pytest.mark.driver
+
+CUDA = "cuda:0"
+
+
+def stats(device=CUDA):
+    return gi.memory_stats(device)
+
+
+def empty(n, device=CUDA):
+    return gi.empty((n,), device=device)
+
+
+def test_memory_is_aligned():
+    for n in (1, 3, 17, 1000, 123_457):
+        assert empty(n).ptr % 256 == 0
+        assert gi.empty((n,), device="cpu").ptr % 64 == 0
+
+
+def test_freed_memory_serves_the_next_array_of_its_size():
+    gc.collect()
+    a = empty(1000)
+    address = a.ptr
+    del a
+    assert empty(1000).ptr == address
+    assert empty(1020).ptr == address  # the same class of 512 bytes
+    b = empty(5000)
+    assert b.ptr != address
+
+
+def test_freed_memory_stays_with_its_stream():
+    s = gi.Stream()
+    a = empty(2000)
+    address = a.ptr
+    del a
+    with s:
+        b = empty(2000)
+        assert b.ptr != address
+        second = b.ptr
+        del b
+        assert empty(2000).ptr == second
+    assert empty(2000).ptr == address
+
+
+def test_memory_moves_to_the_stream_of_its_last_use():
+    s = gi.Stream()
+    a = empty(3000)
+    address = a.ptr
+    with s:
+        a.copy()
+    assert a._stream == s.handle
+    del a
+    assert empty(3000).ptr != address
+    with s:
+        held = [empty(3000), empty(3000)]
+        assert address in [x.ptr for x in held]
+
+
+def test_statistics_count_and_return():
+    gc.collect()
+    devices.reset_peak_memory(CUDA)
+    before = stats()
+    x = empty(1000)
+    y = x[::2]
+    during = stats()
+    assert during["live_bytes"] - before["live_bytes"] == 4000
+    assert during["live_buffers"] - before["live_buffers"] == 1
+    z = empty(500)
+    del x, z
+    assert stats()["live_bytes"] - before["live_bytes"] == 4000  # the view holds it
+    del y
+    after = stats()
+    assert after["live_bytes"] == before["live_bytes"]
+    assert after["live_buffers"] == before["live_buffers"]
+    assert after["peak_bytes"] - before["live_bytes"] == 6000
+    devices.reset_peak_memory(CUDA)
+    assert stats()["peak_bytes"] == after["live_bytes"]
+
+
+def test_statistics_of_the_devices_are_apart(second_device):
+    before = stats(CUDA)["live_bytes"]
+    x = empty(1000, second_device)
+    assert stats(CUDA)["live_bytes"] == before
+    assert stats(second_device)["live_bytes"] >= x.nbytes
+
+
+def test_empty_cache_gives_everything_back():
+    x = [empty(250_000) for _ in range(4)]
+    gi.synchronize()
+    del x
+    assert stats()["cached_bytes"] >= 4_000_000
+    free, total = gi.mem_info(CUDA)
+    gi.empty_cache(CUDA)
+    assert stats()["cached_bytes"] == 0
+    assert gi.mem_info(CUDA)[0] >= free
+    assert gi.mem_info(CUDA)[1] == total
+
+
+def test_the_cache_is_bounded():
+    _, total = gi.mem_info(CUDA)
+    limit = min(total // 16, 2 << 30)
+    for _ in range(3):
+        x = [empty(limit // 32) for _ in range(12)]
+        del x
+        assert stats()["cached_bytes"] <= limit
+    big = empty(limit // 8)  # half the limit in one piece: not kept here
+    del big
+    assert stats()["cached_bytes"] <= limit
+    gi.empty_cache(CUDA)
+
+
+def test_many_sizes_do_not_fill_the_cache_for_good():
+    for n in range(1, 2000):
+        empty(n * 128)
+    x = empty(777 * 128)
+    address = x.ptr
+    del x
+    assert empty(777 * 128).ptr == address
+    gi.empty_cache(CUDA)
+
+
+def test_nothing_is_allocated_for_an_empty_array():
+    before = stats()["live_bytes"]
+    x = gi.empty((0, 5), device=CUDA)
+    assert (x.ptr, x.nbytes) == (0, 0)
+    assert stats()["live_bytes"] == before
+
+
+def test_out_of_memory_says_how_much_and_the_next_allocation_works():
+    x = empty(1000)
+    x.fill(3.0)
+    total = gi.mem_info(CUDA)[1]
+    with pytest.raises(OutOfMemoryError) as error:
+        empty(total)  # four times as many bytes
+    assert isinstance(error.value, MemoryError)
+    assert str(4 * total) in error.value.expected
+    assert "free" in error.value.got
+    assert str(total) in error.value.got
+    assert "hold" in error.value.got
+    assert error.value.fix
+    y = empty(1000)
+    y.fill(4.0)
+    assert (np.asarray(x).max(), np.asarray(y).max()) == (3.0, 4.0)
+
+
+def room_was_made():
+    gi.empty_cache()
+    free, total = gi.mem_info(CUDA)
+    piece = min(total // 16, 2 << 30) // 5  # five of these stay in the cache
+    try:
+        hold = empty((free - 8 * piece) // 4)
+        x = [empty(piece // 4) for _ in range(3)]
+        del x
+        assert stats()["cached_bytes"] > 2 * piece
+        y = empty(6 * piece // 4)  # five are free until the cache is given back
+        y.fill(1.0)
+        gi.synchronize()
+        del y, hold
+    except OutOfMemoryError:
+        return False
+    finally:
+        gi.empty_cache()
+    return True
+
+
+def test_what_is_cached_makes_room_for_another_size():
+    # Other processes on the same GPU may take what this one counts on, but not every time.
+    assert any(room_was_made() for _ in range(5))
+
+
+def test_absurd_sizes():
+    for shape in ((2**61,), (2**31, 2**31), (2**62, 2)):
+        for device in (CUDA, "cpu"):
+            with pytest.raises((OutOfMemoryError, BoundsError, ValueError)):
+                gi.empty(shape, device=device)
+    assert empty(10).size == 10
+
+
+def test_unknown_devices():
+    count = len(gi.devices()) - 1
+    with pytest.raises(DeviceError, match="CUDA device number"):
+        _core.empty(_core.Array, (3,), np.dtype("f4"), 2, count)
+    with pytest.raises(DeviceError):
+        _core.empty(_core.Array, (3,), np.dtype("f4"), 2, -1)
+    with pytest.raises(DeviceError):
+        gi.mem_info(f"cuda:{count}")
+
+
+# ---- pointers -----------------------------------------------------------------------------------
+
+
+def test_inspect_own_memory():
+    x = empty(1000)
+    found = _core.inspect_pointer(x.ptr + 40)
+    assert found["known"]
+    assert (found["memory"], found["device"], found["same_context"]) == ("device", 0, True)
+    assert found["start"] <= x.ptr
+    assert found["start"] + found["nbytes"] >= x.ptr + x.nbytes
+
+
+def test_inspect_second_device(second_device):
+    assert _core.inspect_pointer(empty(10, second_device).ptr)["device"] == 1
+
+
+def test_inspect_pinned_and_managed():
+    pinned, managed = ctypes.c_void_p(), ctypes.c_void_p()
+    with driver.Current():
+        driver.call("cuMemHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(4096), 0)
+        driver.call("cuMemAllocManaged", ctypes.byref(managed), ctypes.c_size_t(4096), 1)
+    assert _core.inspect_pointer(pinned.value)["memory"] == "pinned"
+    assert _core.inspect_pointer(managed.value)["memory"] == "managed"
+    with driver.Current():
+        driver.call("cuMemFreeHost", pinned)
+        driver.call("cuMemFree_v2", managed)
+
+
+def test_inspect_what_is_not_cuda_memory():
+    host = np.zeros(100)
+    for address in (0, 8, host.ctypes.data, 2**63 + 5):
+        assert not _core.inspect_pointer(address)["known"]
+
+
+def test_inspect_memory_of_a_foreign_context():
+    context, address = ctypes.c_void_p(), ctypes.c_void_p()
+    driver.call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+    driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(4096))
+    found = _core.inspect_pointer(address.value)
+    driver.call("cuMemFree_v2", address)
+    driver.call("cuCtxPopCurrent_v2", ctypes.byref(context))
+    assert found["known"]
+    assert not found["same_context"]
+
+
+# ---- contexts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["none", "own", "foreign", "second"])
+def test_the_callers_context_stays_current(which, request):
+    context = ctypes.c_void_p()
+    if which == "foreign":
+        driver.call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+    elif which == "own":
+        driver.call("cuCtxPushCurrent_v2", ctypes.c_void_p(driver.primary(0)))
+    elif which == "second":
+        request.getfixturevalue("second_device")
+        driver.call("cuCtxPushCurrent_v2", ctypes.c_void_p(driver.primary(1)))
+    before = driver.current_context()
+    try:
+        s = gi.Stream()
+        with s:
+            x = gi.ones((1000,), device=CUDA)
+            y = x.copy()
+        np.asarray(y)
+        e = s.record()
+        e.synchronize()
+        s.wait(devices.legacy_stream(CUDA))
+        gi.mem_info(CUDA)
+        gi.synchronize()
+        _core.inspect_pointer(x.ptr)
+        with pytest.raises(OutOfMemoryError):
+            empty(gi.mem_info(CUDA)[1])
+        del x, y
+        gi.empty_cache()
+        assert driver.current_context() == before
+    finally:
+        if which != "none":
+            driver.call("cuCtxPopCurrent_v2", ctypes.byref(context))
+
+
+def test_a_pointer_is_asked_where_it_lives_whatever_the_default_is():
+    x = gi.full((4,), 3.0, device="cuda:0")
+    host = gi.zeros((4,), device="cpu")
+    for default in ("cpu", "cuda:0"):
+        with gi.device(default):
+            for base in (x, [x]):
+                y = gi.from_gpu_pointer(x.ptr, (4,), None, base)
+                assert y.device == "cuda:0"
+                assert y.tolist() == [3.0] * 4
+            assert gi.from_gpu_pointer(host.ptr, (4,), None, host).device == "cpu"
+    pinned = gi.pinned_empty(4, device="cuda:0")
+    with gi.device("cpu"):
+        assert gi.from_gpu_pointer(pinned.ctypes.data, (4,), None, pinned).device == "cpu"
+
+
+def test_memory_of_an_array_is_not_taken_for_that_of_another_device():
+    x, host = gi.zeros((4,), device="cuda:0"), gi.zeros((4,), device="cpu")
+    for base, device in ((x, "cpu"), (host, "cuda:0")):
+        with pytest.raises(
+            gi.DeviceMismatchError, match=f"{base.device}, where the memory of base"
+        ):
+            gi.from_gpu_pointer(base.ptr, (4,), None, base, device=device)
+
+
+def test_memory_of_one_gpu_is_not_taken_for_that_of_another(second_device):
+    x = gi.zeros((4,), device=second_device)
+    with pytest.raises(gi.DeviceMismatchError, match="cuda:1, where the memory of base lies"):
+        gi.from_gpu_pointer(x.ptr, (4,), None, x, device="cuda:0")
+
+
+def test_a_shape_that_is_too_large_for_a_pointer_is_nobody_elses_fault():
+    x = empty(1 << 20)
+    with pytest.raises(gi.ExchangeError, match="inside the allocation") as caught:
+        gi.from_gpu_pointer(x.ptr, (1 << 40,), None, [x])
+    assert "shape" in caught.value.fix
+    assert "producer" not in caught.value.fix

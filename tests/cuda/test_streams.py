@@ -1,0 +1,312 @@
+"""Streams, events and the order that they promise."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+from doubles import driver
+
+import gpuinterop as gi
+from gpuinterop import devices
+from gpuinterop.errors import StreamError
+
+pytestmark = pytest.mark.driver
+
+PAUSE = 30_000  # microseconds
+
+
+def filled(value, n=1000):
+    x = gi.empty((n,), device="cuda:0")
+    x.fill(value)
+    return x
+
+
+def test_default_is_the_legacy_stream():
+    s = devices.current_stream("cuda:0")
+    assert (s.handle, s.ptr, s.cuda_stream, s.__cuda_stream__()) == (1, 1, 1, (0, 1))
+    assert s == devices.legacy_stream("cuda:0")
+    assert s != devices.per_thread_stream("cuda:0")
+    assert "legacy" in repr(s)
+
+
+def test_with_makes_it_current_and_puts_the_old_one_back():
+    a, b = gi.Stream(), gi.Stream()
+    assert a != b
+    assert hash(a) == hash(devices.as_stream(a.handle))
+    with a as entered:
+        assert entered is a
+        assert devices.current_stream() is a
+        with b, a, b:
+            assert devices.current_stream() is b
+        assert devices.current_stream() is a
+        with pytest.raises(KeyError), b:
+            raise KeyError
+        assert devices.current_stream() is a
+    assert devices.current_stream().handle == 1
+
+
+def test_leaving_out_of_order_is_refused():
+    a, b = gi.Stream(), gi.Stream()
+    a.__enter__()
+    b.__enter__()
+    with pytest.raises(StreamError, match="reverse order"):
+        a.__exit__(None, None, None)
+    assert devices.current_stream() is b
+    b.__exit__(None, None, None)
+    assert devices.current_stream().handle == 1
+    with pytest.raises(StreamError):
+        a.__exit__(None, None, None)
+
+
+def test_generators_that_close_out_of_order_leave_no_stream_current():
+    before = driver.c_void_p(driver.current_context())
+
+    def inside():
+        with gi.stream(gi.Stream()) as s:
+            yield s
+
+    first, second, third = inside(), inside(), inside()
+    next(first)
+    middle = next(second)
+    next(third)
+    with pytest.raises(StreamError, match="reverse order"):
+        first.close()
+    third.close()
+    assert devices.current_stream() is middle
+    second.close()
+    assert devices.current_stream().handle == 1
+    # Contexts come back in the order of the closing, where other libraries' streams were entered too.
+    driver.call("cuCtxSetCurrent", before)
+
+
+def test_a_thread_that_ends_inside_a_stream_lets_go_of_it():
+    alive = []
+
+    def enter():
+        s = gi.Stream()
+        alive.append(weakref.ref(s))
+        s.__enter__()
+
+    for _ in range(3):
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+    # The thread itself goes a little later than join, and the main thread drops the stream.
+    end = time.monotonic() + 10
+    while any(s() is not None for s in alive) and time.monotonic() < end:
+        time.sleep(0.001)
+    assert [s() for s in alive] == [None] * 3
+
+
+def test_leaving_a_scope_that_was_not_entered():
+    scope = gi.stream(gi.Stream())
+    with pytest.raises(StreamError, match="not entered"):
+        scope.__exit__(None, None, None)
+
+
+def test_recording_what_is_no_event():
+    with pytest.raises(TypeError, match=r"Stream\.record: .*Event"):
+        gi.Stream().record(5)
+
+
+def test_current_stream_is_the_threads_own():
+    seen = []
+    with gi.Stream():
+        thread = threading.Thread(
+            target=lambda: seen.append(devices.current_stream("cuda:0").handle)
+        )
+        thread.start()
+        thread.join()
+    assert seen == [1]
+
+
+def test_current_streams_of_two_devices_are_apart(second_device):
+    s = gi.Stream(second_device)
+    with s:
+        assert devices.current_stream("cuda:0").handle == 1
+        assert devices.current_stream(second_device) is s
+        assert gi.zeros((3,), device=second_device)._stream == s.handle
+        assert gi.zeros((3,), device="cuda:0")._stream == 1
+
+
+def test_work_goes_to_the_current_stream_and_calls_return_at_once():
+    s = gi.Stream()
+    with s:
+        gate = driver.Gate(s.handle)
+        x = filled(3.0)
+        assert x._stream == s.handle
+        assert not s.query()
+    assert devices.legacy_stream().query()
+    gate.open()
+    s.synchronize()
+    assert s.query()
+    assert np.asarray(x).max() == 3.0
+
+
+def test_a_use_on_another_stream_waits_for_the_last_one():
+    a, b = gi.Stream(), gi.Stream()
+    for value in range(20):
+        with a:
+            driver.slow(a.handle, 2000)
+            x = filled(float(value))
+        with b:
+            y = x.copy()
+        assert y._stream == x._stream == b.handle
+        assert np.asarray(y).tolist() == [float(value)] * 1000
+
+
+def test_a_later_write_waits_for_an_earlier_read():
+    reader = gi.Stream()
+    x = filled(1.0)
+    with reader:
+        driver.slow(reader.handle, PAUSE)
+        y = x.copy()
+    x.fill(2.0)  # on the legacy stream, after the copy
+    assert np.asarray(y).max() == 1.0
+    assert np.asarray(x).min() == 2.0
+
+
+def test_freed_memory_is_not_overwritten_while_its_stream_still_reads_it():
+    reader = gi.Stream()
+    results = []
+    for _ in range(10):
+        x = filled(5.0)
+        with reader:
+            driver.slow(reader.handle, 2000)
+            results.append(x.copy())
+        del x  # its memory may serve the next array on `reader`, not on the legacy stream
+        filled(9.0)
+    assert all(np.asarray(y).max() == 5.0 for y in results)
+
+
+def test_wait_orders_streams_and_events():
+    a, b, c = gi.Stream(), gi.Stream(), gi.Stream()
+    gate = driver.Gate(a.handle)
+    event = a.record()
+    assert not event.query()
+    b.wait(a)
+    c.wait(event)
+    assert not b.query()
+    assert not c.query()
+    event.wait(c)
+    gate.open()
+    event.synchronize()
+    assert event.query()
+    for s in (a, b, c):
+        s.synchronize()
+    with pytest.raises(StreamError):
+        a.wait(3)
+
+
+def test_wait_between_devices(second_device):
+    a, b = gi.Stream("cuda:0"), gi.Stream(second_device)
+    gate = driver.Gate(a.handle)
+    b.wait(a)
+    assert not b.query()
+    gate.open()
+    b.synchronize()
+    assert a.query()
+    with pytest.raises(StreamError, match="cuda:1"):
+        gi.Event("cuda:0").record(b)
+
+
+def test_events_measure():
+    start, end = gi.Event(timing=True), gi.Event(timing=True)
+    s = gi.Stream()
+    with s:
+        start.record()
+        driver.slow(s.handle, PAUSE)
+        end.record()
+    assert start.elapsed_time(end) > 0.8 * PAUSE / 1000
+
+
+def test_events_that_cannot_measure_say_why():
+    timed = gi.Event(timing=True)
+    with pytest.raises(StreamError, match="never recorded"):
+        timed.elapsed_time(timed)
+    plain = gi.Event()
+    plain.record()
+    with pytest.raises(StreamError, match="timing=True"):
+        plain.elapsed_time(plain)
+    assert gi.Event().query()
+
+
+@pytest.mark.parametrize("what", ["stream", "event", "device"])
+def test_waiting_lets_other_threads_run(what):
+    s = gi.Stream()
+    gate = driver.Gate(s.handle)
+    thread = threading.Timer(0.05, gate.open)  # needs the GIL that the waiting thread has
+    thread.start()
+    {"stream": s.synchronize, "event": s.record().synchronize, "device": gi.synchronize}[what]()
+    assert s.query()
+    thread.join()
+
+
+def test_own_streams_are_handed_on_and_never_destroyed():
+    first = gi.Stream()
+    handle = first.handle
+    x = None
+    with first:
+        x = filled(1.0)
+    del first
+    assert gi.Stream().handle == handle  # and x may go on referring to it
+    assert np.asarray(x).max() == 1.0
+
+
+@pytest.mark.parametrize("kind", [{"priority": -1}, {"blocking": True}])
+def test_streams_of_every_kind_are_handed_on(kind):
+    handle = gi.Stream(**kind).handle
+    assert gi.Stream(**kind).handle == handle
+    assert gi.Stream().handle != handle
+
+
+def test_priority_and_blocking():
+    assert gi.Stream(priority=-1).priority == -1
+    s = gi.Stream(blocking=True)
+    driver.slow(s.handle, PAUSE)
+    devices.legacy_stream().synchronize()  # which waits for blocking streams
+    assert s.query()
+
+
+# ---- the per-thread default stream --------------------------------------------------------------
+
+
+def test_per_thread_streams_of_two_threads_are_ordered():
+    result = {}
+
+    def produce():
+        with devices.per_thread_stream("cuda:0"):
+            driver.slow(driver.PER_THREAD, PAUSE)
+            result["x"] = filled(8.0)
+            result["handle"] = result["x"]._stream
+
+    with devices.per_thread_stream("cuda:0"):
+        filled(0.0)
+        thread = threading.Thread(target=produce)
+        thread.start()
+        thread.join()
+        y = result["x"].copy()  # the same handle as in the other thread, another stream
+        assert np.asarray(y).max() == 8.0
+    assert result["handle"] == driver.PER_THREAD
+
+
+def test_memory_freed_on_a_per_thread_stream_by_another_thread():
+    box = []
+
+    def produce():
+        with devices.per_thread_stream("cuda:0"):
+            driver.slow(driver.PER_THREAD, PAUSE)
+            box.append(filled(1.0))
+            box.append(box[0].copy())
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    thread.join()
+    del box[0]
+    for _ in range(4):
+        filled(2.0)  # must not land in the freed block before the copy was made
+    assert np.asarray(box[0]).max() == 1.0

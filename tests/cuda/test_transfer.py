@@ -1,0 +1,191 @@
+"""Copies between host and device, and between devices."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+
+import numpy as np
+import pytest
+from doubles import driver
+
+import gpuinterop as gi
+
+pytestmark = pytest.mark.driver
+
+CUDA = "cuda:0"
+MiB = 1 << 20
+
+
+def pattern(n, seed=0):
+    return np.random.default_rng(seed).random(n, np.float32)
+
+
+@pytest.mark.parametrize(
+    "nbytes",
+    [
+        0,
+        4,
+        64,
+        65536,
+        MiB - 4,
+        MiB,
+        MiB + 4,
+        4 * MiB - 4,
+        4 * MiB,
+        4 * MiB + 4,
+        9 * MiB + 40,
+        25 * MiB,
+    ],
+)
+def test_round_trip(nbytes):
+    host = pattern(nbytes // 4)
+    x = gi.asarray(host, device=CUDA)
+    assert np.array_equal(np.asarray(x), host)
+    assert np.array_equal(np.asarray(x[3:]), host[3:])
+
+
+@pytest.mark.parametrize("n", [1000, 3 * MiB])
+def test_source_may_change_as_soon_as_the_upload_returns(n):
+    s = gi.Stream()
+    host = pattern(n)
+    kept = host.copy()
+    with s:
+        driver.slow(s.handle, 20_000)
+        x = gi.asarray(host, device=CUDA)
+    host[:] = -1.0
+    assert np.array_equal(np.asarray(x), kept)
+
+
+@pytest.mark.parametrize("n", [1000, 3 * MiB])
+def test_download_waits_for_the_work_before_it(n):
+    s = gi.Stream()
+    with s:
+        driver.slow(s.handle, 20_000)
+        x = gi.full((n,), 2.5, device=CUDA)
+        host = np.asarray(x)
+    assert host.min() == host.max() == 2.5
+
+
+def test_many_threads_transfer_at_the_same_time():
+    failures = []
+
+    def work(seed):
+        host = pattern(2 * MiB, seed)
+        with gi.Stream():
+            for _ in range(3):
+                if not np.array_equal(np.asarray(gi.asarray(host, device=CUDA)), host):
+                    failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_the_use_of_one_half_during_an_upload_to_the_other_loses_no_order():
+    uploading, other = gi.Stream(), gi.Stream()
+    host = pattern(9 * MiB // 4)  # three chunks: the third waits for the first
+    gi.asarray(host, device=CUDA)  # the staging is there
+    x = gi.zeros((2, host.size), device=CUDA)
+    gate = driver.Gate(uploading.handle)
+
+    def upload():
+        with uploading:
+            x[1] = host
+
+    thread = threading.Thread(target=upload)
+    thread.start()
+    while x._stream != uploading.handle:
+        time.sleep(0.001)
+    time.sleep(0.05)  # the upload stands before its third chunk
+    with other:
+        x[0].copy()
+    driver.slow(uploading.handle, 100_000)  # between the second chunk and the third
+    gate.open()
+    thread.join()
+    with other:
+        assert np.array_equal(np.asarray(x[1, -8:]), host[-8:])
+
+
+def test_the_first_staged_transfer_lets_other_threads_run():
+    """Page-locking waits for the device, whose work may wait for a thread that needs the GIL."""
+    code = f"""
+import threading
+from doubles import driver
+import gpuinterop as gi, numpy as np
+x = gi.zeros({MiB}, device="cuda:0")
+gate = driver.Gate(gi.Stream().handle)
+threading.Timer(0.1, gate.open).start()
+x[...] = np.ones({MiB}, np.float32)
+assert np.asarray(x).min() == 1
+"""
+    driver.run(code)
+
+
+@pytest.mark.parametrize("n", [1000, 3 * MiB])
+def test_a_blocking_transfer_lets_other_threads_run(n):
+    s = gi.Stream()
+    with s:
+        x = gi.ones((n,), device=CUDA)
+        gate = driver.Gate(s.handle)
+        thread = threading.Timer(0.05, gate.open)  # needs the GIL
+        thread.start()
+        assert np.asarray(x).min() == 1.0
+        thread.join()
+
+
+def test_pinned_source_may_change_after_a_blocking_upload():
+    pinned = ctypes.c_void_p()
+    with driver.Current():
+        driver.call("cuMemHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(4 * MiB), 0)
+    host = np.frombuffer((ctypes.c_char * (4 * MiB)).from_address(pinned.value), np.float32)
+    host[:] = 3.0
+    s = gi.Stream()
+    with s:
+        driver.slow(s.handle, 20_000)
+        x = gi.asarray(host, device=CUDA)
+    host[:] = 4.0
+    assert np.asarray(x).max() == 3.0
+    with driver.Current():
+        driver.call("cuMemFreeHost", pinned)
+
+
+# ---- between devices ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 1000, 3 * MiB])
+def test_peer_round_trip(second_device, n):
+    host = pattern(n)
+    x = gi.asarray(host, device=CUDA)
+    y = x.to_device(second_device)
+    assert str(y.device) == second_device
+    assert np.array_equal(np.asarray(y), host)
+    assert np.array_equal(np.asarray(y.to_device(CUDA)), host)
+
+
+def test_peer_copy_is_ordered_on_both_sides(second_device):
+    here, there = gi.Stream(CUDA), gi.Stream(second_device)
+    for value in range(5):
+        with here, there:
+            driver.slow(here.handle, 5000)
+            x = gi.full((1000,), float(value), device=CUDA)
+            y = x.to_device(second_device)
+            assert y._stream == there.handle
+            x.fill(-1.0)  # after the copy has read it
+        assert np.asarray(y).tolist() == [float(value)] * 1000
+        assert np.asarray(x).max() == -1.0
+
+
+def test_peer_copy_leaves_the_source_free_to_die(second_device):
+    here, there = gi.Stream(CUDA), gi.Stream(second_device)
+    with here, there:
+        x = gi.full((1000,), 5.0, device=CUDA)
+        driver.slow(there.handle, 20_000, device=1)
+        y = x.to_device(second_device)
+        del x
+        gi.full((1000,), 6.0, device=CUDA)
+    assert np.asarray(y).max() == 5.0

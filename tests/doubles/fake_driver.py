@@ -1,0 +1,118 @@
+"""The fake CUDA driver: a shared library whose device memory is the host's, built from cuda/.
+
+``pytest --driver=fake`` runs all tests of a process on it; ``driver.run(code, fake_driver.library())``
+runs one program in a process of its own. The functions from `faults` on read and steer the fake driver.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from ctypes import c_char_p, c_int, c_int64, c_long, c_void_p
+from pathlib import Path
+
+import pytest
+
+from doubles import driver
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILD = ROOT / "build" / "doubles"
+
+
+def use() -> None:
+    """Run this process and its children on the fake driver and cuBLAS, with kernels built by g++.
+
+    The core opens the driver once, so call this before the first use of a device.
+    """
+    blas = str(_built("cublas", "fakecublas.cpp"))
+    os.environ["GPUINTEROP_LIBCUDA"] = str(library())
+    os.environ["GPUINTEROP_LIBCUBLAS"] = os.environ["GPUINTEROP_LIBCUBLASLT"] = blas
+    from doubles import host_kernels
+
+    host_kernels.install()
+
+
+@functools.cache
+def library() -> Path:
+    """Path of the fake driver, built on first use and after a change of its sources."""
+    if shutil.which("g++") is None or shutil.which("gcc") is None:
+        pytest.skip("no C++ compiler")
+    return _built("cuda", "fakecuda.cpp")
+
+
+def _built(folder: str, name: str) -> Path:
+    sources = sorted(path for path in (HERE / folder).iterdir() if path.is_file())
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    target = BUILD / f"lib{Path(name).stem}-{digest}.so"
+    if target.exists():
+        return target
+    BUILD.mkdir(parents=True, exist_ok=True)
+    finder = [sys.executable, str(ROOT / "native" / "find_header.py"), "cuda.h"]
+    include = subprocess.run(finder, check=True, capture_output=True, text=True).stdout.strip()
+    # Under another name first, because two test processes may build at the same time.
+    partial = target.with_suffix(f".{os.getpid()}")
+    flags = ["-std=c++20", "-shared", "-fPIC", "-O1", "-g", "-pthread", "-isystem", include]
+    compiler = os.environ.get("CXX", "g++")
+    subprocess.run(
+        [compiler, *flags, str(HERE / folder / name), "-o", str(partial), "-ldl"], check=True
+    )
+    partial.replace(target)
+    return target
+
+
+def faults() -> str:
+    """What the fake driver saw that a real one would not survive, or "" if nothing."""
+    function = driver.libcuda().fakecuda_faults
+    function.restype = c_char_p
+    return function().decode()
+
+
+def calls(name: str) -> int:
+    """How often the driver's function `name` was called."""
+    return driver.libcuda().fakecuda_calls(name.encode())
+
+
+def log() -> list[str]:
+    """Names of the driver's functions that were called since `clear_log`."""
+    function = driver.libcuda().fakecuda_log
+    function.restype = c_char_p
+    return function().decode().split()
+
+
+def clear_log() -> None:
+    driver.libcuda().fakecuda_clear_log()
+
+
+def fail(name: str, code: int, skip: int = 0, count: int = 1) -> None:
+    """Let `count` calls of the driver's function `name`, after `skip` more, return `code`."""
+    driver.libcuda().fakecuda_fail(name.encode(), c_int(code), c_int(skip), c_int(count))
+
+
+def give_handle_again(stream: int) -> None:
+    """Give the next stream the handle of `stream`, which has been destroyed."""
+    driver.libcuda().fakecuda_give_handle_again(c_void_p(stream))
+
+
+def set_delay(microseconds: int) -> None:
+    """Let each operation that is queued on a stream take so long."""
+    driver.libcuda().fakecuda_set_delay_us(c_long(microseconds))
+
+
+def set_memory(nbytes: int, device: int = 0) -> None:
+    driver.libcuda().fakecuda_set_memory(device, c_int64(nbytes))
+
+
+def used(device: int = 0) -> int:
+    """Bytes of device memory that are allocated."""
+    function = driver.libcuda().fakecuda_used
+    function.restype = c_int64
+    return function(device)
+
+
+if __name__ == "__main__":
+    print(library())

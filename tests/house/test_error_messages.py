@@ -1,0 +1,88 @@
+"""Each builder of error_messages gives a complete message, and the core calls builders that exist."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import error_messages
+from gpuinterop.errors import GpuInteropError
+
+NATIVE = Path(__file__).parents[2] / "native"
+NO_BUILDERS = {"type_name"}
+BUILDERS = [
+    getattr(error_messages, name) for name in error_messages.__all__ if name not in NO_BUILDERS
+]
+SAMPLES = {"ndim": 2, "count": 3, "axis": 5, "itemsize": 4, "choices": "CF",
+           "got": "text", "accepted": ["device", "dtype"], "shapes": "(3, 4)", "name": "dtypes"}  # fmt: skip
+
+
+def arguments(builder, where):
+    required = [
+        p
+        for p in inspect.signature(builder).parameters.values()
+        if p.default is inspect.Parameter.empty
+    ]
+    return [where, *(SAMPLES.get(p.name, "value") for p in required[1:])]
+
+
+@pytest.mark.parametrize("where", ["take", "x += y"])
+@pytest.mark.parametrize("builder", BUILDERS, ids=lambda builder: builder.__name__)
+def test_a_builder_returns_an_error_with_all_four_parts(builder, where):
+    error = builder(*arguments(builder, where))
+    assert isinstance(error, GpuInteropError)
+    assert error.where == where
+    for part in (error.expected, error.got, error.fix):
+        assert part
+        assert not part.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "builder", [b for b in BUILDERS if b.__name__.startswith("out_")], ids=lambda b: b.__name__
+)
+def test_an_operator_in_place_does_not_mention_out(builder):
+    if builder is not error_messages.out_is_no_array:  # x is always an array
+        error = builder(*arguments(builder, "x += y"))
+        assert "out=" not in error.expected + error.got
+
+
+def calls_of_builders() -> list[tuple[str, str, int]]:
+    """(file, builder, number of values) of every fail_with in the core."""
+    found = []
+    for path in sorted(NATIVE.rglob("*.[ch]pp")):
+        text = path.read_text(encoding="utf-8")
+        for call in re.finditer(r'fail_with\(\s*"(\w+)",[^{};]*?(\{|\))', text):
+            count = 0
+            if call[2] == "{":
+                depth, at, count = 1, call.end(), 1
+                while depth:
+                    depth += {"{": 1, "(": 1, "}": -1, ")": -1}.get(text[at], 0)
+                    count += text[at] == "," and depth == 1
+                    at += 1
+            found.append((path.name, call[1], count))
+    return found
+
+
+def test_the_core_calls_builders_that_exist_with_their_number_of_values():
+    calls = calls_of_builders()
+    assert calls
+    for file, name, count in calls:
+        assert name in error_messages.__all__, (file, name)
+        inspect.signature(getattr(error_messages, name)).bind("where", *range(count))
+
+
+def test_the_core_and_python_raise_the_same_message():
+    with pytest.raises(GpuInteropError) as from_core:
+        gi.add(gi.ones(2, device="cpu"), gi.ones(3, device="cpu"))
+    assert str(from_core.value) == str(error_messages.shapes_do_not_broadcast("add", (2,), (3,)))
+    assert type(from_core.value) is gi.ShapeError
+
+
+def test_a_long_value_is_shortened():
+    error = error_messages.not_an_int("take", "axis", np.arange(1000))
+    assert len(error.got) <= 120
