@@ -36,8 +36,7 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     >>> gpuinterop.explain(x[:, ::-1], to="numpy").shared
     True
     """
-    if type(copyif) is not bool:  # type: ignore[comparison-overlap]  # unchecked callers
-        copyif = require_bool(copyif, "copyif", "explain")
+    copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "explain")  # type: ignore[redundant-expr]
     label = f"explain(x, {to!r})"
     own = registry.own_name(to)
     if own is not None:

@@ -156,8 +156,7 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     >>> gpuinterop.to(x, "numpy").shape
     (2, 3)
     """
-    if type(copyif) is not bool:  # type: ignore[comparison-overlap]  # unchecked callers
-        copyif = require_bool(copyif, "copyif", "to")
+    copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "to")  # type: ignore[redundant-expr]
     own = registry.own_name(library)
     if own is not None:
         options = own_options(x, own, options, f"to(x, {library!r})")
