@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -91,9 +91,6 @@ from gpuinterop.copy_tracking import (
     count_copies as count_copies,
     log_transfers as log_transfers,
     no_copies as no_copies,
-)
-from gpuinterop.converters import (
-    to as to,
 )
 
 __all__: list[str]
@@ -377,20 +374,6 @@ class _Question(Protocol):
     def __call__(self, x: _AnyArray, /, axis: _Axis = None, out: None = None, keepdims: bool = False) -> GpuArray: ...
     @overload
     def __call__(self, x: _AnyArray, /, axis: _Axis = None, *, out: _A, keepdims: bool = False) -> _A: ...
-
-sum: _Sum
-prod: _Sum
-mean: _Sum
-var: _Spread
-std: _Spread
-max: _Extreme
-amax: _Extreme
-min: _Extreme
-amin: _Extreme
-argmax: _Question
-argmin: _Question
-any: _Question
-all: _Question
 
 @overload
 def norm(x: _A, ord: Any = None, axis: _Axis = None, keepdims: bool = False) -> _A: ...
@@ -678,6 +661,50 @@ class _DoctorModule:
 doctor: _DoctorModule
 
 
+# ---- conversions by name ---------------------------------------------------------------------
+
+import cupy
+import jax
+import tensorflow
+import torch
+import tvm_ffi
+import warp
+
+@overload
+def to(x: Any, library: Literal['gpuinterop'], copyif: bool = False, **options: Any) -> _Array: ...
+@overload
+def to(x: Any, library: Literal['cudandarray'], copyif: bool = False, **options: Any) -> CudaNdarray: ...
+@overload
+def to(x: Any, library: Literal['numpy', 'np'], copyif: bool = False, **options: Any) -> np.ndarray[Any, np.dtype[Any]]: ...
+@overload
+def to(x: Any, library: Literal['torch', 'pytorch'], copyif: bool = False, **options: Any) -> torch.Tensor: ...
+@overload
+def to(x: Any, library: Literal['cupy'], copyif: bool = False, **options: Any) -> cupy.ndarray: ...
+@overload
+def to(x: Any, library: Literal['jax', 'jax.numpy', 'jnp'], copyif: bool = False, **options: Any) -> jax.Array: ...
+@overload
+def to(x: Any, library: Literal['numba'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['pycuda', 'gpuarray'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['cudamat'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['gnumpy', 'garray'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['cuda_core', 'cuda.core', 'cuda-core'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, library: Literal['tvm_ffi', 'tvm-ffi', 'tvm'], copyif: bool = False, **options: Any) -> tvm_ffi.Tensor: ...
+@overload
+def to(x: Any, library: Literal['warp'], copyif: bool = False, **options: Any) -> warp.array[Any]: ...
+@overload
+def to(x: Any, library: Literal['tensorflow', 'tf'], copyif: bool = False, **options: Any) -> tensorflow.Tensor: ...
+@overload
+def to(x: Any, library: Literal['buffer', 'memoryview'], copyif: bool = False, **options: Any) -> memoryview: ...
+@overload
+def to(x: Any, library: Literal['array_api', 'array-api', 'array_api_strict', 'dpnp'], copyif: bool = False, **options: Any) -> Any: ...
+@overload
+def to(x: Any, *, library: str, copyif: bool = False, **options: Any) -> Any: ...
+
 # ---- the table's operations ------------------------------------------------------------------
 
 abs: _Unary
@@ -685,6 +712,10 @@ absolute: _Unary
 acos: _Unary
 acosh: _Unary
 add: _Binary
+all: _Question
+amax: _Extreme
+amin: _Extreme
+any: _Question
 arccos: _Unary
 arccosh: _Unary
 arcsin: _Unary
@@ -692,6 +723,8 @@ arcsinh: _Unary
 arctan2: _Binary
 arctan: _Unary
 arctanh: _Unary
+argmax: _Question
+argmin: _Question
 asin: _Unary
 asinh: _Unary
 atan2: _Binary
@@ -754,7 +787,10 @@ logical_and: _BinaryOther
 logical_not: _UnaryOther
 logical_or: _BinaryOther
 logical_xor: _BinaryOther
+max: _Extreme
 maximum: _Binary
+mean: _Sum
+min: _Extreme
 minimum: _Binary
 mod: _Binary
 multiply: _Binary
@@ -763,6 +799,7 @@ not_equal: _BinaryOther
 positive: _Unary
 pow: _Binary
 power: _Binary
+prod: _Sum
 psi: _Unary
 rad2deg: _Unary
 radians: _Unary
@@ -779,8 +816,11 @@ sinh: _Unary
 softplus: _Unary
 sqrt: _Unary
 square: _Unary
+std: _Spread
 subtract: _Binary
+sum: _Sum
 tan: _Unary
 tanh: _Unary
 true_divide: _Binary
 trunc: _Unary
+var: _Spread

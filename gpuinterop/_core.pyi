@@ -452,6 +452,18 @@ class Array:
     __c_dlpack_exchange_api__: Any
 
     @overload
+    def dot(self, other: CudaNdarray, out: None=None) -> CudaNdarray:
+        """Return numpy.dot's product."""
+
+    @overload
+    def dot(self, other: Any, out: None=None) -> Self:
+        """Return numpy.dot's product."""
+
+    @overload
+    def dot(self, other: Any, out: A) -> A:
+        """Return numpy.dot's product."""
+
+    @overload
     def sum(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Self:
         """Return the sum over `axis`. float32 sums keep their rounding errors apart."""
 
@@ -538,18 +550,6 @@ class Array:
     @overload
     def std(self, axis: Any=None, dtype: Any=None, *, out: A, ddof: float=0, keepdims: bool=False, where: Any=True) -> A:
         """Return the standard deviation over `axis`."""
-
-    @overload
-    def dot(self, other: CudaNdarray, out: None=None) -> CudaNdarray:
-        """Return numpy.dot's product."""
-
-    @overload
-    def dot(self, other: Any, out: None=None) -> Self:
-        """Return numpy.dot's product."""
-
-    @overload
-    def dot(self, other: Any, out: A) -> A:
-        """Return numpy.dot's product."""
 def empty(cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str='C', where: str='empty') -> A:
     """A fresh array of `cls`; its elements are not set."""
 def from_pointer(cls: type[A], ptr: int, shape: Shape, strides: Sequence[int] | None, dtype: Any, device_type: int, device_id: int, base: Any, nbytes: int=-1, readonly: bool=False, where: str='from_pointer', in_elements: bool=False) -> A:
@@ -906,8 +906,10 @@ class PlanCache:
 
     def __len__(self) -> int:
         ...
-def _reducer(name: str) -> object:
-    """The function sum(x, ...), max(x, ...) and so on."""
+def _add_reduction(op: str, name: str, parameters: str, doc: str) -> object:
+    """
+    The function of an entry of the table of reductions, which is a method too if it has a docstring.
+    """
 def _clear_reductions() -> None:
     ...
 class Recorder:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -288,20 +288,6 @@ class _Question(Protocol):
     def __call__(self, x: _AnyArray, /, axis: _Axis = None, out: None = None, keepdims: bool = False) -> GpuArray: ...
     @overload
     def __call__(self, x: _AnyArray, /, axis: _Axis = None, *, out: _A, keepdims: bool = False) -> _A: ...
-
-sum: _Sum
-prod: _Sum
-mean: _Sum
-var: _Spread
-std: _Spread
-max: _Extreme
-amax: _Extreme
-min: _Extreme
-amin: _Extreme
-argmax: _Question
-argmin: _Question
-any: _Question
-all: _Question
 
 @overload
 def norm(x: _A, ord: Any = None, axis: _Axis = None, keepdims: bool = False) -> _A: ...

@@ -14,11 +14,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from nanobind.stubgen import StubGen
 
 import gpuinterop
+import gpuinterop.ndarray  # adds the reductions to the core's class
 from gpuinterop import _core as core
+from gpuinterop.converters import registry
 from gpuinterop.ops.operation_table import ALIASES, ROWS, Row
+from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
 from gpuinterop.ops.ufunc_keywords import TRUTHS
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +44,18 @@ SUPPRESSED = {
         for name in ("add", "sub", "mul", "mod", "floordiv", "truediv", "matmul")
     },
     "    def __ipow__(self, other: Any, modulus: None=None, /) -> Self:": "misc",
+}
+
+# The classes that `to` returns. Libraries that have no types for type checkers are not listed.
+CLASSES = {
+    "numpy": "np.ndarray[Any, np.dtype[Any]]",
+    "torch": "torch.Tensor",
+    "cupy": "cupy.ndarray",
+    "jax": "jax.Array",
+    "tvm_ffi": "tvm_ffi.Tensor",
+    "warp": "warp.array[Any]",
+    "tensorflow": "tensorflow.Tensor",
+    "buffer": "memoryview",
 }
 
 # Every class has these; a stub says them by other means. Declared, __setattr__ would mean that any
@@ -72,6 +88,9 @@ def merged_class(node: ast.ClassDef, cls: type) -> ast.ClassDef:
     written: dict[str, list[ast.stmt]] = {}
     for member in node.body:
         written.setdefault(name_of(member), []).append(member)
+    for row in REDUCTIONS.values() if cls is core.Array else ():
+        if row.doc:
+            written[row.name] = ast.parse(reduction_method(row)).body
     offered = [name for name in vars(cls) if name not in UNDECLARED]
     missing = [name for name in offered if name not in written]
     stale = [name for name in written if name not in offered]
@@ -83,6 +102,37 @@ def merged_class(node: ast.ClassDef, cls: type) -> ast.ClassDef:
     doc = ast.Expr(ast.Constant(inspect.getdoc(cls)))
     node.body = [doc, *node.body]
     return node
+
+
+def is_question(row: Reduction) -> bool:
+    """Whether the result is of another dtype than float32 also for float32."""
+    return row.result(np.dtype(np.float32)) != np.float32
+
+
+def reduction_method(row: Reduction) -> str:
+    """The overloads of a reduction's method, without and with `out`."""
+    types = {
+        "out": "None = None",
+        "ddof": "float = 0",
+        "keepdims": "bool = False",
+        "where": "Any = True",
+    }
+    words = row.parameters.split()
+    fresh = [w if w == "*" else f"{w}: {types.get(w, 'Any = None')}" for w in words]
+    at = words.index("out")
+    given = [*fresh[:at], "*", "out: A", *(w for w in fresh[at + 1 :] if w != "*")]
+    result = "GpuArray" if is_question(row) else "Self"
+    return "".join(
+        f"@overload\ndef {row.name}(self, {', '.join(parameters)}) -> {returned}: ...\n"
+        for parameters, returned in ((fresh, result), (given, "A"))
+    )
+
+
+def reduction_family(row: Reduction) -> str:
+    """The protocol in face_slots.pyi that says how a reduction is called."""
+    if "dtype" in row.parameters:
+        return "_Spread" if "ddof" in row.parameters else "_Sum"
+    return "_Question" if is_question(row) else "_Extreme"
 
 
 def corrected_class(written: ast.ClassDef, bound: ast.ClassDef) -> ast.ClassDef:
@@ -216,9 +266,12 @@ def is_used(statement: str, text: str, head: list[ast.stmt]) -> bool:
 def face_stub() -> str:
     """Tell type checkers where each lazy name of the package lives, or what it takes and gives."""
     text = FACE_SLOTS.read_text(encoding="utf-8")
-    by_hand = check_signatures(ast.parse(text))
+    by_hand = check_signatures(ast.parse(text)) | {"to"}
     rows = {row.name: row for row in ROWS}
     rows |= {alias: rows[name] for alias, name in ALIASES.items()}
+    reductions = {
+        n: row for row in REDUCTIONS.values() if row.doc for n in (row.name, *row.aliases)
+    }
     imports = [
         "from gpuinterop import converters as converters, testing as testing",
         "from gpuinterop._version import __version__ as __version__",
@@ -232,15 +285,40 @@ def face_stub() -> str:
         modules += "".join(map(callable_module, both))
         operators = [name for name in words if name in rows]
         made += [f"{name}: {family(rows[name])}" for name in operators]
-        written = [name for name in words if name not in operators]
+        reduced = [name for name in words if name in reductions]
+        made += [f"{name}: {reduction_family(reductions[name])}" for name in reduced]
+        written = [name for name in words if name not in (*operators, *reduced)]
         if written:
             lines = "".join(f"    {name} as {name},\n" for name in written)
             imports.append(f"from {module} import (\n{lines})")
     head, first, rest = text.partition("# The classes that")
     parts = [head + "\n".join(imports), "", "__all__: list[str]", "", first + rest]
     parts += ["# ---- modules that can be called like their function " + "-" * 45, "", modules]
+    parts += ["# ---- conversions by name " + "-" * 69, "", conversions(), ""]
     parts += ["# ---- the table's operations " + "-" * 66, "", *sorted(made)]
     return "\n".join(parts) + "\n"
+
+
+def conversions() -> str:
+    """The overloads of `to`: the name of the library decides the class.
+
+    A type checker accepts other names as keyword only, so that it finds a mistyped name.
+    """
+    modules = sorted({cls.partition(".")[0] for cls in CLASSES.values() if "." in cls} - {"np"})
+    own = {"gpuinterop": "_Array", "cudandarray": "CudaNdarray"}
+    results = [((name,), cls) for name, cls in own.items()]
+    for row in registry.backends():
+        results.append(((row.name, *row.aliases), CLASSES.get(row.name, "Any")))
+    overloads = [
+        f"def to(x: Any, library: Literal{list(names)}, copyif: bool = False, **options: Any) -> {cls}: ..."
+        for names, cls in results
+    ]
+    overloads.append(
+        "def to(x: Any, *, library: str, copyif: bool = False, **options: Any) -> Any: ..."
+    )
+    return "\n".join(
+        [*(f"import {name}" for name in modules), "", *(f"@overload\n{f}" for f in overloads)]
+    )
 
 
 def callable_module(name: str) -> str:

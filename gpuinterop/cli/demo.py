@@ -57,7 +57,7 @@ class Library:
     failure: str = ""  # the first error that was no refusal
 
     def convert(self, x: Any, copyif: bool = False) -> Any:
-        return gi.to(x, self.converter or self.name, copyif)
+        return gi.to(x, library=self.converter or self.name, copyif=copyif)
 
     def version(self) -> str:
         if self.package == "builtins":

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["reduce_selected"]
 
-_NEUTRAL = {"sum": 0, "prod": 1, "any": 0, "all": 1}
-# How an initial value joins.
-_JOINED = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"}
 # Floats of up to so many bytes are reduced in a wider type.
 _WIDER = {"sum": 2, "prod": 4}
 
@@ -38,9 +35,10 @@ def reduce_selected(
     initial: Any, where: Any,
 ) -> Any:  # fmt: skip
     """Return the reduction of an array of the general class; `dtype` is the one it is computed in."""
+    row = REDUCTIONS[op]
     mask = None if where is None else _mask(where, x, op)
     arguments = {"axis": axis, "keepdims": keepdims}
-    if op in ("mean", "var", "std"):
+    if row.ufunc is None:
         assert mask is not None  # they take no initial value
         return (
             _mean(x, mask, arguments)
@@ -49,11 +47,11 @@ def reduce_selected(
         )
     if op in ("sum", "prod"):
         arguments["dtype"] = dtype
-    held = REDUCTIONS[op].result(x.dtype) if dtype is None or op in ("min", "max") else dtype
+    held = row.result(x.dtype) if dtype is None or op in ("min", "max") else dtype
     start = None if initial is None else _number(initial, held, op)
     if mask is not None:
-        if op in _NEUTRAL:
-            other: Any = _NEUTRAL[op]
+        if row.identity is not None:
+            other: Any = row.identity
         elif start is None:
             raise ShapeError(
                 where=op, expected="an initial value beside where, because there is no identity",
@@ -68,7 +66,7 @@ def reduce_selected(
     if start is not None and held.kind in "fV" and held.itemsize <= _WIDER.get(op, 0):
         return _joined_before_rounding(op, x, tuple(reduced), keepdims, start)
     value = getattr(x, op)(**arguments)
-    return value if start is None else FUNCTIONS[_JOINED[op]](value, start)
+    return value if start is None else FUNCTIONS[row.ufunc.__name__](value, start)
 
 
 def _mask(where: Any, x: Any, op: str) -> Any:
@@ -146,7 +144,9 @@ def _joining(op: str, axes: tuple[int, ...], dtype: Any) -> Any:
     """The reduction as one kernel that its initial value joins."""
     from gpuinterop.ops.map_reduce import MapReduce  # which imports the reductions
 
-    reduce, join = (np.sum, np.add) if op == "sum" else (np.prod, np.multiply)
+    row = REDUCTIONS[op]
+    assert row.ufunc is not None
+    reduce, join = row.numpy, row.ufunc
 
     def host(x: Any, e: Any) -> tuple[Any]:
         with np.errstate(all="ignore"):

@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import blas, concat_split, norms
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS, UFUNC_METHODS
-from gpuinterop.ops.reduction_dispatch import normalized_axes
+from gpuinterop.ops.reduction_dispatch import FUNCTIONS_OF_AXES, normalized_axes
+from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
+
+_ROWS = [row for row in REDUCTIONS.values() if row.doc]
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: FUNCTIONS_OF_AXES[row.name] for row in _ROWS for name in (row.name, *row.aliases)
+}
+globals().update(_FUNCTIONS)
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin",
-    "concatenate", "dot", "inner", "join", "matmul", "max", "mean", "min", "prod", "split",
-    "stack", "std", "sum", "vdot", "var",
+    "concatenate", "dot", "inner", "join", "matmul", "split", "stack", "vdot", *sorted(_FUNCTIONS),
 ]  # fmt: skip
 
 dot = blas.dot
@@ -31,26 +35,6 @@ stack = concat_split.stack
 join = concat_split.join
 
 
-def _reducer(name: str) -> Callable[..., Any]:
-    found: Any = _core._reducer(name)
-    return found  # type: ignore[no-any-return]
-
-
-# The core's own, so that a warm call has no Python in it; their docstrings are there as well.
-sum: Callable[..., Any] = _reducer("sum")
-prod: Callable[..., Any] = _reducer("prod")
-mean: Callable[..., Any] = _reducer("mean")
-min: Callable[..., Any] = _reducer("min")
-max: Callable[..., Any] = _reducer("max")
-amin, amax = min, max
-argmin: Callable[..., Any] = _reducer("argmin")
-argmax: Callable[..., Any] = _reducer("argmax")
-any: Callable[..., Any] = _reducer("any")
-all: Callable[..., Any] = _reducer("all")
-var: Callable[..., Any] = _reducer("var")
-std: Callable[..., Any] = _reducer("std")
-
-
 def _given(options: dict[str, Any]) -> dict[str, Any]:
     """The arguments that were really given: NumPy has a value of its own for the others."""
     return {
@@ -61,25 +45,17 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _numpy_reduction(
-    function: Callable[..., Any], positional: tuple[str, ...]
-) -> Callable[..., Any]:
-    """NumPy's order of arguments."""
+def _numpy_reduction(row: Reduction) -> Callable[..., Any]:
+    """NumPy's function: its parameters are those of the method, in the same order."""
 
     def call(x: Any, *args: Any, **options: Any) -> Any:
-        name = function.__name__
-        if len(args) > len(positional):
-            raise ArgumentTypeError(
-                where=f"numpy.{name}", expected=f"at most {', '.join(positional)} after the array",
-                got=f"{len(args)} arguments", fix="name the arguments",
-            )  # fmt: skip
-        given = _given(dict(zip(positional, args, strict=False)) | options)
-        if "correction" in given and "ddof" in positional:  # the array API's name
+        given = _given(options)
+        if "correction" in given and "ddof" in row.parameters:  # the array API's name
             if "ddof" in given:
-                raise ArgumentTypeError(where=f"numpy.{name}", expected="ddof or correction",
+                raise ArgumentTypeError(where=f"numpy.{row.name}", expected="ddof or correction",
                                         got="both", fix="pass one of them")  # fmt: skip
             given["ddof"] = given.pop("correction")
-        return function(x, **given)
+        return FUNCTIONS_OF_AXES[row.name](x, *args, **given)
 
     return call
 
@@ -107,27 +83,16 @@ def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fals
     return norms.norm(x, ord, axes, keepdims)
 
 
-_ORDER = ("axis", "dtype", "out", "keepdims")
-_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
-    np.sum: _numpy_reduction(sum, _ORDER),
-    np.prod: _numpy_reduction(prod, _ORDER),
-    np.mean: _numpy_reduction(mean, _ORDER),
-    np.amin: _numpy_reduction(min, ("axis", "out", "keepdims")),
-    np.amax: _numpy_reduction(max, ("axis", "out", "keepdims")),
-    np.min: _numpy_reduction(min, ("axis", "out", "keepdims")),
-    np.max: _numpy_reduction(max, ("axis", "out", "keepdims")),
-    np.argmin: _numpy_reduction(argmin, ("axis", "out")),
-    np.argmax: _numpy_reduction(argmax, ("axis", "out")),
-    np.any: _numpy_reduction(any, ("axis", "out", "keepdims")),
-    np.all: _numpy_reduction(all, ("axis", "out", "keepdims")),
-    np.var: _numpy_reduction(var, ("axis", "dtype", "out", "ddof", "keepdims")),
-    np.std: _numpy_reduction(std, ("axis", "dtype", "out", "ddof", "keepdims")),
+NUMPY_FUNCTIONS.update({
+    getattr(np, name): _numpy_reduction(row) for row in _ROWS for name in (row.name, *row.aliases)
+})  # fmt: skip
+NUMPY_FUNCTIONS.update({
     np.dot: blas.dot,
     np.vdot: blas.vdot,
     np.inner: blas.inner,
     np.matmul: blas.matmul,
     np.linalg.norm: _numpy_norm,
-}
+})  # fmt: skip
 
 
 def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,15 +109,9 @@ def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# numpy.add.reduce reduces axis 0 unless told otherwise.
-_REDUCES: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
-    (np.add, "reduce"): _ufunc_reduce(sum),
-    (np.multiply, "reduce"): _ufunc_reduce(prod),
-    (np.minimum, "reduce"): _ufunc_reduce(min),
-    (np.maximum, "reduce"): _ufunc_reduce(max),
-    (np.logical_or, "reduce"): _ufunc_reduce(any),
-    (np.logical_and, "reduce"): _ufunc_reduce(all),
-}
-
-NUMPY_FUNCTIONS.update(_FUNCTIONS)
-UFUNC_METHODS.update(_REDUCES)
+# numpy.add.reduce reduces axis 0 unless an axis is given.
+UFUNC_METHODS.update({
+    (row.ufunc, "reduce"): _ufunc_reduce(FUNCTIONS_OF_AXES[row.name])
+    for row in _ROWS
+    if row.ufunc is not None
+})  # fmt: skip

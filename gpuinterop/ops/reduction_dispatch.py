@@ -195,25 +195,18 @@ def _shifted(
     return [(slot, i, shift + by * given.itemsize) for (slot, i, shift), by, given in places]
 
 
-_NUMPY: dict[str, Any] = {
-    "sum": np.sum, "prod": np.prod, "mean": np.mean, "min": np.min, "max": np.max,
-    "argmin": np.argmin, "argmax": np.argmax, "any": np.any, "all": np.all,
-    "var": np.var, "std": np.std,
-}  # fmt: skip
-_WIDE = {"sum", "prod", "mean", "var", "std"}
-
-
 def _on_host(
     op: str, x: Any, axes: tuple[int, ...], flat: bool, keepdims: bool, out: Any, ddof: float
 ) -> None:
+    row = REDUCTIONS[op]
     source, sink = as_numpy_view(x), as_numpy_view(out, written=True)
     arguments: dict[str, Any] = {"axis": axes}
-    if REDUCTIONS[op].is_place:
+    if row.is_place:
         arguments["axis"] = None if flat or not axes else -1
         source = _joined(source, axes) if arguments["axis"] else source
-    if op in ("var", "std"):
+    if "ddof" in row.parameters:
         arguments["ddof"] = ddof
-    if op in _WIDE:
+    if "dtype" in row.parameters:
         narrow = out.dtype.kind in "fV" and out.dtype.itemsize <= 4
         arguments["dtype"] = np.float64 if narrow else out.dtype
         if source.dtype.kind == "c":
@@ -225,7 +218,7 @@ def _on_host(
         # A GPU has nobody to warn, and both devices are to behave alike.
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            sink[...] = _NUMPY[op](source, **arguments)
+            sink[...] = row.numpy(source, **arguments)
 
     output_arrays.record_or_run(work)
 
@@ -274,7 +267,7 @@ def _reduce(
             )  # fmt: skip
         if dtype != x.dtype:
             x = _cast(x, dtype, cls, op)
-    dtypes.refuse_half_complex(x.dtype, op)
+    dtypes.refuse_half_complex(x.dtype, row.where)
     # The dtype of a variance is what it is computed in: the result is real.
     if initial is not None or where is not None:
         chosen = axes if has_axis else None
@@ -380,6 +373,11 @@ def _reduce_other(name: str, x: Any = None, *args: Any, **options: Any) -> Any:
 
 
 PREPARE["reduction"] = _reduce
-CALLS.update({name: partial(_reduce_other, name) for name in _NUMPY})
+# The functions, and those that are no methods: `where` is the name in their errors.
+FUNCTIONS_OF_AXES: dict[str, Any] = {
+    row.name: _core._add_reduction(row.name, row.where, row.parameters, row.doc)
+    for row in REDUCTIONS.values()
+}
+CALLS.update({row.name: partial(_reduce_other, row.name) for row in REDUCTIONS.values() if row.doc})
 # Plans are Python objects: the core lets go of them while Python can still take them.
 atexit.register(_core._clear_reductions)

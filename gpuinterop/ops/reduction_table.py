@@ -7,7 +7,7 @@ rounding errors kept apart (reduce_ops.cuh, FloatSum), 64-bit ones likewise in f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,15 +24,42 @@ _HALF = ("float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Reduction:
-    """One row: what comes out, what the GPU does, what is refused."""
+    """One entry makes a reduction: on CUDA, on the host, as a method, as a function and in `fuse`.
+
+    Attributes
+    ----------
+    name : of the method and of the function.
+    result : the dtype of the result for the dtype of the operand.
+    kernel : for the names of both, the type that is accumulated, the CUDA expression of an element x0, and
+        the accumulator, a class of gpuinterop/jit/kernels/reduce_ops.cuh.
+    numpy : the function of a host array, of `axis`, and of `dtype` and `ddof` where the parameters have them.
+    parameters : NumPy's, in its order; those after ``*`` are given by name.
+    doc : the docstring. Without one the reduction is neither a method nor a function.
+    ufunc : its method reduce is the reduction, and it joins an initial value.
+    identity : the result over no elements, which elements that `where=` leaves out are set to.
+    needs_elements : empty axes are refused.
+    is_place : the result is a position among the reduced elements, in C order.
+    shifted : of the variance: a second input carries the shift.
+    aliases : further names.
+    """
 
     name: str
-    result: Callable[[np.dtype], np.dtype]  # of the input's dtype
-    # (input name, result name) -> (value type, map, accumulator)
+    result: Callable[[np.dtype], np.dtype]
     kernel: Callable[[str, str], tuple[str, str, str]]
-    needs_elements: bool = False  # refuses empty axes
-    is_place: bool = False  # a position among the reduced elements, in C order
-    shifted: bool = False  # variance: a second input carries the shift
+    numpy: Callable[..., Any]
+    parameters: str = "axis keepdims"
+    doc: str = ""
+    ufunc: np.ufunc | None = None
+    identity: int | None = None
+    needs_elements: bool = False
+    is_place: bool = False
+    shifted: bool = False
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The function that errors name."""
+        return self.name if self.doc else "norm"
 
 
 def _kind(name: str) -> str:
@@ -159,26 +186,61 @@ def _int64(_: np.dtype) -> np.dtype:
     return np.dtype(np.int64)
 
 
+def _magnitudes(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reduction of the magnitudes of a host array, computed in float64."""
+
+    def compute(x: np.ndarray[Any, Any], axis: Any) -> Any:
+        # The smallest integer has no magnitude of its own type.
+        size = np.abs(x if x.dtype.kind == "c" else x.astype(np.float64))
+        return reduce(size.astype(np.float64, copy=False), axis=axis)
+
+    return compute
+
+
+def _root_of_squares(size: np.ndarray[Any, Any], axis: Any) -> Any:
+    return np.sqrt(np.sum(size * size, axis=axis))
+
+
+_SUM = "axis dtype out keepdims initial where"
+_EXTREME = "axis out keepdims initial where"
+_SPREAD = "axis dtype out ddof keepdims * where"
+_PLACE_DOC = "Return the position of the first {} over `axis`; several axes, or all, count as one."
+
 REDUCTIONS: dict[str, Reduction] = {
     row.name: row
     for row in (
-        Reduction("sum", _sum_dtype, _sum),
-        Reduction("prod", _sum_dtype, _prod),
-        Reduction("mean", _mean_dtype, _mean),
-        Reduction("min", _same, _extreme("Extreme", 1), needs_elements=True),
-        Reduction("max", _same, _extreme("Extreme", -1), needs_elements=True),
-        Reduction("argmin", _int64, _extreme("ArgExtreme", 1), needs_elements=True, is_place=True),
-        Reduction("argmax", _int64, _extreme("ArgExtreme", -1), needs_elements=True, is_place=True),
-        Reduction("any", _bool, _truth("AnyTrue")),
-        Reduction("all", _bool, _truth("AllTrue")),
-        Reduction("var", _real_dtype, _variance(0), shifted=True),
-        Reduction("std", _real_dtype, _variance(1), shifted=True),
-        Reduction("norm2", _real_dtype, _norm),
-        Reduction("norm1", _real_dtype, _norm1),
-        Reduction("norm_max", _real_dtype, _norm_inf(-1), needs_elements=True),
-        Reduction("norm_min", _real_dtype, _norm_inf(1), needs_elements=True),
+        Reduction("sum", _sum_dtype, _sum, np.sum, _SUM,
+            "Return the sum over `axis`. float32 sums keep their rounding errors apart.",
+            ufunc=np.add, identity=0),
+        Reduction("prod", _sum_dtype, _prod, np.prod, _SUM, "Return the product over `axis`.",
+            ufunc=np.multiply, identity=1),
+        Reduction("mean", _mean_dtype, _mean, np.mean, "axis dtype out keepdims * where",
+            "Return the mean over `axis`."),
+        Reduction("min", _same, _extreme("Extreme", 1), np.min, _EXTREME,
+            "Return the minimum over `axis`; a NaN wins.",
+            ufunc=np.minimum, needs_elements=True, aliases=("amin",)),
+        Reduction("max", _same, _extreme("Extreme", -1), np.max, _EXTREME,
+            "Return the maximum over `axis`; a NaN wins.",
+            ufunc=np.maximum, needs_elements=True, aliases=("amax",)),
+        Reduction("argmin", _int64, _extreme("ArgExtreme", 1), np.argmin, "axis out keepdims",
+            _PLACE_DOC.format("minimum"), needs_elements=True, is_place=True),
+        Reduction("argmax", _int64, _extreme("ArgExtreme", -1), np.argmax, "axis out keepdims",
+            _PLACE_DOC.format("maximum"), needs_elements=True, is_place=True),
+        Reduction("any", _bool, _truth("AnyTrue"), np.any, "axis out keepdims * where",
+            "Return whether any element over `axis` is not zero.", ufunc=np.logical_or, identity=0),
+        Reduction("all", _bool, _truth("AllTrue"), np.all, "axis out keepdims * where",
+            "Return whether all elements over `axis` are not zero.", ufunc=np.logical_and, identity=1),
+        Reduction("var", _real_dtype, _variance(0), np.var, _SPREAD,
+            "Return the variance over `axis`, divided by n - ddof.", shifted=True),
+        Reduction("std", _real_dtype, _variance(1), np.std, _SPREAD,
+            "Return the standard deviation over `axis`.", shifted=True),
+        # Of gpuinterop.norm.
+        Reduction("norm2", _real_dtype, _norm, _magnitudes(_root_of_squares)),
+        Reduction("norm1", _real_dtype, _norm1, _magnitudes(np.sum)),
+        Reduction("norm_max", _real_dtype, _norm_inf(-1), _magnitudes(np.max), needs_elements=True),
+        Reduction("norm_min", _real_dtype, _norm_inf(1), _magnitudes(np.min), needs_elements=True),
     )
-}
+}  # fmt: skip
 
 
 def recipe_for(
@@ -204,7 +266,7 @@ def check_not_empty(
 ) -> None:
     if REDUCTIONS[op].needs_elements and reduced == 0:
         raise ShapeError(
-            where=where or op,
+            where=where or REDUCTIONS[op].where,
             expected="at least one element along the reduced axes: there is no identity",
             got=f"shape {shape}",
             fix="test x.size first",

@@ -141,7 +141,7 @@ def _place(matrix: Any) -> tuple[int, tuple[str, int]]:
 
 def _bridge(name: str, describe: Any, make: Any, fits: Any) -> Bridge:
     def to(x: Any, copyif: bool) -> Any:
-        return gi.to(x, name, copyif, module=_module(name, x.device.type))
+        return gi.to(x, library=name, copyif=copyif, module=_module(name, x.device.type))
 
     def explain(x: Any, to: str, copyif: bool = False) -> Any:
         if to != name:

@@ -44,24 +44,26 @@ struct Array {
   char* data = nullptr;  // address of element [0,...,0]; null when empty
   // Null: this object is the root owner. For a view of an owner: the root owner's Python object.
   // For foreign memory, and views of it: the foreign object. Because of it an Array value may only
-  // be copied and dropped with the GIL held; what outlives the GIL holds the BufferRef instead.
+  // be copied and dropped with the GIL held; code without the GIL holds the BufferRef instead.
   PyRef base;
-  // Below base, so that it goes first: releasing borrowed memory may still speak of its owner's stream.
+  // Declared after base, so that it is destroyed first: the release of imported memory may still need
+  // the stream of its owner.
   BufferRef buffer;  // null for an empty array without memory
   Device device;
   DTypeId dtype = kFloat32;
   bool readonly = false;
-  bool is_copied = false;  // DLPack's flag: we are the only owner of a copy made for us
+  bool is_copied =
+      false;  // DLPack's flag: this array is the only owner of a copy that was made for it
 
   int64_t itemsize() const noexcept { return itemsize_of(dtype); }
   int64_t nbytes() const noexcept { return layout.size() * itemsize(); }  // wrap(): it fits
 };
 
-// What the address of an element is a multiple of, the only such rule. NumPy aligns complex numbers to
-// their parts; device code loads the whole number at once.
+// The alignment of an element in bytes; the only such rule. NumPy aligns complex numbers to their
+// parts, device code loads the whole number at once.
 uint64_t alignment_of(DTypeId dtype, Device device) noexcept;
 
-// Whether the bytes of such an array, and those its strides span, fit 63 bits; NumPy draws the same line.
+// Whether the bytes of such an array, and those its strides span, fit 63 bits; NumPy has the same limit.
 bool bytes_fit(const Layout& l, int64_t item) noexcept;
 void require_bytes(const Layout& l, int64_t item, const char* where);
 
@@ -70,8 +72,8 @@ void require_bytes(const Layout& l, int64_t item, const char* where);
 extern PyTypeObject* array_type;
 inline bool is_array(PyObject* o) noexcept { return PyObject_TypeCheck(o, array_type); }
 Array& unwrap(PyObject* o) noexcept;  // o must be an Array (or subclass) instance
-// Kind::Bounds error while the documents' low-level setters have moved the object outside its memory.
-// Entry points that read or write elements call it first; unwrap() alone shows the last valid state.
+// Raises Kind::Bounds while Theano's low-level setters have moved the object outside its memory.
+// Entry points that read or write elements call it first; unwrap() alone returns the last valid state.
 void require_valid_layout(PyObject* o);
 // New object of `type` (Array or a Python subclass; __init__ is not run). Null with a Python error.
 PyObject* wrap(PyTypeObject* type, Array&& a);
@@ -88,11 +90,11 @@ Array view_of(PyObject* owner);
 std::string device_text(Device device);  // as str() of a gpuinterop.Device
 // A fresh C-ordered array that owns its memory.
 Array make_empty(Device device, DTypeId dtype, int ndim, const int64_t* shape, const char* where);
-// As above with the given (compact) layout.
+// As above, with the given dense layout.
 Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where);
 
 // ---- python/array_index.cpp --------------------------------------------------------------------
-// target[...] = value for anything a user may assign: arrays, scalars, foreign arrays, lists.
+// target[...] = value for every assignable value: arrays, scalars, foreign arrays, lists.
 // `target_type` decides the dtype rule (CudaNdarray refuses casts). Throws.
 void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where);
 
@@ -105,12 +107,12 @@ PyObject* device_object(Device device);  // borrowed; null with a Python error
 // dst[...] = src for equal shapes and dtypes, any strides, any devices; overlap is safe. On CUDA it
 // is queued on the current stream; from or to the host it blocks unless `async`. May drop the GIL.
 void copy_elements(const Array& dst, const Array& src, const char* where, bool async = false);
-// Tells the watchers of this thread, if any, that bytes move. kind: "host_to_device",
+// Reports to this thread's active copy scopes that bytes are about to move. kind: "host_to_device",
 // "device_to_host", "peer", "copy" (on one device), "host" (host memory). May throw PythonError:
 // a policy such as no_copies() refuses. `watching` is a plain counter, so idle cost is one load.
 extern std::atomic<int> watching;
-// While one that is on lives, this thread moves a result, or Python's numbers in or out. Watchers count
-// no copy then; what crosses between host and device is still told.
+// While such an object is on, this thread moves a result or Python scalars. Copy scopes do not count
+// these copies; transfers between host and device are still logged.
 class Uncounted {
  public:
   explicit Uncounted(bool on) noexcept;

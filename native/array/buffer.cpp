@@ -52,9 +52,9 @@ void allocate_host(Buffer* b, const char* where) {
     const int64_t page = sysconf(_SC_PAGESIZE);
     fail(Kind::OutOfMemory, where, std::to_string(b->nbytes) + " bytes of host memory",
          std::to_string(page * sysconf(_SC_AVPHYS_PAGES)) + " bytes free of " +
-             std::to_string(page * sysconf(_SC_PHYS_PAGES)) + "; arrays here hold " +
+             std::to_string(page * sysconf(_SC_PHYS_PAGES)) + "; gpuinterop arrays hold " +
              std::to_string(held) + " bytes",
-         "delete arrays that are no longer used, or work in smaller pieces");
+         "delete arrays that are no longer used, or process the data in smaller parts");
   }
   b->release = release_host;
 }

@@ -1,5 +1,5 @@
-// A piece of memory with one owner count. Arrays and exported capsules share it; whoever drops the
-// last reference frees it, on any thread, with or without the GIL.
+// A piece of memory with a reference count. Arrays and exported capsules share it. Dropping the last
+// reference frees it, on any thread, with or without the GIL.
 #pragma once
 
 #include <atomic>
@@ -18,16 +18,16 @@ struct Device {
   bool operator==(const Device& o) const noexcept { return type == o.type && id == o.id; }
   bool operator!=(const Device& o) const noexcept { return !(*this == o); }
 };
-constexpr int kMaxDevices = 64;  // GPUs beyond are not used
+constexpr int kMaxDevices = 64;  // further GPUs are not used
 
 enum class Memory : uint8_t { Host, Device, Pinned, Managed };
 const char* memory_name(Memory m) noexcept;  // "host", "device", "pinned" or "managed"
 
 // Bits of Buffer::foreign_use.
 constexpr uint32_t kUsedOnLegacy = 1;   // by a consumer on the legacy stream
-constexpr uint32_t kUsedElsewhere = 2;  // by one on some other stream
-// By one whose stream need not be that of our last use. Set beside kUsedElsewhere. Within a capture
-// there is no waiting for "everything", so such memory serves nobody else in the same graph.
+constexpr uint32_t kUsedElsewhere = 2;  // by a consumer on another stream
+// By a consumer whose stream may differ from that of the last use. Set together with kUsedElsewhere. A
+// capture cannot wait for the whole context, so no other array of the same graph gets such memory.
 constexpr uint32_t kUsedBeside = 4;
 
 struct Buffer {
@@ -38,23 +38,23 @@ struct Buffer {
   Memory memory = Memory::Host;
   bool owned = false;       // allocated by this library (counted in the statistics)
   bool readonly = false;    // the producer forbids writing
-  bool needs_base = false;  // foreign memory kept alive by a Python object, Array::base: whoever
+  bool needs_base = false;  // foreign memory kept alive by a Python object, Array::base: code that
                             // holds the buffer outside an Array must hold that object too
-  bool unset = false;  // host: a result of a capture that neither a replay nor a write has filled
+  bool unset = false;       // host: a result of a capture that no replay or write has filled yet
   // CUDA only. The stream of the last use, always a real handle (CU_STREAM_LEGACY, never 0). Every
-  // use on another stream first waits for it and then takes its place (cuda::order), so uses of one
+  // use on another stream first waits for it and then replaces it (cuda::order), so uses of one
   // buffer form a chain and freeing on this stream is safe.
   void* stream = nullptr;
-  uint32_t stream_thread = 0;  // whose, when that is CU_STREAM_PER_THREAD: see cuda::order
-  // Who else was handed the memory: bits of the constants below. Freeing waits for them, because
-  // DLPack's deleter does not say where the consumer worked.
+  uint32_t stream_thread = 0;  // the thread, if stream is CU_STREAM_PER_THREAD: see cuda::order
+  // The consumers that received the memory: bits of the constants above. Freeing waits for them,
+  // because DLPack's deleter does not say on which stream the consumer worked.
   std::atomic<uint32_t> foreign_use{0};
   // Frees memory and whatever keeps it alive. Called once, possibly without the GIL; must not throw.
   void (*release)(Buffer*) noexcept = nullptr;
   void* context = nullptr;      // the release function's own
   Buffer* next_dead = nullptr;  // see free_iteratively.hpp
-  // Imported CUDA memory: where its owner goes on using it (exchange::Producer). Here and not behind
-  // `context`, so that an import allocates one block and not two.
+  // Imported CUDA memory: the stream on which its owner goes on using it (exchange::Producer). It is a
+  // member, not a part of `context`, so that an import makes one allocation.
   void* producer = nullptr;
   bool producer_elsewhere = false, producer_alive = false;
 };
@@ -74,7 +74,7 @@ class BufferRef {
   ~BufferRef() { reset(); }
   void reset() noexcept {
     Buffer* b = std::exchange(b_, nullptr);
-    // Whoever holds the only reference has nobody to race with, and saves the locked instruction.
+    // A count of 1 means no other thread holds a reference, so skip the atomic decrement.
     if (b && (b->refs.load(std::memory_order_acquire) == 1 ||
               b->refs.fetch_sub(1, std::memory_order_acq_rel) == 1))
       destroy(b);
@@ -95,7 +95,7 @@ BufferRef allocate(Device device, int64_t nbytes, const char* where);
 struct Statistics {
   std::atomic<int64_t> live_bytes{0}, live_buffers{0}, peak_bytes{0};
   std::atomic<int64_t> live_arrays{0};
-  // Python objects come and go with the GIL held, so this needs no locked instruction.
+  // Python objects are made and destroyed with the GIL held, so this needs no atomic addition.
   void count_array(int64_t change) noexcept {
     live_arrays.store(live_arrays.load(std::memory_order_relaxed) + change,
                       std::memory_order_relaxed);

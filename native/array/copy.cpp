@@ -1,4 +1,4 @@
-// Moving elements: which of memcpy, strided loop, kernel or staged transfer a copy needs.
+// Copies elements by memcpy, a strided loop, a kernel or a staged transfer.
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
@@ -15,7 +15,7 @@ namespace gpuinterop {
 
 namespace {
 
-// Below this many bytes dropping and taking the GIL costs more than others gain.
+// Below this many bytes releasing the GIL costs more than other threads gain.
 constexpr int64_t kGilBytes = 1 << 20;
 
 class DropGil {
@@ -29,14 +29,14 @@ class DropGil {
   PyThreadState* state_;
 };
 
-// Addresses reached: [first, last), in bytes.
+// The addresses of the elements: [first, last), in bytes.
 std::pair<uintptr_t, uintptr_t> reach(const Array& a, const char* where) {
   const auto [lo, hi] = a.layout.span(where);
   const auto start = reinterpret_cast<intptr_t>(a.data);
   return {start + lo * a.itemsize(), start + (hi + 1) * a.itemsize()};
 }
 
-bool same_geometry(const Array& a, const Array& b) {
+bool same_strides(const Array& a, const Array& b) {
   for (int i = 0; i < a.layout.ndim(); ++i)
     if (a.layout.shape()[i] > 1 && a.layout.strides()[i] != b.layout.strides()[i]) return false;
   return true;
@@ -151,7 +151,7 @@ void copy_host(const Array& dst, const Array& src) {
   }
 }
 
-// A detour too many costs a copy; ops::may_overlap, which tells interleaved arrays apart, costs more.
+// An unnecessary detour costs one copy; the exact test, ops::may_overlap, would cost more.
 bool reaches_meet(const Array& dst, const Array& src, const char* where) {
   const auto [d0, d1] = reach(dst, where);
   const auto [s0, s1] = reach(src, where);
@@ -164,7 +164,7 @@ Array compact_like(const Array& a, Device device, const char* where) {
 
 void copy_same_device(const Array& dst, const Array& src, const char* where) {
   if (reaches_meet(dst, src, where)) {
-    if (dst.data == src.data && same_geometry(dst, src)) return;
+    if (dst.data == src.data && same_strides(dst, src)) return;
     Array detour = compact_like(src, src.device, where);
     copy_same_device(detour, src, where);
     copy_same_device(dst, detour, where);
@@ -177,7 +177,7 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
   }
   note_copy("copy", dst.nbytes(), where);
   char *d0, *s0;
-  if (!same_geometry(dst, src) || !is_dense(dst, &d0) || !is_dense(src, &s0)) {
+  if (!same_strides(dst, src) || !is_dense(dst, &d0) || !is_dense(src, &s0)) {
     ops::copy_strided(dst, src, where);
     return;
   }
@@ -189,7 +189,7 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
                    true, where);
 }
 
-// Source with its broadcast dimensions reduced to extent 1: what really has to travel.
+// The source with its broadcast dimensions reduced to extent 1, so that each element is copied once.
 Array without_broadcast(const Array& src) {
   Array out = src;
   Layout l = Layout::with_ndim(src.layout.ndim());
@@ -204,7 +204,7 @@ Array without_broadcast(const Array& src) {
 }
 
 void host_to_device(const Array& dst, const Array& src, const char* where, bool async) {
-  // What is packed here first is read by the CPU: copies that are queued into it have to land.
+  // The CPU reads what is packed, so copies that are queued into it must complete first.
   if (async && !src.layout.is_c_contiguous()) cuda::finish_current_stream(dst.device.id, where);
   if (src.layout.has_zero_stride()) {
     const Array once = without_broadcast(src);
@@ -232,7 +232,7 @@ void host_to_device(const Array& dst, const Array& src, const char* where, bool 
   cuda::order(dst.buffer.get(), stream, where);
   cuda::copy_bytes(dst.device.id, dst.data, src.data, dst.nbytes(), cuda::Direction::HostToDevice,
                    stream, async, where);
-  // It lets other threads run, whose uses of the memory may have come after part of the copy only.
+  // The copy lets other threads run, so order the memory again after their uses.
   cuda::order(dst.buffer.get(), stream, where);
 }
 
@@ -328,7 +328,7 @@ void fill_elements(const Array& dst, const void* item, const char* where) {
     one.data = const_cast<char*>(static_cast<const char*>(item));
     one.layout = Layout().broadcast_to(dst.layout.ndim(), dst.layout.shape(), where);
     if (ops::recording_on_host()) {
-      // The replays need the item later, so it gets memory of its own.
+      // The replays need the item later, so it is copied to memory of its own.
       Array kept = make_empty(dst.device, dst.dtype, 0, nullptr, where);
       std::memcpy(kept.data, item, static_cast<size_t>(dst.itemsize()));
       kept.layout = one.layout;

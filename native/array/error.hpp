@@ -19,7 +19,7 @@ enum class Kind {
   Index,           // IndexError
   ScalarIndex,     // IndexError + ValueError: a 0-d array was indexed
   IndexKind,       // NotImplementedError + IndexError: a kind of key that is not supported
-  ConversionType,  // TypeError + ValueError: an object or dtype that cannot be taken
+  ConversionType,  // TypeError + ValueError: an object that no protocol or converter accepts
   DType,           // TypeError + ValueError: dtype rule
   CopyForbidden,   // ValueError + BufferError: a copy is needed and was forbidden
   Export,          // BufferError + ValueError: a protocol cannot express this array
@@ -27,15 +27,15 @@ enum class Kind {
   ReadOnly,        // ValueError + BufferError
   DeviceMismatch,  // ValueError + BufferError
   Device,          // ValueError: no such device
-  Stream,          // ValueError + TypeError is not used: a stream argument with no meaning
+  Stream,          // ValueError: an argument that is not a usable stream
   Capture,         // RuntimeError: would synchronise or is illegal during graph capture
   Context,         // RuntimeError: memory or stream of a foreign CUDA context
   Library,         // OSError: a shared library is missing
   Cuda,            // RuntimeError: a driver call failed
   OutOfMemory,     // MemoryError
-  Type,            // plain TypeError
+  Type,            // TypeError
   Protocol,        // TypeError: an exchange protocol was not followed
-  Unsupported,     // NotImplementedError: a part of a protocol that is not read here
+  Unsupported,     // NotImplementedError: an unsupported part of a protocol
 };
 
 // An argument of a builder: shapes, dtypes and devices are passed as text.

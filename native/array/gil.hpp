@@ -1,9 +1,8 @@
-// How code below the border in python/ calls Python, and lets go of its objects.
+// How code below python/ calls Python, and releases Python objects.
 //
-// Until 3.13 CPython ends a thread that wants the GIL while the interpreter goes away by unwinding its
-// stack: that ends the process where a function must not throw, and destructors on the way would touch
-// Python without the GIL. Such a thread waits here for the end of the process instead, as 3.14 makes it
-// wait.
+// If a thread acquires the GIL while the interpreter is shutting down, CPython before 3.14 unwinds its
+// stack. That terminates the process in a noexcept function, and runs destructors that use Python
+// without the GIL. Such a thread waits for the end of the process instead, as in 3.14.
 #pragma once
 
 #include <Python.h>
@@ -25,10 +24,10 @@ inline void reacquire_gil(PyThreadState* state) noexcept {
   }
 }
 
-// Only the handler's type matters: UBSan takes the reference in it for one to nothing.
+// The handler does not use its reference, but UBSan reports it as null.
 #define GPUINTEROP_CATCHES_UNWINDING __attribute__((no_sanitize("undefined")))
 
-// Runs Python code: `f` calls the C API and has nothing on its stack that is destroyed at its end.
+// Runs Python code: `f` calls the C API and has no local objects with destructors.
 template <class F>
 GPUINTEROP_CATCHES_UNWINDING auto run_python(F&& f) {
 #ifdef __GLIBCXX__
@@ -61,8 +60,8 @@ class ErrorSaver {
 };
 
 // ---- python/error_translation.cpp ------------------------------------------------------------------------
-// For code that may run on any thread, without the GIL, or while the interpreter goes away.
-// held() is false when it is too late to touch Python: leak instead.
+// For code that may run on any thread, without the GIL, or while the interpreter is shutting down.
+// If held() is false, leak the Python objects.
 class GilForCleanup {
  public:
   GilForCleanup();

@@ -1,18 +1,18 @@
-// Freeing without deep recursion. Freeing one thing may drop the last reference to the next of its
-// kind, through any foreign object between them, as in from_dlpack(numpy.from_dlpack(x)) repeated; a
-// long chain would exhaust the C stack.
+// Frees long ownership chains without recursion. Freeing one object may drop the last reference to the
+// next of its kind, through foreign objects between them, as in repeated
+// from_dlpack(numpy.from_dlpack(x)); recursion would exhaust the C stack.
 #pragma once
 
 #include <utility>
 
 namespace gpuinterop {
 
-// Calls Free(one); beyond a few nested calls on a thread, `one` waits for the outermost of them.
-// Link(one) is where it keeps its place in the queue meanwhile.
+// Calls Free(one). Beyond a few nested calls on a thread, `one` is queued for the outermost call;
+// Link(one) is its link in the queue.
 template <auto Free, auto Link, class T>
 void free_iteratively(T* one) noexcept {
   constexpr int kMaxNested = 16;
-  struct Here {  // together, because finding a thread's own variable is a call
+  struct Here {  // one struct, because each access to a thread-local variable is a call
     int nested = 0;
     T* waiting = nullptr;
   };

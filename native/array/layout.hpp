@@ -1,8 +1,8 @@
-// Shapes and strides: the project's only layout maths. Pure C++, strides in ELEMENTS.
+// Shapes and strides: the only layout arithmetic of the project. Pure C++, strides in ELEMENTS.
 //
-// Invariant of every Layout made here: a dimension of extent 1 carries the stride a compact array
-// would have there (a peer that reads it cannot be misled), and an empty array carries the C strides
-// NumPy reports. The documents' "stride 0 for size 1" is a matter of display (Array._strides).
+// Invariant of every Layout: a dimension of extent 1 has the stride of a contiguous array, so that no
+// consumer misreads it, and an empty array has the C strides that NumPy reports. Theano's "stride 0 for
+// size 1" is only displayed (Array._strides).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace gpuinterop {
 
 constexpr int kMaxDims = 64;    // NumPy's own limit
-constexpr int kInlineDims = 5;  // more dimensions than this live on the heap
+constexpr int kInlineDims = 5;  // more dimensions are stored on the heap
 
 class Layout {
  public:
@@ -44,7 +44,7 @@ class Layout {
   bool is_c_contiguous() const noexcept { return c_contiguous_; }
   bool is_f_contiguous() const noexcept { return f_contiguous_; }
   bool has_negative_stride() const noexcept;
-  // Some two indices reach one address for certain (a zero stride on an extent > 1).
+  // Whether two indices certainly have one address (a zero stride on an extent > 1).
   bool has_zero_stride() const noexcept;
 
   // Elements reached relative to element [0,...,0]: lo <= 0 <= hi, both inclusive; {0,-1} if empty.
@@ -59,7 +59,7 @@ class Layout {
   bool reshaped(int ndim, const int64_t* shape, Layout* out, const char* where) const;
 
  private:
-  void reset() noexcept {  // to 0-d, as what was moved from is left
+  void reset() noexcept {  // to 0-d, the state after a move
     ndim_ = 0;
     size_ = 1;
     c_contiguous_ = f_contiguous_ = true;
@@ -75,7 +75,7 @@ class Layout {
 };
 
 std::string shape_text(int ndim, const int64_t* values);  // "(3, 4)", "(3,)", "()"
-// Replaces the one -1 in `shape` by what `size` leaves for it; Kind::Shape errors otherwise.
+// Replaces one -1 in `shape` by the length that `size` implies; Kind::Shape errors otherwise.
 void resolve_minus_one(int ndim, int64_t* shape, int64_t size, const char* where);
 // NumPy's broadcast of two shapes into `out` (kMaxDims entries); returns ndim.
 int broadcast_shapes(int na, const int64_t* a, int nb, const int64_t* b, int64_t* out,

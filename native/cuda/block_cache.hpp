@@ -1,5 +1,5 @@
-// Freed device memory, kept for the next array of the same size on the same stream. It stands in
-// front of the driver's pool only because a call to the driver costs ten times as much.
+// Freed device memory, kept for the next array of the same size on the same stream. It
+// exists only because a call of the driver's pool costs ten times as much.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace gpuinterop::cuda {
 
-// Held for some tens of nanoseconds and never across a driver call.
+// Held for tens of nanoseconds, never across a driver call.
 class SpinLock {
  public:
   void lock() noexcept;
@@ -25,7 +25,7 @@ struct Block {
   void* ptr;
   int64_t bytes;    // rounded
   CUstream stream;  // of the last use
-  uint32_t thread;  // whose, for CU_STREAM_PER_THREAD
+  uint32_t thread;  // of the last use, for CU_STREAM_PER_THREAD
 };
 
 class BlockCache {
@@ -43,7 +43,7 @@ class BlockCache {
   bool put(const Block& block) noexcept;
   // Whether a block is worth emptying the cache for. A larger one is kept only while there is room.
   bool fits(int64_t bytes) const noexcept { return bytes <= limit_ / 4; }
-  // Hands every block to the caller.
+  // Empties the cache and returns its blocks.
   std::vector<Block> drain();
   int64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 

@@ -8,36 +8,36 @@ namespace gpuinterop::cuda {
 
 namespace {
 
-// Streams once seen in a capture. The driver has no question "is anything being captured?", so the
-// answer is the state of these. One that was not lent may be gone by now and is not asked: its capture
-// counts as running until the stream is named again, or presume_captures_over().
-std::mutex seen_lock;
-std::vector<CUstream> seen;
-std::atomic<size_t> seen_count{0};
+// Streams that have been captured. The driver cannot say whether anything is being captured, so the
+// state of these streams is queried. An external stream that was not borrowed may be destroyed and is not
+// queried: its capture counts as running until the stream is passed again, or presume_captures_over().
+std::mutex captured_lock;
+std::vector<CUstream> captured;
+std::atomic<size_t> captured_count{0};
 
 void note_capturing(CUstream stream) noexcept {
-  std::lock_guard lock(seen_lock);
-  if (std::find(seen.begin(), seen.end(), stream) != seen.end()) return;
+  std::lock_guard lock(captured_lock);
+  if (std::find(captured.begin(), captured.end(), stream) != captured.end()) return;
   try {
-    seen.push_back(stream);
-    seen_count.store(seen.size());
+    captured.push_back(stream);
+    captured_count.store(captured.size());
   } catch (...) {
   }
 }
 
 void forget_capturing(CUstream stream) noexcept {
-  std::lock_guard lock(seen_lock);
-  seen.erase(std::remove(seen.begin(), seen.end(), stream), seen.end());
-  seen_count.store(seen.size());
+  std::lock_guard lock(captured_lock);
+  captured.erase(std::remove(captured.begin(), captured.end(), stream), captured.end());
+  captured_count.store(captured.size());
 }
 
-// The default streams are those of the current context: without one the driver answers with an error.
-bool can_be_asked(CUstream stream) noexcept {
+// The default streams are those of the current context: without a context the driver returns an error.
+bool can_be_queried(CUstream stream) noexcept {
   CUcontext context = nullptr;
   return !is_default(stream) || (driver().CtxGetCurrent(&context) == CUDA_SUCCESS && context);
 }
 
-uint64_t ask_for_capture(CUstream stream, CUgraph* graph) noexcept {
+uint64_t query_capture(CUstream stream, CUgraph* graph) noexcept {
   const Driver& cu = driver();
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
@@ -45,18 +45,18 @@ uint64_t ask_for_capture(CUstream stream, CUgraph* graph) noexcept {
                       ? cu.StreamGetCaptureInfo(stream, &status, &id, graph, nullptr, nullptr)
                       : cu.StreamIsCapturing(stream, &status);
   if (code != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) [[likely]] {
-    if (seen_count.load(std::memory_order_relaxed) != 0) forget_capturing(stream);
+    if (captured_count.load(std::memory_order_relaxed) != 0) forget_capturing(stream);
     return 0;
   }
   note_capturing(stream);
-  // A broken capture has no id, and neither has one of an old driver: all such count as one.
+  // A broken capture and a capture of an old driver have no id: they share one.
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id ? id : UINT64_MAX;
 }
 
-// Whether `holds` in the context of some device in use: the per-thread stream of which one is meant,
-// nobody can tell without a context.
+// Whether `holds` is true in the context of any device in use, because without a context the per-thread
+// stream could be that of any device.
 template <class Test>
-bool anywhere(Test holds) noexcept {
+bool in_any_context(Test holds) noexcept {
   for (int i = 0; i < driver().devices && i < kMaxDevices; ++i) {
     DeviceState* d = started_device(i);
     CUcontext popped;
@@ -68,7 +68,7 @@ bool anywhere(Test holds) noexcept {
   return false;
 }
 
-// As capture_id() != 0, without a note of it.
+// As capture_id() != 0, without recording the stream.
 bool is_captured(CUstream stream) noexcept {
   if (stream == CU_STREAM_LEGACY) return false;
   auto asked = [stream]() noexcept {
@@ -76,17 +76,17 @@ bool is_captured(CUstream stream) noexcept {
     return driver().StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;
   };
-  return can_be_asked(stream) ? asked() : anywhere(asked);
+  return can_be_queried(stream) ? asked() : in_any_context(asked);
 }
 
 }  // namespace
 
 uint64_t capture_id(CUstream stream, CUgraph* graph) noexcept {
-  if (stream == CU_STREAM_LEGACY) return 0;  // cannot be captured, and must not be asked
-  if (can_be_asked(stream)) [[likely]]
-    return ask_for_capture(stream, graph);
+  if (stream == CU_STREAM_LEGACY) return 0;  // cannot be captured, and a query would be an error
+  if (can_be_queried(stream)) [[likely]]
+    return query_capture(stream, graph);
   uint64_t id = 0;
-  anywhere([&]() noexcept { return (id = ask_for_capture(stream, graph)) != 0; });
+  in_any_context([&]() noexcept { return (id = query_capture(stream, graph)) != 0; });
   return id;
 }
 
@@ -98,35 +98,35 @@ bool any_capture() noexcept {
   bool found = false;
   for (int i = 0; i < cu.devices && i < kMaxDevices; ++i)
     if (capture_id(current_stream(i))) found = true;
-  if (seen_count.load() != 0) {
-    std::lock_guard lock(seen_lock);
-    seen.erase(std::remove_if(seen.begin(), seen.end(),
-                              [&](CUstream s) {
-                                const bool active = !is_known_to_live(s) || is_captured(s);
-                                found = found || active;
-                                return !active;
-                              }),
-               seen.end());
-    seen_count.store(seen.size());
+  if (captured_count.load() != 0) {
+    std::lock_guard lock(captured_lock);
+    captured.erase(std::remove_if(captured.begin(), captured.end(),
+                                  [&](CUstream s) {
+                                    const bool active = !is_known_live(s) || is_captured(s);
+                                    found = found || active;
+                                    return !active;
+                                  }),
+                   captured.end());
+    captured_count.store(captured.size());
   }
-  // Somebody else may have begun it, on a stream that is also used here.
-  found = found || any_known_to_live(is_captured);
-  // The driver answers this question with an error, and harmlessly, when a blocking stream of the
-  // current context is being captured.
+  // Another library may have begun a capture on a stream that gpuinterop also uses.
+  found = found || any_known_live(is_captured);
+  // The driver returns this error, without harm, when a blocking stream of the current context is being
+  // captured.
   CUstreamCaptureStatus status;
   return found ||
-         (can_be_asked(CU_STREAM_LEGACY) &&
+         (can_be_queried(CU_STREAM_LEGACY) &&
           cu.StreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
 
 void presume_capture_over(CUstream stream) noexcept { forget_capturing(stream); }
 
 void presume_captures_over() noexcept {
-  std::lock_guard lock(seen_lock);
-  seen.erase(
-      std::remove_if(seen.begin(), seen.end(), [](CUstream s) { return !is_known_to_live(s); }),
-      seen.end());
-  seen_count.store(seen.size());
+  std::lock_guard lock(captured_lock);
+  captured.erase(std::remove_if(captured.begin(), captured.end(),
+                                [](CUstream s) { return !is_known_live(s); }),
+                 captured.end());
+  captured_count.store(captured.size());
 }
 
 }  // namespace gpuinterop::cuda

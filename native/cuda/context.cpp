@@ -1,4 +1,4 @@
-// Primary contexts, the guard that makes one current, and what fork and exit change.
+// Primary contexts, the guard that makes one current, fork and exit.
 #include <Python.h>
 #include <pthread.h>
 
@@ -24,10 +24,10 @@ std::string ordinals() {
   return n == 1 ? "0" : "0 to " + std::to_string(n - 1);
 }
 
-// The default pool gives everything back to the system at every synchronisation unless told to keep
-// some. An eighth of the GPU keeps arrays of ordinary sizes cheap and leaves other libraries, whose
-// cudaMalloc cannot reach into the pool, the rest.
-void adopt_pool(DeviceState& d) {
+// By default the pool returns all memory to the system at every synchronisation. Keeping an eighth of the
+// GPU makes arrays of ordinary sizes cheap and leaves the rest to other libraries, whose cudaMalloc
+// cannot use the pool.
+void keep_pool_memory(DeviceState& d) {
   const Driver& cu = driver();
   int supported = 0;
   if (!cu.DeviceGetDefaultMemPool || !cu.MemAllocAsync || !cu.MemFreeAsync ||
@@ -49,10 +49,10 @@ DeviceState& start_device(int ordinal, const char* where) {
          "gpuinterop.devices() lists what there is; CUDA_VISIBLE_DEVICES may hide devices");
   std::lock_guard lock(start_lock);
   if (DeviceState* d = states[ordinal].load()) return *d;
-  auto* d = new DeviceState;  // for good: streams, events and memory refer to it until the very end
+  auto* d = new DeviceState;  // never freed: streams, events and memory refer to it until exit
   d->ordinal = ordinal;
   size_t total = 0;
-  RelaxedCapture relaxed;  // a context is a lot of memory, none of it the graph's
+  RelaxedCapture relaxed;  // the context's memory is not a part of the graph
   try {
     check(cu.DeviceGet(&d->device, ordinal), "cuDeviceGet", where);
     check(cu.DevicePrimaryCtxRetain(&d->primary, d->device), "cuDevicePrimaryCtxRetain", where);
@@ -66,7 +66,7 @@ DeviceState& start_device(int ordinal, const char* where) {
   cu.DeviceGetAttribute(&uses, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
                         d->device);
   d->host_page_tables = uses != 0;
-  adopt_pool(*d);
+  keep_pool_memory(*d);
   states[ordinal].store(d, std::memory_order_release);
   return *d;
 }
@@ -89,7 +89,7 @@ const char* advice(CUresult code) {
     case CUDA_ERROR_INVALID_CONTEXT:
       return "something destroyed or reset the primary context (cudaDeviceReset, "
              "numba.cuda.close); "
-             "do not reset a device that is still in use";
+             "do not reset a device that is in use";
     case CUDA_ERROR_INVALID_HANDLE:
       return "a stream, event or module was destroyed, or belongs to a context that is not the "
              "primary "
@@ -99,10 +99,9 @@ const char* advice(CUresult code) {
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_INVALID_PTX:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-      return "the kernel was compiled for another GPU or by a newer compiler than this driver "
-             "knows: "
-             "update the driver or install an older NVRTC";
-    default: return "CUDA_LAUNCH_BLOCKING=1 shows whether an earlier kernel is to blame";
+      return "the kernel was compiled for another GPU, or by a compiler that is too new for "
+             "this driver: update the driver or install an older NVRTC";
+    default: return "run with CUDA_LAUNCH_BLOCKING=1 to see whether an earlier kernel failed";
   }
 }
 
@@ -138,7 +137,7 @@ DeviceGuard::~DeviceGuard() {
 void check(CUresult code, const char* call, const char* where) {
   if (code == CUDA_SUCCESS) [[likely]]
     return;
-  std::string got = std::string(call) + " said " + describe(code);
+  std::string got = std::string(call) + " returned " + describe(code);
   if (code == CUDA_ERROR_OUT_OF_MEMORY)
     fail(Kind::OutOfMemory, where, "enough device memory", got,
          "delete arrays that are no longer used, or call gpuinterop.devices.empty_cache()");

@@ -1,4 +1,4 @@
-// What the rest of the core may ask of CUDA. Nothing here touches the driver before its first call.
+// The CUDA functions that the rest of the core uses. The first call of any of them loads the driver.
 // Streams are real handles: CU_STREAM_LEGACY (1) or CU_STREAM_PER_THREAD (2) or the driver's, never 0.
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace gpuinterop::cuda {
 
 // ---- availability: never throws, loads libcuda once ------------------------------------------
-bool available() noexcept;         // the driver answers and has a device
-int device_count() noexcept;       // 0 when it does not
+bool available() noexcept;         // the driver works and there is a device
+int device_count() noexcept;       // 0 when not available()
 std::string unavailable_reason();  // what was tried, for messages and the doctor
 void require(const char* where);   // Kind::Library / Kind::Cuda error when !available()
 
@@ -35,19 +35,18 @@ CUstream current_stream(int device) noexcept;  // of the calling thread; legacy 
 void set_current_stream(int device, CUstream stream) noexcept;
 bool is_capturing(CUstream stream) noexcept;
 // `waiter` waits for all that is queued on `producer`; no host synchronisation. No-op when equal.
-// During capture only what is legal there; Kind::Capture error when the order cannot be had.
+// During capture only what is legal there; Kind::Capture error when a capture forbids the order.
 void wait(int device, CUstream waiter, CUstream producer, const char* where);
-// Makes `stream` the place of the next use of `b` (see Buffer::stream). True: it was another, and while that
-// was waited for other threads may have run.
+// Makes `stream` the stream of the next use of `b` (see Buffer::stream). True: it was another stream, and
+// other threads may have run during the wait.
 bool order_slow(Buffer* b, CUstream stream, const char* where);
 inline bool order(Buffer* b, CUstream stream, const char* where) {
-  // The per-thread handle names another stream in every thread, so it says nothing by itself.
+  // The per-thread handle is another stream in every thread, so equal handles prove nothing.
   return b && (b->stream != stream || stream == CU_STREAM_PER_THREAD) &&
          order_slow(b, stream, where);
 }
-// The same for all that a kernel uses (null: nothing), and the last step before it is queued: whatever lets
-// other threads run in between (Python code, an allocation, a wait) lets them use the memory on streams
-// of theirs.
+// The same for all buffers of a kernel (null: none). It must be the last step before the launch, because
+// Python code, an allocation or a wait lets other threads use the memory on their streams.
 inline bool order_all(Buffer* const* buffers, int n, CUstream stream, const char* where) {
   bool any = false;
   for (bool again = true; again; any |= again) {
@@ -59,8 +58,8 @@ inline bool order_all(Buffer* const* buffers, int n, CUstream stream, const char
 void synchronize_stream(int device, CUstream stream, const char* where);  // drops the GIL if held
 
 // ---- memory -----------------------------------------------------------------------------------
-// Stream-ordered. On failure gives back what is cached and tries again, then Kind::OutOfMemory with
-// bytes asked, free and held.
+// Stream-ordered. On failure empties the cache and tries again, then raises Kind::OutOfMemory with the
+// requested, free and held bytes.
 void* allocate(int device, int64_t nbytes, CUstream stream, const char* where);
 void release(Buffer* b) noexcept;  // Buffer::release of memory from allocate()
 
@@ -80,13 +79,13 @@ void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64
 void fill_bytes(int device, void* dst, const void* item, int itemsize, int64_t count,
                 CUstream stream, const char* where);  // itemsize 1, 2 or 4
 
-// What the driver says of a pointer. known == false: not CUDA memory (plain host, or freed).
+// The driver's information about a pointer. known == false: not CUDA memory (plain host, or freed).
 struct PointerInfo {
   bool known = false;
   Memory memory = Memory::Device;
   int device = 0;
   bool same_context = true;     // allocated in that device's primary context (or a pool)
-  void* range_start = nullptr;  // extent of the allocation, null when the driver does not tell
+  void* range_start = nullptr;  // extent of the allocation, null if unknown
   int64_t range_bytes = 0;
 };
 PointerInfo inspect(const void* ptr) noexcept;

@@ -11,11 +11,11 @@ namespace gpuinterop::cuda {
 
 namespace {
 
-// Beyond either bound the oldest is waited for: its owner cannot know that we sit on its memory.
+// Beyond either bound wait for the oldest, because its owner does not know that its memory is still held.
 constexpr size_t kMostPending = 64;
 constexpr int64_t kMostBytes = int64_t(1) << 30;
-// Events of one stream pass in order, so a few that have not passed say enough for one look.
-constexpr int kPatience = 4;
+// Events of one stream complete in order, so stop after a few that have not completed.
+constexpr int kMaxUnfinished = 4;
 
 struct Pending {
   DeviceState* device;
@@ -25,18 +25,18 @@ struct Pending {
   int64_t bytes;
   Finish finish;
   void* what;
-  std::unique_ptr<EventLease> event = nullptr;  // null: a capture did not let us record it yet
+  std::unique_ptr<EventLease> event = nullptr;  // null: a capture prevented its recording so far
 };
 using List = std::list<Pending>;
 
-std::mutex list_lock;  // of the list; released before driver calls and before finishing
+std::mutex list_lock;  // of the list; released before driver calls and before releases
 List pending;
 std::atomic<size_t> pending_count{0};
 std::atomic<int64_t> pending_bytes{0};
 
-// Records the event behind the last use. False when a capture forbids that, or the driver refuses.
-bool mark(Pending& p) {
-  CUstream stream = living(*p.device, p.stream, p.thread);
+// Records the event after the last use. False when a capture forbids that, or the driver refuses.
+bool record_completion(Pending& p) {
+  CUstream stream = live_stream(*p.device, p.stream, p.thread);
   if (capture_id(stream)) return false;
   DeviceGuard guard(p.device->ordinal);
   RelaxedCapture relaxed;
@@ -51,9 +51,9 @@ bool mark(Pending& p) {
   return true;
 }
 
-// A context that is lost has nothing running either.
-bool passed(Pending& p) {
-  if (!p.event && !mark(p)) return false;
+// Also true in a lost context, which runs nothing.
+bool has_completed(Pending& p) {
+  if (!p.event && !record_completion(p)) return false;
   DeviceGuard guard(p.device->ordinal);
   RelaxedCapture relaxed;
   return driver().EventQuery(p.event->event) != CUDA_ERROR_NOT_READY;
@@ -75,21 +75,21 @@ List take_all() noexcept {
   return all;
 }
 
-void put_back(List&& rest) noexcept {
+void restore_pending(List&& rest) noexcept {
   std::lock_guard guard(list_lock);
   for (const Pending& p : rest) pending_bytes.fetch_add(p.bytes);
   pending.splice(pending.begin(), rest);
   pending_count.store(pending.size());
 }
 
-bool too_much() noexcept {
+bool over_limit() noexcept {
   return pending_count.load() > kMostPending || pending_bytes.load() > kMostBytes;
 }
 
-// Waits for the first `waits` that are not done.
-void finish_some(int waits, int patience = kPatience) noexcept {
+// Waits for the first `waits` that have not completed.
+void complete_some(int waits, int unfinished_left = kMaxUnfinished) noexcept {
   List all = take_all(), done;
-  for (auto it = all.begin(); it != all.end() && patience > 0;) {
+  for (auto it = all.begin(); it != all.end() && unfinished_left > 0;) {
     auto next = std::next(it);
     try {
       if (waits > 0 && it->event) {
@@ -99,16 +99,16 @@ void finish_some(int waits, int patience = kPatience) noexcept {
         driver().EventSynchronize(it->event->event);
         --waits;
       }
-      if (passed(*it))
+      if (has_completed(*it))
         done.splice(done.end(), all, it);
       else
-        --patience;
-    } catch (...) {  // no event to be had: another time
-      --patience;
+        --unfinished_left;
+    } catch (...) {  // no event could be made: try again later
+      --unfinished_left;
     }
     it = next;
   }
-  put_back(std::move(all));
+  restore_pending(std::move(all));
   for (Pending& p : done) p.finish(p.what);
 }
 
@@ -125,29 +125,29 @@ CUresult record_context(DeviceState& d, CUevent event) noexcept {
   RelaxedCapture relaxed;
   if (cu.CtxRecordEvent && d.driver_records_context) {
     const CUresult code = cu.CtxRecordEvent(d.primary, event);
-    // Refused because of a capture that nobody here has seen, which does not survive the question.
+    // Another library's capture is running; the query has broken it.
     if (forbidden_by_capture(code)) return code;
     d.driver_records_context = code == CUDA_SUCCESS;
     if (code == CUDA_SUCCESS) return code;
   }
   ScopedGilRelease dropped;
-  return cu.CtxSynchronize();  // and an event that is not recorded has passed
+  return cu.CtxSynchronize();  // an event that was never recorded counts as completed
 }
 
-bool anything_pending() noexcept { return pending_count.load(std::memory_order_relaxed) != 0; }
+bool any_pending_release() noexcept { return pending_count.load(std::memory_order_relaxed) != 0; }
 
 void run_completed_releases() noexcept {
-  if (anything_pending() && holds_gil() && !driver_is_gone()) finish_some(0);
+  if (any_pending_release() && holds_gil() && !driver_is_gone()) complete_some(0);
 }
 
-void finish_all() noexcept {
-  if (anything_pending() && holds_gil() && !driver_is_gone()) finish_some(INT_MAX, INT_MAX);
+void complete_all_releases() noexcept {
+  if (any_pending_release() && holds_gil() && !driver_is_gone()) complete_some(INT_MAX, INT_MAX);
 }
 
 bool is_done(DeviceState& d, const Buffer& b) noexcept {
   try {
-    CUstream stream = last_use(b, "release");
-    if (capture_id(stream)) return false;  // the question would spoil the capture
+    CUstream stream = last_use_stream(b, "release");
+    if (capture_id(stream)) return false;  // the query would break the capture
     DeviceGuard guard(d.ordinal);
     RelaxedCapture relaxed;
     return driver().StreamQuery(stream) != CUDA_ERROR_NOT_READY;
@@ -165,15 +165,15 @@ void release_when_done(DeviceState& d, const Buffer& b, bool consumers, Finish n
         {&d, static_cast<CUstream>(b.stream), b.stream_thread, consumers, b.nbytes, later, what});
     bool done = false;
     try {
-      done = passed(one.front());
-    } catch (...) {  // no event to be had: another time
+      done = has_completed(one.front());
+    } catch (...) {  // no event could be made: try again later
     }
     if (done) return now(what);
     add(std::move(one));
   } catch (...) {
-    return;  // what cannot even be remembered is lost: better than used while it is given away
+    return;  // no memory for the list: a leak is better than a use after release
   }
-  if (too_much() && holds_gil()) finish_some(1);
+  if (over_limit() && holds_gil()) complete_some(1);
 }
 
 }  // namespace gpuinterop::cuda

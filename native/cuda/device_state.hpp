@@ -1,4 +1,4 @@
-// What the files of this folder share: per-device state, process flags, the event pool.
+// State per device, process flags and helpers that the files of this folder share.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct DeviceState {
   int ordinal = 0;
   CUdevice device = 0;
   CUcontext primary =
-      nullptr;  // retained once and never given back: others may still use it at exit
+      nullptr;  // retained once and never released: other libraries may still use it at exit
   CUmemoryPool pool = nullptr;  // the device's default pool; null when it has none
   int64_t total_bytes = 0;
   bool host_page_tables =
@@ -29,11 +29,11 @@ struct DeviceState {
   std::vector<CUevent> events;  // without timing, idle
 
   std::mutex stream_lock;
-  // Of this library, waiting to be handed out again, by whether they are blocking and by priority.
+  // gpuinterop's own streams, for reuse, by whether they are blocking and by priority.
   std::map<std::pair<bool, int>, std::vector<CUstream>> idle_streams;
-  // Of this library's own use: never current, never captured.
-  CUstream heir = nullptr;       // waits for every foreign stream that has been retired
-  CUstream allocator = nullptr;  // allocates for captures; carries nothing that takes time
+  // Internal streams: never current, never captured.
+  CUstream drain = nullptr;      // waits for every external stream that has been retired
+  CUstream allocator = nullptr;  // allocates for captures; runs no kernels
 };
 
 // Makes sure the primary context is retained. Kind::Device for an ordinal that does not exist.
@@ -44,16 +44,16 @@ DeviceState* started_device(int ordinal) noexcept;
 // ---- process ----------------------------------------------------------------------------------
 bool forked() noexcept;       // CUDA was initialised in the parent of this process
 void watch_forks() noexcept;  // called once, after cuInit
-// Set by Python's atexit: from here on nothing is given back to the driver, whose own exit handlers
-// (and those of other libraries, which may reset the device) run in an order nobody controls.
+// Set by Python's atexit. From then on nothing is returned to the driver, because its exit handlers, and
+// those of other libraries that may reset the device, run in an unknown order.
 bool exiting() noexcept;
 void set_exiting() noexcept;
 inline bool driver_is_gone() noexcept { return exiting() || forked(); }
 
 // ---- the GIL ----------------------------------------------------------------------------------
 bool holds_gil() noexcept;
-// Drops the GIL for a blocking driver call when this thread holds it: a host callback that the
-// driver must run first may be waiting for it.
+// Releases the GIL during a blocking driver call if this thread holds it, because a host callback that
+// the driver runs first may be waiting for it.
 class ScopedGilRelease {
  public:
   ScopedGilRelease();
@@ -66,9 +66,9 @@ class ScopedGilRelease {
 
 // ---- capture ----------------------------------------------------------------------------------
 // Lets this thread make calls that a capture of another stream, in global or thread-local mode, would
-// forbid: an allocation, a query, a wait. The driver answers those with an error and spoils the
-// capture as well, though they do not touch it. What does touch it stays forbidden in every mode, so
-// whoever takes this has asked before whether the stream at hand is captured.
+// forbid: an allocation, a query, a wait. Otherwise the driver returns an error and breaks that capture,
+// although the calls do not use its stream. Calls on the captured stream stay forbidden in every mode,
+// so check before whether the stream is captured.
 class RelaxedCapture {
  public:
   RelaxedCapture() noexcept { driver().ThreadExchangeStreamCaptureMode(&mode_); }
@@ -83,16 +83,16 @@ class RelaxedCapture {
 uint64_t capture_id(CUstream stream, CUgraph* graph = nullptr) noexcept;
 // Whether some capture is known to run in the process, so that synchronising could break it.
 bool any_capture() noexcept;
-// Of streams that nobody can ask any more: the user synchronises, or too much waits for their end.
+// For streams that can no longer be queried: the user synchronises, or too many blocks wait.
 void presume_captures_over() noexcept;
-void presume_capture_over(CUstream stream) noexcept;  // of one whose owner has gone
+void presume_capture_over(CUstream stream) noexcept;  // its owner is destroyed
 
 // ---- streams ----------------------------------------------------------------------------------
 bool is_default(CUstream stream) noexcept;  // legacy or per thread
-// A small number for the calling thread, never given twice.
+// A small number for the calling thread, never reused.
 uint32_t thread_token() noexcept;
-// The stream on which what was queued on `stream` can be waited for from the calling thread.
-CUstream reachable(CUstream stream, uint32_t token) noexcept;
+// The stream on which the calling thread can wait for the work of `stream`.
+CUstream reachable_stream(CUstream stream, uint32_t token) noexcept;
 CUstream drain_stream(DeviceState& d, const char* where);
 CUstream allocator_stream(DeviceState& d, const char* where);
 // Event order without any capture rules.
@@ -100,7 +100,7 @@ CUresult link(DeviceState& d, CUstream waiter, DeviceState& producer_device,
               CUstream producer) noexcept;
 
 // ---- memory -----------------------------------------------------------------------------------
-// Frees what had to wait for the end of a capture, if there is any and it can be done now.
+// Frees blocks that waited for the end of a capture, if no capture is running.
 void drain_deferred() noexcept;
 int64_t cached_bytes(int ordinal) noexcept;
 

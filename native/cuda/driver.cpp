@@ -33,7 +33,7 @@ std::string fill(void* library) {
   GPUINTEROP_DRIVER_OPTIONAL(X)
 #undef X
   std::string missing;
-  constexpr size_t kNamed = 5;  // the whole table, when it is no driver at all, helps nobody
+  constexpr size_t kNamed = 5;  // enough to recognise a library that is not the driver
   for (size_t i = 0; i < lacking.size() && i < kNamed; ++i)
     missing += (i ? ", " : "") + std::string(lacking[i]);
   if (lacking.size() > kNamed)
@@ -45,7 +45,7 @@ void start(const std::string& path) {
   table.path = path;
   CUresult code = table.Init(0);
   if (code != CUDA_SUCCESS) {
-    table.reason = path + ": cuInit said " + describe(code);
+    table.reason = path + ": cuInit returned " + describe(code);
     return;
   }
   table.initialised = true;
@@ -54,7 +54,7 @@ void start(const std::string& path) {
   code = table.DeviceGetCount(&table.devices);
   if (code != CUDA_SUCCESS) {
     table.devices = 0;
-    table.reason = path + ": cuDeviceGetCount said " + describe(code);
+    table.reason = path + ": cuDeviceGetCount returned " + describe(code);
     return;
   }
   if (table.devices > kMaxDevices) table.devices = kMaxDevices;
@@ -67,7 +67,7 @@ void load() {
   const char* override_path = std::getenv("GPUINTEROP_LIBCUDA");
   std::vector<std::string> candidates;
   if (override_path && *override_path) {
-    candidates = {override_path};  // asked for by name: no other library may answer instead
+    candidates = {override_path};  // named explicitly, so try no other library
   } else {
     // The second is where the Windows subsystem for Linux mounts the host's driver.
     candidates = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
@@ -82,7 +82,7 @@ void load() {
     }
     std::string missing = fill(library);
     if (missing.empty()) {
-      start(name);  // the library stays open for good: handles of it live everywhere
+      start(name);  // the library stays open, because its handles are stored everywhere
       return;
     }
     tried +=

@@ -1,4 +1,4 @@
-// The CUDA driver as a table of functions, filled from libcuda when it is first asked for.
+// The CUDA driver as a table of functions, filled from libcuda on first use.
 // Symbols are named with their version, because cuda.h renames calls by macro and CUDA 12 and 13
 // headers disagree on which version a plain name means. A version never changes once published.
 #pragma once
@@ -75,7 +75,7 @@ namespace gpuinterop::cuda {
   X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec))                                         \
   X(GraphGetNodes, cuGraphGetNodes, (CUgraph, CUgraphNode*, size_t*))
 
-// Later additions and those that a device may do without: null when the driver has them not.
+// Later additions and optional functions: null when the driver lacks them.
 #define GPUINTEROP_DRIVER_OPTIONAL(X)                                                           \
   X(DeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))              \
   X(MemAllocAsync, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream))                           \
@@ -107,8 +107,8 @@ struct Driver {
   int devices = 0;
   bool ok = false;           // libcuda was found and complete, cuInit worked, there is a device
   bool initialised = false;  // cuInit worked, so a forked child may not use CUDA
-  std::string path;          // of the library that was taken
-  std::string reason;        // why not ok: what was tried and what each attempt said
+  std::string path;          // of the library that was loaded
+  std::string reason;        // why not ok: what was tried, with the result of each attempt
 };
 
 // Loads on the first call, from any thread; never throws. Functions may be called when ok.

@@ -1,5 +1,5 @@
-// Which handles of streams may be given to the driver. A buffer remembers one for as long as it lives,
-// and its stream may be gone by then.
+// Lifetime states of other libraries' streams. A buffer stores the handle of its last stream, which its
+// owner may destroy meanwhile; the driver must not get the handle of a destroyed stream.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -12,45 +12,46 @@ namespace gpuinterop::cuda {
 
 namespace {
 
-enum class Footing : uint8_t {
-  Lent,     // its owner keeps it alive for us
-  Loose,    // somebody queued work there, and nobody will tell when it goes
-  Retired,  // never touched again; its work can be waited for on the device's internal stream
+enum class Ownership : uint8_t {
+  Borrowed,   // its owner keeps it alive while gpuinterop uses it
+  Untracked,  // work is queued on it, and its owner may destroy it at any time
+  Retired,    // never used again; the device's drain stream waits for its work
 };
-struct Foreign {
-  Footing footing = Footing::Retired;
-  bool lingers = false;       // Lent: by nobody but its owner, who has not gone yet
-  int users = 0;              // Stream objects
-  unsigned long long id = 0;  // of the stream that the handle named then; 0: nobody can tell
-  uint64_t capture = 0;       // Loose: the one that it took part in
-  uint32_t times = 0;         // Loose: how often work was queued there
+struct TrackedStream {
+  Ownership ownership = Ownership::Retired;
+  bool retirement_deferred = false;  // Borrowed: used by its owner only, until its capture ends
+  int users = 0;                     // Stream objects
+  unsigned long long id = 0;         // the driver's id of the stream; 0: unknown
+  uint64_t capture = 0;              // Untracked: the capture that it took part in
+  uint32_t uses = 0;                 // Untracked: how often work was queued on it
 };
 
 std::mutex streams_lock;  // of what follows
-std::unordered_map<CUstream, Foreign> foreign;
-std::unordered_set<CUstream> lasting;  // never destroyed: this library's own, above all
-std::atomic<size_t> foreign_count{0};  // so that programs without such streams take no lock
+std::unordered_map<CUstream, TrackedStream> tracked;
+std::unordered_set<CUstream>
+    process_lifetime;                  // never destroyed: gpuinterop's own streams and torch's
+std::atomic<size_t> tracked_count{0};  // so that programs without such streams take no lock
 
 // With the lock held.
-Foreign* find_foreign(CUstream stream) noexcept {
-  auto it = foreign.find(stream);
-  return it == foreign.end() ? nullptr : &it->second;
+TrackedStream* find_tracked(CUstream stream) noexcept {
+  auto it = tracked.find(stream);
+  return it == tracked.end() ? nullptr : &it->second;
 }
-Foreign& note_foreign(CUstream stream) {
-  Foreign& f = foreign[stream];
-  foreign_count.store(foreign.size(), std::memory_order_release);
+TrackedStream& track_stream(CUstream stream) {
+  TrackedStream& f = tracked[stream];
+  tracked_count.store(tracked.size(), std::memory_order_release);
   return f;
 }
 
 bool is_retired(CUstream stream) noexcept {
   std::lock_guard lock(streams_lock);
-  const Foreign* f = find_foreign(stream);
-  return f && f->footing == Footing::Retired;
+  const TrackedStream* f = find_tracked(stream);
+  return f && f->ownership == Ownership::Retired;
 }
 
-// No handle is given twice this way. 0: an old driver, or a stream that is being captured, whose
-// capture would not survive the question.
-unsigned long long id_of(int device, CUstream stream) {
+// The driver reuses handles but not ids. 0: an old driver, or a captured stream, because the query would
+// break its capture.
+unsigned long long stream_id_of(int device, CUstream stream) {
   unsigned long long id = 0;
   DeviceGuard guard(device);
   if (!driver().StreamGetId || capture_id(stream)) return 0;
@@ -58,7 +59,7 @@ unsigned long long id_of(int device, CUstream stream) {
   return driver().StreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
 }
 
-// Work of a stream that is gone can be told from the rest of the context no more.
+// Work of a destroyed stream can no longer be waited for on its own, so wait for the whole context.
 void wait_for_all(int device, CUstream stream, const char* where) {
   DeviceState& d = device_state(device, where);
   DeviceGuard guard(device);
@@ -69,114 +70,114 @@ void wait_for_all(int device, CUstream stream, const char* where) {
         where);
 }
 
-// The internal stream comes after what had been queued on `stream` by then.
-void retire_if_unused_since(CUstream stream, uint32_t times) noexcept {
+// The drain stream has waited for the work that was queued on `stream` at the count `uses`.
+void retire_if_unused_since(CUstream stream, uint32_t uses) noexcept {
   std::lock_guard lock(streams_lock);
-  Foreign* f = find_foreign(stream);
-  if (f && (f->footing == Footing::Loose || f->lingers) && f->times == times) {
-    f->footing = Footing::Retired;
-    f->lingers = false;
+  TrackedStream* f = find_tracked(stream);
+  if (f && (f->ownership == Ownership::Untracked || f->retirement_deferred) && f->uses == uses) {
+    f->ownership = Ownership::Retired;
+    f->retirement_deferred = false;
   }
 }
 
-// Its capture may be over by now, and then it can go the way that it could not go before.
-void retire_if_it_lingers(DeviceState& d, CUstream stream, uint32_t times, const char* where) {
+// If its capture has ended, the stream can be retired now.
+void retire_if_capture_ended(DeviceState& d, CUstream stream, uint32_t uses, const char* where) {
   if (capture_id(stream)) return;
   if (link(d, drain_stream(d, where), d, stream) == CUDA_SUCCESS)
-    retire_if_unused_since(stream, times);
+    retire_if_unused_since(stream, uses);
 }
 
 }  // namespace
 
-bool is_lasting(CUstream stream) noexcept {
+bool lives_until_exit(CUstream stream) noexcept {
   std::lock_guard lock(streams_lock);
-  return lasting.count(stream) != 0;
+  return process_lifetime.count(stream) != 0;
 }
 
-void note_lasting(CUstream stream) noexcept {
+void note_process_lifetime(CUstream stream) noexcept {
   std::lock_guard lock(streams_lock);
   try {
-    lasting.insert(stream);
-    foreign.erase(stream);
+    process_lifetime.insert(stream);
+    tracked.erase(stream);
   } catch (...) {
   }
 }
 
-bool is_known_to_live(CUstream stream) noexcept {
+bool is_known_live(CUstream stream) noexcept {
   if (is_default(stream)) return true;
   std::lock_guard lock(streams_lock);
-  const Foreign* f = find_foreign(stream);
-  return f ? f->footing == Footing::Lent : lasting.count(stream) != 0;
+  const TrackedStream* f = find_tracked(stream);
+  return f ? f->ownership == Ownership::Borrowed : process_lifetime.count(stream) != 0;
 }
 
-bool any_known_to_live(bool (*holds)(CUstream) noexcept) noexcept {
+bool any_known_live(bool (*holds)(CUstream) noexcept) noexcept {
   std::lock_guard lock(streams_lock);
-  return std::any_of(lasting.begin(), lasting.end(), holds) ||
-         std::any_of(foreign.begin(), foreign.end(), [holds](const auto& item) {
-           return item.second.footing == Footing::Lent && holds(item.first);
+  return std::any_of(process_lifetime.begin(), process_lifetime.end(), holds) ||
+         std::any_of(tracked.begin(), tracked.end(), [holds](const auto& item) {
+           return item.second.ownership == Ownership::Borrowed && holds(item.first);
          });
 }
 
 void borrow_stream(int device, CUstream stream, bool again, const char* where) {
-  if (is_lasting(stream)) return;  // no owner could destroy it
-  const unsigned long long id = id_of(device, stream);
+  if (lives_until_exit(stream)) return;
+  const unsigned long long id = stream_id_of(device, stream);
   const uint64_t capture = id ? 0 : capture_id(stream);
   bool replaced = false, retired = false;
   {
     std::lock_guard lock(streams_lock);
-    if (const Foreign* f = find_foreign(stream)) {
+    if (const TrackedStream* f = find_tracked(stream)) {
       const bool same = (id && f->id == id) || (capture && f->capture == capture);
-      retired = f->footing == Footing::Retired;
-      replaced = !retired && !same && (f->footing == Footing::Loose || (f->id && id));
+      retired = f->ownership == Ownership::Retired;
+      replaced = !retired && !same && (f->ownership == Ownership::Untracked || (f->id && id));
     }
   }
-  // The same handle again, perhaps of a new stream: what the old one had left over comes first.
+  // The handle may belong to a new stream, so wait for the work of the old one first.
   if (replaced)
     wait_for_all(device, stream, where);
   else if (retired)
     wait(device, stream, drain_stream(device_state(device, where), where), where);
   std::lock_guard lock(streams_lock);
-  Foreign& f = note_foreign(stream);
-  f.footing = Footing::Lent;
-  f.lingers = false;
+  TrackedStream& f = track_stream(stream);
+  f.ownership = Ownership::Borrowed;
+  f.retirement_deferred = false;
   if (!again) ++f.users;
   if (id) f.id = id;
 }
 
 bool retire_stream(int device, CUstream stream) noexcept {
-  if (!started_device(device) || is_default(stream) || is_lasting(stream) || driver_is_gone())
+  if (!started_device(device) || is_default(stream) || lives_until_exit(stream) || driver_is_gone())
     return true;
   try {
     const uint64_t capture = capture_id(stream);
     std::lock_guard lock(streams_lock);
-    Foreign& f = note_foreign(stream);
-    if (f.footing == Footing::Lent && --f.users > 0) return true;
-    f.footing = Footing::Loose;
-    f.lingers = false;
+    TrackedStream& f = track_stream(stream);
+    if (f.ownership == Ownership::Borrowed && --f.users > 0) return true;
+    f.ownership = Ownership::Untracked;
+    f.retirement_deferred = false;
     f.capture = capture;
-    ++f.times;
+    ++f.uses;
   } catch (...) {
     return false;
   }
-  return end_loose_use(device, stream);
+  return end_untracked_use(device, stream);
 }
 
 bool defer_retirement(CUstream stream) noexcept {
   std::lock_guard lock(streams_lock);
-  Foreign* f = find_foreign(stream);
-  if (!f || f->footing != Footing::Loose || !f->capture) return false;
-  f->footing = Footing::Lent;
-  return f->lingers = true;
+  TrackedStream* f = find_tracked(stream);
+  if (!f || f->ownership != Ownership::Untracked || !f->capture) return false;
+  f->ownership = Ownership::Borrowed;
+  return f->retirement_deferred = true;
 }
 
-void end_lingering(CUstream stream) noexcept {
+void end_deferred_retirement(CUstream stream) noexcept {
   {
     std::lock_guard lock(streams_lock);
-    Foreign* f = find_foreign(stream);
-    if (!f || !f->lingers) return;
-    f->footing = Footing::Loose;
-    f->lingers = false;
-    ++f->times;
+    TrackedStream* f = find_tracked(stream);
+    if (!f || !f->retirement_deferred) return;
+    f->ownership = Ownership::Untracked;
+    f->retirement_deferred = false;
+    ++f->uses;
   }
   presume_capture_over(stream);
 }
@@ -185,32 +186,34 @@ void begin_untracked_use(int device, CUstream stream, const char* where) {
   if (is_default(stream)) return;
   {
     std::lock_guard lock(streams_lock);
-    const Foreign* f = find_foreign(stream);
-    if (f ? f->footing == Footing::Lent && !f->lingers : lasting.count(stream) != 0) return;
+    const TrackedStream* f = find_tracked(stream);
+    if (f ? f->ownership == Ownership::Borrowed && !f->retirement_deferred
+          : process_lifetime.count(stream) != 0)
+      return;
   }
   if (is_retired(stream))
     wait(device, stream, drain_stream(device_state(device, where), where), where);
-  const unsigned long long id = id_of(device, stream);
+  const unsigned long long id = stream_id_of(device, stream);
   const uint64_t capture = id ? 0 : capture_id(stream);
   std::lock_guard lock(streams_lock);
-  Foreign& f = note_foreign(stream);
-  if (f.footing == Footing::Lent && f.users > 0) return;
-  f.footing = Footing::Loose;
-  f.lingers = false;
+  TrackedStream& f = track_stream(stream);
+  if (f.ownership == Ownership::Borrowed && f.users > 0) return;
+  f.ownership = Ownership::Untracked;
+  f.retirement_deferred = false;
   f.id = id;
   f.capture = capture;
-  ++f.times;
+  ++f.uses;
 }
 
-bool end_loose_use(int device, CUstream stream) noexcept {
+bool end_untracked_use(int device, CUstream stream) noexcept {
   DeviceState* d = started_device(device);
   if (!d || driver_is_gone()) return true;
-  uint32_t times;
+  uint32_t uses;
   {
     std::lock_guard lock(streams_lock);
-    const Foreign* f = find_foreign(stream);
-    if (!f || f->footing != Footing::Loose) return true;
-    times = f->times;
+    const TrackedStream* f = find_tracked(stream);
+    if (!f || f->ownership != Ownership::Untracked) return true;
+    uses = f->uses;
   }
   if (capture_id(stream)) return false;
   try {
@@ -218,39 +221,39 @@ bool end_loose_use(int device, CUstream stream) noexcept {
   } catch (...) {
     return false;
   }
-  retire_if_unused_since(stream, times);
+  retire_if_unused_since(stream, uses);
   return true;
 }
 
-CUstream living(DeviceState& d, CUstream stream, uint32_t token, const char* where) {
-  stream = reachable(stream, token);
-  if (foreign_count.load(std::memory_order_acquire) == 0 || is_default(stream)) return stream;
-  bool loose, lingers;
-  uint32_t times;
+CUstream live_stream(DeviceState& d, CUstream stream, uint32_t token, const char* where) {
+  stream = reachable_stream(stream, token);
+  if (tracked_count.load(std::memory_order_acquire) == 0 || is_default(stream)) return stream;
+  bool untracked, retirement_deferred;
+  uint32_t uses;
   {
     std::lock_guard lock(streams_lock);
-    const Foreign* f = find_foreign(stream);
-    if (!f || (f->footing == Footing::Lent && !f->lingers)) return stream;
-    lingers = f->lingers;
-    loose = f->footing == Footing::Loose;
-    times = f->times;
+    const TrackedStream* f = find_tracked(stream);
+    if (!f || (f->ownership == Ownership::Borrowed && !f->retirement_deferred)) return stream;
+    retirement_deferred = f->retirement_deferred;
+    untracked = f->ownership == Ownership::Untracked;
+    uses = f->uses;
   }
-  if (lingers) {
-    retire_if_it_lingers(d, stream, times, where);
+  if (retirement_deferred) {
+    retire_if_capture_ended(d, stream, uses, where);
     return stream;
   }
-  CUstream heir = drain_stream(d, where);
-  if (loose) {
-    wait_for_all(d.ordinal, heir, where);
-    retire_if_unused_since(stream, times);
+  CUstream drain = drain_stream(d, where);
+  if (untracked) {
+    wait_for_all(d.ordinal, drain, where);
+    retire_if_unused_since(stream, uses);
   }
-  return heir;
+  return drain;
 }
 
-CUstream last_use(const Buffer& b, const char* where) {
+CUstream last_use_stream(const Buffer& b, const char* where) {
   if (!b.stream) return CU_STREAM_LEGACY;
-  return living(device_state(b.device.id, where), static_cast<CUstream>(b.stream), b.stream_thread,
-                where);
+  return live_stream(device_state(b.device.id, where), static_cast<CUstream>(b.stream),
+                     b.stream_thread, where);
 }
 
 }  // namespace gpuinterop::cuda

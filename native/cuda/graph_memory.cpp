@@ -16,28 +16,28 @@ namespace {
 struct GraphPool {
   uint64_t capture;
   int device;
-  int64_t live = 0;   // buffers that hold a block of this pool
-  bool dead = false;  // the graph and everything made from it is gone
+  int64_t live = 0;        // buffers that hold a block of this pool
+  bool destroyed = false;  // the graph and everything made from it is destroyed
   std::vector<Block> idle;
-  std::vector<Block> lent;  // that a consumer on another stream of the capture may still use
+  std::vector<Block> shared;  // that a consumer on another stream of the capture may still use
 };
 
 std::mutex
     pools_lock;  // of all pools; taken without any other lock and released before driver calls
 std::list<GraphPool*> pools;
-std::atomic<int> dead_count{0};
+std::atomic<int> destroyed_count{0};
 
 void CUDA_CB graph_ended(void* data) {
   std::lock_guard guard(pools_lock);
-  static_cast<GraphPool*>(data)->dead = true;
-  dead_count.fetch_add(1);
+  static_cast<GraphPool*>(data)->destroyed = true;
+  destroyed_count.fetch_add(1);
 }
 
 GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const char* where) {
   {
     std::lock_guard guard(pools_lock);
     for (GraphPool* p : pools)
-      if (p->capture == capture && p->device == d.ordinal && !p->dead) return p;
+      if (p->capture == capture && p->device == d.ordinal && !p->destroyed) return p;
   }
   auto fresh = std::make_unique<GraphPool>(GraphPool{0, d.ordinal});
   GraphPool* pool = fresh.get();
@@ -46,19 +46,19 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
     pools.push_back(pool);
     fresh.release();
   }
-  // On an error it stays a pool of no capture, and is buried.
+  // On an error the pool belongs to no capture, and is reclaimed.
   when_graph_ends(graph, pool, graph_ended, where);
   std::lock_guard guard(pools_lock);
   pool->capture = capture;
   return pool;
 }
 
-// Files a block without pending work under the allocator's stream, from which any stream may take it.
+// Assigns a block without pending work to the allocator's stream, from which every stream may reuse it.
 void serve_any_stream(DeviceState& d, Block& block) noexcept {
   try {
     block.stream = allocator_stream(d, "gpuinterop.capture");
     block.thread = 0;
-  } catch (...) {  // no stream could be made: the block stays with its own
+  } catch (...) {  // no stream could be made: the block stays with its stream
   }
 }
 
@@ -80,7 +80,7 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
                           CUstream stream, const char* where) {
   if (capture == UINT64_MAX)
     fail(Kind::Capture, where, "a capture that is still valid",
-         "one that an earlier call has broken",
+         "a capture that an earlier call has broken",
          "end the capture; the call before this one that failed says why");
   GraphPool* pool = find_or_make(d, capture, graph, where);
   int64_t bytes = BlockCache::rounded(b->nbytes);
@@ -101,9 +101,9 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
     }
   }
   // Memory of graphs that have ended since is reused before more is taken.
-  if (dead_graphs()) reclaim_graph_memory();
+  if (any_destroyed_graph()) reclaim_graph_memory();
   // From a stream outside the capture, so that the memory is no node of the graph and outlives it.
-  // That stream carries nothing but allocations: waiting for it waits for no kernel.
+  // That stream runs no kernels, so waiting for it is short.
   try {
     CUstream outside = allocator_stream(d, where);
     b->ptr = static_cast<char*>(allocate(d.ordinal, b->nbytes, outside, where));
@@ -121,54 +121,54 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept {
   auto* pool = static_cast<GraphPool*>(b->context);
   auto stream = static_cast<CUstream>(b->stream);
   const uint32_t foreign_use = b->foreign_use.load();
-  bool dead;
+  bool destroyed;
   {
     std::lock_guard guard(pools_lock);
     --pool->live;
-    dead = pool->dead;
-    if (!dead) {
+    destroyed = pool->destroyed;
+    if (!destroyed) {
       try {
-        (foreign_use & kUsedBeside ? pool->lent : pool->idle)
+        (foreign_use & kUsedBeside ? pool->shared : pool->idle)
             .push_back({b->ptr, BlockCache::rounded(b->nbytes), stream, b->stream_thread});
       } catch (...) {
       }
     } else if (pool->live == 0) {
-      dead_count.fetch_add(1);  // an empty shell to bury
+      destroyed_count.fetch_add(1);  // an empty pool to delete
     }
   }
-  if (!dead) return;
+  if (!destroyed) return;
   Block block{b->ptr, b->nbytes, stream, b->stream_thread};
-  // An array of the graph may have been used outside of it since, so its last use is looked up.
+  // The array may have been used outside the graph since, so check its last use.
   if (foreign_use == 0 && is_done(d, *b)) serve_any_stream(d, block);
   free_block(d, block.ptr, block.bytes, block.stream, block.thread, foreign_use);
 }
 
-bool dead_graphs() noexcept { return dead_count.load(std::memory_order_relaxed) != 0; }
+bool any_destroyed_graph() noexcept { return destroyed_count.load(std::memory_order_relaxed) != 0; }
 
 void reclaim_graph_memory() noexcept {
-  struct Last {
+  struct Reclaimed {
     int device;
     Block block;
     uint32_t foreign_use;
   };
-  std::vector<Last> blocks;
+  std::vector<Reclaimed> blocks;
   {
     std::lock_guard guard(pools_lock);
-    dead_count.store(0);
+    destroyed_count.store(0);
     try {
       for (auto it = pools.begin(); it != pools.end();) {
         GraphPool* pool = *it;
-        if (!pool->dead) {
+        if (!pool->destroyed) {
           ++it;
           continue;
         }
-        // May fail, the rest does not.
-        blocks.reserve(blocks.size() + pool->idle.size() + pool->lent.size());
+        // This may fail, the rest cannot.
+        blocks.reserve(blocks.size() + pool->idle.size() + pool->shared.size());
         for (const Block& block : pool->idle) blocks.push_back({pool->device, block, 0});
-        for (const Block& block : pool->lent)
+        for (const Block& block : pool->shared)
           blocks.push_back({pool->device, block, kUsedElsewhere});
         pool->idle.clear();
-        pool->lent.clear();
+        pool->shared.clear();
         if (pool->live == 0) {
           delete pool;
           it = pools.erase(it);
@@ -177,7 +177,7 @@ void reclaim_graph_memory() noexcept {
         }
       }
     } catch (...) {
-      dead_count.store(1);  // another time
+      destroyed_count.store(1);  // try again later
     }
   }
   for (auto& [device, block, foreign_use] : blocks) {

@@ -17,7 +17,7 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
                           CUstream stream, const char* where);
 void free_graph_block(DeviceState& d, Buffer* b) noexcept;
 
-bool dead_graphs() noexcept;  // some graph has ended and its memory has not been given back
+bool any_destroyed_graph() noexcept;  // some graph has ended and its memory has not been given back
 void reclaim_graph_memory() noexcept;  // gives it back
 
 }  // namespace gpuinterop::cuda

@@ -1,8 +1,8 @@
-// Stream-ordered device memory: the cache, the driver's pool behind it, and what must wait.
+// Stream-ordered device memory: the cache, the driver's pool, and blocks whose release must wait.
 //
-// A freed block belongs to the stream of its last use and is handed out again on that stream only,
-// so the next owner's work follows the last owner's without any event. Three kinds of block cannot
-// go back at once: those that a consumer elsewhere may still read (Buffer::foreign_use), those whose
+// A freed block belongs to the stream of its last use and is reused on that stream only, so the next
+// owner's work follows the last owner's without any event. Three kinds of block cannot be reused at
+// once: those that a consumer may still read (Buffer::foreign_use), those whose
 // stream is being captured, and those that a captured graph uses (cuda/graph_memory.hpp).
 #include <algorithm>
 #include <string>
@@ -30,7 +30,7 @@ std::mutex deferred_lock;
 std::vector<Deferred> deferred;
 std::atomic<size_t> deferred_count{0};
 int64_t deferred_bytes = 0;
-// Beyond either, a capture that nobody can ask about is taken to be over.
+// Beyond either, a capture that can no longer be queried counts as ended.
 constexpr size_t kMostDeferred = 4096;
 constexpr int64_t kMostDeferredBytes = int64_t(1) << 30;
 
@@ -43,7 +43,7 @@ BlockCache& cache_of(DeviceState& d) {
   return cache;
 }
 
-// A block that cannot even be remembered is lost; that is better than a use after free.
+// If the list cannot grow, leak the block: a leak is better than a use after free.
 void defer(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
   std::lock_guard lock(deferred_lock);
   try {
@@ -58,19 +58,19 @@ void defer(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
 
 CUresult driver_allocate(DeviceState& d, void** ptr, int64_t bytes, CUstream stream) noexcept {
   CUdeviceptr address = 0;
-  RelaxedCapture relaxed;  // fresh memory concerns no capture
+  RelaxedCapture relaxed;  // new memory is independent of any capture
   CUresult code = d.pool ? driver().MemAllocAsync(&address, size_t(bytes), stream)
                          : driver().MemAlloc(&address, size_t(bytes));
   *ptr = reinterpret_cast<void*>(address);
   return code;
 }
 
-// To the driver, past the cache. The device's context is current.
+// Returns a block to the driver. The device's context is current.
 void driver_free(DeviceState& d, const Block& block) noexcept {
   const Driver& cu = driver();
   auto address = reinterpret_cast<CUdeviceptr>(block.ptr);
   try {
-    CUstream stream = living(d, block.stream, block.thread);
+    CUstream stream = live_stream(d, block.stream, block.thread);
     // On a captured stream this would become a node of the graph, and no capture survives MemFree.
     if (capture_id(stream) || (!d.pool && any_capture())) return defer(d, block, 0);
     RelaxedCapture relaxed;
@@ -86,24 +86,24 @@ void driver_free(DeviceState& d, const Block& block) noexcept {
   }
 }
 
-// A block of an ended graph (reclaim_graph_memory). No work on it is pending, so it serves any stream.
+// A block of a destroyed graph (reclaim_graph_memory). No work on it is pending, so any stream can use it.
 void* take_from_ended_graphs(DeviceState& d, int64_t bytes) noexcept {
   std::lock_guard lock(d.stream_lock);
   return d.allocator ? cache_of(d).take(bytes, d.allocator, 0) : nullptr;
 }
 
-// `streams`: where the driver gets them.
+// Appends the streams on which the blocks are freed to `streams`.
 void flush(DeviceState& d, std::vector<CUstream>* streams = nullptr) noexcept {
   try {
     for (const Block& block : cache_of(d).drain()) {
       if (streams) {
-        CUstream stream = living(d, block.stream, block.thread);
+        CUstream stream = live_stream(d, block.stream, block.thread);
         if (std::find(streams->begin(), streams->end(), stream) == streams->end())
           streams->push_back(stream);
       }
       driver_free(d, block);
     }
-  } catch (...) {  // no memory for the list: the blocks are lost to this process
+  } catch (...) {  // no memory for the list: the blocks leak
   }
 }
 
@@ -112,7 +112,7 @@ void keep_or_free(DeviceState& d, const Block& block) noexcept {
   if (cache.put(block)) [[likely]]
     return;
   if (cache.fits(block.bytes)) {
-    // Full of sizes that nobody asks for any more, most likely: start afresh.
+    // The cache is probably full of sizes that are no longer requested, so empty it.
     flush(d);
     if (cache.put(block)) return;
   }
@@ -121,22 +121,22 @@ void keep_or_free(DeviceState& d, const Block& block) noexcept {
 
 // Makes the block's stream wait for everything in the context. False when a capture forbids that.
 bool wait_for_context(DeviceState& d, const Block& block) {
-  CUstream stream = living(d, block.stream, block.thread);
+  CUstream stream = live_stream(d, block.stream, block.thread);
   EventLease lease(d);
   CUresult code = lease.code;
   if (code == CUDA_SUCCESS) code = record_context(d, lease.event);
-  RelaxedCapture relaxed;  // for a capture that nobody here has seen
+  RelaxedCapture relaxed;  // another library may be capturing
   if (code == CUDA_SUCCESS)
     code = driver().StreamWaitEvent(stream, lease.event, CU_EVENT_WAIT_DEFAULT);
   return code == CUDA_SUCCESS;
 }
 
-// A consumer got the memory through a protocol that does not say when it is done. What it has
-// queued so far is all it will ever queue, since it has just let go.
+// A consumer received the memory through a protocol that does not say when it is done. It has just
+// released the memory, so what it has queued so far is all its work.
 bool wait_for_consumers(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
   try {
     if (foreign_use & kUsedElsewhere) return wait_for_context(d, block);
-    CUstream stream = living(d, block.stream, block.thread);
+    CUstream stream = live_stream(d, block.stream, block.thread);
     if (stream == CU_STREAM_LEGACY) return true;
     if (any_capture()) return false;
     return link(d, stream, d, CU_STREAM_LEGACY) == CUDA_SUCCESS;
@@ -150,7 +150,7 @@ bool wait_for_consumers(DeviceState& d, const Block& block, uint32_t foreign_use
 void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint32_t thread,
                 uint32_t foreign_use) noexcept {
   Block block{ptr, BlockCache::rounded(nbytes), stream, thread};
-  // Another thread's default stream is waited for by the legacy one, so that is where it goes.
+  // The legacy stream waits for another thread's default stream, so file the block there.
   if (stream == CU_STREAM_PER_THREAD && thread != thread_token())
     block.stream = CU_STREAM_LEGACY, block.thread = 0;
   if (foreign_use == 0) [[likely]] {
@@ -169,7 +169,7 @@ void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint
 
 void drain_deferred() noexcept {
   run_completed_releases();
-  if (deferred_count.load(std::memory_order_relaxed) == 0 && !dead_graphs()) return;
+  if (deferred_count.load(std::memory_order_relaxed) == 0 && !any_destroyed_graph()) return;
   if (driver_is_gone() || any_capture()) return;
   std::vector<Deferred> list;
   {
@@ -191,7 +191,7 @@ int64_t cached_bytes(int ordinal) noexcept {
   return started_device(ordinal) ? caches[ordinal].bytes() : 0;
 }
 
-void give_back(DeviceState& d, bool synchronize) noexcept {
+void trim_memory(DeviceState& d, bool synchronize) noexcept {
   try {
     DeviceGuard guard(d.ordinal);
     if (synchronize) presume_captures_over();
@@ -202,16 +202,16 @@ void give_back(DeviceState& d, bool synchronize) noexcept {
     if (any_capture()) return;
     RelaxedCapture relaxed;
     if (synchronize) {
-      // The pool returns only what streams have passed. Waiting for the context would spoil a capture
-      // that nobody here has seen; waiting for streams spoils none.
-      finish_all();
+      // The pool returns only memory whose streams have completed. Waiting for the context would break
+      // another library's capture; waiting for streams breaks none.
+      complete_all_releases();
       flush(d, &streams);
       ScopedGilRelease dropped;
       for (CUstream stream : streams) driver().StreamSynchronize(stream);
     }
     run_completed_releases();
     if (d.pool) driver().MemPoolTrimTo(d.pool, 0);
-  } catch (...) {  // called to make room; when that fails the allocation reports it
+  } catch (...) {  // if this made no room, the allocation reports it
   }
 }
 
@@ -219,7 +219,7 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
   DeviceState& d = device_state(device, where);
   int64_t bytes = BlockCache::rounded(nbytes);
   uint32_t thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
-  if (anything_pending()) [[unlikely]]
+  if (any_pending_release()) [[unlikely]]
     run_completed_releases();
   if (void* ptr = cache_of(d).take(bytes, stream, thread)) [[likely]]
     return ptr;
@@ -229,7 +229,7 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
   void* ptr = nullptr;
   CUresult code = driver_allocate(d, &ptr, bytes, stream);
   if (code == CUDA_ERROR_OUT_OF_MEMORY) {
-    give_back(d, true);
+    trim_memory(d, true);
     code = driver_allocate(d, &ptr, bytes, stream);
   }
   if (code == CUDA_SUCCESS) [[likely]]
@@ -245,22 +245,22 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
   fail(Kind::OutOfMemory, where,
        std::to_string(nbytes) + " bytes on cuda:" + std::to_string(device),
        std::to_string(free_bytes) + " bytes free of " + std::to_string(total) +
-           "; arrays here hold " + std::to_string(live) + " bytes, nothing is cached any more",
+           "; gpuinterop arrays hold " + std::to_string(live) + " bytes, nothing is cached",
        "delete arrays that are no longer used, empty other libraries' caches "
        "(torch.cuda.empty_cache(), "
-       "cupy.get_default_memory_pool().free_all_blocks()), or work in smaller pieces");
+       "cupy.get_default_memory_pool().free_all_blocks()), or process the data in smaller parts");
 }
 
 void release(Buffer* b) noexcept {
   DeviceState* d = started_device(b->device.id);
-  if (!d || driver_is_gone()) return;  // the process takes its memory along
+  if (!d || driver_is_gone()) return;  // the exit of the process frees its memory
   auto stream = static_cast<CUstream>(b->stream);
   if (!stream) stream = CU_STREAM_LEGACY;
   if (b->context) [[unlikely]]
     return free_graph_block(*d, b);
   free_block(*d, b->ptr, b->nbytes, stream, b->stream_thread,
              b->foreign_use.load(std::memory_order_relaxed));
-  if (deferred_count.load(std::memory_order_relaxed) || dead_graphs()) drain_deferred();
+  if (deferred_count.load(std::memory_order_relaxed) || any_destroyed_graph()) drain_deferred();
 }
 
 void allocate_buffer(Buffer* b, const char* where) {

@@ -1,4 +1,4 @@
-// Device memory beyond what kernels need: what buffers and the public functions build on.
+// Allocation of device memory, for buffers and the public functions.
 #pragma once
 
 #include "cuda/cuda.hpp"
@@ -11,12 +11,12 @@ struct DeviceState;
 // thread's current stream, or of the graph that this stream is being captured into.
 void allocate_buffer(Buffer* b, const char* where);
 
-// Takes a block back. See Buffer::foreign_use for the last argument.
+// Frees a block. See Buffer::foreign_use for the last argument.
 void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint32_t thread,
                 uint32_t foreign_use) noexcept;
 
 // Returns cached memory to the driver, and the driver's to the system. Waits for the device when
 // asked to, but never while something is being captured.
-void give_back(DeviceState& d, bool synchronize) noexcept;
+void trim_memory(DeviceState& d, bool synchronize) noexcept;
 
 }  // namespace gpuinterop::cuda

@@ -19,19 +19,19 @@ struct Use {
 };
 
 struct PinnedBlock {
-  int device;  // whose context it was taken in; every device may use it
+  int device;  // in whose context it was allocated; every device may use it
   char* ptr;
-  int64_t nbytes;         // as asked for
-  int64_t capacity;       // as taken
+  int64_t nbytes;         // as requested
+  int64_t capacity;       // as allocated
   std::vector<Use> uses;  // each stream once
-  int graphs = 0;         // that copy from or to it, and have not ended
-  bool let_go = false;    // nothing but these graphs holds it
+  int graphs = 0;         // captured graphs that copy from or to it
+  bool released = false;  // only these graphs hold it
 };
 
 constexpr int64_t kPage = 4096;
 
-std::mutex blocks_lock;  // of what follows; released before driver calls
-// Never destroyed: the last array may go when static objects have gone.
+std::mutex blocks_lock;  // of the variables below; released before driver calls
+// Never destroyed, because the last array may be destroyed after static objects.
 auto& blocks = *new std::map<const char*, PinnedBlock*>;  // by their first byte
 auto& idle = *new std::multimap<int64_t, PinnedBlock*>;   // by their capacity
 // Bytes of capacity: in arrays now, the most that ever were, and in `idle`.
@@ -48,15 +48,15 @@ PinnedBlock* find(const void* host) {
   return at < block->ptr + block->nbytes ? block : nullptr;
 }
 
-// Kept for later: cuMemFreeHost waits for the whole device, and no capture survives it.
-void give_back(PinnedBlock* block) noexcept {
+// Keeps the block for reuse, because cuMemFreeHost waits for the whole device and breaks captures.
+void keep_idle(PinnedBlock* block) noexcept {
   std::lock_guard guard(blocks_lock);
-  block->let_go = true;
-  if (block->graphs > 0) return;  // the last of them gives it back
+  block->released = true;
+  if (block->graphs > 0) return;  // the last of them keeps it idle
   try {
     idle.emplace(block->capacity, block);
     idle_bytes += block->capacity;
-  } catch (...) {  // no memory for the list: the block is lost
+  } catch (...) {  // no memory for the list: the block leaks
   }
 }
 
@@ -64,12 +64,12 @@ void CUDA_CB block_graph_ended(void* data) {
   auto* block = static_cast<PinnedBlock*>(data);
   {
     std::lock_guard guard(blocks_lock);
-    if (--block->graphs > 0 || !block->let_go) return;
+    if (--block->graphs > 0 || !block->released) return;
   }
-  give_back(block);
+  keep_idle(block);
 }
 
-// The graph that is being recorded keeps the block. Where the driver tells nobody of its end, for good.
+// The graph that is being recorded holds the block; for good if the driver cannot report its end.
 void hold_for_graph(PinnedBlock* block, CUgraph graph, const char* where) {
   {
     std::lock_guard guard(blocks_lock);
@@ -78,8 +78,8 @@ void hold_for_graph(PinnedBlock* block, CUgraph graph, const char* where) {
   when_graph_ends(graph, block, block_graph_ended, where);
 }
 
-// An idle block of this size, at most twice as large; null for none.
-PinnedBlock* take_idle(int64_t nbytes) {
+// An idle block of this size, at most twice as large; null if there is none.
+PinnedBlock* pop_idle(int64_t nbytes) {
   std::lock_guard guard(blocks_lock);
   auto it = idle.lower_bound(nbytes);
   if (it == idle.end() || it->first / 2 > std::max(nbytes, kPage)) return nullptr;
@@ -97,7 +97,7 @@ void free_blocks(const std::vector<PinnedBlock*>& unused) noexcept {
       ScopedGilRelease dropped;  // it may wait for work that needs the GIL
       RelaxedCapture relaxed;
       driver().MemFreeHost(block->ptr);
-    } catch (...) {  // no context any more: the memory went with it
+    } catch (...) {  // the context was destroyed, and its memory with it
     }
     delete block;
   }
@@ -119,8 +119,8 @@ std::vector<PinnedBlock*> remove_idle(int64_t kept) {
   return removed;
 }
 
-// Waits for one use after the other.
-void next_use(void* what) noexcept {
+// Waits for the uses one by one, then keeps the block idle.
+void wait_for_next_use(void* what) noexcept {
   auto* block = static_cast<PinnedBlock*>(what);
   while (!block->uses.empty()) {
     const Use use = block->uses.back();
@@ -131,9 +131,9 @@ void next_use(void* what) noexcept {
     last.nbytes = block->nbytes;
     last.stream = use.stream;
     last.stream_thread = use.thread;
-    return release_when_done(*d, last, false, next_use, next_use, block);
+    return release_when_done(*d, last, false, wait_for_next_use, wait_for_next_use, block);
   }
-  give_back(block);
+  keep_idle(block);
 }
 
 void release_pinned(Buffer* b) noexcept {
@@ -143,11 +143,11 @@ void release_pinned(Buffer* b) noexcept {
     blocks.erase(block->ptr);
     used_bytes -= block->capacity;
   }
-  next_use(block);
+  wait_for_next_use(block);
 }
 
-// May wait for the device, and for work there that needs the GIL.
-CUresult take(int device, int64_t nbytes, void** ptr) {
+// May wait for the device, and for its work that needs the GIL.
+CUresult allocate_locked(int device, int64_t nbytes, void** ptr) {
   DeviceGuard context(device);
   ScopedGilRelease dropped;
   RelaxedCapture relaxed;
@@ -160,7 +160,7 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
   device_state(device, where);  // the device exists
   run_completed_releases();
   BufferRef ref(new Buffer);
-  PinnedBlock* block = take_idle(nbytes);
+  PinnedBlock* block = pop_idle(nbytes);
   if (!block) {
     auto fresh = std::make_unique<PinnedBlock>();
     const int64_t capacity = (nbytes + kPage - 1) / kPage * kPage;
@@ -168,13 +168,13 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
     // The idle blocks do not fit. A program whose sizes change would lock ever more memory, so idle
     // memory is bounded by the most that was in use at once. The allocation below may wait anyway.
     free_blocks(remove_idle(std::max(most_used_bytes, kKeptIdleBytes)));
-    CUresult code = take(device, capacity, &ptr);
+    CUresult code = allocate_locked(device, capacity, &ptr);
     if (code == CUDA_ERROR_OUT_OF_MEMORY && release_idle_pinned())
-      code = take(device, capacity, &ptr);
+      code = allocate_locked(device, capacity, &ptr);
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
-      fail(Kind::OutOfMemory, where, std::to_string(nbytes) + " bytes of page-locked host memory",
-           "cuMemHostAlloc said " + describe(code),
-           "keep less of it, or use ordinary memory: numpy.empty");
+      fail(Kind::OutOfMemory, where, std::to_string(nbytes) + " bytes of pinned host memory",
+           "cuMemHostAlloc returned " + describe(code),
+           "free pinned arrays, or use pageable memory: numpy.empty");
     check(code, "cuMemHostAlloc", where);
     fresh->device = device;
     fresh->ptr = static_cast<char*>(ptr);
@@ -182,7 +182,7 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
     block = fresh.release();
   }
   block->nbytes = nbytes;
-  block->let_go = false;
+  block->released = false;
   Buffer* b = ref.get();
   b->ptr = block->ptr;
   b->nbytes = nbytes;

@@ -1,14 +1,15 @@
-// Page-locked host memory for the user, and the asynchronous copies that may still be reading it.
+// Pinned host memory, and the asynchronous copies that may still read it.
 #pragma once
 
 #include "cuda/cuda.hpp"
 
 namespace gpuinterop::cuda {
 
-// Host memory that every device can copy from and to without staging. Kept for the next array once
-// the copies that were noted have passed.
+// Host memory that every device can copy from and to without staging. It is reused after the noted
+// copies have completed.
 BufferRef allocate_pinned(int device, int64_t nbytes, const char* where);
-// Frees what is kept, unless a graph is being captured; whether there was any. Waits for the device.
+// Frees idle memory unless a graph is being captured, and returns whether there was any. Waits for the
+// device.
 bool release_idle_pinned() noexcept;
 // Whether these bytes lie in memory of allocate_pinned().
 bool is_pinned_here(const void* host, int64_t nbytes) noexcept;

@@ -1,4 +1,4 @@
-// Current streams, order between streams, and what capture allows of it.
+// Current streams, and the order of work between streams, also while a graph is captured.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ struct HeldEvent {
 };
 
 // Called when the graph has ended; see when_graph_ends().
-void CUDA_CB give_event_back(void* data) {
+void CUDA_CB return_event(void* data) {
   std::unique_ptr<HeldEvent> held(static_cast<HeldEvent*>(data));
   std::lock_guard lock(held->device->event_lock);
   try {
@@ -39,9 +39,9 @@ void CUDA_CB give_event_back(void* data) {
   }
 }
 
-// The rule of wait(), which is Kind::Capture where a capture forbids it. True: `waiter` is captured, in
-// what builds `graph`, and needs work that was queued outside that.
-bool leads_into_capture(CUstream waiter, CUstream producer, CUgraph* graph, const char* where) {
+// Raises Kind::Capture where a capture forbids wait(). True: `waiter` is captured into `graph` and needs
+// work that was queued outside the capture.
+bool needs_capture_wait(CUstream waiter, CUstream producer, CUgraph* graph, const char* where) {
   const uint64_t waiting = capture_id(waiter, graph), producing = capture_id(producer);
   if (producing && waiting != producing)
     fail(Kind::Capture, where,
@@ -66,15 +66,15 @@ void wait_from_capture(DeviceState& d, CUgraph graph, CUstream waiter, CUstream 
   const Driver& cu = driver();
   RelaxedCapture relaxed;
   CUresult state = cu.StreamQuery(producer);
-  if (state == CUDA_SUCCESS) return;  // the usual case: nothing to wait for, so nothing to record
+  if (state == CUDA_SUCCESS) return;  // the usual case: nothing to wait for
   if (state != CUDA_ERROR_NOT_READY) check(state, "cuStreamQuery", where);
-  // Every launch of the graph will wait for this event, so it belongs to the graph until that ends.
+  // Every launch of the graph waits for this event, so the graph owns it.
   EventLease lease(d);
   check(lease.code, "cuEventCreate", where);
   auto held = std::make_unique<HeldEvent>(HeldEvent{&d, lease.event});
   lease.event = nullptr;
   CUevent event = held->event;
-  when_graph_ends(graph, held.release(), give_event_back, where);
+  when_graph_ends(graph, held.release(), return_event, where);
   check(cu.EventRecord(event, producer), "cuEventRecord", where);
   check(cu.StreamWaitEvent(waiter, event, CU_EVENT_WAIT_EXTERNAL), "cuStreamWaitEvent", where);
 }
@@ -137,8 +137,8 @@ CUresult link(DeviceState& w, CUstream waiter, DeviceState& p, CUstream producer
   CUresult code = cu.CtxPushCurrent(p.primary);
   if (code != CUDA_SUCCESS) return code;
   {
-    // A wait takes the event's record as it is at that moment, so the event is free for the next
-    // use as soon as both calls have returned.
+    // cuStreamWaitEvent uses the event's current record, so the event can be reused once both calls
+    // have returned.
     EventLease lease(p);
     code = lease.code;
     if (code == CUDA_SUCCESS) code = cu.EventRecord(lease.event, producer);
@@ -157,7 +157,7 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where) {
   DeviceState& d = device_state(device, where);
   DeviceGuard guard(device);
   CUgraph graph = nullptr;
-  if (leads_into_capture(waiter, producer, &graph, where))
+  if (needs_capture_wait(waiter, producer, &graph, where))
     return wait_from_capture(d, graph, waiter, producer, where);
   check(link(d, waiter, d, producer), "cuStreamWaitEvent", where);
 }
@@ -166,7 +166,7 @@ void require_wait(int device, CUstream waiter, CUstream producer, const char* wh
   if (waiter == producer) return;
   DeviceGuard guard(device);
   CUgraph graph = nullptr;
-  leads_into_capture(waiter, producer, &graph, where);
+  needs_capture_wait(waiter, producer, &graph, where);
 }
 
 void join(int device, CUstream waiter, CUstream producer, const char* where) {
@@ -175,8 +175,8 @@ void join(int device, CUstream waiter, CUstream producer, const char* where) {
   wait(device, waiter, producer, where);
 }
 
-CUstream reachable(CUstream stream, uint32_t token) noexcept {
-  // Handle 2 names another stream in every thread. The legacy stream waits for all of them.
+CUstream reachable_stream(CUstream stream, uint32_t token) noexcept {
+  // Handle 2 is another stream in every thread. The legacy stream waits for all of them.
   if (stream == CU_STREAM_PER_THREAD && token != thread_token()) return CU_STREAM_LEGACY;
   return stream;
 }
@@ -190,7 +190,7 @@ bool order_slow(Buffer* b, CUstream stream, const char* where) {
     last = b->stream;
     last_token = b->stream_thread;
     if (last == stream && last_token == token) return false;
-    if (last) wait(b->device.id, stream, last_use(*b, where), where);
+    if (last) wait(b->device.id, stream, last_use_stream(*b, where), where);
   } while (b->stream != last || b->stream_thread != last_token);
   if (b->foreign_use.load(std::memory_order_relaxed) & kUsedElsewhere)
     b->foreign_use.fetch_or(kUsedBeside, std::memory_order_relaxed);
@@ -214,26 +214,26 @@ void synchronize_stream(int device, CUstream stream, const char* where) {
   run_completed_releases();
 }
 
-// ---- streams of this library ------------------------------------------------------------------
+// ---- gpuinterop's own streams ------------------------------------------------------------------
 namespace {
 
-CUstream make_once(DeviceState& d, CUstream& slot, const char* where) {
+CUstream create_once(DeviceState& d, CUstream& slot, const char* where) {
   std::lock_guard lock(d.stream_lock);
   if (!slot) {
     DeviceGuard guard(d.ordinal);
     RelaxedCapture relaxed;
     check(driver().StreamCreateWithPriority(&slot, CU_STREAM_NON_BLOCKING, 0),
           "cuStreamCreateWithPriority", where);
-    note_lasting(slot);
+    note_process_lifetime(slot);
   }
   return slot;
 }
 
 }  // namespace
 
-CUstream drain_stream(DeviceState& d, const char* where) { return make_once(d, d.heir, where); }
+CUstream drain_stream(DeviceState& d, const char* where) { return create_once(d, d.drain, where); }
 CUstream allocator_stream(DeviceState& d, const char* where) {
-  return make_once(d, d.allocator, where);
+  return create_once(d, d.allocator, where);
 }
 
 CUstream acquire_stream(int device, bool blocking, int priority, const char* where) {
@@ -253,14 +253,14 @@ CUstream acquire_stream(int device, bool blocking, int priority, const char* whe
   RelaxedCapture relaxed;
   check(driver().StreamCreateWithPriority(&stream, flags, priority), "cuStreamCreateWithPriority",
         where);
-  note_lasting(stream);
+  note_process_lifetime(stream);
   return stream;
 }
 
 void recycle_stream(int device, CUstream stream, bool blocking, int priority) noexcept {
   DeviceState* d = started_device(device);
   if (!d || driver_is_gone()) return;
-  // One whose capture, broken or not, was never ended simply stays: the next owner could not use it.
+  // A stream whose capture was never ended is not reused, because the next owner could not use it.
   CUstreamCaptureStatus status;
   if (driver().StreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
       status != CU_STREAM_CAPTURE_STATUS_NONE)
@@ -279,7 +279,7 @@ void check_address(CUstream stream, const char* where) {
   iovec into{&byte, 1}, from{stream, 1};
   if (process_vm_readv(getpid(), &into, 1, &from, 1, 0) < 0 && errno == EFAULT)
     fail(
-        Kind::Stream, where, "the handle of a living CUDA stream", handle_text(stream),
+        Kind::Stream, where, "the handle of a live CUDA stream", handle_text(stream),
         "pass the stream object itself, or its handle as an int (torch: .cuda_stream, CuPy: .ptr)");
   last = stream;
 }
@@ -295,7 +295,7 @@ int device_of_stream(uintptr_t handle) {
     unsigned flags = 0;
     int active = 0;
     CUdevice device;
-    // Only devices in use can own the stream, and asking must not start the others.
+    // Only devices in use can own the stream, and the query must not start the others.
     if (driver().DeviceGet(&device, i) == CUDA_SUCCESS &&
         driver().DevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active &&
         device_state(i, where).primary == context)

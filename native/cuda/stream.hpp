@@ -1,4 +1,4 @@
-// Streams beyond what kernels need: making, lending and retiring them.
+// Makes, borrows and retires streams.
 #pragma once
 
 #include <string>
@@ -9,55 +9,54 @@ namespace gpuinterop::cuda {
 
 struct DeviceState;
 
-// A stream of this library. Buffers remember the stream of their last use, so such a stream is never
-// destroyed: when its Stream object goes it waits here for the next one.
+// A stream of gpuinterop. Buffers store the stream of their last use, so such a stream is never
+// destroyed: when its Stream object is destroyed, the next Stream reuses it.
 CUstream acquire_stream(int device, bool blocking, int priority, const char* where);
 void recycle_stream(int device, CUstream stream, bool blocking, int priority) noexcept;
 
-// A foreign stream comes into use here, and goes out of use. Between the two its owner must keep it
-// alive; after the second its handle is never given to the driver again, for the owner may destroy
-// it. False: it could not be retired, as a rule because it is being captured: nobody asks for it by its
-// handle, and who needs its work waits for all of the context. Neither does anything to a stream that
-// lasts.
-// Between the two borrow_stream is called `again` before each use: an owner that did not keep it, and
-// a driver that gave the handle to a new stream, must not mix up the work of both.
+// Begins and ends the use of an external stream. In between its owner must keep it alive. After
+// retire_stream the driver never gets its handle again, because the owner may destroy it. False: it
+// could not be retired, usually because it is being captured; later work then waits for the whole
+// context. Both do nothing for a process-lifetime stream.
+// borrow_stream is called with `again` before each further use, because the driver may have given the
+// handle to a new stream.
 void borrow_stream(int device, CUstream stream, bool again, const char* where);
 bool retire_stream(int device, CUstream stream) noexcept;
-// One whose capture kept it from being retired counts as lent until end_lingering(), which the caller
-// calls when the owner goes, and is retired as soon as somebody asks for it after the capture. False:
-// there was no capture.
+// A stream that could not be retired because of its capture counts as borrowed until
+// end_deferred_retirement(), which the caller calls when the owner is destroyed. The first use after the
+// capture retires it. False: there was no capture.
 bool defer_retirement(CUstream stream) noexcept;
-void end_lingering(CUstream stream) noexcept;
+void end_deferred_retirement(CUstream stream) noexcept;
 
-// Somebody will queue work on a stream that was not lent, and it may go without a word. Whoever needs
-// that work later waits for all of the context, and for no handle; after end_loose_use(), for which the
-// stream has to live still, for that stream's work only.
+// Another library will queue work on a stream that was not borrowed and that its owner may destroy.
+// Later work waits for the whole context; after end_untracked_use(), which needs a live stream, for that
+// stream only.
 void begin_untracked_use(int device, CUstream stream, const char* where);
-bool end_loose_use(int device, CUstream stream) noexcept;  // false: the same as without
+bool end_untracked_use(int device, CUstream stream) noexcept;  // false: nothing changed
 
-// A stream that is never destroyed, such as all that this library makes.
-void note_lasting(CUstream stream) noexcept;
-bool is_lasting(CUstream stream) noexcept;
-bool is_known_to_live(CUstream stream) noexcept;
-bool any_known_to_live(bool (*holds)(CUstream) noexcept) noexcept;
+// Process-lifetime streams are never destroyed, such as all streams of gpuinterop.
+void note_process_lifetime(CUstream stream) noexcept;
+bool lives_until_exit(CUstream stream) noexcept;
+bool is_known_live(CUstream stream) noexcept;
+bool any_known_live(bool (*holds)(CUstream) noexcept) noexcept;
 
-// Kind::Capture where wait() would fail with it; nothing waits.
+// Raises Kind::Capture where wait() would; waits for nothing.
 void require_wait(int device, CUstream waiter, CUstream producer, const char* where);
 
 // wait() as a user asks for it: a stream that waits for a captured one joins that capture.
 void join(int device, CUstream waiter, CUstream producer, const char* where);
 
-// The driver reads behind whatever handle it is given. Kind::Stream for one that is no address at all.
+// The driver dereferences every handle. Kind::Stream for a handle that is not a readable address.
 void check_address(CUstream stream, const char* where);
 
 // Ordinal of the device whose primary context `handle` belongs to. Kind::Context when it is in
 // another context, Kind::Stream when it is no handle.
 int device_of_stream(uintptr_t handle);
 
-// Where the work of a remembered handle can be waited for, and work after it is to be queued: the one
-// door from a handle at rest to a stream that lives. Kind::Capture when a capture forbids the answer.
-CUstream living(DeviceState& d, CUstream stream, uint32_t token, const char* where = "free");
-CUstream last_use(const Buffer& b, const char* where);  // of a buffer on CUDA
+// The stream on which the work of a stored handle can be waited for. Every stored handle passes through
+// this function before it reaches the driver. Kind::Capture when a capture forbids the answer.
+CUstream live_stream(DeviceState& d, CUstream stream, uint32_t token, const char* where = "free");
+CUstream last_use_stream(const Buffer& b, const char* where);  // of a buffer on CUDA
 
 // A stream as Python code names it; 0 and 1 are both the legacy default stream there.
 inline CUstream stream_of(uint64_t number) noexcept {

@@ -1,4 +1,4 @@
-// Copies, fills, and what the driver knows about a pointer.
+// Copies, fills, and the driver's information about a pointer.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -13,7 +13,7 @@ namespace gpuinterop::cuda {
 namespace {
 
 constexpr int64_t kChunk = int64_t(4) << 20;
-// Below this the driver's own staging is as fast.
+// Below this size the driver's own staging is as fast.
 constexpr int64_t kStaged = int64_t(1) << 20;
 
 CUdeviceptr address(const void* p) noexcept { return reinterpret_cast<CUdeviceptr>(p); }
@@ -25,11 +25,11 @@ bool is_pinned(const void* ptr) noexcept {
   return driver().PointerGetAttributes(1, &what, &out, address(ptr)) == CUDA_SUCCESS && type != 0;
 }
 
-// Two pinned chunks that take turns: the CPU fills one while the GPU reads the other.
+// Two pinned chunks: the CPU fills one while the GPU reads the other.
 struct Staging {
   int device;
   char* chunk[2] = {nullptr, nullptr};
-  CUevent done[2] = {nullptr, nullptr};  // the GPU is through with the chunk
+  CUevent done[2] = {nullptr, nullptr};  // the GPU no longer uses the chunk
   explicit Staging(int d, const char* where) : device(d) {
     const Driver& cu = driver();
     try {
@@ -168,7 +168,8 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
   CUresult code;
   {
     ScopedGilRelease dropped;
-    RelaxedCapture relaxed;  // pageable memory makes these calls wait, pinned memory us
+    RelaxedCapture
+        relaxed;  // the calls wait for pageable memory; the code below waits for pinned memory
     code = up ? cu.MemcpyHtoDAsync(address(dst), src, n, stream)
               : cu.MemcpyDtoHAsync(dst, address(src), n, stream);
     // The driver has read pageable memory when it returns; pinned memory it reads and writes later.

@@ -132,7 +132,8 @@ void hand_over(const Array& a, void* consumer, const char* where) {
   Buffer* b = a.buffer.get();
   if (!b || !a.device.is_cuda()) return;
   if (has_to_wait(a, consumer))
-    cuda::wait(a.device.id, static_cast<CUstream>(consumer), cuda::last_use(*b, where), where);
+    cuda::wait(a.device.id, static_cast<CUstream>(consumer), cuda::last_use_stream(*b, where),
+               where);
   if (consumer == CU_STREAM_LEGACY)
     note_foreign_use(a, kUsedOnLegacy);
   else
@@ -142,8 +143,8 @@ void hand_over(const Array& a, void* consumer, const char* where) {
 void require_hand_over(const Array& a, void* consumer, const char* where) {
   const Buffer* b = a.buffer.get();
   if (b && a.device.is_cuda() && has_to_wait(a, consumer))
-    cuda::require_wait(a.device.id, static_cast<CUstream>(consumer), cuda::last_use(*b, where),
-                       where);
+    cuda::require_wait(a.device.id, static_cast<CUstream>(consumer),
+                       cuda::last_use_stream(*b, where), where);
 }
 
 void note_foreign_use(const Array& a, uint32_t bits) noexcept {
@@ -155,7 +156,7 @@ void note_foreign_use(const Array& a, uint32_t bits) noexcept {
 void settle_for_host(const Array& a, const char* where) {
   const Buffer* b = a.buffer.get();
   if (!b || !b->stream) return;
-  const CUstream stream = cuda::last_use(*b, where);
+  const CUstream stream = cuda::last_use_stream(*b, where);
   if (cuda::is_capturing(stream))
     fail(Kind::Capture, where, "no hand-over to the host while a graph is captured",
          "the array's last use is on a capturing stream", "do it before or after the capture");

@@ -40,7 +40,7 @@ Producer settled(Producer p) noexcept {
 // `producer` waits for all that we and our consumers have queued. False when a capture forbids it.
 bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32_t consumers) {
   try {
-    const CUstream last = cuda::last_use(b, "release");
+    const CUstream last = cuda::last_use_stream(b, "release");
     cuda::wait(d.ordinal, producer, last, "release");
     if (consumers & kUsedOnLegacy) cuda::wait(d.ordinal, producer, CU_STREAM_LEGACY, "release");
   } catch (...) {

@@ -174,7 +174,7 @@ void register_converters(nb::module_& m) {
         if (!a.device.is_cuda() || !a.buffer) return;
         const CUstream stream = cuda::stream_of(number);
         cuda::DeviceGuard guard(a.device.id);
-        if (lasting) cuda::note_lasting(stream);
+        if (lasting) cuda::note_process_lifetime(stream);
         cuda::begin_untracked_use(a.device.id, stream, where.c_str());
         cuda::order(a.buffer.get(), stream, where.c_str());
       },
@@ -186,7 +186,7 @@ void register_converters(nb::module_& m) {
       "used_up",
       [](nb::handle x, uint64_t stream) {
         const Array& a = checked(x, "used_up");
-        if (a.device.is_cuda()) cuda::end_loose_use(a.device.id, cuda::stream_of(stream));
+        if (a.device.is_cuda()) cuda::end_untracked_use(a.device.id, cuda::stream_of(stream));
       },
       "x"_a, "stream"_a, "What used_on() announced for this stream has been queued by now.");
   m.def(

@@ -165,7 +165,7 @@ void register_cuda(nb::module_& m) {
   m.def(
       "cuda_empty_cache",
       [](int ordinal) {
-        cuda::give_back(cuda::device_state(ordinal, "empty_cache"), true);
+        cuda::trim_memory(cuda::device_state(ordinal, "empty_cache"), true);
         cuda::release_idle_pinned();
       },
       nb::arg("ordinal"), "Give cached memory back to the driver and the system.");

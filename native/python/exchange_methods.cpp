@@ -206,7 +206,7 @@ Array copied(const Array& a, Device target) {
   if (a.device.is_cuda() && !target.is_cuda()) {
     const bool capturing =
         cuda::is_capturing(cuda::current_stream(a.device.id)) ||
-        (a.buffer && cuda::is_capturing(cuda::last_use(*a.buffer.get(), kWhere)));
+        (a.buffer && cuda::is_capturing(cuda::last_use_stream(*a.buffer.get(), kWhere)));
     if (capturing)
       fail(Kind::Capture, kWhere, "no copy to the host while a graph is captured",
            "dl_device=(1, 0)", "copy before or after the capture");
@@ -327,8 +327,8 @@ PyObject* cuda_array_interface(PyObject* self, void*) {
     require_valid_layout(self);
     require_no_fork(a, "__cuda_array_interface__");
     // Waiting on the stream of the last use covers all earlier uses, which it has waited for.
-    void* handle =
-        a.buffer ? cuda::last_use(*a.buffer.get(), "__cuda_array_interface__") : CU_STREAM_LEGACY;
+    void* handle = a.buffer ? cuda::last_use_stream(*a.buffer.get(), "__cuda_array_interface__")
+                            : CU_STREAM_LEGACY;
     note_foreign_use(a, kUsedElsewhere | kUsedBeside | kUsedOnLegacy);
     PyRef stream = PyRef::steal(PyLong_FromVoidPtr(handle));
     if (!stream) throw PythonError();

@@ -240,7 +240,7 @@ void refuse_torch_values(const ForeignType& p, PyObject* tensor, DTypeId dtype, 
 
 bool torch_keeps_stream(int device, void* handle) noexcept {
   const auto stream = static_cast<CUstream>(handle);
-  if (cuda::is_default(stream) || cuda::is_lasting(stream)) return true;
+  if (cuda::is_default(stream) || cuda::lives_until_exit(stream)) return true;
   // If torch makes one of its own at that address later, its memory goes back late, and no more.
   static CUstream from_outside = nullptr;
   if (stream == from_outside) return false;
@@ -252,7 +252,7 @@ bool torch_keeps_stream(int device, void* handle) noexcept {
                                                   (unsigned long long)stream);
                      }));
   if (keeps)
-    cuda::note_lasting(stream);
+    cuda::note_process_lifetime(stream);
   else
     from_outside = stream;
   return keeps;

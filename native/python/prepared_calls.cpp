@@ -110,8 +110,12 @@ PyObject* call_prepared(PyObject* self, PyObject* args, PyObject* kwargs) {
 }
 
 PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
-  if (instance && nb::inst_ptr<PreparedCalls>(self)->binds) return PyMethod_New(self, instance);
-  return Py_NewRef(self);
+  if (!instance || !nb::inst_ptr<PreparedCalls>(self)->binds) return Py_NewRef(self);
+  // The stable ABI has no PyMethod_New, so a method is made as types.MethodType.
+  const PyRef types = PyRef::steal(PyImport_ImportModule("types"));
+  const PyRef method =
+      types ? PyRef::steal(PyObject_GetAttrString(types.get(), "MethodType")) : PyRef();
+  return method ? PyObject_CallFunctionObjArgs(method.get(), self, instance, nullptr) : nullptr;
 }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {

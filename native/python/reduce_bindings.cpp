@@ -1,9 +1,12 @@
-// What reduces an array (sum, max, ...) as methods and as functions. Their warm calls stay in this file.
+// Reductions (sum, max, ...) as methods and as functions.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
-#include <cstring>
+#include <algorithm>
+#include <memory>
+#include <sstream>
+#include <vector>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
@@ -22,30 +25,6 @@ using ops::LaunchPlan;
 
 namespace {
 
-struct Method {
-  const char* name;
-  // a axis, t dtype, o out, d ddof, k keepdims, i initial, w where: NumPy's order. Those after * are
-  // given by name.
-  const char* arguments;
-  const char* doc;
-};
-constexpr Method kMethods[] = {
-    {"sum", "atokiw", "Return the sum over `axis`. float32 sums keep their rounding errors apart."},
-    {"prod", "atokiw", "Return the product over `axis`."},
-    {"mean", "atok*w", "Return the mean over `axis`."},
-    {"min", "aokiw", "Return the minimum over `axis`; a NaN wins."},
-    {"max", "aokiw", "Return the maximum over `axis`; a NaN wins."},
-    {"argmin", "aok",
-     "Return the position of the first minimum over `axis`; several axes, or all, count as one."},
-    {"argmax", "aok",
-     "Return the position of the first maximum over `axis`; several axes, or all, count as one."},
-    {"any", "aok*w", "Return whether any element over `axis` is not zero."},
-    {"all", "aok*w", "Return whether all elements over `axis` are not zero."},
-    {"var", "atodk*w", "Return the variance over `axis`, divided by n - ddof."},
-    {"std", "atodk*w", "Return the standard deviation over `axis`."},
-};
-constexpr int kMethodCount = sizeof(kMethods) / sizeof(kMethods[0]);
-
 PlanMap reduction_plans;
 
 struct Arguments {
@@ -59,71 +38,95 @@ struct Arguments {
 };
 
 struct Argument {
-  char letter;
   const char* name;
   const char* standard;  // as help() and inspect.signature show it
   PyObject* Arguments::* at;
 };
 constexpr Argument kArguments[] = {
-    {'a', "axis", "None", &Arguments::axis},
-    {'t', "dtype", "None", &Arguments::dtype},
-    {'o', "out", "None", &Arguments::out},
-    {'d', "ddof", "0", &Arguments::ddof},
-    {'k', "keepdims", "False", &Arguments::keepdims},
-    {'i', "initial", "None", &Arguments::initial},
-    {'w', "where", "True", &Arguments::where},
+    {"axis", "None", &Arguments::axis},
+    {"dtype", "None", &Arguments::dtype},
+    {"out", "None", &Arguments::out},
+    {"ddof", "0", &Arguments::ddof},
+    {"keepdims", "False", &Arguments::keepdims},
+    {"initial", "None", &Arguments::initial},
+    {"where", "True", &Arguments::where},
 };
-const Argument& argument(char letter) {
-  for (const Argument& one : kArguments)
-    if (one.letter == letter) return one;
-  fail(Kind::Bounds, "reductions", "a letter of the table", std::string(1, letter),
-       "mend kMethods");
+
+// An entry of gpuinterop/ops/reduction_table.py.
+struct Method {
+  std::string op;    // the entry's name
+  std::string name;  // in errors
+  std::vector<const Argument*> parameters;
+  Py_ssize_t by_position = 0;  // those after it are given by name
+  std::string method_doc, function_doc;
+  PyMethodDef method, function;
+
+  const Argument* find(std::string_view given) const {
+    for (const Argument* one : parameters)
+      if (given == one->name) return one;
+    return nullptr;
+  }
+};
+
+// Each has its entry point, see reduce_method, so there is a fixed number of them.
+constexpr size_t kMostMethods = 32;
+std::vector<std::unique_ptr<Method>>& methods() {
+  static auto* all = new std::vector<std::unique_ptr<Method>>();
+  return *all;
+}
+
+void read_parameters(Method& m, const std::string& text) {
+  std::istringstream words(text);
+  bool by_name = false;
+  for (std::string word; words >> word;) {
+    by_name = by_name || word == "*";
+    if (word == "*") continue;
+    const auto* found = std::find_if(std::begin(kArguments), std::end(kArguments),
+                                     [&](const Argument& one) { return word == one.name; });
+    if (found == std::end(kArguments)) throw nb::value_error("an unknown parameter of a reduction");
+    m.parameters.push_back(found);
+    m.by_position += !by_name;
+  }
 }
 
 std::string signature_of(const Method& m) {
   std::string text;
-  for (const char* c = m.arguments; *c; ++c) {
-    text += ", ";
-    if (*c == '*')
-      text += "*";
-    else
-      text += std::string(argument(*c).name) + "=" + argument(*c).standard;
+  for (size_t i = 0; i < m.parameters.size(); ++i) {
+    if (static_cast<Py_ssize_t>(i) == m.by_position) text += ", *";
+    text += std::string(", ") + m.parameters[i]->name + "=" + m.parameters[i]->standard;
   }
   return text + ")";
 }
 
 [[noreturn]] void fail_argument(const Method& m, const std::string& got, const std::string& fix) {
   std::string known;
-  for (const char* c = m.arguments; *c; ++c)
-    if (*c != '*') known += std::string(known.empty() ? "" : ", ") + argument(*c).name;
+  for (const Argument* one : m.parameters)
+    known += std::string(known.empty() ? "" : ", ") + one->name;
   fail(Kind::Type, m.name, "the arguments " + known, got, fix);
 }
 
 // The argument of ours that another library's name stands for, as far as the method has it.
 std::string fix_for(const Method& m, const std::string& name) {
-  auto has = [&](char letter) { return std::strchr(m.arguments, letter) != nullptr; };
   if (name == "where") return "choose by element first: gpuinterop.where(mask, x, value)";
   if (name == "dim" || name == "axes" || name == "dims") return "name the axis: axis=...";
   if (name == "keepdim" || name == "keep_dims") return "spell it keepdims=...";
-  if (has('d') && (name == "correction" || name == "unbiased"))
+  if (m.find("ddof") && (name == "correction" || name == "unbiased"))
     return "pass ddof: 0 divides by n, 1 by n - 1";
   return "pass only these: what the other one asks for is not done here";
 }
 
 void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
            Arguments* to) {
-  const Py_ssize_t known = static_cast<Py_ssize_t>(std::strcspn(m.arguments, "*"));
-  if (nargs > known)
+  if (nargs > m.by_position)
     fail_argument(m, std::to_string(nargs) + " arguments",
                   "name the further ones: axis=0, for one");
-  for (Py_ssize_t i = 0; i < nargs; ++i) to->*argument(m.arguments[i]).at = args[i];
+  for (Py_ssize_t i = 0; i < nargs; ++i) to->*m.parameters[static_cast<size_t>(i)]->at = args[i];
   const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
   for (Py_ssize_t k = 0; k < n_names; ++k) {
     PyObject* name = PyTuple_GetItem(names, k);
     PyObject** slot = nullptr;
-    for (const char* c = m.arguments; *c && !slot; ++c)
-      if (*c != '*' && PyUnicode_CompareWithASCIIString(name, argument(*c).name) == 0)
-        slot = &(to->*argument(*c).at);
+    for (const Argument* one : m.parameters)
+      if (PyUnicode_CompareWithASCIIString(name, one->name) == 0) slot = &(to->*one->at);
     if (!slot)
       fail_argument(m, "no argument " + nb::cast<std::string>(nb::repr(name)) + " here",
                     fix_for(m, nb::cast<std::string>(nb::handle(name))));
@@ -133,7 +136,7 @@ void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* n
     *slot = args[nargs + k];
   }
   for (const Argument& one : kArguments)
-    if (one.letter != 'w' && to->*one.at == Py_None) to->*one.at = nullptr;
+    if (one.at != &Arguments::where && to->*one.at == Py_None) to->*one.at = nullptr;
   if (to->where == Py_True) to->where = nullptr;
   // To NumPy it is false, which selects nothing and is hardly what was meant.
   if (to->where == Py_None)
@@ -185,21 +188,15 @@ uint64_t read_axes(PyObject* value, int ndim, const char* where) {
   return mask;
 }
 
-// Imports the module that answers the calls of hooks about reductions.
-void require_reductions() {
-  static bool imported = false;
-  if (!imported) import_module("gpuinterop.ops.reduction_dispatch");
-  imported = true;
-}
-
-PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                 PyObject* names) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Method& m = kMethods[op];
+    const Method& m = *methods()[op];
     Arguments given;
     parse(m, args, nargs, names, &given);
     require_valid_layout(self);
     const Array& a = unwrap(self);
-    const uint64_t axes = read_axes(given.axis, a.layout.ndim(), m.name);
+    const uint64_t axes = read_axes(given.axis, a.layout.ndim(), m.name.c_str());
     const bool keepdims = read_flag(given.keepdims, m);
     const double ddof = read_ddof(given.ddof, m);
     // A dtype is named in too many ways to be part of a key; such calls ask Python each time, and so do
@@ -217,7 +214,7 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
       append_key(key, self);
       if (given.out) {
         append_key(key, given.out);
-        key.push_back(ops::may_overlap(a, unwrap(given.out), m.name));
+        key.push_back(ops::may_overlap(a, unwrap(given.out), m.name.c_str()));
       }
     };
     if (cacheable) {
@@ -225,17 +222,16 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
       auto it = reduction_plans.find(std::string_view(key));
       if (it != reduction_plans.end()) {
         auto plan = it->second;
-        return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name);
+        return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name.c_str());
       }
     }
     const std::string kept_key = key;  // Python may reduce something else meanwhile
     nb::list picked;
     for (int i = 0; i < a.layout.ndim(); ++i)
       if (axes >> i & 1) picked.append(i);
-    require_reductions();
     auto or_none = [](PyObject* o) { return o ? o : Py_None; };
     nb::object result =
-        nb::steal(call_hook(Hook::Prepare, "(ssONOOOOdOO)", "reduction", m.name, self,
+        nb::steal(call_hook(Hook::Prepare, "(ssONOOOOdOO)", "reduction", m.op.c_str(), self,
                             nb::tuple(picked).release().ptr(), given.axis ? Py_True : Py_False,
                             or_none(given.dtype), or_none(given.out), keepdims ? Py_True : Py_False,
                             ddof, or_none(given.initial), or_none(given.where))
@@ -249,29 +245,28 @@ PyObject* reduce(int op, PyObject* self, PyObject* const* args, Py_ssize_t nargs
       if (key != kept_key) fail_changed(m.name);
       remember(reduction_plans, kept_key, plan, &self, 1);
     }
-    return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name);
+    return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name.c_str());
   });
 }
 
-template <int OP>
+template <size_t OP>
 PyObject* reduce_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return reduce(OP, self, args, nargs, names);
 }
 
 // gpuinterop.sum(x, ...): the method, or what stands for arrays while a function is fused.
-template <int OP>
+template <size_t OP>
 PyObject* reduce_function(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   if (nargs > 0 && is_array(args[0])) return reduce(OP, args[0], args + 1, nargs - 1, names);
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Method& m = kMethods[OP];
+    const Method& m = *methods()[OP];
     if (nargs == 0) fail(Kind::Type, m.name, "an array", "no array", "pass one");
-    require_reductions();
     nb::list positional;
     nb::dict named;
     for (Py_ssize_t i = 0; i < nargs; ++i) positional.append(nb::handle(args[i]));
     for (Py_ssize_t k = 0, n = names ? PyTuple_Size(names) : 0; k < n; ++k)
       named[nb::handle(PyTuple_GetItem(names, k))] = nb::handle(args[nargs + k]);
-    return call_hook(Hook::Call, "(sNO)", m.name, nb::tuple(positional).release().ptr(),
+    return call_hook(Hook::Call, "(sNO)", m.op.c_str(), nb::tuple(positional).release().ptr(),
                      named.ptr())
         .release();
   });
@@ -281,39 +276,48 @@ PyCFunction fast(PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t, PyObjec
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
 }
 
-template <int... OPS>
-void add_methods(nb::module_& m, std::integer_sequence<int, OPS...>) {
-  constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
-  static PyMethodDef methods[] = {
-      {kMethods[OPS].name, fast(reduce_method<OPS>), kFlags, nullptr}...};
-  static PyMethodDef functions[] = {
-      {kMethods[OPS].name, fast(reduce_function<OPS>), kFlags, nullptr}...};
-  static std::string docs[kMethodCount], method_docs[kMethodCount];
-  nb::dict found;
-  PyRef home = PyRef::steal(PyUnicode_FromString("gpuinterop"));
-  for (int i = 0; i < kMethodCount; ++i) {
-    const std::string name = kMethods[i].name, arguments = signature_of(kMethods[i]) + "\n--\n\n";
-    method_docs[i] = name + "($self, /" + arguments + kMethods[i].doc;
-    methods[i].ml_doc = method_docs[i].c_str();
-    PyRef method = PyRef::steal(PyDescr_NewMethod(array_type, &methods[i]));
-    if (!method || PyObject_SetAttrString(reinterpret_cast<PyObject*>(array_type),
-                                          methods[i].ml_name, method.get()) < 0)
+constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
+
+template <size_t... OPS>
+void set_entry_points(Method& m, size_t number, std::index_sequence<OPS...>) {
+  static constexpr decltype(&reduce_method<0>) kEntries[] = {reduce_method<OPS>...},
+                                               kFunctions[] = {reduce_function<OPS>...};
+  m.method = {m.op.c_str(), fast(kEntries[number]), kFlags, m.method_doc.c_str()};
+  m.function = {m.op.c_str(), fast(kFunctions[number]), kFlags, m.function_doc.c_str()};
+}
+
+nb::object add_reduction(const std::string& op, const std::string& name,
+                         const std::string& parameters, const std::string& doc) {
+  if (methods().size() == kMostMethods) throw nb::value_error("more reductions than entry points");
+  auto m = std::make_unique<Method>();
+  m->op = op;
+  m->name = name;
+  read_parameters(*m, parameters);
+  const std::string arguments = signature_of(*m) + "\n--\n\n" + doc;
+  m->method_doc = op + "($self, /" + arguments;
+  m->function_doc = op + "(x, /" + arguments;
+  set_entry_points(*m, methods().size(), std::make_index_sequence<kMostMethods>());
+  methods().push_back(std::move(m));
+  Method& added = *methods().back();
+  if (!doc.empty()) {
+    const PyRef method = PyRef::steal(PyDescr_NewMethod(array_type, &added.method));
+    if (!method || PyObject_SetAttrString(reinterpret_cast<PyObject*>(array_type), op.c_str(),
+                                          method.get()) < 0)
       throw nb::python_error();
-    docs[i] = name + "(x, /" + arguments + kMethods[i].doc;
-    functions[i].ml_doc = docs[i].c_str();
-    PyObject* function = PyCFunction_NewEx(&functions[i], nullptr, home.get());
-    if (!function) throw nb::python_error();
-    found[kMethods[i].name] = nb::steal(function);
   }
-  m.def(
-      "_reducer", [found](const std::string& name) { return nb::object(found[name.c_str()]); },
-      nb::arg("name"), "The function sum(x, ...), max(x, ...) and so on.");
+  const PyRef module = PyRef::steal(PyUnicode_FromString("gpuinterop"));
+  PyObject* function = PyCFunction_NewEx(&added.function, nullptr, module.get());
+  if (!function) throw nb::python_error();
+  return nb::steal(function);
 }
 
 }  // namespace
 
 void register_reductions(nb::module_& m) {
-  add_methods(m, std::make_integer_sequence<int, kMethodCount>());
+  m.def("_add_reduction", add_reduction, nb::arg("op"), nb::arg("name"), nb::arg("parameters"),
+        nb::arg("doc"),
+        "The function of an entry of the table of reductions, which is a method too if it has a "
+        "docstring.");
   m.def("_clear_reductions", [] { reduction_plans.clear(); });
 }
 

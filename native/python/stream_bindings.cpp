@@ -284,7 +284,7 @@ void register_streams(nb::module_& m) {
       [](int type, int id, uintptr_t handle, nb::object owner, bool lasting) {
         if (owner.is_none()) owner.reset();
         const auto stream = reinterpret_cast<CUstream>(handle);
-        if (lasting && !cuda::is_default(stream)) cuda::note_lasting(stream);
+        if (lasting && !cuda::is_default(stream)) cuda::note_process_lifetime(stream);
         return new Stream(device_of(type, id), stream, std::move(owner));
       },
       nb::arg("device_type"), nb::arg("device_id"), nb::arg("handle"), nb::arg("owner").none(),

@@ -52,7 +52,7 @@ PyObject* owner_has_gone(PyObject* handle, PyObject* watch) {
   auto it = watched.find(stream);
   if (it != watched.end() && it->second.watch == watch) {
     watched.erase(it);
-    cuda::end_lingering(stream);
+    cuda::end_deferred_retirement(stream);
     Py_DECREF(watch);
   }
   Py_RETURN_NONE;

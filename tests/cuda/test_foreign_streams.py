@@ -115,9 +115,7 @@ def test_no_junk_handle_reaches_the_driver():
             lambda junk=junk: x.__dlpack__(stream=junk),
             lambda junk=junk: gi.asarray(Producer(junk)),
         ):
-            with pytest.raises(
-                StreamError, match=f"living CUDA stream\n  got: {junk:#x}"
-            ) as caught:
+            with pytest.raises(StreamError, match=f"live CUDA stream\n  got: {junk:#x}") as caught:
                 call()
             assert "cuStreamGetCtx" not in str(caught.value)
 

@@ -69,7 +69,7 @@ def test_driver_without_symbols(tmp_path):
 @pytest.mark.parametrize(
     ("failure", "words"),
     [
-        ("cuInit=100", "cuInit said CUDA_ERROR_NO_DEVICE"),
+        ("cuInit=100", "cuInit returned CUDA_ERROR_NO_DEVICE"),
         ("cuInit=34", "CUDA_ERROR_STUB_LIBRARY"),
         ("cuDeviceGetCount=999", "cuDeviceGetCount said"),
     ],

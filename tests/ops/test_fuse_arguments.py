@@ -12,7 +12,7 @@ import weakref
 
 import numpy as np
 import pytest
-from ops_place import FAKE
+from doubles.on_fake import FAKE
 
 import gpuinterop as gi
 from gpuinterop.errors import ArgumentTypeError
@@ -139,7 +139,6 @@ def test_unknown_static_argnames_are_refused():
             gi.fuse(lambda x, n: x * n, static_argnames=names)
 
 
-@pytest.mark.barriers
 def test_numbers_beside_and_inside_reductions(device):
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     for cls in (gi.GpuArray, gi.CudaNdarray):

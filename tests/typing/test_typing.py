@@ -32,13 +32,12 @@ def mypy(tmp_path, mypy_cache):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
 
-    def check(program: Path) -> subprocess.CompletedProcess[str]:
+    def check(program: Path, *stubs: Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-version=3.12",
                    # What is judged is the program, not the optional libraries that the package names.
                    "--follow-imports=silent", "--cache-dir", str(mypy_cache), str(program)]  # fmt: skip
-        environment = {**os.environ}
-        if PACKAGE.name != "site-packages":
-            environment["MYPYPATH"] = str(PACKAGE)
+        folders = [PACKAGE] * (PACKAGE.name != "site-packages") + list(stubs)
+        environment = {**os.environ, "MYPYPATH": os.pathsep.join(map(str, folders))}
         return subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280
         )
@@ -237,8 +236,47 @@ def test_classes_of_results_are_true(text):
     assert type(found).__name__ in [name.partition(".")[2] for name in names]
 
 
-# What they give is another library's.
-FOREIGN = {"to_gpuarray", "cudandarray_to_cudamat", "cudandarray_to_garray"}
+# One class of each library, so that the test does not depend on what is installed.
+LIBRARIES = {
+    "torch": "class Tensor: ...",
+    "jax": "class Array: ...",
+    "cupy": "class ndarray: ...",
+    "tensorflow": "class Tensor: ...",
+    "tvm_ffi": "class Tensor: ...",
+    "warp": "from typing import Generic, TypeVar\nT = TypeVar('T')\nclass array(Generic[T]): ...",
+}
+CONVERTED = {
+    "'torch'": "torch.Tensor",
+    "'pytorch', copyif=True": "torch.Tensor",
+    "library='torch'": "torch.Tensor",
+    "'jax'": "jax.Array",
+    "'cupy'": "cupy.ndarray",
+    "'tensorflow'": "tensorflow.Tensor",
+    "'warp'": "warp.array[Any]",
+    "'numpy'": "np.ndarray[Any, np.dtype[Any]]",
+    "'buffer'": "memoryview",
+    "'gpuinterop'": EITHER,
+    "'cudandarray'": C,
+    "library=name": "Any",
+}
+
+
+def test_library_name_decides_the_class_of_a_conversion(mypy, tmp_path):
+    for library, text in LIBRARIES.items():
+        (tmp_path / "stubs" / library).mkdir(parents=True)
+        (tmp_path / "stubs" / library / "__init__.pyi").write_text(text)
+    program = tmp_path / "converted.py"
+    program.write_text(
+        f"import {', '.join(LIBRARIES)}\nimport numpy as np\nimport gpuinterop as gi\n"
+        "from typing import Any, assert_type\nx = gi.ones(3)\nname = 'my' + 'lib'\n"
+        + "".join(f"assert_type(gi.to(x, {name}), {kind})\n" for name, kind in CONVERTED.items())
+    )
+    done = mypy(program, tmp_path / "stubs")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Functions that return objects of other libraries.
+FOREIGN = {"to", "to_gpuarray", "cudandarray_to_cudamat", "cudandarray_to_garray"}
 
 
 def test_no_function_gives_just_anything():
@@ -276,6 +314,7 @@ MISTAKES = {
     "x.shape = 'C'": "Incompatible types in assignment",
     "gi.devices.as_streem(0)": 'has no attribute "as_streem"',
     "gi.doctor.no_such_name": 'has no attribute "no_such_name"',
+    "gi.to(x, 'trch')": "No overload variant",
     "gi.converters.to_tourch(x)": 'has no attribute "to_tourch"',
 }
 

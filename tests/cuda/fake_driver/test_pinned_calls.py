@@ -102,7 +102,7 @@ def test_a_large_copy_needs_no_staging():
 def test_no_room_is_an_error_that_names_it():
     gi.empty_cache(CUDA)
     fake_driver.fail("cuMemHostAlloc", 2)
-    with pytest.raises(OutOfMemoryError, match="page-locked"):
+    with pytest.raises(OutOfMemoryError, match="pinned host memory"):
         gi.pinned_empty(100, device=CUDA)
 
 

@@ -1,0 +1,109 @@
+"""Print the figures of the second house (docs/adr/0021): today's, those before it, and the marks.
+
+``python tools/house_figures.py`` prints a Markdown table. It counts tracked files only, and follows
+each journey in a process of its own; the journeys into torch need that library.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests" / "house")]
+
+from test_layering import LAYERS  # noqa: E402 - its folder is on the path now
+
+# Follows a call with sys.setprofile: how many files of the package it passes, and how often it
+# returns to a file that it had left.
+JOURNEY = """
+import os, sys
+import numpy as np
+import gpuinterop as gi
+
+x = gi.asarray(np.ones((4, 4), "float32"), device="cpu")
+root = os.path.dirname(gi.__file__)
+files = []
+
+def follow(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and code.co_filename.startswith(root) and code.co_name != "<module>":
+        if not files or files[-1] != code.co_filename:
+            files.append(code.co_filename)
+
+call = {call}
+sys.setprofile(follow)
+call()
+sys.setprofile(None)
+print(len(set(files)), len(files) - len(set(files)))
+"""
+JOURNEYS = {
+    "to": "import torch\nto = gi.to\ncall = lambda: to(x, 'torch')",
+    "explain": "import torch\nexplain = gi.explain\ncall = lambda: explain(x, 'torch')",
+    "add": "call = lambda: x + x",
+}
+
+
+def tracked(*folders: str, suffixes: tuple[str, ...] = ()) -> list[Path]:
+    """The files below the folders that git tracks and that have one of the suffixes."""
+    listed = subprocess.run(
+        ["git", "ls-files", *folders], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    paths = [ROOT / name for name in listed.stdout.splitlines()]
+    return [path for path in paths if path.exists() and (not suffixes or path.suffix in suffixes)]
+
+
+def lines(paths: list[Path]) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in paths)
+
+
+def hooks() -> int:
+    """The entries of the one table by which the core calls Python."""
+    table = (ROOT / "native/array/hooks.hpp").read_text(encoding="utf-8")
+    names = re.search(r"enum class Hook[^{]*\{([^}]*)\}", table)
+    if not names:
+        return 0
+    entries = re.sub(r"//.*", "", names[1])
+    return len([name for name in entries.split(",") if name.strip() and "Count" not in name])
+
+
+def journey(name: str) -> str:
+    program = JOURNEY.replace("call = {call}", JOURNEYS[name])
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        return "not installed" if "ModuleNotFoundError" in done.stderr else "failed"
+    return " files, ".join(done.stdout.split()) + " returns"
+
+
+def figures() -> list[tuple[str, str, str, str]]:
+    """Rows of (figure, before, today, mark)."""
+    package = tracked("gpuinterop", "native")
+    converters = tracked("gpuinterop/converters", suffixes=(".py",))
+    operations = tracked("gpuinterop/ops", suffixes=(".py",))
+    return [
+        ("lines of gpuinterop/ and native/", "45,906", f"{lines(package):,}", "38,000"),
+        ("lines of tests/", "40,729", f"{lines(tracked('tests')):,}", "34,000"),
+        ("files of converters/", "38", str(len(converters)), "24"),
+        ("lines of converters/", "5,979", f"{lines(converters):,}", "3,800"),
+        ("files of ops/", "49", str(len(operations)), ""),
+        ("layers", "17", str(len(set(LAYERS.values()))), "9"),
+        ("functions by which the core calls Python", "23", str(hooks()), "8"),
+        ('a first to(x, "torch")', "10 files, 12 returns", journey("to"), "6 files, 4 returns"),
+        ("a first explain", "18 files, 53 returns", journey("explain"), "8 files, 12 returns"),
+        ('a first x + x on "cpu"', "8 files, 23 returns", journey("add"), "8 files, 10 returns"),
+    ]
+
+
+def main() -> None:
+    print("| figure | before | today | mark |")
+    print("| --- | --- | --- | --- |")
+    for row in figures():
+        print(f"| {' | '.join(row)} |")
+
+
+if __name__ == "__main__":
+    main()
