@@ -49,6 +49,7 @@ _MODULES: dict[str, str] = {
     ),
     "gpuinterop.ops.gather": "take",
     "gpuinterop.ops.equality": "allclose",
+    "gpuinterop.ops.expression": "CudaText Expression",
     "gpuinterop.ops.fuse": "fuse",
     "gpuinterop.converters.library_streams": "stream",
     "gpuinterop.ops.elementwise_kernel": "ElementwiseKernel",

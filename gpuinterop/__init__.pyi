@@ -66,6 +66,10 @@ from gpuinterop.errors import (
 from gpuinterop.ops.equality import (
     allclose as allclose,
 )
+from gpuinterop.ops.expression import (
+    CudaText as CudaText,
+    Expression as Expression,
+)
 from gpuinterop.converters.library_streams import (
     stream as stream,
 )

@@ -745,17 +745,15 @@ def stream_device(handle: int) -> int:
 def _cuda_shutdown() -> None:
     """Leave all memory to the driver from here on: the process ends."""
 @overload
-def import_any(cls: type[A], obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack', realign: bool | None=False) -> A:
+def import_any(cls: type[A], obj: Any, device: tuple[int, int] | None=None, copy: bool | None=None, where: str='from_dlpack', realign: bool | None=False) -> A:
     ...
 @overload
-def import_any(cls: None, obj: Any, device: Device | tuple[int, int] | None=None, copy: bool | None=None, stream: int | None=None, where: str='from_dlpack', realign: bool | None=False) -> Any:
+def import_any(cls: None, obj: Any, device: tuple[int, int] | None=None, copy: bool | None=None, where: str='from_dlpack', realign: bool | None=False) -> Any:
     """An array of class `cls` over the memory of `obj`, by the first protocol that works. `realign`: memory that is not aligned is copied; None: it is shared, for looking at its geometry alone."""
-def export_via(x: Array, type: type[T], allow_readonly: bool=False, /) -> T:
+def export_via(x: Array, type: type[T], /) -> T:
     """
     An object of `type` over the memory of `x`, through that type's DLPack C exchange API.
     """
-def protocols_of(obj: Any, /) -> tuple[str, ...]:
-    """Names of the exchange protocols that `obj` has."""
 def _look_into(capsule: Any, where: str='from_dlpack', realign: bool=False, /) -> Array | None:
     """
     What a DLPack capsule describes, as an array that owns nothing; the capsule stays unused. None for another object.
@@ -868,10 +866,21 @@ def borrow(cls: object | None, ptr: int, shape: object, strides: object, dtype: 
     """
 def check_borrowed(ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, where: str) -> None:
     """Fail where `borrow` would; nothing is made."""
-def quick(function: T, /) -> T:
-    """The converter `function`, its ordinary case served without calling it."""
-def _set_torch(tensor: type, cuda: bool, /) -> None:
-    """The class torch.Tensor, and whether this torch has CUDA."""
+def imports(family: int=0, /) -> Callable[[T], T]:
+    """
+    Decorator of a converter (obj, copyif=False): plain objects of the family (NUMPY, TORCH, CUPY; 0: any) are imported without calling it.
+    """
+def exports(library: str='', /) -> Callable[[T], T]:
+    """
+    Decorator of a converter (x, copyif=False), or without a library (x, library, copyif=False): plain arrays are exported without calling it, to a library that _set_exporter() has registered.
+    """
+def _set_exporter(library: str, type: type, cuda: bool, /) -> None:
+    """
+    The library's arrays are objects of `type`, which its exchange table makes; `cuda`: on GPUs too.
+    """
+NUMPY: int = 1
+TORCH: int = 2
+CUPY: int = 3
 def after_stream(x: object, producer: int, where: str) -> None:
     """
     Our current stream waits for a stream on which a library wrote the array unannounced.

@@ -21,7 +21,7 @@ from gpuinterop.errors import (
     GpuInteropError,
     short_repr,
 )
-from gpuinterop.foreign_handles import CPU, CUDA
+from gpuinterop.foreign_handles import CPU, CUDA, protocols_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
 from gpuinterop.layout import core_view, is_array
 from gpuinterop.option_values import is_index, read_shape, require_bool
@@ -41,6 +41,7 @@ __all__ = [
     "new_full",
     "peek_capsule",
     "copy_values",
+    "refuse_foreign",
 ]
 
 
@@ -188,9 +189,14 @@ def _import(value: Any, where: str, copyif: bool) -> _core.Array:
         if needs_converter(value):
             with reraise_from(where):
                 return core_view(import_module("gpuinterop.converters").from_any(value, copyif))
-        if isinstance(value, type) or _core.protocols_of(value):
+        if isinstance(value, type) or protocols_of(value):
             raise
         raise _unknown(value, where) from None
+
+
+def refuse_foreign(value: Any, where: str) -> None:
+    """Raise the error that the converter of the value's library has for it; the core calls this."""
+    import_module("gpuinterop.converters.engine").refuse_foreign(value, where)
 
 
 def needs_converter(value: Any) -> bool:
@@ -198,7 +204,7 @@ def needs_converter(value: Any) -> bool:
     if value is None or isinstance(value, (str, list, tuple, dict, set, type)):
         return False
     found = import_module("gpuinterop.converters.registry").find_backend(value)
-    return found is not None and not _core.protocols_of(value)
+    return found is not None and not protocols_of(value)
 
 
 def torch_function(

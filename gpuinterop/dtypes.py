@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,14 @@ from gpuinterop import _core
 from gpuinterop.errors import DTypeError, short_repr
 
 __all__ = [
+    "ACCUMULATORS",
+    "DTYPES",
+    "KINDS",
     "NAMES",
     "NUMPY_NAMES",
+    "STORAGE",
+    "WORKING",
+    "DTypeEntry",
     "dtype_from_id",
     "is_complex",
     "as_supported_dtype",
@@ -20,48 +26,84 @@ __all__ = [
     "dtype_id",
 ]
 
-NUMPY_NAMES = (
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
+
+class DTypeEntry(NamedTuple):
+    """One dtype.
+
+    Attributes
+    ----------
+    name : of NumPy's dtype, or of the one in ml_dtypes.
+    storage : CUDA type of an element in memory (jit/kernels/prelude.cuh); empty: held and moved only,
+        the host casts it.
+    working : CUDA type that operations compute in.
+    accumulator : CUDA type that sums are kept in; empty: not reduced.
+    """
+
+    name: str
+    storage: str = ""
+    working: str = ""
+    accumulator: str = ""
+
+    @property
+    def kind(self) -> str:
+        """b, i, u, f or c; NumPy has V for the dtypes of ml_dtypes."""
+        kinds = {"bool": "b", "uint": "u", "int": "i", "complex": "c"}
+        return next((kind for name, kind in kinds.items() if self.name.startswith(name)), "f")
+
+
+_OF_NUMPY = (
+    DTypeEntry("bool", "b8", "bool", "i64"),
+    DTypeEntry("int8", "i8", "i8", "i64"),
+    DTypeEntry("int16", "i16", "i16", "i64"),
+    DTypeEntry("int32", "i32", "i32", "i64"),
+    DTypeEntry("int64", "i64", "i64", "i64"),
+    DTypeEntry("uint8", "u8", "u8", "u64"),
+    DTypeEntry("uint16", "u16", "u16", "u64"),
+    DTypeEntry("uint32", "u32", "u32", "u64"),
+    DTypeEntry("uint64", "u64", "u64", "u64"),
+    DTypeEntry("float16", "f16", "float", "float"),
+    DTypeEntry("float32", "float", "float", "float"),
+    DTypeEntry("float64", "double", "double", "double"),
+    DTypeEntry("complex64", "c64", "c64", "float"),
+    DTypeEntry("complex128", "c128", "c128", "double"),
+)
+# They occupy a whole byte each, as in ml_dtypes.
+_SUB_BYTE_FLOATS = (
+    DTypeEntry("float6_e2m3fn", "f6e2m3fn", "float"),
+    DTypeEntry("float6_e3m2fn", "f6e3m2fn", "float"),
+    DTypeEntry("float4_e2m1fn", "f4e2m1fn", "float"),
 )
 SUB_BYTE_INTEGERS = ("int4", "uint4", "int2", "uint2", "int1", "uint1")
-# They occupy a whole byte each, as in ml_dtypes.
-SUB_BYTE_NAMES = (
-    "float6_e2m3fn",
-    "float6_e3m2fn",
-    "float4_e2m1fn",
-    *SUB_BYTE_INTEGERS,
-)
 # Types that only ml_dtypes gives NumPy.
-ML_NAMES = (
-    "bfloat16",
-    "float8_e3m4",
-    "float8_e4m3",
-    "float8_e4m3b11fnuz",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float8_e8m0fnu",
-    *SUB_BYTE_NAMES,
-    "complex32",
+_OF_ML_DTYPES = (
+    DTypeEntry("bfloat16", "bf16", "float", "float"),
+    DTypeEntry("float8_e3m4", "f8e3m4", "float"),
+    DTypeEntry("float8_e4m3", "f8e4m3", "float"),
+    DTypeEntry("float8_e4m3b11fnuz", "f8e4m3b11fnuz", "float"),
+    DTypeEntry("float8_e4m3fn", "f8e4m3fn", "float"),
+    DTypeEntry("float8_e4m3fnuz", "f8e4m3fnuz", "float"),
+    DTypeEntry("float8_e5m2", "f8e5m2", "float"),
+    DTypeEntry("float8_e5m2fnuz", "f8e5m2fnuz", "float"),
+    DTypeEntry("float8_e8m0fnu", "f8e8m0fnu", "float"),
+    *_SUB_BYTE_FLOATS,
+    *map(DTypeEntry, SUB_BYTE_INTEGERS),
+    DTypeEntry("complex32"),
 )
-# Held and moved; the host casts them.
-WITHOUT_KERNELS = frozenset({*SUB_BYTE_INTEGERS, "complex32"})
+# A dtype is added here, in the core's table (native/array/dtype.cpp) and, if kernels compute with it,
+# as a CUDA type in prelude.cuh.
+DTYPES = (*_OF_NUMPY, *_OF_ML_DTYPES)
+
+NAMES = tuple(entry.name for entry in DTYPES)
+NUMPY_NAMES = NAMES[: len(_OF_NUMPY)]
+ML_NAMES = NAMES[len(_OF_NUMPY) :]
+SUB_BYTE_NAMES = (*(entry.name for entry in _SUB_BYTE_FLOATS), *SUB_BYTE_INTEGERS)
+KINDS = {entry.name: entry.kind for entry in DTYPES}
+WITHOUT_KERNELS = frozenset(entry.name for entry in DTYPES if not entry.storage)
+# By the names of the dtypes that kernels compute with, and of those that reductions do.
+STORAGE = {entry.name: entry.storage for entry in DTYPES if entry.storage}
+WORKING = {entry.name: entry.working for entry in DTYPES if entry.working}
+ACCUMULATORS = {entry.name: entry.accumulator for entry in DTYPES if entry.accumulator}
 _LATEST = ("int1", "uint1", "complex32")  # which ml_dtypes has from 0.6 on, the others from 0.5 on
-NAMES = (*NUMPY_NAMES, *ML_NAMES)
 # To be meant by a misspelt name.
 _LIKELY = [name for name in NAMES if name not in SUB_BYTE_INTEGERS]
 

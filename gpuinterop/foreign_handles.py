@@ -21,6 +21,7 @@ __all__ = [
     "never_destroyed",
     "odd_stream_protocol",
     "other_than_stream",
+    "protocols_of",
     "stream_device",
     "stream_handle",
     "torch_keeps_stream",
@@ -188,3 +189,37 @@ def stream_device(stream: Any) -> Any:
         return place
     number = as_int(getattr(stream, "device_id", None))
     return number if number is not None and number >= 0 else None
+
+
+def protocols_of(obj: Any) -> tuple[str, ...]:
+    """Return the names of the exchange protocols that `obj` has, in the order they are tried.
+
+    Examples
+    --------
+    >>> protocols_of(b"bytes")
+    ('buffer protocol',)
+    """
+    cls = type(obj)
+    found = []
+    if any(hasattr(cls, name) for name in _EXCHANGE_TABLES):
+        found.append("DLPack C exchange API")
+    if cls.__name__ == "PyCapsule" and '"dltensor' in repr(obj):
+        found.append("DLPack capsule")
+    for name in "__dlpack__", "__cuda_array_interface__", "__array_interface__":
+        try:
+            getattr(obj, name)
+        except AttributeError:
+            continue
+        except Exception:  # it has the protocol, and refuses: torch's tensors inside autograd
+            pass
+        found.append(name)
+    try:
+        memoryview(obj)
+    except TypeError:
+        return tuple(found)
+    except Exception:  # it has the protocol, and refuses
+        pass
+    return (*found, "buffer protocol")
+
+
+_EXCHANGE_TABLES = "__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of imported arrays)
 from gpuinterop import _core
 from gpuinterop.converters import engine, registry
@@ -30,7 +32,6 @@ __all__ = [
     "garray_to_cudandarray",
     "names",
     "pointer_arguments",
-    "protocols_of",
     "register",
     "to",
     "to_cudandarray",
@@ -38,8 +39,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:  # a type checker knows these names only; at runtime they are made on first use
-    import numpy as np
-
     from gpuinterop.converters.array_api import to_array_api as to_array_api
     from gpuinterop.converters.cudamat import cudamat_to_cudandarray as cudamat_to_cudandarray
     from gpuinterop.converters.gnumpy import garray_to_cudandarray as garray_to_cudandarray
@@ -140,7 +139,7 @@ def __dir__() -> list[str]:
     return sorted(own | {*__all__} | known)
 
 
-@_core.quick
+@_core.exports()
 def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     """Return `x` as an array of a library, by name: ``to(x, "torch")``.
 
@@ -198,7 +197,7 @@ def resolve_options(
     return entry, options
 
 
-@_core.quick
+@_core.imports()
 def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     """Return an array over the memory of any known array, or of any that implements a protocol.
 
@@ -262,15 +261,8 @@ def from_dlpack(
     if copy is not None:
         copy = require_optional_bool(copy, "copy", "from_dlpack")
     place = None if device is None else resolve_device(device, "from_dlpack")
-    return _core.import_any(cls, x, place, copy)
-
-
-def protocols_of(obj: Any) -> tuple[str, ...]:
-    """Return the names of the exchange protocols that `obj` has, in the order they are tried.
-
-    Examples
-    --------
-    >>> protocols_of(b"bytes")
-    ('buffer protocol',)
-    """
-    return _core.protocols_of(obj)
+    copied = copy or (copy is None and place is not None and place.type == "cuda")
+    if copied and isinstance(x, np.generic):
+        x = np.asarray(x)  # a scalar has no memory to share, but its value can be copied
+    pair = None if place is None else (place.type_code, place.index or 0)
+    return _core.import_any(cls, x, pair, copy)

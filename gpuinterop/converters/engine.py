@@ -54,7 +54,7 @@ from gpuinterop.converters.plan import (
     share,
 )
 from gpuinterop.converters.registry import Backend
-from gpuinterop.foreign_handles import CUDA
+from gpuinterop.foreign_handles import CUDA, protocols_of
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.option_values import require_bool
 
@@ -153,7 +153,7 @@ def _plan_by_protocol(obj: Any, entry: Backend | None, where: str) -> Incoming:
         incoming.plan = plan_import(incoming.info, where)
     except errors.GpuInteropError as e:
         unknown = entry is None and isinstance(e, errors.ConversionTypeError)
-        if unknown and not _core.protocols_of(obj):
+        if unknown and not protocols_of(obj):
             e = unknown_object_error(obj, registry.names(), where)
         incoming.plan = _judgement(obj, entry, where) or plan_from_error(e, "gpuinterop", where)
     return incoming
@@ -171,10 +171,10 @@ def refuse_foreign(obj: Any, where: str) -> None:
     Return None if the converter has no objection, or if `obj` belongs to no known library. The core calls
     this for every object that is not plain, and after an import by a protocol has failed.
     """
-    # As if copies were allowed, because the caller has no `copyif` that the fix could name.
+    # As if copies were allowed, because the caller may have no `copyif` that the fix could name.
     fault = _judgement(obj, registry.find_backend(obj), where)
     if fault is not None:
-        raise fault.exception()
+        raise replace(fault, fix=fault.fix or "pass copy=True for a copy").exception()
 
 
 def _plan_described(obj: Any, entry: Backend, options: dict[str, Any], where: str) -> Incoming:

@@ -192,8 +192,13 @@ def generated(
     call.__module__ = __package__
     call.__signature__ = inspect.Signature([array, copyif, *keywords])  # type: ignore[attr-defined]
     call.__doc__ = _doc_to(entry) if direction == "to" else _doc_from(entry)
-    fast = {"to": ("torch",), "from": ("torch", "numpy", "cupy")}[direction]
-    return _core.quick(call) if entry.name in fast and name == f"{direction}_{entry.name}" else call
+    if name == f"{direction}_{entry.name}":
+        if direction == "to" and entry.name == "torch":
+            return _core.exports("torch")(call)
+        families = {"torch": _core.TORCH, "numpy": _core.NUMPY, "cupy": _core.CUPY}
+        if direction == "from" and entry.name in families:
+            return _core.imports(families[entry.name])(call)
+    return call
 
 
 def _doc_to(entry: Backend) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from gpuinterop.dtypes import STORAGE as _STORAGE
+from gpuinterop.dtypes import WORKING as _WORKING
+
 from .compiler import kernel_text
 from .spec import ADDRESS, Body, KernelSpec
 
@@ -10,24 +13,9 @@ __all__ = ["NAMESPACE", "STORAGE", "WORKING", "render", "render_many"]
 # Of all text here, so that a user's functions and types may have any names.
 NAMESPACE = "gpuinterop_kernel"
 
-# dtype name -> the type in memory (kernels/prelude.cuh).
-STORAGE = {
-    "bool": "b8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
-    "float16": "f16", "float32": "float", "float64": "double",
-    "complex64": "c64", "complex128": "c128", "bfloat16": "bf16",
-    "float8_e3m4": "f8e3m4", "float8_e4m3": "f8e4m3", "float8_e4m3b11fnuz": "f8e4m3b11fnuz",
-    "float8_e4m3fn": "f8e4m3fn", "float8_e4m3fnuz": "f8e4m3fnuz", "float8_e5m2": "f8e5m2",
-    "float8_e5m2fnuz": "f8e5m2fnuz", "float8_e8m0fnu": "f8e8m0fnu",
-    "float6_e2m3fn": "f6e2m3fn", "float6_e3m2fn": "f6e3m2fn", "float4_e2m1fn": "f4e2m1fn",
-    "u8": "u8", "u16": "u16", "u32": "u32", "u64": "u64", "u128": "u128",
-}  # fmt: skip
-
-# dtype name -> the type computed in, where it differs from the storage.
-WORKING = {
-    name: "float" if name.startswith(("float", "bfloat")) and name != "float64" else stored
-    for name, stored in STORAGE.items()
-} | {"bool": "bool"}
+# Raw bits of elements, which kernels only move.
+_BITS = {name: name for name in ("u8", "u16", "u32", "u64", "u128")}
+STORAGE, WORKING = _STORAGE | _BITS, _WORKING | _BITS
 
 _DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "LOOP", "TILE",
                 "LOADS(DO)", "STORES(DO)", "TILED(DO)", "CALL(e, k)", "CALL_TILED(e, k)",

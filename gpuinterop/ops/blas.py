@@ -16,7 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core, cuda_libraries
-from gpuinterop.dtypes import WITHOUT_KERNELS, dtype_from_id, dtype_id, refuse_half_complex
+from gpuinterop.dtypes import (
+    ACCUMULATORS,
+    WITHOUT_KERNELS,
+    dtype_from_id,
+    dtype_id,
+    refuse_half_complex,
+)
 from gpuinterop.errors import DTypeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.blas_host import compute
@@ -30,7 +36,6 @@ from gpuinterop.ops.core_callbacks import (
 )
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
-from gpuinterop.ops.reduction_codegen import CUDA_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +85,7 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
         refuse_half_complex(found, where)
     common = common_dtype(types, where)
     # The same refusal on both devices: the kernels that sum take nothing smaller than 16-bit floats.
-    if common.name not in CUDA_TYPES or any(found.name in WITHOUT_KERNELS for found in types):
+    if common.name not in ACCUMULATORS or any(found.name in WITHOUT_KERNELS for found in types):
         names = ", ".join(found.name for found in types)
         wide = "int32" if all("int" in found.name for found in types) else "float32"
         raise DTypeError(

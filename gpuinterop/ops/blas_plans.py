@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.dtypes import STORAGE
 from gpuinterop.errors import ShapeError
 from gpuinterop.layout import broadcast_shapes
 from gpuinterop.ops.blas_host import sum_of_products
@@ -17,7 +18,6 @@ from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.map_reduce import MapReduce
 from gpuinterop.ops.operand_conversion import gpuarray_class
-from gpuinterop.ops.reduction_codegen import CUDA_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ __all__ = ["plan", "rank_one"]
 
 # Both factors in the type that is summed: C++ would multiply an int by a float in float32, and wrap
 # where NumPy computes in float64.
-_TIMES = "gi_mul(Value(x0), Value(x1))"  # integers wrap around
+_TIMES = "gi_mul(gi_to<Value>(x0), gi_to<Value>(x1))"  # integers wrap around
 
 _products: dict[tuple[Any, Any, bool], MapReduce] = {}  # by the operands' dtypes
 _scaled: dict[Any, MapReduce] = {}  # by dtype, alpha and beta: the core asks for at most 64
@@ -81,7 +81,7 @@ def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> MapRed
     if kernel is None:
         r, e0 = "r", "e0"
         if common.kind == "c":  # one of the two may be real
-            r, e0 = (f"{CUDA_TYPES[common.name]}({x})" for x in (r, e0))
+            r, e0 = (f"gi_to<{STORAGE[common.name]}>({x})" for x in (r, e0))
         post = r if alpha == 1 else f"{alpha!r} * {r}"
         if y is not None and beta != 0:
             post += f" + {e0}" if beta == 1 else f" + {beta!r} * {e0}"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop.dtypes import (
+    KINDS,
     NAMES,
     NUMPY_NAMES,
     WITHOUT_KERNELS,
@@ -58,9 +59,7 @@ def is_extended(row: int) -> bool:
 
 def dtype_kind(row: int) -> str:
     """b, i, u, f or c."""
-    if NAMES[row] in WITHOUT_KERNELS:
-        return NAMES[row][0]
-    return "f" if is_extended(row) else np.dtype(NAMES[row]).kind
+    return KINDS[NAMES[row]]
 
 
 def name_of_kind(kind: int) -> str:

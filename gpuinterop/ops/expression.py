@@ -17,16 +17,23 @@ from gpuinterop.errors import ArgumentTypeError, DTypeError
 from gpuinterop.layout import broadcast_shapes
 
 from .cuda_text import CudaText
-from .expression_dtypes import Operation, Value, kinds_of, loop_of, met, strong
+from .expression_dtypes import (
+    Operation,
+    Value,
+    is_number_kind,
+    kinds_of,
+    loop_of,
+    met,
+    strong,
+)
 from .operation_table import ALIASES, TABLE
 from .reduction_dispatch import normalized_axes
+from .reduction_table import FUSED
 
 if TYPE_CHECKING:
     from .expression_stages import CompiledExpression
 
 __all__ = ["CudaText", "Expression", "Value"]
-
-_FUSED = ("sum", "prod", "mean", "min", "max", "any", "all")
 
 Number: TypeAlias = "bool | int | float | complex | np.generic[Any]"
 
@@ -103,8 +110,8 @@ class Expression:
         >>> centred(gpuinterop.asarray([1.0, 3.0], device="cpu")).tolist()
         [-1.0, 1.0]
         """
-        if name not in _FUSED:
-            raise ArgumentTypeError(where="reduce", expected=f"one of {', '.join(_FUSED)}",
+        if name not in FUSED:
+            raise ArgumentTypeError(where="reduce", expected=f"one of {', '.join(FUSED)}",
                                     got=repr(name), fix="call the method of the array")  # fmt: skip
         axis = tuple(axis) if isinstance(axis, list) else axis
         return self.record(None, (x,), reduction=(name, axis, bool(keepdims)))
@@ -183,8 +190,8 @@ class Expression:
 
     def input_rows(self, given: Sequence[int]) -> tuple[int, ...]:
         """The dtypes that the inputs are stored in: for a number, the dtype of its use."""
-        rows = [kind if kind >= 0 else strong(kind) for kind in given]
-        if min(given, default=0) < 0:
+        rows = [strong(kind) for kind in given]
+        if any(map(is_number_kind, given)):
             kinds, strict = self.kinds(given)
             used: dict[int, set[int]] = {}
             for value in self.order():
@@ -192,7 +199,10 @@ class Expression:
                     continue
                 ins = loop_of(value.row, met(value, kinds, strict))[0]
                 for operand, row in zip(value.operands, ins, strict=True):
-                    if operand.index >= 0 and given[operand.index] < 0:
+                    if operand.index < 0 or not is_number_kind(given[operand.index]):
+                        continue
+                    # A CUDA text converts NumPy scalars too to the dtype that it declares.
+                    if given[operand.index] < 0 or isinstance(value.row, CudaText):
                         used.setdefault(operand.index, set()).add(row)
             for index, dtypes in used.items():
                 if len(dtypes) > 1:

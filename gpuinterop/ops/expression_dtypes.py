@@ -19,7 +19,8 @@ from .operation_table import Row
 from .reduction_table import REDUCTIONS
 
 __all__ = [
-    "Operation", "Value", "is_strict", "kinds_of", "loop_of", "met", "number_kind", "settled", "strong",
+    "Operation", "Value", "is_number_kind", "is_strict", "kinds_of", "loop_of", "met", "number_kind",
+    "settled", "strong",
 ]  # fmt: skip
 
 _STRICT = np.dtype(np.float32)  # the dtype of a CudaNdarray
@@ -84,7 +85,8 @@ def met(value: Value, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, 
             number_kind(o.number.item()) if isinstance(o.number, np.generic) else k
             for o, k in zip(value.operands, found, strict=True)
         )
-    if value.row is not None and value.cast_to < 0:
+    # A CUDA text declares the dtypes of its operands itself.
+    if isinstance(value.row, Row) and value.cast_to < 0:
         require_exact_in(value.row.name, _STRICT, found)
     return found
 
@@ -117,6 +119,11 @@ def _kind(
 def is_strict(x: Any) -> bool:
     """Whether `x` is of a class of one dtype, which numbers beside it take on."""
     return getattr(type(x), "_only", None) is not None
+
+
+def is_number_kind(kind: int) -> bool:
+    """Whether an operand of this kind is a scalar, Python's or NumPy's."""
+    return kind < 0 or kind >= STRONG_NUMBER
 
 
 def number_kind(number: Any) -> int:

@@ -1,8 +1,8 @@
 """Reductions in an expression: a value is reduced as it is computed.
 
 On CUDA each reduction is one kernel that reads the operands once and writes its result. Where such a
-kernel has no types (complex numbers, floats below 16 bits) and on "cpu", the value is computed first
-and then reduced.
+kernel has no accumulator (floats below 16 bits) and on "cpu", the value is computed first and then
+reduced.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
+from gpuinterop.dtypes import ACCUMULATORS, NAMES, WORKING, dtype_from_id, dtype_id
 from gpuinterop.jit import kernel_text
-from gpuinterop.jit.codegen import WORKING
 from gpuinterop.layout import broadcast_shapes
 
 from . import output_arrays
@@ -24,7 +23,6 @@ from .expression import Expression
 from .expression_codegen import statements
 from .expression_dtypes import is_strict, number_kind
 from .map_reduce import MapReduce
-from .reduction_codegen import CUDA_TYPES
 from .reduction_dispatch import normalized_axes
 from .reduction_table import REDUCTIONS
 
@@ -51,7 +49,7 @@ class _Kernel(MapReduce):
         result = WORKING[NAMES[self.graph.result_rows(rows)[0]]]
         taken = ", ".join(f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(rows))
         return (
-            "".join(kernel_text(f"{name}.cuh") for name in ("prelude", "math"))
+            kernel_text("math.cuh")
             + f"GI_FN {result} gi_fused({taken}) {{\n  {result} o0;\n  "
             + f"{statements(self.graph, rows)}\n  return o0;\n}}\n"
         )
@@ -128,12 +126,11 @@ class FusedReduction:
     def _one_kernel(self, operands: Sequence[Any], kernel: _Kernel) -> bool:
         if not all(isinstance(x, _core.Array) and x.device.type == "cuda" for x in operands):
             return False
-        if any(x.device != operands[0].device or x.dtype.name not in CUDA_TYPES for x in operands):
+        if any(
+            x.device != operands[0].device or x.dtype.name not in ACCUMULATORS for x in operands
+        ):
             return False
         # A CudaNdarray's class and its rules hold for the result only beside its own kind.
         if len({type(x) for x in operands}) > 1:
             return False
-        dtype = kernel.mapped(operands)
-        if dtype.name not in CUDA_TYPES or dtype.kind == "c":
-            return False
-        return not any(x.dtype.kind == "c" for x in operands)
+        return kernel.mapped(operands).name in ACCUMULATORS

@@ -21,6 +21,7 @@ from .functions import cutting
 from .fuse_scalars import Scalar
 from .operand_conversion import as_scalar
 from .operation_table import ALIASES, TABLE, Row
+from .reduction_table import FUSED
 
 __all__ = ["Trace", "Tracer", "cannot_be_fused", "record", "refuse_out"]
 
@@ -368,5 +369,5 @@ def _reduction(op: str) -> Callable[..., Tracer]:
     return method
 
 
-for _name in ("sum", "prod", "mean", "min", "max", "any", "all"):
+for _name in FUSED:
     setattr(Tracer, _name, _reduction(_name))

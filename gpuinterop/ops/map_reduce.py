@@ -18,9 +18,9 @@ from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import broadcast_shapes, c_strides
 from gpuinterop.ops import output_arrays, reduction_dispatch, target
 from gpuinterop.ops.dtype_promotion import common_dtype
-from gpuinterop.ops.reduction_codegen import CUDA_TYPES, Recipe
+from gpuinterop.ops.reduction_codegen import Recipe
 from gpuinterop.ops.reduction_plan import plan_reduction
-from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty
+from gpuinterop.ops.reduction_table import FUSED, REDUCTIONS, check_not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,10 +64,10 @@ class MapReduce:
         support: str = "",
         where: str = "MapReduce",
     ) -> None:
-        if op not in ("sum", "prod", "mean", "min", "max", "any", "all"):
+        if op not in FUSED:
             raise ShapeError(
                 where=where,
-                expected="op sum, prod, mean, min, max, any or all",
+                expected=f"op {', '.join(FUSED[:-1])} or {FUSED[-1]}",
                 got=repr(op),
                 fix="use the array's method for the others",
             )
@@ -249,7 +249,7 @@ class MapReduce:
         if outs is not None:
             outs = self._check_outs(operands[0], kept, kinds, outs)
         for x in (*operands, *extras):
-            if x.dtype.name not in CUDA_TYPES:
+            if x.dtype.name not in dtypes.ACCUMULATORS:
                 raise DTypeError(
                     where=self._where,
                     expected="number types",

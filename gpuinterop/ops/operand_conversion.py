@@ -16,6 +16,7 @@ from gpuinterop.array_inputs import (
     copy_values,
     default_device_for,
     needs_converter,
+    refuse_foreign,
 )
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.host_views import refuse_mask
@@ -116,7 +117,12 @@ def viewed(value: Any, like: Any, where: str) -> Any:
 
 
 def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
-    """Convert a value for the core: an assigned value where `row` is a dtype id, else an operand."""
+    """Convert a value for the core: an assigned value where `row` is a dtype id, an operand for -1.
+
+    For -2 only raise the error for which the value cannot be shared, if its library has one.
+    """
+    if row == -2:
+        return refuse_foreign(value, where)
     if row < 0:
         return operand(value, like, where)
     return as_assigned_array(value, dtype_from_id(row), like, where)

@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpuinterop.dtypes import STORAGE
 from gpuinterop.jit import kernel_text
 from gpuinterop.ops.reduction_plan import Plan
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "CUDA_TYPES",
     "Recipe",
     "accumulator_bytes",
     "kernel_names",
@@ -21,25 +21,6 @@ __all__ = [
     "pointer_offsets",
     "render",
 ]
-
-# How a dtype lies in memory, by NumPy's or ml_dtypes' name.
-CUDA_TYPES = {
-    "bool": "GiBool",
-    "int8": "signed char",
-    "int16": "short",
-    "int32": "int",
-    "int64": "long long",
-    "uint8": "unsigned char",
-    "uint16": "unsigned short",
-    "uint32": "unsigned int",
-    "uint64": "unsigned long long",
-    "float16": "GiHalf",
-    "bfloat16": "GiBFloat",
-    "float32": "float",
-    "float64": "double",
-    "complex64": "GiComplex<float>",
-    "complex128": "GiComplex<double>",
-}
 
 
 @dataclass(frozen=True)
@@ -135,29 +116,29 @@ def _store(recipe: Recipe, plan: Plan) -> str:
             lines.append(f"  gi_rest = gi_next{d};")
     lines.append("  const auto r = Op::finish(gi_acc, gi_p.count, gi_p.parameter);")
     for e, dtype in enumerate(recipe.extras):
-        kind = CUDA_TYPES[dtype]
+        kind = STORAGE[dtype]
         lines.append(
-            f"  const auto e{e} = gi_value(((const {kind}*)gi_p.extra[{e}])[gi_at_extra[{e}]]);"
+            f"  const auto e{e} = gi_read(((const {kind}*)gi_p.extra[{e}])[gi_at_extra[{e}]]);"
         )
     if recipe.locals:
         lines.append("  " + recipe.locals)
     for j, (dtype, post) in enumerate(zip(recipe.outputs, recipe.posts, strict=True)):
-        kind = CUDA_TYPES[dtype]
+        kind = STORAGE[dtype]
         lines.append(f"  const auto gi_y{j} = {post};")
-        lines.append(f"  ((({kind}*)gi_p.out[{j}]))[gi_at[{j}]] = gi_into<{kind}>(gi_y{j});")
+        lines.append(f"  ((({kind}*)gi_p.out[{j}]))[gi_at[{j}]] = gi_to<{kind}>(gi_y{j});")
     lines.append("}")
     return "\n".join(lines) + "\n"
 
 
 def render(recipe: Recipe, plan: Plan) -> str:
     """A whole translation unit for `recipe` on layouts like `plan`'s."""
-    members = " ".join(f"{CUDA_TYPES[d]} v{i}[VEC];" for i, d in enumerate(recipe.inputs))
+    members = " ".join(f"{STORAGE[d]} v{i}[VEC];" for i, d in enumerate(recipe.inputs))
     listed = " ".join(
-        f"X({i}, {CUDA_TYPES[d]}, {step})"
+        f"X({i}, {STORAGE[d]}, {step})"
         for i, (d, step) in enumerate(zip(recipe.inputs, plan.steps, strict=True))
     )
     fetched = "".join(
-        f"  const auto x{i} = gi_value(gi_q.v{i}[gi_k]);\n" for i in range(len(recipe.inputs))
+        f"  const auto x{i} = gi_read(gi_q.v{i}[gi_k]);\n" for i in range(len(recipe.inputs))
     )
     return "".join(
         [
@@ -176,14 +157,14 @@ def render(recipe: Recipe, plan: Plan) -> str:
             kernel_text("device.cuh"),
             kernel_text("rounding.cuh"),
             kernel_text("integers.cuh"),
-            kernel_text("reduce_types.cuh"),
+            kernel_text("prelude.cuh"),
             kernel_text("reduce_ops.cuh"),
             recipe.support,
             f"typedef {recipe.value} Value;\ntypedef {recipe.op} Op;\ntypedef Op::Acc Acc;\n",
             f"template <int VEC>\nstruct Packs {{ {members} }};\n",
             "template <int VEC>\n__device__ inline Value gi_map(const Packs<VEC>& gi_q, int gi_k) {\n",
             fetched,
-            f"  return Value({recipe.map});\n}}\n",
+            f"  return gi_to<Value>({recipe.map});\n}}\n",
             kernel_text("reduce_common.cuh"),
             _store(recipe, plan),
             kernel_text(f"reduce_{plan.mode}.cuh"),
@@ -233,31 +214,23 @@ def pointer_offsets(recipe: Recipe, plan: Plan) -> tuple[list[int], list[int], i
     )
 
 
-_SIZES = {"char": 1, "short": 2, "int": 4, "float": 4, "long long": 8, "double": 8}
+# sizeof of the accumulators; of those that are templates in sizes of their type.
+_SIZES = {"float": 4, "double": 8, "c64": 8, "c128": 16} | {
+    f"{letter}{8 * size}": size for letter in "iu" for size in (1, 2, 4, 8)
+}
+_PLAIN = {"AnyTrue": 4, "AllTrue": 4, "Variance": 16, "ComplexVariance": 24}
+_TEMPLATES = {
+    "FloatSum": 2, "FloatMean": 2, "FloatNorm": 2, "IntegerSum": 1, "ComplexSum": 4, "Product": 1,
+}  # fmt: skip
 
 
 def accumulator_bytes(recipe: Recipe, *, wide: bool) -> int:
     """sizeof(Acc) of the recipe's operation."""
     name, _, arguments = recipe.op.partition("<")
-    value = (
-        arguments.rstrip(">").split(",")[0].replace("unsigned", "").replace("signed", "").strip()
-    )
-    if name in ("AnyTrue", "AllTrue"):
-        return 4
-    if name in ("Variance", "ComplexVariance"):
-        return 16 if name == "Variance" else 24
-    part = value.rpartition("GiComplex<")[2]
-    size = _SIZES[part.rstrip(">")]
-    if "GiComplex" in value:
-        if name == "Product":
-            return 2 * size
-        # The number, and its place: at most 8 bytes, at least one part's alignment.
-        return 2 * size + max(size, 8 if name == "ArgExtreme" and wide else 4)
-    if name == "ComplexSum":
-        return 4 * size
-    if name in ("FloatSum", "FloatMean", "FloatNorm"):
-        return 2 * size
-    if name in ("Extreme", "ArgExtreme"):
-        index = 8 if name == "ArgExtreme" and wide else 4
-        return 2 * max(size, index)
-    return size
+    if name in _PLAIN:
+        return _PLAIN[name]
+    size = _SIZES[arguments.rstrip(">").split(",")[0]]
+    if name in _TEMPLATES:
+        return _TEMPLATES[name] * size
+    # An element and its position, or whether there is one.
+    return 2 * max(size, 8 if name == "ArgExtreme" and wide else 4)

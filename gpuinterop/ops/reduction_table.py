@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuinterop.dtypes import ACCUMULATORS, KINDS, WORKING
 from gpuinterop.errors import DTypeError, ShapeError
-from gpuinterop.ops.reduction_codegen import CUDA_TYPES, Recipe
+from gpuinterop.ops.reduction_codegen import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["REDUCTIONS", "Reduction", "recipe_for"]
-
-_HALF = ("float16", "bfloat16")
+__all__ = ["FUSED", "REDUCTIONS", "Reduction", "recipe_for"]
 
 
 @dataclass(frozen=True)
@@ -57,90 +56,74 @@ class Reduction:
     aliases: tuple[str, ...] = ()
 
     @property
+    def fused(self) -> bool:
+        """Whether `fuse` and `MapReduce` reduce computed values with it."""
+        return bool(self.doc) and not self.is_place and not self.shifted
+
+    @property
     def where(self) -> str:
         """The function that errors name."""
         return self.name if self.doc else "norm"
 
 
-def _kind(name: str) -> str:
-    if name == "bool":
-        return "b"
-    if name.startswith("complex"):
-        return "c"
-    if name.startswith("uint"):
-        return "u"
-    return "i" if name.startswith("int") else "f"
-
-
-def _computed(name: str) -> str:
-    """C++ type that `name` is computed in."""
-    return "float" if name in _HALF else CUDA_TYPES[name]
-
-
 def _sum_dtype(dtype: np.dtype) -> np.dtype:
-    kind = _kind(dtype.name)
+    kind = KINDS[dtype.name]
     if kind in "bi":
         return np.dtype(np.int64)
     return np.dtype(np.uint64) if kind == "u" else dtype
 
 
 def _mean_dtype(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float64) if _kind(dtype.name) in "biu" else dtype
+    return np.dtype(np.float64) if KINDS[dtype.name] in "biu" else dtype
 
 
 def _real_dtype(dtype: np.dtype) -> np.dtype:
-    if _kind(dtype.name) == "c":
+    if KINDS[dtype.name] == "c":
         return np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
     return _mean_dtype(dtype)
 
 
+# The kernels: the C++ type of a mapped element, the map of an element x0, and the accumulator.
+
+
 def _sum(source: str, result: str) -> tuple[str, str, str]:
-    kind = _kind(result)
-    value = _computed(result)
-    if kind == "c":
-        return value, f"{value}(x0)", f"ComplexSum<{value[10:-1]}, 0>"
-    if kind in "iu":
-        return _computed_int(source, value), "x0", f"IntegerSum<{value}>"
-    return value, "x0", f"FloatSum<{value}>"
-
-
-def _computed_int(source: str, wide: str) -> str:
-    return "int" if source == "bool" else CUDA_TYPES.get(source, wide)
+    accumulator = ACCUMULATORS[result]
+    if KINDS[result] == "c":
+        return WORKING[result], "x0", f"ComplexSum<{accumulator}, 0>"
+    if KINDS[result] in "iu":
+        return "int" if source == "bool" else WORKING[source], "x0", f"IntegerSum<{accumulator}>"
+    return accumulator, "x0", f"FloatSum<{accumulator}>"
 
 
 def _mean(source: str, result: str) -> tuple[str, str, str]:
-    value = _computed(result)
-    if _kind(result) == "c":
-        return value, f"{value}(x0)", f"ComplexSum<{value[10:-1]}, 1>"
-    return value, "x0", f"FloatMean<{value}>"
+    accumulator = ACCUMULATORS[result]
+    if KINDS[result] == "c":
+        return WORKING[result], "x0", f"ComplexSum<{accumulator}, 1>"
+    return accumulator, "x0", f"FloatMean<{accumulator}>"
 
 
 def _prod(source: str, result: str) -> tuple[str, str, str]:
     # Products of 16- and 32-bit floats are kept in float64: no overflow on the way, one rounding.
-    value = "double" if _kind(result) == "f" else _computed(result)
-    return value, f"{value}(x0)" if _kind(result) == "c" else "x0", f"Product<{value}>"
+    value = "double" if KINDS[result] == "f" else WORKING[result]
+    return value, "x0", f"Product<{value}>"
 
 
 def _extreme(op: str, sign: int) -> Callable[[str, str], tuple[str, str, str]]:
     def kernel(source: str, result: str) -> tuple[str, str, str]:
-        value = "unsigned char" if source == "bool" else _computed(source)
+        value = "u8" if source == "bool" else WORKING[source]
         return value, "x0", f"{op}<{value}, {sign}>"
 
     return kernel
 
 
-def _truth(op: str) -> Callable[[str, str], tuple[str, str, str]]:
-    def kernel(source: str, result: str) -> tuple[str, str, str]:
-        return ("bool" if source == "bool" else _computed(source)), "x0", op
-
-    return kernel
+def _logical(op: str) -> Callable[[str, str], tuple[str, str, str]]:
+    return lambda source, result: (WORKING[source], "x0", op)
 
 
 def _variance(root: int) -> Callable[[str, str], tuple[str, str, str]]:
     def kernel(source: str, result: str) -> tuple[str, str, str]:
-        if _kind(source) == "c":
-            value = "GiComplex<double>"
-            return value, f"{value}(x0) - {value}(x1)", f"ComplexVariance<{root}>"
+        if KINDS[source] == "c":
+            return "c128", "gi_to<c128>(x0) - gi_to<c128>(x1)", f"ComplexVariance<{root}>"
         return "double", "double(x0) - double(x1)", f"Variance<{root}>"
 
     return kernel
@@ -148,17 +131,14 @@ def _variance(root: int) -> Callable[[str, str], tuple[str, str, str]]:
 
 def _norm(source: str, result: str) -> tuple[str, str, str]:
     # Squares of float32 fit a float64, so nothing overflows on the way.
-    if _kind(source) == "c":
-        return (
-            "double",
-            "double(x0.re) * double(x0.re) + double(x0.im) * double(x0.im)",
-            "FloatNorm<double>",
-        )
-    return "double", "double(x0) * double(x0)", "FloatNorm<double>"
+    square = "double(x0) * double(x0)"
+    if KINDS[source] == "c":
+        square = "double(x0.re) * double(x0.re) + double(x0.im) * double(x0.im)"
+    return "double", square, "FloatNorm<double>"
 
 
 def _magnitude(source: str) -> str:
-    if _kind(source) == "c":
+    if KINDS[source] == "c":
         return "hypot(double(x0.re), double(x0.im))"
     return "fabs(double(x0))"
 
@@ -168,10 +148,7 @@ def _norm1(source: str, result: str) -> tuple[str, str, str]:
 
 
 def _norm_inf(sign: int) -> Callable[[str, str], tuple[str, str, str]]:
-    def kernel(source: str, result: str) -> tuple[str, str, str]:
-        return "double", _magnitude(source), f"Extreme<double, {sign}>"
-
-    return kernel
+    return lambda source, result: ("double", _magnitude(source), f"Extreme<double, {sign}>")
 
 
 def _same(dtype: np.dtype) -> np.dtype:
@@ -226,9 +203,9 @@ REDUCTIONS: dict[str, Reduction] = {
             _PLACE_DOC.format("minimum"), needs_elements=True, is_place=True),
         Reduction("argmax", _int64, _extreme("ArgExtreme", -1), np.argmax, "axis out keepdims",
             _PLACE_DOC.format("maximum"), needs_elements=True, is_place=True),
-        Reduction("any", _bool, _truth("AnyTrue"), np.any, "axis out keepdims * where",
+        Reduction("any", _bool, _logical("AnyTrue"), np.any, "axis out keepdims * where",
             "Return whether any element over `axis` is not zero.", ufunc=np.logical_or, identity=0),
-        Reduction("all", _bool, _truth("AllTrue"), np.all, "axis out keepdims * where",
+        Reduction("all", _bool, _logical("AllTrue"), np.all, "axis out keepdims * where",
             "Return whether all elements over `axis` are not zero.", ufunc=np.logical_and, identity=1),
         Reduction("var", _real_dtype, _variance(0), np.var, _SPREAD,
             "Return the variance over `axis`, divided by n - ddof.", shifted=True),
@@ -243,13 +220,17 @@ REDUCTIONS: dict[str, Reduction] = {
 }  # fmt: skip
 
 
+# The reductions of computed values.
+FUSED = tuple(name for name, row in REDUCTIONS.items() if row.fused)
+
+
 def recipe_for(
     op: str, dtype: np.dtype, result: np.dtype, *, shift: np.dtype | None = None
 ) -> Recipe:
     """The kernel that computes `op` of `dtype` into `result`."""
     row = REDUCTIONS[op]
     for given in (dtype, result):
-        if given.name not in CUDA_TYPES:
+        if given.name not in ACCUMULATORS:
             raise DTypeError(
                 where=op,
                 expected="a number type that GPUs compute with",

@@ -160,6 +160,21 @@ Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides
   return strides || ndim == 0 ? Layout(ndim, shape, strides) : Layout::c_order(ndim, shape, where);
 }
 
+Layout layout_of_bytes(int32_t ndim, const int64_t* shape, int64_t* strides, int64_t item,
+                       const char* where) {
+  bool empty = false;
+  for (int i = 0; i < ndim; ++i) empty |= shape[i] == 0;
+  for (int i = 0; strides && i < ndim; ++i) {
+    if (strides[i] % item && shape[i] > 1 && !empty)
+      fail(Kind::Contiguity, where,
+           "strides of whole elements, " + std::to_string(item) + " bytes each",
+           "stride " + std::to_string(strides[i]) + " bytes on axis " + std::to_string(i),
+           "copy the array in its own library first");
+    strides[i] /= item;
+  }
+  return checked_layout(ndim, shape, strides, item, where);
+}
+
 void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
   const int64_t item = itemsize_of(c->dtype);
   if (c->layout.size() == 0) {

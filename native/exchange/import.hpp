@@ -42,6 +42,9 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where);
 // bytes. `strides` in elements or null for compact.
 Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t item,
                       const char* where);
+// The same of strides in bytes, which it divides in place.
+Layout layout_of_bytes(int32_t ndim, const int64_t* shape, int64_t* strides, int64_t item,
+                       const char* where);
 
 // Whether the elements lie where sharing needs them; see Checked::misaligned.
 bool is_aligned(const Array& a) noexcept;
@@ -66,8 +69,6 @@ Buffer* adopt_borrowed(const Checked& c, Producer producer);  // kept alive by A
 // The buffer of imported CUDA memory takes its place in the order of streams: our current stream
 // waits for `producer` (a real handle, or null), once.
 void join_stream_order(Buffer* b, void* producer, const char* where);
-// For a buffer of adopt() on CUDA, that its producer is none of those in Producer::elsewhere.
-void set_legacy_order(Buffer* b) noexcept;
 // Tells a buffer of adopt_borrowed() who keeps it alive; not counted.
 void remember_base(Buffer* b, PyObject* base) noexcept;
 

@@ -171,7 +171,6 @@ void join_stream_order(Buffer* b, void* producer, const char* where) {
   else
     b->stream = stream;
 }
-void set_legacy_order(Buffer* b) noexcept { b->producer_elsewhere = false; }
 void remember_base(Buffer* b, PyObject* base) noexcept {
   if (b->release == release_borrowed) b->context = base;
 }

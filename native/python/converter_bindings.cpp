@@ -13,7 +13,7 @@
 #include "exchange/export.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
-#include "python/converter_quick.hpp"
+#include "python/converter_function.hpp"
 #include "python/error_translation.hpp"
 #include "python/foreign_memory.hpp"
 #include "python/register.hpp"
@@ -197,7 +197,7 @@ void register_converters(nb::module_& m) {
       "x"_a, "where"_a, "Wait on the host until all work queued on the array is done.");
   if (PyModule_AddFunctions(m.ptr(), converter_functions) < 0) throw nb::python_error();
   register_borrowing(m);
-  register_quick(m);
+  register_converter_functions(m);
   m.def(
       "after_stream",
       [](nb::handle x, uint64_t producer, const std::string& where) {

@@ -17,17 +17,15 @@ PyCFunction as_function(F* f) {
 
 PyMethodDef exchange_functions[] = {
     {"import_any", as_function(exchange_import_any), METH_FASTCALL | METH_KEYWORDS,
-     "import_any(cls, obj, device=None, copy=None, stream=None, where='from_dlpack',"
+     "import_any(cls, obj, device=None, copy=None, where='from_dlpack',"
      " realign=False)\n--\n\n"
      "An array of class `cls` over the memory of `obj`, by the first protocol that works. "
      "`realign`: "
      "memory that is not aligned is copied; None: it is shared, for looking at its geometry "
      "alone."},
-    {"export_via", as_function(exchange_export_via), METH_FASTCALL,
-     "export_via(x, type, allow_readonly=False)\n--\n\n"
+    {"export_via", exchange_export_via, METH_VARARGS,
+     "export_via(x, type)\n--\n\n"
      "An object of `type` over the memory of `x`, through that type's DLPack C exchange API."},
-    {"protocols_of", exchange_protocols_of, METH_O,
-     "protocols_of(obj)\n--\n\nNames of the exchange protocols that `obj` has."},
     {"_look_into", exchange_look_into, METH_VARARGS,
      "_look_into(capsule, where='from_dlpack', realign=False)\n--\n\nWhat a DLPack capsule "
      "describes, as an array that owns nothing; "

@@ -199,33 +199,31 @@ PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t
   });
 }
 
-PyObject* exchange_export(PyObject* x, PyTypeObject* type, bool allow_readonly) {
+bool is_plain_export(const Array& a) noexcept {
+  return !a.readonly && !a.layout.has_negative_stride() && !is_subbyte(a.dtype);
+}
+
+PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
   const char* where = "export_via";
   if (!is_array(x))
     fail(Kind::ConversionType, where, "a gpuinterop array", "an object of type " + type_text(x),
          "convert it first: gpuinterop.asarray(x)");
   require_valid_layout(x);
-  const Array a = unwrap(x);  // by value: what torch gets must be what was looked at
+  const Array a = unwrap(x);  // by value: what the table gets must be what was looked at
   if (!a.device.is_cuda()) ops::require_values(where, a);
   require_no_fork(a, where);
-  const ForeignType& peer = foreign_type_of(type);
-  const DLPackExchangeAPI* api = peer.api;
+  const DLPackExchangeAPI* api = foreign_type_of(type).api;
   if (!api || !api->managed_tensor_to_py_object_no_sync)
     fail(Kind::Export, where, "a type with a DLPack C exchange API (torch 2.10 or later)",
          repr_text(reinterpret_cast<PyObject*>(type)), "use the type's own from_dlpack(x)");
-  const bool torch = peer.family == Family::Torch;
-  // torch aborts the process on negative strides, and on others reads what was never meant.
-  if (torch && a.layout.has_negative_stride())
-    fail(Kind::Contiguity, where, "strides of 0 or more, because torch has no negative ones",
-         "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
-             shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
-         "pass copyif=True to copy, or x.copy()");
-  if (torch && a.readonly && !allow_readonly)
-    fail(Kind::ReadOnly, where, "writable memory, because torch cannot keep an array read-only",
-         "a read-only array", "pass a copy: x.copy()");
-  if (torch && is_subbyte(a.dtype))
-    fail(Kind::Export, where, "a dtype of whole bytes, because torch packs smaller ones",
-         std::string(kDTypes[a.dtype].name) + ", stored one element a byte", "cast it first");
+  // Tables look at no flags, and torch's ends the process on a negative stride.
+  if (!is_plain_export(a))
+    fail(Kind::Export, where,
+         "a writable array of whole bytes an element, without negative strides",
+         std::string(a.readonly ? "a read-only " : "an ") + kDTypes[a.dtype].name +
+             " array with strides " + shape_text(a.layout.ndim(), a.layout.strides()) +
+             " (elements)",
+         "pass a copy: x.copy()");
   // CUDA's runtime, in which the other side is written, leaves the primary context current where
   // there was none or another; what it does while we have put that one there goes with it.
   std::optional<cuda::DeviceGuard> context;
@@ -259,14 +257,11 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type, bool allow_readonly) 
   throw PythonError();
 }
 
-// export_via(x, type, allow_readonly=False)
-PyObject* exchange_export_via(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+PyObject* exchange_export_via(PyObject*, PyObject* args) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    if (nargs < 2 || nargs > 3 || !PyType_Check(args[1]))
-      fail(Kind::Type, "export_via", "an array, a type and perhaps allow_readonly",
-           std::to_string(nargs) + " arguments", "export_via(x, type, allow_readonly=False)");
-    return exchange_export(args[0], reinterpret_cast<PyTypeObject*>(args[1]),
-                           nargs == 3 && PyObject_IsTrue(args[2]) == 1);
+    PyObject *x, *type;
+    if (!PyArg_ParseTuple(args, "OO!", &x, &PyType_Type, &type)) throw PythonError();
+    return exchange_export(x, reinterpret_cast<PyTypeObject*>(type));
   });
 }
 

@@ -3,7 +3,7 @@
 
 #include <Python.h>
 
-#include "array/dtype.hpp"
+#include "array/array.hpp"
 
 namespace gpuinterop {
 
@@ -13,14 +13,15 @@ void publish_exchange_api();  // puts the table on the Array type; throws Python
 PyTypeObject* exchange_result_type(DTypeId dtype) noexcept;
 
 PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t nargs);
+// Whether an exchange table can take the array: tables look at no flags, and at no sign of a stride.
+bool is_plain_export(const Array& a) noexcept;
 // An object of `type` over the memory of the array `x`, by that type's table. Throws.
-PyObject* exchange_export(PyObject* x, PyTypeObject* type, bool allow_readonly);
-PyObject* exchange_export_via(PyObject*, PyObject* const* args, Py_ssize_t nargs);
+PyObject* exchange_export(PyObject* x, PyTypeObject* type);
+PyObject* exchange_export_via(PyObject*, PyObject* args);
 PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,
                               PyObject* kwnames);
 PyObject* exchange_share_plain(PyObject*, PyObject* obj);
 PyObject* exchange_look_into(PyObject*, PyObject* args);
 PyObject* exchange_set_converters_changed(PyObject*, PyObject* value);
-PyObject* exchange_protocols_of(PyObject*, PyObject* obj);
 
 }  // namespace gpuinterop

@@ -32,58 +32,54 @@ struct Owned {
 
 bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                   Attempts* tried) {
-  const DLPackExchangeAPI* api = p.api;
-  if (!api) return false;
-  Owned owned{nullptr};
-  int rc = -1;
+  if (!p.api) return false;
   const bool torch = p.family == Family::Torch;
-  // Torch takes milliseconds to refuse what has no ordinary memory, and one conversion may come here
-  // twice. Compared only: another tensor may have the address by now.
-  static PyObject* refused = nullptr;
-  if (obj == refused) {
-    explain_failure(p, obj, o.where);
-    refused = nullptr;
-  }
-  try {
-    rc = api->managed_tensor_from_py_object_no_sync(obj, &owned.m);
-  } catch (const std::exception& e) {
-    fail(Kind::Cuda, o.where, "an answer from the producer's DLPack exchange function",
-         std::string("a C++ exception: ") + e.what(), "report it to the producer");
-  } catch (...) {
-    fail(Kind::Cuda, o.where, "an answer from the producer's DLPack exchange function",
-         "a C++ exception", "report it to the producer");
-  }
-  if (rc != 0) {
-    owned.m = nullptr;
-    if (torch) refused = obj;
-    if (PyErr_Occurred()) {
-      explain_failure(p, obj, o.where);
-      if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
+  Owned owned{nullptr};
+  // Asks the table. False: the producer refused.
+  auto fetch = [&](PyObject* from) {
+    int rc = -1;
+    try {
+      rc = p.api->managed_tensor_from_py_object_no_sync(from, &owned.m);
+    } catch (const std::exception& e) {
+      PyErr_Format(PyExc_RuntimeError, "a C++ exception: %s", e.what());
+    } catch (...) {
+      PyErr_SetString(PyExc_RuntimeError, "a C++ exception");
     }
-    tried->add("DLPack C exchange API", take_error_text());
+    if (rc == 0 && owned.m) return true;
+    owned.m = nullptr;
+    if (rc != 0 && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+      throw PythonError();
+    tried->add("DLPack C exchange API", rc ? take_error_text() : "success without a tensor");
     tried->kind = Kind::Exchange;
     return false;
-  }
-  if (!owned.m) {
-    tried->add("DLPack C exchange API", "success without a tensor");
-    tried->kind = Kind::Exchange;
-    return false;
-  }
+  };
+  if (!fetch(obj)) return false;
   if (owned.m->version.major != kMajor) refuse_version(owned.m->version, o.where);
-  if (torch && !is_plain_torch(p, owned.m)) {
-    refuse_torch_state(p, obj, o.where);
-    refuse_torch_negation(p, obj, o.where);
+  const DLDataType& dtype = owned.m->dl_tensor.dtype;
+  if (torch && !(is_plain_torch(p, owned.m) &&
+                 (dtype.code > kDLUInt || dtype.bits != 8 || has_whole_bytes(obj)))) {
+    if (o.only_plain) return false;
+    refuse_foreign(obj, o.where);
+  }
+  // Modules give their parameters other memory (module.double(), module.to()), and torch's struct holds
+  // the parameter, not the memory: a tensor of its own does.
+  PyRef alias;
+  if (torch && p.parameter) {
+    alias = PyRef::steal(run_python([&] { return PyObject_CallMethod(obj, "detach", nullptr); }));
+    if (!alias) throw PythonError();
+    Owned before{std::exchange(owned.m, nullptr)};
+    if (!fetch(alias.get())) return false;
   }
   Checked c = check({owned.m->dl_tensor, owned.m->flags}, torch ? Trust::ByPage : Trust::Never,
                     o.may_copy(), o.where);
-  if (torch) refuse_torch_values(p, obj, c.dtype, o.where);
   if (p.family == Family::Jax) c.readonly = true;
   void* producer = nullptr;
   if (c.device.is_cuda()) {
     // Whatever context the producer leaves current goes with ours. Torch looks into a thread-local.
     std::optional<cuda::DeviceGuard> context;
     if (!torch) context.emplace(c.device.id);
-    if (api->current_work_stream && api->current_work_stream(kDLCUDA, c.device.id, &producer) != 0)
+    if (p.api->current_work_stream &&
+        p.api->current_work_stream(kDLCUDA, c.device.id, &producer) != 0)
       PyErr_Clear();
     if (!producer) producer = CU_STREAM_LEGACY;
   }
@@ -93,7 +89,7 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
   Buffer* buffer = owned.m->deleter ? adopt(c, owned.m, worker) : adopt_borrowed(c, worker);
   owned.m = nullptr;
   fill_array(out, std::move(c), buffer, PyRef::borrow(obj));
-  if (producer) order_import(buffer, producer, o);
+  if (producer) join_stream_order(buffer, producer, o.where);
   return true;
 }
 
@@ -343,8 +339,7 @@ wrong:
 }
 
 // The producer said no in its own words: remembered, so that other protocols may be tried.
-bool refused(const ForeignType& p, PyObject* obj, const Options& o, Attempts* tried) {
-  explain_failure(p, obj, o.where);
+bool refused(Attempts* tried) {
   if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_AttributeError) &&
       !PyErr_ExceptionMatches(PyExc_NotImplementedError))
     throw PythonError();
@@ -358,12 +353,10 @@ bool refused(const ForeignType& p, PyObject* obj, const Options& o, Attempts* tr
 bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, Attempts* tried) {
   bool failed;
   PyRef device_method = PyRef::steal(attribute_or_null(obj, names.dlpack_device, &failed));
-  if (failed) return refused(p, obj, o, tried);
+  if (failed) return refused(tried);
   Call call{obj, p, PyRef::steal(attribute_or_null(obj, names.dlpack, &failed))};
-  if (failed) return refused(p, obj, o, tried);
+  if (failed) return refused(tried);
   if (!call.method || !device_method) {
-    if (p.family == Family::Jax) explain_failure(p, obj, o.where);
-    PyErr_Clear();
     if (!call.method && !device_method) return false;
     tried->add("__dlpack__",
                call.method ? "__dlpack_device__ is missing" : "only __dlpack_device__ is there");
@@ -373,7 +366,7 @@ bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, 
   PyObject* no_args[1];
   PyRef claim_object = PyRef::steal(
       run_python([&] { return PyObject_Vectorcall(device_method.get(), no_args, 0, nullptr); }));
-  if (!claim_object) return refused(p, obj, o, tried);
+  if (!claim_object) return refused(tried);
   const DLDevice claimed = read_claim(claim_object.get(), o);
   if (!is_host(claimed.device_type) && !is_cuda(claimed.device_type))
     fail(Kind::Exchange, o.where, "memory on \"cpu\" or \"cuda\"", text(claimed),
@@ -396,7 +389,7 @@ bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, 
     // Producers such as torch refuse to export from a device that is not the current one.
     guard.emplace(id);
     ours = cuda::current_stream(id);
-    const bool order = o.order && !cuda::is_capturing(static_cast<CUstream>(ours));
+    const bool order = !cuda::is_capturing(static_cast<CUstream>(ours));
     stream = PyRef::steal(order ? PyLong_FromVoidPtr(ours) : PyLong_FromLong(-1));
     if (!stream) throw PythonError();
     call.stream = stream.get();
@@ -440,7 +433,7 @@ bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, 
     call.copy = Py_True;
     capsule = negotiate(call, &passed);
   }
-  if (!capsule) return refused(p, obj, o, tried);
+  if (!capsule) return refused(tried);
   if (!PyCapsule_CheckExact(capsule.get()))
     fail(Kind::Protocol, o.where, "a capsule from __dlpack__()",
          "an object of type " + type_text(capsule.get()), "report it to the producer");
@@ -449,9 +442,7 @@ bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, 
                          p.family == Family::Jax, o);
   if (on_cuda && out->buffer) {
     // A producer that took the stream has made it wait; one that did not may work on the legacy one.
-    if (works_in_legacy_order(p)) set_legacy_order(out->buffer.get());
-    const bool ordered = passed & kStream;
-    order_import(out->buffer.get(), ordered ? nullptr : CU_STREAM_LEGACY, o);
+    join_stream_order(out->buffer.get(), passed & kStream ? nullptr : CU_STREAM_LEGACY, o.where);
   }
   return true;
 }

@@ -79,43 +79,30 @@ bool read(PyObject* obj, const char* where, Array* out) {
   const int64_t stream = current_stream_of_cupy(device);
   // On a stream of its own CuPy's memory is used again in an order that only its capsules keep.
   if (stream != 0 && stream != 1) return false;
-  const CUstream ours = cuda::current_stream(device);
-  if (ours != CU_STREAM_LEGACY && cuda::is_capturing(ours)) return false;
-  Checked c;
-  c.dtype = dtype_id_of(cupy.dtype.of(obj).get());
-  int64_t extents[kMaxDims], steps[kMaxDims];
-  const int n = read_ints(cupy.shape.of(obj).get(), extents, where, "shape");
+  const CUstream current = cuda::current_stream(device);
+  if (current != CU_STREAM_LEGACY && cuda::is_capturing(current)) return false;
   const bool dense = cupy.c_contiguous.of(obj).get() == Py_True;
-  if (!dense) {
-    const int64_t item = itemsize_of(c.dtype);
-    if (read_ints(cupy.strides.of(obj).get(), steps, where, "strides") != n) return false;
-    for (int i = 0; i < n; ++i) {
-      if (steps[i] % item && extents[i] > 1) return false;
-      steps[i] /= item;
-    }
-  }
-  c.layout = checked_layout(n, extents, dense ? nullptr : steps, itemsize_of(c.dtype), where);
+  const PyRef strides = dense ? PyRef::borrow(Py_None) : cupy.strides.of(obj);
+  Checked c = read_parts(cupy.shape.of(obj).get(), strides.get(), cupy.dtype.of(obj).get(), where);
   if (c.layout.size()) c.data = reinterpret_cast<char*>(integer(cupy.ptr.of(data.get())));
   c.device = {DeviceType::Cuda, device};
   c.memory = Memory::Device;
   check_memory(&c, Trust::ByPage, false, where);
   Buffer* buffer = c.layout.size() ? adopt_borrowed(c, {CU_STREAM_LEGACY}) : nullptr;
   fill_array(out, std::move(c), buffer, PyRef::borrow(obj));
-  if (buffer) order_import(buffer, CU_STREAM_LEGACY, Options{where});
+  if (buffer) join_stream_order(buffer, CU_STREAM_LEGACY, where);
   return true;
 }
 
 }  // namespace
 
-void describe_cupy(ForeignType* p) {
-  static bool known = false;
-  auto* type = reinterpret_cast<PyObject*>(p->type);
+bool describe_cupy(PyTypeObject* type) {
   // Only CuPy's own class, from the module as it is loaded: a subclass may show anything.
   PyRef module = PyRef::steal(PyImport_ImportModule("cupy"));
   PyRef own = module ? optional_attribute(module.get(), "ndarray") : PyRef();
   PyRef cuda = module ? optional_attribute(module.get(), "cuda") : PyRef();
   PyErr_Clear();
-  if (known || !cuda || own.get() != type) return;
+  if (cupy.cuda || !cuda || own.get() != reinterpret_cast<PyObject*>(type)) return false;
   PyRef backend = PyRef::steal(PyImport_ImportModule("cupy_backends.cuda.stream"));
   PyRef table = backend ? optional_attribute(backend.get(), "__pyx_capi__") : PyRef();
   PyErr_Clear();
@@ -124,14 +111,14 @@ void describe_cupy(ForeignType* p) {
                         : nullptr;
   if (entry && PyCapsule_IsValid(entry, kStreamOf))
     cupy.stream_of = reinterpret_cast<intptr_t (*)(int)>(PyCapsule_GetPointer(entry, kStreamOf));
-  cupy.shape.find(p->type, "shape");
-  cupy.strides.find(p->type, "strides");
-  cupy.dtype.find(p->type, "dtype");
-  cupy.data.find(p->type, "data");
-  cupy.c_contiguous.find(p->type, "_c_contiguous");
+  cupy.shape.find(type, "shape");
+  cupy.strides.find(type, "strides");
+  cupy.dtype.find(type, "dtype");
+  cupy.data.find(type, "data");
+  cupy.c_contiguous.find(type, "_c_contiguous");
   cupy.cuda = cuda.release();
-  Py_INCREF(type);
-  p->plain = known = true;
+  Py_INCREF(reinterpret_cast<PyObject*>(type));
+  return true;
 }
 
 bool import_cupy(PyObject* obj, const char* where, Array* out) {
@@ -141,7 +128,7 @@ bool import_cupy(PyObject* obj, const char* where, Array* out) {
     if (!PyErr_ExceptionMatches(PyExc_Exception)) throw;
     PyErr_Clear();
   } catch (const Error&) {
-    // The long way finds the words for what is wrong.
+    // The protocols, or Python, raise the error.
   }
   return false;
 }

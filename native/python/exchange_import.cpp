@@ -1,4 +1,4 @@
-// import_any(cls, obj, device=None, copy=None, stream=None, where="from_dlpack", realign=False): the
+// import_any(cls, obj, device=None, copy=None, where="from_dlpack", realign=False): the
 // order in which the doors of a foreign object are tried, and what happens to what came through.
 #include "python/exchange_import.hpp"
 
@@ -8,14 +8,11 @@
 #include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "exchange/export.hpp"
+#include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
 
 namespace gpuinterop {
-
-void exchange::order_import(Buffer* b, void* producer, const Options& o) {
-  join_stream_order(b, o.order ? producer : nullptr, o.where);
-}
 
 bool exchange::converters_changed = false;
 
@@ -33,9 +30,7 @@ int only_dtype(PyTypeObject* cls) {
   int row = -1;
   if (!value && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
   PyErr_Clear();
-  if (value && value.get() != Py_None) {
-    row = dtype_id_of(value.get());
-  }
+  if (value && value.get() != Py_None) row = dtype_id_of(value.get());
   // Classes are few and live long; holding the last one makes the comparison safe.
   Py_INCREF(reinterpret_cast<PyObject*>(cls));
   PyRef before = PyRef::steal(reinterpret_cast<PyObject*>(std::exchange(last, cls)));
@@ -83,43 +78,9 @@ void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out)
 // An object may change its class while it is asked, and what is known of a type goes with the type.
 PyRef type_of(PyObject* obj) { return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj))); }
 
-// Its value can be copied, out of an array that NumPy makes of it.
-void import_scalar(PyObject* scalar, const Options& o, Array* out) {
-  if (o.copy != 1 && !(o.copy != 0 && o.has_device && o.device.is_cuda()))
-    fail(Kind::ConversionType, o.where,
-         "an array; a NumPy scalar is a value without memory to share", type_text(scalar),
-         "pass copy=True for a copy, or an array: numpy.asarray(x)");
-  const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
-  const PyRef value =
-      numpy ? PyRef::steal(PyObject_CallMethod(numpy.get(), "asarray", "O", scalar)) : PyRef();
-  if (!value) throw PythonError();
-  import_foreign(foreign_type_of(Py_TYPE(value.get())), value.get(), o, out);
-}
-
-void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
-  const bool torch = p.family == Family::Torch;
-  if ((torch && !p.api) || p.family == Family::TorchWrapper) refuse_torch_state(p, obj, o.where);
-  if (p.family == Family::Masked) {
-    // No protocol carries a mask; where nothing is masked, the data is the array.
-    const PyRef rule = PyRef::steal(PyImport_ImportModule("gpuinterop.host_views"));
-    const PyRef free =
-        rule ? PyRef::steal(PyObject_CallMethod(rule.get(), "refuse_mask", "Os", obj, o.where))
-             : PyRef();
-    const PyRef data = free ? PyRef::steal(PyObject_GetAttrString(obj, "data")) : PyRef();
-    if (!data) throw PythonError();
-    const PyRef type = type_of(data.get());
-    ForeignType& inner = foreign_type_of(Py_TYPE(data.get()));
-    if (inner.family == Family::Masked)  // it may be the same array again, without end
-      fail(Kind::ConversionType, o.where, "a masked array whose data has no mask",
-           "data of type " + type_text(data.get()), "pass numpy.asarray(x)");
-    return import_foreign(inner, data.get(), o, out);
-  }
-  if (p.family == Family::Scalar) return import_scalar(obj, o, out);
-  if (p.family == Family::Cupy && p.plain && o.order && !o.has_device &&
-      import_cupy(obj, o.where, out))
-    return;
-  Attempts tried;
-  if (p.api && import_c_api(p, obj, o, out, &tried)) return;
+void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
+  if (p.judged) refuse_foreign(obj, o.where);
+  if (p.family == Family::Cupy && !o.has_device && import_cupy(obj, o.where, out)) return;
   if (PyCapsule_CheckExact(obj)) {
     *out = consume_capsule(obj, obj, nullptr, nullptr, false, o);
     return;
@@ -127,19 +88,36 @@ void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out)
   if (PyType_Check(obj))  // it has the protocols' methods, but they ask for an instance
     fail(Kind::ConversionType, o.where, "an array", "the class itself, " + repr_text(obj),
          "pass an array of that class");
-  if (torch && p.api) nothing_worked(obj, o, tried);  // __dlpack__ is the same door
-  if (import_dlpack(p, obj, o, out, &tried)) {
-    if (torch) {
-      refuse_torch_negation(p, obj, o.where);
-      refuse_torch_values(p, obj, out->dtype, o.where);
-    }
-    if (p.family == Family::Jax && out->dtype == kBool) refuse_jax_dtype(obj, o.where);
+  Attempts tried;
+  if (import_c_api(p, obj, o, out, &tried)) return;
+  const bool same_door = p.family == Family::Torch && p.api;  // torch's __dlpack__ is the same code
+  if (!same_door && import_dlpack(p, obj, o, out, &tried)) {
+    if (p.family == Family::Jax && out->dtype == kBool) refuse_foreign(obj, o.where);  // int1
     return;
   }
-  if (import_cuda_interface(p, obj, o, out, &tried) ||
-      import_array_interface(p, obj, o, out, &tried) || import_buffer(p, obj, o, out, &tried))
+  if (!same_door &&
+      (import_cuda_interface(obj, o, out, &tried) ||
+       import_array_interface(p, obj, o, out, &tried) || import_buffer(obj, o, out, &tried)))
     return;
   nothing_worked(obj, o, tried);
+}
+
+// After a failure the object's library may know the reason; else the protocol's own error stands.
+void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
+  try {
+    import_by_protocol(p, obj, o, out);
+  } catch (const Error&) {
+    refuse_foreign(obj, o.where);
+    throw;
+  } catch (const PythonError&) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyRef first[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(trace)};
+    refuse_foreign(obj, o.where);
+    PyErr_Restore(first[0].release(), first[1].release(), first[2].release());
+    throw;
+  }
 }
 
 // A copy in aligned memory of what the caller allowed to be copied.
@@ -182,16 +160,8 @@ PyRef behind_proxy(PyObject* obj) {
 PyObject* import_object(PyTypeObject* cls, PyObject* given, Options o) {
   const PyRef strong = behind_proxy(given);
   PyObject* obj = strong.get();
-  PyRef type = type_of(obj);
-  ForeignType* peer = &foreign_type_of(Py_TYPE(obj));
-  PyRef alias;
-  if (peer->parameter && peer->family == Family::Torch) {
-    alias = alias_of_parameter(*peer, obj, o.where);
-    obj = alias.get();
-    type = type_of(obj);
-    peer = &foreign_type_of(Py_TYPE(obj));
-  }
-  ForeignType& p = *peer;
+  const PyRef type = type_of(obj);
+  ForeignType& p = foreign_type_of(Py_TYPE(obj));
   Held held;
   Array& a = held.array;
   o.claim = &held.claim;
@@ -215,42 +185,24 @@ PyObject* import_object(PyTypeObject* cls, PyObject* given, Options o) {
 
 // ---- arguments --------------------------------------------------------------------------------
 
-// A pair of DLPack's numbers, or an object with .type and .index (gpuinterop.devices.Device).
+// A pair of DLPack's numbers, of a device that Python has found to exist.
 void read_device(PyObject* o, Options* out) {
+  int type, id;
   if (o == Py_None) return;
-  long type = 0, id = 0;
-  if (PyTuple_Check(o) && PyTuple_Size(o) == 2) {
-    type = PyLong_AsLong(PyTuple_GetItem(o, 0));
-    id = PyLong_AsLong(PyTuple_GetItem(o, 1));
-  } else {
-    PyRef kind = PyRef::steal(PyObject_GetAttrString(o, "type"));
-    PyRef index = kind ? PyRef::steal(PyObject_GetAttrString(o, "index")) : PyRef();
-    if (kind && index && PyUnicode_Check(kind.get()))
-      type = PyUnicode_CompareWithASCIIString(kind.get(), "cuda") == 0  ? 2
-             : PyUnicode_CompareWithASCIIString(kind.get(), "cpu") == 0 ? 1
-                                                                        : 0;
-    id = index && index.get() != Py_None ? PyLong_AsLong(index.get()) : 0;
-  }
-  if (PyErr_Occurred()) {
-    PyErr_Clear();
-    type = 0;
-  }
-  if ((type != 1 && type != 2) || id < 0 || id != int32_t(id))
-    fail(Kind::Device, out->where, "a device (\"cpu\", \"cuda\", \"cuda:1\", ...)", repr_text(o),
-         "see gpuinterop.devices()");
+  if (!PyArg_ParseTuple(o, "ii", &type, &id)) throw PythonError();
   out->has_device = true;
-  out->device = {static_cast<DeviceType>(type), type == 1 ? 0 : int32_t(id)};
+  out->device = {static_cast<DeviceType>(type), type == kDLCPU ? 0 : id};
 }
 
 Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  // device, copy, stream, where, realign
-  PyObject* given[5] = {Py_None, Py_None, Py_None, Py_None, Py_False};
+  // device, copy, where, realign
+  PyObject* given[4] = {Py_None, Py_None, Py_None, Py_False};
   for (Py_ssize_t i = 2; i < nargs; ++i) given[i - 2] = args[i];
   for (Py_ssize_t i = 0, n = kwnames ? PyTuple_Size(kwnames) : 0; i < n; ++i) {
     PyObject* key = PyTuple_GetItem(kwnames, i);
-    PyObject* const known[] = {names.device, names.copy, names.stream, names.where, names.realign};
+    PyObject* const known[] = {names.device, names.copy, names.where, names.realign};
     int at = -1;
-    for (int k = 0; k < 5; ++k)
+    for (int k = 0; k < 4; ++k)
       if (key == known[k] || PyUnicode_Compare(key, known[k]) == 0) at = k;
     if (at < 0) {
       PyErr_Format(PyExc_TypeError, "import_any() got an unexpected keyword argument '%U'", key);
@@ -259,8 +211,8 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
     given[at] = args[nargs + i];
   }
   Options o;
-  if (given[3] != Py_None) {
-    o.where = PyUnicode_AsUTF8AndSize(given[3], nullptr);  // lives as long as the caller's argument
+  if (given[2] != Py_None) {
+    o.where = PyUnicode_AsUTF8AndSize(given[2], nullptr);  // lives as long as the caller's argument
     if (!o.where) throw PythonError();
   }
   read_device(given[0], &o);
@@ -268,16 +220,8 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
     o.copy = PyObject_IsTrue(given[1]);
     if (o.copy < 0) throw PythonError();
   }
-  if (given[2] != Py_None) {
-    const long s = PyBool_Check(given[2]) ? 0 : PyLong_AsLong(given[2]);
-    PyErr_Clear();
-    if (s != -1)
-      fail(Kind::Stream, o.where, "stream=None (ready on the current stream) or -1 (no ordering)",
-           repr_text(given[2]), "choose the stream with \"with stream:\" before the call");
-    o.order = false;
-  }
-  o.as_it_lies = given[4] == Py_None;
-  o.realign = given[4] == Py_True || o.as_it_lies;
+  o.as_it_lies = given[3] == Py_None;
+  o.realign = given[3] == Py_True || o.as_it_lies;
   return o;
 }
 
@@ -288,10 +232,10 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     auto* cls =
         nargs < 1 || args[0] == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(args[0]);
-    if (nargs < 2 || nargs > 7)
+    if (nargs < 2 || nargs > 6)
       fail(Kind::Type, "import_any", "an array class or None, and an object",
            std::to_string(nargs) + " arguments",
-           "import_any(cls, obj, device=None, copy=None, stream=None, where=..., realign=False)");
+           "import_any(cls, obj, device=None, copy=None, where=..., realign=False)");
     if (cls && !(PyType_Check(args[0]) && PyType_IsSubtype(cls, array_type)))
       fail(Kind::Type, "from_dlpack", "as cls CudaNdarray, GpuArray, a class of these, or None",
            repr_text(args[0]), "leave cls out, or choose: from_dlpack(x, cls=gpuinterop.GpuArray)");
@@ -300,13 +244,20 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
   });
 }
 
-PyObject* exchange::import_plain(const ForeignType& p, PyObject* obj) {
+void exchange::refuse_foreign(PyObject* obj, const char* where) {
+  call_hook(Hook::Foreign, "(OOsi)", obj, Py_None, where, -2);
+}
+
+PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {
+  Array a;
+  Options o;
+  o.only_plain = true;
+  Attempts tried;
   try {
-    if (p.family != Family::Cupy) return import_object(nullptr, obj, Options());
-    Array a;
-    if (!import_cupy(obj, "from_cupy", &a)) return nullptr;
-    PyTypeObject* cls = exchange_result_type(a.dtype);
-    return wrap(cls, std::move(a));
+    const bool done = p.family == Family::Numpy   ? import_dlpack(p, obj, o, &a, &tried)
+                      : p.family == Family::Torch ? import_c_api(p, obj, o, &a, &tried)
+                                                  : import_cupy(obj, o.where, &a);
+    return done ? wrap(exchange_result_type(a.dtype), std::move(a)) : nullptr;
   } catch (const Error&) {
     return nullptr;
   }
@@ -314,7 +265,7 @@ PyObject* exchange::import_plain(const ForeignType& p, PyObject* obj) {
 
 PyObject* exchange_share_plain(PyObject*, PyObject* obj) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const ForeignType& p = foreign_type_of(Py_TYPE(obj));
+    ForeignType& p = foreign_type_of(Py_TYPE(obj));
     PyObject* found = p.plain && !converters_changed ? import_plain(p, obj) : nullptr;
     if (found || PyErr_Occurred()) return found;
     Py_RETURN_NONE;
@@ -340,32 +291,6 @@ PyObject* exchange_set_converters_changed(PyObject*, PyObject* value) {
   if (changed < 0) return nullptr;
   converters_changed = changed;
   Py_RETURN_NONE;
-}
-
-// The protocols an object has, by name, without using them.
-PyObject* exchange_protocols_of(PyObject*, PyObject* obj) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    PyRef list = PyRef::steal(PyList_New(0));
-    if (!list) throw PythonError();
-    auto add = [&](const char* name) {
-      PyRef text = PyRef::steal(PyUnicode_FromString(name));
-      if (!text || PyList_Append(list.get(), text.get()) < 0) throw PythonError();
-    };
-    auto has = [&](PyObject* name) {
-      PyRef value = PyRef::steal(PyObject_GetAttr(obj, name));
-      const bool there = bool(value) || !PyErr_ExceptionMatches(PyExc_AttributeError);
-      PyErr_Clear();
-      return there;
-    };
-    if (is_array(obj) || foreign_type_of(Py_TYPE(obj)).api) add("DLPack C exchange API");
-    if (PyCapsule_IsValid(obj, kLegacyName) || PyCapsule_IsValid(obj, kVersionedName))
-      add("DLPack capsule");
-    if (has(names.dlpack)) add("__dlpack__");
-    if (has(names.cuda_interface)) add("__cuda_array_interface__");
-    if (has(names.array_interface)) add("__array_interface__");
-    if (PyObject_CheckBuffer(obj)) add("buffer protocol");
-    return PyList_AsTuple(list.get());
-  });
 }
 
 }  // namespace gpuinterop

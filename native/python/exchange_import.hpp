@@ -45,10 +45,10 @@ struct Options {
   bool has_device = false;
   Device device;      // wanted, when has_device
   int copy = -1;      // None, 0 or 1
-  bool order = true;  // false: stream=-1, the caller orders the work
   bool look = false;  // leave a capsule as it is; the array is for looking at, while the capsule is
   bool realign = false;     // copy what cannot be shared because its elements are not aligned
   bool as_it_lies = false;  // with `realign`: do not, because the array is for looking at alone
+  bool only_plain = false;  // import_c_api: false for a tensor that Python would have to judge
   Claim* claim = nullptr;   // where a capsule's claim goes, to be kept or not; null: it is kept
   bool may_copy() const noexcept { return copy == 1 || realign; }
 };
@@ -62,23 +62,26 @@ struct Attempts {
   }
 };
 
+// Asks the converter of the object's library, in Python, what forbids sharing the object, and throws that
+// error. Returns when there is none.
+void refuse_foreign(PyObject* obj, const char* where);
+
 // Each returns true with *out set, false to go on with the next protocol, and throws when the answer
 // is final (malformed data must not be tried a second time by another door).
 bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                   Attempts* tried);
 bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
-bool import_cuda_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
-                           Attempts* tried);
+bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts* tried);
 bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                             Attempts* tried);
+bool import_buffer(PyObject* obj, const Options& o, Array* out, Attempts* tried);
 // An ordinary array of cupy.ndarray itself. False: go on with the protocols, whatever the reason.
 bool import_cupy(PyObject* obj, const char* where, Array* out);
-// An array of a class that needs no converter's look first (ForeignType::plain), shared. Null, with or without
-// a Python error: it does need one, or the converter has to find the words for what is wrong.
-PyObject* import_plain(const ForeignType& p, PyObject* obj);
+
+// A plain object (ForeignType::plain), shared. Null, with or without a Python error: Python has to judge
+// it, or to say what is wrong.
+PyObject* import_plain(ForeignType& p, PyObject* obj);
 extern bool converters_changed;  // somebody registered another converter for a plain class
-bool import_buffer(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
-                   Attempts* tried);
 
 // Takes over a capsule; `owner` is what the array shows as its base. `claimed` is what
 // __dlpack_device__ said, or null; `wanted` is the device that was asked for, or null.
@@ -89,8 +92,9 @@ Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claime
 // unused. `realign`: memory that is not aligned may be looked at too.
 Array look_into(PyObject* capsule, const char* where, bool realign);
 
-// join_stream_order(), unless the caller wants no order.
-void order_import(Buffer* b, void* producer, const Options& o);
+// ---- python/foreign_memory.cpp ----
+// The layout and dtype that Python objects describe; strides in bytes, or None for C order.
+Checked read_parts(PyObject* shape, PyObject* strides, PyObject* dtype, const char* where);
 
 inline PyObject* attribute_or_null(PyObject* obj, PyObject* name, bool* failed) {
   PyObject* value = run_python([&] { return PyObject_GetAttr(obj, name); });

@@ -5,7 +5,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
-#include "exchange/export.hpp"
+#include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_import.hpp"
 
@@ -42,31 +42,26 @@ struct Dict {
   }
 };
 
-int64_t read_int64(const Dict& d, const char* key, PyObject* o, const char* expected,
-                   PyObject* shown) {
-  if (PyBool_Check(o) || !PyIndex_Check(o)) d.wrong(key, expected, shown);
+uint64_t read_uint64(const Dict& d, const char* key, PyObject* o, const char* expected) {
+  if (PyBool_Check(o) || !PyIndex_Check(o)) d.wrong(key, expected, o);
   PyRef index = PyRef::steal(PyNumber_Index(o));
   if (!index) throw PythonError();
-  int overflow;
-  const long long v = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
-  if (overflow)
-    fail(Kind::Exchange, d.where, d.key(key) + " of ints that fit 63 bits", repr_text(shown),
-         "report it to the producer");
+  const unsigned long long v = PyLong_AsUnsignedLongLong(index.get());
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    d.wrong(key, expected, o);
+  }
   return v;
 }
 
 int read_tuple(const Dict& d, const char* key, PyObject* o, int64_t* out) {
   if (!PyTuple_Check(o) && !PyList_Check(o)) d.wrong(key, "a tuple of ints", o);
-  const PyRef items = PyRef::steal(PySequence_Tuple(o));  // a list may change under an __index__
-  if (!items) throw PythonError();
-  const Py_ssize_t n = PyTuple_Size(items.get());
-  if (n > kMaxDims)
-    fail(Kind::Exchange, d.where, d.key(key) + " of at most 64 entries", std::to_string(n),
-         "merge dimensions in the producer");
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    out[i] = read_int64(d, key, PyTuple_GetItem(items.get(), i), "a tuple of ints", o);
+  try {
+    return read_ints(o, out, d.where, key);
+  } catch (const Error& e) {
+    fail(e.kind == Kind::Type ? Kind::Protocol : Kind::Exchange, d.where,
+         d.key(key) + ": " + e.expected, e.got, "report it to the producer");
   }
-  return int(n);
 }
 
 // The name of the object's own dtype, where "<V2" and the like say too little (bfloat16, float8).
@@ -115,79 +110,41 @@ DTypeId read_typestr(const Dict& d, PyObject* obj) {
        "cast it in the producer, or pass one field of a structured array");
 }
 
-// strides in bytes to elements; null when absent.
-const int64_t* read_strides(const Dict& d, int ndim, DTypeId dtype, const int64_t* shape,
-                            int64_t* out) {
-  PyObject* value = d.find("strides");
-  if (!value) return nullptr;
-  const int n = read_tuple(d, "strides", value, out);
-  if (n != ndim)
-    fail(Kind::Exchange, d.where, std::to_string(ndim) + " strides, one for each dimension",
-         repr_text(value), "report it to the producer");
-  const int64_t item = itemsize_of(dtype);
-  bool empty = false;
-  for (int i = 0; i < ndim; ++i) empty |= shape[i] == 0;
-  for (int i = 0; i < ndim; ++i) {
-    if (out[i] % item && shape[i] > 1 && !empty)
-      fail(Kind::Exchange, d.where,
-           "strides of whole elements, " + std::to_string(item) + " bytes each",
-           "strides " + repr_text(value) + " (bytes)",
-           "copy it in the producer: a field of a structured array has such strides");
-    out[i] /= item;
-  }
-  return out;
-}
-
 struct Pointer {
   uintptr_t address = 0;
   bool readonly = false;
 };
 
 Pointer read_data(const Dict& d, PyObject* value) {
-  constexpr const char* expected = "a tuple (address, read-only)";
+  constexpr const char* expected = "a tuple of a non-negative 64-bit address and a bool";
   if (!PyTuple_Check(value) || PyTuple_Size(value) != 2) d.wrong("data", expected, value);
-  PyObject* address = PyTuple_GetItem(value, 0);
-  if (PyBool_Check(address) || !PyIndex_Check(address)) d.wrong("data", expected, value);
-  PyRef index = PyRef::steal(PyNumber_Index(address));
-  if (!index) throw PythonError();
-  Pointer p;
-  p.address = static_cast<uintptr_t>(PyLong_AsUnsignedLongLong(index.get()));
-  if (PyErr_Occurred()) {
-    PyErr_Clear();
-    d.wrong("data", "a tuple of a non-negative 64-bit address and a bool", value);
-  }
-  const int ro = PyObject_IsTrue(PyTuple_GetItem(value, 1));
-  if (ro < 0) throw PythonError();
-  p.readonly = ro;
-  return p;
-}
-
-void refuse_mask(const Dict& d) {
-  if (PyObject* mask = d.find("mask"))
-    fail(Kind::Unsupported, d.where, "data without a mask", "mask " + type_text(mask),
-         "fill it in the producer: x.filled(value)");
+  const auto address =
+      static_cast<uintptr_t>(read_uint64(d, "data", PyTuple_GetItem(value, 0), expected));
+  const int readonly = PyObject_IsTrue(PyTuple_GetItem(value, 1));
+  if (readonly < 0) throw PythonError();
+  return {address, bool(readonly)};
 }
 
 void describe(const Dict& d, PyObject* obj, Checked* c) {
-  refuse_mask(d);
+  if (PyObject* mask = d.find("mask"))
+    fail(Kind::Unsupported, d.where, "data without a mask", "mask " + type_text(mask),
+         "fill it in the producer: x.filled(value)");
   int64_t shape[kMaxDims], strides[kMaxDims];
   const int ndim = read_tuple(d, "shape", d.require("shape"), shape);
   c->dtype = read_typestr(d, obj);
-  for (int i = 0; i < ndim; ++i)
-    if (shape[i] < 0)
-      fail(Kind::Exchange, d.where, "extents of 0 or more", "shape " + shape_text(ndim, shape),
-           "report it to the producer");
-  const int64_t* steps = read_strides(d, ndim, c->dtype, shape, strides);
-  c->layout = checked_layout(ndim, shape, steps, itemsize_of(c->dtype), d.where);
+  PyObject* steps = d.find("strides");
+  if (steps && read_tuple(d, "strides", steps, strides) != ndim)
+    fail(Kind::Exchange, d.where, std::to_string(ndim) + " strides, one for each dimension",
+         repr_text(steps), "report it to the producer");
+  c->layout =
+      layout_of_bytes(ndim, shape, steps ? strides : nullptr, itemsize_of(c->dtype), d.where);
 }
 
 // The attribute, or null: absent, or refused by its producer (noted).
-PyRef read_attribute(const ForeignType& p, PyObject* obj, PyObject* name, const char* label,
-                     const Options& o, Attempts* tried) {
+PyRef read_attribute(PyObject* obj, PyObject* name, const char* label, Attempts* tried) {
   bool failed;
   PyRef value = PyRef::steal(attribute_or_null(obj, name, &failed));
   if (!failed) return value;
-  explain_failure(p, obj, o.where);
   // torch raises RuntimeError from this attribute for tensors inside autograd.
   if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
   tried->add(label, take_error_text());
@@ -197,18 +154,15 @@ PyRef read_attribute(const ForeignType& p, PyObject* obj, PyObject* name, const 
 
 }  // namespace
 
-bool import_cuda_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
-                           Attempts* tried) {
+bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts* tried) {
   constexpr char name[] = "__cuda_array_interface__";
-  PyRef value = read_attribute(p, obj, names.cuda_interface, name, o, tried);
+  PyRef value = read_attribute(obj, names.cuda_interface, name, tried);
   if (!value) return false;
   if (!PyDict_Check(value.get()))
     fail(Kind::Protocol, o.where, std::string(name) + " as a dictionary", type_text(value.get()),
          "report it to the producer");
   const Dict d(value.get(), name, o.where);
-  const int64_t version =
-      read_int64(d, "version", d.require("version"), "an int", d.require("version"));
-  if (version < 0) d.wrong("version", "an int from 0 to 3", d.require("version"));
+  const uint64_t version = read_uint64(d, "version", d.require("version"), "an int from 0 to 3");
   if (version > 3) {
     PyObject *key, *item;
     Py_ssize_t at = 0;
@@ -236,16 +190,11 @@ bool import_cuda_interface(const ForeignType& p, PyObject* obj, const Options& o
   void* producer =
       version >= 3 && PyDict_GetItemString(d.dict.get(), "stream") ? nullptr : CU_STREAM_LEGACY;
   if (PyObject* s = d.find("stream")) {
-    if (PyBool_Check(s) || !PyIndex_Check(s)) d.wrong("stream", "None or an int", s);
-    PyRef index = PyRef::steal(PyNumber_Index(s));
-    if (!index) throw PythonError();
-    const unsigned long long handle = PyLong_AsUnsignedLongLong(index.get());
-    if (PyErr_Occurred() || handle == 0) {
-      PyErr_Clear();
+    const uint64_t handle = read_uint64(d, "stream", s, "None or a positive int");
+    if (handle == 0)
       fail(Kind::Stream, o.where, d.key("stream") + " as None or a positive int", repr_text(s),
            "1 is the legacy default stream, 2 the per-thread one; 0 is forbidden because it means "
            "both");
-    }
     producer = reinterpret_cast<void*>(static_cast<uintptr_t>(handle));
   }
   if (!cuda::available())
@@ -265,7 +214,7 @@ bool import_cuda_interface(const ForeignType& p, PyObject* obj, const Options& o
   if (producer) check_stream(c.device, producer, o.where);
   Buffer* buffer = adopt_borrowed(c, {producer});
   *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
-  order_import(buffer, producer, o);
+  join_stream_order(buffer, producer, o.where);
   return true;
 }
 
@@ -295,7 +244,7 @@ bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& 
   // Held while the dictionary is asked for: an array that a wrapper makes for each question lies
   // elsewhere the second time, and of the dictionary's nobody would keep the memory.
   const PyRef before = optional_attribute(obj, "__array_struct__");
-  PyRef value = read_attribute(p, obj, names.array_interface, name, o, tried);
+  PyRef value = read_attribute(obj, names.array_interface, name, tried);
   if (!value) return false;
   if (!PyDict_Check(value.get()))
     fail(Kind::Protocol, o.where, std::string(name) + " as a dictionary", type_text(value.get()),
@@ -307,8 +256,7 @@ bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& 
     tried->add(name, "it names no address");
     return false;
   }
-  const int64_t version =
-      read_int64(d, "version", d.require("version"), "an int", d.require("version"));
+  const uint64_t version = read_uint64(d, "version", d.require("version"), "3");
   if (version != 3) d.wrong("version", "3", d.require("version"));
   Checked c;
   describe(d, obj, &c);
@@ -366,8 +314,7 @@ DTypeId dtype_of_format(const Py_buffer& v, PyObject* obj, const char* where) {
 
 }  // namespace
 
-bool import_buffer(const ForeignType&, PyObject* obj, const Options& o, Array* out,
-                   Attempts* tried) {
+bool import_buffer(PyObject* obj, const Options& o, Array* out, Attempts* tried) {
   if (!PyObject_CheckBuffer(obj)) return false;
   struct View {
     Py_buffer* v;
@@ -394,12 +341,9 @@ bool import_buffer(const ForeignType&, PyObject* obj, const Options& o, Array* o
          repr_text(obj), "copy it in the producer");
   for (int i = 0; i < v.ndim; ++i) {
     shape[i] = v.shape ? v.shape[i] : v.len / v.itemsize;
-    if (v.strides && v.strides[i] % item && shape[i] > 1)
-      fail(Kind::Exchange, o.where, "strides of whole elements",
-           std::to_string(v.strides[i]) + " bytes", "copy it in the producer");
-    if (v.strides) strides[i] = v.strides[i] / item;
+    if (v.strides) strides[i] = v.strides[i];
   }
-  c.layout = checked_layout(v.ndim, shape, v.strides ? strides : nullptr, item, o.where);
+  c.layout = layout_of_bytes(v.ndim, shape, v.strides ? strides : nullptr, item, o.where);
   if (c.layout.size()) c.data = static_cast<char*>(v.buf);
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
   Buffer* buffer = adopt_borrowed(c, {});

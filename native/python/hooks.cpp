@@ -30,10 +30,11 @@ Entry entries[] = {
     // device((device type, number)) -> Device, device(device-like value) -> Device
     //   Called when a device becomes an object for the first time, and for arguments that name one.
     {"device", "gpuinterop.device_spec"},
-    // foreign(value, like, where, dtype id or -1) -> array, number, (number, dtype id), NotImplemented
+    // foreign(value, like, where, dtype id, -1 or -2) -> array, number, (number, dtype id), NotImplemented
     //   Called for a value that is neither a gpuinterop array nor a Python scalar. With a dtype id, for an
     //   assignment: `like` is the class of the target, and the answer is an array of that dtype. Without
-    //   one, for an operand: `like` is an array of the call, or None.
+    //   one, for an operand: `like` is an array of the call, or None. With -2 only for the error for which
+    //   the value cannot be shared: None when its library has none.
     {"foreign", "gpuinterop.ops.operand_conversion"},
     // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.

@@ -44,6 +44,10 @@ LIBRARIES = [
 @pytest.mark.parametrize(("library", "device", "writes"), LIBRARIES)
 def test_in_place_operator_writes_or_raises(library, device, writes, in_place):
     a, x = MAKERS[library](), gi.array(HOST, device=device)
+    if not hasattr(a, f"__{in_place.__name__}__"):
+        # Python computes `a ** x` for `a **= x`, which binds the name to a new array.
+        assert in_place(a, x) is not a
+        return
     values = gi.from_any(a)
     expected = in_place(np.ones(2, np.float32), HOST) if writes else np.ones(2, np.float32)
     if writes:

@@ -138,11 +138,14 @@ def test_what_fails_is_said_once_and_leaves_nothing():
     assert (sys.getrefcount(a), sys.getrefcount(negated)) == before
 
 
-def test_only_converters_that_are_known():
+def test_the_decorators_take_one_function():
     def stranger(x):
         return x
 
-    with pytest.raises(TypeError, match="stranger"):
-        _core.quick(stranger)
+    assert _core.imports()(stranger)(3) == 3
+    assert _core.exports("a library")(stranger)(3) == 3
+    for wrong in ((), (stranger, stranger)):
+        with pytest.raises(TypeError, match="one function"):
+            _core.imports()(*wrong)
     with pytest.raises(TypeError):
         type(converters.from_any)()

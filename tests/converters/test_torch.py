@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import time
 import weakref
 
 import numpy as np
@@ -282,36 +281,3 @@ def test_a_tensor_that_keeps_the_array_over_its_detached_self_is_collected():
     del t
     gc.collect()
     assert gone() is None
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: torch.empty(3, device="meta"), lambda: torch.ones(3).to_sparse()]
-)
-def test_torch_is_asked_once_for_what_has_no_ordinary_memory(make):
-    def seconds(call, tensors):
-        taken = []
-        for t in tensors:
-            begin = time.perf_counter()
-            with pytest.raises(gi.GpuInteropError):
-                call(t)
-            taken.append(time.perf_counter() - begin)
-        return min(taken)
-
-    fresh = [make() for _ in range(5)]  # all alive, so that each has an address of its own
-    once = seconds(gi.from_dlpack, fresh)
-    assert seconds(gi.from_dlpack, fresh[-1:] * 5) < once / 4
-    # from_any, asarray and to have several doors.
-    assert seconds(lambda t: gi.to(t, "numpy"), [make() for _ in range(5)]) < 1.6 * once
-
-
-def test_a_tensor_at_the_address_of_a_refused_one_is_taken():
-    for _ in range(50):
-        t = torch.empty(3, device="meta")
-        with pytest.raises(gi.ConversionTypeError):
-            gi.from_dlpack(t)
-        address = id(t)
-        del t
-        t = torch.ones(3)
-        assert gi.from_dlpack(t).tolist() == [1, 1, 1]
-        if id(t) == address:
-            break

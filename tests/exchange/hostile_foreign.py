@@ -89,27 +89,27 @@ torch_case("58 quantized", BufferError, "dequantize()")(
     lambda t: t.quantize_per_tensor(t.ones(3), 0.1, 0, t.qint8)
 )
 torch_case("58 mkldnn", BufferError, "to_dense()")(lambda t: t.ones(3).to_mkldnn())
-torch_case("59 meta", TypeError, "meta tensor")(lambda t: t.ones(3, device="meta"))
-torch_case("21 a zero tensor without storage", BufferError, "null pointer")(
+torch_case("59 meta", BOTH, "on meta")(lambda t: t.ones(3, device="meta"))
+torch_case("21 a zero tensor without storage", BufferError, "without storage")(
     lambda t: t._efficientzerotensor((3,))
 )
 
 
-@case("59 inside vmap", TypeError, "torch.func", needs="torch")
+@case("59 inside vmap", TypeError, "inside vmap or grad", needs="torch")
 def _():
     import torch
 
     torch.func.vmap(lambda x: take(x) and x)(torch.ones(2, 3))
 
 
-@case("59 inside grad", TypeError, "torch.func", needs="torch")
+@case("59 inside grad", TypeError, "inside vmap or grad", needs="torch")
 def _():
     import torch
 
     torch.func.grad(lambda x: (take(x), x.sum())[1])(torch.ones(3))
 
 
-@case("60 a wrapper subclass", TypeError, "stands for other tensors", needs="torch")
+@case("60 a wrapper subclass", TypeError, "wrapper around other tensors", needs="torch")
 def _():
     import torch
 
@@ -148,7 +148,7 @@ def _():
     take(x)
 
 
-@case("63 a sharded jax array", BufferError, "sharded", needs="jax")
+@case("63 a sharded jax array", BufferError, "on 2 devices", needs="jax")
 def _():
     import jax
 

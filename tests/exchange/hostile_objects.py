@@ -293,8 +293,8 @@ case("66 a target without the function", BufferError, "C exchange API")(
 case("66 an interrupt, with a fallback", KeyboardInterrupt)(
     lambda: take(with_table(11, **FALLBACK))
 )
-case("67 a C++ exception", RuntimeError, "peer fell over")(lambda: take(with_table(4)))
-case("67 a C++ exception that is no exception", RuntimeError, "C++ exception")(
+case("67 a C++ exception", BufferError, "peer fell over")(lambda: take(with_table(4)))
+case("67 a C++ exception that is no exception", BufferError, "C++ exception")(
     lambda: take(with_table(5))
 )
 

@@ -270,7 +270,7 @@ refused("21 data NULL", BufferError, "null pointer", data=None)
 refused("21 data NULL and an offset", BufferError, "null pointer", data=None, byte_offset=64)
 
 
-@case("59 a fake tensor", TypeError, "stands for other tensors", needs="torch")
+@case("59 a fake tensor", TypeError, "outside FakeTensorMode", needs="torch")
 def _():
     from torch._subclasses.fake_tensor import FakeTensorMode
 

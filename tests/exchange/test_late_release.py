@@ -322,52 +322,6 @@ assert taken_twice == []
 del z
 assert ended == ["first", "refused", "second"]
 """,
-    "a producer that says its stream is of no order with ours": """
-call = ctypes.CFUNCTYPE(ctypes.c_ssize_t)
-answer = forever([0])
-function = forever(call(lambda: answer[0]))
-entry = api.PyCapsule_New(ctypes.cast(function, ctypes.c_void_p).value, forever(b"intptr_t (void)"), None)
-import sys
-for name in ("cupy_backends", "cupy_backends.cuda", "cupy_backends.cuda.stream"):
-    sys.modules[name] = types.ModuleType(name)
-sys.modules["cupy_backends.cuda.stream"].__pyx_capi__ = {"get_current_stream_ptr": entry}
-class ndarray(Producer):
-    __module__ = "cupy"
-def one():
-    return gi.from_dlpack(ndarray(device=CUDA, data=x.ptr, shape=(64,), strides=(1,)))
-for handle, late in ((0, False), (1, False), (2, False), (theirs.handle, True)):
-    start_counting()
-    answer[0] = handle
-    y = one()
-    gate = work(legacy, y)
-    del y
-    assert freed() == (0 if late else 1), handle
-    gate.open()
-    legacy.synchronize()
-    assert freed() == 1
-""",
-    "two threads that ask at the same time where such a producer works": """
-import importlib.util, sys, threading
-class Slow:
-    def find_spec(self, name, path=None, target=None):
-        if name.startswith("cupy_backends"):
-            return importlib.util.spec_from_loader(name, self, is_package=True)
-    def create_module(self, spec):
-        time.sleep(0.2)
-    def exec_module(self, module):
-        pass
-sys.meta_path.insert(0, Slow())
-class ndarray(Producer):
-    __module__ = "cupy"
-def one():
-    gi.from_dlpack(ndarray(device=CUDA, data=x.ptr, shape=(64,), strides=(1,)))
-threads = [threading.Thread(target=one, daemon=True) for _ in range(2)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join(20)
-    assert not thread.is_alive()
-""",
 }
 
 

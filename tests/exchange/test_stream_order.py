@@ -157,8 +157,6 @@ with mine:
 assert [c["stream"] for c in producer.calls] == [1, mine.handle], producer.calls
 assert [c["max_version"] for c in producer.calls] == [(1, 3)] * 2
 assert y._stream == mine.handle
-_core.import_any(None, producer, stream=-1)
-assert producer.calls[-1]["stream"] == -1
 """,
     "import from an old producer waits for the legacy stream": """
 class Old:

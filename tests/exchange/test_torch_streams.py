@@ -45,6 +45,8 @@ torch.Tensor, torch.version = Tensor, types.SimpleNamespace(cuda=None)
 asked = []
 torch.cuda = types.SimpleNamespace(current_stream=lambda device=None: asked.append(device) or current)
 sys.modules["torch"] = torch
+# The stand-in has nothing that torch's own converter would judge it by.
+gi.converters.register(gi.converters.Backend("torch", "torch", ("Tensor",), converter=types.ModuleType("none")))
 
 class Stream:
     "torch shows its own by a small number, and one from outside by its handle."

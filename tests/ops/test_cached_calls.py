@@ -52,13 +52,15 @@ CALLS = {
     "x.mean()": lambda o: o.x.mean(),
     "x.argmax()": lambda o: o.x.argmax(axis=1),
     "x.var()": lambda o: o.x.var(ddof=1, keepdims=True),
+    "ElementwiseKernel": lambda o: o.axpy(2.0, o.x),
+    "ElementwiseKernel, out": lambda o: o.axpy(2, o.x, out=o.out),
+    "fuse": lambda o: FUSED(o.x, o.y),
 }
 PRODUCTS = {
     "x @ y": lambda o: o.x @ o.y.T,
     "dot": lambda o: gi.dot(o.x, o.y.T),
     "x.dot": lambda o: o.x.dot(o.y.T),
     "matmul": lambda o: gi.matmul(o.x, o.y.T),
-    "numpy.matmul": lambda o: np.matmul(o.x, o.y.T),
 }
 # Calls that run Python, for the reasons in docs/operations.md.
 SLOWER = {
@@ -71,16 +73,14 @@ SLOWER = {
     "astype, a type": (8, lambda o: gi.astype(o.x, np.int32)),
     "astype, the same": (8, lambda o: o.x.astype("float32", copy=False)),
     "set": (1, lambda o: o.out.set(o.x)),
-    "ElementwiseKernel": (3, lambda o: o.axpy(2.0, o.x)),
-    "ElementwiseKernel, out": (3, lambda o: o.axpy(2, o.x, out=o.out)),
     "take": (13, lambda o: o.x.take(o.places, axis=0, mode="clip")),
     "take, out": (13, lambda o: gi.take(o.x, o.places, 0, o.out[:2], "wrap")),
     "take, flat": (16, lambda o: o.x.take(o.places, mode="wrap")),
     "concatenate": (17, lambda o: gi.concatenate([o.x, o.y])),
     "concatenate, dtypes": (24, lambda o: gi.concatenate((o.wide, o.whole), axis=1)),
     "join": (24, lambda o: gi.join(0, o.x, o.y)),
-    "fuse": (1, lambda o: FUSED(o.x, o.y)),
     "ptp": (1, lambda o: o.x.ptp()),
+    "numpy.matmul": (7, lambda o: np.matmul(o.x, o.y.T)),
     "numpy.round": (4, lambda o: np.round(o.x)),
     "numpy.where": (4, lambda o: np.where(o.x, o.x, o.y)),
     "numpy.sum": (6, lambda o: np.sum(o.x)),

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gpuinterop.dtypes import ACCUMULATORS
 from gpuinterop.errors import LibraryNotFoundError
-from gpuinterop.jit import compile_source, kernel_text, supported_archs
-from gpuinterop.jit.codegen import STORAGE, WORKING
+from gpuinterop.jit import compile_source, supported_archs
 from gpuinterop.ops import blas_plans
-from gpuinterop.ops.reduction_codegen import CUDA_TYPES, render
+from gpuinterop.ops.reduction_codegen import render
 from gpuinterop.ops.reduction_plan import Operand, plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
 
@@ -48,7 +48,7 @@ def text_of(op: str, dtype: np.dtype, shape: tuple[int, ...], axes: tuple[int, .
 PAIRS = [
     pytest.param(op, dtype, marks=[] if dtype == "float32" or op == "sum" else [pytest.mark.slow])
     for op in sorted(REDUCTIONS)
-    for dtype in sorted(CUDA_TYPES)
+    for dtype in sorted(ACCUMULATORS)
 ]
 
 
@@ -84,8 +84,8 @@ def common_dtype(*names: str) -> np.dtype | None:
 
 FACTORS = [
     pytest.param(a, b, marks=[] if "complex" in a + b else [pytest.mark.slow])
-    for a in sorted(CUDA_TYPES)
-    for b in sorted(CUDA_TYPES)
+    for a in sorted(ACCUMULATORS)
+    for b in sorted(ACCUMULATORS)
 ]
 
 
@@ -120,24 +120,3 @@ def test_scaled_products_compile(a: str, x: str, y: str | None, alpha: float, be
     kernel = blas_plans._scaled_product(*given, alpha, beta)
     text = product_text(kernel, [a, x], [] if y is None else [y])
     assert compile_source(text, archs()[-1], use_cache=False)
-
-
-def test_both_families_of_types_are_one_in_memory() -> None:
-    """Fused reductions read through the reductions' types what the other kernels' compute with."""
-    assert {name for name in STORAGE if name not in CUDA_TYPES} == {
-        *(name for name in STORAGE if name.startswith(("float8_", "float6_", "float4_"))),
-        *("u8", "u16", "u32", "u64", "u128"),  # bits, for copies
-    }
-    names = ("device", "rounding", "integers", "reduce_types", "prelude")
-    text = "".join(kernel_text(f"{name}.cuh") for name in names)
-    text += "template <class A, class B> struct Same { enum { value = 0 }; };\n"
-    text += "template <class A> struct Same<A, A> { enum { value = 1 }; };\n"
-    for name, kind in CUDA_TYPES.items():
-        stored, working = STORAGE[name], WORKING[name]
-        text += f'static_assert(sizeof({kind}) == sizeof({stored}), "{name}");\n'
-        if not name.startswith("complex"):  # which fused reductions do not take
-            text += f"__device__ {working} read_{name}({kind} x) {{\n"
-            text += f'  static_assert(Same<decltype(gi_value(x)), {working}>::value, "{name}");\n'
-            text += f'  static_assert(Same<decltype(gi_read({stored}())), {working}>::value, "{name}");\n'
-            text += "  return gi_value(x);\n}\n"
-    assert compile_source(text, archs()[0], use_cache=False)

@@ -44,12 +44,14 @@ def as_float(bits: int, name: str) -> float:
 @pytest.fixture(scope="module")
 def rounding() -> ctypes.CDLL:
     """What a reduction's store does with a value, under g++."""
-    text = "".join(kernel_text(f"{name}.cuh") for name in ("device", "rounding", "reduce_types"))
-    for kind, name in (("GiHalf", "half"), ("GiBFloat", "bfloat")):
+    text = "".join(
+        kernel_text(f"{name}.cuh") for name in ("device", "rounding", "integers", "prelude")
+    )
+    for kind, name in (("f16", "half"), ("bf16", "bfloat")):
         for given in ("double", "float", "long long"):
             text += (
                 f'extern "C" unsigned {name}_of_{given.split()[0]}({given} x) '
-                f"{{ return gi_into<{kind}>(x).bits; }}\n"
+                f"{{ return gi_to<{kind}>(x).bits; }}\n"
             )
     library = host_kernels.load(text)
     for name in ("half", "bfloat"):
@@ -87,7 +89,7 @@ def test_a_reduction_rounds_its_result_once(op: str) -> None:
 
 def test_there_is_one_rule() -> None:
     """No other kernel text rounds to 16 bits."""
-    for name in ("prelude", "reduce_types", "math", "access"):
+    for name in ("prelude", "reduce_ops", "math", "access"):
         assert not re.search(
             r"0x7fffu|cvt\.rn|gi_(float|double)_to_half", kernel_text(f"{name}.cuh")
         )

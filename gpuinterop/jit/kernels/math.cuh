@@ -170,39 +170,12 @@ GI_FN double gi_digamma(double x) {
 }
 
 // ---- complex numbers --------------------------------------------------------------------------
-#define GI_COMPLEX(C, T)                                                                       \
-  GI_FN C operator+(C a, C b) { return gi_make(a.re + b.re, a.im + b.im); }                    \
-  GI_FN C operator-(C a, C b) { return gi_make(a.re - b.re, a.im - b.im); }                    \
-  GI_FN C operator-(C a) { return gi_make(-a.re, -a.im); }                                     \
-  GI_FN C operator*(C a, C b) {                                                                \
-    return gi_make(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);                      \
-  }                                                                                            \
-  GI_FN C operator/(C a, C b) {                                                                \
-    /* Divided by the larger part first, so that squares cannot overflow. */                   \
-    if (fabs(b.re) >= fabs(b.im)) {                                                            \
-      if (b.re == 0 && b.im == 0) return gi_make(a.re / fabs(b.re), a.im / fabs(b.re));        \
-      const T q = b.im / b.re, s = (T)1 / (b.re + b.im * q);                                   \
-      return gi_make((a.re + a.im * q) * s, (a.im - a.re * q) * s);                            \
-    }                                                                                          \
-    const T q = b.re / b.im, s = (T)1 / (b.im + b.re * q);                                     \
-    return gi_make((a.re * q + a.im) * s, (a.im * q - a.re) * s);                              \
-  }                                                                                            \
-  GI_FN bool operator==(C a, C b) { return a.re == b.re && a.im == b.im; }                     \
-  GI_FN bool operator!=(C a, C b) { return a.re != b.re || a.im != b.im; }                     \
-  /* NumPy's order: real part first. */                                                        \
-  GI_FN bool operator<(C a, C b) {                                                             \
-    return (a.re < b.re && a.im == a.im && b.im == b.im) || (a.re == b.re && a.im < b.im);     \
-  }                                                                                            \
-  GI_FN bool operator<=(C a, C b) {                                                            \
-    return (a.re < b.re && a.im == a.im && b.im == b.im) || (a.re == b.re && a.im <= b.im);    \
-  }                                                                                            \
-  GI_FN bool operator>(C a, C b) { return b < a; }                                             \
-  GI_FN bool operator>=(C a, C b) { return b <= a; }                                           \
+#define GI_COMPLEX_FUNCTIONS(C, T)                                                             \
   GI_FN bool gi_truth(C a) { return a.re != 0 || a.im != 0; }                                  \
   GI_FN T gi_abs(C a) { return hypot(a.re, a.im); }                                            \
   GI_FN C gi_conj(C a) { return gi_make(a.re, -a.im); }
-GI_COMPLEX(c64, float)
-GI_COMPLEX(c128, double)
+GI_COMPLEX_FUNCTIONS(c64, float)
+GI_COMPLEX_FUNCTIONS(c128, double)
 
 // What follows has C99's special values (annex G), which NumPy takes from the C library.
 template <class C>

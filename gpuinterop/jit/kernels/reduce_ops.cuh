@@ -114,20 +114,20 @@ struct ComplexSum {
     Part::merge(a.re, b.re);
     Part::merge(a.im, b.im);
   }
-  __device__ static inline GiComplex<T> finish(const Acc& a, double count, double) {
+  __device__ static inline auto finish(const Acc& a, double count, double) {
     const T n = MEAN ? T(count) : T(1);
-    return GiComplex<T>(Part::value(a.re) / n, Part::value(a.im) / n);
+    return gi_make(Part::value(a.re) / n, Part::value(a.im) / n);
   }
 };
 
 template <typename T>
 struct Product {
   struct Acc { T product; };
-  __device__ static inline Acc init() { return {T(1)}; }
+  __device__ static inline Acc init() { return {gi_to<T>(1)}; }
   template <int N, typename V>
   __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) a.product = gi_mul(a.product, T(v[k]));
+    for (int k = 0; k < N; ++k) a.product = gi_mul(a.product, gi_to<T>(v[k]));
   }
   __device__ static inline void merge(Acc& a, const Acc& b) {
     a.product = gi_mul(a.product, b.product);
@@ -139,7 +139,7 @@ struct Product {
 template <typename T, int SIGN>
 struct Extreme {
   struct Acc { T best; int any; };
-  __device__ static inline Acc init() { return {T(0), 0}; }
+  __device__ static inline Acc init() { return {gi_to<T>(0), 0}; }
   __device__ static inline bool beats(T x, T y) { return SIGN > 0 ? x < y : x > y; }
   __device__ static inline void take(Acc& a, T x) {
     if (!a.any || beats(x, a.best) || gi_is_nan(x)) a.best = x;
@@ -147,10 +147,10 @@ struct Extreme {
   }
   template <int N, typename V>
   __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
-    T best = T(v[0]);
+    T best = gi_to<T>(v[0]);
 #pragma unroll
     for (int k = 1; k < N; ++k) {
-      const T x = T(v[k]);
+      const T x = gi_to<T>(v[k]);
       if (beats(x, best) || gi_is_nan(x)) best = x;
     }
     take(a, best);
@@ -165,7 +165,7 @@ struct Extreme {
 template <typename T, int SIGN>
 struct ArgExtreme {
   struct Acc { T best; Index at; };  // at < 0: nothing seen
-  __device__ static inline Acc init() { return {T(0), Index(-1)}; }
+  __device__ static inline Acc init() { return {gi_to<T>(0), Index(-1)}; }
   __device__ static inline void take(Acc& a, T x, Index at) {
     bool better;
     if (a.at < 0) better = true;
@@ -177,11 +177,11 @@ struct ArgExtreme {
   // Among themselves first, in the order of their positions: so the one that is there wins a tie.
   template <int N, typename V>
   __device__ static inline void push(Acc& a, const V (&v)[N], Index at, Index step) {
-    T best = T(v[0]);
+    T best = gi_to<T>(v[0]);
     int which = 0;
 #pragma unroll
     for (int k = 1; k < N; ++k) {
-      const T x = T(v[k]);
+      const T x = gi_to<T>(v[k]);
       const bool better = !gi_is_nan(best) && (gi_is_nan(x) || (SIGN > 0 ? x < best : x > best));
       best = better ? x : best;
       which = better ? k : which;
@@ -200,7 +200,7 @@ struct AnyTrue {
   template <int N, typename V>
   __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) a.is |= v[k] != V(0);
+    for (int k = 0; k < N; ++k) a.is |= gi_to<bool>(v[k]);
   }
   __device__ static inline void merge(Acc& a, const Acc& b) { a.is |= b.is; }
   __device__ static inline bool finish(const Acc& a, double, double) { return a.is; }
@@ -212,7 +212,7 @@ struct AllTrue {
   template <int N, typename V>
   __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) a.is &= v[k] != V(0);
+    for (int k = 0; k < N; ++k) a.is &= gi_to<bool>(v[k]);
   }
   __device__ static inline void merge(Acc& a, const Acc& b) { a.is &= b.is; }
   __device__ static inline bool finish(const Acc& a, double, double) { return a.is; }
