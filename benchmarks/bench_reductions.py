@@ -128,7 +128,7 @@ def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callabl
     found = []
     for knobs in combinations(kind, split, run.bench.options.quick):
         reduction_plan.TUNING[kind] = dataclasses.replace(chosen, **knobs)
-        _core._clear_reductions()
+        _core._forget_calls()
         call = Call(make(), run.wait[OURS])
         try:
             seconds = min(run.bench._timed(call, count) for _ in range(turns + 1))
@@ -137,7 +137,7 @@ def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callabl
             continue
         found.append((moved / seconds / 1e9, 1e6 * seconds, knobs))
     reduction_plan.TUNING[kind] = chosen
-    _core._clear_reductions()
+    _core._forget_calls()
     print(f"\n{name}: now {chosen}")
     for rate, micros, knobs in sorted(found, key=lambda row: row[0]):
         print(

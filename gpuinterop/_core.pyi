@@ -912,15 +912,12 @@ class PlanCache:
 
     def __call__(self, operands: tuple[Any, ...], outs: object | None=None) -> object:
         ...
-
-    def __len__(self) -> int:
-        ...
+def _forget_calls() -> None:
+    """Empty the cache of calls."""
 def _add_reduction(op: str, name: str, parameters: str, doc: str) -> object:
     """
     The function of an entry of the table of reductions, which is a method too if it has a docstring.
     """
-def _clear_reductions() -> None:
-    ...
 class Recorder:
     """A captured sequence: see gpuinterop.capture."""
 
@@ -972,8 +969,6 @@ def blas_version(device: int) -> int:
     ...
 def _product_function(name: str, doc: str) -> object:
     """A product as a function."""
-def _clear_products() -> None:
-    """Forget plans and rules of products."""
 def _allow_tf32(allowed: object) -> bool:
     """
     Whether this thread's float32 products may use TF32; the former answer.

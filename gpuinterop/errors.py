@@ -1,7 +1,7 @@
-"""Every exception of the library: what was expected, what came, and what to do about it.
+"""The error classes: each error has the expected value, the actual value and a fix.
 
-A class derives from each built-in that callers of the old or the new names catch, so that the
-documents' ``except ValueError`` and the array API's ``except BufferError`` meet the same object.
+A class derives from every built-in exception that callers may catch, so that ``except ValueError`` of
+Theano's programs and ``except BufferError`` of the array API catch the same object.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ __all__ = [
 
 
 class GpuInteropError(Exception):
-    """Base of all errors here, made of four parts, which stay readable as attributes.
+    """Base class of all errors, with four parts that are also attributes.
 
     Parameters
     ----------
-    where : the function that refused.
-    expected, got : the rule, and the value that broke it.
-    fix : the call or setting that would work.
-    reason : a short stable word for programs; each class has its own default.
-    axis : the axis at fault, where there is one.
+    where : the call that raised.
+    expected, got : the rule, and the value that breaks it.
+    fix : a call or setting that works.
+    reason : a short stable code for programs; each class has its own default.
+    axis : the axis at fault, if there is one.
     """
 
     reason: str = "error"
@@ -73,11 +73,11 @@ class GpuInteropError(Exception):
         super().__init__(_compose(where, expected, got, fix))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Keyword-only parts do not survive the default protocol, and process pools pickle errors.
+        # The default protocol loses keyword-only arguments, and process pools pickle errors.
         return (_rebuild, (type(self), str(self)), self.__dict__.copy())
 
     def __str__(self) -> str:
-        # OSError and friends print their own attributes otherwise.
+        # Otherwise OSError and similar classes print their own attributes.
         return str(self.args[0]) if self.args else ""
 
 
@@ -91,81 +91,81 @@ def _compose(where: str, expected: str, got: str, fix: str) -> str:
 
 
 def short_repr(value: Any) -> str:
-    """Return a value for a message: short, and whatever its own repr does."""
+    """Return a short repr for a message; never fails."""
     if isinstance(value, int) and value.bit_length() > 128:
-        # Python refuses to write out the longest ones.
+        # Python refuses to print the longest integers.
         return f"an int of {value.bit_length()} bits"
     try:
         text = repr(value)
     except Exception:
-        # Its own fault, or a long int inside: what is wrong with the value comes first.
+        # The repr is faulty, or contains a long int: report the type instead.
         return f"an object of type {type(value).__module__}.{type(value).__qualname__}"
     return text if len(text) <= 120 else text[:117] + "..."
 
 
 def _rebuild(cls: type[GpuInteropError], message: str) -> GpuInteropError:
-    """The error without its parts, which its state brings; the message may have been edited since."""
+    """Return an error without parts, which its pickled state sets; the message may have been edited."""
     error = cls(where="", expected="", got="", fix="")
     error.args = (message,)
     return error
 
 
 class ContiguityError(GpuInteropError, ValueError, BufferError):
-    """Strides forbid sharing; a copy would work."""
+    """The strides forbid sharing; a copy works."""
 
     reason = "strides"
 
 
 class CopyForbiddenError(ContiguityError):
-    """A copy is needed and was forbidden (``copy=False`` or ``no_copies()``)."""
+    """A copy is needed but forbidden (``copy=False`` or ``no_copies()``)."""
 
     reason = "copy"
 
 
 class ShapeError(GpuInteropError, ValueError):
-    """Shapes, axes or element counts do not fit together."""
+    """Shapes, axes or element counts do not match."""
 
     reason = "shape"
 
 
 class BoundsError(GpuInteropError, ValueError):
-    """A number is out of bounds: strides that leave the memory, an address, a negative power of integers."""
+    """A number is out of bounds: strides that leave the memory, an address, a negative exponent of integers."""
 
     reason = "bounds"
 
 
 class RangeError(GpuInteropError, OverflowError):
-    """A Python number that the dtype it would be computed in cannot hold."""
+    """A Python number is outside the range of the dtype of the operation."""
 
     reason = "range"
 
 
 class ArrayIndexError(GpuInteropError, IndexError):
-    """An index is out of range, or there are too many."""
+    """An index is out of range, or there are too many indices."""
 
     reason = "index"
 
 
 class ScalarIndexError(ArrayIndexError, ValueError):
-    """A 0-d array was indexed. The documents raised ValueError for a slice, NumPy IndexError."""
+    """A 0-d array was indexed. Theano raised ValueError for a slice, NumPy raises IndexError."""
 
     reason = "index"
 
 
 class IndexKindError(GpuInteropError, NotImplementedError, IndexError):
-    """A kind of index that these arrays do not take (masks, index lists)."""
+    """An unsupported kind of index (masks, index lists)."""
 
     reason = "index"
 
 
 class ConversionTypeError(GpuInteropError, TypeError, ValueError):
-    """An object that no converter or protocol here can take."""
+    """An object that no converter or protocol accepts."""
 
     reason = "type"
 
 
 class DTypeError(GpuInteropError, TypeError, ValueError):
-    """A dtype that would have to be cast; casts are written by the caller, never silent."""
+    """A dtype that needs a cast; only the caller casts, explicitly."""
 
     reason = "dtype"
 
@@ -183,49 +183,49 @@ class ExportError(GpuInteropError, BufferError, ValueError):
 
 
 class ExchangeError(GpuInteropError, ValueError, BufferError):
-    """Foreign data is malformed, used up, or not what it claims to be."""
+    """Data of another library is malformed, consumed, or contradicts its description."""
 
     reason = "protocol"
 
 
 class ProtocolError(GpuInteropError, TypeError):
-    """A foreign object does not follow the exchange protocol it announces."""
+    """An object does not follow the exchange protocol that it implements."""
 
     reason = "protocol"
 
 
 class UnsupportedError(GpuInteropError, NotImplementedError):
-    """Something these arrays cannot hold or do: a protocol's mask, assignment to ``shape``."""
+    """An unsupported feature: the mask of a protocol, assignment to ``shape``."""
 
     reason = "protocol"
 
 
 class ReadOnlyError(GpuInteropError, ValueError, BufferError):
-    """Read-only memory was asked for writing."""
+    """Read-only memory would be written."""
 
     reason = "readonly"
 
 
 class DeviceMismatchError(GpuInteropError, ValueError, BufferError):
-    """Arrays or requests name different devices."""
+    """Arrays or arguments are on different devices."""
 
     reason = "device"
 
 
 class DeviceError(GpuInteropError, ValueError):
-    """No such device, or a device that cannot do this."""
+    """The device does not exist, or does not support the call."""
 
     reason = "device"
 
 
 class StreamError(GpuInteropError, ValueError):
-    """A stream argument without a meaning here."""
+    """An argument that is not a usable stream."""
 
     reason = "stream"
 
 
 class CaptureError(GpuInteropError, RuntimeError):
-    """Something that is illegal, or would synchronise, while a graph is captured."""
+    """A call that is illegal, or would synchronise, while a graph is captured."""
 
     reason = "capture"
 
@@ -243,13 +243,13 @@ class CudaError(GpuInteropError, RuntimeError):
 
 
 class OutOfMemoryError(GpuInteropError, MemoryError):
-    """The device or the host has no room; nothing was changed."""
+    """The device or the host is out of memory; no array was changed."""
 
     reason = "memory"
 
 
 class CompileError(GpuInteropError, RuntimeError):
-    """A kernel did not compile. `log` and `source` hold the compiler's words and its input."""
+    """A kernel did not compile. `log` and `source` hold the compiler's output and input."""
 
     reason = "compile"
     log: str = ""
@@ -257,7 +257,7 @@ class CompileError(GpuInteropError, RuntimeError):
 
 
 class LibraryNotFoundError(GpuInteropError, OSError):
-    """A shared library (libcuda, NVRTC, cuBLAS) is missing; the message lists where was looked."""
+    """A shared library (libcuda, NVRTC, cuBLAS) is missing; the message lists the paths tried."""
 
     reason = "library"
 

@@ -12,17 +12,17 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import accuracy  # noqa: E402
 
 HEAD = """\
-# How exact the operations are
+# Accuracy of the operations
 
 <!-- Written by tools/make_docs.py from benchmarks/results: change benchmarks/accuracy.py or tools/accuracy_page.py. -->
 
-The worst error that was found, in units of the last place of the exact result, and the largest one that is promised on
-any device; tests hold both devices to it. A correctly rounded result is at most 0.5 off. float16 and bfloat16 are
-computed in float32 and rounded at the end.
+The table has the largest measured error, in units of the last place of the exact result, and the largest error that
+is promised on every device. Tests check the promise. The error of a correctly rounded result is at most 0.5. float16
+and bfloat16 are computed in float32 and rounded at the end.
 
-Of real numbers, what is not listed is exact or rounds once: comparisons, `floor`, `minimum`, casts and the like. The
-exceptions are `erfinv` and `digamma`; `float_power`, which is `power`; `round` to decimals, which scales and scales
-back; and the host's casts to bfloat16 and smaller types of ml_dtypes, which may
+Other operations on real numbers are exact or round once: comparisons, `floor`, `minimum`, casts and the like. The
+exceptions are `erfinv` and `digamma`; `float_power`, which is `power`; `round` to decimals, which multiplies and
+divides; and the host's casts to bfloat16 and smaller types of ml_dtypes, which may
 [round twice](operations.md#elementwise).
 
 """

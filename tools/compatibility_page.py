@@ -15,25 +15,24 @@ LETTERS = {"shared": "S", "copied": "C", "refused": "R", "wrong": "**W**", "none
 WORST = ("wrong", "refused", "copied", "shared", "none")
 
 HEAD = """\
-# What is shared with whom
+# Compatibility
 
 <!-- Written by tools/make_docs.py from benchmarks/results/matrix-*.json: change it there. -->
 
-The conversions of the libraries below, tried: addresses compared, writes looked for on the other side, owners
-dropped. The [compatibility suite](compatibility-suite.md) does it on your machine as well, with the libraries that
-you have: `python -m gpuinterop matrix`. The tables are records of a day and of the versions that they name;
-`--device cpu --output benchmarks/results/matrix-cpu.json` makes one anew, `cuda` and `matrix-gpu.json` the other.
+The tables have the tested outcome of every conversion: addresses were compared, writes checked on the other side,
+owners dropped. The [compatibility suite](compatibility-suite.md) runs the same tests on your machine, with your
+libraries: `python -m gpuinterop matrix`. The tables are records of the versions that they name; `--device cpu
+--output benchmarks/results/matrix-cpu.json` records the first one again, `cuda` and `matrix-gpu.json` the second.
 
-| | means |
+| | meaning |
 | --- | --- |
-| S | shared: one memory, seen from both sides |
-| C | refused, and copied with `copyif=True` |
-| R | refused both ways |
-| - | not made by the suite's bridge, as a rule because the library cannot hold it |
+| S | shared: both sides use one memory |
+| C | raises, and copies with `copyif=True` |
+| R | raises with and without `copyif` |
+| - | not made by the suite's bridge, usually because the library cannot hold it |
 
-`gi.explain(x, "torch")` gives the same answer for one array of yours, with the reason and the call that would work.
-`buffer` is Python's own `memoryview`; `array_api` stands for any library of the array API, and is tried with
-array-api-strict.
+`gi.explain(x, "torch")` predicts the outcome for one array, with the reason and a fix. `buffer` is Python's
+`memoryview`; `array_api` stands for any library of the array API, and is tested with array-api-strict.
 
 ## Layouts
 
@@ -41,8 +40,8 @@ array-api-strict.
 | --- | --- |
 {layouts}
 
-*broadcast* is memory of stride 0 that may be written to. What `broadcast_to` gives may not: see *readonly*. In *size-1*
-the stride of the axis with one element is a number that means nothing.
+*broadcast* is writable memory of stride 0; the result of `broadcast_to` is read-only: see *readonly*. In *size-1* the
+stride of the axis of length 1 is an arbitrary number.
 """
 
 

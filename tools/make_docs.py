@@ -30,12 +30,10 @@ ERRORS_HEAD = """\
 
 <!-- Written by tools/make_docs.py from gpuinterop/errors.py: change it there. -->
 
-Each error is a `GpuInteropError`, and also the built-in exceptions beside its name, so programs
-that catch those go on working. Its message has up to three lines: where it was raised and what was
-expected; what came; what to do. The same parts are the attributes `where`, `expected`, `got` and
-`fix`; `reason` is a word for programs, and `axis` the axis at fault, or `None`. All of them can be
-imported from `gpuinterop`. Below, *the documents* are the pages of
-[Theano's time](old-programs.md).
+Every error is a subclass of `GpuInteropError` and of the built-in exceptions beside its name, so programs that catch
+those continue to work. The message has up to three lines: where it was raised with the expected value, the actual
+value, and a fix. The same parts are the attributes `where`, `expected`, `got` and `fix`. `reason` is an *error code*
+for programs, `axis` the axis at fault, or `None`. All classes can be imported from `gpuinterop`.
 
 ```python
 import gpuinterop as gi
@@ -50,16 +48,16 @@ except ValueError as error:
 
 ## Plans and errors
 
-What `gi.explain` returns is a plan of the same refusal, before it happens. **There `reason` is the
-sentence and `code` the word**, because a plan is read by people first:
+`gi.explain` returns a plan, which predicts the same error. **In a plan `reason` is the sentence and `code` the error
+code**, because plans are made for reading:
 
-| | the word | the sentence |
+| | error code | sentence |
 | --- | --- | --- |
 | an error | `error.reason` | `error.expected` |
 | a plan of `gi.explain` | `plan.code` | `plan.reason` |
 
-`fix`, `got`, `where` and `axis` have one name in both. An error may have a word of its own beside its class's, such as
-"alignment".
+`fix`, `got`, `where` and `axis` have the same name in both. Some errors have a more specific code than their class,
+such as "alignment".
 
 ```python
 plan = gi.explain(gi.zeros((2, 3), device="cpu").T, "buffer")
@@ -72,7 +70,7 @@ except gi.ContiguityError as error:
 
 ## The classes
 
-| error | is also | `reason` | means |
+| error | subclass of | `reason` | meaning |
 | --- | --- | --- | --- |
 """
 

@@ -39,9 +39,9 @@ NAMES = {
     "cupy": "CuPy",
     "jax": "JAX",
     "numpy": "NumPy",
-    "floor": "floor",
+    "floor": "baseline",
 }
-AHEAD = 1.05  # a peer is called ahead from 5 % on; less is the machine's mood
+AHEAD = 1.05  # a peer counts as faster from 5 % on; less is run-to-run variation
 
 # Record, what each picture shows.
 PICTURES = {
@@ -67,7 +67,7 @@ def records() -> dict[str, dict[str, Any]]:
     ]
     if absent:
         sys.exit(
-            f"benchmarks/results has no row {', '.join(absent)}: record it, or mend performance_targets.py"
+            f"benchmarks/results has no row {', '.join(absent)}: record it, or correct performance_targets.py"
         )
     return found
 
@@ -86,7 +86,7 @@ def better(record: dict[str, Any], a: float, b: float) -> bool:
 
 
 def scaled(mark: Mark, row: dict[str, float], rate: bool) -> tuple[float, str] | None:
-    """The mark in this run: as far from every peer and the floor as it was when it was set."""
+    """The scaled target: in the ratio to every peer and the floor that it had when it was set."""
     if mark.row == "CudaNdarray -> PyCUDA":  # the constructor's time, and a fixed 0.4
         return row["GPUArray's constructor"] + 0.4, "GPUArray's constructor"
     found = [(mark.value * row[who] / then, who) for who, then in mark.then.items() if who in row]
@@ -129,7 +129,7 @@ def bold(row: dict[str, float]) -> str:
 
 def conversions_table(found: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
-        "| | gpuinterop | peers | mark | in this run | |",
+        "| | gpuinterop | other libraries | target | scaled target | |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for mark in CONVERSIONS:
@@ -170,7 +170,7 @@ def wide_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> lis
     lines = [
         "| | gpuinterop | "
         + " | ".join(NAMES.get(c, c) for c in columns)
-        + " | mark | in this run | |",
+        + " | target | scaled target | |",
         "| --- " * (len(columns) + 5) + "|",
     ]
     for mark in marks:
@@ -219,13 +219,16 @@ def every_size() -> str:
     told = f"{len(slow)} of {len(cells)} cells are above {AHEAD:g}."
     if not slow:
         return told
-    lines = ["| | elements | time, as a multiple of the best peer's |", "| --- | --- | --- |"]
+    lines = [
+        "| | elements | time as a multiple of the fastest other library's |",
+        "| --- | --- | --- |",
+    ]
     lines += [f"| `{name}` | {size} | {value:.2f} |" for value, name, size in slow]
     return "\n".join([told, "", *lines])
 
 
 def promises_table(found: dict[str, dict[str, Any]]) -> list[str]:
-    lines = ["| | | gpuinterop | mark | |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| | | gpuinterop | target | |", "| --- | --- | --- | --- | --- |"]
     for one in promises(found):
         told = "met" if one.met else "**missed**"
         lines.append(
@@ -267,7 +270,7 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
     open_marks, rivals = missed(found), ahead(found)
     broken = [one for one in promises(found) if not one.met]
     if open_marks or broken:
-        lines += ["Marks that are missed:", ""]
+        lines += ["Missed targets:", ""]
         for mark in open_marks:
             row = found[mark.record]["rows"][mark.row]
             lines.append(
@@ -280,10 +283,12 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
         lines.append("")
     if rivals:
         lines += [
-            f"Every other row of all benchmarks in which a peer is ahead by more than {AHEAD - 1:.0%}, with the "
-            "fastest peer; less is taken for the machine's mood. Rows of `bench_exchange` are bare statements of "
+            f"All other rows of the benchmarks in which another library is faster "
+            f"by more than {AHEAD - 1:.0%}, with the "
+            "fastest one; smaller differences count as run-to-run variation. Rows "
+            "of `bench_exchange` are bare statements of "
             "the core, without the converters' checks:", "",
-            "| | gpuinterop | who is ahead | |", "| --- | --- | --- | --- |",
+            "| | gpuinterop | fastest other library | |", "| --- | --- | --- | --- |",
         ]  # fmt: skip
         above = ""
         for name, title, who, mine, theirs in rivals:
@@ -298,7 +303,7 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def why(record: str, row: str) -> str:
-    return WHY.get((record, row), "Not explained yet.")
+    return WHY.get((record, row), "No explanation yet.")
 
 
 def machine(found: dict[str, dict[str, Any]]) -> str:
@@ -335,13 +340,14 @@ def wrapped(text: str) -> str:
 
 
 def sources(found: dict[str, dict[str, Any]]) -> str:
-    """Which commits were measured; records that do not say so are older than the method described."""
+    """The measured commits; records without one are older than the method described."""
     commits = sorted({str(record["commit"]) for record in found.values() if record.get("commit")})
     told = f"; sources of {', '.join(commits)}" if commits else ""
     if any("commit" not in record for record in found.values()):
         told += (
-            ". **These records are older than the method below**: the floors of y = m.x + b and of the copy were calls "
-            "of this library, our logistic regression ran before the peers and not in turns, JAX was waited for after "
+            ". **These records are older than the method below**: the baselines of "
+            "y = m.x + b and of the copy were calls "
+            "of gpuinterop, its logistic regression ran before the others and not in turns, JAX was waited for after "
             "each call of the bandwidth table, and the raw launch was timed before the calls beside it"
         )
     return told
@@ -352,10 +358,10 @@ def summary(found: dict[str, dict[str, Any]]) -> str:
     lost = len(missed(found)) + sum(not one.met for one in made)
     every = len(MARKS) + len(made)
     dates = " to ".join(sorted({record["date"] for record in found.values()}))
-    told = f", {lost} are missed; [why](#where-others-are-ahead)" if lost else ""
+    told = f", {lost} are missed; [why](#where-other-libraries-are-faster)" if lost else ""
     return (
-        f"Measured on {machine(found)}; {dates}{sources(found)}. {every - lost} of {every} marks are met{told}. "
-        "A mark with peers or a floor beside it counts as a ratio to those, which is the figure *in this run*."
+        f"Measured on {machine(found)}; {dates}{sources(found)}. {every - lost} of {every} targets are met{told}. "
+        "A target with another library or a baseline beside it counts as a ratio to those: the *scaled target*."
     )
 
 

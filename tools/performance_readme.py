@@ -10,12 +10,12 @@ KEY = (
     (
         "documents",
         "logistic regression, a step",
-        "logistic regression, a training step (ours captured)",
+        "logistic regression, a training step (gpuinterop captured)",
     ),
 )
 KEY_BANDWIDTH = (
     ("bandwidth", "exp(x)", "`exp(x, out=y)`"),
-    ("bandwidth", "X + Y.T", "`X + Y.T`, nothing copied first"),
+    ("bandwidth", "X + Y.T", "`X + Y.T`, without a copy"),
     ("reductions", "sum axis 0", "`X.sum(axis=0)`"),
 )
 

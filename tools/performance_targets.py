@@ -1,4 +1,4 @@
-"""The marks of docs/performance.md, and what is said where one is missed or a peer is ahead."""
+"""The targets of docs/performance.md, and explanations of the missed ones and of faster peers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mark:
-    """What a row aims at, and what peers or the floor had in the run in which that was set."""
+    """The target of a row, and the figures of peers and the floor when it was set."""
 
     record: str
     row: str
     title: str
     value: float
-    then: dict[str, float]  # the one of them that asks most of us scales the mark
+    then: dict[str, float]  # the strictest one scales the target
 
 
 @dataclass(frozen=True)
 class Promise:
-    """A mark without a row in the tables above, with its figure; both in the unit that is printed."""
+    """A target without a row in the tables above, with its figure; both in the printed unit."""
 
     record: str
     row: str
@@ -110,10 +110,10 @@ PROMISES = (
     (
         "converters",
         "CudaNdarray -> torch, host",
-        "a host array to PyTorch; the mark: `torch.from_numpy`",
+        "a host array to PyTorch; the target: `torch.from_numpy`",
         None,
     ),
-    ("converters", "refusal: negative strides -> torch", "a conversion that is refused", 20.0),
+    ("converters", "refusal: negative strides -> torch", "a conversion that raises", 20.0),
     ("launch", LAUNCHED, "`exp(x, out=y)` of 2^10: host time above the raw launch", 0.5),
     (
         "launch",
@@ -130,14 +130,15 @@ PROMISES = (
     (
         "documents",
         "logistic regression, a step",
-        "logistic regression, a training step: the further mark",
+        "logistic regression, a training step: the stretch target",
         8.0,
     ),
 )
 
 TAKEN = (
-    "The peers take any {what} as it lies. Ours first makes sure that sharing would be right: {checks}; and it notes "
-    "the stream, so that later work here waits for what is queued there."
+    "The other libraries import any {what} unchecked. gpuinterop first "
+    "checks that sharing is correct: {checks}; and it "
+    "stores the stream, so that later work waits for the queued work."
 )
 OF_TORCH = TAKEN.format(
     what="tensor", checks="the class, gradients, pending conjugation or negation, the device"
@@ -146,15 +147,16 @@ OF_CUPY = TAKEN.format(
     what="array", checks="the class, the device, and which pool the memory belongs to"
 )
 BY_TABLE = (
-    "The core looks up the class's exchange table, checks what it is handed, and makes an array with an owner and a "
-    "stream of its own."
+    "The core looks up the class's exchange table, checks the tensor, and "
+    "makes an array with an owner and a stream."
 )
 OF_NUMPY = (
-    "The peers ask NumPy for a capsule. Ours goes by the buffer protocol of any host array, and finds out what kind of "
-    "object it was given."
+    "The other libraries call NumPy for a capsule. gpuinterop uses the "
+    "buffer protocol of any host array, and must find the "
+    "kind of the object."
 )
-DENSE = "Ours is checked for layout, dtype and read-only memory before the other library is asked."
-WITH_PLACES = "Values travel with their positions through the tree."
+DENSE = "gpuinterop checks layout, dtype and read-only memory before it calls the other library."
+WITH_PLACES = "The tree reduces values together with their positions."
 LONG = (
     "cuBLAS's own kernel, whose time PyTorch and CuPy share; XLA tries several and keeps the fastest. Written as 128 "
     "shorter products and their sum, `matmul(a, b).sum(0)`, it takes about half."
@@ -164,41 +166,45 @@ WHY: dict[tuple[str, str], str] = {
     ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
     ("converters", "cupy -> CudaNdarray"): OF_CUPY,
     ("converters", "numpy -> CudaNdarray, host"): OF_NUMPY,
-    ("converters", "jax -> CudaNdarray, host"): "JAX arrays are asked whether they are deleted, sharded or traced "
-    "before their memory is shared, each a call into JAX.",
+    ("converters", "jax -> CudaNdarray, host"): "gpuinterop checks whether a JAX array is deleted, sharded or traced "
+    "before it shares the memory; each check is a call into JAX.",
     ("converters", "CudaNdarray -> jax, host"): DENSE,
     ("converters", "CudaNdarray -> cupy"): "Most of it is CuPy's own constructors of a memory object and an "
     "array; the rest is the check of layout and flags.",
-    ("converters", "CudaNdarray -> PyCUDA"): "Beyond `GPUArray`'s constructor there is the check of layout and "
+    ("converters", "CudaNdarray -> PyCUDA"): "Besides `GPUArray`'s constructor there is the check of layout and "
     "context, and an event for PyCUDA's stream.",
-    ("exchange", "export, cpu"): "A few nanoseconds: ours first makes sure that its elements have values, "
-    "which those of a recording have not.",
+    ("exchange", "export, cpu"): "A few nanoseconds: gpuinterop first checks that a running capture has "
+    "computed the elements.",
     ("exchange", "to NumPy, cpu"): "The difference is that of `x.__dlpack__()`; the rest is NumPy's import in both.",
     ("exchange", "from NumPy, cpu"): OF_NUMPY,
     ("exchange", "from torch, cpu"): BY_TABLE,
     ("exchange", "from torch, cuda"): BY_TABLE,
     ("exchange", "from CuPy, cuda"): OF_CUPY,
-    ("launch", LAUNCHED): "The raw launch is that of an empty kernel with three arguments. On top of it the call "
+    ("launch", LAUNCHED): "The raw launch is that of an empty kernel with three arguments. The call also "
     "passes through Python, checks layout, overlap and streams, and looks up its kernel.",
     ("documents", "logistic regression, a step"): "A step is a graph of two kernels, of which the second waits for "
-    "the first; host time decides how soon the next step follows.",
-    ("exchange", "view, cuda"): "Host time with no peer to count it against, so the machine of the day decides: "
+    "the first; host time determines when the next step starts.",
+    ("exchange", "view, cuda"): "Host time without another library to scale it by, so it depends on the machine: "
     "0.23 us on another one, hours before.",
-    ("converters", "refusal: negative strides -> torch"): "Host time with no peer to count it against, on a day "
-    "on which the peers' conversions took twice as long as before: a plan, an exception, and its four sentences.",
-    ("exchange", "view, cpu"): "A view here is an object of a Python subclass and counts in an owner that may be a "
+    ("converters", "refusal: negative strides -> torch"): "Host time without another library to scale it by, on a day "
+    "on which the other libraries' conversions took twice as long as before: a plan, an exception and its message.",
+    ("exchange", "view, cpu"):
+    "A view is an object of a Python subclass and holds a reference to an "
+    "owner that may be a "
     "GPU's buffer; NumPy makes one of its own base class.",
-    ("bandwidth", "exp(x[::2])"): "Half of every cache line that is read is thrown away: the memory moves 1.5 "
+    ("bandwidth", "exp(x[::2])"): "Half of every cache line that is read is unused: the memory moves 1.5 "
     "times the bytes that are counted.",
-    ("reductions", "sum axis 0"): "A block walks down a stripe of columns, so what it reads at once is 512 bytes "
-    "wide and a row apart from the next; sums along rows read without gaps.",
-    ("reductions", "sum all"): "The block that ends last joins the parts of all others, always in the same order, so "
-    "that the sum has the same bits every time.",
+    ("reductions", "sum axis 0"):
+    "A block reads a stripe of columns, so each read is 512 bytes wide and "
+    "a row apart from the next; sums along rows "
+    "read without gaps.",
+    ("reductions", "sum all"): "The last block adds the parts of all others, always in the same order, so that the sum "
+    "always has the same bits.",
     ("reductions", "argmax all"): WITH_PLACES,
     ("reductions", "argmax axis 1"): WITH_PLACES,
-    ("reductions", "sum all of 2^24"): "The joining of the parts shows beside 15 microseconds of reading.",
+    ("reductions", "sum all of 2^24"): "Adding the parts is visible beside 15 microseconds of reading.",
     ("documents", "exp, out given"): "The kernel is shorter than its launch, so this is host time: the raw launch, "
-    "and the call from Python with its checks of layout, overlap and streams on top.",
+    "and the call from Python with its checks of layout, overlap and streams.",
     ("documents", "exp, fresh result"): "As above, and the allocation of the result from the driver's pool.",
     **{("gemm", f"16x262144 @ 262144x16{more}"): LONG for more in ("", " + C", " + row")},
     ("gemm", "(8192x8192).T @ vector"): "Columns are added in parts, as accurately as a sum; "

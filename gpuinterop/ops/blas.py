@@ -10,7 +10,6 @@ call on CUDA runs no Python code.
 
 from __future__ import annotations
 
-import atexit
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,9 +31,8 @@ from gpuinterop.ops.core_callbacks import (
     FUNCTIONS,
     PREPARE,
     PRODUCTS_ON_HOST,
-    require_exact_in,
 )
-from gpuinterop.ops.dtype_promotion import common_dtype
+from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
 
 if TYPE_CHECKING:
@@ -138,8 +136,6 @@ def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
 PREPARE.update({"cublas": _open, "product types": _rule, "product": plan, "rank one": rank_one})
 PRODUCTS_ON_HOST.update(dict.fromkeys(("gemm", "vector", "gemv", "ger"), compute))
 CALLS.update({name: partial(_rest, name) for name in ("scale", "vdot", "inner", "dot")})
-# Plans and rules hold classes: the core lets go of them while Python can still take them.
-atexit.register(_core._clear_products)
 
 # ---- the functions ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What kernels of one's own take: texts, and values that no parameter narrows without a word."""
+"""Checks of the arguments of user kernels: texts, and numbers that a parameter would narrow."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def number_ranges(
 def numbers_as_arrays(
     where: str, parameters: Sequence[tuple[str, str]], arguments: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """Return numbers that come without an array as arrays of what their parameters declare.
+    """Return numbers that come without an array as arrays of the dtypes that their parameters declare.
 
     Where a letter declares them, NumPy's numbers say the dtype, and Python's follow `asarray`.
     """

@@ -6,7 +6,6 @@ in the same sense. On CUDA a LaunchPlan is made once and kept by the core.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import math
 import warnings
@@ -379,5 +378,3 @@ FUNCTIONS_OF_AXES: dict[str, Any] = {
     for row in REDUCTIONS.values()
 }
 CALLS.update({row.name: partial(_reduce_other, row.name) for row in REDUCTIONS.values() if row.doc})
-# Plans are Python objects: the core lets go of them while Python can still take them.
-atexit.register(_core._clear_reductions)

@@ -13,6 +13,7 @@
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
+#include "ops/call_cache.hpp"
 #include "ops/copy.hpp"
 #include "ops/graph.hpp"
 #include "ops/operands.hpp"
@@ -24,10 +25,10 @@ namespace gpuinterop::ops {
 
 namespace {
 
-struct Resolution {
+struct Resolution : Prepared {
   std::vector<DTypeId> inputs;   // what numbers are converted to; arrays keep their own dtype
   std::vector<DTypeId> results;  // dtypes of results that are made here
-  std::vector<PyRef> types;      // keeps the classes of the key alive
+  // Borrowed: a class of an operand, with which the entry goes, or one of the package's two.
   std::vector<PyTypeObject*> result_types;
 };
 
@@ -48,49 +49,18 @@ std::vector<OpId>& free_ids() {
   static auto* ids = new std::vector<OpId>();
   return *ids;
 }
-// The GIL guards it. Entries live as long as their operation, because a call may hold one while Python
-// runs; whoever calls an operation holds its function, and that the operation.
-std::unordered_map<std::string, Resolution*>& resolutions() {
-  static auto* map = new std::unordered_map<std::string, Resolution*>();
-  return *map;
-}
-
-void put(std::string& key, const void* p, size_t n) { key.append(static_cast<const char*>(p), n); }
-
 // A result that the caller gave, as it was when it was checked; see Input::array.
 using Outs = std::optional<Array>[kMaxResults];
 
-const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, const Outs& outs) {
-  static std::string key;  // kept for its capacity; the GIL guards it
-  key.clear();
-  put(key, &op, sizeof op);
-  for (int i = 0; i < info.inputs; ++i) {
-    const int8_t kind = static_cast<int8_t>(in[i].kind);
-    put(key, &kind, 1);
-    if (in[i].array) {
-      PyTypeObject* type = Py_TYPE(in[i].object);
-      put(key, &type, sizeof type);
-    }
-  }
-  for (int j = 0; j < info.results; ++j) {
-    const int8_t row = outs[j] ? static_cast<int8_t>(outs[j]->dtype) : -1;
-    put(key, &row, 1);
-  }
-  auto found = resolutions().find(key);
-  if (found != resolutions().end()) return *found->second;
-
-  const std::string own = key;  // Python below may come back here
+std::shared_ptr<const Resolution> ask_for_types(OpId op, const OpInfo& info, const Input* in,
+                                                const Outs& outs) {
   nb::list kinds, classes, given;
-  auto made = std::make_unique<Resolution>();
   for (int i = 0; i < info.inputs; ++i) {
     kinds.append(in[i].kind);
-    if (in[i].array) {
-      PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(in[i].object));
-      made->types.push_back(PyRef::borrow(type));
-      classes.append(nb::handle(type));
-    } else {
+    if (in[i].array)
+      classes.append(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(in[i].object))));
+    else
       classes.append(nb::none());
-    }
   }
   for (int j = 0; j < info.results; ++j)
     given.append(outs[j] ? static_cast<int>(outs[j]->dtype) : -1);
@@ -98,13 +68,27 @@ const Resolution& resolve(OpId op, const OpInfo& info, const Input* in, const Ou
       call_hook(Hook::Prepare, "(siNNN)", "types", int(op), nb::tuple(kinds).release().ptr(),
                 nb::tuple(classes).release().ptr(), nb::tuple(given).release().ptr())
           .release());
+  auto made = std::make_shared<Resolution>();
   for (nb::handle row : answer[0]) made->inputs.push_back(nb::cast<DTypeId>(row));
   for (nb::handle row : answer[1]) made->results.push_back(nb::cast<DTypeId>(row));
-  for (nb::handle type : answer[2]) {
-    made->types.push_back(PyRef::borrow(type.ptr()));
+  for (nb::handle type : answer[2])
     made->result_types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
-  }
-  return *resolutions().emplace(own, made.release()).first->second;
+  return made;
+}
+
+std::shared_ptr<const Resolution> resolve(OpId op, const OpInfo& info, const Input* in,
+                                          const Outs& outs) {
+  auto write_key = [&](CallKey& key) {
+    key.begin(Subject::Operation, op);
+    for (int i = 0; i < info.inputs; ++i) {
+      key.put(static_cast<int8_t>(in[i].kind));
+      if (in[i].array) key.put_class(Py_TYPE(in[i].object));
+    }
+    for (int j = 0; j < info.results; ++j)
+      key.put(outs[j] ? static_cast<int8_t>(outs[j]->dtype) : int8_t{-1});
+  };
+  return find_or_prepare<Resolution>(
+      write_key, [&] { return ask_for_types(op, info, in, outs); }, info.name.c_str());
 }
 
 [[noreturn]] void mixed_devices(const OpInfo& info, const Device& a, const Device& b) {
@@ -252,12 +236,7 @@ void drop_op(OpId op) {
   auto named = names().find(table()[op].name);
   if (named != names().end() && named->second == op) names().erase(named);
   forget_kernels_of(op);
-  std::vector<std::unique_ptr<Resolution>> dropped;  // deleted last: Python code may run then
-  for (auto it = resolutions().begin(); it != resolutions().end();) {
-    const bool of_op = std::memcmp(it->first.data(), &op, sizeof op) == 0;
-    if (of_op) dropped.emplace_back(it->second);
-    it = of_op ? resolutions().erase(it) : std::next(it);
-  }
+  forget_calls(Subject::Operation, op);
   free_ids().push_back(op);
 }
 const OpInfo& op_info(OpId op) { return table()[op]; }
@@ -334,7 +313,8 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     if (!takes(out, shape)) refuse_out(shape, out, where, outs[j] == args[0]);
     broadcast(shape, out, where);
   }
-  const Resolution& r = resolve(op, info, in, given);
+  const std::shared_ptr<const Resolution> resolved = resolve(op, info, in, given);
+  const Resolution& r = *resolved;
   const uint32_t apart = announce_copies(info, in, given);
 
   PyRef results[kMaxResults];

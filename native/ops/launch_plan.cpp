@@ -25,8 +25,8 @@ PyObject* LaunchPlan::run(PyObject* const* ins, int n_ins, PyObject* const* outs
       continue;
     }
     const PlannedOutput& o = outputs[j];
-    PyObject* fresh = wrap(reinterpret_cast<PyTypeObject*>(o.type.get()),
-                           make_empty({DeviceType::Cuda, device}, o.dtype, o.layout, where));
+    PyObject* fresh =
+        wrap(o.type, make_empty({DeviceType::Cuda, device}, o.dtype, o.layout, where));
     if (!fresh) throw PythonError();
     results[j] = PyRef::steal(fresh);
     targets[j] = unwrap(fresh);

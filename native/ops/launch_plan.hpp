@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/array.hpp"
+#include "ops/call_cache.hpp"
 
 namespace gpuinterop::ops {
 
@@ -30,7 +31,7 @@ struct PlannedLaunch {
 };
 
 struct PlannedOutput {
-  PyRef type;  // class of a fresh result
+  PyTypeObject* type;  // of a fresh result; borrowed, see Resolution in elementwise.cpp
   DTypeId dtype;
   Layout layout;
 };
@@ -39,13 +40,12 @@ constexpr int kMaxPlannedInputs = 16, kMaxPlannedOutputs = 16;
 // CUDA's own limit until 12.1.
 constexpr size_t kMaxPlannedParams = 4096;
 
-struct LaunchPlan {
+struct LaunchPlan : Prepared {
   int device = 0;
   int64_t scratch_bytes = 0;
   std::vector<PlannedLaunch> launches;
   std::vector<PlannedOutput> outputs;
-  std::vector<PyRef> seen;  // the operands' classes: keys name them by their addresses
-  bool counts = false;      // some launch has a patch of Slot::BlockCounters
+  bool counts = false;  // some launch has a patch of Slot::BlockCounters
 
   // Queues the launches on the current stream. `outs` are arrays of the planned layouts, or null
   // for fresh ones; returns the result (a tuple when there are several). New reference. Throws.

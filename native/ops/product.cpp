@@ -56,7 +56,8 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
       fail(Kind::Shape, where, "an addend that broadcasts to " + shape.text(),
            shape_text(c.ndim(), c.array->layout.shape()), "reshape or slice it");
   }
-  const ProductRule& rule = rule_for(call, a, b, c);
+  const auto rule_held = rule_for(call, a, b, c);
+  const ProductRule& rule = *rule_held;
   const Device device = a.array->device;
   const bool floats = cublas_takes(rule.dtype);
   if (floats)

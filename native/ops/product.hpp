@@ -32,6 +32,4 @@ PyObject* ger(const ProductCall& call);
 
 extern thread_local bool tf32_allowed;  // what a call that does not say uses
 
-void forget_products() noexcept;
-
 }  // namespace gpuinterop::ops

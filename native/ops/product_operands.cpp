@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 
 #include <cstring>
-#include <unordered_map>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
@@ -20,26 +19,6 @@ namespace gpuinterop::ops {
 thread_local bool tf32_allowed = false;
 
 namespace {
-
-struct RuleKey {
-  PyTypeObject* types[3];
-  int32_t dtypes[3];
-  int32_t unused;  // no padding: keys are compared as bytes
-  bool operator==(const RuleKey& o) const { return std::memcmp(this, &o, sizeof o) == 0; }
-};
-struct RuleHash {
-  size_t operator()(const RuleKey& k) const {
-    uint64_t h = 1469598103934665603ull;
-    for (int i = 0; i < 3; ++i)
-      h = (h ^ reinterpret_cast<uintptr_t>(k.types[i]) ^ uint64_t(k.dtypes[i])) * 1099511628211ull;
-    return h;
-  }
-};
-// The GIL guards it. Entries are never changed, because a call may hold one while Python runs.
-std::unordered_map<RuleKey, ProductRule*, RuleHash>& rules() {
-  static auto* map = new std::unordered_map<RuleKey, ProductRule*, RuleHash>();
-  return *map;
-}
 
 [[noreturn]] void no_array(PyObject* o, const char* where) {
   fail(Kind::Type, where, "arrays of this library, or objects that share memory with it",
@@ -107,35 +86,36 @@ bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers
   return true;
 }
 
-const ProductRule& rule_for(const ProductCall& call, const Side& a, const Side& b, const Side& c) {
-  RuleKey key = {};
+std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side& a, const Side& b,
+                                            const Side& c) {
   const Side* sides[] = {&a, &b, &c};
-  for (int i = 0; i < 3; ++i) {
-    if (!sides[i]->array) continue;
-    key.types[i] = Py_TYPE(sides[i]->object);
-    key.dtypes[i] = sides[i]->array->dtype + 1;
-  }
-  auto found = rules().find(key);
-  if (found != rules().end()) return *found->second;
-  auto made = std::make_unique<ProductRule>();
-  nb::list classes, rows;
-  for (int i = 0; i < 3; ++i) {
-    if (!key.types[i]) continue;
-    made->seen[i] = PyRef::borrow(reinterpret_cast<PyObject*>(key.types[i]));
-    classes.append(nb::handle(made->seen[i].get()));
-    rows.append(static_cast<int>(sides[i]->array->dtype));
-  }
-  require_blas();
-  const nb::object answer =
-      nb::steal(call_hook(Hook::Prepare, "(ssNN)", "product types", call.where,
-                          nb::tuple(classes).release().ptr(), nb::tuple(rows).release().ptr())
-                    .release());
-  made->dtype = nb::cast<DTypeId>(nb::object(answer[0]));
-  made->type = PyRef::borrow(nb::object(answer[1]).ptr());
-  return *rules().emplace(key, made.release()).first->second;
+  auto write_key = [&](CallKey& key) {
+    key.begin(Subject::ProductTypes, 0);
+    for (const Side* s : sides) {
+      if (!s->array) continue;
+      key.put_class(Py_TYPE(s->object));
+      key.put(s->array->dtype);
+    }
+  };
+  auto prepare = [&] {
+    nb::list classes, rows;
+    for (const Side* s : sides) {
+      if (!s->array) continue;
+      classes.append(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(s->object))));
+      rows.append(static_cast<int>(s->array->dtype));
+    }
+    require_blas();
+    const nb::object answer =
+        nb::steal(call_hook(Hook::Prepare, "(ssNN)", "product types", call.where,
+                            nb::tuple(classes).release().ptr(), nb::tuple(rows).release().ptr())
+                      .release());
+    auto made = std::make_shared<ProductRule>();
+    made->dtype = nb::cast<DTypeId>(nb::object(answer[0]));
+    made->type = reinterpret_cast<PyTypeObject*>(nb::object(answer[1]).ptr());
+    return std::shared_ptr<const ProductRule>(made);
+  };
+  return find_or_prepare<ProductRule>(write_key, prepare, call.where);
 }
-
-void forget_rules() noexcept { rules().clear(); }
 
 namespace {
 
@@ -174,9 +154,8 @@ PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device
     check_result(call.out, rule.dtype, device, shape, call.where);
     return PyRef::borrow(call.out);
   }
-  PyRef made =
-      PyRef::steal(wrap(reinterpret_cast<PyTypeObject*>(rule.type.get()),
-                        make_empty(device, rule.dtype, shape.ndim, shape.extents, call.where)));
+  PyRef made = PyRef::steal(
+      wrap(rule.type, make_empty(device, rule.dtype, shape.ndim, shape.extents, call.where)));
   if (!made) throw PythonError();
   return made;
 }

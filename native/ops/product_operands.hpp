@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "ops/call_cache.hpp"
 #include "ops/product.hpp"
 
 namespace gpuinterop::ops {
@@ -32,10 +33,9 @@ struct ProductShape {
   std::string text() const { return shape_text(ndim, extents); }
 };
 
-struct ProductRule {
+struct ProductRule : Prepared {
   DTypeId dtype;
-  PyRef type;
-  PyRef seen[3];  // classes of the key, kept so that no other class gets their address
+  PyTypeObject* type;  // borrowed, see Resolution in elementwise.cpp
 };
 
 // Imports gpuinterop.ops.blas, which answers the calls of hooks about products.
@@ -45,8 +45,8 @@ bool read_side(Side& side, PyObject* o, PyObject* like, const char* where);
 // Reads a, b and c. Refuses what is no array; numbers too, unless `numbers`. False: see
 // ProductCall::operand_may_answer.
 bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers = false);
-const ProductRule& rule_for(const ProductCall& call, const Side& a, const Side& b, const Side& c);
-void forget_rules() noexcept;
+std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side& a, const Side& b,
+                                            const Side& c);
 
 void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where);
 void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShape& shape,

@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 
 #include <cmath>
-#include <string_view>
 #include <unordered_set>
 
 #include "array/error.hpp"
@@ -11,7 +10,6 @@
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
 #include "ops/launch_plan.hpp"
-#include "ops/launch_plan_cache.hpp"
 #include "ops/overlap.hpp"
 #include "ops/product_operands.hpp"
 
@@ -21,8 +19,6 @@ namespace gpuinterop::ops {
 
 namespace {
 
-// The GIL guards both.
-PlanMap plans;
 // alpha and beta are constants in gemv's kernels. Numbers that never come again, such as a falling
 // learning rate, must not compile one each.
 std::unordered_set<std::string> scaled;
@@ -44,41 +40,28 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
                const Side& b, const Side& c, PyObject* out) {
   PyObject* ins[3] = {a.object, b.object, c.object};
   const int n = c.array ? 3 : 2;
-  thread_local std::string key;
-  auto write_key = [&] {
-    key.clear();
-    key.push_back(static_cast<char>(kind));
-    // An addend may have its say in the class; the plan keeps it alive.
-    const PyObject* type = rule.type.get();
-    key.append(reinterpret_cast<const char*>(&type), sizeof type);
+  auto write_key = [&](CallKey& key) {
+    key.begin(Subject::Product, static_cast<uint32_t>(kind));
+    key.put_class(rule.type);  // which an addend may decide
+    key.put(static_cast<uint8_t>(n | (out ? 4 : 0)));
     if (kind == PlanKind::Gemv) {
-      const double scalars[2] = {call.alpha.real, c.array ? call.beta.real : 0};
-      key.append(reinterpret_cast<const char*>(scalars), sizeof scalars);
+      key.put(call.alpha.real);
+      key.put(c.array ? call.beta.real : 0.0);
     }
-    for (int i = 0; i < n; ++i) append_key(key, ins[i]);
-    if (out) {
-      key.push_back('o');
-      append_key(key, out);
-    }
+    for (int i = 0; i < n; ++i) key.put_array(ins[i]);
+    if (out) key.put_array(out);
   };
-  write_key();
-  auto it = plans.find(std::string_view(key));
-  std::shared_ptr<LaunchPlan> plan;
-  if (it != plans.end()) {
-    plan = it->second;
-  } else {
-    const std::string own = key;  // Python below may come back here
+  auto prepare = [&] {
     const nb::object made = nb::steal(
         call_hook(Hook::Prepare, "(ssOOOOON)", "product", name_of(kind), or_none(a).ptr(),
                   or_none(b).ptr(), or_none(c).ptr(), number(call.alpha).ptr(),
                   number(call.beta).ptr(), out ? plain(out).release() : Py_NewRef(Py_None))
             .release());
-    plan = nb::cast<std::shared_ptr<LaunchPlan>>(made);
+    auto plan = nb::cast<std::shared_ptr<LaunchPlan>>(made);
     plan->outputs[0].type = rule.type;
-    write_key();
-    if (key != own) fail_changed(call.where);
-    remember(plans, own, plan, ins, n);
-  }
+    return std::shared_ptr<const LaunchPlan>(plan);
+  };
+  const auto plan = find_or_prepare<LaunchPlan>(write_key, prepare, call.where);
   PyObject* outs[] = {out};
   return PyRef::steal(plan->run(ins, n, out ? outs : nullptr, call.where));
 }
@@ -113,7 +96,8 @@ PyObject* with_vector(const ProductCall& call, const Side& a, const Side& b) {
   for (int d = 0; d < a.ndim() - 1; ++d) shape.push(a.extent(d));
   for (int d = 0; d < b.ndim() - 2; ++d) shape.push(b.extent(d));
   if (b.ndim() > 1) shape.push(b.extent(-1));
-  const ProductRule& rule = rule_for(call, a, b, {});
+  const auto rule_held = rule_for(call, a, b, {});
+  const ProductRule& rule = *rule_held;
   const Device device = a.array->device;
   if (device.is_cuda()) {
     Side left = a, right = b;
@@ -155,7 +139,8 @@ PyObject* gemv(const ProductCall& call) {
   shape.push(a.extent(0));
   if (y.array && (y.ndim() != 1 || y.extent(0) != a.extent(0)))
     fail(Kind::Shape, where, "y of shape " + shape.text(), text(y), "broadcast it first");
-  const ProductRule& rule = rule_for(call, a, x, y);
+  const auto rule_held = rule_for(call, a, x, y);
+  const ProductRule& rule = *rule_held;
   const Device device = a.array->device;
   const bool floats = cublas_takes(rule.dtype);
   if (!floats) require_whole(call, rule.dtype);
@@ -214,7 +199,8 @@ PyObject* ger(const ProductCall& call) {
   ProductShape shape;
   shape.push(x.extent(0));
   shape.push(y.extent(0));
-  const ProductRule& rule = rule_for(call, x, y, a);
+  const auto rule_held = rule_for(call, x, y, a);
+  const ProductRule& rule = *rule_held;
   require_real(call, rule.dtype);
   if (!cublas_takes(rule.dtype)) require_whole(call, rule.dtype);
   if (a.array) a.array->layout.broadcast_to(shape.ndim, shape.extents, where);  // or an error
@@ -252,11 +238,6 @@ PyObject* ger(const ProductCall& call) {
   }
   PyObject* args[] = {column.object, y.object, a.object};
   return ops::call(static_cast<OpId>(op), args, &out, false);
-}
-
-void forget_products() noexcept {
-  plans.clear();
-  forget_rules();
 }
 
 }  // namespace gpuinterop::ops

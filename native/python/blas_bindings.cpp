@@ -189,7 +189,6 @@ void register_blas(nb::module_& m) {
         return nb::steal(make_function_with_id(def, which));
       },
       nb::arg("name"), nb::arg("doc"), "A product as a function.");
-  m.def("_clear_products", ops::forget_products, "Forget plans and rules of products.");
   m.def(
       "_allow_tf32",
       [](nb::object allowed) {

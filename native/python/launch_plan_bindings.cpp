@@ -10,7 +10,6 @@
 #include "cuda/cuda.hpp"
 #include "cuda/module.hpp"
 #include "ops/launch_plan.hpp"
-#include "ops/launch_plan_cache.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
@@ -78,8 +77,8 @@ std::shared_ptr<LaunchPlan> make_plan(int device, nb::sequence launches, int64_t
     auto t = nb::cast<nb::tuple>(item);
     int64_t shape[kMaxDims];
     const int ndim = read_ints(nb::object(t[2]).ptr(), shape, "plan", "a shape");
-    plan->outputs.push_back({PyRef::borrow(nb::object(t[0]).ptr()), nb::cast<DTypeId>(t[1]),
-                             Layout::c_order(ndim, shape, "plan")});
+    plan->outputs.push_back({reinterpret_cast<PyTypeObject*>(nb::object(t[0]).ptr()),
+                             nb::cast<DTypeId>(t[1]), Layout::c_order(ndim, shape, "plan")});
   }
   if (plan->outputs.size() > ops::kMaxPlannedOutputs)
     fail(Kind::Shape, "plan", "at most 16 results", std::to_string(plan->outputs.size()),
@@ -122,62 +121,68 @@ struct Operands {
   }
 };
 
+// The part of the cache of calls that belongs to an object of Python.
 struct PlanCache {
-  PlanMap plans;
-  nb::object miss;    // (operands, outputs or None) -> Plan, or the finished result
+  uint32_t number;
+  nb::object miss;    // (operands, outputs or None) -> LaunchPlan, or the finished result
   std::string where;  // whom an error names
 
-  // False: no plan is kept for such operands.
-  bool write_key(const Operands& o, std::string& key) const {
-    key.clear();
+  PlanCache(nb::object function, std::string name)
+      : miss(std::move(function)), where(std::move(name)) {
+    static uint32_t caches = 0;
+    number = caches++;
+  }
+  ~PlanCache() { ops::forget_calls(ops::Subject::PlanCache, number); }
+
+  static bool is_cacheable(const Operands& o) {
+    bool cacheable = true;
+    for (int i = 0; i < o.n_ins; ++i)
+      cacheable = cacheable && is_array(o.ins[i]) && unwrap(o.ins[i]).device.is_cuda();
+    for (int j = 0; j < o.n_outs; ++j) cacheable = cacheable && is_array(o.outs[j]);
+    return cacheable;
+  }
+
+  void write_key(const Operands& o, ops::CallKey& key) const {
+    key.begin(ops::Subject::PlanCache, number);
     for (int i = 0; i < o.n_ins; ++i) {
-      if (!is_array(o.ins[i]) || !unwrap(o.ins[i]).device.is_cuda()) return false;
       require_valid_layout(o.ins[i]);
-      append_key(key, o.ins[i]);
+      key.put_array(o.ins[i]);
     }
     for (int j = 0; j < o.n_outs; ++j) {
-      if (!is_array(o.outs[j])) return false;
       require_valid_layout(o.outs[j]);
-      key.push_back('o');
-      append_key(key, o.outs[j]);
+      key.put('o');
+      key.put_array(o.outs[j]);
       for (int i = 0; i < o.n_ins; ++i) {
         // An extra may lie where the out does, and not across it.
         const Array &in = unwrap(o.ins[i]), &out = unwrap(o.outs[j]);
-        key.push_back(ops::may_overlap(in, out, where.c_str()));
-        key.push_back(in.data == out.data);
+        key.put(ops::may_overlap(in, out, where.c_str()));
+        key.put(in.data == out.data);
       }
       for (int k = 0; k < j; ++k)
-        key.push_back(ops::may_overlap(unwrap(o.outs[k]), unwrap(o.outs[j]), where.c_str()));
+        key.put(ops::may_overlap(unwrap(o.outs[k]), unwrap(o.outs[j]), where.c_str()));
     }
-    return true;
   }
 
   nb::object call(nb::tuple operands, nb::object outs) {
     Operands given(operands, outs, where);
-    std::string key;
-    const bool cacheable = write_key(given, key);
-    if (cacheable) {
-      auto it = plans.find(std::string_view(key));
-      if (it != plans.end()) {
-        auto plan = it->second;
-        return given.run(*plan, where);
-      }
-    }
-    nb::tuple asked = nb::make_tuple(operands, outs);
-    const nb::object asks = miss;  // cleared, perhaps, by whatever runs now
-    if (!asks)
-      fail(Kind::Type, where, "a PlanCache in use", "one that the garbage collector has cleared",
-           "make a new one");
-    nb::object result =
-        steal(run_python([&] { return PyObject_CallObject(asks.ptr(), asked.ptr()); }));
-    std::shared_ptr<LaunchPlan> plan;
-    if (!nb::try_cast(result, plan) || !plan) return result;
-    if (cacheable) {
-      std::string now;
-      if (!write_key(given, now) || now != key) fail_changed(where);
-      remember(plans, key, plan, given.ins, given.n_ins);
-    }
-    return given.run(*plan, where);
+    nb::object result;
+    auto prepare = [&]() -> std::shared_ptr<const LaunchPlan> {
+      const nb::tuple arguments = nb::make_tuple(operands, outs);
+      const nb::object function = miss;  // a call may clear it
+      if (!function)
+        fail(Kind::Type, where, "a PlanCache in use", "one that the garbage collector has cleared",
+             "make a new one");
+      result =
+          steal(run_python([&] { return PyObject_CallObject(function.ptr(), arguments.ptr()); }));
+      std::shared_ptr<LaunchPlan> plan;
+      return nb::try_cast(result, plan) ? plan : nullptr;
+    };
+    const std::shared_ptr<const LaunchPlan> plan =
+        is_cacheable(given)
+            ? ops::find_or_prepare<LaunchPlan>([&](ops::CallKey& key) { write_key(given, key); },
+                                               prepare, where.c_str())
+            : prepare();
+    return plan ? given.run(*plan, where) : result;
   }
 };
 
@@ -218,11 +223,11 @@ void register_plans(nb::module_& m) {
       .def(
           "__init__",
           [](PlanCache* self, nb::object miss, std::string where) {
-            new (self) PlanCache{{}, std::move(miss), std::move(where)};
+            new (self) PlanCache(std::move(miss), std::move(where));
           },
           nb::arg("miss"), nb::arg("where") = "plan")
-      .def("__call__", &PlanCache::call, nb::arg("operands"), nb::arg("outs") = nb::none())
-      .def("__len__", [](const PlanCache& c) { return c.plans.size(); });
+      .def("__call__", &PlanCache::call, nb::arg("operands"), nb::arg("outs") = nb::none());
+  m.def("_forget_calls", nb::overload_cast<>(&ops::forget_calls), "Empty the cache of calls.");
   register_reductions(m);
   register_recorder(m);
 }

@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "array/hooks.hpp"
+#include "ops/call_cache.hpp"
 #include "ops/copy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
-#include "ops/launch_plan_cache.hpp"
 #include "ops/operands.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
@@ -82,7 +82,7 @@ void require_taken(const Array& src, const Array& indices, int axis, const Array
     same = dst.layout.shape()[d] == (d < axis       ? src.layout.shape()[d]
                                      : d < axis + k ? indices.layout.shape()[d - axis]
                                                     : src.layout.shape()[d - k + 1]);
-  if (!same) fail_changed("take");
+  if (!same) ops::fail_changed("take");
 }
 
 PyObject* make_function(int op, const char* name, const char* doc) {

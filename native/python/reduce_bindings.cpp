@@ -11,7 +11,7 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "array/hooks.hpp"
-#include "ops/launch_plan_cache.hpp"
+#include "ops/launch_plan.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
@@ -24,8 +24,6 @@ namespace gpuinterop {
 using ops::LaunchPlan;
 
 namespace {
-
-PlanMap reduction_plans;
 
 struct Arguments {
   PyObject* axis = nullptr;
@@ -188,6 +186,21 @@ uint64_t read_axes(PyObject* value, int ndim, const char* where) {
   return mask;
 }
 
+// A launch plan, or the result of a reduction that Python has carried out.
+nb::object prepared_by_python(const Method& m, PyObject* self, const Arguments& given,
+                              uint64_t axes, bool keepdims, double ddof) {
+  nb::list picked;
+  for (int i = 0; i < unwrap(self).layout.ndim(); ++i)
+    if (axes >> i & 1) picked.append(i);
+  auto or_none = [](PyObject* o) { return o ? o : Py_None; };
+  return nb::steal(call_hook(Hook::Prepare, "(ssONOOOOdOO)", "reduction", m.op.c_str(), self,
+                             nb::tuple(picked).release().ptr(), given.axis ? Py_True : Py_False,
+                             or_none(given.dtype), or_none(given.out),
+                             keepdims ? Py_True : Py_False, ddof, or_none(given.initial),
+                             or_none(given.where))
+                       .release());
+}
+
 PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                  PyObject* names) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
@@ -204,47 +217,26 @@ PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t na
     const bool cacheable = a.device.is_cuda() && !given.dtype && !given.initial && !given.where &&
                            (!given.out || is_array(given.out));
     if (cacheable && given.out) require_valid_layout(given.out);
-    thread_local std::string key;
-    auto write_key = [&] {
-      key.clear();
-      key.push_back(static_cast<char>(op));
-      key.push_back(static_cast<char>(int(keepdims) | (given.axis ? 2 : 0)));
-      key.append(reinterpret_cast<const char*>(&axes), sizeof axes);
-      key.append(reinterpret_cast<const char*>(&ddof), sizeof ddof);
-      append_key(key, self);
-      if (given.out) {
-        append_key(key, given.out);
-        key.push_back(ops::may_overlap(a, unwrap(given.out), m.name.c_str()));
-      }
+    auto write_key = [&](ops::CallKey& key) {
+      key.begin(ops::Subject::Reduction, static_cast<uint32_t>(op));
+      key.put(static_cast<char>(int(keepdims) | (given.axis ? 2 : 0)));
+      key.put(axes);
+      key.put(ddof);
+      key.put_array(self);
+      if (!given.out) return;
+      key.put_array(given.out);
+      key.put(ops::may_overlap(a, unwrap(given.out), m.name.c_str()));
     };
-    if (cacheable) {
-      write_key();
-      auto it = reduction_plans.find(std::string_view(key));
-      if (it != reduction_plans.end()) {
-        auto plan = it->second;
-        return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name.c_str());
-      }
-    }
-    const std::string kept_key = key;  // Python may reduce something else meanwhile
-    nb::list picked;
-    for (int i = 0; i < a.layout.ndim(); ++i)
-      if (axes >> i & 1) picked.append(i);
-    auto or_none = [](PyObject* o) { return o ? o : Py_None; };
-    nb::object result =
-        nb::steal(call_hook(Hook::Prepare, "(ssONOOOOdOO)", "reduction", m.op.c_str(), self,
-                            nb::tuple(picked).release().ptr(), given.axis ? Py_True : Py_False,
-                            or_none(given.dtype), or_none(given.out), keepdims ? Py_True : Py_False,
-                            ddof, or_none(given.initial), or_none(given.where))
-                      .release());
-    std::shared_ptr<LaunchPlan> plan;
-    if (!nb::try_cast(result, plan) || !plan) return result.release().ptr();
-    if (cacheable) {
-      // Python code that ran meanwhile may have given the arrays another layout: which of the two the
-      // plan is for is not known then.
-      write_key();
-      if (key != kept_key) fail_changed(m.name);
-      remember(reduction_plans, kept_key, plan, &self, 1);
-    }
+    nb::object result;
+    auto prepare = [&] {
+      result = prepared_by_python(m, self, given, axes, keepdims, ddof);
+      std::shared_ptr<LaunchPlan> plan;
+      return std::shared_ptr<const LaunchPlan>(nb::try_cast(result, plan) ? plan : nullptr);
+    };
+    const std::shared_ptr<const LaunchPlan> plan =
+        cacheable ? ops::find_or_prepare<LaunchPlan>(write_key, prepare, m.name.c_str())
+                  : prepare();
+    if (!plan) return result.release().ptr();
     return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name.c_str());
   });
 }
@@ -318,7 +310,6 @@ void register_reductions(nb::module_& m) {
         nb::arg("doc"),
         "The function of an entry of the table of reductions, which is a method too if it has a "
         "docstring.");
-  m.def("_clear_reductions", [] { reduction_plans.clear(); });
 }
 
 }  // namespace gpuinterop

@@ -144,7 +144,7 @@ def test_every_page_is_reachable_from_the_index():
 
 def test_what_makes_arrays_is_called_as_its_table_says():
     text = (ROOT / "docs" / "arrays.md").read_text(encoding="utf-8")
-    table = text.partition("## Making one\n\n")[2].partition("\n\n")[0]
+    table = text.partition("## Creating arrays\n\n")[2].partition("\n\n")[0]
     calls = re.findall(r"`([\w.]+)\((.*?)\)`", table)
     assert ("asarray", "obj, dtype=None, *, device=None, copy=None") in calls
     for name, written in calls:
@@ -241,7 +241,7 @@ def test_all_marks_are_counted():
     page = made.page()
     lost = page.count("**missed**")
     total = len(made.MARKS) + len(made.promises(found))
-    assert f"{total - lost} of {total} marks are met" in " ".join(page.split())
+    assert f"{total - lost} of {total} targets are met" in " ".join(page.split())
     launch = next(one for one in made.promises(found) if one.row == made.LAUNCHED)
     rows = found["launch"]["rows"]
     floor = rows[made.LAUNCHED].get("floor") or rows["empty kernel"]["floor"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -72,3 +75,18 @@ def test_a_cudandarray_comes_before_other_arrays(device):
     assert type(x + y) is type(y + x) is gi.CudaNdarray
     assert type(gi.concatenate([y, x])) is gi.CudaNdarray
     assert type(y > x) is Other
+
+
+def test_a_class_made_at_run_time_goes_with_its_arrays(device):
+    """The cache of calls must not keep it, nor find its entries for a class at the same address."""
+    for _ in range(3):
+
+        class Made(gi.GpuArray):
+            pass
+
+        x = Made(np.ones((2, 3)), dtype="float32", device=device)
+        assert type(x + x) is type(x.sum(0)) is type(x @ x.T) is Made
+        gone = weakref.ref(Made)
+        del x, Made
+        gc.collect()
+        assert gone() is None

@@ -1,0 +1,140 @@
+#include "ops/call_cache.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "array/error.hpp"
+
+namespace gpuinterop::ops {
+
+namespace {
+
+constexpr size_t kMostCalls = 16384;
+
+struct Entry {
+  std::shared_ptr<const Prepared> prepared;
+  std::vector<uint32_t> classes;
+};
+struct BytesHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const noexcept { return std::hash<std::string_view>()(s); }
+};
+using Calls = std::unordered_map<std::string, Entry, BytesHash, std::equal_to<>>;
+
+Calls& calls() {
+  static auto* map = new Calls();
+  return *map;
+}
+
+// The classes of all keys with their weak references, whose callback removes the entries.
+std::unordered_map<PyTypeObject*, PyRef>& watched() {
+  static auto* map = new std::unordered_map<PyTypeObject*, PyRef>();
+  return *map;
+}
+
+PyTypeObject* class_at(const std::string& bytes, uint32_t offset) {
+  PyTypeObject* type;
+  std::memcpy(&type, bytes.data() + offset, sizeof type);
+  return type;
+}
+
+template <class Condition>
+void forget_if(Condition&& condition) {
+  std::vector<Entry> dropped;  // destroyed last: Python code may run then
+  for (auto it = calls().begin(); it != calls().end();) {
+    if (condition(it->first, it->second)) {
+      dropped.push_back(std::move(it->second));
+      it = calls().erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+PyObject* class_is_gone(PyObject*, PyObject* reference) {
+  PyTypeObject* gone = nullptr;
+  for (const auto& [type, held] : watched())
+    if (held.get() == reference) gone = type;
+  if (!gone) Py_RETURN_NONE;
+  forget_if([&](const std::string& bytes, const Entry& entry) {
+    return std::any_of(entry.classes.begin(), entry.classes.end(),
+                       [&](uint32_t offset) { return class_at(bytes, offset) == gone; });
+  });
+  const auto node = watched().extract(gone);  // destroyed last, with the reference
+  Py_RETURN_NONE;
+}
+
+void watch(PyTypeObject* type) {
+  if (watched().count(type)) return;
+  static PyMethodDef definition = {"class_is_gone", class_is_gone, METH_O, nullptr};
+  static PyObject* callback = PyCFunction_New(&definition, nullptr);
+  PyRef reference = PyRef::steal(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback));
+  if (!reference) throw PythonError();
+  watched().emplace(type, std::move(reference));
+}
+
+}  // namespace
+
+void CallKey::begin(Subject subject, uint32_t number) {
+  bytes_.clear();
+  classes_.clear();
+  put(subject);
+  put(number);
+}
+
+void CallKey::put_class(PyTypeObject* type) {
+  classes_.push_back(static_cast<uint32_t>(bytes_.size()));
+  put(type);
+}
+
+void CallKey::put_array(PyObject* array) {
+  const Array& a = unwrap(array);
+  struct {
+    int32_t device;
+    DTypeId dtype;
+    uint8_t ndim, alignment, readonly;
+  } head = {};
+  head.device = a.device.is_cuda() ? a.device.id : -1;
+  head.dtype = a.dtype;
+  head.ndim = static_cast<uint8_t>(a.layout.ndim());
+  head.alignment = static_cast<uint8_t>(reinterpret_cast<uintptr_t>(a.data) & 15);
+  head.readonly = a.readonly;
+  put_class(Py_TYPE(array));
+  put(head);
+  // Shape and strides are adjacent.
+  bytes_.append(reinterpret_cast<const char*>(a.layout.shape()),
+                2 * sizeof(int64_t) * a.layout.ndim());
+}
+
+std::shared_ptr<const Prepared> find_prepared(const CallKey& key) {
+  const auto found = calls().find(key.bytes());
+  return found == calls().end() ? nullptr : found->second.prepared;
+}
+
+void keep_prepared(const CallKey& key, std::shared_ptr<const Prepared> prepared) {
+  const std::string bytes(key.bytes());
+  for (const uint32_t offset : key.classes()) watch(class_at(bytes, offset));
+  Calls dropped;  // destroyed last: Python code may run then
+  if (calls().size() >= kMostCalls) calls().swap(dropped);
+  calls().insert_or_assign(bytes, Entry{std::move(prepared), key.classes()});
+}
+
+void forget_calls(Subject subject, uint32_t number) {
+  CallKey head;
+  head.begin(subject, number);
+  forget_if([&](const std::string& bytes, const Entry&) {
+    return std::string_view(bytes).starts_with(head.bytes());
+  });
+}
+
+void forget_calls() { const Calls dropped = std::exchange(calls(), Calls()); }
+
+void fail_changed(const std::string& where) {
+  fail(Kind::Bounds, where, "operands that keep their layout during the call",
+       "one whose shape or strides changed meanwhile",
+       "change no array in a finaliser or in another thread");
+}
+
+}  // namespace gpuinterop::ops

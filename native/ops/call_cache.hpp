@@ -1,0 +1,71 @@
+// The cache of calls: what Python prepared for a call is found again by the bytes of the call's key.
+// Elementwise operations keep the dtypes and classes of their results, which one kernel of kernels.hpp
+// then serves for each class of layouts; reductions and products keep launch plans for exact layouts.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "array/array.hpp"
+
+namespace gpuinterop::ops {
+
+struct Prepared {
+  virtual ~Prepared() = default;
+};
+
+// What is called. Keys begin with it and with a number: of an operation, of a reduction, of a PlanCache.
+enum class Subject : uint8_t { Operation, Reduction, ProductTypes, Product, PlanCache };
+
+class CallKey {
+ public:
+  void begin(Subject subject, uint32_t number);
+  template <class T>
+  void put(const T& value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void put_class(PyTypeObject* type);
+  // Class, device, dtype, shape, strides, and what a plan depends on of the address.
+  void put_array(PyObject* array);
+
+  std::string_view bytes() const noexcept { return bytes_; }
+  const std::vector<uint32_t>& classes() const noexcept { return classes_; }
+  bool operator==(const CallKey& other) const noexcept { return bytes_ == other.bytes_; }
+
+ private:
+  std::string bytes_;
+  std::vector<uint32_t> classes_;  // where the addresses of classes stand
+};
+
+// The GIL guards the cache. An entry goes when a class of its key is destroyed, so that no other class is
+// found under its address; and all go when there are too many, so that varying layouts do not fill memory.
+std::shared_ptr<const Prepared> find_prepared(const CallKey& key);
+void keep_prepared(const CallKey& key, std::shared_ptr<const Prepared> prepared);
+void forget_calls(Subject subject, uint32_t number);
+void forget_calls();
+
+// A plan for one layout must not run on another.
+[[noreturn]] void fail_changed(const std::string& where);
+
+// Finds what the key that write_key(CallKey&) writes leads to, or else keeps what prepare() returns. Null if
+// prepare() returns null: it has carried the call out. prepare() may run Python code, which may use the cache
+// and change the operands.
+template <class T, class WriteKey, class Prepare>
+std::shared_ptr<const T> find_or_prepare(WriteKey&& write_key, Prepare&& prepare,
+                                         const char* where) {
+  static CallKey key;  // kept for its capacity
+  write_key(key);
+  if (std::shared_ptr<const Prepared> found = find_prepared(key))
+    return std::static_pointer_cast<const T>(std::move(found));
+  const CallKey own = key;
+  std::shared_ptr<const T> made = prepare();
+  if (!made) return made;
+  write_key(key);
+  if (!(key == own)) fail_changed(where);
+  keep_prepared(own, made);
+  return made;
+}
+
+}  // namespace gpuinterop::ops
