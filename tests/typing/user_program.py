@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, TypeVar
 
 import gpuinterop as gi
-from gpuinterop.converters.numpy import to_numpy
+from gpuinterop.converters import to_numpy
 
 if TYPE_CHECKING or sys.version_info >= (3, 11):
     from typing import assert_type
