@@ -19,7 +19,7 @@ from typing import Any
 import gpuinterop.devices as devices
 from gpuinterop import _core, cuda_libraries, installed_libraries
 from gpuinterop._version import __version__
-from gpuinterop.converters import registry
+from gpuinterop.converters import availability
 from gpuinterop.device_spec import wished
 from gpuinterop.doctor_rules import Finding, SystemFacts, diagnose
 from gpuinterop.errors import GpuInteropError
@@ -228,7 +228,7 @@ def _streams(report: Report, facts: SystemFacts) -> None:
 def _libraries(report: Report, facts: SystemFacts) -> None:
     facts.libraries = installed_libraries.scan()
     # Imports that failed in this process; nothing is imported for the report.
-    for package, why in registry.failures().items():
+    for package, why in availability.failures().items():
         broken = f"its import fails: {why}"
         if package in {row.library for row in facts.libraries}:
             facts.libraries = [
@@ -240,8 +240,8 @@ def _libraries(report: Report, facts: SystemFacts) -> None:
                 installed_libraries.Installed(package, package, "", broken=broken)
             )
     report.libraries = [asdict(row) for row in facts.libraries]
-    converters = sys.modules.get("gpuinterop.converters.left_out")
-    facts.disabled_converters = dict(converters.broken) if converters is not None else {}
+    converters = sys.modules.get("gpuinterop.converters.availability")
+    facts.disabled_converters = dict(converters.broken_converters) if converters is not None else {}
 
 
 def _runtime(report: Report, facts: SystemFacts) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy
 
-from gpuinterop.converters.describing import describe
-from gpuinterop.converters.overlap import extent, meet
+from gpuinterop.converters import engine
 from gpuinterop.errors import ConversionTypeError
+from gpuinterop.overlap import byte_range, share_bytes
 
 __all__ = ["may_share_memory", "shares_memory"]
 
@@ -36,7 +36,7 @@ def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
     """
     a_reach, a_kept = _reach(a, "shares_memory")
     b_reach, b_kept = _reach(b, "shares_memory")
-    shared = meet(a_reach, b_reach, budget)
+    shared = share_bytes(a_reach, b_reach, budget)
     del a_kept, b_kept  # kept until now, because a freed address could be reused
     return shared
 
@@ -49,8 +49,8 @@ def may_share_memory(a: Any, b: Any) -> bool:
     a_reach, a_kept = _reach(a, "may_share_memory")
     b_reach, b_kept = _reach(b, "may_share_memory")
     del a_kept, b_kept
-    a_low, a_high = extent(*a_reach)
-    b_low, b_high = extent(*b_reach)
+    a_low, a_high = byte_range(*a_reach)
+    b_low, b_high = byte_range(*b_reach)
     return a_low < b_high and b_low < a_high and a_low != a_high and b_low != b_high
 
 
@@ -63,7 +63,7 @@ def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, .
             got=f"an object of type {type(x).__name__}",
             fix="pass arrays, because a list or a scalar has no memory to share",
         )
-    facts, kept = describe(x)
-    if not facts.ptr:  # no memory, of whatever shape: a tensor on meta, a scalar
-        return (0, (0,), (facts.itemsize,), facts.itemsize), kept
-    return (facts.ptr, facts.shape, facts.strides, facts.itemsize), kept
+    info, kept = engine.describe(x)
+    if not info.ptr:  # without memory: a meta tensor, a scalar
+        return (0, (0,), (info.itemsize,), info.itemsize), kept
+    return (info.ptr, info.shape, info.strides, info.itemsize), kept
