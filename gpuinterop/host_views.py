@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,10 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ContiguityError, UnsupportedError
-from gpuinterop.layout import core_view
 
 __all__ = [
     "as_numpy_view",
+    "as_numpy_views",
     "has_core_layout",
     "refuse_mask",
     "require_aligned_host",
@@ -27,9 +28,6 @@ class _HostView:
     __slots__ = ("__array_interface__", "array")
 
     def __init__(self, array: _core.Array) -> None:
-        # A view of the core's class, because a subclass may override any attribute and NumPy would
-        # read outside the memory. This also refuses an incomplete layout (_set_stride and friends).
-        array = core_view(array)
         self.array = array
         # Types from ml_dtypes have no typestr of their own: integers, viewed afterwards. Not "V2":
         # NumPy 2.1.0 crashes on it.
@@ -54,12 +52,23 @@ def as_numpy_view(array: _core.Array, *, written: bool = False) -> np.ndarray[An
         _core._note_write(array)
     else:
         _core._require_set("gpuinterop.capture", array)
-    seen = core_view(array)
+    # A view of the core's class, because a subclass may override any attribute and NumPy would read
+    # outside the memory. This also refuses an incomplete layout (_set_stride and friends).
+    seen = _core.view(_core.Array, array)
     if seen.size == 0:
         # Older NumPy versions refuse a null pointer, and there is nothing to share.
         return np.empty(seen.shape, seen.dtype)
-    view = _HostView(array)
-    return np.asarray(view).view(view.array.dtype)
+    if seen.dtype.isbuiltin == 1 and _core._recording() is None:
+        return np.from_dlpack(seen)  # a capture refuses an export
+    return np.asarray(_HostView(seen)).view(seen.dtype)
+
+
+def as_numpy_views(
+    inputs: Iterable[Any], results: Iterable[_core.Array]
+) -> tuple[list[Any], list[Any]]:
+    """Return an operation's inputs with views for arrays, and views of its results."""
+    read = [as_numpy_view(x) if isinstance(x, _core.Array) else x for x in inputs]
+    return read, [as_numpy_view(result, written=True) for result in results]
 
 
 def wrap_numpy(host: np.ndarray[Any, Any]) -> _core.Array:

@@ -1,4 +1,4 @@
-"""Kernels: text from the operator table, NVRTC, and the caches in front of it."""
+"""Kernels from source code: the code generator, NVRTC, and the cache of compiled kernels."""
 
 from .compiler import (
     EXACT,

@@ -1,14 +1,13 @@
-"""Compiled kernels on disk and in memory.
+"""Compiled kernels on disk.
 
-One file per kernel: the cubin (or PTX), so that NVIDIA's tools open it, followed by a short trailer
-with its checksum. An entry that fails the check is a miss and is replaced. Files with other names are
-never counted, changed or removed.
+Each kernel is one file: the cubin (or PTX), which NVIDIA's tools can open, and a short trailer with its
+checksum. A file with a wrong checksum is replaced. Files with other names are never counted, changed or
+removed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -16,57 +15,36 @@ import tempfile
 import threading
 import time
 import warnings
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SCHEMA", "DiskCache", "MemoryCache", "cache_directory"]
+__all__ = ["SCHEMA", "DiskCache", "cache_directory"]
 
-# Part of every key: raise it when the meaning of an entry changes.
+# Part of every key. Raise it when the meaning of an entry changes.
 SCHEMA = 1
 _MAGIC = b"gpuintK1"
 _TRAILER = len(_MAGIC) + 32
 _DEFAULT_MEGABYTES = 512
-_ABANDONED = 3600.0  # seconds after which a temporary file is no longer being written
-# The names of all files that the cache writes begin like this, so the user's own files are safe.
+_ABANDONED = 3600.0  # seconds after which no process still writes a temporary file
+# Start of the names of all files that the cache writes. It keeps the user's own files safe.
 _PREFIX = "gpuinterop-"
 
 
-@functools.cache
-def _own_temporary() -> Path:
-    """A folder among the temporary ones; another user's is not trusted, who could plant kernels."""
-    shared = Path(tempfile.gettempdir()) / f"gpuinterop-{os.getuid()}"
-    with contextlib.suppress(OSError):
-        shared.mkdir(mode=0o700, exist_ok=True)
-        if shared.lstat().st_uid == os.getuid() and not shared.is_symlink():
-            return shared
-    return Path(tempfile.mkdtemp(prefix="gpuinterop-"))
+def cache_directory() -> Path | None:
+    """Return the folder of compiled kernels, below GPUINTEROP_CACHE_DIR or the user's cache folder.
 
-
-def cache_directory() -> Path:
-    """The folder of compiled kernels, below GPUINTEROP_CACHE_DIR or the user's own cache folder."""
+    None if there is no such folder, because the user has no home folder.
+    """
     chosen = os.environ.get("GPUINTEROP_CACHE_DIR")
-    if chosen:
-        try:
-            return Path(chosen).expanduser() / "gpuinterop"
-        except RuntimeError:
-            folder = _own_temporary() / "kernels"
-            warnings.warn(
-                f"GPUINTEROP_CACHE_DIR is {chosen!r}, in the home folder of a user that does not exist; "
-                f"compiled kernels are kept in {folder}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            return folder
-    root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    root = Path(chosen or os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     try:
-        return root.expanduser() / "gpuinterop" / "kernels"
-    except RuntimeError:  # no home folder to be found: a container without a user entry
-        return _own_temporary() / "kernels"
+        return root.expanduser() / ("gpuinterop" if chosen else "gpuinterop/kernels")
+    except RuntimeError:
+        return None
 
 
 def _limit() -> int:
-    """Megabytes that the folder may grow to."""
+    """Return the greatest size of the folder, in megabytes."""
     chosen = os.environ.get("GPUINTEROP_CACHE_MB", "")
     try:
         return int(chosen or _DEFAULT_MEGABYTES)
@@ -80,40 +58,12 @@ def _limit() -> int:
         return _DEFAULT_MEGABYTES
 
 
-class MemoryCache:
-    """The most recent entries of this process."""
-
-    def __init__(self, limit: int = 256) -> None:
-        self._limit = limit
-        self._entries: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: str) -> bytes | None:
-        with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
-                self._entries.move_to_end(key)
-            return found
-
-    def put(self, key: str, value: bytes) -> None:
-        with self._lock:
-            self._entries[key] = value
-            while len(self._entries) > self._limit:
-                self._entries.popitem(last=False)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._entries.clear()
-
-
 class DiskCache:
-    """Files under one directory, safe among processes; failures to write warn once, then are quiet."""
+    """Files in one folder, which several processes may use at once. Only the first failed write warns."""
 
     def __init__(self, directory: Path, limit_bytes: int | None = None) -> None:
         self.directory = directory
-        if limit_bytes is None:
-            limit_bytes = _limit() << 20
-        self.limit_bytes = limit_bytes
+        self.limit_bytes = _limit() << 20 if limit_bytes is None else limit_bytes
         self._used: int | None = None
         self._warned = False
         self._lock = threading.Lock()
@@ -132,7 +82,7 @@ class DiskCache:
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
-        # Recently used entries survive the size bound; once a day is often enough to say so.
+        # Eviction starts with the oldest time stamps. One update a day is enough.
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > 86_400:
                 os.utime(path)
@@ -153,7 +103,7 @@ class DiskCache:
             handle, temporary = tempfile.mkstemp(dir=self.directory, prefix=f".{_PREFIX}new-")
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
-            # Readers see the old file or the whole new one, never a part.
+            # A rename, so that readers see either the old file or the whole new one.
             os.replace(temporary, path)  # noqa: PTH105  (mkstemp gives a string)
         except OSError as error:
             if temporary is not None:
@@ -163,7 +113,7 @@ class DiskCache:
                 self._warned = True
                 warnings.warn(
                     f"compiled kernels cannot be kept in {self.directory} ({error}); "
-                    "set GPUINTEROP_CACHE_DIR to a folder that can be written",
+                    "set GPUINTEROP_CACHE_DIR to a writable folder",
                     RuntimeWarning,
                     stacklevel=2,
                 )
@@ -190,7 +140,7 @@ class DiskCache:
         entries = sorted(self._entries())
         used = sum(size for _, size, _ in entries)
         for _, size, path in entries:
-            # A quarter is freed at once, so that a full cache does not evict on every write.
+            # Free a quarter, so that a full cache does not evict on every write.
             if used <= self.limit_bytes * 3 // 4:
                 break
             with contextlib.suppress(OSError):
@@ -215,12 +165,12 @@ class DiskCache:
     def _note_path(self) -> Path:
         return self.directory / f"{_PREFIX}nvrtc.json"
 
-    # The compiler's version is part of every key. Remembering it beside the library's path and time
-    # stamp spares a process that finds all its kernels the loading of a library of 100 MB.
+    # The compiler's version is part of every key. With the version on disk, beside the path and time stamp
+    # of the library, a process that finds all its kernels in the cache does not load 100 MB of NVRTC.
     def load_note(self) -> dict[str, Any]:
         try:
             note = json.loads((self._note_path()).read_text())
-        except (OSError, ValueError, RecursionError):  # the last of brackets in brackets
+        except (OSError, ValueError, RecursionError):  # RecursionError: deeply nested brackets
             return {}
         return note if isinstance(note, dict) else {}
 

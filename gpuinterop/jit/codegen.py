@@ -1,4 +1,4 @@
-"""KernelSpec to CUDA text. Pure: equal specs give equal text."""
+"""Generate CUDA source code from a KernelSpec. Equal specs give equal source code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .spec import ADDRESS, Body, KernelSpec
 
 __all__ = ["NAMESPACE", "STORAGE", "WORKING", "render", "render_many"]
 
-# Of all text here, so that a user's functions and types may have any names.
+# Namespace of all generated code, so that a user's functions and types may have any names.
 NAMESPACE = "gpuinterop_kernel"
 
 # Raw bits of elements, which kernels only move.
@@ -23,7 +23,7 @@ _DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "LOOP
 
 
 def _apply(body: Body, stored: tuple[str, ...], symbol: str) -> str:
-    """The function that the kernel calls for every element."""
+    """Return the source code of the function that the kernel calls for every element."""
     n = len(body.loop_in)
     storage = [STORAGE[name] for name in stored]
     parameters = [
@@ -106,7 +106,7 @@ def _needs_math(body: Body) -> bool:
 
 
 def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
-    """One program with several kernels; `device` replaces device.cuh in tests on the host."""
+    """Return a program with several kernels; `device` replaces device.cuh in tests on the host."""
     opened = f"namespace {NAMESPACE} {{"
     parts = [device or kernel_text("device.cuh"), opened]
     parts += [kernel_text(f"{name}.cuh") for name in ("rounding", "integers", "prelude")]
@@ -115,11 +115,11 @@ def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
     parts += [kernel_text("access.cuh"), "}"]
     for spec in specs:
         parts += filter(None, [spec.body.declared, opened, _kernel(spec), "}"])
-    # Of kernels of one body each would bring the same.
+    # Kernels with the same body share one definition.
     parts += dict.fromkeys(spec.body.defined for spec in specs if spec.body.defined)
     return "\n".join(parts)
 
 
 def render(spec: KernelSpec) -> str:
-    """The program of one kernel."""
+    """Return the program of one kernel."""
     return render_many([spec])

@@ -1,60 +1,63 @@
-"""Text to loadable code, through the caches."""
+"""Compile source code to machine code, through the caches."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-import threading
+import warnings
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from gpuinterop import cuda_libraries
 
-from .cache import SCHEMA, DiskCache, MemoryCache, cache_directory
+from .cache import SCHEMA, DiskCache, cache_directory
 from .nvrtc import Target, is_open, nvrtc_compile, nvrtc_identity, select_target
 
 __all__ = ["clear_cache", "compile_source", "compiler_version", "kernel_text", "supported_archs"]
 
-# IEEE division, square root and denormals are NVRTC's defaults and stay: results are compared
-# with NumPy's in units of the last place.
-# 177: the prelude declares more than one kernel uses.
+# IEEE division, square root and denormals are NVRTC's defaults. They stay, because results are compared
+# with NumPy's in units in the last place.
+# 177 is the warning about unused declarations: each kernel uses only a part of the prelude.
 _OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--diag-suppress=177")
 
-# For kernels of our own: a product and a sum stay two roundings, as in NumPy and as in the same
-# operations one by one. Without it ptxas contracts them wherever they meet. Costs nothing where
-# memory is the limit.
+# For gpuinterop's own kernels: without this option the compiler contracts a product and a sum to one
+# operation with one rounding, where NumPy rounds twice. Kernels that memory limits lose no time by it.
 EXACT = ("--fmad=false",)
 
-# A text that reads files: what they say is no part of its key.
-# A comment has one end here: two that could also be one would double the ways to match.
+# Matches source code that reads files, which are no part of the cache key.
+# The expression for a comment stops at the first "*/": with a second way to match, time would be exponential.
 _INCLUDES = re.compile(r"(?:#|%:)(?:\s|/\*(?:(?!\*/).)*\*/)*include|__has_include", re.DOTALL)
 
 Identity = tuple[tuple[int, int], tuple[int, ...]]  # version, architectures
 
-_memory = MemoryCache()
-_disk: DiskCache | None = None
-_lock = threading.Lock()
-
 
 def _disk_cache() -> DiskCache:
-    global _disk
-    directory = cache_directory()
-    with _lock:
-        if _disk is None or _disk.directory != directory:
-            _disk = DiskCache(directory)
-        return _disk
+    return _cache_in(cache_directory())
+
+
+@lru_cache(maxsize=8)
+def _cache_in(directory: Path | None) -> DiskCache:
+    if directory is not None:
+        return DiskCache(directory)
+    warnings.warn(
+        "compiled kernels are not kept, because the user has no home folder; "
+        "set GPUINTEROP_CACHE_DIR to a writable folder",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return DiskCache(Path(os.devnull), limit_bytes=0)
 
 
 def _identity() -> Identity:
-    """NVRTC's version and architectures, by the note on disk until the library is open."""
-    noted = _noted(cuda_libraries.decided_by("nvrtc"))
+    """Return NVRTC's version and architectures; from the note on disk until the library is open."""
+    noted = _read_note(cuda_libraries.decided_by("nvrtc"))
     return nvrtc_identity()[:2] if is_open() else noted
 
 
 @lru_cache(maxsize=8)
-def _noted(decided_by: str) -> Identity:
-    """What the note says of the library that this leads to, where that is still true."""
+def _read_note(decided_by: str) -> Identity:
+    """Return the identity that the note on disk holds, or write the note if the library has changed."""
     note = _disk_cache().load_note().get(decided_by)
     if isinstance(note, dict):
         try:
@@ -64,49 +67,40 @@ def _noted(decided_by: str) -> Identity:
                 major, minor = note["version"]
                 return (int(major), int(minor)), archs
         except (OSError, KeyError, TypeError, ValueError):
-            pass  # the note is stale: the library itself is asked, and the note written anew
-    return _note(decided_by)
+            pass  # the note is out of date
+    return _write_note(decided_by)
 
 
-def _note(decided_by: str) -> Identity:
-    """Ask the library, and keep what it says for the processes to come."""
+def _write_note(decided_by: str) -> Identity:
+    """Return the identity of the library, and write it to disk for later processes."""
     version, archs, path = nvrtc_identity()
     file = Path(path)
     if file.is_file():
         status, disk = file.stat(), _disk_cache()
-        notes = {key: note for key, note in disk.load_note().items() if _is_of_a_file(note)}
-        notes[decided_by] = {
-            "path": path,
-            "stamp": [status.st_mtime_ns, status.st_size],
-            "version": version,
-            "archs": archs,
-        }
-        disk.save_note(notes)
+        stamp = [status.st_mtime_ns, status.st_size]
+        note = {"path": path, "stamp": stamp, "version": version, "archs": archs}
+        disk.save_note({**disk.load_note(), decided_by: note})
     return version, archs
 
 
-def _is_of_a_file(note: Any) -> bool:
-    return isinstance(note, dict) and Path(str(note.get("path"))).is_file()
-
-
 def compiler_version() -> tuple[int, int]:
-    """(major, minor) of the NVRTC in use."""
+    """Return the version of NVRTC: (major, minor)."""
     return _identity()[0]
 
 
 def supported_archs() -> tuple[int, ...]:
-    """Compute capabilities times ten that this NVRTC writes machine code for."""
+    """Return the compute capabilities, times ten, for which NVRTC produces machine code."""
     return _identity()[1]
 
 
 @lru_cache(maxsize=64)
 def kernel_text(name: str) -> str:
-    """The text of jit/kernels/`name`."""
+    """Return the source code in jit/kernels/`name`."""
     return (Path(__file__).parent / "kernels" / name).read_text(encoding="utf-8")
 
 
 def _reads_files(source: str, options: tuple[str, ...]) -> bool:
-    """Whether headers have a part in the code."""
+    """Whether the source code or the options include files."""
     spliced = re.sub(r"\\[ \t]*\r?\n", "", source)
     return bool(_INCLUDES.search(spliced)) or any(
         option.startswith(("-include", "--pre-include")) for option in options
@@ -126,17 +120,17 @@ def compile_source(
 
     Parameters
     ----------
-    source : a whole translation unit. One that includes headers is compiled by every call: the caches
+    source : a whole translation unit. If it includes headers, every call compiles it, because the caches
         do not see when a header changes.
     arch : the device's compute capability times ten, 90 for 9.0.
     options : further NVRTC options, part of the cache key.
-    name : what the file is called in messages.
-    fresh : compile in any case, and replace what the caches hold: the driver has refused it.
+    name : the name of the file in messages.
+    fresh : compile in any case and replace the cached code, because the driver has refused it.
 
     Raises
     ------
     CompileError
-        With the log, the text, and the line at fault.
+        With the log, the source code, and the line at fault.
     """
     version, archs = _identity()
     target = arch if isinstance(arch, Target) else select_target(arch, archs)
@@ -144,29 +138,21 @@ def compile_source(
     use_cache = use_cache and not _reads_files(source, given)
     parts = (str(SCHEMA), str(version), target.option, *options, name, source)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    if use_cache and not fresh:
-        found = _memory.get(key)
-        if found is None:
-            found = _disk_cache().get(key)
-            if found is not None:
-                _memory.put(key, found)
-        if found is not None:
-            return found
+    found = _disk_cache().get(key) if use_cache and not fresh else None
+    if found is not None:
+        return found
     if nvrtc_identity()[:2] != (version, archs):
-        # Another library than the note's was in the process already.
-        _note(cuda_libraries.decided_by("nvrtc"))
+        # The process had loaded another library than the one in the note.
+        _write_note(cuda_libraries.decided_by("nvrtc"))
         return compile_source(
             source, arch, options=given, name=name, use_cache=use_cache, fresh=fresh
         )
     code = nvrtc_compile(source, name, target, options)
     if use_cache:
-        _memory.put(key, code)
         _disk_cache().put(key, code)
     return code
 
 
-def clear_cache(*, disk: bool = False) -> None:
-    """Forget compiled kernels of this process, and with `disk` those of the user."""
-    _memory.clear()
-    if disk:
-        _disk_cache().clear()
+def clear_cache() -> None:
+    """Remove the compiled kernels from the disk."""
+    _disk_cache().clear()

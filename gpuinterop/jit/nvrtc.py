@@ -1,6 +1,6 @@
-"""NVRTC through ctypes: version, architectures, and text to cubin or PTX.
+"""NVRTC through ctypes: its version and architectures, and source code to cubin or PTX.
 
-The library is opened on the first compilation, never on import and never on a cache hit.
+The library is opened on the first compilation, not on import and not on a cache hit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Target", "is_open", "nvrtc_identity", "nvrtc_compile", "select_targe
 
 
 class Target(NamedTuple):
-    """What to compile for: `sm_90` gives a cubin, `compute_121` gives PTX for the driver."""
+    """An architecture to compile for: `sm_90` gives a cubin, `compute_121` gives PTX for the driver."""
 
     arch: int
     is_cubin: bool
@@ -35,7 +35,7 @@ def _library() -> Any:
 
 
 def is_open() -> bool:
-    """Whether the library has been loaded here, so that it can be asked at no cost."""
+    """Whether this process has loaded the library."""
     return _library.cache_info().currsize > 0
 
 
@@ -47,13 +47,13 @@ def _check(code: int, call: str) -> None:
             where="gpuinterop.jit",
             expected=f"{call} to succeed",
             got=f"{library.nvrtcGetErrorString(code).decode()} (code {code})",
-            fix="check that libnvrtc and libnvrtc-builtins are of one release",
+            fix="install libnvrtc and libnvrtc-builtins of the same release",
         )
 
 
 @lru_cache(maxsize=1)
 def nvrtc_identity() -> tuple[tuple[int, int], tuple[int, ...], str]:
-    """Version, the architectures it compiles for, and the file it was loaded from."""
+    """Return the version of NVRTC, the architectures that it compiles for, and its file."""
     library = _library()
     major, minor, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     _check(library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
@@ -64,9 +64,9 @@ def nvrtc_identity() -> tuple[tuple[int, int], tuple[int, ...], str]:
 
 
 def select_target(capability: int, known: tuple[int, ...]) -> Target:
-    """The best code for a device of `capability` (90 for 9.0) out of what the compiler knows.
+    """Return the best target for a device of `capability` (90 for 9.0) among the `known` architectures.
 
-    Machine code runs on the same major version from its own minor version on; a device that is
+    Machine code runs on devices of the same major and the same or a later minor version. A device that is
     newer than the compiler gets PTX, which the driver translates.
     """
     same = [a for a in known if a // 10 == capability // 10 and a <= capability]
@@ -89,12 +89,12 @@ _LOCATION = re.compile(
 
 
 def _lines(source: str) -> list[str]:
-    """The lines as the compiler counts them: what else ends one in Python, such as a page break, does not."""
+    """Split into lines as the compiler counts them; str.splitlines also splits at page breaks and others."""
     return [line.removesuffix("\r") for line in source.split("\n")]
 
 
 def _line_at(source: str, name: str, file: str, line: int) -> int | None:
-    """Where in `source` a line of a file is that a #line directive names; None when nowhere."""
+    """Return the index in `source` of a line of a file that a #line directive names, None if there is none."""
     current, number, found = name, 0, None
     for index, text in enumerate(_lines(source)):
         number += 1
@@ -102,12 +102,12 @@ def _line_at(source: str, name: str, file: str, line: int) -> int | None:
         if directive:
             current, number = directive[2], int(directive[1]) - 1
         elif current == file and number == line:
-            found = index  # the last one: what stands before a directive may be called alike
+            found = index  # the last match: code before a directive may have the same name
     return found
 
 
 def _around(lines: list[str], at: int) -> range:
-    """Two lines before and one after, as far as they are of the same text."""
+    """Return the indices from two lines before to one line after, within the same file."""
     first = last = at
     while first > max(0, at - 2) and not lines[first - 1].startswith("#line "):
         first -= 1
@@ -118,17 +118,18 @@ def _around(lines: list[str], at: int) -> range:
 
 def _fix(complaint: str) -> str:
     if "unrecognized option" in complaint:
-        return "leave out the option, or write it as this NVRTC knows it"
+        return "omit the option, or spell it as this NVRTC does"
     if "could not open source file" in complaint:
         return (
-            "put into the text what it needs of the header, or name the header's folder: "
+            "copy the needed declarations into the source code, or pass the header's folder: "
             "options=('-I/path/to/headers',)"
         )
-    return "mend the line" if "error" in complaint and "(" in complaint else "mend the text"
+    at = "the line" if "error" in complaint and "(" in complaint else "the source code"
+    return f"correct {at}"
 
 
 def _compile_error(source: str, name: str, command: str, log: str) -> CompileError:
-    shown = "no line is named in the log"
+    shown = "the log names no line"
     match = _LOCATION.search(log)
     at = _line_at(source, name, match["file"], int(match["line"])) if match else None
     if at is not None and match:
@@ -137,14 +138,14 @@ def _compile_error(source: str, name: str, command: str, log: str) -> CompileErr
         shown = "\n".join(
             f"{'>' if n == at else ' '} {named + n - at:4d} | {lines[n]}" for n in window
         )
-    # The first line may be a warning.
-    told = log[match.start() :] if match else log
-    first = told.strip().splitlines()[0] if told.strip() else "no log"
+    # The log may start with warnings.
+    errors = log[match.start() :].strip() if match else log.strip()
+    first = errors.splitlines()[0] if errors else "no log"
     error = CompileError(
         where=f"compiling {name}",
         expected="CUDA C++ that NVRTC accepts without headers",
         got=f"{first}\n{shown}",
-        fix=f"{_fix(first)}; the whole log is in .log, the text in .source ({command})",
+        fix=f"{_fix(first)}; .log holds the whole log, .source the source code ({command})",
     )
     error.log, error.source = log, source
     return error
@@ -153,16 +154,16 @@ def _compile_error(source: str, name: str, command: str, log: str) -> CompileErr
 def _no_code(source: str, name: str, command: str) -> CompileError:
     error = CompileError(
         where=f"compiling {name}",
-        expected="options with which NVRTC writes machine code",
-        got="none of it, and no error",
-        fix=f"leave out the option that asks for something else, such as -dlto ({command})",
+        expected="options with which NVRTC produces machine code",
+        got="no machine code and no error",
+        fix=f"omit the option that selects another output, such as -dlto ({command})",
     )
     error.source = source
     return error
 
 
 def nvrtc_compile(source: str, name: str, target: Target, options: tuple[str, ...]) -> bytes:
-    """Compile one translation unit; CompileError carries the log and the text."""
+    """Compile one translation unit; a CompileError holds the log and the source code."""
     library = _library()
     program = ctypes.c_void_p()
     _check(
@@ -177,7 +178,7 @@ def nvrtc_compile(source: str, name: str, target: Target, options: tuple[str, ..
         status = library.nvrtcCompileProgram(program, len(arguments), vector)
         command = " ".join(a.decode() for a in arguments)
         if status:
-            # It quotes lines of headers, whose encoding nobody knows.
+            # The log quotes lines of headers, whose encoding is unknown.
             log = _fetch(program, "ProgramLog").decode(errors="replace")
             raise _compile_error(source, name, command, log)
         code = _fetch(program, "CUBIN" if target.is_cubin else "PTX")

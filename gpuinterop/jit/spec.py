@@ -1,4 +1,4 @@
-"""What one elementwise kernel is: frozen values that name it completely."""
+"""The description of an elementwise kernel, from which its source code is generated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 __all__ = ["ADDRESS", "Body", "KernelSpec"]
 
-# In place of a loop dtype: the body gets the address of the element, not its value.
+# Stands for a loop dtype if the body needs the address of the element instead of its value.
 ADDRESS = "*"
 
 
@@ -14,19 +14,19 @@ ADDRESS = "*"
 class Body:
     """A computation on single elements.
 
-    Inputs arrive as `a0`, `a1`, ... in the working type of their `loop_in` dtype, results are
-    assigned to `o0`, `o1`, ... and rounded to their `loop_out` dtype.
+    The inputs are `a0`, `a1`, ... in the working type of their `loop_in` dtype. The statements assign the
+    results to `o0`, `o1`, ..., which are rounded to their `loop_out` dtype.
 
     Attributes
     ----------
     name : part of the kernel's symbol; letters, digits, underscores.
-    loop_in, loop_out : dtype names that the computation is done in.
+    loop_in, loop_out : names of the dtypes of the computation.
     statements : CUDA C++ statements.
-    declared, defined : a function that the statements call: its declaration, and behind the kernel,
-        where it can disturb nothing of ours, its definition with all that this needs.
-    once : the statements run for the elements that there are, and for nothing else. Without it
-        threads behind the end compute on repeated or unset values whose results are thrown away,
-        which is quicker, and harmless as long as statements only compute.
+    declared, defined : declaration and definition of a function that the statements call. The definition
+        follows the kernel, so that its names cannot collide with names in the kernel.
+    once : run the statements for existing elements only. Otherwise threads past the end compute on repeated
+        or uninitialized values and discard the results. That is faster, and safe for statements without
+        side effects.
     """
 
     name: str
@@ -40,20 +40,20 @@ class Body:
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """A body on operands of given storage, for one class of layouts.
+    """A body, the dtypes of its operands in memory, and one class of layouts.
 
     Attributes
     ----------
-    stored : dtype name of every operand in memory, inputs first. "u8" to "u128" mean raw bits.
-    modes : one letter per operand, see kernels/access.cuh; T marks an operand turned in a tile.
+    stored : dtype name of every operand in memory, inputs first. "u8" to "u128" are raw bits.
+    modes : one letter for each operand, see kernels/access.cuh. T: an operand that a tile transposes.
     layout : "flat", "rows", "general" or "tile".
-    ndim : dimensions beside those that the layout class walks itself.
+    ndim : number of dimensions beyond those that the layout class iterates over itself.
     vector : elements per access.
     unroll : accesses (flat), rows (rows) or elements (general) per thread.
     wide : 64-bit index arithmetic.
     tile : edge of the tile, 0 elsewhere.
-    threads : of a block.
-    loop : a block goes on behind the end of the grid (flat).
+    threads : threads of a block.
+    loop : whether a block continues past the end of the grid (flat).
     """
 
     body: Body
@@ -70,7 +70,7 @@ class KernelSpec:
 
     @property
     def symbol(self) -> str:
-        """The kernel's name, which says its spec to whoever reads a profile."""
+        """The kernel's name, which shows the spec in a profile."""
         types = "_".join(self.stored)
         return (
             f"{self.body.name}__{types}__{self.modes}_{self.layout}{self.ndim}"

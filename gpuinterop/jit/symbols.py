@@ -1,4 +1,4 @@
-"""The kernels that machine code holds, and which of them is meant by a name."""
+"""Find the symbol of a kernel in machine code by the kernel's name in the source code."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ENTRY_OF_PTX = re.compile(rb"\.entry\s+([\w$]+)")
 
 
 def kernels_in(code: bytes) -> list[str] | None:
-    """Return the symbols of all kernels in a cubin or PTX; None for what is neither."""
+    """Return the symbols of all kernels in a cubin or PTX, None for other data."""
     if code.startswith(b"\x7fELF"):
         try:
             return _kernels_of(code)
         except (struct.error, ValueError, IndexError):
-            return None  # whatever it is, the driver will say so
+            return None  # not a valid cubin: the driver will report an error
     if b".version" in code:
         return sorted({found.decode() for found in _ENTRY_OF_PTX.findall(code)})
     return None
@@ -48,7 +48,7 @@ def _kernels_of(cubin: bytes) -> list[str] | None:
 
 
 def symbol_of(name: str, code: bytes, source: str) -> str:
-    """Return the symbol of the kernel `name`: the name itself, or its only C++ form.
+    """Return the symbol of the kernel `name`: the name itself, or its only mangled form.
 
     C++ adds the types of the parameters to the name of a kernel that is not ``extern "C"``.
     """
@@ -59,13 +59,13 @@ def symbol_of(name: str, code: bytes, source: str) -> str:
     if len(forms) == 1:
         return forms[0]
     if forms:
-        got = f"{len(forms)} of that name: {', '.join(forms)}"
+        got = f"{len(forms)} kernels called {name}: {', '.join(forms)}"
         fix = "pass one of these symbols as the name"
     else:
-        got = ", ".join(map(_readable, kernels)) or "no kernel at all"
-        fix = "pass the name of one of them" if kernels else "declare it __global__"
+        got = ", ".join(map(_readable, kernels)) or "no kernel"
+        fix = "pass one of these names" if kernels else f"declare {name} __global__"
     error = CompileError(
-        where=f"compiling {name}.cu", expected=f"one kernel called {name} in the text",
+        where=f"compiling {name}.cu", expected=f"one kernel called {name} in the source code",
         got=got, fix=fix,
     )  # fmt: skip
     error.source = source

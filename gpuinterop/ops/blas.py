@@ -31,9 +31,8 @@ from gpuinterop.ops.core_callbacks import (
     FUNCTIONS,
     PREPARE,
     PRODUCTS_ON_HOST,
-    require_exact_in,
 )
-from gpuinterop.ops.dtype_promotion import common_dtype
+from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast
-from gpuinterop.ops.core_callbacks import require_exact_in
-from gpuinterop.ops.dtype_promotion import common_dtype
+from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.operand_conversion import result_class
 from gpuinterop.ops.reduction_dispatch import may_overlap
 from gpuinterop.option_values import is_index, read_shape

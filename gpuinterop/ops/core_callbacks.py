@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,19 @@ from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
-from gpuinterop.host_views import as_numpy_view
+from gpuinterop.host_views import as_numpy_views
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import Body, KernelSpec
 
-from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, name_of_kind, row_of_kind
+from .dtype_promotion import (
+    check_casts,
+    dtype_kind,
+    name_of_kind,
+    numpy_types,
+    require_exact_in,
+    row_of_kind,
+)
 from .host_elementwise import run_row
 from .kernel_bodies import body_for, raw_body, raw_name, take_body
 from .operand_conversion import gpuarray_class, is_foreign_array, operand, result_class, viewed
@@ -35,11 +41,8 @@ __all__ = [
     "PRODUCTS_ON_HOST",
     "CustomOperation",
     "add_operation",
-    "check_casts",
-    "require_exact_in",
     "gpuarray_class",
     "is_foreign_array",
-    "numpy_types",
     "viewed",
 ]
 
@@ -81,44 +84,6 @@ CALLS: dict[str, Any] = {}
 
 
 # ---- dtypes and classes -----------------------------------------------------------------------
-
-
-def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
-    """A CudaNdarray takes part with float32 and with what float32 holds exactly.
-
-    That is all of ml_dtypes' types: none has more than 16 bits.
-    """
-    for kind in kinds:
-        row = row_of_kind(kind) if kind >= 0 else -1
-        if kind == -3 or (
-            row >= 0 and not is_extended(row) and not np.can_cast(dtype_from_id(row), only)
-        ):
-            raise DTypeError(
-                where=where,
-                expected=f"operands that {only} holds exactly, beside a CudaNdarray",
-                got=name_of_kind(kind),
-                fix="cast it to float32, or the CudaNdarray to the wider type: x.astype('float64')",
-            )
-
-
-def check_casts(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> None:
-    """Refuse outs of dtypes, -1 for none, that results of these dtypes are not stored in."""
-    for row, out in zip(outs, given, strict=True):
-        if out < 0 or out == row:
-            continue
-        if NAMES[out] in WITHOUT_KERNELS:
-            fits = False
-        elif is_extended(out) or is_extended(row):
-            fits = dtype_kind(row) != "c" or dtype_kind(out) == "c"
-        else:
-            fits = np.can_cast(dtype_from_id(row), dtype_from_id(out), casting="same_kind")
-        if not fits:
-            raise DTypeError(
-                where=where,
-                expected=f"an out of a dtype that {NAMES[row]} casts to",
-                got=NAMES[out],
-                fix=f"pass an out of dtype {NAMES[row]}, or cast the result with astype",
-            )
 
 
 def _resolve(
@@ -194,15 +159,6 @@ def _build(*request: Any) -> tuple[bytes, str]:
 # ---- the host -------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
-def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[Any, ...]:
-    """NumPy's dtypes for a loop; float32 stands in for a small type."""
-    ins, outs = loop_dtypes(row, kinds)
-    return tuple(
-        np.dtype(np.float32) if is_extended(r) else dtype_from_id(r) for r in (*ins, *outs)
-    )
-
-
 def _host(
     op: int | str, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...],
     scalars: tuple[Any, ...],
@@ -222,15 +178,11 @@ def _host_now(
     inputs: tuple[Any, ...],
     results: tuple[Any, ...],
 ) -> None:
-    outs = [as_numpy_view(r, written=True) for r in results]
+    read, outs = as_numpy_views(inputs, results)
     if isinstance(entry, CustomOperation):
-        entry.host(
-            [as_numpy_view(x) if isinstance(x, _core.Array) else x for x in inputs], outs, kinds
-        )
-        return
-    types = numpy_types(entry, kinds)
-    arrays = [(as_numpy_view(x) if isinstance(x, _core.Array) else np.asarray(x)) for x in inputs]
-    run_row(entry, arrays, outs, types)
+        entry.host(read, outs, kinds)
+    else:
+        run_row(entry, [np.asarray(x) for x in read], outs, numpy_types(entry, kinds))
 
 
 # ---- calls that are not plain -----------------------------------------------------------------------

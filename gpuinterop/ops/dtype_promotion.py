@@ -29,11 +29,14 @@ from .operation_table import TABLE, Row
 __all__ = [
     "STRONG_NUMBER",
     "Loop",
+    "check_casts",
     "common_dtype",
     "is_extended",
     "dtype_kind",
     "loop_dtypes",
     "name_of_kind",
+    "numpy_types",
+    "require_exact_in",
     "row_of_kind",
 ]
 
@@ -219,3 +222,50 @@ def _where(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
     else:
         meeting = _ask_numpy(row, values, kinds)[1][0]
     return (_BOOL, meeting, meeting), (meeting,)
+
+
+def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
+    """A CudaNdarray takes part with float32 and with what float32 holds exactly.
+
+    That is all of ml_dtypes' types: none has more than 16 bits.
+    """
+    for kind in kinds:
+        row = row_of_kind(kind) if kind >= 0 else -1
+        if kind == -3 or (
+            row >= 0 and not is_extended(row) and not np.can_cast(dtype_from_id(row), only)
+        ):
+            raise DTypeError(
+                where=where,
+                expected=f"operands that {only} holds exactly, beside a CudaNdarray",
+                got=name_of_kind(kind),
+                fix="cast it to float32, or the CudaNdarray to the wider type: x.astype('float64')",
+            )
+
+
+def check_casts(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> None:
+    """Refuse outs of dtypes, -1 for none, that results of these dtypes are not stored in."""
+    for row, out in zip(outs, given, strict=True):
+        if out < 0 or out == row:
+            continue
+        if NAMES[out] in WITHOUT_KERNELS:
+            fits = False
+        elif is_extended(out) or is_extended(row):
+            fits = dtype_kind(row) != "c" or dtype_kind(out) == "c"
+        else:
+            fits = np.can_cast(dtype_from_id(row), dtype_from_id(out), casting="same_kind")
+        if not fits:
+            raise DTypeError(
+                where=where,
+                expected=f"an out of a dtype that {NAMES[row]} casts to",
+                got=NAMES[out],
+                fix=f"pass an out of dtype {NAMES[row]}, or cast the result with astype",
+            )
+
+
+@lru_cache(maxsize=4096)
+def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[Any, ...]:
+    """NumPy's dtypes for a loop; float32 stands in for a small type."""
+    ins, outs = loop_dtypes(row, kinds)
+    return tuple(
+        np.dtype(np.float32) if is_extended(r) else dtype_from_id(r) for r in (*ins, *outs)
+    )

@@ -13,9 +13,9 @@ from gpuinterop.jit.codegen import STORAGE, WORKING
 from gpuinterop.jit.spec import Body
 from gpuinterop.layout import broadcast_shapes
 
-from .core_callbacks import CustomOperation, numpy_types
+from .core_callbacks import CustomOperation
 from .cuda_text import CudaText
-from .dtype_promotion import dtype_kind, is_extended, loop_dtypes
+from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, numpy_types
 from .expression import Expression
 from .expression_dtypes import Value, loop_of, met, settled, strong
 from .host_elementwise import run_row
@@ -71,7 +71,7 @@ class _Statements:
         else:
             ins, outs = loop_dtypes(value.row, operands)
             out = NAMES[outs[value.result]]
-            text = value.row.expression(dtype_kind(ins[value.row.kinds_from]))
+            text = value.row.expressions.get(dtype_kind(ins[value.row.kinds_from]))
             assert text is not None  # kinds() called body_for, which refuses
             expression = text.split(";")[value.result].strip()
         numbers = settled(value, ins) or (None,) * len(ins)

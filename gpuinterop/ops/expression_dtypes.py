@@ -11,9 +11,15 @@ import numpy as np
 from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
 from gpuinterop.errors import BoundsError, RangeError, short_repr
 
-from .core_callbacks import require_exact_in
 from .cuda_text import CudaText
-from .dtype_promotion import STRONG_NUMBER, Loop, dtype_kind, loop_dtypes, row_of_kind
+from .dtype_promotion import (
+    STRONG_NUMBER,
+    Loop,
+    dtype_kind,
+    loop_dtypes,
+    require_exact_in,
+    row_of_kind,
+)
 from .kernel_bodies import body_for
 from .operation_table import Row
 from .reduction_table import REDUCTIONS

@@ -42,7 +42,7 @@ def no_kernel(row: Row, kinds: tuple[int, ...]) -> DTypeError:
 def body_for(row: Row, kinds: tuple[int, ...]) -> tuple[Body, Loop]:
     """The computation for operands of these dtypes, and its dtypes."""
     ins, outs = loop_dtypes(row, kinds)
-    expression = row.expression(dtype_kind(ins[row.kinds_from]))
+    expression = row.expressions.get(dtype_kind(ins[row.kinds_from]))
     if expression is None or any(NAMES[r] not in STORAGE for r in (*ins, *outs)):
         raise no_kernel(row, kinds)
     parts = [part.strip() for part in expression.split(";")]

@@ -1,6 +1,6 @@
 """A mapped reduction in one kernel: several operands, an expression, a reduction, results from it.
 
-This is what inner products, matrix times vector and fused training steps are made of. The
+Inner products, products of matrices with vectors and reductions in `fuse` are built on it. The
 expressions are CUDA C over x0, x1, ... (operands), r (the reduced value) and e0, e1, ... (operands
 of the result's shape); `host` says the same in NumPy.
 """
@@ -40,7 +40,7 @@ class MapReduce:
     posts : an expression for each result.
     locals : declarations that the posts share, "const float z = r + e0;".
     dtypes : dtype of each result; that of the reduction by default.
-    where : what an error names as its place.
+    where : the name in errors.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class MapReduce:
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def _returned(self, found: Any, count: int) -> Sequence[Any]:
-        """What host= gave, if it is one value for each result."""
+        """The results of host=, one value for each result of the kernel."""
         if isinstance(found, (tuple, list)) and len(found) == count:
             return found
         got = type(found).__name__
@@ -226,13 +226,15 @@ class MapReduce:
 
     def _recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
         common, kinds = self._dtypes(operands)
-        value, _, accumulator = REDUCTIONS[self.op].kernel(
+        value, mapped, accumulator = REDUCTIONS[self.op].kernel(
             common.name, REDUCTIONS[self.op].result(common).name
         )
         return Recipe(
             inputs=tuple(x.dtype.name for x in operands),
             value=value,
-            map=self.map,
+            map=self.map
+            if mapped == "x0"
+            else re.sub(r"\bx0\b", lambda _: f"({self.map})", mapped),
             op=accumulator,
             outputs=tuple(kind.name for kind in kinds),
             posts=self.posts,

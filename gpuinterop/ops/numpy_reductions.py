@@ -84,7 +84,8 @@ def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fals
 
 
 NUMPY_FUNCTIONS.update({
-    getattr(np, name): _numpy_reduction(row) for row in _ROWS for name in (row.name, *row.aliases)
+    getattr(np, name): _numpy_reduction(row)
+    for row in _ROWS for name in (row.name, *row.aliases) if hasattr(np, name)
 })  # fmt: skip
 NUMPY_FUNCTIONS.update({
     np.dot: blas.dot,

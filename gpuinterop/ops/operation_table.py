@@ -7,7 +7,7 @@ in: bool, a fixed-width integer, float (for float16 and smaller too), double, c6
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,18 +48,17 @@ class Row:
     results: int = 1
     operands: tuple[str, ...] = ("x", "y", "z")
 
-    @property
-    def rule(self) -> np.ufunc:
-        if self.like is not None:
-            return self.like
-        assert isinstance(self.numpy, np.ufunc), f"row {self.name} needs like="
-        return self.numpy
+    rule: np.ufunc = field(init=False)
+    expressions: dict[str, str] = field(init=False)  # by the letter of a kind
 
-    def expression(self, kind: str) -> str | None:
-        """The CUDA expression for a kind of type, None where there is none."""
-        if isinstance(self.cuda, str):
-            return self.cuda
-        return next((text for kinds, text in self.cuda.items() if kind in kinds), None)
+    def __post_init__(self) -> None:
+        rule = self.numpy if self.like is None else self.like
+        assert isinstance(rule, np.ufunc), f"row {self.name} needs like="
+        kinds = {"biufc": self.cuda} if isinstance(self.cuda, str) else self.cuda
+        object.__setattr__(self, "rule", rule)
+        object.__setattr__(
+            self, "expressions", {kind: text for group, text in kinds.items() for kind in group}
+        )
 
 
 def _f(name: str, cuda: str, numpy: Any, doc: str, complex: str = "", **more: Any) -> Row:

@@ -60,13 +60,13 @@ def test_a_kernel_is_found_by_its_plain_name(arch):
 
 def test_names_that_are_several_kernels_or_none():
     for name, said in {
-        "scale": r"2 of that name: _Z5scalePd, _Z5scalePf\n.*one of these symbols",
-        "scal": r"got: fill, scale, scale, _ZN5inner4fillEPi, plain\n.*name of one of them",
+        "scale": r"2 kernels called scale: _Z5scalePd, _Z5scalePf\n.*one of these symbols",
+        "scal": r"got: fill, scale, scale, _ZN5inner4fillEPi, plain\n.*one of these names",
         "add": r"got: fill, ",
     }.items():
         with pytest.raises(CompileError, match=rf"expected one kernel called {name} .*\n.*{said}"):
             gi.RawKernel(MANY, name).compile(90)
-    with pytest.raises(CompileError, match="no kernel at all"):
+    with pytest.raises(CompileError, match="got: no kernel"):
         gi.RawKernel("__device__ int x;", "x").compile(90)
 
 
@@ -177,7 +177,7 @@ def test_a_log_may_quote_a_header_of_any_encoding(tmp_path):
 def test_options_that_ask_for_no_machine_code(arch):
     kernel = gi.RawKernel(MULTIPLY, "multiply_them", ("-dlto",))
     for _ in range(2):
-        with pytest.raises(CompileError, match="none of it") as caught:
+        with pytest.raises(CompileError, match="no machine code and no error") as caught:
             kernel.compile(arch)
         assert "-dlto" in caught.value.fix
         assert caught.value.source.endswith(MULTIPLY)

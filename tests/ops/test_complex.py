@@ -18,8 +18,8 @@ EXPONENTS = np.concatenate([GRID, [2, 3, -2, 0.5, -0.5, 2j, -1 + 1j, 5, -7]])
 COMPLEX = [
     row
     for row in ROWS
-    if row.expression("c") is not None
-    and row.expression("c") != row.expression("f")
+    if row.expressions.get("c") is not None
+    and row.expressions.get("c") != row.expressions.get("f")
     and isinstance(row.numpy, np.ufunc)
     and row.name != "float_power"
 ]

@@ -64,10 +64,10 @@ def test_the_lines_that_an_error_shows_are_the_users(nvrtc, at):
 @pytest.mark.parametrize(
     ("text", "options", "fix"),
     [
-        ("", ("--nonsense",), "leave out the option"),
-        ("#include <vector>", (), "put into the text what it needs of the header.*-I/path"),
-        ("void f() {", (), "mend the text"),
-        ("oops", (), "mend the"),
+        ("", ("--nonsense",), "omit the option"),
+        ("#include <vector>", (), "copy the needed declarations.*-I/path"),
+        ("void f() {", (), "correct the source code"),
+        ("oops", (), "correct the"),
     ],
 )
 def test_the_fix_is_for_what_is_wrong(nvrtc, text, options, fix):

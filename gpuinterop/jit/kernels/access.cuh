@@ -1,9 +1,8 @@
-// How one thread reads or writes V neighbouring elements of one operand. The mode is part of the
-// kernel's type, so none of this is decided at run time:
+// How a thread reads or writes V neighbouring elements of an operand. The mode is a compile-time type:
 //   C unit stride   R stride -1   X any stride   S stride 0: one element   K a number in the parameters
-//   c r as C and R, with a hint to the caches that nobody comes back for it
-//   A the address of the element, for bodies that look around it
-// p is the address of the thread's first element; s the operand's stride along the row, in elements.
+//   c r as C and R, with a hint to the caches that the data is used only once
+//   A the address of the element, for bodies that read its neighbours
+// p: address of the thread's first element. s: the operand's stride along the row, in elements.
 #define GI_INLINE __device__ __forceinline__
 
 template <class T, int V>
@@ -107,7 +106,7 @@ struct GiS {
   GI_INLINE T& at(int) { return v; }
 };
 
-// The number's bytes stand where an operand has its pointer and stride.
+// The number's bytes replace the operand's pointer and stride.
 template <class T, int V>
 struct GiK {
   T v;
@@ -144,8 +143,8 @@ struct GiA {
   GI_INLINE const T* at(int k) const { return first + k * step; }
 };
 
-// A dimension to split indices by. Division by a constant of the launch: one multiplication and one
-// shift, exact for indices below 2^31.
+// A dimension, with the constants of a division by its extent: one multiplication and one shift, exact for
+// indices below 2^31.
 struct GiDim {
   i64 extent;
   u32 factor, shift;

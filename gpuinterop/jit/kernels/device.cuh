@@ -1,4 +1,4 @@
-// What only the device has. The host build of the tests brings its own version of this file.
+// Functions that exist only on the device. The tests on the host replace this file.
 static __device__ __forceinline__ float gi_half_to_float(unsigned short h) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
@@ -9,7 +9,7 @@ static __device__ __forceinline__ unsigned short gi_float_to_half(float f) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
   return h;
 }
-// Reads and writes, in words of up to 16 bytes, that leave the caches to others.
+// Reads and writes in words of up to 16 bytes, with the hint that the data is used only once.
 template <int N>
 struct GiOnce {
   typedef uint4 type;

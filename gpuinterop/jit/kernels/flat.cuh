@@ -1,6 +1,6 @@
 // One dimension: every operand is a run of elements, forward, backward, strided, or one element.
-// A block takes GI_THREADS * GI_V * GI_U elements; all loads are issued before the first result.
-// With GI_LOOP it goes on with the elements behind those of the whole grid.
+// A block computes GI_THREADS * GI_V * GI_U elements and issues all loads before the first computation.
+// With GI_LOOP it continues with the elements after those of the whole grid.
 struct GI_PARAMS {
   char* p[GI_K];
   i64 s[GI_K];

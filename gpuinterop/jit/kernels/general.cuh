@@ -1,5 +1,5 @@
 // Any strides: each thread splits the index of its elements by the GI_ND extents. For arrays whose
-// rows are too short to be worth a row of threads.
+// rows are too short for a row of threads.
 struct GI_PARAMS {
   char* p[GI_K];
   i64 s[GI_K];  // the bytes of numbers (mode K); unused otherwise

@@ -1,6 +1,6 @@
-// Integer arithmetic that wraps around as NumPy's does. In C++ an overflow of signed integers is
-// undefined, and compilers reckon with that: they take x + 1 > x for true. Of narrow types so is that
-// of the int that they are promoted to.
+// Integer arithmetic that wraps around as NumPy's does. In C++ the overflow of signed integers is
+// undefined, and compilers use that: they assume that x + 1 > x. The same holds for the int to which
+// narrower types are promoted.
 #define GI_WRAPPING(T, UNSIGNED)                                                                        \
   static __device__ __forceinline__ T gi_add(T a, T b) { return (T)((UNSIGNED)a + (UNSIGNED)b); }       \
   static __device__ __forceinline__ T gi_sub(T a, T b) { return (T)((UNSIGNED)a - (UNSIGNED)b); }       \

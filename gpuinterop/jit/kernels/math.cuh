@@ -1,4 +1,4 @@
-// Functions that the operator table names and CUDA C++ lacks, with NumPy's results.
+// Functions of the operation table that CUDA C++ lacks, with the same results as NumPy.
 
 // ---- integers ---------------------------------------------------------------------------------
 #define GI_SIGNED_INTEGER(T)                                                                   \
@@ -37,7 +37,7 @@ GI_UNSIGNED_INTEGER(u64)
 
 template <class T>
 GI_FN T gi_ipow(T a, T b) {
-  // NumPy refuses negative exponents of integers. Here no kernel can raise: the true value, cut.
+  // NumPy raises for negative exponents of integers. A kernel cannot raise: truncate the exact value.
   if (b < 0) return a == 1 ? (T)1 : a == (T)-1 ? ((b & 1) ? (T)-1 : (T)1) : (T)0;
   u64 result = 1, base = (u64)a, e = (u64)b;
   while (e) {
@@ -47,7 +47,7 @@ GI_FN T gi_ipow(T a, T b) {
   }
   return (T)result;
 }
-// Magnitudes are unsigned: that of the smallest number has no signed form.
+// Magnitudes are unsigned, because the magnitude of the smallest integer has no signed form.
 template <class U, class T>
 GI_FN T gi_gcd_as(T x, T y) {
   U a = x < 0 ? 0 - (U)x : (U)x, b = y < 0 ? 0 - (U)y : (U)y;
@@ -116,7 +116,7 @@ GI_FN bool gi_eq(u64 a, i64 b) { return b >= 0 && a == (u64)b; }
 GI_REAL(float)
 GI_REAL(double)
 
-// Comparisons that let a NaN through, whichever side it is on.
+// Minimum and maximum that return NaN if either operand is NaN.
 template <class T>
 GI_FN T gi_max(T a, T b) {
   return (a >= b || a != a) ? a : b;
@@ -134,9 +134,9 @@ GI_FN T gi_fmin(T a, T b) {
   return (a <= b || b != b) ? a : b;
 }
 
-// The logarithmic derivative of gamma: from 10 on the asymptotic series; below, by the recurrence, what
-// it is from 1 to 2, a quotient of polynomials with its root as a factor; reflection below zero. In
-// double also for float, because of that root.
+// The logarithmic derivative of gamma. From 10 on: the asymptotic series. Below: the recurrence down to the
+// interval from 1 to 2, with a quotient of polynomials that has the root as a factor. Below zero: reflection.
+// float is computed in double too, because of the root.
 GI_FN double gi_digamma(double x) {
   if (x == 0) return copysign(gi_double(0x7ff0000000000000ull), -x);
   double r = 0;
@@ -177,7 +177,7 @@ GI_FN double gi_digamma(double x) {
 GI_COMPLEX_FUNCTIONS(c64, float)
 GI_COMPLEX_FUNCTIONS(c128, double)
 
-// What follows has C99's special values (annex G), which NumPy takes from the C library.
+// The functions below return C99's special values (annex G), as NumPy does through the C library.
 template <class C>
 GI_FN C gi_no_number(C) {
   const float nan = gi_float(0x7fc00000u);
@@ -219,7 +219,7 @@ GI_FN C gi_sqrt(C a) {
   typedef decltype(a.re) T;
   if (a.re == 0 && a.im == 0) return gi_make((T)0, a.im);
   if (isinf(a.im)) return gi_make(fabs(a.im), a.im);
-  // Powers of 4 keep the sum below from overflow, and denormal parts from losing their digits.
+  // Scale by powers of 4, so that the sum below does not overflow and denormal parts keep their digits.
   const bool single = sizeof(T) == 4;
   const T size = fabs(a.re) > fabs(a.im) ? fabs(a.re) : fabs(a.im);
   T scale = 1, back = 1;
@@ -258,7 +258,7 @@ GI_FN C gi_tanh(C a) {
   const T h = sinh(a.re), d = h * h + c * c;
   return gi_make(h * cosh(a.re) / d, s * c / d);
 }
-// Circles are hyperbolas a quarter turn on.
+// Circular functions are hyperbolic functions of the argument times i.
 template <class C>
 GI_FN C gi_turned(C a) { return gi_make(-a.im, a.re); }
 template <class C>
@@ -270,7 +270,7 @@ GI_FN C gi_cos(C a) { return gi_cosh(gi_turned(a)); }
 template <class C>
 GI_FN C gi_tan(C a) { return gi_back(gi_tanh(gi_turned(a))); }
 
-// A product as C99 has it: an infinite factor makes it infinite, where a * b would be NaN twice.
+// The product of C99: infinite if a factor is infinite, where a * b has NaN in both parts.
 template <class T>
 GI_FN T gi_one_if_infinite(T x) { return copysign(isinf(x) ? (T)1 : (T)0, x); }
 template <class T>
@@ -291,7 +291,7 @@ GI_FN C gi_times(C a, C b) {
   const T infinity = gi_float(0x7f800000u);
   return gi_make(infinity * q.re, infinity * q.im);
 }
-// NumPy's steps: whole exponents up to 99 by products, and what zero is raised to decided beforehand.
+// NumPy's algorithm: integer exponents up to 99 by products, and powers of zero as special cases.
 template <class C>
 GI_FN C gi_pow(C a, C b) {
   typedef decltype(a.re) T;

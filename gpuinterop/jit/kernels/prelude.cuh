@@ -1,5 +1,5 @@
-// Element types and conversions without a single header. NumPy's bool, float16 and ml_dtypes' types
-// exist here as storage: they widen when read and round when written.
+// Element types and conversions, without headers. NumPy's bool and float16 and the types of ml_dtypes are
+// storage types: a read widens them, a write rounds.
 #define GI_FN static __device__ __forceinline__
 
 typedef signed char i8;
@@ -19,7 +19,7 @@ GI_FN float gi_float(u32 b) { return __uint_as_float(b); }
 GI_FN u64 gi_bits(double x) { return (u64)__double_as_longlong(x); }
 GI_FN double gi_double(u64 b) { return __longlong_as_double((i64)b); }
 
-// Any byte but zero reads as true, as in NumPy; what is written is 0 or 1.
+// Every byte except zero reads as true, as in NumPy. Writes store 0 or 1.
 struct b8 {
   u8 bits;
   GI_FN b8 make(bool v) {
@@ -39,7 +39,7 @@ GI_FN float gi_widen(f16 x) { return gi_half_to_float(x.bits); }
 GI_FN float gi_widen(bf16 x) { return gi_float((u32)x.bits << 16); }
 GI_FN bool gi_widen(b8 x) { return x.bits != 0; }
 
-// Small floats by their layout: E exponent and M mantissa bits, and what the top codes mean.
+// Small floats by their layout: E exponent bits, M mantissa bits, and the meaning of the highest codes.
 enum GiSpecials { GI_IEEE, GI_FN_NAN, GI_FNUZ, GI_FINITE, GI_SCALE };
 template <int E, int M, int BIAS, int KIND>
 struct minifloat {
@@ -71,7 +71,7 @@ GI_FN float gi_widen(minifloat<E, M, BIAS, KIND> x) {
   return sign ? -v : v;
 }
 
-// Round to nearest even from any float or double; overflow gives what ml_dtypes gives.
+// Round a float or double to nearest even. Overflow has the same result as in ml_dtypes.
 template <int E, int M, int BIAS, int KIND>
 GI_FN u32 gi_narrow(double x) {
   constexpr u32 top = (1u << E) - 1, mask = (1u << M) - 1, sign_bit = 1u << (E + M);
@@ -159,7 +159,7 @@ GI_FN c128 gi_make(double re, double im) {
 GI_COMPLEX(c64, float)
 GI_COMPLEX(c128, double)
 
-// gi_read: what a stored element means (a C++ arithmetic type or a complex number).
+// gi_read: the value of a stored element (a C++ arithmetic type or a complex number).
 template <class T>
 GI_FN T gi_read(T x) {
   return x;
@@ -172,7 +172,7 @@ GI_FN float gi_read(minifloat<E, M, B, K> x) {
   return gi_widen(x);
 }
 
-// gi_to<T>(value): a conversion to the storage or working type T, as NumPy casts.
+// gi_to<T>(value): conversion to the storage or working type T, by NumPy's rules for casts.
 template <class T>
 struct gi_cast {
   template <class S>
@@ -182,8 +182,8 @@ struct gi_cast {
   GI_FN T from(c64 x) { return (T)x.re; }
   GI_FN T from(c128 x) { return (T)x.re; }
 };
-// Through a wider integer, then cut, so that -1.0 becomes 255 in a uint8 as in NumPy on a PC. What the
-// wider integer cannot hold is cut to its range by a GPU, where a PC makes its smallest number of it.
+// Convert to a wider integer first and then truncate, so that -1.0 becomes 255 in a uint8, as in NumPy on
+// x86. A GPU clamps values that the wider integer cannot hold, where x86 returns its smallest value.
 #define GI_CAST_THROUGH(T, WIDE)                                             \
   template <>                                                                \
   struct gi_cast<T> {                                                        \
@@ -275,7 +275,7 @@ struct gi_cast<c128> {
   GI_FN c128 from(c64 x) { return gi_make((double)x.re, (double)x.im); }
   GI_FN c128 from(c128 x) { return x; }
 };
-// Equal types pass through unchanged: no bit of a NaN is lost when only memory moves.
+// Values of equal types pass unchanged, so that copies keep all bits of a NaN.
 template <class T, class S>
 struct gi_convert {
   GI_FN T run(S x) { return gi_cast<T>::from(gi_read(x)); }

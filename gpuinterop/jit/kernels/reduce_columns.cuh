@@ -1,6 +1,6 @@
-// Results that lie side by side in memory: each thread owns GI_VEC neighbouring columns, GI_TEAM
-// threads cover a stripe of them and the block's GI_BLOCK / GI_TEAM rows of threads share the
-// reduced axes. Macros as in reduce_rows.cuh; steps are along the innermost kept dimension.
+// Reductions whose results are neighbours in memory. Each thread owns GI_VEC neighbouring columns, and GI_TEAM
+// threads cover a stripe of columns. The GI_BLOCK / GI_TEAM rows of threads of a block share the reduced
+// axes. Macros as in reduce_rows.cuh; steps are along the innermost kept dimension.
 
 __device__ inline void gi_column_load(const Params& p, const Index (&base)[GI_INS], Index r,
                                       Packs<GI_VEC>& packs) {
@@ -37,7 +37,7 @@ __device__ inline void gi_column_push(Acc (&acc)[GI_VEC], const Packs<GI_VEC> (&
   }
 }
 
-// The threads of one column become one; the result is in row 0 of the block.
+// Merge the accumulators of the threads of each column; the result is in row 0 of the block.
 __device__ inline void gi_column_merge(Acc (&acc)[GI_VEC], int tx, int ty) {
   __shared__ Acc shared[GI_BLOCK / 2 * GI_VEC];
 #pragma unroll
@@ -55,9 +55,9 @@ __device__ inline void gi_column_merge(Acc (&acc)[GI_VEC], int tx, int ty) {
   }
 }
 
-// The parts of SIDE neighbouring columns (`o` is this thread's, `here` whether there is one): the
-// block's threads share the parts of each column. Four parts are asked for at a time: they come from
-// the cache, whose latency is all there is to wait for.
+// Merge the parts of SIDE neighbouring columns; `o` is this thread's column, `here` whether it exists. The
+// threads of the block share the parts of each column. Each thread loads four parts at a time, because
+// the parts are in the cache and latency is the only cost.
 template <int SIDE>
 __device__ inline void gi_join_columns(const Params& p, Index o, bool here) {
   __shared__ Acc shared[GI_BLOCK];
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
   if (column < width) {
     gi_kept_offsets(p, o, base);
   } else {
-    end = begin;  // no column, but the barriers below need every thread
+    end = begin;  // this thread has no column, but the barriers below need every thread
   }
 
   Acc acc[GI_VEC];
@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
     for (int u = 0; u < GI_UNROLL; ++u) gi_column_load(p, base, r + Index(u) * rows, packs[u]);
     gi_column_push<GI_UNROLL>(acc, packs, r, Index(rows));
   }
-  if (r < end) {  // what is left of a round, its loads together as well
+  if (r < end) {  // the rest of a round, again with all loads first
     Packs<GI_VEC> packs[GI_UNROLL][1];
 #pragma unroll
     for (int u = 0; u < GI_UNROLL - 1; ++u)
@@ -149,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
 #endif
 }
 
-// The second launch, where the parts are joined in one: GI_FINISH_TEAM columns a block.
+// The second launch, if the parts are merged in a launch of their own: GI_FINISH_TEAM columns a block.
 extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_finish_columns(const Params p) {
   const Index o = Index(blockIdx.x) * GI_FINISH_TEAM + threadIdx.x % GI_FINISH_TEAM;
   gi_join_columns<GI_FINISH_TEAM>(p, o, o < Index(p.n_out));

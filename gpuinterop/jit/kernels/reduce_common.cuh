@@ -1,4 +1,4 @@
-// Loads, index arithmetic and the joining of threads, shared by both shapes of reduction.
+// Loads, index arithmetic and merging of threads, for reductions of rows and of columns.
 
 struct alignas(16) GiWord16 { unsigned a, b, c, d; };
 struct alignas(8) GiWord8 { unsigned a, b; };
@@ -64,15 +64,15 @@ __device__ inline Acc gi_shuffle_down(const Acc& acc, int distance, int width) {
   return bits.acc;
 }
 
-// The TEAM threads of one row become one; the result is in the first of them. Every thread of the
-// block calls this.
+// Merge the accumulators of the TEAM threads of a row; the first thread has the result. Every thread of the
+// block must call this.
 template <int TEAM>
 __device__ inline void gi_team_merge(Acc& acc) {
   const int width = TEAM < 32 ? TEAM : 32;
 #pragma unroll
   for (int distance = width / 2; distance > 0; distance /= 2) {
     const Acc other = gi_shuffle_down(acc, distance, width);
-    // Threads near the end of the team receive their own value back; nobody reads them.
+    // Threads near the end of the team receive their own value; their result is not used.
     Op::merge(acc, other);
   }
   if (TEAM > 32) {
@@ -93,14 +93,14 @@ __device__ inline void gi_team_merge(Acc& acc) {
 }
 
 #if GI_ONE_LAUNCH
-// Whether this block is the last of `blocks` that share a ticket; it then sees what all have written.
-// The ticket is 0 before the first and, because atomicInc wraps, again after the last: the next
-// launch, or the next replay of a graph, needs nobody to reset it.
+// Whether this block is the last of the `blocks` blocks that share a counter; it then sees the writes of all.
+// The counter is 0 before the first block and, because atomicInc wraps, again after the last one. So the
+// next launch, or the next replay of a graph, needs no reset.
 __device__ inline bool gi_is_last(unsigned* ticket, unsigned blocks) {
   __shared__ int last;
-  __syncthreads();  // the whole block has written its parts
+  __syncthreads();  // all threads of the block have written their parts
   if (threadIdx.x == 0) {
-    __threadfence();  // and everyone who draws a later ticket will see them
+    __threadfence();  // and blocks that increment the counter later see the parts
     last = atomicInc(ticket, blocks - 1) == blocks - 1;
     __threadfence();
   }

@@ -1,9 +1,9 @@
-// Accumulators of the reductions. Each operation says what one thread remembers (Acc), how it takes
-// in N values at once (push), how two threads' memories become one (merge) and what comes out
-// (finish). The order of all merges depends on shape and layout only, so results are reproducible.
+// Accumulators of the reductions. Each operation defines the accumulator of a thread (Acc), how N values are
+// added to it (push), how two accumulators are merged (merge), and the result (finish). The order of all
+// merges depends only on shape and layout, so results are reproducible.
 //
-// The text in front of this file defines: Index (int or long long), Value (what the map expression
-// yields) and the macros that reduce_rows.cuh and reduce_columns.cuh describe.
+// The code before this file defines Index (int or long long), Value (the type of the map expression) and
+// the macros that reduce_rows.cuh and reduce_columns.cuh describe.
 
 // Explicitly rounded arithmetic: the compiler must not contract or reorder the error terms.
 __device__ inline float gi_add(float a, float b) { return __fadd_rn(a, b); }
@@ -11,7 +11,7 @@ __device__ inline double gi_add(double a, double b) { return __dadd_rn(a, b); }
 __device__ inline float gi_sub(float a, float b) { return __fsub_rn(a, b); }
 __device__ inline double gi_sub(double a, double b) { return __dsub_rn(a, b); }
 
-// Of what does not wrap around.
+// For types that do not wrap around.
 template <typename T>
 __device__ inline T gi_mul(T a, T b) { return a * b; }
 
@@ -93,7 +93,7 @@ struct IntegerSum {
   __device__ static inline T finish(const Acc& a, double, double) { return a.sum; }
 };
 
-// A complex sum is two sums side by side.
+// A complex sum is a pair of sums.
 template <typename T, int MEAN>
 struct ComplexSum {
   typedef FloatSum<T> Part;
@@ -135,7 +135,7 @@ struct Product {
   __device__ static inline T finish(const Acc& a, double, double) { return a.product; }
 };
 
-// Extremes. A NaN wins and stays, as in NumPy. SIGN is +1 for the minimum, -1 for the maximum.
+// Minimum and maximum. A NaN is the result, as in NumPy. SIGN is +1 for the minimum, -1 for the maximum.
 template <typename T, int SIGN>
 struct Extreme {
   struct Acc { T best; int any; };
@@ -161,10 +161,10 @@ struct Extreme {
   __device__ static inline T finish(const Acc& a, double, double) { return a.best; }
 };
 
-// Position of the extreme: the first of equals, the first NaN before anything else.
+// Position of the minimum or maximum: the first of equal values, and the first NaN if there is one.
 template <typename T, int SIGN>
 struct ArgExtreme {
-  struct Acc { T best; Index at; };  // at < 0: nothing seen
+  struct Acc { T best; Index at; };  // at < 0: no value yet
   __device__ static inline Acc init() { return {gi_to<T>(0), Index(-1)}; }
   __device__ static inline void take(Acc& a, T x, Index at) {
     bool better;
@@ -174,7 +174,7 @@ struct ArgExtreme {
     else better = (SIGN > 0 ? x < a.best : x > a.best) || (x == a.best && at < a.at);
     if (better) { a.best = x; a.at = at; }
   }
-  // Among themselves first, in the order of their positions: so the one that is there wins a tie.
+  // Compare the new values first, in the order of their positions, so that the earlier value wins a tie.
   template <int N, typename V>
   __device__ static inline void push(Acc& a, const V (&v)[N], Index at, Index step) {
     T best = gi_to<T>(v[0]);
@@ -218,9 +218,9 @@ struct AllTrue {
   __device__ static inline bool finish(const Acc& a, double, double) { return a.is; }
 };
 
-// Variance of values that were shifted by one of them (or by their mean): sums of d and d*d. With
-// the shift taken from the data, the cancellation in q - s*s/n costs at most log2(n) bits of 53.
-// finish() divides by count - extra, extra being ddof.
+// Variance of values shifted by one of them (or by their mean): sums of d and d*d. Because the shift comes
+// from the data, the cancellation in q - s*s/n costs at most log2(n) of 53 bits.
+// finish() divides by count - extra, where extra is ddof.
 template <int ROOT>
 struct Variance {
   struct Acc { double s, q; };
@@ -243,7 +243,7 @@ struct Variance {
   }
 };
 
-// The same of complex numbers: the sum of both parts' variances.
+// The same for complex numbers: the sum of the variances of both parts.
 template <int ROOT>
 struct ComplexVariance {
   struct Acc { double re, im, q; };

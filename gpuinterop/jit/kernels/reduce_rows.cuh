@@ -1,10 +1,10 @@
-// One result from elements that lie along the reduced axes: GI_TEAM threads share a row.
+// Reductions of elements that are neighbours along the reduced axes: GI_TEAM threads share a row.
 //
-// Defined in front: Index, Value, Acc, Op (reduce_ops.cuh), GI_BLOCK, GI_TEAM (a power of two, or
-// GI_BLOCK), GI_VEC, GI_UNROLL, GI_KEPT and GI_RED (dimensions, >= 1, innermost last), struct
-// Params, gi_store(p, o, acc), and per input i a Pack: GI_INPUTS(X) lists X(i, storage type, step)
-// with step 1 (unit stride along the row: vector loads), 0 (broadcast) or 2 (any stride);
-// gi_map(packs..., k) is element k of the mapped value.
+// The code before this file defines: Index, Value, Acc, Op (reduce_ops.cuh), GI_BLOCK, GI_TEAM (a power of
+// two, or GI_BLOCK), GI_VEC, GI_UNROLL, GI_KEPT and GI_RED (dimensions, >= 1, innermost last), struct Params,
+// gi_store(p, o, acc), and a Pack for each input i: GI_INPUTS(X) lists X(i, storage type, step), where step is
+// 1 (unit stride along the row: vector loads), 0 (broadcast) or 2 (any stride). gi_map(packs..., k) is
+// element k of the mapped value.
 
 __device__ inline void gi_row_offsets(const Params& p, Index r, Index (&at)[GI_INS]) {
 #pragma unroll
@@ -42,13 +42,13 @@ __device__ inline void gi_row_push(Acc& acc, const Packs<VEC>& packs, Index r) {
   Op::push(acc, v, r, Index(1));
 }
 
-// The parts of one row, joined by one block in an order that does not depend on who came last.
+// Merge the parts of a row in one block, in an order that does not depend on which block finished last.
 __device__ inline void gi_join_row(const Params& p, Index o) {
   const Acc* parts = (const Acc*)p.scratch + o * Index(p.splits);
   Acc acc = Op::init();
   Index s = threadIdx.x;
   for (; s + 3 * GI_BLOCK < Index(p.splits); s += 4 * GI_BLOCK) {
-    Acc next[4];  // asked for together: all there is to wait for is the cache's latency
+    Acc next[4];  // loaded together, because the latency of the cache is the only cost
 #pragma unroll
     for (int u = 0; u < 4; ++u) next[u] = parts[s + u * GI_BLOCK];
 #pragma unroll
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
   if (o < Index(p.n_out)) {
     gi_kept_offsets(p, o, base);
   } else {
-    end = begin;  // no row, but the shuffles below need every thread
+    end = begin;  // this thread has no row, but the shuffles below need every thread
   }
 
   Acc acc = Op::init();
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
 #pragma unroll
     for (int u = 0; u < GI_UNROLL; ++u) gi_row_push<GI_VEC>(acc, packs[u], r + u * pace);
   }
-  if (r + GI_VEC <= end) {  // what is left of a round, its loads together as well
+  if (r + GI_VEC <= end) {  // the rest of a round, again with all loads first
     Packs<GI_VEC> packs[GI_UNROLL];
 #pragma unroll
     for (int u = 0; u < GI_UNROLL - 1; ++u)
@@ -93,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
     for (int u = 0; u < GI_UNROLL - 1; ++u)
       if (r + u * pace + GI_VEC <= end) gi_row_push<GI_VEC>(acc, packs[u], r + u * pace);
   }
-  if (GI_VEC > 1) {  // the few elements that do not fill a vector
+  if (GI_VEC > 1) {  // the last elements, which do not fill a vector
     for (r = end - (end - begin) % GI_VEC + lane; r < end; r += GI_TEAM) {
       Packs<1> packs;
       gi_row_load<1>(p, base, r, packs);
@@ -110,12 +110,12 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
     }
   }
 #if GI_ONE_LAUNCH
-  // Rows that are cut into parts have a block for each part.
+  // A row that is split into parts has a block for each part.
   if (gi_is_last((unsigned*)p.tickets + blockIdx.x, gridDim.y)) gi_join_row(p, Index(blockIdx.x));
 #endif
 }
 
-// The second launch, where the parts are joined in one: one block a row.
+// The second launch, if the parts are merged in a launch of their own: one block for each row.
 extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_finish_rows(const Params p) {
   gi_join_row(p, Index(blockIdx.x));
 }

@@ -1,4 +1,4 @@
-// The bits of 16-bit floats: rounded once to nearest even, from whatever a value was computed in.
+// The bits of 16-bit floats: rounded once to nearest even, from any working type.
 static __device__ __forceinline__ unsigned short gi_half_bits(float x) { return gi_float_to_half(x); }
 static __device__ __forceinline__ unsigned short gi_half_bits(double x) { return gi_double_to_half(x); }
 // Through double: a 64-bit integer beyond 2^53 overflows to infinity either way.
@@ -9,11 +9,11 @@ static __device__ __forceinline__ unsigned short gi_half_bits(S x) {
 
 static __device__ __forceinline__ unsigned short gi_bfloat_bits(float x) {
   const unsigned b = __float_as_uint(x);
-  // A NaN keeps a bit set whatever its low half held.
+  // Set a bit, so that a NaN stays a NaN even if only its lower half was not zero.
   return (unsigned short)(x != x ? (b >> 16) | 0x40u : (b + 0x7fffu + (b >> 16 & 1)) >> 16);
 }
 static __device__ __forceinline__ unsigned short gi_bfloat_bits(double x) {
-  // To float first, but rounded to odd, so that the second rounding sees what the first cut off.
+  // To float first, but rounded to odd, so that the second rounding sees the bits that the first one drops.
   if (x != x) return gi_bfloat_bits((float)x);
   const float cut = __double2float_rz(x);
   return gi_bfloat_bits((double)cut == x ? cut : __uint_as_float(__float_as_uint(cut) | 1u));

@@ -1,5 +1,5 @@
-// Rows: the innermost dimension as in flat.cuh, around it GI_ND dimensions with any strides. The
-// block is a patch, blockDim.x * GI_V elements wide and blockDim.y * GI_U rows high.
+// Rows: the innermost dimension as in flat.cuh, and GI_ND outer dimensions with any strides. A block
+// computes a patch of blockDim.x * GI_V elements by blockDim.y * GI_U rows.
 struct GI_PARAMS {
   char* p[GI_K];
   i64 s[GI_K];

@@ -1,13 +1,13 @@
-// Operands whose unit strides disagree. Along x the results are contiguous; the operands of GI_TILED
-// are contiguous along y instead, so they are read that way and turned in shared memory. Each block
-// does one GI_TILE x GI_TILE tile, in accesses of GI_V elements on both sides.
+// Operands with unit strides along different axes. The results are contiguous along x. The operands of
+// GI_TILED are contiguous along y: they are read along y and transposed in shared memory. Each block
+// computes a tile of GI_TILE x GI_TILE elements, with accesses of GI_V elements on both sides.
 struct GI_PARAMS {
   char* p[GI_K];
   i64 s[GI_K];  // strides along x
   i64 t[GI_K];  // strides along y; for GI_TILED operands 1 when GI_V > 1
   i64 nx, ny;
   i64 tiles_x, tiles_y;
-  GiDim d[GI_ND + 1];  // the remaining dimensions, innermost first; the last entry is not used
+  GiDim d[GI_ND + 1];  // the remaining dimensions, innermost first; the last entry is unused
   i64 os[GI_ND + 1][GI_K];
 };
 
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   GI_TILED(GI_DECLARE)
 #undef GI_DECLARE
 
-  // Everything is asked for before anything is waited for.
+  // Issue all loads before the first use of a loaded value.
 #define GI_TURNED(i, T)                                                                       \
   (T*)a.p[i] + (o[i] + (x0 + line + u * kLines) * (GI_INDEX)a.s[i] + (y0 + lane) * (GI_INDEX)a.t[i])
 #define GI_AT(i, T, M)                                                                        \

@@ -1,0 +1,73 @@
+"""An operator and a reduction are added as CONTRIBUTING says, and nothing else is needed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gpuinterop
+from gpuinterop import _core
+
+PACKAGE = Path(gpuinterop.__file__).parent
+OPERATOR = '    Row("average", 2, {"f": "(x + y) / 2"}, lambda x, y: (x + y) / 2, "The mean.", like=np.add),\n'
+REDUCTION = """        Reduction("sum_of_squares", _sum_dtype,
+            lambda source, result: (ACCUMULATORS[result], "x0 * x0", f"FloatSum<{ACCUMULATORS[result]}>"),
+            lambda x, axis, dtype=None: np.sum(x * x, axis=axis, dtype=dtype),
+            "axis dtype out keepdims", "Return the sum of the squares over `axis`.", identity=0),
+"""
+PROGRAM = """
+import sys
+
+# An editable installation would import the original.
+sys.meta_path = [f for f in sys.meta_path if "Redirecting" not in type(f).__name__]
+import numpy as np
+import gpuinterop as gi
+
+x = gi.GpuArray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
+assert gi.average(x, 1).tolist() == ((x + 1) / 2).tolist()
+assert x.sum_of_squares(axis=1).tolist() == [5, 50]
+assert gi.sum_of_squares(x, axis=0, keepdims=True).tolist() == [[9, 17, 29]]
+fused = gi.fuse(lambda x: gi.average(x, x) - x.sum_of_squares(axis=0))
+assert fused(x).tolist() == (x - (x * x).sum(axis=0)).tolist()
+graph = gi.Expression()
+total = graph.reduce("sum_of_squares", graph.apply("average", graph.input(), 1))
+assert graph.compile([total])(x).item() == (((x + 1) / 2) ** 2).sum().item()
+twice = gi.MapReduce("x0 * 2", lambda x, e: (np.sum(4 * x[0] ** 2, axis=-1),), op="sum_of_squares")
+operand = x.astype("float32")
+recipe = twice._recipe([operand], [])
+assert recipe.map == "(x0 * 2) * (x0 * 2)", recipe.map
+"""
+
+
+EDITS = {
+    "ops/operation_table.py": ('    Row("subtract",', OPERATOR + '    Row("subtract",'),
+    "ops/reduction_table.py": (
+        '        Reduction("prod",',
+        REDUCTION + '        Reduction("prod",',
+    ),
+}
+NAMES = {'"abs absolute ': '"average abs absolute ', '"all amax ': '"sum_of_squares all amax '}
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    source = file.read_text(encoding="utf-8")
+    assert source.count(old) == 1
+    file.write_text(source.replace(old, new), encoding="utf-8")
+
+
+def test_an_operator_and_a_reduction_are_one_row_and_a_name_each(tmp_path):
+    copy = tmp_path / "gpuinterop"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(_core.__file__, copy)
+    for file, (old, new) in EDITS.items():
+        edit(copy / file, old, new)
+    for old, new in NAMES.items():
+        edit(copy / "__init__.py", old, new)
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
