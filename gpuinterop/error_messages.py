@@ -11,9 +11,10 @@ arrive as text, so builders only put values into sentences.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -35,6 +36,7 @@ __all__ = [
     "cast_changes_values",
     "devices_differ",
     "dtype_of_class",
+    "in_statement",
     "integer_out_of_range",
     "negative_exponent",
     "negative_length",
@@ -62,6 +64,9 @@ __all__ = [
     "wrong_number_of_outs",
     "wrong_number_of_strides",
 ]
+
+
+Builder = TypeVar("Builder", bound=Callable[..., Any])
 
 
 def type_name(value: Any) -> str:
@@ -233,6 +238,30 @@ def not_a_stream(where: str, value: Any) -> StreamError:
 # ---- out=, and the left operand of an operator in place --------------------------------------------
 
 
+def in_statement(error: BaseException, statement: str) -> BaseException:
+    """Return the error of an operator in place, such as ``x += y``, in the words of the statement."""
+    if not isinstance(error, GpuInteropError):
+        return error
+    name, *values = getattr(error, "builder", ("",))
+    if name:
+        reworded: GpuInteropError = globals()[name](statement, *values)
+        return reworded
+    return type(error)(where=statement, expected=error.expected, got=error.got, fix=error.fix,
+                       reason=error.reason, axis=error.axis)  # fmt: skip
+
+
+def _rewordable(builder: Builder) -> Builder:
+    """Keep the arguments of a builder in its errors, for `in_statement`."""
+
+    @wraps(builder)
+    def build(where: str, *values: Any) -> GpuInteropError:
+        error: GpuInteropError = builder(where, *values)
+        error.__dict__["builder"] = (builder.__name__, *values)
+        return error
+
+    return cast(Builder, build)
+
+
 def _in_place(where: str) -> bool:
     return "= " in where
 
@@ -249,11 +278,13 @@ def _without_out(where: str, otherwise: str) -> str:
     return f"write {x} = {x} {operator[:-1]} {y}"
 
 
+@_rewordable
 def out_is_no_array(where: str, value: str) -> ArgumentTypeError:
     return ArgumentTypeError(where=where, expected="a gpuinterop array as out=", got=f"out= as {value}",
                              fix="share its memory: out=gpuinterop.asarray(out), or omit out=")  # fmt: skip
 
 
+@_rewordable
 def out_shape_differs(where: str, shape: Any, got: Any) -> ShapeError:
     return ShapeError(
         where=where, expected=f"{_out(where)} with shape {shape}", got=f"{_out(where)} with shape {got}",
@@ -261,6 +292,7 @@ def out_shape_differs(where: str, shape: Any, got: Any) -> ShapeError:
     )  # fmt: skip
 
 
+@_rewordable
 def out_dtype_differs(where: str, dtype: Any, got: Any) -> DTypeError:
     return DTypeError(
         where=where, expected=f"{_out(where)} with a dtype that {dtype} casts to",
@@ -269,11 +301,13 @@ def out_dtype_differs(where: str, dtype: Any, got: Any) -> DTypeError:
     )  # fmt: skip
 
 
+@_rewordable
 def out_on_other_device(where: str, device: Any, got: Any) -> DeviceMismatchError:
     return DeviceMismatchError(where=where, expected=f"{_out(where)} on {device}, with the operands",
                                got=f"{_out(where)} on {got}", fix=f'move it: out.to_device("{device}")')  # fmt: skip
 
 
+@_rewordable
 def out_read_only(where: str) -> ReadOnlyError:
     return ReadOnlyError(
         where=where, expected=f"{_out(where)} in writable memory", got="a read-only array",
@@ -281,6 +315,7 @@ def out_read_only(where: str) -> ReadOnlyError:
     )  # fmt: skip
 
 
+@_rewordable
 def out_is_broadcast(where: str, layout: str) -> ContiguityError:
     return ContiguityError(
         where=where, expected=f"{_out(where)} whose elements do not overlap",

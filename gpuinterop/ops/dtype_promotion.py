@@ -22,6 +22,7 @@ from gpuinterop.dtypes import (
     dtype_id,
     is_complex,
 )
+from gpuinterop.error_messages import out_dtype_differs
 from gpuinterop.errors import DTypeError
 
 from .operation_table import TABLE, Row
@@ -254,12 +255,7 @@ def check_casts(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> No
         else:
             fits = np.can_cast(dtype_from_id(row), dtype_from_id(out), casting="same_kind")
         if not fits:
-            raise DTypeError(
-                where=where,
-                expected=f"an out of a dtype that {NAMES[row]} casts to",
-                got=NAMES[out],
-                fix=f"pass an out of dtype {NAMES[row]}, or cast the result with astype",
-            )
+            raise out_dtype_differs(where, NAMES[row], NAMES[out])
 
 
 @lru_cache(maxsize=4096)

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
-from gpuinterop.errors import BoundsError, RangeError, short_repr
+from gpuinterop.error_messages import integer_out_of_range, negative_exponent
+from gpuinterop.errors import BoundsError
 
 from .cuda_text import CudaText
 from .dtype_promotion import (
@@ -171,19 +172,15 @@ def _require_exponent(exponent: Value, row: int, kind: int) -> None:
                           got="an int that each call passes",
                           fix="fuse(function, static_argnames=...), or cast: x.astype('float64')")  # fmt: skip
     if exponent.number is not None and exponent.number < 0:
-        raise BoundsError(where="power", expected="an exponent of 0 or more for integers",
-                          got="a negative number",
-                          fix="cast the base to a float: x.astype('float64')")  # fmt: skip
+        raise negative_exponent("power")
 
 
 def _require_fit(number: int, row: int, where: str) -> None:
     """Refuse what the operation alone refuses: a Python integer that its type cannot hold."""
     whole = dtype_from_id(row).kind in "iu"
     if not _fits(number, row) or not (whole or abs(number) < _FLOATS_END):
-        raise RangeError(where=where, got=short_repr(number),
-                         expected=f"a Python integer that {dtype_from_id(row) if whole else 'float64'} holds",
-                         fix=f"cast the array to a wider type first: x.astype('{_wider_for(number, row)}')"
-                         if whole else "pass float('inf') for infinity")  # fmt: skip
+        dtype, wider = (dtype_from_id(row), _wider_for(number, row)) if whole else ("float64", "")
+        raise integer_out_of_range(where, number, dtype, wider)
 
 
 def _wider_for(number: int, row: int) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_id
+from gpuinterop.error_messages import out_is_no_array, type_name
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.layout import core_view
 
@@ -235,11 +236,7 @@ class _Stages:
 def _require_out(out: Any, value: Any, *, exact: bool) -> None:
     """Refuse an out that `value` is not copied to; `exact`: without a cast or broadcasting."""
     if not isinstance(out, _core.Array):
-        raise ArgumentTypeError(
-            where="fuse", expected="an array of this library as out",
-            got=f"an object of type {type(out).__module__}.{type(out).__qualname__}",
-            fix="share it first: gpuinterop.asarray(out), or call it without out",
-        )  # fmt: skip
+        raise out_is_no_array("fuse", type_name(out))
     if exact:
         check_out(out, core_view(value).shape, value.dtype, value, "fuse")
         return

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import dtype_id
+from gpuinterop.error_messages import devices_differ, outs_overlap, wrong_number_of_outs
 from gpuinterop.errors import (
     ArgumentTypeError,
-    BoundsError,
-    DeviceMismatchError,
-    ShapeError,
 )
 from gpuinterop.layout import core_view
 from gpuinterop.ops.operand_conversion import gpuarray_class, placed, result_class, speaks
@@ -54,12 +52,7 @@ def new_like(x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -
 def check_count(outs: Sequence[Any], count: int, where: str) -> None:
     """Refuse another number of outs than of results, in the words of the core's operations."""
     if len(outs) != count:
-        raise ShapeError(
-            where=where,
-            expected=f"as many outs as results, {count}",
-            got=str(len(outs)),
-            fix="pass a tuple with one array for each result",
-        )
+        raise wrong_number_of_outs(where, count, len(outs))
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> None:
@@ -71,8 +64,7 @@ def refuse_overlap(outs: Sequence[Any], where: str) -> None:
     """Refuse outs that share memory, in the words of the core's operations: which write stays is chance."""
     arrays = [out for out in outs if isinstance(out, _core.Array)]
     if any(_core._may_overlap(x, y) for x, y in combinations(arrays, 2)):
-        raise BoundsError(where=where, expected="results that do not overlap each other",
-                          got="two that share memory", fix="pass copies")  # fmt: skip
+        raise outs_overlap(where)
 
 
 def require_arrays(where: str, *operands: Any) -> Any:
@@ -88,12 +80,7 @@ def require_arrays(where: str, *operands: Any) -> Any:
     device = _core.view(_core.Array, operands[0]).device
     for x in operands[1:]:
         if _core.view(_core.Array, x).device != device:
-            raise DeviceMismatchError(
-                where=where,
-                expected=f"operands on one device ({device} is the first one's)",
-                got=str(core_view(x).device),
-                fix=f'move it: x.to_device("{device}")',
-            )
+            raise devices_differ(where, device, core_view(x).device)
     return device
 
 

@@ -92,9 +92,7 @@ std::shared_ptr<const Resolution> resolve(OpId op, const OpInfo& info, const Inp
 }
 
 [[noreturn]] void mixed_devices(const OpInfo& info, const Device& a, const Device& b) {
-  fail(Kind::DeviceMismatch, info.name, "operands on one device",
-       device_text(a) + " and " + device_text(b),
-       "move one of them: x.to_device('" + device_text(a) + "')");
+  fail_with("devices_differ", info.name, {device_text(a), device_text(b)});
 }
 
 struct Shape64 {
@@ -121,12 +119,9 @@ bool takes(const Layout& out, const Shape64& s) {
   return true;
 }
 
-[[noreturn]] void refuse_out(const Shape64& s, const Layout& out, const char* where,
-                             bool in_place) {
-  fail(Kind::Shape, where, "an out of shape " + shape_text(s.ndim, s.extents),
-       shape_text(out.ndim(), out.shape()),
-       in_place ? "keep x as it is: x = x + y in place of x += y, no out"
-                : "pass an out of that shape, or none");
+[[noreturn]] void refuse_out(const Shape64& s, const Layout& out, const char* where) {
+  fail_with("out_shape_differs", where,
+            {shape_text(s.ndim, s.extents), shape_text(out.ndim(), out.shape())});
 }
 
 // The inputs that an out overlaps, as bits: a copy of each is read. Each copy is announced, and may be
@@ -310,7 +305,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   for (int j = 0; j < info.results; ++j) {
     if (!given[j]) continue;
     const Layout& out = given[j]->layout;
-    if (!takes(out, shape)) refuse_out(shape, out, where, outs[j] == args[0]);
+    if (!takes(out, shape)) refuse_out(shape, out, where);
     broadcast(shape, out, where);
   }
   const std::shared_ptr<const Resolution> resolved = resolve(op, info, in, given);
@@ -327,7 +322,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
       if (a.layout.ndim() != shape.ndim ||
           std::memcmp(a.layout.shape(), shape.extents,
                       sizeof(int64_t) * static_cast<size_t>(shape.ndim)) != 0)
-        refuse_out(shape, a.layout, where, out == args[0]);
+        refuse_out(shape, a.layout, where);
       results[j] = PyRef::borrow(out);
       arrays[j] = &a;
     } else {
@@ -338,9 +333,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
       arrays[j] = &unwrap(results[j].get());
     }
     for (int k = 0; k < j; ++k)
-      if (may_overlap(*arrays[j], *arrays[k], where))
-        fail(Kind::Bounds, where, "results that do not overlap each other", "two that share memory",
-             "pass copies");
+      if (may_overlap(*arrays[j], *arrays[k], where)) fail_with("outs_overlap", where);
   }
   PyRef tuple;
   if (info.results > 1 || !device.is_cuda()) {

@@ -56,10 +56,8 @@ const char* wider_for(PyObject* number, DTypeId row) {
 }
 
 [[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
-  fail(Kind::Range, info.name, std::string("a Python integer that ") + kDTypes[row].name + " holds",
-       repr_text(number),
-       std::string("cast the array to a wider type first: x.astype('") + wider_for(number, row) +
-           "')");
+  fail_with("integer_out_of_range", info.name,
+            {repr_text(number), kDTypes[row].name, wider_for(number, row)});
 }
 
 double as_double(PyObject* number, const OpInfo& info) {
@@ -67,8 +65,7 @@ double as_double(PyObject* number, const OpInfo& info) {
   if (v == -1.0 && PyErr_Occurred()) {
     if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
     PyErr_Clear();
-    fail(Kind::Range, info.name, "a Python integer that float64 holds", repr_text(number),
-         "pass float('inf') for infinity");
+    fail_with("integer_out_of_range", info.name, {repr_text(number), "float64", ""});
   }
   return v;
 }
@@ -100,9 +97,7 @@ void require_exponent(const Input& in, int position, DTypeId row, const OpInfo& 
   PyRef zero = PyRef::steal(PyLong_FromLong(0));
   const int negative = zero ? PyObject_RichCompareBool(in.object, zero.get(), Py_LT) : -1;
   if (negative < 0) throw PythonError();
-  if (negative)
-    fail(Kind::Bounds, info.name, "an exponent of 0 or more for integers", "a negative number",
-         "cast the base to a float: x.astype('float64')");
+  if (negative) fail_with("negative_exponent", info.name);
 }
 
 Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
@@ -146,24 +141,18 @@ Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
 }
 
 const Array& read_out(PyObject* out, const char* where) {
-  if (!is_array(out))
-    fail(Kind::Type, where, "an array of this library as out",
-         "an object of type " + type_text(out),
-         "share it first: gpuinterop.asarray(out), or call it without out");
+  if (!is_array(out)) fail_with("out_is_no_array", where, {"an object of type " + type_text(out)});
   require_valid_layout(out);
   return unwrap(out);
 }
 
 void require_writable(const Array& out, const char* where) {
-  if (out.readonly)
-    fail(Kind::ReadOnly, where, "an out that may be written", "a read-only array",
-         "pass a copy: x.copy()");
+  if (out.readonly) fail_with("out_read_only", where);
   const Layout& l = out.layout;
   if (overlaps_itself(out))
-    fail(Kind::Contiguity, where, "an out whose elements all have a place of their own",
-         "shape " + shape_text(l.ndim(), l.shape()) + " with strides " +
-             shape_text(l.ndim(), l.strides()) + " (elements)",
-         "pass a copy: x.copy()");
+    fail_with("out_is_broadcast", where,
+              {"shape " + shape_text(l.ndim(), l.shape()) + ", strides " +
+               shape_text(l.ndim(), l.strides()) + " elements"});
 }
 
 void check_out(PyObject* object, DTypeId dtype, Device device, int ndim, const int64_t* shape,
@@ -172,14 +161,12 @@ void check_out(PyObject* object, DTypeId dtype, Device device, int ndim, const i
   const Layout& l = out.layout;
   if (l.ndim() != ndim ||
       std::memcmp(l.shape(), shape, sizeof(int64_t) * static_cast<size_t>(ndim)) != 0)
-    fail(Kind::Shape, where, "out of shape " + shape_text(ndim, shape),
-         shape_text(l.ndim(), l.shape()), "call it without out");
+    fail_with("out_shape_differs", where,
+              {shape_text(ndim, shape), shape_text(l.ndim(), l.shape())});
   if (out.dtype != dtype)
-    fail(Kind::DType, where, std::string("out of dtype ") + kDTypes[dtype].name,
-         kDTypes[out.dtype].name, "call it without out, then cast");
+    fail_with("out_dtype_differs", where, {kDTypes[dtype].name, kDTypes[out.dtype].name});
   if (out.device != device)
-    fail(Kind::DeviceMismatch, where, "out on " + device_text(device) + ", where the operands are",
-         device_text(out.device), "out.to_device(\"" + device_text(device) + "\")");
+    fail_with("out_on_other_device", where, {device_text(device), device_text(out.device)});
   require_writable(out, where);
 }
 

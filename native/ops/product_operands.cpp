@@ -21,7 +21,7 @@ thread_local bool tf32_allowed = false;
 namespace {
 
 [[noreturn]] void no_array(PyObject* o, const char* where) {
-  fail(Kind::Type, where, "arrays of this library, or objects that share memory with it",
+  fail(Kind::Type, where, "gpuinterop arrays, or objects that can share their memory",
        "an object of type " + type_text(o), "convert it first: gpuinterop.asarray(x)");
 }
 
@@ -78,10 +78,8 @@ bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers
     if (!g.side->array) continue;
     if (!first) first = g.side;
     if (g.side->array->device != first->array->device)
-      fail(Kind::DeviceMismatch, call.where,
-           "operands on one device (" + device_text(first->array->device) + " is the first one's)",
-           device_text(g.side->array->device),
-           "move it: x.to_device(\"" + device_text(first->array->device) + "\")");
+      fail_with("devices_differ", call.where,
+                {device_text(first->array->device), device_text(g.side->array->device)});
   }
   return true;
 }
@@ -137,9 +135,9 @@ std::string inner_fix(const Side& a, const Side& b, int64_t n, int64_t m) {
 void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where) {
   if (n == m) return;
   auto text = [](const Side& s) { return shape_text(s.ndim(), s.array->layout.shape()); };
-  fail(Kind::Shape, where, "inner extents that are equal",
-       "shapes " + text(a) + " and " + text(b) + ": " + std::to_string(n) + " against " +
-           std::to_string(m),
+  fail(Kind::Shape, where, "equal inner dimensions",
+       "shapes " + text(a) + " and " + text(b) + ", inner dimensions " + std::to_string(n) +
+           " and " + std::to_string(m),
        inner_fix(a, b, n, m));
 }
 

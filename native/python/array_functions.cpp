@@ -257,9 +257,7 @@ void register_array_functions(nb::module_& m) {
           fail(Kind::DType, where, "equal dtypes",
                std::string(kDTypes[target.dtype].name) + " and " + kDTypes[source.dtype].name,
                "cast first: x.astype(dtype)");
-        if (target.readonly)
-          fail(Kind::ReadOnly, where, "writable memory", "a read-only array",
-               "write to a copy: x.copy()");
+        if (target.readonly) fail_with("read_only", where);
         Array spread = source;
         spread.layout =
             source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where.c_str());

@@ -307,9 +307,7 @@ Layout fitted(const Layout& source, const Array& target, const char* where) {
 }  // namespace
 
 void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where) {
-  if (target.readonly)
-    fail(Kind::ReadOnly, where, "writable memory", "a read-only array",
-         "write to a copy: x.copy()");
+  if (target.readonly) fail_with("read_only", where);
   ops::require_recorded(target.device);
   unsigned char item[16];
   if (scalar_bytes(value, target.dtype, item)) {
@@ -332,11 +330,11 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   }
   require_valid_layout(value);
   Array source = unwrap(value);
-  // One value may be written to a place many times; of several, it would be chance which one stays.
+  // With several values for one element the result would depend on their order.
   if (source.layout.size() > 1 && ops::overlaps_itself(target))
-    fail(Kind::Contiguity, where, "a target whose elements all have a place of their own",
-         "shape " + shape_text(target.layout.ndim(), target.layout.shape()) + " with strides " +
-             shape_text(target.layout.ndim(), target.layout.strides()) + " (elements)",
+    fail(Kind::Contiguity, where, "a target whose elements do not overlap",
+         "shape " + shape_text(target.layout.ndim(), target.layout.shape()) + ", strides " +
+             shape_text(target.layout.ndim(), target.layout.strides()) + " elements",
          "assign one number, or write to a copy: x.copy()");
   const bool may_fill = source.layout.size() == 1 && !source.device.is_cuda() && given != value;
   const bool is_number = may_fill && is_scalar_or_list(given, source);

@@ -90,6 +90,22 @@ void set_python_error(const Error& e) noexcept {
   }
 }
 
+void name_statement_in_error(const char* statement) noexcept {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  try {
+    nb::object reworded = nb::module_::import_("gpuinterop.error_messages")
+                              .attr("in_statement")(nb::handle(value), statement);
+    PyErr_SetObject(reworded.type().ptr(), reworded.ptr());
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+  } catch (...) {
+    PyErr_Restore(type, value, trace);
+  }
+}
+
 void register_errors() {
   nb::register_exception_translator(
       [](const std::exception_ptr& p, void*) {

@@ -17,6 +17,8 @@ namespace gpuinterop {
 void register_errors();
 // Sets the Python error for an Error: the class of gpuinterop.errors that belongs to its kind.
 void set_python_error(const Error& e) noexcept;
+// Rewords the current Python error for a statement, such as "x += y", if it is a GpuInteropError.
+void name_statement_in_error(const char* statement) noexcept;
 
 // Runs f; on a C++ exception sets the Python error and returns `failed`.
 template <class F, class R>

@@ -59,13 +59,14 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
     for (Py_ssize_t i = inputs; i < nargs; ++i) set_out(static_cast<int>(i) - inputs, args[i]);
     if (out && PyTuple_Check(out)) {
       if (PyTuple_Size(out) != results)
-        fail(Kind::Shape, info.name, "as many outs as results, " + std::to_string(results),
-             std::to_string(PyTuple_Size(out)), "pass one array or None for each result");
+        fail_with("wrong_number_of_outs", info.name,
+                  {int64_t(results), int64_t(PyTuple_Size(out))});
       for (int j = 0; j < results; ++j) set_out(j, PyTuple_GetItem(out, j));
     } else if (out) {
       if (results > 1 && out != Py_None)
-        fail(Kind::Type, info.name, "a tuple of " + std::to_string(results) + " outs",
-             type_text(out), "pass out=(a, b)");
+        fail(Kind::Type, info.name,
+             "a tuple of " + std::to_string(results) + " arrays as out=", type_text(out),
+             "pass out=(a, b)");
       set_out(0, out);
     }
     return ops::call(op, args, given ? outs : nullptr, false);

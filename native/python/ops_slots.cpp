@@ -76,9 +76,36 @@ PyObject* binary(PyObject* a, PyObject* b) {
 }
 // Refuses unknown operands itself: the interpreter takes a NotImplemented from a subclass's += for the
 // result (it reaches the slot a second time, as a sequence's concatenation).
+// Runs an operator in place; its errors name the statement, such as "x += y", and mention no out=.
+template <class F>
+PyObject* in_statement(const char* statement, F&& f) {
+  return guard((PyObject*)nullptr, [&] {
+    try {
+      return f();
+    } catch (const Error& e) {
+      set_python_error(e);
+    } catch (const PythonError&) {
+    }
+    name_statement_in_error(statement);
+    throw PythonError();
+  });
+}
+template <Which W>
+constexpr const char* kStatement = W == kAdd           ? "x += y"
+                                   : W == kSubtract    ? "x -= y"
+                                   : W == kMultiply    ? "x *= y"
+                                   : W == kTrueDivide  ? "x /= y"
+                                   : W == kFloorDivide ? "x //= y"
+                                   : W == kRemainder   ? "x %= y"
+                                   : W == kPower       ? "x **= y"
+                                   : W == kAnd         ? "x &= y"
+                                   : W == kOr          ? "x |= y"
+                                   : W == kXor         ? "x ^= y"
+                                   : W == kLeftShift   ? "x <<= y"
+                                                       : "x >>= y";
 template <Which W>
 PyObject* in_place(PyObject* a, PyObject* b) {
-  return guard((PyObject*)nullptr, [&] {
+  return in_statement(kStatement<W>, [&] {
     PyObject* args[] = {a, b};
     return ops::call(named[W].get(), args, &a, false);
   });
@@ -165,7 +192,7 @@ PyObject* matmul(PyObject* a, PyObject* b) {
 }
 
 PyObject* matmul_in_place(PyObject* a, PyObject* b) {
-  return guard((PyObject*)nullptr, [&] {
+  return in_statement("x @= y", [&] {
     ops::ProductCall call;
     call.where = "matmul";
     call.a = call.out = a;

@@ -69,15 +69,15 @@ def test_out_of_another_shape(device, x):
     for call in (gi.exp, gi.isnan):
         error = refused(call, x, out=gi.empty(4, device=device))
         assert isinstance(error, gi.ShapeError)
-        assert (error.expected, error.got) == ("an out of shape (2, 3)", "(4,)")
+        assert (error.expected, error.got) == ("out= with shape (2, 3)", "out= with shape (4,)")
     error = refused(lambda: x.__iadd__(gi.ones((4, 2, 3), device=device)))
-    assert (error.expected, error.got) == ("an out of shape (4, 2, 3)", "(2, 3)")
+    assert (error.expected, error.got) == ("x with shape (4, 2, 3)", "x with shape (2, 3)")
     assert "x = x + y" in error.fix
     two = gi.empty((2, 2, 3), device=device)
     assert gi.exp(x, out=two) is two  # repeated, as in NumPy
     np.testing.assert_allclose(two.get()[1], np.exp(HOST), rtol=1e-6)
     error = refused(lambda: gi.divmod(x, 2, out=(x.copy(), two)))
-    assert (error.expected, error.got) == ("an out of shape (2, 2, 3)", "(2, 3)")
+    assert (error.expected, error.got) == ("out= with shape (2, 2, 3)", "out= with shape (2, 3)")
 
 
 def test_a_mask_as_key(x):

@@ -128,9 +128,9 @@ def test_several_values_for_one_place_are_refused():
     one = np.zeros(1, np.float32)
     x = gi.from_any(np.lib.stride_tricks.as_strided(one, (4,), (0,)))
     assert not x.readonly  # as its producer says
-    with pytest.raises(gi.ContiguityError, match="a place of their own"):
+    with pytest.raises(gi.ContiguityError, match="do not overlap"):
         x[...] = np.arange(4, dtype=np.float32)
-    with pytest.raises(gi.ContiguityError, match="a place of their own"):
+    with pytest.raises(gi.ContiguityError, match="do not overlap"):
         x[1:] = [1, 2, 3]
     assert one.tolist() == [0]
     x[...] = 5
@@ -143,7 +143,7 @@ def test_several_values_for_one_place_are_refused():
 def test_windows_that_overlap_are_refused_and_interleaved_ones_are_not():
     host = np.zeros(12, np.float32)
     x = gi.from_any(np.lib.stride_tricks.as_strided(host, (4, 3), (4, 4)))
-    with pytest.raises(gi.ContiguityError, match="a place of their own"):
+    with pytest.raises(gi.ContiguityError, match="do not overlap"):
         x[...] = np.ones((4, 3), np.float32)
     x[0] = [1, 2, 3]
     whole = gi.from_any(host)

@@ -14,7 +14,7 @@ from gpuinterop import error_messages
 from gpuinterop.errors import GpuInteropError
 
 NATIVE = Path(__file__).parents[2] / "native"
-NO_BUILDERS = {"type_name"}
+NO_BUILDERS = {"in_statement", "type_name"}
 BUILDERS = [
     getattr(error_messages, name) for name in error_messages.__all__ if name not in NO_BUILDERS
 ]

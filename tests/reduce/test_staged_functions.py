@@ -198,15 +198,15 @@ def test_out_may_be_what_is_read(device: str) -> None:
     x, out = gi.CudaNdarray(a, device=device), gi.zeros(5, device=device)
     assert gi.fuse(lambda x: x.sum(axis=1) * 2)(x, out=(out,)) is out
     np.testing.assert_allclose(out.get(), a.sum(axis=1) * 2, rtol=1e-6)
-    with pytest.raises(ShapeError, match="as many outs as results, 3"):
+    with pytest.raises(ShapeError, match="3 out= arrays, one for each result"):
         fused(x, y, out=(None, None))
     one_kernel = gi.fuse(lambda x, y: (x + y, x - y, x * y))
-    with pytest.raises(ShapeError, match="as many outs as results, 3"):
+    with pytest.raises(ShapeError, match="3 out= arrays, one for each result"):
         one_kernel(x, y, out=(None, None))
     kernel = gi.MapReduce(
         "x0", lambda x, e: (x[0].sum(-1), e[0]), posts=("r", "e0"), dtypes=("float32",) * 2
     )
-    with pytest.raises(ShapeError, match="as many outs as results, 2"):
+    with pytest.raises(ShapeError, match="2 out= arrays, one for each result"):
         kernel(x, extras=(out,), out=(out,))
     out[...] = 7
     old = gi.zeros(5, device=device)
@@ -225,7 +225,7 @@ def test_outs_that_share_memory_are_refused(device: str) -> None:
         (gi.fuse(lambda x: (x.sum(axis=0), x + 1)), (row, z[:4])),
         (gi.fuse(lambda x: (x + 1, x.sum(axis=1), x - 1)), (z[:4], None, z[2:])),
     ):
-        with pytest.raises(BoundsError, match="do not overlap each other"):
+        with pytest.raises(BoundsError, match="do not overlap"):
             function(x, out=outs)
     assert not z.get().any()
     two(x, out=(z[0], z[1]))
