@@ -49,7 +49,7 @@ def test_what_is_no_array(device: str, product, strange) -> None:
 
 def test_the_operator(device: str) -> None:
     x = CudaNdarray(values(2, 2), device=device)
-    refused(TypeError, lambda: x @ "a", match="matmul: expected arrays")
+    refused(TypeError, lambda: x @ "a", match="matmul: expected gpuinterop arrays")
     refused(TypeError, lambda: "a" @ x, match="of type str")
     refused(ValueError, lambda: x @ 3, match="one axis or more")
 

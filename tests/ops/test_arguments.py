@@ -142,7 +142,7 @@ def test_integer_powers(device):
     assert (base**exponent).tolist() == [1, -1, 1, 0, 0, 27]
     assert (2**exponent).tolist() == [0, 0, 0, 0, 0, 8]
     assert (base.astype("float64") ** -1)[3].item() == 0.5
-    with pytest.raises(OverflowError, match=r"fix: cast the array to a wider type"):
+    with pytest.raises(OverflowError, match=r"fix: cast the array to a wider dtype"):
         base.astype("int8") + 300
 
 

@@ -259,7 +259,7 @@ def test_outs_that_share_memory_are_refused_on_a_warm_call_too(device):
         both(x, out=(room[:2], room[4:6]))  # a plan for these layouts is kept
         assert room.tolist() == [3, 3, 0, 0, 6, 6, 0, 0]
         for first, second in ((room[:2], room[:2]), (room[4:6], room[5:7])):
-            with pytest.raises(gi.BoundsError, match="MapReduce: expected results that do not"):
+            with pytest.raises(gi.BoundsError, match="MapReduce: expected out= arrays that do not"):
                 both(x, out=(first, second))
         assert room.tolist() == [3, 3, 0, 0, 6, 6, 0, 0]
 
