@@ -63,10 +63,6 @@ def require_held_numbers(
     for (kind, name), value in zip(parameters, arguments, strict=False):
         if isinstance(value, _core.Array):
             continue
-        if type(value) in (int, float) and len(kind) > 1:  # nearly all of them, and quickly
-            low, high = _range(kind)
-            if low <= value <= high:
-                continue
         value = as_scalar(value, where)
         if isinstance(value, (bool, int, float, complex, np.generic)):
             wanted = kind if len(kind) > 1 else _letter(kind, parameters, arguments)
