@@ -6,8 +6,7 @@ that swaps the meaning without moving data. Two layouts are offered:
 * ``layout="logical"``: entry (i, j) of the array is entry (i, j) of the matrix. F-contiguous matrices and
   vectors share; C-contiguous ones share with ``trans=True``, which sets the flag; others are copied.
 * ``layout="memory"``: the Theano tutorials' rule, default of their two names. The shape and the memory are
-  kept, so a row-major matrix appears in CUDAMat as the column-major reading of the same bytes. A round trip
-  is exact and elementwise work is right, rows and columns are not.
+  kept, so a row-major matrix appears in CUDAMat as the column-major reading of the same bytes.
 """
 
 from __future__ import annotations
@@ -103,12 +102,11 @@ def plan_to(
         return replace(plan, fix="pass trans=True to share it as a transposed matrix")
     if plan.refused or on_gpu:
         return plan
-    if module is None and registry.installed("npmat"):
-        try:
-            module = registry.load("cudamat", where, "npmat")
-        except errors.MissingLibraryError:  # which is the next error
-            return plan
-    return (precision_fault(module, "cudamat", where) if module is not None else None) or plan
+    try:
+        module = module or registry.load("cudamat", where, "npmat")
+    except errors.MissingLibraryError:  # which is the next error
+        return plan
+    return precision_fault(module, "cudamat", where) or plan
 
 
 def check_module(module: Any, name: str, where: str, library: str) -> None:
@@ -130,7 +128,6 @@ def stream_used_by(index: int, obj: Any = None) -> int:
 def export(x: Any, module: Any, layout: str = "logical") -> Any:
     """Return a matrix over the memory of `x`: of CUDAMat, or of npmat for a host array."""
     seen = core_view(x)
-    rows, columns = seen.shape
     if not hasattr(module, "cudamat"):
         host = as_numpy_view(x)
         if layout == "memory":
@@ -138,8 +135,7 @@ def export(x: Any, module: Any, layout: str = "logical") -> Any:
         return matrix_over(module, host, x, "to_cudamat")
     _core.hand_over(x, LEGACY, "to_cudamat")
     transposed = layout == "logical" and not seen.is_f_contiguous()
-    if transposed:
-        rows, columns = columns, rows
+    rows, columns = seen.shape[::-1] if transposed else seen.shape
     return wrap(module, seen.ptr, rows, columns, x, is_trans=transposed)
 
 

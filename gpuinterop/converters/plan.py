@@ -1,7 +1,7 @@
 """Decide what a conversion does, before it does it.
 
 A `Plan` is computed from a description of the array (`ArrayInfo`) and the target's `Rules` alone, without
-access to memory, a driver or a stream. `explain` shows the plan, and the engine carries out the same plan.
+access to memory, a driver or a stream.
 """
 
 from __future__ import annotations
@@ -227,9 +227,8 @@ class Plan:
         return f"<{'; '.join(part for part in parts if part)}>"
 
     def _head(self) -> str:
-        return f"{self.where or self.library}: {self.outcome}" + (
-            f" ({self.bytes} bytes)" if self.copied else ""
-        )
+        size = f" ({self.bytes} bytes)" if self.copied else ""
+        return f"{self.where or self.library}: {self.outcome}{size}"
 
 
 def share(library: str, where: str) -> Plan:
@@ -286,8 +285,7 @@ def plan_from_error(error: errors.GpuInteropError, library: str, where: str) -> 
 
 def first_noncontiguous_axis(info: ArrayInfo, order: str = "C") -> int | None:
     """Return the axis whose stride departs from the contiguous order, for messages."""
-    expected = info.itemsize
-    axes = range(len(info.shape))
+    expected, axes = info.itemsize, range(len(info.shape))
     for axis in reversed(axes) if order == "C" else axes:
         if info.shape[axis] == 1:
             continue
