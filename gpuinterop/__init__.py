@@ -23,7 +23,6 @@ _MODULES: dict[str, str] = {
         "full_like linspace ones ones_like zeros zeros_like"
     ),
     "gpuinterop.pinned": "copy_async pinned_empty",
-    "gpuinterop.converters.protocols": "from_dlpack",
     "gpuinterop.devices": (
         "Device Event Stream default_device device devices empty_cache mem_info memory_stats "
         "show_config synchronize"
@@ -69,7 +68,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.explain": "explain",
     "gpuinterop.doctor": "doctor",
     "gpuinterop.converters": (
-        "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any "
+        "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any from_dlpack "
         "garray_to_cudandarray to to_cudandarray to_gpuarray"
     ),
 }

@@ -211,7 +211,7 @@ def torch_function(
     cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
     """`__torch_function__` of the array classes: torch takes their arrays as tensors."""
-    converter = import_module("gpuinterop.converters.torch_function")
+    converter = import_module("gpuinterop.converters.torch")
     return converter.call_with_tensors(func, args, kwargs or {})
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import gpuinterop.devices as devices
 from gpuinterop import _core, cuda_libraries, installed_libraries
 from gpuinterop._version import __version__
-from gpuinterop.converters import registry
+from gpuinterop.converters import availability
 from gpuinterop.device_spec import wished
 from gpuinterop.doctor_rules import ArrayInfo, Finding, diagnose
 from gpuinterop.errors import GpuInteropError
@@ -226,7 +226,7 @@ def _streams(report: Report, facts: ArrayInfo) -> None:
 def _libraries(report: Report, facts: ArrayInfo) -> None:
     facts.libraries = installed_libraries.scan()
     # What was tried in this process and failed; nothing is imported to know more.
-    for package, why in registry.failures().items():
+    for package, why in availability.failures().items():
         broken = f"its import fails: {why}"
         if package in {row.library for row in facts.libraries}:
             facts.libraries = [
@@ -238,8 +238,8 @@ def _libraries(report: Report, facts: ArrayInfo) -> None:
                 installed_libraries.Installed(package, package, "", broken=broken)
             )
     report.libraries = [asdict(row) for row in facts.libraries]
-    converters = sys.modules.get("gpuinterop.converters.left_out")
-    facts.left_out = dict(converters.broken) if converters is not None else {}
+    converters = sys.modules.get("gpuinterop.converters.availability")
+    facts.left_out = dict(converters.broken_converters) if converters is not None else {}
 
 
 def _runtime(report: Report, facts: ArrayInfo) -> None:

@@ -1,29 +1,31 @@
-"""Ask before acting: ``gpuinterop.explain(x, "torch")`` says what a conversion would do."""
+"""Predict a conversion: ``gpuinterop.explain(x, "torch")`` reports whether it would share, copy or fail."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gpuinterop.converters.asking import plan_conversion
-from gpuinterop.converters.plan import Plan
+from gpuinterop import copy_tracking
+from gpuinterop.converters import engine, own_options, registry, resolve_options
+from gpuinterop.converters.plan import Plan, plan_from_error
+from gpuinterop.errors import MissingLibraryError
 from gpuinterop.option_values import require_bool
 
 __all__ = ["explain"]
 
 
 def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any) -> Plan:
-    """Say what converting `x` would do: share, copy or refuse, why, and how to mend it.
+    """Report what converting `x` would do: share, copy or raise, why, and a fix.
 
-    Nothing is converted, and a DLPack capsule stays unused. The answer is the plan that the converter
+    Nothing is converted, and a DLPack capsule is not consumed. The result is the plan that the converter
     itself carries out, with ``.shared``, ``.copied``, ``.refused``, ``.reason``, ``.axis``, ``.bytes``
-    and ``.fix``; printing it shows all of them. `x` may be one of our arrays or any other; `to` is a
-    library's name, or "gpuinterop" and "cudandarray" for an array of ours. The library is imported,
-    as the conversion would, to see that this works. Inside `no_copies` a copy is a refusal, and so is,
-    inside a capture, what a graph cannot hold: a library that works on a stream outside the capture,
-    or a copy to the host. Of converters of other packages, one without ``plan_to`` gives ``.unknown``,
-    and one without ``plan_from`` is tried; which stream they work on nobody knows.
+    and ``.fix``; printing it shows all of them. `x` may be a gpuinterop array or an array of another
+    library; `to` is a library's name, or "gpuinterop" and "cudandarray" for a gpuinterop array. The library
+    is imported, as by the conversion, to check that this works. Inside `no_copies` a copy is refused, and
+    so is, inside a capture, what a graph cannot hold: a library that works on a stream outside the capture,
+    or a copy to the host. Of other packages' converters, one without ``plan_to`` gives ``.unknown``, and
+    one without ``plan_from`` is tried; the stream that they use is not known.
 
-    Inside a capture it does not foresee what a foreign library itself raises there; that page-locked host
+    Inside a capture it does not predict errors that another library raises there; that page-locked host
     memory whose last use is captured cannot go to torch, jax, tvm_ffi, cuda_core and tensorflow; and
     that a consumer on the legacy stream is refused while another library captures a blocking stream.
 
@@ -34,4 +36,21 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     >>> gpuinterop.explain(x[:, ::-1], to="numpy").shared
     True
     """
-    return plan_conversion(x, to, require_bool(copyif, "copyif", "explain"), options, "explain")
+    copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "explain")  # type: ignore[redundant-expr]
+    label = f"explain(x, {to!r})"
+    own = registry.own_name(to)
+    if own is not None:
+        plan = engine.plan_own(x, own, copyif, own_options(x, own, options, label))[0]
+    else:
+        entry = registry.backend(to, "gpuinterop.explain")
+        if options or entry.name == "array_api":
+            try:
+                entry, options = resolve_options(entry, to, options, label)
+            except MissingLibraryError as e:
+                return plan_from_error(e, entry.name, f"to_{entry.name}")
+        plan = engine.plan_conversion(x, entry, copyif, options).plan
+    if plan.copied and plan.bytes:
+        forbidden = copy_tracking.ban(plan.crosses, plan.bytes, plan.where)
+        if forbidden is not None:
+            return plan_from_error(forbidden, plan.library, plan.where)
+    return plan

@@ -1,4 +1,4 @@
-"""Do two arrays, of any libraries, share memory?"""
+"""Decide whether two arrays, of any libraries, share memory."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy
 
-from gpuinterop.converters.describing import describe
-from gpuinterop.converters.overlap import extent, meet
+from gpuinterop.converters import engine
 from gpuinterop.errors import ConversionTypeError
+from gpuinterop.overlap import byte_range, share_bytes
 
 __all__ = ["may_share_memory", "shares_memory"]
 
@@ -16,7 +16,7 @@ _NO_ARRAYS = (str, int, float, complex, list, tuple, dict, type(None))
 
 
 def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
-    """True exactly when some byte belongs to an element of `a` and to one of `b`.
+    """Return whether some byte belongs to an element of `a` and to one of `b`, exactly.
 
     Both may be arrays of any known library, with any strides: two interleaved slices of one array do
     not share memory, though their address ranges overlap. Nothing is converted or copied. Addresses
@@ -25,7 +25,7 @@ def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
     Raises
     ------
     BoundsError
-        The strides are so involved that certainty would take more than `budget` steps.
+        An exact answer would take more than `budget` steps.
 
     Examples
     --------
@@ -36,26 +36,26 @@ def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
     """
     a_reach, a_kept = _reach(a, "shares_memory")
     b_reach, b_kept = _reach(b, "shares_memory")
-    shared = meet(a_reach, b_reach, budget)
-    del a_kept, b_kept  # until here, lest one takes the address that the other had
+    shared = share_bytes(a_reach, b_reach, budget)
+    del a_kept, b_kept  # until here, because one may get the address that the other had
     return shared
 
 
 def may_share_memory(a: Any, b: Any) -> bool:
-    """True when the address ranges of `a` and `b` overlap: quick, and sometimes True without need.
+    """Return whether the address ranges of `a` and `b` overlap: fast, but may report an overlap that does not exist.
 
     Never False for arrays that do share memory; `shares_memory` is exact.
     """
     a_reach, a_kept = _reach(a, "may_share_memory")
     b_reach, b_kept = _reach(b, "may_share_memory")
     del a_kept, b_kept
-    a_low, a_high = extent(*a_reach)
-    b_low, b_high = extent(*b_reach)
+    a_low, a_high = byte_range(*a_reach)
+    b_low, b_high = byte_range(*b_reach)
     return a_low < b_high and b_low < a_high and a_low != a_high and b_low != b_high
 
 
 def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], Any]:
-    # Some of NumPy's numbers are Python's as well.
+    # Some of NumPy's scalars are Python scalars as well.
     if isinstance(x, _NO_ARRAYS) and not isinstance(x, numpy.generic):
         raise ConversionTypeError(
             where=where,
@@ -63,7 +63,7 @@ def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, .
             got=f"an object of type {type(x).__name__}",
             fix="pass arrays: a list or a number has no memory of its own to share",
         )
-    facts, kept = describe(x)
-    if not facts.ptr:  # no memory, of whatever shape: a tensor on meta, a scalar
-        return (0, (0,), (facts.itemsize,), facts.itemsize), kept
-    return (facts.ptr, facts.shape, facts.strides, facts.itemsize), kept
+    info, kept = engine.describe(x)
+    if not info.ptr:  # without memory: a meta tensor, a scalar
+        return (0, (0,), (info.itemsize,), info.itemsize), kept
+    return (info.ptr, info.shape, info.strides, info.itemsize), kept

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import functools
+import gc
 import importlib.util
 import os
 import re
@@ -34,7 +35,7 @@ LIBRARY_MARKERS = ("torch", "jax", "cupy", "pycuda", "numba")
 # What a test needs: a device, real or fake; a real one; two real ones; the inside of the fake driver.
 DRIVER_MARKERS = ("driver", "gpu", "multi_gpu", "fake_driver")
 # Folders whose tests compile a kernel for each case, by g++ on the fake driver: minutes.
-SLOW_ON_FAKE = {"ops", "reduce", "blas"}
+SLOW_ON_FAKE = {"array", "blas", "examples", "ops", "reduce"}
 NOT_ON_FAKE = Path(__file__).with_name("doubles") / "not_on_fake.txt"
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 
@@ -87,6 +88,13 @@ def cuda_devices() -> tuple[int, str]:
 
 def on_fake(config) -> bool:
     return config.getoption("--driver") == "fake"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_garbage_collection():
+    """Spare the many collections of garbage in the tests all that earlier modules have left."""
+    gc.collect()
+    gc.freeze()
 
 
 def wants_cuda(config) -> bool:

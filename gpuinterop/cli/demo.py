@@ -23,7 +23,7 @@ import numpy as np
 import gpuinterop as gi
 from gpuinterop import converters
 from gpuinterop.cli import STRICT, words_of
-from gpuinterop.converters import registry
+from gpuinterop.converters import availability, registry
 
 # Layouts that libraries disagree about.
 VIEWS: dict[str, Callable[[Any], Any]] = {
@@ -154,8 +154,8 @@ def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], dict[
             # Of the many libraries that one converter serves, the one that every test run has.
             package = converter = STRICT
             fits = device.type == "cpu"
-        install = registry.how_to_install(row, package)
-        if not registry.installed(package):
+        install = availability.how_to_install(row, package)
+        if not availability.installed(package):
             left_out[row.name] = ABSENT
             installs += [install] * fits
         elif not fits:

@@ -1,61 +1,25 @@
-"""Converters between our arrays and those of other libraries: share memory, or say why not.
+"""Conversions between gpuinterop arrays and those of other libraries: share memory, or raise.
 
-``to_<library>(x, copyif=False)`` and ``from_<library>(obj, copyif=False)`` for each library,
-``to(x, "library")`` and ``from_any(obj)`` for any. Files and libraries are loaded on first use.
+``to(x, "library")`` and ``from_any(obj)`` for every library; ``to_<library>(x, copyif=False)`` and
+``from_<library>(obj, copyif=False)`` for each. Modules and libraries are loaded on first use.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of what comes in)
+import numpy as np
+
+import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of imported arrays)
 from gpuinterop import _core
-from gpuinterop.converters import registry
-from gpuinterop.converters.asking import plan_conversion, reader_of, to_gpuinterop_array
-from gpuinterop.converters.incoming import from_any
-from gpuinterop.converters.options import check_options, drop_common_option
+from gpuinterop.converters import engine, registry
+from gpuinterop.converters.functions import check_options, option_names
 from gpuinterop.converters.registry import Backend, backends, names, register
+from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import GpuInteropError
-from gpuinterop.layout import is_array
-from gpuinterop.option_values import require_bool
-
-if TYPE_CHECKING:  # a type checker knows these names only; in truth they are loaded on first use
-    from gpuinterop.converters.array_api import from_array_api as from_array_api
-    from gpuinterop.converters.array_api import to_array_api as to_array_api
-    from gpuinterop.converters.buffer import from_buffer as from_buffer
-    from gpuinterop.converters.buffer import to_buffer as to_buffer
-    from gpuinterop.converters.cuda_core import from_cuda_core as from_cuda_core
-    from gpuinterop.converters.cuda_core import to_cuda_core as to_cuda_core
-    from gpuinterop.converters.cudamat import cudamat_to_cudandarray as cudamat_to_cudandarray
-    from gpuinterop.converters.cudamat import cudandarray_to_cudamat as cudandarray_to_cudamat
-    from gpuinterop.converters.cudamat import from_cudamat as from_cudamat
-    from gpuinterop.converters.cudamat import to_cudamat as to_cudamat
-    from gpuinterop.converters.cupy import from_cupy as from_cupy
-    from gpuinterop.converters.cupy import to_cupy as to_cupy
-    from gpuinterop.converters.gnumpy import cudandarray_to_garray as cudandarray_to_garray
-    from gpuinterop.converters.gnumpy import from_gnumpy as from_gnumpy
-    from gpuinterop.converters.gnumpy import garray_to_cudandarray as garray_to_cudandarray
-    from gpuinterop.converters.gnumpy import to_gnumpy as to_gnumpy
-    from gpuinterop.converters.jax import from_jax as from_jax
-    from gpuinterop.converters.jax import to_jax as to_jax
-    from gpuinterop.converters.kernel_pointers import pointer_arguments as pointer_arguments
-    from gpuinterop.converters.numba import from_numba as from_numba
-    from gpuinterop.converters.numba import to_numba as to_numba
-    from gpuinterop.converters.numpy import from_numpy as from_numpy
-    from gpuinterop.converters.numpy import to_numpy as to_numpy
-    from gpuinterop.converters.pycuda import from_pycuda as from_pycuda
-    from gpuinterop.converters.pycuda import to_cudandarray as to_cudandarray
-    from gpuinterop.converters.pycuda import to_gpuarray as to_gpuarray
-    from gpuinterop.converters.pycuda import to_pycuda as to_pycuda
-    from gpuinterop.converters.tensorflow import from_tensorflow as from_tensorflow
-    from gpuinterop.converters.tensorflow import to_tensorflow as to_tensorflow
-    from gpuinterop.converters.torch import from_torch as from_torch
-    from gpuinterop.converters.torch import to_torch as to_torch
-    from gpuinterop.converters.tvm_ffi import from_tvm_ffi as from_tvm_ffi
-    from gpuinterop.converters.tvm_ffi import to_tvm_ffi as to_tvm_ffi
-    from gpuinterop.converters.warp import from_warp as from_warp
-    from gpuinterop.converters.warp import to_warp as to_warp
+from gpuinterop.ndarray import CudaNdarray, GpuArray
+from gpuinterop.option_values import require_bool, require_optional_bool, takes_copy_keyword
 
 __all__ = [
     "Backend",
@@ -64,6 +28,7 @@ __all__ = [
     "cudandarray_to_cudamat",
     "cudandarray_to_garray",
     "from_any",
+    "from_dlpack",
     "garray_to_cudandarray",
     "names",
     "pointer_arguments",
@@ -72,6 +37,56 @@ __all__ = [
     "to_cudandarray",
     "to_gpuarray",
 ]
+
+if TYPE_CHECKING:  # a type checker knows these names only; at runtime they are made on first use
+    from gpuinterop.converters.array_api import to_array_api as to_array_api
+    from gpuinterop.converters.cudamat import cudamat_to_cudandarray as cudamat_to_cudandarray
+    from gpuinterop.converters.gnumpy import garray_to_cudandarray as garray_to_cudandarray
+    from gpuinterop.converters.kernel_pointers import pointer_arguments as pointer_arguments
+    from gpuinterop.converters.pycuda import to_cudandarray as to_cudandarray
+
+    class _To(Protocol):
+        def __call__(self, x: Any, copyif: bool = False, **options: Any) -> Any: ...
+
+    class _ToNumpy(Protocol):
+        def __call__(self, x: Any, copyif: bool = False) -> np.ndarray[Any, Any]: ...
+
+    class _ToBuffer(Protocol):
+        def __call__(self, x: Any, copyif: bool = False) -> memoryview: ...
+
+    class _From(Protocol):
+        def __call__(self, obj: Any, copyif: bool = False, **options: Any) -> Any: ...
+
+    to_numpy: _ToNumpy
+    to_buffer: _ToBuffer
+    to_cuda_core: _To
+    to_cudamat: _To
+    to_cupy: _To
+    to_gnumpy: _To
+    to_gpuarray: _To
+    to_jax: _To
+    to_numba: _To
+    to_pycuda: _To
+    to_tensorflow: _To
+    to_torch: _To
+    to_tvm_ffi: _To
+    to_warp: _To
+    cudandarray_to_cudamat: _To
+    cudandarray_to_garray: _To
+    from_array_api: _From
+    from_buffer: _From
+    from_cuda_core: _From
+    from_cudamat: _From
+    from_cupy: _From
+    from_gnumpy: _From
+    from_jax: _From
+    from_numba: _From
+    from_numpy: _From
+    from_pycuda: _From
+    from_tensorflow: _From
+    from_torch: _From
+    from_tvm_ffi: _From
+    from_warp: _From
 
 _HOMES = {
     "to_gpuarray": "pycuda",
@@ -86,36 +101,41 @@ _HOMES = {
 
 def _loaded(name: str) -> Any:
     home = _HOMES.get(name)
-    if home is None:
-        direction, _, library = name.partition("_")
-        if direction in ("to", "from") and library in registry.names():
-            try:
-                row = registry.backend(library, f"gpuinterop.converters.{name}")
-                value = row.to if direction == "to" else row.from_
-            except (GpuInteropError, ImportError) as e:  # a name that cannot be had, for hasattr()
-                raise AttributeError(str(e)) from e
-            globals()[name] = value
-            if registry.backend(library) is not row:  # replaced while it was asked for
-                globals().pop(name, None)
-            return value
-        try:
-            return import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError as e:
-            if e.name != f"{__name__}.{name}":
-                raise
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    if home is not None:
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+        globals()[name] = value
+        return value
+    direction, _, library = name.partition("_")
+    if direction in ("to", "from") and library in registry.names():
+        return _function(direction, library, name)
+    try:
+        return import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as e:
+        if e.name != f"{__name__}.{name}":
+            raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def _function(direction: str, library: str, name: str) -> Any:
+    """Return ``to_<library>`` or ``from_<library>``, and keep it as a name of this module."""
+    try:
+        entry = registry.backend(library, f"gpuinterop.converters.{name}")
+        value = (engine.to_function if direction == "to" else engine.from_function)(entry)
+    except (GpuInteropError, ImportError) as e:  # an attribute that does not exist, for hasattr()
+        raise AttributeError(str(e)) from e
     globals()[name] = value
+    if registry.backend(library) is not entry:  # replaced meanwhile
+        globals().pop(name, None)
     return value
 
 
-if not TYPE_CHECKING:  # else every misspelt name would have a type
+if not TYPE_CHECKING:  # else every unknown name would have a type
     __getattr__ = _loaded
 
 
 def __dir__() -> list[str]:
     own = {name for name in globals() if name.startswith("__")}
-    known = {f"{direction}_{row.name}" for row in backends() for direction in ("to", "from")}
+    known = {f"{direction}_{entry.name}" for entry in backends() for direction in ("to", "from")}
     return sorted(own | {*__all__} | known)
 
 
@@ -125,8 +145,8 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
 
     Shares memory where the two layouts allow it and raises otherwise; ``copyif=True`` copies where
     it must, and nothing when the conversion then fails. `x` may be an array of any known library.
-    ``allow_readonly=True`` is taken for every library, and shares read-only memory with those that
-    cannot mark it, on your word not to write; further options are those of ``to_<library>``.
+    ``allow_readonly=True`` is accepted for every library, and shares read-only memory with those that
+    cannot mark it, if nothing writes to the result; further options are those of ``to_<library>``.
 
     Examples
     --------
@@ -135,35 +155,114 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     >>> gpuinterop.to(x, "numpy").shape
     (2, 3)
     """
-    copyif = require_bool(copyif, "copyif", "to")
+    copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "to")  # type: ignore[redundant-expr]
     own = registry.own_name(library)
     if own is not None:
-        return _to_ours(x, library, own, copyif, options)
-    row = registry.backend(library)
-    if row.name == "array_api" and "xp" not in options:
+        options = own_options(x, own, options, f"to(x, {library!r})")
+        plan, incoming = engine.plan_own(x, own, copyif, options)
+        if plan.refused:
+            raise plan.exception()
+        found = engine.adopt(incoming, plan)
+        if own != "cudandarray" or issubclass(type(found), CudaNdarray):
+            return found
+        return _core.adopt(CudaNdarray, found)
+    entry = registry.backend(library)
+    if options or entry.name == "array_api":
+        entry, options = resolve_options(entry, library, options, f"to(x, {library!r})")
+    if issubclass(type(x), _core.Array):
+        return engine.export_array(x, entry, copyif, options)
+    return engine.convert(x, entry, copyif, options)
+
+
+def own_options(x: Any, own: str, options: dict[str, Any], where: str) -> dict[str, Any]:
+    """Check the options of a conversion to a gpuinterop array."""
+    entry = None if issubclass(type(x), _core.Array) else registry.find_backend(x)
+    return check_options(
+        option_names(entry if own != "cudandarray" else None, "from"), options, where
+    )
+
+
+def resolve_options(
+    entry: Backend, library: str, options: dict[str, Any], where: str
+) -> tuple[Backend, dict[str, Any]]:
+    """Check the options of a conversion to a library; a namespace may have a converter of its own."""
+    if entry.name == "array_api" and "xp" not in options:
         xp = registry.namespace(library, "to_array_api")
         options = options if xp is None else {**options, "xp": xp}
+    options = check_options(option_names(entry, "to"), options, where)
+    if entry.name == "array_api" and entry.module.own_converter(options.get("xp")):
+        entry = registry.backend(entry.module.own_converter(options["xp"]))
+        options = {name: value for name, value in options.items() if name != "xp"}
+        options = check_options(option_names(entry, "to"), options, where)
+    return entry, options
+
+
+@_core.imports()
+def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
+    """Return an array over the memory of any known array, or of any that implements a protocol.
+
+    A float32 array becomes a `CudaNdarray`, another dtype a `GpuArray`. Shares memory, or raises;
+    with ``copyif=True`` it copies what cannot be shared. A gpuinterop array is returned as it is.
+
+    Raises
+    ------
+    ConversionTypeError
+        `obj` is not an array: the message lists what is recognised.
+    """
+    copyif = require_bool(copyif, "copyif", "from_any")
     if options:
-        label = f"to(x, {library!r})"
-        options = drop_common_option(row.to, options, label)
-        check_options(row.to, options, label)
-    if is_array(x):
-        return row.give(x, copyif, **options)
-    ours = to_gpuinterop_array(x, library, copyif, options)
-    try:
-        return row.give(ours, copyif, **options)
-    except GpuInteropError as e:
-        if type(x).__name__ == "PyCapsule":  # used up
-            raise
-        plan = plan_conversion(x, library, copyif, options)  # in words for what was passed
-        raise plan.exception() if plan.error is type(e) and plan.refused else e from None
+        entry = None if issubclass(type(obj), _core.Array) else registry.find_backend(obj)
+        check_options(option_names(entry, "from"), options, "from_any", common=False)
+    if issubclass(type(obj), _core.Array):
+        return obj
+    return engine.import_array(obj, copyif, options)
 
 
-def _to_ours(x: Any, library: str, own: str, copyif: bool, options: dict[str, Any]) -> Any:
-    label = f"to(x, {library!r})"
-    if registry.OURS[own] is None:
-        return from_any(x, copyif, **drop_common_option(reader_of(x), options, label))
-    check_options(None, drop_common_option(None, options, label), label)
-    from gpuinterop.converters.pycuda import to_cudandarray  # ours, whosever the row is
+@takes_copy_keyword("copy")
+def from_dlpack(
+    x: Any,
+    /,
+    *,
+    device: Any = None,
+    copy: bool | None = None,
+    cls: type[CudaNdarray | GpuArray] | None = None,
+) -> Any:
+    """Return an array that shares the memory of `x`, keeps it alive, and is ready on the current stream.
 
-    return to_cudandarray(x, copyif)
+    `x` is any object with DLPack's methods, a DLPack capsule (which is consumed), or an object with
+    one of the older protocols. Float32 gives a `CudaNdarray`, any other dtype a `GpuArray`, unless
+    `cls` says which; read-only memory stays read-only. Nothing is copied unless ``copy=True``, or
+    `device` names another device than that of `x`.
+
+    Raises
+    ------
+    ConversionTypeError
+        `x` implements no protocol, or its memory does not hold its values (meta tensors, tracers), or it
+        is a NumPy scalar, which can only be copied.
+    ExportError
+        The library of `x` cannot export it: a tensor with requires_grad, a sharded array.
+    ExchangeError
+        The description of the memory is malformed, consumed, or not possible here; the message names the
+        protocols that were tried, with the error of each.
+    CopyForbiddenError
+        ``copy=False`` and `device` is another device.
+    DTypeError
+        `cls` is `CudaNdarray` and the dtype is not float32.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import gpuinterop as gi
+    >>> n = numpy.arange(6, dtype="float32").reshape(2, 3)
+    >>> x = gi.from_dlpack(n.T)
+    >>> x.shape, x.strides, x.ptr == n.ctypes.data
+    ((3, 2), (4, 12), True)
+    """
+    if copy is not None:
+        copy = require_optional_bool(copy, "copy", "from_dlpack")
+    place = None if device is None else resolve_device(device, "from_dlpack")
+    copied = copy or (copy is None and place is not None and place.type == "cuda")
+    if copied and isinstance(x, np.generic):
+        x = np.asarray(x)  # a scalar has no memory to share, but its value can be copied
+    pair = None if place is None else (place.type_code, place.index or 0)
+    return _core.import_any(cls, x, pair, copy)

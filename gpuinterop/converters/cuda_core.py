@@ -1,4 +1,4 @@
-"""cuda.core: every layout goes into a StridedMemoryView and comes out of one."""
+"""cuda.core: every layout is shared, into a StridedMemoryView and out of one."""
 
 from __future__ import annotations
 
@@ -7,56 +7,54 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks
-from gpuinterop.converters.cudamat_struct import device_of
+from gpuinterop.converters.foreign_layout import device_of_address, stream_number
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 
-__all__ = ["describe", "from_cuda_core", "plan_from", "plan_to", "to_cuda_core", "stream_used_by"]
+__all__ = ["RULES", "describe", "export", "judge", "plan_to", "stream_used_by"]
 
-IMPORTS = "cuda.core.utils"  # what a conversion imports
+ARRAY = "a cuda.core StridedMemoryView or Buffer"
+STREAM = "`stream`"
+IMPORTS = "cuda.core.utils"
+TO_OPTIONS = FROM_OPTIONS = {"stream": None}
+TO_NOTE = """cuda.core has no current stream, so `stream` names the one that will use the view (any stream object or
+a handle); the legacy default stream otherwise."""
+FROM_NOTE = (
+    "A Buffer becomes an array of int8. Without `stream`, the legacy default stream is meant."
+)
 
-# The view takes any struct, and fails later, on its dtype, for the types that it does not know.
-_DTYPES = frozenset({*NUMPY_NAMES, "bfloat16"})
-_TO = Rules("cuda_core", "to_cuda_core", _DTYPES, readonly=True)
+# The view accepts any struct, and fails later, on its dtype, for the types that it does not know.
+RULES = Rules("cuda_core", "to_cuda_core", frozenset({*NUMPY_NAMES, "bfloat16"}), readonly=True)
 
 
-def plan_to(x: Any, copyif: bool = False) -> Plan:
-    """Plan `to_cuda_core`: what explain() shows and the converter carries out."""
-    return plan_layout(checks.describe_array(x), _TO, copyif)
+def plan_to(info: ArrayInfo, copyif: bool = False, stream: Any = None) -> Plan:
+    """Plan a conversion to cuda.core, which needs a usable stream."""
+    stream_number(stream)
+    return plan_layout(info, RULES)
 
 
-def to_cuda_core(x: Any, copyif: bool = False, *, stream: Any = None) -> Any:
-    """Return a cuda.core StridedMemoryView of `x`.
-
-    Shares every layout, keeps the read-only mark and the memory. cuda.core has no current stream, so
-    name the one that will use the view (any stream object or a handle); the legacy stream otherwise.
-    That stream waits for what is queued on `x`.
-    """
-    checks.require_array(x, "to_cuda_core")
-    handle = checks.stream_number(stream)
-    plan = plan_to(x, copyif)
-    utils = checks.library_for(plan, "cuda_core", IMPORTS)
-    x = checks.execute_export(x, plan)
+def export(x: Any, utils: Any, stream: Any = None) -> Any:
+    """Return a StridedMemoryView over the memory of `x`."""
+    handle = stream_number(stream)
     _core.require_hand_over(x, handle, "to_cuda_core")
     if core_view(x).device.type == "cpu":
-        handle = -1  # the class's word for "no stream"
+        handle = -1  # "no stream" for this class
     return utils.StridedMemoryView.from_dlpack(x, stream_ptr=handle)
 
 
-def stream_used_by(index: int, array: Any = None, stream: Any = None) -> int:
-    """The stream on which the library uses memory, by its handle: the one that a caller names."""
-    return checks.stream_number(stream)
+def stream_used_by(index: int, obj: Any = None, stream: Any = None) -> int:
+    """Return the handle of the stream that the caller names."""
+    return stream_number(stream)
 
 
 def describe(v: Any) -> ArrayInfo:
-    """Describe the foreign array; nothing is converted."""
+    """Describe a StridedMemoryView or a Buffer."""
     if not hasattr(v, "ptr"):  # a Buffer: bytes in one dimension
         ptr, index = int(v.handle or 0), int(v.device_id)
         where = ("cuda", index) if v.is_device_accessible else ("cpu", 0)
         if v.is_device_accessible and index < 0:  # pinned memory, which belongs to no device
-            where = device_of(ptr)
+            where = device_of_address(ptr)
         return ArrayInfo((v.size,), (1,), "int8", 1, *where, ptr, library="cuda_core")
     dtype = numpy.dtype(v.dtype)
     shape = tuple(v.shape)
@@ -71,32 +69,17 @@ def describe(v: Any) -> ArrayInfo:
     )  # fmt: skip
 
 
-def plan_from(v: Any, copyif: bool = False) -> Plan:
-    """Plan `from_cuda_core`: what explain() shows and the converter carries out."""
-    if hasattr(v, "ptr"):
-        try:
-            why = "a StridedMemoryView without one" if v.dtype is None else ""
-        except TypeError as e:  # it takes any struct, and looks at the dtype when asked for it
-            why = f"a StridedMemoryView that cannot tell: {e}"
-        if why:
-            return refuse(
-                "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype", why,
-                "pass the array that it was made from, v.exporting_obj, or dtype= to from_buffer",
-            )  # fmt: skip
-    return checks.plan_own(describe(v), "from_cuda_core", copyif)
-
-
-def from_cuda_core(v: Any, copyif: bool = False, *, stream: Any = None) -> Any:
-    """Return an array over the memory of a StridedMemoryView, or of a Buffer as int8.
-
-    Shares every layout and keeps the read-only mark; ``result.base`` is `v`. The work queued on
-    `stream` (the legacy stream when not given) is visible here.
-    """
-    checks.require_foreign(
-        v, "cuda_core", "from_cuda_core", "a cuda.core StridedMemoryView or Buffer"
-    )
-    handle = checks.stream_number(stream)
-    plan = plan_from(v, copyif)
-    if plan.refused:
-        raise plan.exception()
-    return checks.execute_import(plan, describe(v), v, stream=handle)
+def judge(v: Any) -> Plan | None:
+    """Refuse a view without a dtype."""
+    if not hasattr(v, "ptr"):
+        return None
+    try:
+        why = "a StridedMemoryView without a dtype" if v.dtype is None else ""
+    except TypeError as e:  # the view accepts any struct, and reads the dtype only on request
+        why = f"a StridedMemoryView whose dtype cannot be read: {e}"
+    if not why:
+        return None
+    return refuse(
+        "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype", why,
+        "pass the array that it was made from, v.exporting_obj, or dtype= to from_buffer",
+    )  # fmt: skip

@@ -1,43 +1,66 @@
-"""CUDAMat: column-major float32 matrices on the GPU; on the host those of npmat, its stand-in.
+"""CUDAMat: column-major float32 matrices on the GPU; on the host those of npmat, gnumpy's replacement for it.
 
-A CUDAMatrix holds ``size = (rows, columns)``, stores columns one after the other, and has a flag
-`is_trans` that swaps the meaning without moving data. Two layouts are offered:
+A CUDAMatrix holds ``size = (rows, columns)``, stores columns one after the other, and has a flag `is_trans`
+that swaps the meaning without moving data. Two layouts are offered:
 
-* ``layout="logical"``: entry (i, j) here is entry (i, j) there. F-contiguous matrices and vectors
-  share; C-contiguous ones share with ``trans=True``, which sets the flag; others are copied.
-* ``layout="memory"``: the documents' rule, default of the documents' two names. The shape is kept
-  and the memory too, so a row-major matrix appears there as the column-major reading of the same
-  bytes. A round trip is exact and elementwise work is right, rows and columns are not.
+* ``layout="logical"``: entry (i, j) of the array is entry (i, j) of the matrix. F-contiguous matrices and
+  vectors share; C-contiguous ones share with ``trans=True``, which sets the flag; others are copied.
+* ``layout="memory"``: the Theano tutorials' rule, default of their two names. The shape and the memory are
+  kept, so a row-major matrix appears in CUDAMat as the column-major reading of the same bytes. A round trip
+  is exact and elementwise work is right, rows and columns are not.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import sys
+import threading
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy
+
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, npmat, registry
+from gpuinterop.converters import engine, registry
 from gpuinterop.converters import numpy as numpys
-from gpuinterop.converters.cudamat_struct import Pin, Struct, device_of, read_struct
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_from_error, plan_layout, refuse
-from gpuinterop.host_views import as_numpy_view
+from gpuinterop.converters.foreign_layout import (
+    LEGACY,
+    OwnerGroup,
+    device_of_address,
+    import_memory,
+    read_shape,
+)
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
+from gpuinterop.converters.suggested_fixes import cast_line
+from gpuinterop.host_views import as_numpy_view, refuse_mask
 from gpuinterop.layout import core_view
 
 __all__ = [
+    "RULES",
+    "adopt",
     "cudamat_to_cudandarray",
     "cudandarray_to_cudamat",
     "describe",
-    "from_cudamat",
-    "plan_from",
+    "export",
     "plan_to",
-    "to_cudamat",
     "stream_used_by",
 ]
 
-_FLOAT32 = frozenset({"float32"})
+ARRAY = "a cudamat.CUDAMatrix"
+STREAM = "CUDAMat's default stream"
+IMPORTS = {"cpu": "npmat", "cuda": "cudamat"}
+TO_OPTIONS = {"layout": "logical", "trans": False, "module": None}
+FROM_OPTIONS = {"layout": "logical"}
+TO_NOTE = """Entry (i, j) of `x` is entry (i, j) of the matrix. C-contiguous matrices are shared with
+``trans=True``, as a matrix whose `is_trans` flag is set; many CUDAMat functions refuse that flag. The matrix
+holds `x` as ``_base``. A host array gives an npmat matrix. `module` names the CUDAMat, or for host arrays the
+npmat, to use, if it is not the installed one."""
+FROM_NOTE = """The result holds `obj` (as ``result.base.owner``), and while it exists
+``obj.free_device_memory()`` does nothing, so the memory cannot be freed. ``cudamat.shutdown()`` ends every
+allocation of the process on that device; no array can be kept alive across it."""
+
 _LAYOUTS = ("logical", "memory")
+RULES = Rules("cudamat", "to_cudamat", frozenset({"float32"}), layout="f")
 
 
 def _check_layout(layout: Any, where: str) -> None:
@@ -53,123 +76,90 @@ def _check_layout(layout: Any, where: str) -> None:
 # ---- to CUDAMat ---------------------------------------------------------------------------------
 
 
-def _rules(where: str, layout: str, trans: bool, module: Any) -> Rules:
-    if layout == "memory":
-        kept = "c"
-    else:
-        kept = "forc" if trans else "f"
-    rules = Rules("cudamat", where, _FLOAT32, layout=kept)
-    if module is None:  # the one for the array's device
-        return rules
-    place = "cuda" if hasattr(module, "cudamat") else "cpu"
-    return replace(rules, devices=frozenset({place}))
-
-
 def plan_to(
-    x: Any,
+    info: ArrayInfo,
     copyif: bool = False,
     allow_readonly: bool = False,
     layout: str = "logical",
     trans: bool = False,
     module: Any = None,
-    _where: str = "to_cudamat",
 ) -> Plan:
-    """Plan `to_cudamat`: what explain() shows and the converter carries out."""
-    _check_layout(layout, _where)
-    checks.require_module(module, "CUDAMatrix", _where, "CUDAMat or npmat")
-    facts = checks.describe_array(x)
-    if len(facts.shape) != 2:
+    """Plan a conversion to CUDAMat or, for a host array, to npmat."""
+    where = "to_cudamat"
+    _check_layout(layout, where)
+    check_module(module, "CUDAMatrix", where, "CUDAMat or npmat")
+    if len(info.shape) != 2:
         return refuse(
-            "cudamat", _where, errors.ConversionTypeError,
+            "cudamat", where, errors.ConversionTypeError,
             "two dimensions, the only ones that CUDAMat has",
-            f"{len(facts.shape)} dimensions, shape {facts.shape}", "x.reshape(rows, columns)",
+            f"{len(info.shape)} dimensions, shape {info.shape}", "x.reshape(rows, columns)",
         )  # fmt: skip
-    if max(facts.shape) >= 1 << 31:
+    if max(info.shape) >= 1 << 31:
         return refuse(
-            "cudamat", _where, errors.ShapeError, "extents that fit CUDAMat's 32-bit sizes",
-            f"shape {facts.shape}", "convert the matrix in parts",
+            "cudamat", where, errors.ShapeError, "extents that fit CUDAMat's 32-bit sizes",
+            f"shape {info.shape}", "convert the matrix in parts",
         )  # fmt: skip
-    on_gpu = facts.device == "cuda"  # npmat has no flag for a transposed matrix
-    rules = _rules(_where, layout, trans and on_gpu, module)
-    plan = plan_layout(facts, rules, copyif, allow_readonly)
-    if plan.code == "strides" and on_gpu and layout == "logical" and facts.c_contiguous:
-        fix = "pass trans=True to share it as a transposed matrix"
-        return replace(plan, fix=fix if plan.copied else fix + ", or copyif=True")
+    on_gpu = info.device == "cuda"  # npmat has no flag for a transposed matrix
+    kept = "c" if layout == "memory" else "forc" if trans and on_gpu else "f"
+    rules = replace(RULES, layout=kept)
+    if module is not None:  # else the one for the array's device
+        place = "cuda" if hasattr(module, "cudamat") else "cpu"
+        rules = replace(rules, devices=frozenset({place}))
+    plan = plan_layout(info, rules, allow_readonly)
+    if layout == "logical":
+        plan = replace(plan, order="F")
+    if plan.code == "strides" and on_gpu and layout == "logical" and info.c_contiguous:
+        return replace(plan, fix="pass trans=True to share it as a transposed matrix")
     if plan.refused or on_gpu:
         return plan
-    return _precision_fault(module, _where) or plan
+    return _precision_fault(module, where) or plan
 
 
 def _precision_fault(module: Any, where: str) -> Plan | None:
     if module is None:
-        if not registry.installed("npmat"):  # which is told next
+        if not registry.installed("npmat"):  # which is the next error
             return None
         try:
             module = registry.load("cudamat", where, "npmat")
         except errors.MissingLibraryError:
             return None
-    return npmat.precision_fault(module, "cudamat", where)
+    return precision_fault(module, "cudamat", where)
 
 
-def stream_used_by(index: int, array: Any = None) -> int:
-    """The stream on which the library uses memory, by its handle."""
-    return checks.LEGACY
+def check_module(module: Any, name: str, where: str, library: str) -> None:
+    """Refuse as option `module` a module without the class of the library."""
+    if module is not None and not hasattr(module, name):
+        raise errors.ArgumentTypeError(
+            where=where,
+            expected=f"as module {library}, with its {name}",
+            got=errors.short_repr(module),
+            fix="omit module for the one that is installed",
+        )
 
 
-def package_for(device: str) -> str:
-    """The package that has the matrices of a device."""
-    return "npmat" if device == "cpu" else "cudamat"
+def stream_used_by(index: int, obj: Any = None) -> int:
+    """Return the handle of the stream on which the library uses memory."""
+    return LEGACY
 
 
-def to_cudamat(
-    x: Any,
-    copyif: bool = False,
-    *,
-    allow_readonly: bool = False,
-    layout: str = "logical",
-    trans: bool = False,
-    module: Any = None,
-    _where: str = "to_cudamat",
-) -> Any:
-    """Return a CUDAMatrix over the memory of `x`; entry (i, j) stays entry (i, j).
-
-    Shares F-contiguous matrices and all vectors; C-contiguous ones with ``trans=True``, as a matrix
-    whose `is_trans` flag is set (many CUDAMat functions refuse that flag). Copies other layouts, and
-    read-only memory, with ``copyif=True`` (``allow_readonly=True`` shares the latter). The dtype is
-    float32, which CUDAMat has alone. Its default stream waits for what is queued on `x`. The matrix
-    holds `x` as ``_base``. Writes on either side are seen by the other. A host array gives an npmat
-    matrix. `module` names the CUDAMat, or for host arrays the npmat, to use, if it is not the
-    installed one.
-
-    Raises
-    ------
-    ContiguityError
-        The layout cannot be shared and `copyif` is false.
-    ConversionTypeError
-        `x` is not one of our arrays, or not two-dimensional.
-    """
-    checks.require_array(x, _where)
-    plan = plan_to(x, copyif, allow_readonly, layout, trans, module, _where)
-    if module is None:
-        package = package_for(core_view(x).device.type)
-        module = checks.library_for(plan, "cudamat", package, package)
-    elif plan.refused:
-        raise plan.exception()
-    if plan.copied:
-        x = checks.copied(x, _where, "C" if layout == "memory" else "F")
+def export(x: Any, module: Any, layout: str = "logical") -> Any:
+    """Return a matrix over the memory of `x`: of CUDAMat, or of npmat for a host array."""
     seen = core_view(x)
     rows, columns = seen.shape
-    transposed = layout == "logical" and not seen.is_f_contiguous()
     if not hasattr(module, "cudamat"):
-        return _npmat_over(x, module, layout, _where)
-    _core.hand_over(x, checks.LEGACY, _where)
+        host = as_numpy_view(x)
+        if layout == "memory":
+            host = host.reshape(-1).reshape(host.shape, order="F")
+        return matrix_over(module, host, x, "to_cudamat")
+    _core.hand_over(x, LEGACY, "to_cudamat")
+    transposed = layout == "logical" and not seen.is_f_contiguous()
     if transposed:
         rows, columns = columns, rows
     return wrap(module, seen.ptr, rows, columns, x, is_trans=transposed)
 
 
 def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: bool = False) -> Any:
-    """A CUDAMatrix of `module` over an address, holding `owner`."""
+    """Return a CUDAMatrix of `module` over an address, holding `owner`."""
     mat = module.cudamat()
     mat.size[0], mat.size[1] = rows, columns
     mat.on_host, mat.on_device = 0, 1
@@ -177,7 +167,7 @@ def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: b
     mat.data_device = ctypes.cast(ctypes.c_void_p(ptr), ctypes.POINTER(ctypes.c_float))
     made = module.CUDAMatrix(mat)
     made._base = owner
-    made.mat_on_host = False  # the documents' converter set it; nothing reads it
+    made.mat_on_host = False  # the tutorials' converter set it; nothing reads it
     if getattr(made, "T", None) is not None:
         # The transposed twin copies the struct and knows nothing of its parent: it needs the owner
         # as well. Made by the constructor, it does not have the flag of a transposed matrix right.
@@ -185,31 +175,117 @@ def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: b
     return made
 
 
-def _npmat_over(x: Any, module: Any, layout: str, where: str) -> Any:
-    host = as_numpy_view(x)
-    if layout == "memory":
-        host = host.reshape(-1).reshape(host.shape, order="F")
-    return npmat.matrix_over(module, host, x, where)
+# ---- the struct in a CUDAMatrix -----------------------------------------------------------------
 
 
-def documents_array(found: Any, where: str, other: str) -> Any:
-    """What the documents' converters return: a CudaNdarray, or the reason why there is none."""
-    fix = f"set GNUMPY_CPU_PRECISION=32, or take a GpuArray with {other}"
-    return checks.float32_only(found, where, fix)
+class Struct(NamedTuple):
+    """The fields of a CUDAMat struct, read once."""
+
+    source: Any
+    rows: int
+    columns: int
+    is_trans: bool
+    on_host: bool
+    on_device: bool
+    ptr: int
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.columns
+
+
+def read_struct(mat: Any, where: str) -> Struct:
+    """Read the struct of a matrix, and refuse invalid sizes and addresses."""
+    rows, columns = read_shape((mat.size[0], mat.size[1]), 4, where)
+    return Struct(
+        mat, rows, columns, bool(mat.is_trans), bool(mat.on_host), bool(mat.on_device),
+        address(mat.data_device, where),
+    )  # fmt: skip
+
+
+def address(pointer: Any, where: str = "from_cudamat") -> int:
+    """Return the device address that a struct's pointer holds."""
+    try:
+        return int(ctypes.cast(pointer, ctypes.c_void_p).value or 0)
+    except (ctypes.ArgumentError, TypeError, ValueError):
+        raise errors.ExchangeError(
+            where=where,
+            expected="data_device as a pointer of ctypes",
+            got=errors.short_repr(pointer),
+            fix="cast the address: ctypes.cast(address, ctypes.POINTER(ctypes.c_float))",
+        ) from None
+
+
+# How many guards a matrix has, by its id: each of them holds it. Not by its value, because a class may
+# compare elements or have no hash.
+_guards: dict[int, int] = {}
+# A collection inside the lock may destroy the last guard of another matrix, in the same thread.
+_guards_lock = threading.RLock()
+
+
+class FreeGuard(OwnerGroup):
+    """Holds a CUDAMatrix and keeps it from freeing its memory while an array shares that memory.
+
+    CUDAMat frees on request, whether the memory is in use or not: with `owns_data` off, the request does
+    nothing. Without guards the matrix owns its memory again. `struct` is that of `root`, whose memory it is.
+    """
+
+    __slots__ = ("root", "struct")
+
+    def __init__(self, matrix: Any, root: Any, struct: Any) -> None:
+        super().__init__(matrix)
+        self.root, self.struct = None, struct
+        with _guards_lock:
+            count = _guards.get(id(root), 0)
+            if count or struct.owns_data:  # else the memory has another owner already
+                struct.owns_data = 0
+                _guards[id(root)] = count + 1
+                self.root = root
+
+    def __del__(self) -> None:
+        root = getattr(self, "root", None)
+        if root is None or sys.is_finalizing():
+            return
+        with _guards_lock:
+            count = _guards.pop(id(root), 0) - 1
+            if count > 0:
+                _guards[id(root)] = count
+            else:
+                self.struct.owns_data = 1
 
 
 # ---- from CUDAMat -------------------------------------------------------------------------------
 
 
+def _root_of(m: Any, mat: Any) -> tuple[Any, Any]:
+    """Return the matrix whose memory `m` is a slice of, or itself, and the struct of that matrix."""
+    root, passed = m, {id(m)}
+    while True:
+        above = getattr(root, "sliceof", None)
+        if above is None or id(above) in passed:
+            return root, mat if root is m else inside(root)[1]
+        root = above
+        passed.add(id(above))
+
+
 def describe(m: Any, layout: str = "logical") -> ArrayInfo:
-    """Describe the foreign array; nothing is converted."""
-    host, mat = npmat.inside(m)
+    """Describe a matrix of CUDAMat or of npmat; the owner is what `adopt` needs of it."""
+    where = "from_cudamat"
+    _check_layout(layout, where)
+    host, mat = inside(m)
+    if type(m).__name__ == "TransposedCUDAMatrix" or (host is None and not hasattr(m, "shape")):
+        raise errors.ConversionTypeError(
+            where=where,
+            expected="a CUDAMatrix, which owns or holds its memory",
+            got="the .T of one, which does neither",
+            fix="convert the matrix and transpose the result: from_cudamat(m).T",
+        )
     if host is not None:
-        return npmat.describe(numpys.plain(host), layout)
-    return _describe_struct(read_struct(mat, "from_cudamat"), layout)
-
-
-def _describe_struct(seen: Struct, layout: str) -> ArrayInfo:
+        return _describe_host(m, host, layout, where)
+    seen = read_struct(mat, where)
+    root, root_mat = _root_of(m, mat)
+    whole = seen if root is m else read_struct(root_mat, where)
+    _check_struct(seen, whole, where)
     rows, columns = seen.rows, seen.columns
     if layout == "memory":
         shape, strides = (rows, columns), (columns * 4, 4)
@@ -218,133 +294,153 @@ def _describe_struct(seen: Struct, layout: str) -> ArrayInfo:
     else:
         shape, strides = (rows, columns), (4, rows * 4)
     ptr = seen.ptr if seen.size else 0
-    return ArrayInfo(shape, strides, "float32", 4, *device_of(ptr), ptr, library="cudamat")
+    return ArrayInfo(
+        shape, strides, "float32", 4, *device_of_address(ptr), ptr, library="cudamat",
+        owner=(root, whole.source),
+    )  # fmt: skip
 
 
-def _root_of(m: Any, mat: Any) -> tuple[Any, Any]:
-    """The matrix whose memory `m` is a slice of, itself if of none, and that one's struct."""
-    root, passed = m, {id(m)}
-    while True:
-        above = getattr(root, "sliceof", None)
-        if above is None or id(above) in passed:
-            return root, mat if root is m else npmat.inside(root)[1]
-        root = above
-        passed.add(id(above))
+def _describe_host(m: Any, host: Any, layout: str, where: str) -> ArrayInfo:
+    check_host(host, where)
+    array = numpys.plain(host)
+    if layout == "memory":
+        check_gaps(array, where)  # only the other layout has the strides of the array itself
+    info = replace(numpys.describe(array), library="cudamat", owner=OwnerGroup(m, array))
+    if layout == "memory":  # the same bytes in row order: C strides over column-major memory
+        info = replace(info, strides=(info.shape[1] * info.itemsize, info.itemsize))
+    return info
 
 
-def _oddity(seen: Struct, whole: Struct, where: str) -> Plan | None:
+def _check_struct(seen: Struct, whole: Struct, where: str) -> None:
     if not seen.on_device or not whole.on_device:
         freed = "its memory was freed" if not seen.on_host else "it is on the host only"
-        return refuse(
-            "gpuinterop", where, errors.ExchangeError,
-            "a matrix whose values are on the GPU",
-            f"a matrix of size ({seen.rows}, {seen.columns}) that is not: {freed}",
-            "call m.copy_to_device() first",
-        )  # fmt: skip
+        raise errors.ExchangeError(
+            where=where,
+            expected="a matrix whose values are on the GPU",
+            got=f"a matrix of size ({seen.rows}, {seen.columns}) that is not: {freed}",
+            fix="call m.copy_to_device() first",
+        )
     first = (seen.ptr - whole.ptr) // 4
     if seen is not whole and (first < 0 or first + seen.size > whole.size):
-        return refuse(
-            "gpuinterop", where, errors.BoundsError,
-            f"a slice inside its matrix of {whole.size} elements",
-            f"{seen.size} elements from element {first} on: CUDAMat places slices of a column "
+        raise errors.BoundsError(
+            where=where,
+            expected=f"a slice inside its matrix of {whole.size} elements",
+            got=f"{seen.size} elements from element {first} on: CUDAMat places slices of a column "
             "vector wrongly",
-            "slice here instead: from_cudamat(matrix)[first:last]",
-        )  # fmt: skip
-    return None
+            fix="slice the array instead: from_cudamat(matrix)[first:last]",
+        )
 
 
-class _Look(NamedTuple):
-    """One look at a matrix: what is planned, carried out and held is what was seen then."""
-
-    plan: Plan
-    facts: ArrayInfo | None = None
-    hold: Callable[[], Any] | None = None
-
-
-def _look(m: Any, copyif: bool, layout: str, where: str) -> _Look:
-    _check_layout(layout, where)
-    host, mat = npmat.inside(m)
-    if type(m).__name__ == "TransposedCUDAMatrix" or (host is None and not hasattr(m, "shape")):
-        return _Look(refuse(
-            "gpuinterop", where, errors.ConversionTypeError,
-            "a CUDAMatrix, which owns or holds its memory",
-            "the .T of one, which does neither",
-            "convert the matrix and transpose the result: from_cudamat(m).T",
-        ))  # fmt: skip
-    if host is not None:
-        odd = npmat.fault(host, where)
-        array = numpys.plain(host)
-        # Only the other layout has the strides that the array itself has.
-        if odd is None and layout == "memory":
-            odd = npmat.gaps(array, where)
-        if odd is not None:
-            return _Look(odd)
-        facts = npmat.describe(array, layout)
-        return _Look(checks.plan_own(facts, where, copyif), facts, lambda: checks.Hold(m, array))
-    seen = read_struct(mat, where)
-    root, root_mat = _root_of(m, mat)
-    whole = seen if root is m else read_struct(root_mat, where)
-    odd = _oddity(seen, whole, where)
-    if odd is not None:
-        return _Look(odd)
-    facts = _describe_struct(seen, layout)
-    plan = checks.with_memory(checks.plan_own(facts, where, copyif), facts)
-    return _Look(plan, facts, lambda: Pin(m, root, whole.source))
+def adopt(m: Any, info: ArrayInfo, plan: Plan) -> Any:
+    """Return an array over the memory of a matrix, which is kept from freeing that memory."""
+    owner = info.owner
+    if isinstance(owner, tuple):
+        owner = FreeGuard(m, *owner)
+    return import_memory(m, replace(info, owner=owner), plan)
 
 
-def plan_from(
-    m: Any, copyif: bool = False, layout: str = "logical", _where: str = "from_cudamat"
-) -> Plan:
-    """Plan `from_cudamat`: what explain() shows and the converter carries out."""
-    try:
-        return _look(m, copyif, layout, _where).plan
-    except errors.ArgumentTypeError:
-        raise
-    except errors.GpuInteropError as e:
-        return plan_from_error(e, "gpuinterop", _where)
+# ---- npmat, whose matrices are NumPy arrays on the host -----------------------------------------
+
+_SINGLE = "set GNUMPY_CPU_PRECISION=32 before gnumpy is imported"
 
 
-def from_cudamat(
-    m: Any, copyif: bool = False, *, layout: str = "logical", _where: str = "from_cudamat"
-) -> Any:
-    """Return an array over the memory of the CUDAMatrix `m`; entry (i, j) stays entry (i, j).
+def _small(module: Any) -> Any:
+    return module.CUDAMatrix(numpy.zeros((1, 1), numpy.float32, order="F"))
 
-    Shares: an F-contiguous view, or a C-contiguous one when `is_trans` is set. With ``copyif=True``
-    copies an npmat matrix whose elements are off their alignment; nothing else needs it. The dtype is
-    float32, that of its array for an npmat matrix. What CUDAMat has queued on the default stream is
-    visible here. The result holds `m` (as ``result.base.owner``), and while it lives
-    ``m.free_device_memory()`` does nothing, so the memory cannot go away under it;
-    ``cudamat.shutdown()`` ends every allocation of the process on that device, and nothing can be
-    kept alive across it. Writes on either side are seen by the other.
+
+def precision_fault(module: Any, library: str, where: str) -> Plan | None:
+    """Refuse npmat matrices that are not float32; gnumpy's CPU mode sets their precision."""
+    own = _small(module).numpy_array.dtype
+    if own == numpy.float32:
+        return None
+    return refuse(
+        library, where, errors.DTypeError, "an npmat of float32, which can share the memory",
+        f"npmat made an array of dtype {own}", _SINGLE,
+    )  # fmt: skip
+
+
+def matrix_over(module: Any, host: Any, owner: Any, where: str) -> Any:
+    """Return an npmat matrix of `module` over a host matrix, holding `owner`."""
+    # Constructors of npmat copy what they are given, so the matrix is made small and its array set.
+    made = _small(module)
+    made.numpy_array = host
+    for name, value in (("mat", host), ("num_elems", host.size)):
+        if name in vars(made):  # kept by the constructor, not computed
+            setattr(made, name, value)
+    seen = made.numpy_array
+    if tuple(made.shape) != host.shape or (host.size and not numpy.shares_memory(seen, host)):
+        raise errors.ExchangeError(
+            where=where,
+            expected="an npmat matrix that is what its numpy_array is",
+            got=f"shape {tuple(made.shape)} instead of {host.shape}, or memory of its own",
+            fix="use the npmat that gnumpy 0.2 brings",
+        )
+    made._base = owner
+    return made
+
+
+def inside(m: Any) -> tuple[Any, Any]:
+    """Return the array in an npmat matrix and None, or None and the struct in a CUDAMatrix.
+
+    Each attribute is read once, because a property may return another object the next time.
     """
-    checks.require_foreign(m, "cudamat", _where, "a cudamat.CUDAMatrix")
-    plan, facts, hold = _look(m, copyif, layout, _where)
-    if plan.refused or facts is None or hold is None:
-        raise plan.exception()
-    return checks.execute_import(plan, facts, hold())
+    host, struct = getattr(m, "numpy_array", None), getattr(m, "mat", None)
+    if _is_array(host) and (struct is None or _is_array(struct)):
+        return host, None
+    return None, struct
 
 
-# ---- the documents' names -----------------------------------------------------------------------
+def _is_array(found: Any) -> bool:
+    return issubclass(type(found), numpy.ndarray)  # an object may report any class
 
 
-def cudandarray_to_cudamat(
-    x: Any, copyif: bool = False, *, layout: str = "memory", module: Any = None
-) -> Any:
-    """The documents' converter: a CUDAMatrix over the memory of a C-contiguous `x`.
+def check_host(host: Any, where: str) -> None:
+    """Refuse an npmat matrix whose array has a mask, foreign byte order, or not two dimensions."""
+    refuse_mask(host, where)
+    seen = numpys.plain(host)
+    if seen.ndim != 2:
+        raise errors.ShapeError(
+            where=where,
+            expected="a matrix of two dimensions",
+            got=f"a numpy_array of shape {seen.shape}",
+            fix="reshape m.numpy_array to (rows, columns)",
+        )
+    if not seen.dtype.isnative:
+        native = cast_line("numpy", "float32", "m.numpy_array")
+        raise errors.DTypeError(
+            where=where,
+            expected="native byte order",
+            got=f"dtype {seen.dtype.str}",
+            fix=f"convert it once: m.numpy_array = {native}",
+        )
 
-    As in the documents the shape and the bytes are kept, so rows and columns change meaning:
-    CUDAMat's entry (i, j) is ``memory[i + j * rows]``. ``layout="logical"`` keeps the meaning, as
-    `to_cudamat` does. ValueError when `x` is not C-contiguous and `copyif` is false.
-    """
-    return to_cudamat(x, copyif, layout=layout, module=module, _where="cudandarray_to_cudamat")
+
+def check_gaps(seen: numpy.ndarray[Any, Any], where: str) -> None:
+    """Refuse an npmat matrix whose elements are not contiguous."""
+    if seen.size and not (seen.flags.c_contiguous or seen.flags.f_contiguous):
+        raise errors.ExchangeError(
+            where=where,
+            expected="npmat memory without gaps",
+            got=f"strides {seen.strides}",
+            fix="pass a copy, which the library makes dense",
+        )
+
+
+# ---- Theano's names -----------------------------------------------------------------------------
+
+cudandarray_to_cudamat = engine.to_function(
+    registry.built_in("cudamat"), "cudandarray_to_cudamat", layout="memory"
+)
+PRECISION = "set GNUMPY_CPU_PRECISION=32, or take a GpuArray with "
 
 
 def cudamat_to_cudandarray(x: Any, copyif: bool = False, *, layout: str = "memory") -> Any:
-    """The documents' converter: a C-contiguous CudaNdarray over the memory of a CUDAMatrix.
+    """Return a C-contiguous CudaNdarray over the memory of a CUDAMatrix, as in the Theano tutorials.
 
     The inverse of `cudandarray_to_cudamat`, with the same reading of rows and columns;
     ``layout="logical"`` keeps the meaning, as `from_cudamat` does.
     """
-    where = "cudamat_to_cudandarray"
-    found = from_cudamat(x, copyif, layout=layout, _where=where)
-    return documents_array(found, where, "from_cudamat")
+    return engine.import_as_float32(
+        x, copyif, {"layout": layout}, "cudamat_to_cudandarray", PRECISION + "from_cudamat",
+        registry.built_in("cudamat"),
+    )  # fmt: skip

@@ -1,7 +1,7 @@
-"""JAX: dense memory in any order of the axes is shared; its arrays are immutable, so ours are read-only.
+"""JAX: memory that is contiguous in some order of the axes is shared; imported arrays are read-only.
 
 JAX copies silently when host memory is not aligned to 64 bytes, and narrows 64-bit values when
-``jax_enable_x64`` is off, even when told not to copy; both are settled here before it is asked.
+``jax_enable_x64`` is off, also when it must not copy; both are decided here before JAX is called.
 """
 
 from __future__ import annotations
@@ -14,17 +14,23 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import _core, copy_tracking, errors
-from gpuinterop.converters import checks
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
-from gpuinterop.converters.remedies import remedy_cast
+from gpuinterop import errors
+from gpuinterop.converters.foreign_layout import LEGACY
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
+from gpuinterop.converters.suggested_fixes import cast_line
 from gpuinterop.foreign_handles import loaded_module
-from gpuinterop.option_values import require_bool
 
-__all__ = ["describe", "from_jax", "judge", "plan_from", "plan_to", "to_jax", "stream_used_by"]
+__all__ = ["RULES", "judge", "plan_to", "stream_used_by"]
 
-_MASK = _core.C_CONTIGUOUS | _core.ON_CUDA | _core.EMPTY | _core.IS_FLOAT32
-_PLAIN = _core.C_CONTIGUOUS | _core.IS_FLOAT32
+ARRAY = "a jax.Array"
+STREAM = "the stream of JAX"
+FROM_DLPACK = "dlpack.from_dlpack"
+ORDERS_STREAMS = True
+TO_NOTE = """JAX takes its arrays for immutable: do not write to `x` while the result is in use. Do not donate
+the result either (``donate_argnums``), or XLA puts its own results into the memory of `x`, read-only or
+not. No dtype is narrowed: 64-bit dtypes raise unless ``jax_enable_x64`` is on."""
+FROM_NOTE = """The result is read-only: JAX takes its arrays for immutable and may show one memory under
+several names. ``from_jax(a).copy()`` can be written to."""
 
 _WIDE = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 _DTYPES = frozenset(
@@ -33,8 +39,8 @@ _DTYPES = frozenset(
     "float8_e8m0fnu".split()
 )
 # On the host XLA copies what is not aligned to 64 bytes; on a GPU its kernels load up to 16 bytes at
-# once from a buffer's start.
-_TO = Rules(
+# once from the start of a buffer.
+RULES = Rules(
     "jax",
     "to_jax",
     _DTYPES,
@@ -44,7 +50,7 @@ _TO = Rules(
     alignment=64,
     device_alignment=16,
 )
-_TO_WIDE = replace(_TO, dtypes=_DTYPES | frozenset(_WIDE))
+_WITH_WIDE = replace(RULES, dtypes=_DTYPES | frozenset(_WIDE))
 
 
 def _x64() -> bool:
@@ -55,7 +61,7 @@ def _x64() -> bool:
 
 
 def _without_cuda() -> str:
-    """Why this JAX has no CUDA, or "" when it does. JAX is not started to know."""
+    """Return why this JAX has no CUDA, or "" when it does, without starting JAX."""
     platforms = os.environ.get("JAX_PLATFORMS", "")
     jax = loaded_module("jax")
     if jax is not None:
@@ -68,100 +74,40 @@ def _without_cuda() -> str:
     return ""
 
 
-def plan_to(x: Any, copyif: bool = False) -> Plan:
-    """Plan `to_jax`: what explain() shows and the converter carries out."""
-    return plan_facts(checks.describe_array(x), copyif)
-
-
-def plan_facts(facts: ArrayInfo, copyif: bool) -> Plan:
-    """Plan `to_jax` for an array that is only described."""
-    if facts.device == "cuda":
+def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
+    """Plan a conversion to JAX, whose dtypes and devices depend on its settings."""
+    if info.device == "cuda":
         without = _without_cuda()
         if without:
             return refuse(
                 "jax", "to_jax", errors.DeviceMismatchError,
-                f"a JAX that has arrays on {facts.where}", without,
+                f"a JAX that has arrays on {info.where}", without,
                 "pip install jax[cuda13], or move the array: x.to_device('cpu')",
             )  # fmt: skip
-    wide = facts.dtype in _WIDE
+    wide = info.dtype in _WIDE
     if wide and not _x64():
         return refuse(
             "jax", "to_jax", errors.DTypeError,
-            f"a dtype that JAX keeps; it would narrow {facts.dtype} to {_WIDE[facts.dtype]} silently",
-            f"dtype {facts.dtype} while jax_enable_x64 is off",
+            f"a dtype that JAX keeps; it would narrow {info.dtype} to {_WIDE[info.dtype]} silently",
+            f"dtype {info.dtype} while jax_enable_x64 is off",
             f"jax.config.update('jax_enable_x64', True), or narrow it yourself: "
-            f"{remedy_cast(facts, _WIDE[facts.dtype])}",
+            f"{cast_line(info.library, _WIDE[info.dtype])}",
         )  # fmt: skip
-    return plan_layout(facts, _TO_WIDE if wide else _TO, copyif)
+    return plan_layout(info, _WITH_WIDE if wide else RULES)
 
 
-_complete: Any = None  # the module, once its import is known to have ended
+def stream_used_by(index: int, obj: Any = None) -> int | None:
+    """Return the handle of the stream on which the library uses memory.
 
-
-def to_jax(x: Any, copyif: bool = False) -> Any:
-    """Return a jax.Array over the memory of `x`.
-
-    Shares memory that is dense in some order of the axes, and aligned to 64 bytes on the host; JAX
-    waits for what is queued on it, and keeps it alive. JAX takes its arrays for immutable: do not
-    write to `x` while the result is in use. Do not donate the result either (``donate_argnums``), or
-    XLA puts its own results into the memory of `x`, read-only or not. Nothing is narrowed: 64-bit dtypes raise unless
-    ``jax_enable_x64`` is on.
-
-    Raises
-    ------
-    ContiguityError
-        Strides or alignment forbid sharing and `copyif` is false.
+    JAX has streams of its own, which no capture of other libraries includes, and the legacy stream has the
+    same rules. Arrays of JAX wait for the stream that the importer names.
     """
-    global _complete
-    copyif = require_bool(copyif, "copyif", "to_jax")
-    jax = sys.modules.get("jax")
-    quick = jax is not None and jax is _complete and isinstance(x, _core.Array)
-    bits = _core.traits(x) if quick else 0
-    if jax is not None and bits & _MASK == _PLAIN and (bits & _core.ALIGNED64 or copyif):
-        # What most arrays are, decided without a plan.
-        _core._require_values("to_jax", x)
-        x = x if bits & _core.ALIGNED64 else checks.copied(x, "to_jax")
-        return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
-    checks.require_array(x, "to_jax")
-    plan = plan_to(x, copyif)
-    jax = _complete = checks.library_for(plan, "jax")
-    x = checks.execute_export(x, plan)
-    _core.require_hand_over(x, checks.LEGACY, "to_jax")
-    # JAX asks for the old capsule, which cannot say read-only. It never writes, so nothing is lost.
-    return jax.dlpack.from_dlpack(_core.writable_alias(x) if x.readonly else x)
+    return LEGACY if obj is None else None
 
 
-def stream_used_by(index: int, array: Any = None) -> int | None:
-    """The stream on which the library uses memory, by its handle.
-
-    Of streams of its own, which no capture of others reaches, the legacy one tells as much. Its
-    arrays order themselves, on the stream that we name.
-    """
-    return checks.LEGACY if array is None else None
-
-
-def _platform(a: Any) -> tuple[str, int]:
-    device = next(iter(a.devices()))
-    if device.platform in ("gpu", "cuda"):
-        return "cuda", int(
-            device.local_hardware_id if device.local_hardware_id is not None else device.id
-        )
-    return str(device.platform), 0
-
-
-def describe(a: Any) -> ArrayInfo:
-    """Describe the foreign array; nothing is converted."""
-    platform, index = _platform(a)
-    dtype = numpy.dtype(a.dtype)
-    shape = tuple(a.shape)
-    try:  # its arrays may lie in any order of the axes, and tell only who imports them
-        strides = checks.imported(a).strides
-    except Exception:  # ours, or what JAX says of a type that DLPack lacks
-        strides = c_strides(shape, dtype.itemsize)
-    return ArrayInfo(
-        shape, strides, dtype.name, dtype.itemsize, platform, index,
-        a.unsafe_buffer_pointer() if a.size else 0, True, "jax",
-    )  # fmt: skip
+def _platform(a: Any) -> str:
+    platform = next(iter(a.devices())).platform
+    return "cuda" if platform in ("gpu", "cuda") else str(platform)
 
 
 def _cast(name: str) -> str:
@@ -169,8 +115,8 @@ def _cast(name: str) -> str:
     return f"x.astype('{name.rstrip('0123456789')}8')" if whole else "x.astype('float32')"
 
 
-def judge(a: Any, copyif: bool = False) -> Plan | None:
-    """Return the refusal of an array that cannot be shared, else None."""
+def judge(a: Any) -> Plan | None:
+    """Refuse tracers, and arrays that are deleted, sharded, elsewhere, or of a dtype without memory."""
     jax = sys.modules["jax"]
 
     def no(
@@ -201,7 +147,7 @@ def judge(a: Any, copyif: bool = False) -> Plan | None:
             "convert one shard: a.addressable_shards[0].data",
             "sharded",
         )
-    platform = _platform(a)[0]
+    platform = _platform(a)
     if platform not in ("cpu", "cuda"):
         return no(
             errors.DeviceMismatchError,
@@ -227,35 +173,3 @@ def judge(a: Any, copyif: bool = False) -> Plan | None:
             else f"convert the values first, for example {_cast(a.dtype.name)}",
         )
     return None
-
-
-def plan_from(a: Any, copyif: bool = False) -> Plan:
-    """Plan `from_jax`: what explain() shows and the converter carries out."""
-    return judge(a) or checks.plan_own(describe(a), "from_jax", copyif)
-
-
-def from_jax(a: Any, copyif: bool = False) -> Any:
-    """Return a read-only array over the memory of the jax.Array `a`.
-
-    Shares memory and keeps it alive. JAX takes its arrays for immutable and may show one memory
-    under several names, so writing is refused; ``from_jax(a).copy()`` can be written to.
-
-    Raises
-    ------
-    ConversionTypeError
-        `a` is a tracer inside ``jit``.
-    ExchangeError
-        `a` was deleted or donated.
-    """
-    copyif = require_bool(copyif, "copyif", "from_jax")
-    checks.require_foreign(a, "jax", "from_jax", "a jax.Array")
-    try:
-        return checks.imported(a)
-    except Exception as e:  # ours, or what JAX says of a type that DLPack lacks
-        plan = plan_from(a, copyif)
-        if plan.shared:
-            raise
-        if plan.refused:
-            raise plan.exception() from e
-    copy_tracking.note("host" if _platform(a)[0] == "cpu" else "copy", plan.bytes, "from_jax")
-    return checks.imported(sys.modules["jax"].numpy.copy(a))

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import checks, registry
-from gpuinterop.converters.incoming import from_any
-from gpuinterop.converters.overlap import meet
-from gpuinterop.converters.remedies import remedy_copy, remedy_move
+from gpuinterop.converters import engine, registry
+from gpuinterop.converters.foreign_layout import LEGACY, new_copy, stream_number
+from gpuinterop.converters.plan import ArrayInfo
+from gpuinterop.converters.suggested_fixes import copy_line, move_line
 from gpuinterop.option_values import require_bool
+from gpuinterop.overlap import share_bytes
 
 __all__ = ["pointer_arguments"]
 
@@ -23,7 +24,7 @@ def pointer_arguments(
     *,
     copyif: bool = False,
     allow_readonly: bool = False,
-    stream: Any = checks.LEGACY,
+    stream: Any = LEGACY,
     where: str = "pointer_arguments",
     wrap: Callable[[int], Any] | None = None,
     device: int | None = None,
@@ -50,7 +51,7 @@ def pointer_arguments(
     copyif = require_bool(copyif, "copyif", where)
     allow_readonly = require_bool(allow_readonly, "allow_readonly", where)
     if stream is not None:
-        stream = checks.stream_number(stream)
+        stream = stream_number(stream)
     args = list(args)
     prepared: list[Any] = []
     keep: list[Any] = []
@@ -58,7 +59,7 @@ def pointer_arguments(
     back: list[tuple[Any, Any, int]] = []
     written: list[tuple[Any, int]] = []
     for position, arg in enumerate(args):
-        array = _as_ours(arg)
+        array = _as_gpuinterop_array(arg)
         if array is None:
             prepared.append(arg)
             continue
@@ -68,28 +69,28 @@ def pointer_arguments(
                 where=spot,
                 expected="an array on the GPU, where the kernel runs",
                 got=f"an array on {array.device}",
-                fix=f"move it first: x = {remedy_move(arg, 'cuda')}",
+                fix=f"move it first: x = {move_line(registry.library_of(arg), 'cuda')}",
             )
         if device is not None and array.size and array.device.index != device:
             raise errors.DeviceMismatchError(
                 where=spot,
                 expected=f"an array on cuda:{device}, where the kernel runs",
                 got=f"an array on {array.device}",
-                fix=f"move it first: x = {remedy_move(arg, f'cuda:{device}')}",
+                fix=f"move it first: x = {move_line(registry.library_of(arg), f'cuda:{device}')}",
             )
         usable = array
         if not array.is_c_contiguous():
             if not copyif:
-                facts = checks.describe_array(array)
+                info = ArrayInfo.of(array)
                 raise errors.ContiguityError(
                     where=spot,
                     expected="C-contiguous memory, because the kernel is given only an address",
-                    got=f"shape {facts.shape} with strides {facts.strides} (bytes)",
-                    fix=f"pass {remedy_copy(arg)}, or copyif=True to copy in and back out",
+                    got=f"shape {info.shape} with strides {info.strides} (bytes)",
+                    fix=f"pass {copy_line(registry.library_of(arg))}, or copyif=True to copy in and back out",
                 )
-            place = replace(checks.describe_array(array), readonly=False)
+            place = replace(ArrayInfo.of(array), readonly=False)
             if place not in copies:
-                copies[place] = checks.copied(array, where)
+                copies[place] = new_copy(array, where)
             usable = copies[place]
             if not array.readonly and all(usable is not other for _, other, _ in back):
                 back.append((array, usable, position))
@@ -101,7 +102,7 @@ def pointer_arguments(
                     got="a read-only array",
                     fix="pass allow_readonly=True if the kernel only reads it, or copyif=True",
                 )
-            usable = checks.copied(array, where)
+            usable = new_copy(array, where)
         elif not array.readonly:
             written.append((array, position))
         keep.append(usable)
@@ -133,9 +134,9 @@ def _require_apart(
         if _core._overlaps_itself(array):
             others.append((array, position))
         for other, at in others:
-            if other is array or _meet(array, other):
+            if other is array or _overlap(array, other):
                 foreign = [a for a in (args[position], args[at]) if not isinstance(a, _core.Array)]
-                mend = remedy_copy(foreign[0] if foreign else array)  # serves either of the two
+                again = copy_line(registry.library_of(foreign[0] if foreign else array))
                 raise errors.ContiguityError(
                     where=f"{where}, argument {position}",
                     expected="a strided array apart from all others that the kernel may write to, "
@@ -143,26 +144,26 @@ def _require_apart(
                     got=f"memory that argument {at} writes to as well"
                     if at != position
                     else "elements that share places",
-                    fix=f"pass a copy of the one that the kernel only reads: {mend}",
+                    fix=f"pass a copy of the one that the kernel only reads: {again}",
                 )
 
 
-def _meet(a: Any, b: Any) -> bool:
+def _overlap(a: Any, b: Any) -> bool:
     if not _core._may_overlap(a, b):
         return False
     # The core also says yes when it cannot tell quickly; a refusal needs to be sure.
-    reaches = [(f.ptr, f.shape, f.strides, f.itemsize) for f in map(checks.describe_array, (a, b))]
+    reaches = [(f.ptr, f.shape, f.strides, f.itemsize) for f in map(ArrayInfo.of, (a, b))]
     try:
-        return meet(reaches[0], reaches[1])
-    except errors.BoundsError:  # too involved to tell
+        return share_bytes(reaches[0], reaches[1])
+    except errors.BoundsError:  # too many strides to decide
         return True
 
 
-def _as_ours(arg: Any) -> Any:
+def _as_gpuinterop_array(arg: Any) -> Any:
     if isinstance(arg, _core.Array):  # or shows the class of one, as a weak proxy does
-        return from_any(arg)
-    row = registry.find_backend(arg)
+        return engine.import_array(arg, False, {})
+    entry = registry.find_backend(arg)
     # Host arrays are arguments by value in PyCUDA (scalars, structs), never addresses.
-    if row is None or row.name == "numpy" or "cuda" not in row.devices:
+    if entry is None or entry.name == "numpy" or "cuda" not in entry.devices:
         return None
-    return row.take(arg)
+    return engine.import_array(arg, False, {})

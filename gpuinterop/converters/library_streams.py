@@ -13,10 +13,14 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop.converters.functions import accepted_options
+from gpuinterop.converters.plan import ArrayInfo, Plan, plan_from_error
+from gpuinterop.converters.registry import Backend
+from gpuinterop.errors import CaptureError
 from gpuinterop.foreign_handles import loaded_module
 from gpuinterop.streams import Stream, StreamScope, as_stream
 
-__all__ = ["ENTERS", "enter_libraries", "stream"]
+__all__ = ["ENTERS", "check_export", "check_import", "enter_libraries", "stream"]
 
 LEGACY, PER_THREAD = 1, 2  # the driver's own handles of the default streams
 
@@ -114,3 +118,59 @@ def stream(stream: Any = None, device: Any = None) -> StreamScope:
     `Stream` itself does it for this library alone.
     """
     return _Scope(as_stream(stream, device))
+
+
+# ---- captures -----------------------------------------------------------------------------------
+
+
+def check_import(plan: Plan, incoming: Any) -> Plan:
+    """Return `plan`, or its refusal if a capture forbids to wait for the library, or to copy."""
+    info, entry = incoming.seen, incoming.entry
+    stream_used_by = None if entry is None else entry.function("stream_used_by")
+    if (
+        plan.refused
+        or stream_used_by is None
+        or info is None
+        or info.device != "cuda"
+        or not info.size
+    ):
+        return plan
+    index = info.index
+    try:
+        stream = stream_used_by(index, incoming.obj)
+        if stream is not None:
+            _core.require_wait(index, _core.current_stream_handle(index), stream, plan.where)
+        if plan.copied:
+            _core.require_copies(index, False, plan.where)
+    except CaptureError as e:
+        return plan_from_error(e, plan.library, plan.where)
+    return plan
+
+
+def check_export(
+    plan: Plan, info: ArrayInfo, x: Any, entry: Backend, options: dict[str, Any]
+) -> Plan:
+    """Return `plan`, or its refusal if a capture forbids the library to wait for the array, or a copy.
+
+    `x` is the array; None stands for one that does not exist yet, on the current stream.
+    """
+    stream_used_by = entry.function("stream_used_by")
+    if plan.refused or info.device != "cuda" or not info.size:
+        return plan
+    index = info.index
+    current = _core.current_stream_handle(index)
+    try:
+        if plan.copied:
+            if x is not None:
+                _core.require_hand_over(x, current, plan.where)
+            _core.require_copies(index, plan.crosses == "device_to_host", plan.where)
+            x = None
+        if stream_used_by is not None and plan.crosses != "device_to_host":
+            consumer = stream_used_by(index, **accepted_options(stream_used_by, options))
+            if x is not None:
+                _core.require_hand_over(x, consumer, plan.where)
+            else:
+                _core.require_wait(index, consumer, current, plan.where)
+    except CaptureError as e:
+        return plan_from_error(e, plan.library, plan.where)
+    return plan

@@ -1,44 +1,50 @@
-"""What a conversion will do, decided before it is done.
+"""Decide what a conversion does, before it does it.
 
 A `Plan` is computed from a description of the array (`ArrayInfo`) and the target's `Rules` alone, without
-touching memory, a driver or a stream. `explain()` shows the plan and the converters execute the same
-one, so the two cannot disagree.
+access to memory, a driver or a stream. `explain` shows the plan, and the engine carries out the same plan.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from types import ModuleType
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from gpuinterop import errors
+from gpuinterop import _core, errors
+from gpuinterop.converters.suggested_fixes import copy_line, fix_device, fix_dtype
+from gpuinterop.dtypes import NAMES, as_supported_dtype
+from gpuinterop.foreign_handles import CPU, CUDA
 from gpuinterop.layout import c_strides
-from gpuinterop.option_values import require_bool
 
 __all__ = [
     "ANY_DTYPE",
+    "TYPE_CODES",
     "ArrayInfo",
     "Plan",
     "Rules",
     "c_strides",
+    "copy_needed",
     "first_noncontiguous_axis",
-    "copy_or_refuse",
+    "plan_from_error",
+    "plan_import",
     "plan_layout",
     "refuse",
-    "plan_from_error",
     "share",
 ]
 
 ANY_DTYPE = None
+TYPE_CODES = {"cpu": CPU, "cuda": CUDA}
+_DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}  # DLPack's; pinned and managed memory too
+_DTYPES = frozenset(NAMES)
 
 
 @dataclass(frozen=True)
 class ArrayInfo:
-    """An array as seen from outside: no memory is touched to know any of this.
+    """What an array is, without a look at its memory.
 
-    Strides are in bytes. An array is contiguous where NumPy says so, also with axes of extent 0 or 1.
-    `ptr` is the address of element [0, ..., 0].
+    Strides are in bytes. An array is contiguous where NumPy says so, also with axes of length 0 or 1.
+    `ptr` is the address of element [0, ..., 0]. `owner` is the object that keeps that memory alive, if it is
+    not the array itself.
     """
 
     shape: tuple[int, ...]
@@ -50,6 +56,19 @@ class ArrayInfo:
     ptr: int = 0
     readonly: bool = False
     library: str = "gpuinterop"
+    owner: Any = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, x: Any) -> ArrayInfo:
+        """Describe a gpuinterop array. The core's view has the layout, whatever a subclass overrides."""
+        view = _core.view(_core.Array, x)
+        dtype = view.dtype
+        kind, index = view.__dlpack_device__()
+        device = _DEVICES[kind]
+        return cls(
+            view.shape, tuple(view.strides), dtype.name, dtype.itemsize, device,
+            index if device == "cuda" else 0, view.ptr, bool(view.readonly),
+        )  # fmt: skip
 
     @property
     def size(self) -> int:
@@ -69,7 +88,7 @@ class ArrayInfo:
 
     @property
     def compact(self) -> bool:
-        """Dense in some order of the axes."""
+        """Contiguous in some order of the axes."""
         order = sorted(range(len(self.shape)), key=lambda i: (-self.strides[i], i))
         shape = tuple(self.shape[i] for i in order)
         strides = tuple(self.strides[i] for i in order)
@@ -94,21 +113,26 @@ class ArrayInfo:
             f"on {self.where}"
         )
 
+    def copied(self) -> ArrayInfo:
+        """Describe the C-contiguous copy of this array."""
+        strides = c_strides(self.shape, self.itemsize)
+        return replace(self, strides=strides, ptr=0, readonly=False, owner=None)
+
 
 @dataclass(frozen=True)
 class Rules:
-    """What a target can hold without a copy.
+    """What a library can hold without a copy, and how its converter is called in messages.
 
     Parameters
     ----------
-    library, where : the target's name, and the function that messages name.
-    dtypes : names that it has, or None for all of ours.
+    library, where : the library's name, and the function that messages name.
+    dtypes : names of its dtypes, or None for all of gpuinterop's.
     devices : "cpu", "cuda" or both.
-    layout : "any", "c", "f", "forc" (either) or "compact" (dense in any order of the axes).
-    negative : negative strides can be expressed.
-    readonly : the target keeps our read-only flag.
+    layout : "any", "c", "f", "forc" (either) or "compact" (contiguous in some order of the axes).
+    negative : whether it has negative strides.
+    readonly : whether it keeps the read-only flag, or never writes.
     alignment, device_alignment : of the first byte, on the host and on a GPU; 1: does not matter.
-    min_ndim, max_ndim : the target's limits.
+    min_ndim, max_ndim : its limits.
     """
 
     library: str
@@ -126,15 +150,15 @@ class Rules:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """What a conversion does: ``.shared``, ``.copied`` or ``.refused``, why, and how to mend it.
+    """What a conversion does: ``.shared``, ``.copied`` or ``.refused``, why, and a fix.
 
     ``.unknown`` when its converter cannot tell.
     """
 
     library: str
     outcome: str  # "shared", "copied", "refused" or "unknown"
-    reason: str = ""  # a sentence; "" when shared without anything to say
-    code: str = ""  # the stable word of errors: "strides", "dtype", "device", ...
+    reason: str = ""  # a sentence; "" when shared without a remark
+    code: str = ""  # the stable error code: "strides", "dtype", "device", ...
     axis: int | None = None
     bytes: int = 0  # that the copy moves
     fix: str = ""  # what would work; for a copy, what would make it unnecessary
@@ -142,6 +166,7 @@ class Plan:
     got: str = ""
     error: type[errors.GpuInteropError] = errors.ContiguityError
     crosses: str = "copy"  # the kind of copy, as gpuinterop.copy_tracking names it
+    order: str = "C"  # of the copy
 
     @property
     def shared(self) -> bool:
@@ -159,6 +184,14 @@ class Plan:
     def unknown(self) -> bool:
         return self.outcome == "unknown"
 
+    def permit(self, copyif: bool) -> Plan:
+        """Return this plan, or its refusal if it copies and `copyif` is false."""
+        if copyif or not self.copied:
+            return self
+        download = "to download it" if self.crosses == "device_to_host" else "for a copy"
+        fix = f"pass copyif=True, or {self.fix}" if self.fix else f"pass copyif=True {download}"
+        return replace(self, outcome="refused", bytes=0, fix=fix)
+
     def exception(self) -> errors.GpuInteropError:
         return self.error(
             where=self.where,
@@ -172,17 +205,17 @@ class Plan:
     def __str__(self) -> str:
         if self.shared:
             return self._head()
-        mend = "to share" if self.copied else "fix"
-        rows = {"needs": self.reason, "has": self.got, mend: self.fix}
-        width = len(mend) + 2 if self.copied else len("needs: ")
+        fix = "to share" if self.copied else "fix"
+        rows = {"needs": self.reason, "has": self.got, fix: self.fix}
+        width = len(fix) + 2 if self.copied else len("needs: ")
         lines = [f"  {word + ':':{width}}{text}" for word, text in rows.items() if text]
         return "\n".join([self._head(), *lines])
 
     def __repr__(self) -> str:
         parts = [self._head()]
         if not self.shared:
-            mend = "to share" if self.copied else "fix"
-            parts += [self.got] * bool(self.got) + [f"{mend}: {self.fix}"] * bool(self.fix)
+            fix = "to share" if self.copied else "fix"
+            parts += [self.got] * bool(self.got) + [f"{fix}: {self.fix}"] * bool(self.fix)
         return f"<{'; '.join(parts)}>"
 
     def _head(self) -> str:
@@ -206,172 +239,162 @@ def refuse(
     code: str = "",
     axis: int | None = None,
 ) -> Plan:
-    """A refusal that no copy mends."""
+    """Plan a refusal that no copy fixes."""
     return Plan(library, "refused", reason, code or error.reason, axis, 0, fix, where, got, error)
 
 
+def copy_needed(
+    library: str,
+    where: str,
+    info: ArrayInfo,
+    error: type[errors.GpuInteropError],
+    reason: str,
+    got: str,
+    instead: str = "",
+    *,
+    code: str = "",
+    axis: int | None = None,
+    order: str = "C",
+) -> Plan:
+    """Plan a copy. `instead` says in the imperative what would share; "" when nothing does.
+
+    `Plan.permit` makes it a refusal with the same words where copies are not allowed.
+    """
+    crosses = "host" if info.device == "cpu" else "copy"
+    return Plan(
+        library, "copied", reason, code or error.reason, axis, info.nbytes, instead, where, got,
+        error, crosses, order,
+    )  # fmt: skip
+
+
 def plan_from_error(error: errors.GpuInteropError, library: str, where: str) -> Plan:
-    """The plan of a conversion that is known to raise `error`."""
+    """Plan the refusal of a conversion that is known to raise `error`."""
     return refuse(
         library, where, type(error), error.expected, error.got, error.fix,
         code=error.reason, axis=error.axis,
     )  # fmt: skip
 
 
-def first_noncontiguous_axis(facts: ArrayInfo, order: str = "C") -> int | None:
-    """The axis whose stride departs from the dense order, for messages."""
-    expected = facts.itemsize
-    axes: Iterable[int] = range(len(facts.shape))
-    for axis in reversed(range(len(facts.shape))) if order == "C" else axes:
-        if facts.shape[axis] == 1:
+def first_noncontiguous_axis(info: ArrayInfo, order: str = "C") -> int | None:
+    """Return the axis whose stride departs from the contiguous order, for messages."""
+    expected = info.itemsize
+    axes = range(len(info.shape))
+    for axis in reversed(axes) if order == "C" else axes:
+        if info.shape[axis] == 1:
             continue
-        if facts.strides[axis] != expected:
+        if info.strides[axis] != expected:
             return axis
-        expected *= facts.shape[axis]
+        expected *= info.shape[axis]
     return None
 
 
-def copy_or_refuse(
-    rules: Rules,
-    facts: ArrayInfo,
-    copyif: bool,
-    error: type[errors.GpuInteropError],
-    reason: str,
-    got: str,
-    instead: str,
-    *,
-    code: str = "",
-    axis: int | None = None,
-    crosses: str = "",
-) -> Plan:
-    """Copied when `copyif`, otherwise refused with the same words.
-
-    `instead` says what would share, in the imperative; "" when nothing does.
-    """
-    copyif = require_bool(copyif, "copyif", rules.where)
-    if copyif:
-        fix = instead
-    else:
-        fix = f"pass copyif=True, or {instead}" if instead else "pass copyif=True for a copy"
-    return Plan(
-        rules.library,
-        "copied" if copyif else "refused",
-        reason,
-        code or error.reason,
-        axis,
-        facts.nbytes if copyif else 0,
-        fix,
-        rules.where,
-        got,
-        error,
-        crosses or ("host" if facts.device == "cpu" else "copy"),
-    )
-
-
-def plan_layout(facts: ArrayInfo, rules: Rules, copyif: bool, allow_readonly: bool = False) -> Plan:
-    """The decision that all libraries have in common."""
+def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> Plan:
+    """Plan the conversion of an array to a library, by the library's rules."""
     where, library = rules.where, rules.library
-    copyif = require_bool(copyif, "copyif", where)
-    allow_readonly = require_bool(allow_readonly, "allow_readonly", where)
-    if rules.dtypes is not None and facts.dtype not in rules.dtypes:
-        known = ", ".join(sorted(rules.dtypes))
+    if rules.dtypes is not None and info.dtype not in rules.dtypes:
         return refuse(
-            library,
-            where,
-            errors.DTypeError,
-            f"a dtype that {library} has: {known}",
-            f"dtype {facts.dtype}",
-            _ways_out().cast(facts, rules.dtypes),
-        )
-    if not rules.min_ndim <= len(facts.shape) <= rules.max_ndim:
+            library, where, errors.DTypeError,
+            f"a dtype that {library} has: {', '.join(sorted(rules.dtypes))}",
+            f"dtype {info.dtype}", fix_dtype(info.library, info.dtype, rules.dtypes),
+        )  # fmt: skip
+    if not rules.min_ndim <= len(info.shape) <= rules.max_ndim:
         return refuse(
-            library,
-            where,
-            errors.ShapeError,
+            library, where, errors.ShapeError,
             f"{rules.min_ndim} to {rules.max_ndim} dimensions, the limits of {library}",
-            f"{len(facts.shape)} dimensions, shape {facts.shape}",
+            f"{len(info.shape)} dimensions, shape {info.shape}",
             "reshape the array, for example x.reshape(-1)",
-        )
-    if facts.device not in rules.devices:
+        )  # fmt: skip
+    if info.device not in rules.devices:
         wanted = "the GPU" if "cuda" in rules.devices else "the host"
         return refuse(
-            library,
-            where,
-            errors.DeviceMismatchError,
+            library, where, errors.DeviceMismatchError,
             f"memory on {wanted}, the only place where {library} has arrays",
-            facts.text(),
-            _ways_out().move(facts, rules),
-        )
-    broken = _layout_fault(facts, rules)
+            info.text(), fix_device(info.library, rules.devices),
+        )  # fmt: skip
+    broken = None if rules.layout == "any" and rules.negative else _layout_fault(info, rules)
     if broken is not None:
         axis, reason, got = broken
-        return copy_or_refuse(
-            rules,
-            facts,
-            copyif,
-            errors.ContiguityError,
-            reason,
-            got,
-            f"make {_ways_out().remedy_copy(facts, 'F' if rules.layout == 'f' else 'C')} once and reuse it",
-            axis=axis,
-        )
-    if facts.readonly and facts.size and not rules.readonly and not allow_readonly:
-        return copy_or_refuse(
-            rules,
-            facts,
-            copyif,
-            errors.ReadOnlyError,
+        order = "F" if rules.layout == "f" else "C"
+        return copy_needed(
+            library, where, info, errors.ContiguityError, reason, got,
+            f"make {copy_line(info.library, order)} once and reuse it", axis=axis, order=order,
+        )  # fmt: skip
+    if info.readonly and info.size and not rules.readonly and not allow_readonly:
+        return copy_needed(
+            library, where, info, errors.ReadOnlyError,
             f"writable memory, because {library} cannot mark an array read-only and could write to it",
-            f"read-only {facts.text()}",
-            "give allow_readonly=True if nothing writes to it there",
-        )
-    alignment = rules.alignment if facts.device == "cpu" else rules.device_alignment
-    if facts.size and facts.ptr % alignment:
-        return copy_or_refuse(
-            rules,
-            facts,
-            copyif,
-            errors.ContiguityError,
+            f"read-only {info.text()}", "give allow_readonly=True if nothing writes to it there",
+        )  # fmt: skip
+    alignment = rules.alignment if info.device == "cpu" else rules.device_alignment
+    if alignment > 1 and info.size and info.ptr % alignment:
+        again = copy_line(info.library)
+        return copy_needed(
+            library, where, info, errors.ContiguityError,
             f"memory aligned to {alignment} bytes, which {library} needs to share it",
-            f"address {facts.ptr:#x}, which is {facts.ptr % alignment} bytes past one",
-            f"make {_ways_out().remedy_copy(facts)} once and reuse it: arrays made here are aligned",
-            code="alignment",
-        )
+            f"address {info.ptr:#x}, which is {info.ptr % alignment} bytes past one",
+            f"make {again} once and reuse it: arrays made here are aligned", code="alignment",
+        )  # fmt: skip
     return share(library, where)
 
 
-def _ways_out() -> ModuleType:
-    from gpuinterop.converters import ways_out  # it reads the ArrayInfo that are defined here
+_LAYOUTS = {
+    "c": "C-contiguous memory",
+    "f": "F-contiguous memory",
+    "forc": "C- or F-contiguous memory",
+    "compact": "dense memory, in any order of the axes",
+}
 
-    return ways_out
 
-
-def _layout_fault(facts: ArrayInfo, rules: Rules) -> tuple[int | None, str, str] | None:
+def _layout_fault(info: ArrayInfo, rules: Rules) -> tuple[int | None, str, str] | None:
     layout = rules.layout
     if not rules.negative:
-        axis = facts.negative_axis
+        axis = info.negative_axis
         if axis is not None:
             return (
                 axis,
                 f"strides that are not negative, because {rules.library} has none",
-                f"stride {facts.strides[axis]} bytes on axis {axis} of shape {facts.shape}",
+                f"stride {info.strides[axis]} bytes on axis {axis} of shape {info.shape}",
             )
     if layout == "any":
         return None
-    if layout in ("c", "forc", "compact") and facts.c_contiguous:
+    if layout in ("c", "forc", "compact") and info.c_contiguous:
         return None
-    if layout in ("f", "forc") and facts.f_contiguous:
+    if layout in ("f", "forc") and info.f_contiguous:
         return None
-    if layout == "compact" and facts.compact:
+    if layout == "compact" and info.compact:
         return None
-    words = {
-        "c": "C-contiguous memory",
-        "f": "F-contiguous memory",
-        "forc": "C- or F-contiguous memory",
-        "compact": "dense memory, in any order of the axes",
-    }
-    axis = first_noncontiguous_axis(facts, "F" if layout == "f" else "C")
-    got = f"shape {facts.shape} with strides {facts.strides} (bytes)"
+    axis = first_noncontiguous_axis(info, "F" if layout == "f" else "C")
+    got = f"shape {info.shape} with strides {info.strides} (bytes)"
     if axis is not None:
         got += f"; axis {axis} breaks the order"
-    return axis, f"{words[layout]}, the layout that {rules.library} shares", got
+    return axis, f"{_LAYOUTS[layout]}, the layout that {rules.library} shares", got
+
+
+def plan_import(info: ArrayInfo, where: str) -> Plan:
+    """Plan the conversion of described memory to a gpuinterop array.
+
+    A gpuinterop array holds every layout, on both devices, and keeps the read-only flag.
+    """
+    if info.dtype[:1] in ("<", ">"):
+        return refuse(
+            "gpuinterop", where, errors.DTypeError, "native byte order", f"dtype {info.dtype}",
+            f"convert the values in their own library first: a.astype('{info.dtype[1:]}')",
+        )  # fmt: skip
+    plan = plan_layout(info, Rules("gpuinterop", where, _DTYPES, readonly=True))
+    if not plan.shared or info.size == 0:
+        return plan
+    axis, got = None, ""
+    for at, (n, s) in enumerate(zip(info.shape, info.strides, strict=True)):
+        if n > 1 and s % info.itemsize:
+            axis, got = at, f"stride {s} bytes on axis {at}"
+    if not got and info.ptr % _core.alignment_of(
+        as_supported_dtype(info.dtype), TYPE_CODES[info.device]
+    ):
+        got = f"address {info.ptr:#x}"
+    if not got:
+        return plan
+    return copy_needed(
+        "gpuinterop", where, info, errors.ContiguityError,
+        f"strides and address in whole elements of {info.itemsize} bytes", got,
+        code="alignment", axis=axis,
+    )  # fmt: skip

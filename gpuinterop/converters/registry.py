@@ -1,9 +1,8 @@
-"""The libraries that are known, as rows, and how an object finds its row.
+"""The known libraries, one `Backend` each, and which of them an object belongs to.
 
-A row and a file make a converter: the file ``converters/<name>.py`` has ``to_<name>``, ``from_<name>``,
-``plan_to``, ``plan_from`` and ``describe``. Other packages add theirs by the entry-point group
-``gpuinterop.converters``. Finding a row imports nothing: an object's class can only come from a module
-that is loaded already.
+Other packages add theirs by the entry-point group
+``gpuinterop.converters`` or by `register`. A look-up imports no library: the class of an object comes from
+a module that is loaded already.
 """
 
 from __future__ import annotations
@@ -13,15 +12,28 @@ import importlib.metadata
 import sys
 import threading
 import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.converters.absence import failures, how_to_install, imported, missing
-from gpuinterop.converters.left_out import broken, disable_converter
-from gpuinterop.converters.likeness import has, like_cudamat, like_gnumpy, like_pycuda
-from gpuinterop.converters.misspelt import no_library
-from gpuinterop.converters.presence import installed
-from gpuinterop.converters.rows import EXAMPLE, Backend, check_row
+from gpuinterop.converters.availability import (
+    EXAMPLE,
+    broken_converters,
+    check_entry,
+    disable_converter,
+    import_package,
+    installed,
+    unknown_name_error,
+)
+from gpuinterop.converters.foreign_layout import (
+    has_attributes,
+    like_cudamat,
+    like_gnumpy,
+    like_pycuda,
+)
 from gpuinterop.errors import (
     ArgumentTypeError,
     GpuInteropError,
@@ -31,149 +43,183 @@ from gpuinterop.errors import (
 from gpuinterop.foreign_handles import is_being_imported, module_of
 
 __all__ = [
-    "OURS",
+    "OWN_NAMES",
     "Backend",
     "backend",
     "backends",
-    "failures",
-    "how_to_install",
+    "built_in",
+    "find_backend",
     "installed",
+    "library_of",
     "load",
-    "missing",
     "names",
     "namespace",
     "own_name",
-    "find_backend",
     "register",
 ]
 
 GROUP = "gpuinterop.converters"
 
-# Names for "an array of ours" in to() and explain(), and the one dtype that it has.
-OURS = {"gpuinterop": None, "any": None, "cudandarray": "float32"}
+# Names for "a gpuinterop array" in to() and explain(), and the one dtype that it has.
+OWN_NAMES = {"gpuinterop": None, "any": None, "cudandarray": "float32"}
 
 
-# Libraries of the array API that are named by their own name, and how they are installed.
-_NAMESPACES = {"array_api_strict": "array-api-strict", "dpnp": "dpnp"}
+@dataclass(frozen=True)
+class Backend:
+    """One library.
 
-_ROWS = (
+    Parameters
+    ----------
+    name : the name in ``to(x, name)`` and ``to_<name>``.
+    package : what must be importable; the root of the classes' modules.
+    types : class names, ``"Arr"`` or ``"mylib.Arr"``, matched along ``type(obj).__mro__``.
+    roots : further roots that those classes may report as their module.
+    like : recognises objects of the same structure but another class, by their attributes alone.
+    converter : the module with the functions, or its name.
+    install : what a message recommends when the package is missing.
+    aliases : further names for ``to()`` and ``explain()``.
+    devices : where the library has arrays; for tables.
+    matches : whether an object is an array of the library; by default the converter module's
+        function of that name, if it has one.
+    """
+
+    name: str
+    package: str
+    types: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    like: Callable[[Any], bool] | None = None
+    converter: str | ModuleType = ""
+    install: str = ""
+    aliases: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    matches: Callable[[Any], bool] | None = field(default=None, compare=False)
+
+    @cached_property
+    def module(self) -> Any:
+        """The converter's module, imported on first use."""
+        if not isinstance(self.converter, str):
+            return self.converter
+        try:
+            return importlib.import_module(self.converter or f"{__package__}.{self.name}")
+        except Exception as e:  # another package's module may raise anything
+            raise MissingLibraryError(
+                where=f"gpuinterop.converters ({self.name})",
+                expected=f"the converter's module, {self.converter or 'which its entry does not name'}",
+                got=f"{type(e).__name__}: {e}",
+                fix=f"name a module that can be imported: Backend({self.name!r}, "
+                f"{self.package!r}, converter='mylib.interop')",
+            ) from e
+
+    def function(self, name: str) -> Any:
+        """Return a function of the converter's module, or None."""
+        return getattr(self.module, name, None)
+
+    def module_for(self, device: str) -> str:
+        """Return the name of the module that a conversion on a device imports."""
+        found = self.function("IMPORTS") or self.package
+        return found[device] if isinstance(found, dict) else found
+
+    def claims(self, obj: Any) -> bool:
+        """Return whether `matches`, or that of the converter's module, recognises `obj`."""
+        test = self.matches
+        if test is None and self.converter:
+            # A module given by name is imported only when its library is loaded.
+            if isinstance(self.converter, str) and self.package not in sys.modules:
+                return False
+            test = self.function("matches")
+        return test is not None and bool(test(obj))
+
+    def installed(self) -> bool:
+        """Return whether the package can be imported, without importing it."""
+        return installed(self.package)
+
+
+# Libraries of the array API that are addressed by their own name, and how they are installed.
+NAMESPACES = {"array_api_strict": "array-api-strict", "dpnp": "dpnp"}
+
+_BUILT_IN = (
     Backend("numpy", "numpy", ("ndarray", "generic"), aliases=("np",), devices=("cpu",)),
     Backend("torch", "torch", ("Tensor",), install="torch", aliases=("pytorch",)),
     Backend("cupy", "cupy", ("ndarray",), install="cupy-cuda13x", devices=("cuda",)),
     Backend(
-        "jax",
-        "jax",
-        ("ArrayImpl", "Tracer", "Array", "PRNGKeyArray"),
-        ("jaxlib",),
-        install="jax",
+        "jax", "jax", ("ArrayImpl", "Tracer", "Array", "PRNGKeyArray"), ("jaxlib",), install="jax",
         aliases=("jax.numpy", "jnp"),
     ),
     Backend(
-        "numba",
-        "numba",
+        "numba", "numba",
         ("DeviceNDArrayBase", "DeviceNDArray", "MappedNDArray", "ManagedNDArray", "DeviceRecord"),
-        ("numba_cuda",),
-        install="numba-cuda",
+        ("numba_cuda",), install="numba-cuda", devices=("cuda",),
+    ),
+    Backend(
+        "pycuda", "pycuda", ("GPUArray",), like=like_pycuda, install="pycuda", aliases=("gpuarray",),
         devices=("cuda",),
     ),
     Backend(
-        "pycuda",
-        "pycuda",
-        ("GPUArray",),
-        like=like_pycuda,
-        install="pycuda",
-        aliases=("gpuarray",),
-        devices=("cuda",),
-    ),
-    Backend(
-        "cudamat",
-        "cudamat",
-        ("CUDAMatrix", "TransposedCUDAMatrix"),
-        ("npmat",),
-        like=like_cudamat,
+        "cudamat", "cudamat", ("CUDAMatrix", "TransposedCUDAMatrix"), ("npmat",), like=like_cudamat,
         install="git+https://github.com/cudamat/cudamat",
     ),
     Backend("gnumpy", "gnumpy", ("garray",), like=like_gnumpy, aliases=("garray",)),
     Backend(
-        "cuda_core",
-        "cuda.core",
-        ("StridedMemoryView", "Buffer"),
-        ("cuda",),
-        install="cuda-core",
+        "cuda_core", "cuda.core", ("StridedMemoryView", "Buffer"), ("cuda",), install="cuda-core",
         aliases=("cuda.core", "cuda-core"),
     ),
     Backend(
-        "tvm_ffi",
-        "tvm_ffi",
-        ("Tensor",),
-        install="apache-tvm-ffi",
-        aliases=("tvm-ffi", "tvm"),
+        "tvm_ffi", "tvm_ffi", ("Tensor",), install="apache-tvm-ffi", aliases=("tvm-ffi", "tvm")
     ),
     Backend("warp", "warp", ("array", "indexedarray"), install="warp-lang"),
     Backend(
-        "tensorflow",
-        "tensorflow",
-        ("EagerTensor", "Tensor", "Variable", "ResourceVariable"),
-        install="tensorflow",
-        aliases=("tf",),
+        "tensorflow", "tensorflow", ("EagerTensor", "Tensor", "Variable", "ResourceVariable"),
+        install="tensorflow", aliases=("tf",),
     ),
     Backend(
-        "buffer",
-        "builtins",
-        ("memoryview", "bytes", "bytearray", "array", "mmap"),
-        ("array", "mmap"),
-        aliases=("memoryview",),
-        devices=("cpu",),
+        "buffer", "builtins", ("memoryview", "bytes", "bytearray", "array", "mmap"),
+        ("array", "mmap"), aliases=("memoryview",), devices=("cpu",),
     ),
-    # Last: these are many libraries, told by what they offer instead of by their class.
+    # Last: these are many libraries, recognised by their methods instead of by their class.
     Backend(
-        "array_api",
-        "",
-        like=has("__array_namespace__", "__dlpack__"),
-        aliases=("array-api", *_NAMESPACES),
+        "array_api", "", like=has_attributes("__array_namespace__", "__dlpack__"),
+        aliases=("array-api", *NAMESPACES),
     ),
-)
-
-_lock = threading.RLock()  # a finalizer may come in between and convert
-_rows: dict[str, Backend] = {row.name: row for row in _ROWS}
-_aliases: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.aliases}
+)  # fmt: skip
+_lock = threading.RLock()  # a finalizer may run in between and convert
+_entries: dict[str, Backend] = {entry.name: entry for entry in _BUILT_IN}
+_aliases: dict[str, str] = {alias: entry.name for entry in _BUILT_IN for alias in entry.aliases}
 # By the class's address, because a WeakKeyDictionary costs more than a conversion. The weak reference
-# takes the entry away with the class.
+# removes the item with the class.
 _of_type: dict[int, tuple[Backend | None, bool, weakref.ref[type]]] = {}
-_generation = 0  # of the rows: what was found in an older one is not remembered
+_generation = 0  # of the entries: a look-up in older ones is not cached
 _entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
 
 
-def register(row: Backend) -> None:
-    """Add a library, or replace one of the same name."""
+def register(entry: Backend) -> None:
+    """Add a library, or replace the one of the same name."""
     global _generation
-    if not isinstance(row, Backend):
+    if not isinstance(entry, Backend):
         raise ArgumentTypeError(
             where="gpuinterop.converters.register",
             expected="a gpuinterop.converters.Backend",
-            got=short_repr(row),
+            got=short_repr(entry),
             fix=EXAMPLE,
         )
-    check_row(row)
+    check_entry(entry)
     with _lock:
-        broken.pop(row.name, None)
-        old = _rows.get(row.name)
-        _rows[row.name] = row
-        if old is not None:
-            _forget_functions(old)
-        for alias in row.aliases:
-            _aliases[alias] = row.name
+        broken_converters.pop(entry.name, None)
+        if entry.name in _entries:
+            _forget_functions(entry.name)
+        _entries[entry.name] = entry
+        for alias in entry.aliases:
+            _aliases[alias] = entry.name
         _generation += 1
         _of_type.clear()
-        _core._set_converters_changed(any(_rows[known.name] is not known for known in _ROWS))
+        _core._set_converters_changed(any(_entries[known.name] is not known for known in _BUILT_IN))
 
 
-def _forget_functions(row: Backend) -> None:
-    # The package keeps to_<name> and from_<name> once they were asked for.
+def _forget_functions(name: str) -> None:
+    # The package keeps to_<name> and from_<name> after their first use; from_any is a function of its own.
     kept = vars(sys.modules[__package__])
-    for name, value in ((f"to_{row.name}", "to"), (f"from_{row.name}", "from_")):
-        if name in kept and kept[name] is vars(row).get(value):
-            del kept[name]
+    for function in (f"to_{name}", f"from_{name}"):
+        if function not in kept["__all__"]:
+            kept.pop(function, None)
 
 
 def _plugins() -> dict[str, importlib.metadata.EntryPoint]:
@@ -197,123 +243,143 @@ def _load_plugin(name: str) -> Backend | None:
             where=f"gpuinterop.converters ({name})",
             expected="a converter that can be imported, from the package that offers it",
             got=f"{point.name} = {point.value!r}: {type(e).__name__}: {e}",
-            fix="mend or uninstall that package",
+            fix="repair or uninstall the package that provides this converter",
         ) from e
-    row = value if isinstance(value, Backend) else getattr(value, "backend", None)
-    if row is None:
-        row = Backend(
-            name, name, converter=value, matches=getattr(value, "matches", None), install=name
-        )
-    register(row)
-    return row
+    entry = value if isinstance(value, Backend) else getattr(value, "backend", None)
+    if entry is None:
+        entry = Backend(name, name, converter=value, install=name)
+    register(entry)
+    return entry
+
+
+def built_in(name: str) -> Backend:
+    """Return the entry of this package for a library, also if another package has replaced it."""
+    return next(entry for entry in _BUILT_IN if entry.name == name)
 
 
 def names() -> list[str]:
-    """Every library that ``to()`` knows, plugins included (they are not loaded for it)."""
-    return [*_rows, *(n for n in _plugins() if n not in _rows)]
+    """Return the libraries that ``to()`` accepts, plugins included, without loading them."""
+    return [*_entries, *(n for n in _plugins() if n not in _entries)]
 
 
 def backends() -> list[Backend]:
-    """Return the rows that are loaded; plugins join when their library is."""
-    return list(_rows.values())
+    """Return the entries that are loaded; plugins join when their library is."""
+    return list(_entries.values())
 
 
 def backend(name: str, where: str = "gpuinterop.to") -> Backend:
-    """The row of a library, by name or alias, in capitals or not."""
-    row = None
+    """Return the entry of a library, by name or alias, in any case."""
+    entry = None
     if isinstance(name, str):
-        row = _named(name) or _load_plugin(name) or _in_capitals_or_not(name.lower())
-    if row is None:
-        raise no_library(name, names(), {**_aliases, **{own: own for own in OURS}}, where)
-    return row
+        entry = _named(name) or _load_plugin(name) or _in_any_case(name.lower())
+    if entry is None:
+        aliases = {**_aliases, **{own: own for own in OWN_NAMES}}
+        raise unknown_name_error(name, names(), aliases, where)
+    return entry
 
 
-def _in_capitals_or_not(name: str) -> Backend | None:
-    known = next((known for known in (*_rows, *_aliases) if known.lower() == name), "")
+def _in_any_case(name: str) -> Backend | None:
+    known = next((known for known in (*_entries, *_aliases) if known.lower() == name), "")
     plugin = next((known for known in _plugins() if known.lower() == name), "")
     return _named(known) or _load_plugin(plugin)
 
 
-def namespace(name: Any, where: str) -> Any:
-    """The array-API library that is called `name`, imported; None for any other name."""
-    found = name.lower() if isinstance(name, str) else ""
-    if found not in _NAMESPACES or _aliases.get(found) != "array_api":
-        return None
-    row = Backend(found, found, install=_NAMESPACES[found])
-    return imported(row, found, where)
-
-
 def _named(name: str) -> Backend | None:
-    return _rows.get(name) or _rows.get(_aliases.get(name, ""))
+    return _entries.get(name) or _entries.get(_aliases.get(name, ""))
+
+
+def namespace(name: Any, where: str) -> Any:
+    """Import the array-API library that is called `name`; None for any other name."""
+    found = name.lower() if isinstance(name, str) else ""
+    if found not in NAMESPACES or _aliases.get(found) != "array_api":
+        return None
+    return import_package(Backend(found, found, install=NAMESPACES[found]), found, where)
 
 
 def own_name(name: Any) -> str | None:
-    """The name in `OURS` that is meant, in capitals or not; None for what is none, of whatever kind."""
+    """Return the name in `OWN_NAMES` that `name` is, in any case; None for any other value."""
     found = name.lower() if isinstance(name, str) else None
-    return found if found in OURS else None
+    return found if found in OWN_NAMES else None
+
+
+def load(name: str, where: str, module: str = "") -> Any:
+    """Import a library, or raise an error that says how to install or repair it."""
+    entry = _entries[name]
+    return import_package(entry, module or entry.package, where)
+
+
+# ---- which entry an object belongs to -----------------------------------------------------------
 
 
 def find_backend(obj: Any) -> Backend | None:
-    """The row that `obj` belongs to, or None. Imports nothing.
+    """Return the entry that `obj` belongs to, or None. Imports nothing.
 
-    What the class tells is remembered of it. What attributes tell is told of one object, and the next
-    of its class may have others.
+    An entry found by class is cached. One found by attributes is not, because the next object of the class
+    may have others.
     """
     cls = type(obj)
     known = _of_type.get(id(cls))
     if known is None or (not known[1] and _load_waiting()):
         known = _of_class(cls)
-    row, own, _ = known
-    return row if own else _asked("matches", obj) or row or _asked("like", obj)
+    entry, own, _ = known
+    return entry if own else _asked("matches", obj) or entry or _asked("like", obj)
+
+
+def library_of(obj: Any) -> str:
+    """Return the name of the library that `obj` belongs to, "" if it is unknown."""
+    if issubclass(type(obj), _core.Array):
+        return "gpuinterop"
+    entry = find_backend(obj)
+    return "" if entry is None else entry.name
 
 
 def _of_class(cls: type) -> tuple[Backend | None, bool, weakref.ref[type]]:
-    # The row that names the class or a base, and whether there is nothing more to ask of objects.
+    # The entry that names the class or a base, and whether objects of the class need no further test.
     generation = _generation
-    row, own = (None, True) if issubclass(cls, _core.Array) else _row_of_class(cls)
+    entry, own = (None, True) if issubclass(cls, _core.Array) else _entry_of_class(cls)
     if not own and _load_waiting():
         generation = _generation
-        row, own = _row_of_class(cls)
+        entry, own = _entry_of_class(cls)
     number = id(cls)
-    entry = row, own, weakref.ref(cls, lambda _: _of_type.pop(number, None))
+    found = entry, own, weakref.ref(cls, lambda _: _of_type.pop(number, None))
     with _lock:
         if generation == _generation:
-            _of_type[number] = entry
-    return entry
+            _of_type[number] = found
+    return found
 
 
-def _is_class_of(row: Backend, cls: type) -> bool:
+def _is_class_of(entry: Backend, cls: type) -> bool:
     name, module = cls.__qualname__, module_of(cls)
     root = module.partition(".")[0]
-    if root != row.package.partition(".")[0] and root not in row.roots:
+    if root != entry.package.partition(".")[0] and root not in entry.roots:
         return False
-    if not {name, f"{root}.{name}", f"{module}.{name}"}.intersection(row.types):
+    if not {name, f"{root}.{name}", f"{module}.{name}"}.intersection(entry.types):
         return False
     # Another class may give itself the name, but not the place in a module that is loaded.
     return getattr(sys.modules.get(module), name, cls) is cls
 
 
-def _row_of_class(cls: type) -> tuple[Backend | None, bool]:
-    # The row that names a class or the nearest of its bases, and whether it is the class itself.
+def _entry_of_class(cls: type) -> tuple[Backend | None, bool]:
+    # The entry that names a class or the nearest of its bases, and whether it is the class itself.
     for base in cls.__mro__:
-        for row in list(_rows.values()):
-            if _is_class_of(row, base):
-                return row, base is cls
+        for entry in list(_entries.values()):
+            if _is_class_of(entry, base):
+                return entry, base is cls
     return None, False
 
 
 def _asked(question: str, obj: Any) -> Backend | None:
     if isinstance(obj, type):  # it has the names of its arrays, and no memory
         return None
-    for row in list(_rows.values()):
-        ask = row.claims if question == "matches" else row.like
+    for entry in list(_entries.values()):
+        ask = entry.claims if question == "matches" else entry.like
         if ask is None:
             continue
         try:
             if ask(obj):
-                return row
+                return entry
         except Exception as e:
-            disable_converter(row.name, f"{question}() raised {type(e).__name__}: {e}")
+            disable_converter(entry.name, f"{question}() raised {type(e).__name__}: {e}")
     return None
 
 
@@ -321,18 +387,14 @@ def _load_waiting() -> bool:
     # Whether there were plugins to load. Only a loaded library can have made an object.
     found = False
     for name in _plugins():
-        if name in _rows or name in broken or name not in sys.modules:
+        if name in _entries or name in broken_converters or name not in sys.modules:
             continue
-        if is_being_imported(name):  # its converter needs all of it; the next conversion asks again
+        if is_being_imported(
+            name
+        ):  # its converter needs all of it; the next conversion tries again
             continue
         try:
             found |= _load_plugin(name) is not None
         except GpuInteropError as e:
             disable_converter(name, e.got)
     return found
-
-
-def load(row_name: str, where: str, module: str = "") -> Any:
-    """Import a foreign library, or say how to install or mend it."""
-    row = _rows[row_name]
-    return imported(row, module or row.package, where)

@@ -1,22 +1,35 @@
 """PyTorch: any layout without negative strides, on the host and on CUDA.
 
-The ordinary case goes through torch's DLPack C exchange table. That table does not look at autograd,
-conjugation, negation or fake tensors, and it ends the process on a negative stride; so these are
-settled here before it is asked.
+The ordinary case goes through torch's DLPack C exchange table. That table ignores autograd, conjugation,
+negation and fake tensors, and it ends the process on a negative stride, so these are judged first.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from gpuinterop import _core, copy_tracking, errors
-from gpuinterop.converters import checks
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_or_refuse, plan_layout, refuse
+from gpuinterop.converters import engine, registry
+from gpuinterop.converters.foreign_layout import LEGACY
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_needed, plan_layout, refuse
 from gpuinterop.foreign_handles import loaded_module
 
-__all__ = ["describe", "from_torch", "judge", "plan_from", "plan_to", "to_torch", "stream_used_by"]
+__all__ = [
+    "RULES",
+    "adopt",
+    "call_with_tensors",
+    "describe",
+    "export",
+    "judge",
+    "plan_to",
+    "stream_used_by",
+]
+
+ARRAY = "a torch.Tensor"
+STREAM = "torch's current stream"
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
@@ -25,12 +38,11 @@ _DTYPES = frozenset(
 )
 # Of 1 to 7 bits, for which torch stores whole bytes but defines no operations.
 _PART_BYTES = frozenset(f"torch.{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8))
-_TO = Rules("torch", "to_torch", _DTYPES, negative=False)
-_FROM = Rules("gpuinterop", "from_torch")
+RULES = Rules("torch", "to_torch", _DTYPES, negative=False)
 
 
 def _without_cuda() -> str:
-    """Why this torch has no CUDA, or "" when it does. Torch is not imported to know."""
+    """Return why this torch has no CUDA, or "" when it does, without importing torch."""
     torch = loaded_module("torch")
     if torch is not None:
         version, cuda = torch.__version__, torch.version.cuda
@@ -42,47 +54,21 @@ def _without_cuda() -> str:
     return f"torch {version}, built without CUDA" if version.endswith("+cpu") else ""
 
 
-def plan_to(x: Any, copyif: bool = False, allow_readonly: bool = False) -> Plan:
-    """Plan `to_torch`: what explain() shows and the converter carries out."""
-    return plan_facts(checks.describe_array(x), copyif, allow_readonly)
+def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False) -> Plan:
+    """Plan a conversion to torch, whose devices depend on its build."""
+    without = _without_cuda() if info.device == "cuda" else ""
+    if without:
+        return refuse(
+            "torch", "to_torch", errors.DeviceMismatchError,
+            f"a torch that has arrays on {info.where}", without,
+            "install a CUDA build of torch, or move the array: x.to_device('cpu')",
+        )  # fmt: skip
+    return plan_layout(info, RULES, allow_readonly)
 
 
-def plan_facts(facts: ArrayInfo, copyif: bool, allow_readonly: bool = False) -> Plan:
-    """Plan `to_torch` for an array that is only described."""
-    if facts.device == "cuda":
-        without = _without_cuda()
-        if without:
-            return refuse(
-                "torch",
-                "to_torch",
-                errors.DeviceMismatchError,
-                f"a torch that has arrays on {facts.where}",
-                without,
-                "install a CUDA build of torch, or move the array: x.to_device('cpu')",
-            )
-    return plan_layout(facts, _TO, copyif, allow_readonly)
-
-
-@_core.exports("torch")
-def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> Any:
-    """Return a torch tensor over the memory of `x`.
-
-    Shares memory, strides included, and keeps it alive; writes are seen on both sides. The tensor is
-    ready on torch's current stream. Torch has no negative strides and no read-only tensors: both need
-    ``copyif=True``; ``allow_readonly=True`` shares read-only memory on your word not to write to it.
-
-    Raises
-    ------
-    ContiguityError
-        A stride is negative and `copyif` is false.
-    ReadOnlyError
-        `x` is read-only and neither `copyif` nor `allow_readonly` is true.
-    """
-    checks.require_array(x, "to_torch")
-    plan = plan_to(x, copyif, allow_readonly)
-    torch = checks.library_for(plan, "torch")
+def export(x: Any, torch: Any) -> Any:
+    """Return a tensor over the memory of `x`, ordered on torch's current stream."""
     _core._set_exporter("torch", torch.Tensor, torch.version.cuda is not None)
-    x = checks.execute_export(x, plan)
     if x.readonly:
         x = _core.writable_alias(x)
     try:
@@ -91,17 +77,17 @@ def to_torch(x: Any, copyif: bool = False, *, allow_readonly: bool = False) -> A
         return torch.from_dlpack(x)
 
 
-def stream_used_by(index: int, array: Any = None) -> int:
-    """The stream on which the library uses memory, by its handle."""
+def stream_used_by(index: int, obj: Any = None) -> int:
+    """Return the handle of the stream on which the library uses memory."""
     torch: Any = sys.modules["torch"]
-    return int(torch.cuda.current_stream(index).cuda_stream) or checks.LEGACY
+    return int(torch.cuda.current_stream(index).cuda_stream) or LEGACY
 
 
 def describe(t: Any) -> ArrayInfo:
-    """Describe the foreign array; nothing is converted."""
+    """Describe a tensor."""
     itemsize = t.element_size()
     device = t.device
-    fake = type(t).__name__ == "FakeTensor"  # it warns that it has no address, and says 0
+    fake = type(t).__name__ == "FakeTensor"  # it warns that it has no address, and returns 0
     return ArrayInfo(
         tuple(t.shape),
         tuple(s * itemsize for s in t.stride()),
@@ -112,6 +98,15 @@ def describe(t: Any) -> ArrayInfo:
         0 if fake else t.data_ptr(),
         library="torch",
     )
+
+
+def adopt(t: Any, info: ArrayInfo, plan: Plan) -> Any:
+    """Return an array over the memory of a tensor, or a copy of it."""
+    if plan.shared:
+        return _core.import_any(None, t)
+    copy_tracking.note(plan.crosses, plan.bytes, plan.where)
+    # A clone has no pending sign, and in this format C strides.
+    return _core.import_any(None, t.clone(memory_format=sys.modules["torch"].contiguous_format))
 
 
 _NESTED = "pass t.to_padded_tensor(0.0), or its parts one by one: t.unbind()"
@@ -132,8 +127,8 @@ def _negates(torch: Any, t: Any) -> bool:
     return True
 
 
-def judge(t: Any, copyif: bool = False) -> Plan | None:
-    """Return the plan for a tensor that is not plain and strided, else None."""
+def judge(t: Any) -> Plan | None:
+    """Return the plan for a tensor whose memory is not simply its values, None for a plain tensor."""
     torch = sys.modules["torch"]
 
     def no(
@@ -239,10 +234,10 @@ def judge(t: Any, copyif: bool = False) -> Plan | None:
                 "pass torch._neg_view(t), which takes the mark away, and negate the values yourself",
             )
         if bit:
-            return copy_or_refuse(
-                _FROM,
+            return copy_needed(
+                "gpuinterop",
+                "from_torch",
                 describe(t),
-                copyif,
                 errors.ExportError,
                 f"elements as they are stored; {call[8:]} is pending on this tensor",
                 f"a tensor with is_{call[8:]}() true",
@@ -252,37 +247,53 @@ def judge(t: Any, copyif: bool = False) -> Plan | None:
     return None
 
 
-def plan_from(t: Any, copyif: bool = False) -> Plan:
-    """Plan `from_torch`: what explain() shows and the converter carries out."""
-    odd = judge(t, copyif)
-    if odd is not None and odd.refused:
-        return odd
-    plan = checks.plan_own(describe(t), "from_torch", copyif)
-    return odd if odd is not None and plan.shared else plan
+# ---- `__torch_function__`: torch's functions and operators accept gpuinterop arrays as tensors ----
+
+_to_torch = engine.to_function(registry.built_in("torch"))
 
 
-@_core.imports(_core.TORCH)
-def from_torch(t: Any, copyif: bool = False) -> Any:
-    """Return an array over the memory of the torch tensor `t`.
+def call_with_tensors(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call torch's function `func` with tensors that share the memory of gpuinterop arrays.
 
-    Shares memory, strides included; the tensor's storage stays alive as long as anyone looks at it,
-    and its allocator hands the memory out again only after our work on it is done. What torch's
-    current stream has queued is visible here.
-
-    Raises
-    ------
-    ExportError
-        `t` requires grad (pass ``t.detach()``), or a conjugation or negation is pending.
+    The result is torch's: tensors, also where an array was passed as ``out=``.
     """
-    torch: Any = sys.modules.get("torch")
-    tensor: Any = getattr(torch, "Tensor", ())
-    if not isinstance(t, tensor):
-        raise checks.not_one_of_theirs(t, "from_torch", "a torch.Tensor")
-    plan = plan_from(t, copyif)
-    if plan.refused:
-        raise plan.exception()
-    if plan.shared:
-        return checks.imported(t)
-    copy_tracking.note("host" if t.device.type == "cpu" else "copy", plan.bytes, "from_torch")
-    # A clone has no pending sign and, in this format, no strides of its own either.
-    return checks.imported(t.clone(memory_format=torch.contiguous_format))
+    tensors: list[Any] = []
+    try:
+        args, kwargs = _replace_arrays(args, tensors), _replace_arrays(kwargs, tensors)
+    except errors.GpuInteropError as error:
+        raise _refusal(error, func) from None
+    if not tensors:  # an array in a container of an unknown kind: torch would call this again
+        return NotImplemented
+    return func(*args, **kwargs)
+
+
+def _replace_arrays(value: Any, tensors: list[Any]) -> Any:
+    """Return `value` with a tensor for each gpuinterop array in it, and collect the tensors."""
+    if isinstance(value, _core.Array):
+        tensors.append(_to_torch(value))
+        return tensors[-1]
+    if isinstance(value, dict):
+        return {key: _replace_arrays(item, tensors) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_arrays(item, tensors) for item in value]
+    if isinstance(value, tuple):
+        items = [_replace_arrays(item, tensors) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
+
+
+def _refusal(error: errors.GpuInteropError, func: Callable[..., Any]) -> errors.GpuInteropError:
+    """Return the error of `to_torch` as an error of the torch function that the user called.
+
+    Torch's operators turn a TypeError into NotImplemented. Python would then call the array's own
+    operator, and `t -= x` would rebind `t`; so the result is never a TypeError.
+    """
+    from torch.overrides import resolve_name
+
+    fix = "pass a copy: x.copy()" if error.reason in ("strides", "readonly") else error.fix
+    return (errors.ExportError if isinstance(error, TypeError) else type(error))(
+        where=resolve_name(func) or "torch", expected=error.expected, got=error.got, fix=fix,
+        reason=error.reason, axis=error.axis,
+    )  # fmt: skip

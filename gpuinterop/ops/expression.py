@@ -228,7 +228,7 @@ class Expression:
 def constant_key(value: Any) -> Any:
     """Equal for constants of one type and exactly the same value: 0.0, -0.0, 0 and False all differ.
 
-    Raises TypeError for what cannot be hashed.
+    Raises TypeError for values that cannot be hashed.
     """
     kind = type(value)
     if isinstance(value, tuple):

@@ -47,16 +47,16 @@ class _Kernel(MapReduce):
     def _support(self, operands: Sequence[Any]) -> str:
         rows = _rows(operands)
         result = WORKING[NAMES[self.graph.result_rows(rows)[0]]]
-        taken = ", ".join(f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(rows))
+        declared = ", ".join(f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(rows))
         return (
             kernel_text("math.cuh")
-            + f"GI_FN {result} gi_fused({taken}) {{\n  {result} o0;\n  "
+            + f"GI_FN {result} gi_fused({declared}) {{\n  {result} o0;\n  "
             + f"{statements(self.graph, rows)}\n  return o0;\n}}\n"
         )
 
 
 def _no_host(operands: Sequence[Any], extras: Sequence[Any]) -> Sequence[Any]:
-    raise AssertionError("the host reduces what the elementwise function gives")
+    raise AssertionError("the host computes the values before it reduces them")
 
 
 def _rows(operands: Sequence[Any]) -> tuple[int, ...]:

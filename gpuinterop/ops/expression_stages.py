@@ -65,7 +65,7 @@ def expected_argument(x: Any, constant: bool = False) -> tuple[Any, ...] | None:
 
 
 class CompiledExpression(_core.PreparedCalls):
-    """What `Expression.compile` returns: call it with an array or a number for each input."""
+    """The result of `Expression.compile`: call it with an array or a number for each input."""
 
     def __init__(
         self,
@@ -166,9 +166,9 @@ class CompiledExpression(_core.PreparedCalls):
             except ShapeError as error:
                 raise ShapeError(
                     where=self.__name__, expected=f"{error.expected}, in one kernel",
-                    got=f"{error.got}; a reduced value counts as an input of what is computed from it",
-                    fix="fuse it in parts of fewer arrays, results and reduced values, and combine what "
-                    "they return without fuse, for example by gpuinterop.stack(values).sum(0)",
+                    got=f"{error.got}; a reduced value counts as an input of the kernel that uses it",
+                    fix="fuse it in parts of fewer arrays, results and reduced values, and combine their "
+                    "results without fuse, for example by gpuinterop.stack(values).sum(0)",
                 ) from None  # fmt: skip
             self._kernels[key] = found
         return found

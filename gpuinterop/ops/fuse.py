@@ -248,7 +248,7 @@ def fuse(
     The function may ask for shapes (``x.shape``, ``x.size``, ``len(x)``); it is then traced for each.
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
     or ``axis=``. Each reduction is one kernel that reads the operands once and stores nothing but its
-    result; what is computed from reduced values is one kernel after those. A softmax of rows is
+    result; values that are computed from reduced values are one kernel after those. A softmax of rows is
     three. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be joined in another
     order and so differ in the last bit on CUDA. Fused functions may call one another.
 

@@ -1,4 +1,4 @@
-"""What stands for an array inside of a function that is being fused."""
+"""Placeholders for arrays: `fuse` calls a function with them, and records its operations."""
 
 from __future__ import annotations
 
@@ -90,16 +90,18 @@ def _kind_of(x: Any) -> int:
         return number_kind(x.value)
     dtype = getattr(x, "dtype", None)
     if not isinstance(dtype, np.dtype):
-        raise ArgumentTypeError(where="fuse", expected="gpuinterop arrays where dtypes are asked for",
-                                got=type(x).__name__,
-                                fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
+        raise _refusal("gpuinterop arrays where the function reads dtypes", type(x).__name__,
+                       "convert it first: gpuinterop.asarray(value)")  # fmt: skip
     return dtype_id(dtype)
 
 
+def _refusal(expected: str, got: str, fix: str) -> ArgumentTypeError:
+    return ArgumentTypeError(where="fuse", expected=expected, got=got, fix=fix)
+
+
 def _kept() -> ArgumentTypeError:
-    return ArgumentTypeError(where="fuse", expected="arguments of one function",
-                             got="a value kept from another fused call",
-                             fix="return it instead of keeping it")  # fmt: skip
+    return _refusal("arguments of one function", "a value kept from another fused call",
+                    "return it instead of keeping it")  # fmt: skip
 
 
 class Tracer:
@@ -135,9 +137,8 @@ class Tracer:
             return func(*(x.dtype if isinstance(x, (Tracer, _core.Array)) else x for x in args))
         found = methods.__array_function__(self, func, types, args, kwargs)
         if found is NotImplemented:
-            raise ArgumentTypeError(where="fuse", expected="functions of NumPy that go element by element",
-                                    got=f"numpy.{func.__name__}",
-                                    fix="use it outside of the fused function")  # fmt: skip
+            raise _refusal("functions of NumPy that go element by element", f"numpy.{func.__name__}",
+                           "call it outside of the fused function")  # fmt: skip
         return found
 
     @staticmethod
@@ -164,15 +165,14 @@ class Tracer:
 
     def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: Any, out: Any) -> Tracer:
         if dtype is not None or out is not None:
-            raise ArgumentTypeError(where="fuse", expected=f"{op} with axis and keepdims only",
-                                    got="dtype or out inside of a fused function",
-                                    fix="x.astype(dtype) first; pass out to the fused function")  # fmt: skip
+            raise _refusal(f"{op} with axis and keepdims only", "dtype or out inside of a fused function",
+                           "x.astype(dtype) first; pass out to the fused function")  # fmt: skip
         for number in axis if isinstance(axis, (tuple, list)) else (axis,):
             if type(number) is Scalar:
                 raise number.unreadable("the value as an axis")
         return Tracer(self.trace, self.trace.graph.reduce(op, self.value, axis, bool(keepdims)))
 
-    # ---- what a trace depends on, once it is asked for ------------------------------------------
+    # ---- shapes and dtypes of this call ---------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -198,12 +198,9 @@ class Tracer:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        raise ArgumentTypeError(
-            where="fuse",
-            expected="a function without branches on the values of arrays",
-            got="a truth value of an array that has none yet",
-            fix="choose by element: gpuinterop.where(condition, x, y)",
-        )
+        raise _refusal("a function without branches on the values of arrays",
+                       "the boolean value of an array in the fused function",
+                       "choose by element: gpuinterop.where(condition, x, y)")  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -211,33 +208,28 @@ class Tracer:
         if name in ("item", "tolist", "tobytes", "get"):
             raise _no_value(f"x.{name}()")
         if name in _IN_MEANS:
-            raise ArgumentTypeError(
-                where="fuse", expected="sum, prod, mean, min, max, any or all as reductions",
-                got=f"x.{name}, which cannot be fused", fix=f"write it in means: {_IN_MEANS[name]}",
-            )  # fmt: skip
-        raise ArgumentTypeError(
-            where="fuse",
-            expected="elementwise operations of gpuinterop or NumPy on the arguments",
-            got=f"x.{name}, which is not known while a function is fused",
-            fix="use it outside of the fused function",
-        )
+            raise _refusal(f"{', '.join(FUSED)} as reductions", f"x.{name}, which cannot be fused",
+                           f"write it in means: {_IN_MEANS[name]}")  # fmt: skip
+        raise _refusal("elementwise operations of gpuinterop or NumPy on the arguments",
+                       f"x.{name} in the fused function",
+                       "use it outside of the fused function")  # fmt: skip
 
 
 def cannot_be_fused(name: str) -> ArgumentTypeError:
-    """The refusal of a function that is neither elementwise nor a reduction."""
-    return ArgumentTypeError(
-        where="fuse",
-        expected="operations that go element by element, and reductions, inside of a fused function",
-        got=f"{name}, which cannot be fused",
-        fix=f"call {name} outside of the fused function, and pass its result as an argument",
+    """The error for a function that is neither elementwise nor a reduction."""
+    return _refusal(
+        "operations that go element by element, and reductions, inside of a fused function",
+        f"{name}, which cannot be fused",
+        f"call {name} outside of the fused function, and pass its result as an argument",
     )
 
 
 def refuse_out(where: str, out: Any) -> None:
-    """Refuse an out, which is not for a traced function to fill."""
+    """Refuse an `out`, because a traced function writes nothing."""
     if out is not None:
         raise ArgumentTypeError(where=where, expected="no out inside of a fused function",
-                                got="one", fix="pass out to the fused function")  # fmt: skip
+                                got=f"out={type(out).__name__}",
+                                fix="pass out= to the fused function")  # fmt: skip
 
 
 def record(row: Row, operands: Sequence[Any]) -> Any:
@@ -267,7 +259,7 @@ def _value(trace: Trace, operand: Any, name: str) -> Value:
         return trace.graph.constant(operand)
     if isinstance(operand, _core.Array):
         return trace.capture(operand)
-    raise ConversionTypeError(where=name, expected="arrays of this library, and numbers, when fused",
+    raise ConversionTypeError(where=name, expected="gpuinterop arrays and numbers in a fused function",
                             got=type(operand).__name__,
                             fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
 
@@ -285,14 +277,11 @@ def _binary(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], 
     return forward, backward
 
 
-def _no_place(self: Tracer, other: Any) -> Any:
-    # Without it Python rebinds the name, and the argument stays what it was.
-    raise ArgumentTypeError(
-        where="fuse",
-        expected="a function that changes no array: it is traced, and nothing is computed meanwhile",
-        got="an operator that works in place, such as x += 1",
-        fix="y = x + 1 inside, and pass out=x to the fused function",
-    )
+def _in_place(self: Tracer, other: Any) -> Any:
+    # Without this method Python rebinds the name, and the argument keeps its values.
+    raise _refusal("a function that changes no array, because fuse only traces it",
+                   "an operator that works in place, such as x += 1",
+                   "y = x + 1 inside, and pass out=x to the fused function")  # fmt: skip
 
 
 for _python, _name in {
@@ -303,7 +292,7 @@ for _python, _name in {
     _forward, _backward = _binary(_name)
     setattr(Tracer, f"__{_python}__", _forward)
     setattr(Tracer, f"__r{_python}__", _backward)
-    setattr(Tracer, f"__i{_python}__", _no_place)
+    setattr(Tracer, f"__i{_python}__", _in_place)
 for _python, _name in {
     "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal", "gt": "greater",
     "ge": "greater_equal",
@@ -321,16 +310,13 @@ def _no_product(self: Tracer, other: Any) -> Any:
 
 for _python in ("matmul", "rmatmul"):
     setattr(Tracer, f"__{_python}__", _no_product)
-Tracer.__imatmul__ = _no_place  # type: ignore[attr-defined]
+Tracer.__imatmul__ = _in_place  # type: ignore[attr-defined]
 
 
 def _no_value(got: str) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        where="fuse",
-        expected="a function that reads no values: it is traced, and nothing is computed meanwhile",
-        got=f"{got} inside of it",
-        fix="go on with the array itself, or return it and read it outside of the fused function",
-    )
+    return _refusal("a function that does not read array values, because fuse only traces it",
+                    f"{got} in the fused function",
+                    "use the array itself, or return it and read it outside of the fused function")  # fmt: skip
 
 
 def _refusing(got: str) -> Callable[..., Any]:
@@ -361,9 +347,9 @@ def _reduction(op: str) -> Callable[..., Tracer]:
         where: Any = True,
     ) -> Tracer:
         if initial is not None or where is not True:
-            raise ArgumentTypeError(where="fuse", expected=f"{op} with axis and keepdims only",
-                                    got="initial or where inside of a fused function",
-                                    fix="gpuinterop.where(mask, x, 0) first; x.sum() + initial")  # fmt: skip
+            raise _refusal(f"{op} with axis and keepdims only",
+                           "initial or where inside of a fused function",
+                           "gpuinterop.where(mask, x, 0) first; x.sum() + initial")  # fmt: skip
         return self._reduced(op, axis, keepdims, dtype, out)
 
     return method

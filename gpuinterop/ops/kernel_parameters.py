@@ -1,4 +1,4 @@
-"""What kernels of one's own take: texts, and values that no parameter narrows without a word."""
+"""Checks of the arguments of user kernels: texts, and numbers that a parameter would narrow."""
 
 from __future__ import annotations
 
@@ -63,10 +63,6 @@ def require_held_numbers(
     for (kind, name), value in zip(parameters, arguments, strict=False):
         if isinstance(value, _core.Array):
             continue
-        if type(value) in (int, float) and len(kind) > 1:  # nearly all of them, and quickly
-            low, high = _range(kind)
-            if low <= value <= high:
-                continue
         value = as_scalar(value, where)
         if isinstance(value, (bool, int, float, complex, np.generic)):
             wanted = kind if len(kind) > 1 else _letter(kind, parameters, arguments)
@@ -94,7 +90,7 @@ def number_ranges(
 def numbers_as_arrays(
     where: str, parameters: Sequence[tuple[str, str]], arguments: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """Return numbers that come without an array as arrays of what their parameters declare.
+    """Return numbers that come without an array as arrays of the dtypes that their parameters declare.
 
     Where a letter declares them, NumPy's numbers say the dtype, and Python's follow `asarray`.
     """

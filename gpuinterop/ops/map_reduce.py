@@ -1,6 +1,6 @@
 """A mapped reduction in one kernel: several operands, an expression, a reduction, results from it.
 
-This is what inner products, matrix times vector and fused training steps are made of. The
+Inner products, products of matrices with vectors and reductions in `fuse` are built on it. The
 expressions are CUDA C over x0, x1, ... (operands), r (the reduced value) and e0, e1, ... (operands
 of the result's shape); `host` says the same in NumPy.
 """
@@ -41,7 +41,7 @@ class MapReduce:
     posts : an expression for each result.
     locals : declarations that the posts share, "const float z = r + e0;".
     dtypes : dtype of each result; that of the reduction by default.
-    where : what an error names as its place.
+    where : the name in errors.
 
     Examples
     --------
@@ -193,7 +193,7 @@ class MapReduce:
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def _returned(self, found: Any, count: int) -> Sequence[Any]:
-        """What host= gave, if it is one value for each result."""
+        """The results of host=, one value for each result of the kernel."""
         if isinstance(found, (tuple, list)) and len(found) == count:
             return found
         got = type(found).__name__

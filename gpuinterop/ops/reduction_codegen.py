@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is computed: map, operation, and what is written.
+    """A reduction to generate: map, accumulator and results.
 
     Parameters
     ----------

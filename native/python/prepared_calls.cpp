@@ -98,6 +98,10 @@ PyRef run_entry(const Entry& entry, PyObject* args, PyObject* kwargs) {
 }
 
 PyObject* call_prepared(PyObject* self, PyObject* args, PyObject* kwargs) {
+  if (!nb::inst_ready(self)) {
+    PyErr_SetString(PyExc_TypeError, "PreparedCalls.__init__ was not called");
+    return nullptr;
+  }
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     const Py_ssize_t named = kwargs ? PyDict_Size(kwargs) : 0;
     if (named == 0 || (named == 1 && PyDict_GetItemString(kwargs, "out")))
@@ -110,12 +114,15 @@ PyObject* call_prepared(PyObject* self, PyObject* args, PyObject* kwargs) {
 }
 
 PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
-  if (!instance || !nb::inst_ptr<PreparedCalls>(self)->binds) return Py_NewRef(self);
+  if (!instance || !nb::inst_ready(self) || !nb::inst_ptr<PreparedCalls>(self)->binds)
+    return Py_NewRef(self);
   // The stable ABI has no PyMethod_New, so a method is made as types.MethodType.
-  const PyRef types = PyRef::steal(PyImport_ImportModule("types"));
-  const PyRef method =
-      types ? PyRef::steal(PyObject_GetAttrString(types.get(), "MethodType")) : PyRef();
-  return method ? PyObject_CallFunctionObjArgs(method.get(), self, instance, nullptr) : nullptr;
+  static PyObject* method = nullptr;
+  if (!method) {
+    const PyRef types = PyRef::steal(PyImport_ImportModule("types"));
+    method = types ? PyObject_GetAttrString(types.get(), "MethodType") : nullptr;
+  }
+  return method ? PyObject_CallFunctionObjArgs(method, self, instance, nullptr) : nullptr;
 }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {

@@ -13,6 +13,7 @@ from test_benchmarks import run
 from gpuinterop.jit import compile_source
 
 
+@pytest.mark.slow
 def test_sweep_of_launch_geometries() -> None:
     text = run("benchmarks/bench_bandwidth.py", "--device", "cpu", "--quick", "--alone", "--tune")
     assert "256x32 ldcs stcs loop/4" in text

@@ -1,4 +1,4 @@
-"""Captures and arrays of other devices, run by test_capture_on_fake.py on the fake driver's two GPUs."""
+"""Captures and arrays of other devices, on the two GPUs of the fake driver."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import CaptureError
+
+pytestmark = pytest.mark.fake_driver
 
 DEVICES = ("cpu", "cuda:0", "cuda:1")
 PAIRS = [(own, other) for own in DEVICES for other in DEVICES if own != other]

@@ -7,13 +7,13 @@ import re
 import pytest
 
 from gpuinterop import cli
-from gpuinterop.converters import registry
+from gpuinterop.converters import availability
 
 
 @pytest.fixture
 def bare(monkeypatch):
     here = ("numpy", "builtins")
-    monkeypatch.setattr(registry, "installed", lambda package: package in here)
+    monkeypatch.setattr(availability, "installed", lambda package: package in here)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop.cli import COMMANDS, explain, main
-from gpuinterop.converters import registry
+from gpuinterop.converters import availability, registry
 from gpuinterop.testing import LAYOUTS, Cell, Library, Matrix
 
 
@@ -379,7 +379,7 @@ def test_demo_as_data(capsys):
 
 def test_the_demo_says_why_a_library_is_left_out(capsys, monkeypatch):
     here = ("numpy", "cupy")
-    monkeypatch.setattr(registry, "installed", lambda package: package in here)
+    monkeypatch.setattr(availability, "installed", lambda package: package in here)
     only = ["demo", "--device", "cpu", "--only", "numpy,cupy,numba"]
     code, out, _ = run(capsys, *only)
     assert code == 0

@@ -16,10 +16,10 @@ from gpuinterop.converters import registry
 @pytest.fixture
 def clean():
     """Puts the registry back as it was, and forgets the names of the tests' own library."""
-    rows, aliases = dict(registry._rows), dict(registry._aliases)
+    rows, aliases = dict(registry._entries), dict(registry._aliases)
     yield
     registry.register(rows["numpy"])  # as after any change, nothing stays remembered
-    for table, saved in ((registry._rows, rows), (registry._aliases, aliases)):
+    for table, saved in ((registry._entries, rows), (registry._aliases, aliases)):
         table.clear()
         table.update(saved)
     registry._entry_points = None

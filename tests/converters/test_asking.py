@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import converters
 from gpuinterop.devices import device
 
 
@@ -100,7 +99,7 @@ def test_who_asks_for_a_copy_is_not_told_to_share_what_is_read_only(ask, word):
     pytest.importorskip("torch")
     with pytest.raises(gi.errors.ArgumentTypeError) as raised:
         ask(np.ones(3), "torch", **{word: True})
-    assert raised.value.fix == "write copyif=..., or leave it out"
+    assert raised.value.fix == "write copyif=..., or omit it"
 
 
 def test_from_any_recommends_no_option_that_it_refuses():
@@ -155,14 +154,14 @@ def test_our_own_names_are_among_the_nearest():
     assert raised.value.fix == "write 'cudandarray'"
 
 
-def test_without_a_gpu_nobody_is_sent_to_one(monkeypatch):
+def test_without_a_gpu_no_fix_moves_to_one(monkeypatch):
     from gpuinterop import _core
 
-    for count, word in ((0, "there is no GPU here"), (1, "move it in words")):
+    for count, word in ((0, "there is no GPU here"), (1, "move it explicitly")):
         monkeypatch.setattr(_core, "cuda_device_count", lambda count=count: count)
-        plan = converters.numba.plan_to(gi.zeros(3, device="cpu"))
-        assert plan.fix.startswith(word)
-        assert plan.fix.endswith("x.to_device('cuda')")
+        fix = gi.explain(gi.zeros(3, device="cpu"), "pycuda").fix.partition("; and")[0]
+        assert fix.startswith(word)
+        assert fix.endswith("x.to_device('cuda')")
 
 
 def test_dlpacks_own_names_of_devices():

@@ -11,7 +11,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.converters import left_out, registry
+from gpuinterop.converters import availability, registry
 
 
 class Mine(np.ndarray):
@@ -24,14 +24,14 @@ def mine():
 
 @pytest.fixture
 def clean(monkeypatch):
-    rows, aliases = dict(registry._rows), dict(registry._aliases)
+    rows, aliases = dict(registry._entries), dict(registry._aliases)
     yield monkeypatch
     registry.register(rows["numpy"])
-    for table, saved in ((registry._rows, rows), (registry._aliases, aliases)):
+    for table, saved in ((registry._entries, rows), (registry._aliases, aliases)):
         table.clear()
         table.update(saved)
     registry._entry_points = None
-    left_out.broken.clear()
+    availability.broken_converters.clear()
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def plugin(clean):
     registry._entry_points = None
 
 
-def test_a_plugin_that_cannot_be_imported_is_left_out_with_one_warning(plugin):
-    with pytest.warns(RuntimeWarning, match="'mylib' is left out: .*not_installed"):
+def test_a_plugin_that_cannot_be_imported_is_disabled_with_one_warning(plugin):
+    with pytest.warns(RuntimeWarning, match="'mylib' is disabled: .*not_installed"):
         assert gi.from_any(mine()).tolist() == [1, 1, 1]
     # Once: another warning would be an error here.
     assert gi.explain(mine(), "numpy").shared
@@ -85,4 +85,4 @@ def test_a_question_that_raises_is_no_answer(clean, question):
             gi.from_any(object())
     converters.register(converters.Backend("mylib", "mylib"))  # mended
     assert gi.from_any(mine()).tolist() == [1, 1, 1]
-    assert not left_out.broken
+    assert not availability.broken_converters

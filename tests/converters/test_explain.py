@@ -280,10 +280,10 @@ def test_a_class_with_the_name_of_an_array_has_its_protocols_all_the_same():
 def test_a_failure_of_the_librarys_own_arrays_is_shown_as_it_is(monkeypatch):
     from gpuinterop.converters import numpy as converter
 
-    def broken(a, copyif=False):
+    def broken(a):
         raise AttributeError("a mistake of ours")
 
-    monkeypatch.setattr(converter, "plan_from", broken)
+    monkeypatch.setattr(converter, "judge", broken)
     with pytest.raises(AttributeError, match="a mistake of ours"):
         gi.explain(np.ones(3, np.float32))
 

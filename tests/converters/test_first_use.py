@@ -14,7 +14,7 @@ DOORS = [
     "gi.to_cudandarray(a)",
     "gi.converters.from_any(a)",
     "gi.converters.from_numpy(a)",
-    "gi.converters.buffer.from_buffer(memoryview(a))",
+    "gi.converters.from_buffer(memoryview(a))",
 ]
 
 

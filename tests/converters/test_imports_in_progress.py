@@ -11,7 +11,7 @@ import types
 import pytest
 
 from gpuinterop import foreign_handles
-from gpuinterop.converters import absence, library_streams, registry
+from gpuinterop.converters import availability, library_streams, registry
 
 SLOW = "import time\ntime.sleep(0.3)\ncomplete = True\n"
 
@@ -40,7 +40,7 @@ def test_what_is_loaded_is_complete(slow):
 
 
 def test_a_conversion_waits(slow):
-    assert absence.imported(registry.Backend(slow, slow), slow, "here").complete
+    assert availability.import_package(registry.Backend(slow, slow), slow, "here").complete
 
 
 def test_a_stream_is_not_entered_in_half_a_library(slow, monkeypatch):

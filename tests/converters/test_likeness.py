@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpuinterop.converters import likeness, registry
+from gpuinterop.converters import foreign_layout, registry
 
 PYCUDA = {"mem_size": 8, "strides": (4,), "dtype": "f4", "shape": (2,), "flags": 1, "ptr": 8}
 
@@ -86,7 +86,9 @@ def test_an_attribute_is_found_where_the_standard_library_finds_it(name):
     missing = object()
     for obj in OBJECTS:
         expected = inspect.getattr_static(obj, name, missing)
-        assert likeness.has(name)(obj) == (expected is not missing and expected is not None)
+        assert foreign_layout.has_attributes(name)(obj) == (
+            expected is not missing and expected is not None
+        )
 
 
 def test_a_class_is_looked_up_once_and_its_objects_each_time(monkeypatch):
@@ -94,8 +96,8 @@ def test_a_class_is_looked_up_once_and_its_objects_each_time(monkeypatch):
         pass
 
     asked = []
-    named = registry._row_of_class
-    monkeypatch.setattr(registry, "_row_of_class", lambda cls: asked.append(cls) or named(cls))
+    named = registry._entry_of_class
+    monkeypatch.setattr(registry, "_entry_of_class", lambda cls: asked.append(cls) or named(cls))
     for _ in range(3):
         assert registry.find_backend(Mix()) is None
         assert registry.find_backend(with_names(Mix, **PYCUDA)).name == "pycuda"

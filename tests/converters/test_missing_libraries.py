@@ -11,7 +11,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import cli, converters, installed_libraries
-from gpuinterop.converters import absence, presence, registry
+from gpuinterop.converters import availability
 
 
 def test_missing_libraries_name_the_package():
@@ -36,10 +36,10 @@ def broken(tmp_path, monkeypatch, request):
     monkeypatch.delitem(sys.modules, name, raising=False)
     (tmp_path / f"{name}.py").write_text(BROKEN[name][0])
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(presence, "_AT_ONCE", 0)
+    monkeypatch.setattr(availability, "_AT_ONCE", 0)
     yield name
-    presence._found.discard(name)
-    absence._failures.clear()
+    availability._found.discard(name)
+    availability._failures.clear()
 
 
 @pytest.mark.parametrize("broken", BROKEN, indirect=True)
@@ -79,28 +79,28 @@ def test_a_module_of_one_file_for_python_2_is_seen_without_importing_it(tmp_path
 
 
 def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):
-    monkeypatch.setattr(presence, "_AT_ONCE", 0)
+    monkeypatch.setattr(availability, "_AT_ONCE", 0)
     monkeypatch.syspath_prepend(str(tmp_path))
     name = "gpuinterop_test_of_late_packages"
-    assert not registry.installed(name)
-    assert not registry.installed(name)
+    assert not availability.installed(name)
+    assert not availability.installed(name)
     (tmp_path / f"{name}.py").touch()
-    assert registry.installed(name)
+    assert availability.installed(name)
     assert name not in sys.modules
     later, other = tmp_path / "later", name + "_2"
     later.mkdir()
     (later / f"{other}.py").touch()
-    assert not registry.installed(other)
+    assert not availability.installed(other)
     monkeypatch.syspath_prepend(str(later))
-    assert registry.installed(other)
+    assert availability.installed(other)
 
 
 def test_a_bare_folder_is_no_library(tmp_path, monkeypatch):
-    monkeypatch.setattr(presence, "_AT_ONCE", 0)
+    monkeypatch.setattr(availability, "_AT_ONCE", 0)
     monkeypatch.syspath_prepend(str(tmp_path))
     name = "gpuinterop_test_of_bare_folders"
     (tmp_path / name).mkdir()
-    assert not registry.installed(name)
+    assert not availability.installed(name)
 
 
 def test_a_missing_library_is_not_looked_for_again_and_again(monkeypatch):
@@ -124,10 +124,10 @@ def hidden(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "warp", raising=False)
     (tmp_path / "warp.py").write_text("x = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(presence, "_AT_ONCE", 0)
+    monkeypatch.setattr(availability, "_AT_ONCE", 0)
     yield tmp_path / "warp.py"
     sys.modules.pop("warp", None)
-    presence._found.discard("warp")
+    availability._found.discard("warp")
 
 
 def test_a_file_that_hides_a_library_is_named(hidden):

@@ -201,7 +201,7 @@ def test_recognised_by_structure_under_other_names():
 def test_a_module_of_another_library_is_refused(library, module, order):
     x = converters.from_numpy(np.zeros((2, 3), np.float32, order))
     for ask in (gi.to, gi.explain):
-        with pytest.raises(gi.ArgumentTypeError, match="leave module out"):
+        with pytest.raises(gi.ArgumentTypeError, match="omit module"):
             ask(x, library, module=module)
 
 
@@ -226,7 +226,7 @@ class Matrix:
 
 
 def pinned(matrix):
-    return converters.cudamat_struct.Pin(matrix, matrix, matrix.mat)
+    return converters.cudamat.FreeGuard(matrix, matrix, matrix.mat)
 
 
 def test_matrices_are_told_apart_by_what_they_are():
@@ -239,7 +239,7 @@ def test_matrices_are_told_apart_by_what_they_are():
     assert (first.mat.owns_data, second.mat.owns_data) == (1, 0)
     pins.clear()
     assert second.mat.owns_data == 1
-    assert not converters.cudamat_struct._pins
+    assert not converters.cudamat._guards
 
 
 def test_a_matrix_over_memory_that_it_does_not_own_stays_so():
@@ -256,7 +256,7 @@ def test_a_matrix_may_be_collected_while_another_is_pinned():
     pin = [pinned(matrix)]
 
     def within():
-        with converters.cudamat_struct._pins_lock:
+        with converters.cudamat._guards_lock:
             pin.clear()
 
     thread = threading.Thread(target=within, daemon=True)

@@ -353,7 +353,6 @@ def test_shares_memory_across_libraries(jax):
 def test_jax_arrays_of_any_order_are_foretold(jax):
     j = converters.to_jax(gi.zeros((8, 16), device="cpu").T)
     assert gi.from_any(j).strides == (4, 64)
-    assert converters.jax.describe(j).strides == (4, 64)
     refused = gi.explain(j, "buffer")
     with pytest.raises(gi.ContiguityError) as raised:
         gi.to(j, "buffer")
@@ -410,7 +409,7 @@ def _struct(device=(1, 0), bits=32, code=2, shape=(4,), data=True):
         ({"code": 17, "bits": 4, "shape": (8,)}, "packed"),
         ({"data": False}, "null"),
         ({"shape": (-1,)}, "-1"),
-        ({"device": (10, 0)}, "rocm:0"),
+        ({"device": (10, 0)}, "rocm device 0"),
         ({"device": (14, 0)}, "oneAPI"),
     ],
 )

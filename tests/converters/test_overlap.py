@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuinterop as gi
-from gpuinterop.converters.overlap import extent, meet
+from gpuinterop.overlap import byte_range, share_bytes
 
 BUFFER = np.zeros(1024, np.uint8)
 
@@ -33,13 +33,13 @@ def windows(draw):
 @settings(max_examples=600, deadline=None)
 @given(windows(), windows())
 def test_meets_as_numpy_says(a, b):
-    assert meet(reach(a), reach(b)) == np.shares_memory(a, b)
+    assert share_bytes(reach(a), reach(b)) == np.shares_memory(a, b)
 
 
 @settings(max_examples=100, deadline=None)
 @given(windows())
 def test_extent_is_numpys_bounds(a):
-    low, high = extent(*reach(a))
+    low, high = byte_range(*reach(a))
     if a.size == 0:
         assert (low, high) == (0, 0)
     else:
@@ -48,9 +48,9 @@ def test_extent_is_numpys_bounds(a):
 
 def test_interleaved_slices_of_a_large_matrix_are_decided_at_once():
     x = np.zeros((4000, 4000), np.float32)
-    assert not meet(reach(x[::2]), reach(x[1::2]))
-    assert not meet(reach(x[:, ::2]), reach(x[:, 1::2]))
-    assert meet(reach(x[::3, ::7]), reach(x[1::5, 3::9])) == np.shares_memory(
+    assert not share_bytes(reach(x[::2]), reach(x[1::2]))
+    assert not share_bytes(reach(x[:, ::2]), reach(x[:, 1::2]))
+    assert share_bytes(reach(x[::3, ::7]), reach(x[1::5, 3::9])) == np.shares_memory(
         x[::3, ::7], x[1::5, 3::9]
     )
 
@@ -62,9 +62,9 @@ def test_a_hard_instance_stops_at_the_budget():
     a = (1 << 40, (60,) * 6, strides, 1)
     b = ((1 << 40) + 5, (60,) * 6, other, 1)
     with pytest.raises(gi.BoundsError, match="may_share_memory"):
-        meet(a, b, budget=3)
+        share_bytes(a, b, budget=3)
 
 
 def test_empty_arrays_share_nothing():
     x = np.zeros((0, 4), np.float32)
-    assert not meet(reach(x), reach(x))
+    assert not share_bytes(reach(x), reach(x))

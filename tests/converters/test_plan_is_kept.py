@@ -27,14 +27,14 @@ def unplanned():
     module = types.ModuleType("own")
     module.from_own = lambda obj, copyif=False: gi.from_any(obj.host, copyif)
     module.to_own = lambda x, copyif=False: x
-    rows, aliases = dict(registry._rows), dict(registry._aliases)
+    rows, aliases = dict(registry._entries), dict(registry._aliases)
     converters.register(
         converters.Backend("own", "own", converter=module, matches=lambda o: isinstance(o, Own))
     )
     yield
     registry.register(rows["numpy"])
-    registry._rows.clear()
-    registry._rows.update(rows)
+    registry._entries.clear()
+    registry._entries.update(rows)
     registry._aliases.clear()
     registry._aliases.update(aliases)
 

@@ -338,7 +338,7 @@ def test_a_row_that_can_make_nothing_is_refused(clean, arguments, told):
     with pytest.raises(gi.ArgumentTypeError, match="mylib") as raised:
         converters.register(row)
     assert raised.value.got == told
-    assert "toy" not in registry._rows
+    assert "toy" not in registry._entries
 
 
 @pytest.mark.parametrize("converter", ["", "no_module_of_this_name", "no_module.of_this_name"])

@@ -10,7 +10,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.converters import reading
+from gpuinterop.converters import foreign_layout
 
 
 def refused(x, error, match, **options):
@@ -151,13 +151,13 @@ def test_a_subclass_inside_a_matrix_is_taken_for_what_it_is(cls):
 def test_a_shape_that_is_none_is_refused(shape, error, match):
     if shape is None:  # by which a garray is known
         with pytest.raises(error, match=match):
-            reading.read_shape(shape, 4, "here")
+            foreign_layout.read_shape(shape, 4, "here")
         return
     refused(Garray(Kept(np.zeros((4, 1), np.float32)), shape), error, match)
 
 
 def test_strides_go_with_the_shape():
-    read = reading.read_geometry
+    read = foreign_layout.read_layout
     assert read([2, np.int64(3)], (np.int32(12), 4), 4, "here") == ((2, 3), (12, 4))
     assert read((0, 3), (5, 7), 4, "here") == ((0, 3), (12, 4))
     assert read((2, 3), None, 4, "here") == ((2, 3), (12, 4))
@@ -169,7 +169,7 @@ def test_strides_go_with_the_shape():
 
 
 def test_a_dtype_is_numpys():
-    assert reading.read_dtype("f4", "here") == np.float32
+    assert foreign_layout.read_dtype("f4", "here") == np.float32
     for wrong in (None, "no such", object(), 3):
         with pytest.raises(gi.DTypeError, match="NumPy knows"):
-            reading.read_dtype(wrong, "here")
+            foreign_layout.read_dtype(wrong, "here")

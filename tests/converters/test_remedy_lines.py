@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpuinterop
-from gpuinterop.converters import checks
-from gpuinterop.converters.remedies import remedy_cast, remedy_copy, remedy_move
+from gpuinterop.converters.registry import library_of
+from gpuinterop.converters.suggested_fixes import cast_line, copy_line, move_line
 
 
 def objects(kind):
@@ -48,36 +48,34 @@ def run(line, x):
 def test_a_copy_is_compact_aligned_and_apart(kind):
     x = objects(kind)
     before = gpuinterop.from_any(x)
-    made = run(remedy_copy(x), x)
+    made = run(copy_line(library_of(x)), x)
     assert made.is_c_contiguous()
     assert made.ptr % 64 == 0
     assert not gpuinterop.shares_memory(made, before)
     assert np.array_equal(made.get(), before.get())
     if made.ndim == 2:
-        assert run(remedy_copy(x, "F"), x).is_f_contiguous()
+        assert run(copy_line(library_of(x), "F"), x).is_f_contiguous()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cast_has_the_dtype_and_the_values(kind):
     x = objects(kind)
     before = gpuinterop.from_any(x).get()
-    made = gpuinterop.from_any(run(remedy_cast(x, np.dtype("int32")), x))
+    made = gpuinterop.from_any(run(cast_line(library_of(x), np.dtype("int32")), x))
     assert made.dtype == np.int32
     assert np.array_equal(made.get(), before)
-    assert remedy_cast(x, "int32") == remedy_cast(x, np.dtype("int32"))
+    assert cast_line(library_of(x), "int32") == cast_line(library_of(x), np.dtype("int32"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_move_makes_an_array_there(kind):
     x = objects(kind)
-    made = run(remedy_move(x, "cpu"), x)
+    made = run(move_line(library_of(x), "cpu"), x)
     assert made.device == "cpu"
     assert np.array_equal(made.get(), gpuinterop.from_any(x).get())
 
 
-def test_a_description_is_as_good_as_the_object():
-    ours = checks.describe_array(gpuinterop.ones(3, device="cpu"))
-    assert remedy_copy(ours) == "x.copy()"
-    theirs = gpuinterop.converters.numpy.describe(np.ones(3))
-    assert remedy_copy(theirs, name="a") == "gpuinterop.from_any(a, copyif=True).copy()"
-    assert remedy_cast(theirs, "float32", name="a") == "a.astype('float32')"
+def test_lines_by_the_name_of_the_library():
+    assert copy_line("gpuinterop") == "x.copy()"
+    assert copy_line("numpy", name="a") == "gpuinterop.from_any(a, copyif=True).copy()"
+    assert cast_line("numpy", "float32", name="a") == "a.astype('float32')"

@@ -25,7 +25,7 @@ CALLS = {
     "from_any": lambda v: gi.from_any(host(), v),
     "from_numpy": lambda v: converters.from_numpy(host(), v),
     "explain": lambda v: gi.explain(ours(), "numpy", v),
-    "allow_readonly": lambda v: converters.cupy.plan_to(ours(), allow_readonly=v),
+    "allow_readonly": lambda v: gi.explain(ours(), "torch", allow_readonly=v),
     "from_jax": lambda v: converters.from_jax(pytest.importorskip("jax.numpy").ones(2), v),
     "to_jax": lambda v: pytest.importorskip("jax") and converters.to_jax(ours(), v),
     "from_tvm_ffi": lambda v: converters.from_tvm_ffi(

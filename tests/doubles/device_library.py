@@ -10,7 +10,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.converters import checks
+from gpuinterop.ndarray import class_for
 from gpuinterop.testing import Bridge
 from gpuinterop.testing.memory import _call, _Current, elements, poke
 
@@ -74,7 +74,7 @@ def bridge(ordered=True, beside=0):
                 raise gi.ContiguityError(
                     where="to_toy", expected="C order", got=str(x.strides), fix="copyif=True"
                 )
-            x = checks.copied(x, "to_toy")
+            x = x.copy()
         if x.readonly:
             raise gi.ReadOnlyError(
                 where="to_toy", expected="writable memory", got="read-only", fix="x.copy()"
@@ -89,7 +89,7 @@ def bridge(ordered=True, beside=0):
         ]
         stream = library.stream if ordered else 1
         return _core.borrow(
-            checks.class_for(toy.dtype), toy.ptr, toy.shape, tuple(strides), toy.dtype, 2, 0, toy,
+            class_for(toy.dtype), toy.ptr, toy.shape, tuple(strides), toy.dtype, 2, 0, toy,
             False, stream, "from_toy",
         )  # fmt: skip
 

@@ -12,8 +12,8 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.converters import checks
-from gpuinterop.converters.plan import Rules, plan_layout
+from gpuinterop.converters.plan import ArrayInfo, Rules, plan_layout
+from gpuinterop.ndarray import class_for
 from gpuinterop.testing import Bridge
 
 PLAIN = frozenset("bool int8 int16 int32 int64 uint8 float16 float32 float64 complex64".split())
@@ -28,11 +28,14 @@ class Toy:
 
 
 def plan_to(x, copyif=False):
-    return plan_layout(checks.describe_array(x), TO, copyif)
+    return plan_layout(ArrayInfo.of(x), TO).permit(copyif)
 
 
 def to_toy(x, copyif=False):
-    x = checks.execute_export(x, plan_to(x, copyif))
+    plan = plan_to(x, copyif)
+    if plan.refused:
+        raise plan.exception()
+    x = x.copy() if plan.copied else x
     return Toy(gi.converters.to_numpy(x))
 
 
@@ -102,7 +105,7 @@ def ours(toy, base=True, **changes):
     parts = {**parts, **changes}
     if not window.size:
         return gi.converters.from_numpy(window)
-    cls = checks.class_for(parts["dtype"])
+    cls = class_for(parts["dtype"])
     return _core.from_pointer(
         cls, parts["ptr"], parts["shape"], parts["strides"], parts["dtype"], 1, 0,
         toy if base is True else base, readonly=parts["readonly"],

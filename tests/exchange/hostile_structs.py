@@ -341,7 +341,7 @@ def _():
 
 
 refused("28 opaque handles", BufferError, "opaque handle", dtype=(3, 64, 1))
-case("29 big-endian numpy", ValueError, "little-endian")(lambda: take(np.zeros(3, ">f4")))
+case("29 big-endian numpy", ValueError, "native byte order")(lambda: take(np.zeros(3, ">f4")))
 case("29 big-endian typestr", ValueError, "little-endian")(
     lambda: take(interface("__array_interface__", typestr=">f4"))
 )
@@ -353,4 +353,4 @@ for bad in (
     np.array(["text"]),
     np.array([b"text"]),
 ):
-    case(f"30 dtype {bad.dtype}", TypeError, "typestr")(lambda bad=bad: take(bad))
+    case(f"30 dtype {bad.dtype}", TypeError, "a numeric dtype")(lambda bad=bad: take(bad))

@@ -12,7 +12,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.converters.protocols import from_dlpack
+from gpuinterop.converters import from_dlpack
 from gpuinterop.foreign_handles import protocols_of
 
 

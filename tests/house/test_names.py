@@ -48,13 +48,12 @@ def test_dir_shows_what_is_offered(module):
 
 def test_type_checkers_know_the_converters():
     tree = ast.parse(Path(converters.__file__).read_text(encoding="utf-8"))
-    (told,) = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]  # fmt: skip
-    homes = {alias.asname: node.module for node in told.body for alias in node.names}
-    for row in registry._ROWS:
-        for name in (f"to_{row.name}", f"from_{row.name}"):
-            assert homes.pop(name) == f"gpuinterop.converters.{row.name}"
-    # The others are the older names, and those that are offered without being a library's.
-    assert homes == {k: f"gpuinterop.converters.{v}" for k, v in converters._HOMES.items()}
+    (known,) = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]  # fmt: skip
+    names = {alias.asname for n in known.body if isinstance(n, ast.ImportFrom) for alias in n.names}
+    names |= {n.target.id for n in known.body if isinstance(n, ast.AnnAssign)}
+    generated = {f"{way}_{name}" for name in registry.names() for way in ("to", "from")}
+    # The others are Theano's names, and those that are offered without being a library's.
+    assert names == generated | {*converters._HOMES}
 
 
 def test_every_error_class_is_at_the_top_level():

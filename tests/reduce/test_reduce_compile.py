@@ -46,9 +46,10 @@ def text_of(op: str, dtype: np.dtype, shape: tuple[int, ...], axes: tuple[int, .
 
 
 PAIRS = [
-    pytest.param(op, dtype, marks=[] if dtype == "float32" or op == "sum" else [pytest.mark.slow])
+    pytest.param(op, dtype, marks=[] if dtype == "float32" or quick else [pytest.mark.slow])
     for op in sorted(REDUCTIONS)
-    for dtype in sorted(ACCUMULATORS)
+    for i, dtype in enumerate(sorted(ACCUMULATORS))
+    for quick in [op == "sum" and i % 3 == 0]
 ]
 
 
@@ -56,8 +57,8 @@ PAIRS = [
 def test_compiles(op: str, dtype: str) -> None:
     given = dtype_named(dtype)
     arch = archs()[len(op + dtype) % len(archs())]  # all of them: the slow test below
-    for axes in [(1,), (0,)] if dtype == "float32" else [(len(dtype) % 2,)]:
-        assert compile_source(text_of(op, given, (64, 256), axes), arch, use_cache=False)
+    axes = (len(op + dtype) % 2,)
+    assert compile_source(text_of(op, given, (64, 256), axes), arch, use_cache=False)
 
 
 @pytest.mark.slow
@@ -82,8 +83,9 @@ def common_dtype(*names: str) -> np.dtype | None:
         return None
 
 
+MIXED = [("complex128", "float16"), ("bfloat16", "float32")]
 FACTORS = [
-    pytest.param(a, b, marks=[] if "complex" in a + b else [pytest.mark.slow])
+    pytest.param(a, b, marks=[] if a == "complex64" == b or (a, b) in MIXED else [pytest.mark.slow])
     for a in sorted(ACCUMULATORS)
     for b in sorted(ACCUMULATORS)
 ]
@@ -114,7 +116,16 @@ def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
      ("complex128", "bool", "float16"), ("complex64", "complex64", None),
      ("float16", "float16", "float16"), ("bfloat16", "bfloat16", "bfloat16")],
 )  # fmt: skip
-@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (-0.5, 2.5), (3.0, 0.0), (1.0, -1.0)])
+@pytest.mark.parametrize(
+    ("alpha", "beta"),
+    [
+        (-0.5, 2.5),
+        *[
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in [(1.0, 1.0), (3.0, 0.0), (1.0, -1.0)]
+        ],
+    ],
+)
 def test_scaled_products_compile(a: str, x: str, y: str | None, alpha: float, beta: float) -> None:
     given = [None if n is None else SimpleNamespace(dtype=dtype_named(n)) for n in (a, x, y)]
     kernel = blas_plans._scaled_product(*given, alpha, beta)

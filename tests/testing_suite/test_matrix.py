@@ -232,7 +232,7 @@ def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
     monkeypatch.setattr(registry, "_entry_points", None)
-    monkeypatch.setattr(registry, "_rows", dict(registry._rows))
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     monkeypatch.setattr(registry, "_aliases", dict(registry._aliases))
     m = matrix(["toy"], ["cpu"], dtypes=["float32"])
     assert m.ok, str(m)

@@ -13,7 +13,7 @@ from gpuinterop.converters import registry
 from gpuinterop.testing import peers
 
 HOUSE = Path(__file__).parents[1] / "house"
-ROWS = {row.name: row for row in registry._ROWS}
+ROWS = {row.name: row for row in registry._BUILT_IN}
 # What a row's name does not tell: the inventory calls libraries as their users write them.
 NAMED = {"cuda_core": "cuda.core"}
 # Python's own, and the array API, which is many libraries.
@@ -30,7 +30,7 @@ def test_every_converter_has_a_bridge():
     assert set(peers._PACKAGES) <= set(ROWS)
     assert set(peers._IN_STYLE) <= set(ROWS)
     assert peers._PACKAGES["array_api"] == STRICT
-    assert STRICT in registry._NAMESPACES
+    assert STRICT in registry.NAMESPACES
 
 
 def test_the_doctor_knows_every_library():

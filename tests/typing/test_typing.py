@@ -315,6 +315,10 @@ MISTAKES = {
     "gi.devices.as_streem(0)": 'has no attribute "as_streem"',
     "gi.doctor.no_such_name": 'has no attribute "no_such_name"',
     "gi.to(x, 'trch')": "No overload variant",
+    "gi.fuse(round)(x, 'up')": "No overload variant",
+    "gi.fuse(gi.device)(5, 6)": "No overload variant",
+    "gi.fuse(gi.device, static_argname='x')": "No overload variant",
+    "gi.Expression().apply('exp', 'x')": "incompatible type",
     "gi.converters.to_tourch(x)": 'has no attribute "to_tourch"',
 }
 

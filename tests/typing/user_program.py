@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, TypeVar
 
 import gpuinterop as gi
-from gpuinterop.converters.numpy import to_numpy
+from gpuinterop.converters import to_numpy
 
 if TYPE_CHECKING or sys.version_info >= (3, 11):
     from typing import assert_type
@@ -43,6 +43,25 @@ assert_type(gi.explain(x, "numpy").shared, bool)
 assert_type(gi.doctor().ok, bool)
 assert_type(gi.mem_info("cpu"), tuple[int, int])
 assert_type(gi.shares_memory(x, x.T), bool)
+
+
+class Model:
+    @gi.fuse
+    def step(self, x: gi.CudaNdarray, rate: float = 0.5) -> gi.CudaNdarray:
+        return x * rate
+
+
+@gi.fuse(static_argnames="up")
+def scaled(x: gi.CudaNdarray, *, up: bool = True) -> tuple[gi.CudaNdarray, gi.CudaNdarray]:
+    return x * 2.0, x
+
+
+assert_type(Model().step(x, 2.0), gi.CudaNdarray)
+assert_type(Model.step(Model(), x, rate=1.0), gi.CudaNdarray)
+assert_type(scaled(x, up=False)[0], gi.CudaNdarray)
+assert_type(scaled(x, out=(x, None)), tuple[gi.CudaNdarray, gi.CudaNdarray])
+graph = gi.Expression()
+print(graph.compile([graph.apply("add", graph.input(), 2.0)])(x))
 y[...] = to_numpy(x)
 y += x * 2.0
 with gi.stream(None, "cpu") as s:

@@ -19,7 +19,7 @@ def host(*shape, order="C"):
 
 
 def address(m):
-    return converters.cudamat_struct.address(m.mat.data_device)
+    return converters.cudamat.address(m.mat.data_device)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (4, 3), (3, 3), (1, 5), (5, 1), (1, 1)])
@@ -56,7 +56,7 @@ def test_slices_of_columns(cudamat):
 def test_a_slice_of_a_column_vector_is_refused_where_cudamat_misplaces_it(cudamat):
     m = cudamat.CUDAMatrix(host(6, 1))
     assert np.array_equal(values(converters.from_cudamat(m.slice(0, 4))), host(6, 1)[:4])
-    with pytest.raises(ValueError, match="slice here instead"):
+    with pytest.raises(ValueError, match="slice the array instead"):
         converters.from_cudamat(m.slice(2, 4))
     assert np.array_equal(values(converters.from_cudamat(m)[2:4]), host(6, 1)[2:4])
 

@@ -69,11 +69,13 @@ def prepared(*args):
 
 def test_arrays_apart_are_told_so_by_the_core_alone(gpu, monkeypatch):
     x = gpu(np.arange(12, dtype=np.float32))
-    slow = kernel_pointers.meet
-    monkeypatch.setattr(kernel_pointers, "meet", lambda *_: pytest.fail("asked the slow way"))
+    slow = kernel_pointers.share_bytes
+    monkeypatch.setattr(
+        kernel_pointers, "share_bytes", lambda *_: pytest.fail("asked the slow way")
+    )
     for others in ((x[::2],), (x[::4], x[1::4], x[2::4]), (gpu(HOST).T,)):
         assert len(set(prepared(x[3::4], *others))) == len(others) + 1
-    monkeypatch.setattr(kernel_pointers, "meet", slow)
+    monkeypatch.setattr(kernel_pointers, "share_bytes", slow)
     with pytest.raises(gi.ContiguityError, match="argument 1 writes to as well"):
         prepared(x[::2], x[::3])
     # Where the core cannot tell quickly, certainty decides.

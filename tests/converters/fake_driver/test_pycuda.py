@@ -172,7 +172,7 @@ def test_the_strides_of_an_empty_array_mean_nothing(pycuda):
         assert gi.from_any(g).shape == (0, 3)
 
 
-def test_a_dtype_that_changes_between_two_looks_is_no_cudandarray(pycuda):
+def test_a_changing_dtype_is_read_once(pycuda):
     class Changing(pycuda.gpuarray.GPUArray):
         looks = 0
         dtype = property(lambda self: np.dtype(self.looked()), lambda self, value: None)
@@ -184,8 +184,8 @@ def test_a_dtype_that_changes_between_two_looks_is_no_cudandarray(pycuda):
     whole = pycuda.gpuarray.to_gpu(host(4))
     g = Changing((4,), "f4", base=whole, gpudata=int(whole.gpudata), strides=(4,))
     Changing.looks = 0
-    with pytest.raises(gi.DTypeError, match="float32"):
-        gi.to_cudandarray(g)
+    assert gi.to_cudandarray(g).dtype == "float32"
+    assert Changing.looks == 1
 
 
 def test_base_holds_the_gpuarray(pycuda):
@@ -394,7 +394,7 @@ def test_kernel_wrapper_says_which_streams_pycuda_takes(pycuda, gpu, stream):
         with pytest.raises(gi.StreamError) as raised:
             launch(*args, block=(1, 1, 1), stream=stream)
         assert raised.value.where == "pycuda.kernel"
-        assert "leave the stream out" in raised.value.fix
+        assert "omit stream" in raised.value.fix
 
 
 def test_kernel_wrapper_launches_on_the_stream_named(pycuda, gpu):

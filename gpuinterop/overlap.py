@@ -1,7 +1,7 @@
-"""Do two strided arrays touch a common byte? Exactly, in integers.
+"""Decide whether two strided arrays have a byte in common, exactly, in integers.
 
 Array A touches the bytes ``a + sum(s_i * x_i) + u`` with ``0 <= x_i < n_i`` and ``0 <= u < itemsize``,
-and B likewise. Flipping the sign of B's terms and of negative strides turns "they meet" into: has
+and B likewise. Flipping the sign of B's terms and of negative strides turns the question into: has
 
     sum(c_i * x_i) = rest,   0 <= x_i <= m_i,   c_i > 0
 
@@ -16,15 +16,15 @@ import math
 
 from gpuinterop.errors import BoundsError
 
-__all__ = ["extent", "meet"]
+__all__ = ["byte_range", "share_bytes"]
 
 Terms = list[tuple[int, int]]  # (coefficient > 0, largest multiple >= 1)
 
 
-def extent(
+def byte_range(
     ptr: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
 ) -> tuple[int, int]:
-    """First byte touched and the one past the last; ``(0, 0)`` when empty. Strides in bytes."""
+    """Return the address of the first byte and the one after the last; ``(0, 0)`` when empty. Strides in bytes."""
     if 0 in shape:
         return 0, 0
     low = high = ptr
@@ -44,20 +44,20 @@ def _terms(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> T
     return terms
 
 
-def meet(
+def share_bytes(
     a: tuple[int, tuple[int, ...], tuple[int, ...], int],
     b: tuple[int, tuple[int, ...], tuple[int, ...], int],
     budget: int = 1_000_000,
 ) -> bool:
-    """Whether two ``(ptr, shape, strides in bytes, itemsize)`` have a byte in common.
+    """Return whether two ``(ptr, shape, strides in bytes, itemsize)`` have a byte in common.
 
     Raises
     ------
     BoundsError
         More than `budget` steps would be needed to be certain.
     """
-    a_low, a_high = extent(*a)
-    b_low, b_high = extent(*b)
+    a_low, a_high = byte_range(*a)
+    b_low, b_high = byte_range(*b)
     if a_low >= b_high or b_low >= a_high or a_low == a_high or b_low == b_high:
         return False
     # Byte a_low + sum(terms of A) must equal byte b_high - 1 - sum(terms of B): all signs positive.
@@ -66,7 +66,7 @@ def meet(
 
 
 def _merged(terms: Terms) -> Terms:
-    """Largest coefficient first; equal coefficients, and those that fill each other's gaps, as one."""
+    """Merge equal coefficients, and those that fill each other's gaps; the largest comes first."""
     largest: dict[int, int] = {}
     for c, m in terms:
         largest[c] = largest.get(c, 0) + m
@@ -123,7 +123,7 @@ def _solvable(terms: Terms, rest: int, budget: int) -> bool:
                 where="shares_memory",
                 expected=f"strides whose overlap is decided within {budget} steps",
                 got=f"terms (stride, count) {terms}",
-                fix="pass a larger budget, or ask may_share_memory(a, b), by address range",
+                fix="pass a larger budget, or call may_share_memory(a, b), which compares address ranges",
             )
         stack.extend((i + 1, rest - c * x) for x in range(first, high + 1, period))
     return False

@@ -1,0 +1,276 @@
+"""The functions ``to_<library>`` and ``from_<library>``: generated, or those of another package's converter.
+
+Which options they accept, and what they must return, is checked here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gpuinterop import _core, errors
+from gpuinterop.converters.registry import Backend
+from gpuinterop.dtypes import NUMPY_NAMES
+from gpuinterop.option_values import refuse_copy_keyword, require_bool
+
+__all__ = [
+    "accepted_options",
+    "check_options",
+    "export_with",
+    "generated",
+    "import_with",
+    "option_names",
+    "plain_library",
+    "reader",
+    "remember_plain",
+    "require_type",
+    "writer",
+]
+
+COMMON = "allow_readonly"  # the option that `to` accepts for every library
+
+
+def reader(entry: Backend) -> Callable[..., Any] | None:
+    """Return the converter's own function that imports arrays, None if the engine imports them."""
+    found: Callable[..., Any] | None = entry.function(f"from_{entry.name}")
+    return found or entry.function("from_")
+
+
+def writer(entry: Backend) -> Callable[..., Any] | None:
+    """Return the converter's own function that exports arrays, None if the engine does, by `RULES`."""
+    if entry.function("RULES") is not None:
+        return None
+    found: Callable[..., Any] | None = entry.function(f"to_{entry.name}") or entry.function("to")
+    if found is not None:
+        return found
+    module = entry.module
+    raise errors.ConversionTypeError(
+        where=f"gpuinterop.converters ({entry.name})",
+        expected=f"a converter module with to_{entry.name} or to",
+        got=f"module {module.__name__}" if inspect.ismodule(module) else errors.short_repr(module),
+        fix="define that function in the converter",
+    )
+
+
+def import_with(obj: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
+    """Import `obj` by the converter's own function, and check that it made a gpuinterop array."""
+    function: Any = reader(entry)
+    made = function(obj, copyif, **options)
+    if issubclass(type(made), _core.Array):
+        return made
+    raise errors.ConversionTypeError(
+        where=f"from_{entry.name}",
+        expected=f"a CudaNdarray or GpuArray from the converter of {entry.name!r}",
+        got=errors.short_repr(made)
+        if made is None
+        else f"an object of type {type(made).__module__}.{type(made).__qualname__}",
+        fix="return the array that the converter makes, for example gpuinterop.from_dlpack(obj)",
+    )
+
+
+def export_with(x: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
+    """Export `x` by the converter's own function, and check that it made something."""
+    function: Any = writer(entry)
+    made = function(x, copyif, **options)
+    if made is not None:
+        return made
+    raise errors.ConversionTypeError(
+        where=f"to_{entry.name}",
+        expected=f"an array of the library from the converter of {entry.name!r}",
+        got="None",
+        fix=f"return the array that the converter makes, for example {entry.name}.from_dlpack(x)",
+    )
+
+
+def require_type(made: Any, kind: type, entry: Backend, function: str) -> Any:
+    """Return `made` if it has the type that the converter's function must return."""
+    if isinstance(made, kind):
+        return made
+    raise errors.ArgumentTypeError(
+        where=f"gpuinterop.converters ({entry.name})",
+        expected=f"a gpuinterop.converters.plan.{kind.__name__} from {function}",
+        got=errors.short_repr(made),
+        fix=f"return one from {function}, or remove that function from the converter",
+    )
+
+
+# ---- options ------------------------------------------------------------------------------------
+
+
+def _keywords(function: Callable[..., Any]) -> list[str] | None:
+    """Return the keywords of a converter's function after the array and `copyif`; None: any."""
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return None
+    return list(parameters)[2:]
+
+
+def option_names(entry: Backend | None, direction: str) -> list[str] | None:
+    """Return the options of a conversion "to" or "from" a library; None: any."""
+    if entry is None:
+        return []
+    own = writer(entry) if direction == "to" else reader(entry)
+    if own is not None:
+        return _keywords(own)
+    if direction == "from":
+        return [*(entry.function("FROM_OPTIONS") or {})]
+    writable = [] if entry.module.RULES.readonly else [COMMON]
+    return [*writable, *(entry.function("TO_OPTIONS") or {})]
+
+
+def check_options(
+    known: list[str] | None, options: dict[str, Any], where: str, common: bool = True
+) -> dict[str, Any]:
+    """Return the options of a conversion, and refuse unknown ones.
+
+    With `common`, ``allow_readonly`` is accepted, and dropped if the library has no use for it.
+    """
+    if not options or known is None:
+        return options
+    if COMMON in options and (common or COMMON in known):
+        options = {**options, COMMON: require_bool(options[COMMON], COMMON, where)}
+        if COMMON not in known:
+            del options[COMMON]
+    for name in options:
+        if name not in known:
+            refuse_copy_keyword({name: options[name]}, "copyif", where)
+            raise _unknown_option(name, ["copyif", *known, *[COMMON] * common], where)
+    return options
+
+
+def _unknown_option(name: str, known: Iterable[str], where: str) -> errors.ArgumentTypeError:
+    everything = dict.fromkeys(known)
+    # Another word for "copy" must not suggest to share what is read-only.
+    near = (
+        ["copyif"] if "copy" in name.lower() else difflib.get_close_matches(name, list(everything))
+    )
+    return errors.ArgumentTypeError(
+        where=where,
+        expected=f"options among {', '.join(dict.fromkeys([*near, *everything]))}",
+        got=f"{name}=...",
+        fix=f"write {near[0]}=..., or omit it" if near else "pass one of these, or omit it",
+    )
+
+
+def accepted_options(function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return those of the options that a function of a converter accepts."""
+    if not options:
+        return {}
+    known = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in known.values()):
+        return options
+    return {name: value for name, value in options.items() if name in known}
+
+
+# ---- generated functions ------------------------------------------------------------------------
+
+_LAYOUTS = {
+    "any": "every layout",
+    "c": "C-contiguous memory",
+    "f": "F-contiguous memory",
+    "forc": "C- and F-contiguous memory",
+    "compact": "memory that is contiguous in some order of the axes",
+}
+
+
+def generated(
+    call: Callable[..., Any], entry: Backend, direction: str, name: str, defaults: dict[str, Any]
+) -> Any:
+    """Give a generated function its name, signature and docstring; pickled by name, as functions are."""
+    known = option_names(entry, direction) or []
+    declared = entry.function(f"{direction.upper()}_OPTIONS") or {}
+    values = {option: declared.get(option, False) for option in known}
+    keywords = [
+        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=value)
+        for option, value in {**values, **defaults}.items()
+    ]
+    array, copyif = list(inspect.signature(call).parameters.values())[:2]
+    call.__name__ = call.__qualname__ = name
+    call.__module__ = __package__
+    call.__signature__ = inspect.Signature([array, copyif, *keywords])  # type: ignore[attr-defined]
+    call.__doc__ = _doc_to(entry) if direction == "to" else _doc_from(entry)
+    if name == f"{direction}_{entry.name}":
+        if direction == "to" and entry.name == "torch":
+            return _core.exports("torch")(call)
+        families = {"torch": _core.TORCH, "numpy": _core.NUMPY, "cupy": _core.CUPY}
+        if direction == "from" and entry.name in families:
+            return _core.imports(families[entry.name])(call)
+    return call
+
+
+def _doc_to(entry: Backend) -> str:
+    module = entry.module
+    rules = module.RULES
+    shares = _LAYOUTS[rules.layout] + ("" if rules.negative else " without negative strides")
+    if rules.alignment > 1:
+        shares += f", aligned to {rules.alignment} bytes on the host"
+    copies = [*getattr(module, "TO_COPIES", ())]
+    copies += ["other layouts"] * (rules.layout != "any" or not rules.negative)
+    copies += ["read-only memory"] * (not rules.readonly)
+    text = f"Return {module.ARRAY} over the memory of `x`.\n\nShares {shares}."
+    if copies:
+        text += f" Copies {' and '.join(copies)}, with ``copyif=True``."
+    if not rules.readonly:
+        text += "\n``allow_readonly=True`` shares read-only memory if nothing writes to the result."
+    text += f"\nThe dtype stays.\n{module.STREAM[0].upper()}{module.STREAM[1:]} waits for the work "
+    text += (
+        "that is queued on `x`.\nThe result keeps `x` alive. Writes on either side are visible on "
+    )
+    text += "the other.\n"
+    return text + (f"\n{module.TO_NOTE}\n" if hasattr(module, "TO_NOTE") else "")
+
+
+def _doc_from(entry: Backend) -> str:
+    module = entry.module
+    text = (
+        f"Return a gpuinterop array over the memory of `obj`, {module.ARRAY}.\n\n"
+        "Shares every layout. Copies, with ``copyif=True``, elements off their alignment.\n"
+        f"The dtype stays.\nWork that is queued on {module.STREAM} is visible to the result.\n"
+        "The result keeps `obj` alive. Writes on either side are visible on the other.\n"
+    )
+    return text + (f"\n{module.FROM_NOTE}\n" if hasattr(module, "FROM_NOTE") else "")
+
+
+# ---- plain arrays -------------------------------------------------------------------------------
+
+# Library name: the entry, the traits of arrays that it shares, and the library by kind of device, after the
+# first conversion has shown that it can be used there.
+_plain: dict[str, tuple[Backend, int, int, dict[int, Any]]] = {}
+
+
+def plain_library(x: Any, entry: Backend) -> Any:
+    """Return the imported library if the traits of `x` alone show that it is shared, else None."""
+    known = _plain.get(entry.name)
+    if known is None or known[0] is not entry:
+        return None
+    _, mask, wanted, libraries = known
+    bits = _core.traits(x)
+    library = libraries.get(bits & _core.ON_CUDA) if bits & mask == wanted else None
+    if library is None or sys.modules.get(library.__name__) is not library:
+        return None
+    if not bits & _core.ON_CUDA:
+        _core._require_values(entry.module.RULES.where, x)
+    return library
+
+
+def remember_plain(x: Any, entry: Backend, library: Any) -> None:
+    """Remember that a conversion to the library worked on the kind of device that `x` is on."""
+    rules = entry.module.RULES
+    if rules.max_ndim < 64 or library is None:
+        return
+    if entry.name not in _plain or _plain[entry.name][0] is not entry:
+        known = rules.dtypes is None or rules.dtypes.issuperset(NUMPY_NAMES)
+        wanted = _core.NUMPY_DTYPE if known else _core.IS_FLOAT32
+        mask = wanted | _core.EMPTY
+        if rules.layout != "any":
+            wanted |= _core.F_CONTIGUOUS if rules.layout == "f" else _core.C_CONTIGUOUS
+        if rules.alignment > 1:
+            wanted |= _core.ALIGNED64
+        mask |= wanted
+        mask |= 0 if rules.negative else _core.NEGATIVE
+        mask |= 0 if rules.readonly else _core.READONLY
+        _plain[entry.name] = entry, mask, wanted, {}
+    _plain[entry.name][3][_core.traits(x) & _core.ON_CUDA] = library

@@ -1,0 +1,126 @@
+"""Expressions built value by value, against the single operations on arrays."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from doubles.on_fake import FAKE
+from programs import BINARY, UNARY
+
+import gpuinterop as gi
+from gpuinterop.errors import ArgumentTypeError
+
+HOST = np.linspace(-2, 3, 12, dtype=np.float32).reshape(3, 4)
+
+
+def same(found, expected) -> None:
+    assert (type(found), found.dtype, found.shape) == (
+        type(expected),
+        expected.dtype,
+        expected.shape,
+    )
+    np.testing.assert_array_equal(found.get(), expected.get())
+
+
+@pytest.mark.parametrize("seed", range(3 if FAKE else 40))
+def test_random_graphs_equal_the_single_operations(device, seed):
+    choose = random.Random(seed)
+    graph = gi.Expression()
+    values = [graph.input(), graph.input(), graph.constant(0.5), graph.constant(np.float64(3))]
+    arrays = [
+        gi.GpuArray(HOST, device=device),
+        gi.GpuArray(HOST[:1] * 2, device=device),
+        0.5,
+        np.float64(3),
+    ]
+    operands = arrays[:2]
+    for _ in range(8):
+        name = choose.choice(UNARY + BINARY + ("cast",))
+        i, j = choose.randrange(2, len(values) + 2) % len(values), choose.randrange(2)
+        if name == "cast":
+            dtype = choose.choice(["float64", "int32", "float16"])
+            values.append(graph.cast(values[j], dtype))
+            arrays.append(arrays[j].astype(dtype))
+        elif name in UNARY:
+            values.append(graph.apply(name, values[j]))
+            arrays.append(getattr(gi, name)(arrays[j]))
+        else:
+            values.append(graph.apply(name, values[j], values[i]))
+            arrays.append(getattr(gi, name)(arrays[j], arrays[i]))
+    compiled = graph.compile(values[-3:])
+    for _ in range(2):
+        for found, expected in zip(compiled(*operands), arrays[-3:], strict=True):
+            same(found, expected)
+
+
+def test_one_graph_serves_dtypes_classes_and_numbers(device):
+    graph = gi.Expression()
+    x, y = graph.input(), graph.input()
+    compiled = graph.compile([graph.apply("add", graph.apply("multiply", x, y), 1)])
+    arrays = [gi.GpuArray(np.arange(4), dtype=t, device=device) for t in ("float16", "int32")]
+    for first in (*arrays, gi.CudaNdarray(HOST[0], device=device)):
+        for second in (*arrays[:1], 2, 0.5, first):
+            same(compiled(first, second), first * second + 1)
+    with pytest.raises(gi.RangeError):
+        compiled(gi.zeros(2, "int8", device=device), 300)
+
+
+def test_results_casts_reductions_and_outs(device):
+    graph = gi.Expression()
+    x, y = graph.input(), graph.input()
+    quotient, rest = (graph.apply("divmod", x, y, result=j) for j in range(2))
+    total = graph.reduce("sum", graph.cast(rest, "float64"), axis=[1], keepdims=True)
+    compiled = graph.compile([quotient, rest, total, graph.apply("subtract", rest, total)])
+    a = gi.GpuArray(np.arange(12).reshape(3, 4), dtype="int32", device=device)
+    q, r = gi.divmod(a, 5)
+    t = r.astype("float64").sum(axis=1, keepdims=True)
+    for found, expected in zip(compiled(a, 5), (q, r, t, r - t), strict=True):
+        same(found, expected)
+    out = gi.empty((3, 1), "float64", device=device)
+    assert compiled(a, 5, out=(None, None, out, None))[2] is out
+    same(out, t)
+
+
+def test_cuda_text_in_a_graph(device):
+    def host(x, y):
+        return x * y, (x > y)
+
+    text = gi.CudaText(
+        "T x, float32 y", "T z, bool more", "z = x * y; more = x > y", "both", host=host
+    )
+    graph = gi.Expression()
+    x, y = graph.input(), graph.input()
+    product, more = (graph.cuda(text, x, graph.apply("exp", y), result=j) for j in range(2))
+    again = graph.cuda(
+        gi.CudaText("T a", "T b", "b = a + 1", "both", host=lambda a: a + 1), product
+    )
+    compiled = graph.compile([more, graph.apply("where", more, again, 0)])
+    a = gi.GpuArray(HOST, device=device)
+    found, chosen = compiled(a, a[0])
+    more = a > gi.exp(a[0])
+    same(found, more)
+    same(chosen, gi.where(more, a * gi.exp(a[0]) + 1, 0))
+
+
+def test_wrong_calls_are_refused():
+    graph = gi.Expression()
+    x = graph.input()
+    text = gi.CudaText("T x", "T y", "y = x", host=lambda x: x)
+    for wrong in (
+        lambda: graph.apply("nosuch", x), lambda: graph.apply("add", x), lambda: graph.apply("cast", x),
+        lambda: graph.apply("exp", x, result=1), lambda: graph.reduce("cumsum", x),
+        lambda: graph.cuda(text, x, x), lambda: graph.cuda(text, x, result=1),
+        lambda: graph.apply("add", x, HOST), lambda: graph.compile([x])(),
+        lambda: gi.CudaText("T x", "T x", "x = x"), lambda: gi.CudaText("T x", "T y", "y = x", host=3),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentTypeError):
+            wrong()
+    with pytest.raises(gi.DTypeError):
+        graph.cast(x, "nosuch")
+    y = graph.input()
+    sums = graph.apply("add", x, y), graph.apply("add", x, np.int8(1))
+    both = graph.compile([graph.apply("add", *sums)])
+    with pytest.raises(gi.DTypeError, match="a number that is used with one dtype"):
+        both(2, gi.ones(1, device="cpu"))
