@@ -51,7 +51,7 @@ def read_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
     """Return one axis or several, each once, counted from 0 and in the given order; all for None."""
     if axis is None:
         return tuple(range(ndim))
-    given = axis if isinstance(axis, (tuple, list)) or getattr(axis, "ndim", 0) else (axis,)
+    given = axis if isinstance(axis, (tuple, list)) or bool(getattr(axis, "ndim", 0)) else (axis,)
     axes = tuple([read_axis(i, ndim, where) for i in given])
     if len(set(axes)) != len(axes):
         raise error_messages.repeated_axis(where, short_repr(axis))
