@@ -1,7 +1,7 @@
-"""The compatibility suite: is what the converters promise what memory shows?
+"""The compatibility suite, which compares the promises of the converters with memory.
 
-``pytest --pyargs gpuinterop.testing`` runs it over every installed library; `matrix` runs it from a
-program and returns the outcome as data. A `Bridge` describes a library of your own to it.
+``pytest --pyargs gpuinterop.testing`` runs it for every installed library; `matrix` runs it from a
+program and returns the outcomes as data. A `Bridge` describes another library to the suite.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ __all__ = ["DTYPES", "LAYOUTS", "SCHEMA", "Bridge", "Cell", "Layout", "Library",
 
 
 def __dir__() -> list[str]:
-    # What a user may want to complete; the files of the suite are not among it.
+    # Names for completion, without the files of the suite.
     return sorted({*(name for name in globals() if name.startswith("__")), *__all__})

@@ -1,4 +1,4 @@
-"""What the suite has to know of a library: how its arrays are made, read and written by itself."""
+"""The description of a library for the suite: how the library makes, reads and writes its arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Bridge", "default_address", "default_values"]
 
 
 def default_address(array: Any) -> int:
-    """Where element [0, ..., 0] is, by the array's own word."""
+    """Return the address of element [0, ..., 0] that the array reports."""
     for attribute in ("__cuda_array_interface__", "__array_interface__"):
         interface = getattr(array, attribute, None)
         if interface is not None:
@@ -25,39 +25,40 @@ def default_address(array: Any) -> int:
 
 
 def default_values(array: Any) -> np.ndarray[Any, Any]:
-    """The elements, by NumPy's way to read any array."""
+    """Return the elements as NumPy reads them."""
     return np.asarray(array)
 
 
 @dataclass(frozen=True)
 class Bridge:
-    """A converter under test, and how to look at its library's arrays without it.
+    """A converter under test, and functions that inspect its library's arrays without the converter.
 
-    The suite compares with NumPy and with addresses, never with the converter's own word, so it needs
-    the functions below. They are given the library's arrays and use the library alone.
+    The suite compares with NumPy and with addresses and does not rely on the converter. It needs the
+    functions below, which receive the library's arrays and use the library only.
 
     Parameters
     ----------
-    name : what the matrix calls it. A registered name brings `to`, `from_` and `explain`.
-    to : ``to(x, copyif)`` makes the library's array of one of ours.
-    from_ : ``from_(array, copyif)`` makes one of ours of the library's array.
-    make : ``make(flat, layout, device)`` makes an array of the library: a window of `layout` on the
-        values of the flat NumPy array. On the host it should share `flat`, then the suite sees who
-        keeps it alive. None when the library cannot express it. Without `make`, `from_` is not tried.
+    name : the name in the matrix. A registered name provides `to`, `from_` and `explain`.
+    to : ``to(x, copyif)`` converts a gpuinterop array to the library's array.
+    from_ : ``from_(array, copyif)`` converts the library's array to a gpuinterop array.
+    make : ``make(flat, layout, device)`` makes an array of the library: a view with `layout` of the
+        values of the flat NumPy array. On the host it should share `flat`, so that the suite can check
+        lifetimes. Returns None if the library cannot represent it. Without `make`, `from_` is not tried.
     address : address of element [0, ..., 0].
-    values : the elements as a NumPy array on the host, read by the library; a copy or a view. Bytes
-        count, so another dtype of the same width will do.
-    write : ``write(array, index, value)`` sets one element by the library; None: arrays are immutable.
+    values : the elements as a NumPy array on the host, read by the library; a copy or a view. The suite
+        compares bytes, so another dtype of the same width is possible.
+    write : ``write(array, index, value)`` sets one element; None: the library's arrays are immutable.
     readonly : whether an array is marked read-only; None: the library has no such mark.
     strides : strides in bytes; None: the values alone are compared.
     dtype : the element type's NumPy name; None: the values alone are compared.
-    promises : ``promises(layout, dtype, device)`` is True where the library can hold that and so must
-        share it: a refusal is a fault then. Asked for `to`; None: whatever is shared is right.
+    promises : ``promises(layout, dtype, device)`` is True if the library can represent such an array, so
+        that `to` must share it; a refusal is then a fault. None: a refusal is never a fault.
     stream : ``stream(device)`` is a context manager that makes a side stream of the library current
-        and gives its handle; None: the library has no streams.
-    devices : where the library has arrays.
-    version : for the table.
-    explain : ``explain(array, to, copyif)`` forecasts, as `gpuinterop.explain`; None: no forecast.
+        and returns its handle; None: the library has no streams.
+    devices : types of devices on which the library has arrays.
+    version : the version in the table.
+    explain : ``explain(array, to, copyif)`` predicts the outcome, as `gpuinterop.explain` does; None: no
+        prediction.
     options : further keywords for `to` and `explain`.
     """
 

@@ -1,8 +1,8 @@
-"""What ``pytest --pyargs gpuinterop.testing`` tries, and the matrix at its end.
+"""The tests of ``pytest --pyargs gpuinterop.testing``, and the matrix at their end.
 
-Options of a package's own conftest come too late for the command line, hence variables:
-GPUINTEROP_LIBRARIES=torch,jax tries these only; GPUINTEROP_BRIDGES=package.module:name,... tries a
-maintainer's own (alone, unless libraries are named too); GPUINTEROP_MATRIX=FILE writes the JSON.
+pytest reads a package's conftest after the command line, so the options are environment variables:
+GPUINTEROP_LIBRARIES=torch,jax tries these libraries only; GPUINTEROP_BRIDGES=package.module:name,... tries
+these bridges (and no libraries, unless they are named too); GPUINTEROP_MATRIX=FILE writes the JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Key = tuple[str, str, str, str]  # library, direction, device, layout
 
 
 class Run:
-    """The cases of this session, and what came of those that have run."""
+    """The cases of this session, and the outcomes so far."""
 
     def __init__(self, libraries: list[Any] | None) -> None:
         self.bridges, rows = gather(libraries)
@@ -52,13 +52,13 @@ def run_of(config: pytest.Config) -> Run:
             wanted = named(_words("GPUINTEROP_LIBRARIES"), "GPUINTEROP_LIBRARIES")
             wanted += bridges_named(_words("GPUINTEROP_BRIDGES"))
             config.stash[_RUN] = Run(wanted or None)
-        except GpuInteropError as error:  # what is wrong is the variable, not the suite
+        except GpuInteropError as error:  # an environment variable is wrong, not the suite
             raise pytest.Collector.CollectError(str(error)) from None
     return config.stash[_RUN]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for each library, direction, device and layout."""
+    """Make one test for each library, direction, device and layout."""
     if "conversion" in metafunc.fixturenames:
         keys = list(run_of(metafunc.config).groups)
         metafunc.parametrize("conversion", keys, ids=["-".join(key) for key in keys])
@@ -71,14 +71,14 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """The matrix, at the end."""
+    """Print the matrix."""
     if _RUN in config.stash and config.stash[_RUN].matrix.cells:
         terminalreporter.section("gpuinterop: shared, copied, refused, wrong")
         terminalreporter.write_line(str(config.stash[_RUN].matrix))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the matrix where it was asked for."""
+    """Write the matrix to the file in GPUINTEROP_MATRIX."""
     path = os.environ.get("GPUINTEROP_MATRIX")
     if not path or _RUN not in session.config.stash:
         return

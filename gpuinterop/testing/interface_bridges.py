@@ -1,4 +1,4 @@
-"""Bridges of libraries whose arrays say where they are, and little else."""
+"""Bridges of libraries whose arrays report their address and layout, and have no operations."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["described", "exported", "legacy", "uploaded"]
 
 @contextmanager
 def legacy(device: str) -> Iterator[int]:
-    """The stream of libraries that have no notion of one: the legacy default stream."""
+    """The legacy default stream, which libraries without streams use."""
     yield 1
 
 
 def uploaded(flat: Any, layout: Layout, device: str) -> Any:
-    """A layout's window on a copy of `flat` on a GPU, for libraries that allocate nothing."""
+    """Return a view with `layout` of a copy of `flat` on a GPU, for libraries that cannot allocate."""
     place = devices.device(device)
     cls = gi.CudaNdarray if flat.dtype == np.float32 else gi.GpuArray
     base = cls(flat, device=device)
@@ -37,11 +37,11 @@ def uploaded(flat: Any, layout: Layout, device: str) -> Any:
 
 
 def exported(flat: Any, layout: Layout, device: str) -> Any:
-    """What libraries that allocate nothing can take a layout's window from, by DLPack."""
+    """Return a view with `layout`, which libraries that cannot allocate import by DLPack."""
     if device != "cpu":
         return uploaded(flat, layout, device)
     window = layout.of(flat)
-    # NumPy exports none of ml_dtypes.
+    # NumPy does not export the dtypes of ml_dtypes.
     return window if flat.dtype.name in PLAIN else gi.converters.from_numpy(window)
 
 
@@ -49,9 +49,9 @@ Description = tuple[int, tuple[int, ...], tuple[int, ...], str, tuple[str, int]]
 
 
 def described(name: str, describe: Callable[[Any], Description], **rest: Any) -> Bridge:
-    """A bridge of a library whose arrays have no operations: read and written where they say.
+    """Return a bridge of a library without array operations, which reads and writes memory by address.
 
-    `describe` gives address, shape, strides in elements, dtype and device.
+    `describe` returns address, shape, strides in elements, dtype and device.
     """
 
     def width(dtype: str) -> int:
@@ -62,9 +62,9 @@ def described(name: str, describe: Callable[[Any], Description], **rest: Any) ->
         address, shape, strides, dtype, place = describe(a)
         found = named_dtype(dtype)
         if found is None:
-            raise TypeError(f"{name} names a dtype that nobody knows: {dtype}")
+            raise TypeError(f"{name} reports an unknown dtype: {dtype}")
         steps = tuple(s * found.itemsize for s in strides)
-        # Waiting for the whole device would hide that the library reads too early.
+        # A wait for the whole device would hide a library that reads too early.
         return elements(address, shape, steps, found, place, patient=False)
 
     def write(a: Any, index: tuple[int, ...], value: Any) -> None:

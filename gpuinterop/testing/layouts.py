@@ -1,7 +1,7 @@
-"""The layouts and element types that every bridge is tried with, as data.
+"""The layouts and dtypes with which every bridge is tried.
 
-A layout is a window on a flat buffer: NumPy, a library under test and we ourselves can each build it
-without the help of the others.
+A layout is a strided view of a flat buffer. NumPy, the library under test and gpuinterop can each build
+it independently.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ DTYPES = (
     "float32 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float64 complex64 "
     "complex128 bfloat16 float8_e4m3fn float8_e5m2"
 ).split()
-# Those that NumPy has without ml_dtypes; a library either has them all or says which.
+# The dtypes of NumPy itself, without those of ml_dtypes.
 PLAIN = frozenset(NUMPY_NAMES)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A window on `count` elements; strides and offset count elements.
+    """A strided view of `count` elements; strides and offset are in elements.
 
-    `strides` are those of every axis, also where the extent is 1 and they mean nothing. `made_by` is
-    how a reader would make such an array with NumPy.
+    `strides` has an entry for every axis, also for axes of length 1. `made_by` is a NumPy expression
+    for such an array.
     """
 
     name: str
@@ -49,15 +49,15 @@ class Layout:
 
     @property
     def overlapping(self) -> bool:
-        """Whether several elements are one."""
+        """Whether several indices refer to the same element."""
         return any(s == 0 and n > 1 for n, s in zip(self.shape, self.strides, strict=True))
 
     def byte_strides(self, itemsize: int) -> tuple[int, ...]:
         return tuple(s * itemsize for s in self.strides)
 
     def of(self, flat: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The window on a NumPy buffer, which it keeps alive."""
-        # Through bytes: NumPy cannot restride some types of ml_dtypes by itself.
+        """Return the view of a NumPy buffer."""
+        # As bytes, because NumPy cannot set the strides of some types of ml_dtypes.
         view: np.ndarray[Any, Any] = np.ndarray(
             self.shape,
             flat.dtype,
@@ -79,7 +79,7 @@ LAYOUTS = {
         Layout("reversed", 12, (3, 4), (-4, 1), 8, made_by="np.zeros((3, 4))[::-1]"),
         Layout("mirrored", 12, (3, 4), (4, -1), 3, made_by="np.zeros((3, 4))[:, ::-1]"),
         Layout("broadcast", 4, (3, 4), (0, 1), made_by="as_strided(np.zeros(4), (3, 4), (0, 8))"),
-        # 2 elements in: too little for libraries that want whole cache lines.
+        # An offset of 2 elements, which is less than the alignment that some libraries require.
         Layout("offset", 14, (3, 4), (4, 1), 2, made_by="np.zeros(14)[2:].reshape(3, 4)"),
         Layout(
             "permuted", 24, (4, 2, 3), (1, 12, 4), made_by="np.zeros((2, 3, 4)).transpose(2, 0, 1)"
@@ -101,12 +101,12 @@ LAYOUTS = {
 
 
 def legend() -> list[tuple[str, str]]:
-    """Each layout's name and the NumPy expression that makes one."""
+    """Return each layout's name and a NumPy expression for it."""
     return [(layout.name, layout.made_by) for layout in LAYOUTS.values()]
 
 
 def named_dtype(name: str) -> np.dtype[Any] | None:
-    """NumPy's dtype of that name, or None when it takes ml_dtypes and that is not installed."""
+    """Return NumPy's dtype, or None if it needs ml_dtypes and that package is not installed."""
     try:
         return dtype_from_id(NAMES.index(name))
     except (ImportError, ValueError, TypeError):

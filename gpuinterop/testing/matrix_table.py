@@ -1,7 +1,7 @@
 """The result of a run as data: cells, JSON in and out, and a drawing in letters.
 
-The schema, "gpuinterop.matrix/1", is described in docs/compatibility-suite.md. A later version of it
-gets another number; readers here refuse what they do not know.
+docs/compatibility-suite.md describes the schema, "gpuinterop.matrix/1". A later version has another
+number, and `Matrix.from_json` refuses unknown schemas.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["SCHEMA", "Cell", "Library", "Matrix"]
 
 SCHEMA = "gpuinterop.matrix/1"
 LETTERS = {"shared": "S", "copied": "C", "refused": "R", "wrong": "W", "none": "-", "": " "}
-# Several cases in one place are drawn as the first of these among them.
+# A place in the drawing with several cases shows the first of these outcomes that occurs.
 _WORST = ("wrong", "refused", "copied", "shared", "none")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One case and what it came to."""
+    """A case and its outcome."""
 
     library: str
     direction: str  # "to" the library or "from" it
@@ -34,7 +34,7 @@ class Cell:
     dtype: str
     stream: str  # "default", or "side": a slow producer on a side stream
     outcome: str  # "shared", "copied", "refused", "none" or "wrong"
-    forecast: str = ""  # what explain said; "" when it was not asked
+    forecast: str = ""  # the outcome that explain predicted; "" if it was not called
     reason: str = ""
     fix: str = ""
     faults: tuple[dict[str, str], ...] = ()
@@ -48,7 +48,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Library:
-    """A library of the run. `why` tells why it was not tried, or ""."""
+    """A library of the run. `why` is the reason if it was not tried, otherwise ""."""
 
     name: str
     version: str = ""
@@ -57,7 +57,7 @@ class Library:
 
 @dataclass
 class Matrix:
-    """Every case of a run; prints as one screen."""
+    """All cases of a run. Prints as a table."""
 
     cells: list[Cell] = field(default_factory=list)
     libraries: list[Library] = field(default_factory=list)
@@ -66,27 +66,27 @@ class Matrix:
 
     @property
     def wrong(self) -> list[Cell]:
-        """The cases in which something was promised and not kept."""
+        """The cases in which a promise was broken."""
         return [cell for cell in self.cells if cell.outcome == "wrong"]
 
     @property
     def ok(self) -> bool:
-        """Whether something was tried and nothing was wrong."""
+        """Whether the run has cases and none is wrong."""
         return bool(self.cells) and not self.wrong
 
     def select(self, **wanted: str) -> list[Cell]:
-        """The cells with these values: ``matrix.select(library="torch", layout="reversed")``."""
+        """Return the cells with these values: ``matrix.select(library="torch", layout="reversed")``."""
         return [c for c in self.cells if all(getattr(c, k) == v for k, v in wanted.items())]
 
     def outcome(self, **wanted: str) -> str:
-        """The outcome of the selected cells: the worst, or "" when there are none."""
+        """Return the worst outcome of the selected cells, or "" if there are none."""
         found = {cell.outcome for cell in self.select(**wanted)}
         return _worst(found)
 
     # ---- JSON ---------------------------------------------------------------------------------
 
     def to_json(self, indent: int | None = None) -> str:
-        """The run as JSON."""
+        """Return the run as JSON."""
         data = {
             "schema": SCHEMA,
             "about": self.about,
@@ -112,7 +112,7 @@ class Matrix:
         try:
             data: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise _unreadable(f"no JSON: {error}") from None
+            raise _unreadable(f"invalid JSON: {error}") from None
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
         if found != SCHEMA:
             raise _unreadable(f"schema {found!r}")
@@ -129,12 +129,12 @@ class Matrix:
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except UnicodeDecodeError as error:
-            raise _unreadable(f"no text: {error}") from None
+            raise _unreadable(f"invalid text: {error}") from None
 
     # ---- text ---------------------------------------------------------------------------------
 
     def text(self, device: str | None = None) -> str:
-        """Layouts and dtypes against libraries, a letter a case, for one device or for all."""
+        """Return tables of layouts and dtypes by libraries, for one device or for all devices."""
         parts = []
         for place in self.devices if device is None else [device]:
             cells = [cell for cell in self.cells if cell.device == place]
@@ -152,10 +152,10 @@ class Matrix:
         return "\n".join([*parts, "", self._tail()])
 
     def _tail(self) -> str:
-        """What the letters mean, how many there are, and what is wrong."""
+        """Return the legend, the number of each outcome, and the wrong cases."""
         counts = {word: sum(c.outcome == word for c in self.cells) for word in reversed(_WORST)}
         parts = [
-            "S shared, C copied with copyif=True, R refused, W wrong, - the bridge makes none\n"
+            "S shared, C copied with copyif=True, R refused, W wrong, - the bridge makes no array\n"
             + ", ".join(f"{n} {word}" for word, n in counts.items() if word != "none" or n)
         ]
         absent = [f"{lib.name} ({lib.why})" for lib in self.libraries if lib.why]
@@ -170,7 +170,7 @@ class Matrix:
         return self.text()
 
     def _repr_html_(self) -> str:
-        """A table in a notebook for each drawing of letters, and the text around them."""
+        """Return the tables and the text around them as HTML, for notebooks."""
         parts = []
         for place in self.devices:
             for column, chosen in (("layout", {"dtype": "float32"}), ("dtype", {"layout": "C"})):
@@ -190,7 +190,7 @@ _SHORT = {"float": "f", "uint": "u", "int": "i", "complex": "c", "bfloat": "bf"}
 
 
 def _short(name: str) -> str:
-    """Column heads: layouts as they are, dtypes as f32, i8, bf16."""
+    """Return a column head: the name of a layout, or a dtype as f32, i8, bf16."""
     for word in ("bfloat", "float", "uint", "int", "complex"):
         if name.startswith(word) and name[len(word) :][:1].isdigit():
             return (_SHORT[word] + name[len(word) :]).partition("_")[0] + (
@@ -199,11 +199,11 @@ def _short(name: str) -> str:
     return name
 
 
-_Row = tuple[tuple[str, str], list[str]]  # library and direction, and a letter a column
+_Row = tuple[tuple[str, str], list[str]]  # library and direction, and a letter for each column
 
 
 def _letters(cells: list[Cell], column: str) -> tuple[list[str], list[_Row]]:
-    """The heads of the columns, and the rows."""
+    """Return the heads of the columns, and the rows."""
     columns = _unique(getattr(c, column) for c in cells)
     found: dict[tuple[str, str], dict[str, set[str]]] = {}
     for c in cells:

@@ -1,8 +1,8 @@
-"""Memory that belongs to the suite, on either device, looked at by address.
+"""Memory that the suite owns, on either device, read and written by address.
 
-Nothing here uses an array of this package: what a bridge claims is compared with the bytes. The suite
-keeps its memory until a case is over, so that a bridge which frees too early is caught instead of
-crashing the process.
+This file uses no gpuinterop array, so that the claims of a bridge are compared with bytes. The suite keeps
+its memory until a case is over, so that a bridge that frees too early is reported and the process
+does not crash.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 __all__ = ["Keeper", "Store", "elements", "fill", "poke", "slow", "wait"]
 
 
-# ---- the driver, beside the library under test --------------------------------------------------
+# ---- the driver, called without gpuinterop ------------------------------------------------------
 
 _LEGACY = 1  # CU_STREAM_LEGACY
 
@@ -43,7 +43,7 @@ def _primary(device: int) -> int:
 
 
 class _Current:
-    """The primary context of a device, current for a block."""
+    """Makes the primary context of a device current for a block."""
 
     def __init__(self, device: int) -> None:
         self.context = _primary(device)
@@ -56,7 +56,7 @@ class _Current:
 
 
 def wait(device: int) -> None:
-    """Wait for everything that any library has queued on a device."""
+    """Wait for all work that any library has queued on a device."""
     with _Current(device):
         _call("cuCtxSynchronize")
 
@@ -67,13 +67,13 @@ def _usleep() -> int:
 
 
 def slow(stream: int, device: int, microseconds: int = 20_000) -> None:
-    """Queue a pause on a stream, as a long kernel would be one. The host goes on."""
+    """Queue a pause on a stream, in place of a long kernel. Does not block the host."""
     with _Current(device):
         _call("cuLaunchHostFunc", c_void_p(stream), c_void_p(_usleep()), c_void_p(microseconds))
 
 
 def fill(address: int, word: int, count: int, stream: int, device: int) -> None:
-    """Queue a fill of `count` 32-bit words on a stream; RuntimeError where no memory is."""
+    """Queue a fill of `count` 32-bit words on a stream; raise RuntimeError if there is no memory."""
     _check_range(address, 4 * count, ("cuda", device))
     with _Current(device):
         _call(
@@ -84,15 +84,14 @@ def fill(address: int, word: int, count: int, stream: int, device: int) -> None:
 # ---- bytes at an address ------------------------------------------------------------------------
 
 
-# Nothing that is tried is larger, so a longer range is one that somebody made up.
-_LONGEST = 1 << 20
-_END = 1 << 56  # no processor has user memory beyond
-_CHUNK = 4096  # any pipe holds as much
+_LONGEST = 1 << 20  # all cases are smaller, so a longer range is wrong
+_END = 1 << 56  # no processor has user memory above this address
+_CHUNK = 4096  # fits into every pipe
 
 
 def _unmapped(address: int, nbytes: int, place: tuple[str, int]) -> RuntimeError:
     where = "host memory" if place[0] == "cpu" else f"memory of cuda:{place[1]}"
-    return RuntimeError(f"no {where} at {address:#x}, where {nbytes} bytes were said to be")
+    return RuntimeError(f"no {where} at {address:#x}, where {nbytes} bytes were expected")
 
 
 @functools.cache
@@ -107,7 +106,7 @@ def _libc() -> Any:
 def _host(address: int, nbytes: int, data: bytes | None) -> bytes:
     """Read host memory, or write `data` to it, through a pipe.
 
-    For a bad address the system call fails, where looking at it would end the process.
+    For a bad address the system call fails, where a direct access would end the process.
     """
     out = bytearray()
     source, sink = os.pipe()
@@ -133,7 +132,7 @@ _ASKED = (2, 11, 12)  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, _RANGE_START_ADDR, _RA
 
 
 def _known_to_driver(address: int, nbytes: int) -> bool:
-    # What the driver does not know it takes for host memory, and looks at it.
+    # The driver would treat an unknown address as host memory, and access it.
     kind, start, size = ctypes.c_uint(), c_void_p(), c_size_t()
     out = (c_void_p * 3)(*(ctypes.addressof(a) for a in (kind, start, size)))
     what = (ctypes.c_int * 3)(*_ASKED)
@@ -165,7 +164,7 @@ def _read(address: int, nbytes: int, place: tuple[str, int], patient: bool = Tru
 
 
 def poke(address: int, data: bytes, place: tuple[str, int]) -> None:
-    """Write bytes at an address, behind everybody's back; RuntimeError where no memory is."""
+    """Write bytes at an address, unknown to all libraries; raise RuntimeError if there is no memory."""
     if not data:
         return
     _check_range(address, len(data), place)
@@ -188,10 +187,10 @@ def elements(
     place: tuple[str, int],
     patient: bool = True,
 ) -> np.ndarray[Any, Any]:
-    """What is in memory, seen through a shape and byte strides; `address` is that of element 0.
+    """Read memory through a shape and byte strides; `address` is the address of element 0.
 
-    That is after all work on the device; unless `patient`, as soon as the legacy default stream gets
-    there, as a library without streams reads it. RuntimeError where no memory is.
+    Waits for all work on the device. If `patient` is false, it waits for the legacy default stream only,
+    as a library without streams does. Raises RuntimeError if there is no memory.
     """
     if 0 in shape:
         return np.empty(shape, dtype)
@@ -206,7 +205,7 @@ def elements(
 
 
 class Keeper:
-    """Stands for the owner of memory: it lives exactly as long as somebody keeps it."""
+    """Stands for the owner of memory. A weak reference to it shows when the last user releases the memory."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.__array_interface__ = {
@@ -222,13 +221,13 @@ _BLANK = b"\xa5" * _MARGIN
 
 
 class Store:
-    """`count` elements with different values, aligned to 64 bytes, on a device."""
+    """Memory for `count` elements with different values, aligned to 64 bytes, on a device."""
 
     def __init__(self, count: int, dtype: np.dtype[Any], place: tuple[str, int]) -> None:
         self.dtype, self.place, self.count = dtype, place, count
         values = (np.arange(count) % (2 if dtype == np.bool_ else 13)).astype(dtype)
         self.nbytes = values.nbytes
-        # A bridge that ignores strides reads and writes beside the array: that must hurt nobody.
+        # Margins, because a bridge that ignores strides reads and writes outside the array.
         whole = self.nbytes + 2 * _MARGIN
         if place[0] == "cpu":
             self._raw = np.zeros(whole + 64, np.uint8)
@@ -243,11 +242,11 @@ class Store:
         self.keeper: Keeper | None = Keeper(self.address, self.nbytes)
 
     def flat(self) -> np.ndarray[Any, Any]:
-        """The memory as a NumPy array that keeps the keeper; host memory only."""
+        """Return host memory as a NumPy array that holds a reference to the keeper."""
         return np.asarray(self.keeper).view(self.dtype)
 
     def intact(self) -> bool:
-        """Whether nobody has written beside the array."""
+        """Whether the margins around the array are unchanged."""
         around = (self._start, self.address + self.nbytes)
         return all(_read(address, _MARGIN, self.place) == _BLANK for address in around)
 

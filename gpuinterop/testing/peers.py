@@ -1,6 +1,6 @@
-"""Bridges of the libraries that this package converts: each read and written by its own means.
+"""Bridges of the libraries with a converter, each of which reads and writes its arrays by itself.
 
-Nothing foreign is imported before `bridges` asks for it.
+`load` imports a library when it is called, not before.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["installed", "load", "names", "version_of"]
 
 
 def version_of(package: str) -> str:
-    """The version that is installed, without importing the package."""
+    """Return the installed version without importing the package."""
     found = importlib.metadata.packages_distributions().get(package.partition(".")[0], [])
-    # Several distributions share a namespace package: cuda.core is that of cuda-core.
+    # Several distributions can share a namespace package, as cuda-core provides cuda.core.
     own = [name for name in found if canonical(name) == canonical(package)]
     chosen = own or ([] if "." in package else found)
     return importlib.metadata.version(chosen[0]) if chosen else ""
@@ -62,7 +62,7 @@ def _torch() -> Bridge:
         return base.as_strided(layout.shape, layout.strides, layout.offset)
 
     def values(t: Any) -> Any:
-        # NumPy has no bfloat16: the bytes say the same.
+        # As bytes, because NumPy has no bfloat16.
         raw = t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         return raw.view(f"V{t.element_size()}").reshape(tuple(t.shape))
 
@@ -96,7 +96,7 @@ def _jax() -> Bridge:
 
     def make(flat: Any, layout: Layout, device: str) -> Any:
         window = layout.of(flat)
-        # Of other orders JAX takes over what is dense; by itself it makes C order only.
+        # JAX makes arrays in C order only, and imports dense arrays in other orders.
         dense = layout.name in ("F", "permuted")
         if layout.readonly or layout.overlapping or not (window.flags.c_contiguous or dense):
             return None
@@ -121,7 +121,7 @@ def _jax() -> Bridge:
         "jax",
         make=make,
         address=lambda a: a.unsafe_buffer_pointer(),
-        # JAX keeps what it has once shown to NumPy, so each look needs another array.
+        # JAX caches an array's NumPy copy, so each read needs a new array.
         values=lambda a: np.asarray(jax.numpy.array(a, copy=True)),
         dtype=lambda a: a.dtype.name,
         promises=promises,
@@ -216,7 +216,7 @@ def _buffer() -> Bridge:
         make=make,
         address=lambda view: np.asarray(view).__array_interface__["data"][0],
         values=np.asarray,
-        # A memoryview itself reads and writes but the formats of the struct module.
+        # By NumPy, because a memoryview reads and writes only the formats of the struct module.
         write=lambda view, index, value: np.asarray(view).__setitem__(index, value),
         readonly=lambda view: view.readonly,
         strides=lambda view: tuple(view.strides),
@@ -245,12 +245,12 @@ _BUILDERS: dict[str, Callable[[], Bridge]] = {
     "buffer": _buffer,
 }
 _PACKAGES = {"array_api": "array_api_strict", "numba": "numba_cuda"}
-# Tried by objects of their style, which are always here.
+# Libraries that are tried with the test doubles of peers_matrix.py, which need no installation.
 _IN_STYLE = ("cudamat", "gnumpy")
 
 
 def installed(name: str) -> bool:
-    """Whether the library can be tried here; nothing is imported to know."""
+    """Whether the library can be tried, without importing it."""
     if name in _IN_STYLE:
         return True
     package = _PACKAGES.get(name) or registry.backend(name).package
@@ -258,21 +258,21 @@ def installed(name: str) -> bool:
 
 
 def names() -> list[str]:
-    """The libraries with a bridge here, and those whose registered converter brings one."""
+    """Return the libraries with a bridge in this file, and those whose converter may have one."""
     return [*_BUILDERS, *(name for name in registry.names() if name not in _BUILDERS)]
 
 
 def load(name: str) -> Bridge | None:
-    """The bridge of a library, which is imported for it; None when nobody has written one."""
+    """Import a library and return its bridge; None if it has no bridge."""
     builder = _BUILDERS.get(name)
     row = registry.backend(name)
     if builder is None:
-        # A converter of another package may bring its own.
+        # A converter of another package may have a bridge.
         found = getattr(row.module, "testing_bridge", None)
         bridge = found() if callable(found) else found
         return bridge if isinstance(bridge, Bridge) else None
     if name not in _IN_STYLE and row.package and installed(name):
-        registry.load(row.name, f"the bridge to {name}")  # says what a file in its place is
+        registry.load(row.name, f"the bridge to {name}")  # raises for a file of the same name
     made = builder()
     version = made.version or version_of(_PACKAGES.get(name, row.package))
     if name == "numba":  # numba.cuda lives in a package of its own

@@ -1,4 +1,4 @@
-"""Bridges of the libraries that live on the GPU, and of those that compile for it."""
+"""Bridges of libraries whose arrays are on GPUs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cupy_bridge() -> Bridge:
 
 
 def numba_bridge() -> Bridge:
-    """Numba-CUDA; its arrays are read where they are."""
+    """Numba-CUDA; its arrays are read by address."""
     from numba import cuda  # noqa: PLC0415
 
     class Window:
@@ -79,7 +79,7 @@ def numba_bridge() -> Bridge:
         address = int(a.device_ctypes_pointer.value or 0) if a.size else 0
         return address, tuple(a.shape), strides, a.dtype.name, ("cuda", 0)
 
-    # Its own copy to the host refuses negative strides, so the elements are read where they are.
+    # By address, because Numba's copy to the host refuses negative strides.
     return described(
         "numba",
         describe,

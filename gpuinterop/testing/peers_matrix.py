@@ -1,8 +1,8 @@
-"""Bridges of CUDAMat and Gnumpy, whose originals need Python 2: by objects of their style.
+"""Bridges of CUDAMat and Gnumpy, with test doubles, because the libraries need Python 2.
 
-The converters know such matrices by structure, in whatever class they come: on the host those of
-npmat, Gnumpy's stand-in for CUDAMat, on a GPU those of CUDAMat. The few classes here have that
-structure and nothing else.
+The converters recognise such matrices by their attributes, in any class: on the host those of npmat,
+Gnumpy's replacement for CUDAMat, on a GPU those of CUDAMat. The classes in this file have these
+attributes only.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from gpuinterop.testing.memory import poke
 
 __all__ = ["MatrixStruct", "cudamat_bridge", "gnumpy_bridge"]
 
-_STYLE = "objects of its style"
+_STYLE = "test doubles"
 
 
 class _HostMatrix:
-    """A matrix as npmat has it: a column-major ndarray."""
+    """A double of npmat's matrix: a column-major ndarray."""
 
     def __init__(self, array: Any) -> None:
         self.numpy_array = np.asarray(array, np.float32, order="F")
@@ -46,7 +46,7 @@ class _HostMatrix:
 
 
 class MatrixStruct(ctypes.Structure):
-    """What CUDAMat's C library knows of a matrix."""
+    """The struct of a matrix in CUDAMat's C library."""
 
     _fields_ = (
         ("data_host", ctypes.POINTER(ctypes.c_float)),
@@ -60,13 +60,13 @@ class MatrixStruct(ctypes.Structure):
 
 
 class _DeviceMatrix:
-    """A matrix as CUDAMat has it: a struct with a device address."""
+    """A double of CUDAMat's matrix: a struct with a device address."""
 
     def __init__(self, source: Any) -> None:
         if isinstance(source, MatrixStruct):
             self.mat = source
             return
-        # Its own upload is none of our copies, so it is made behind our back.
+        # The library's own upload, which gpuinterop must not count as a copy.
         self.held = gi.empty(np.size(source), device="cuda")
         data = np.asarray(source, np.float32).tobytes(order="F")
         poke(self.held.ptr, data, ("cuda", self.held.device.index))
@@ -78,13 +78,13 @@ class _DeviceMatrix:
 
 
 def struct_over(address: int, rows: int, columns: int) -> MatrixStruct:
-    """A struct over device memory that somebody else keeps alive."""
+    """Return a struct over device memory, without holding a reference to it."""
     pointer = ctypes.cast(ctypes.c_void_p(address), ctypes.POINTER(ctypes.c_float))
     return MatrixStruct(None, pointer, 1, 0, (ctypes.c_int * 2)(rows, columns), 0, 0)
 
 
 class _Garray:
-    """An array as Gnumpy has it: a shape over a matrix of one column."""
+    """A double of Gnumpy's array: a shape over a matrix with one column."""
 
     backend: Any
 
@@ -101,12 +101,12 @@ _CUDAMAT = SimpleNamespace(CUDAMatrix=_DeviceMatrix, cudamat=MatrixStruct)
 
 @functools.cache
 def _gnumpy(device: str) -> Any:
-    """A Gnumpy on the backend of a device."""
+    """Return a double of the module gnumpy, with the backend for a device."""
     backend = _NPMAT if device == "cpu" else _CUDAMAT
     module = SimpleNamespace(
         _cudamat=backend, garray=type("garray", (_Garray,), {"backend": backend})
     )
-    # The converter keeps a garray of its own in the module, from the first conversion on.
+    # The first conversion stores a garray in the module; do it before buffers are counted.
     gi.converters.to_gnumpy(gi.zeros(1, device=device), module=module)
     return module
 
@@ -118,7 +118,7 @@ def _module(name: str, device: str) -> Any:
 
 
 def _matrix(flat: Any, layout: Layout, device: str, rows: int, columns: int) -> Any:
-    """A column-major matrix over a layout's window on `flat`, or on a copy of it on the GPU."""
+    """Return a column-major matrix over a view with `layout` of `flat`, or of a copy on the GPU."""
     if device == "cpu":
         window = layout.of(flat).reshape((rows, columns), order="A")
         return _HostMatrix(window)
@@ -133,7 +133,7 @@ def _flags(layout: Layout) -> Any:
 
 
 def _place(matrix: Any) -> tuple[int, tuple[str, int]]:
-    """The address of a matrix, and where that is."""
+    """Return the address of a matrix, and its device."""
     if isinstance(matrix, _HostMatrix):
         return matrix.numpy_array.__array_interface__["data"][0], ("cpu", 0)
     return ctypes.cast(matrix.mat.data_device, ctypes.c_void_p).value or 0, ("cuda", 0)
@@ -187,7 +187,7 @@ def cudamat_bridge() -> Bridge:
 
 
 def gnumpy_bridge() -> Bridge:
-    """Gnumpy's arrays, on either backend."""
+    """Gnumpy's arrays, on both backends."""
 
     def fits(layout: Layout) -> bool:
         return bool(_flags(layout).c_contiguous)

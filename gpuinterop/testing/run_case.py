@@ -1,9 +1,9 @@
-"""One case: a bridge, a direction, a layout, a dtype and a device, tried and judged.
+"""Run one case: a bridge, a direction, a layout, a dtype and a device.
 
-A conversion without ``copyif`` must share or raise; with it, it must copy what it refused. Each claim
-is checked against memory itself. The outcome is "shared", "copied" (refused, and copied with
-``copyif=True``), "refused", "none" (the bridge makes no such array, as a rule because the library
-cannot hold it) or "wrong".
+A conversion without ``copyif`` must share or raise; with ``copyif=True`` it must copy what it refused. Every
+claim is compared with memory. The outcome is "shared", "copied" (refused, and copied with
+``copyif=True``), "refused", "none" (the bridge makes no such array, usually because the library
+cannot represent it) or "wrong".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["run"]
 
 @dataclass(frozen=True)
 class _Scene:
-    """What both directions need to know."""
+    """The case and its verdict, for both directions."""
 
     bridge: Bridge
     layout: Layout
@@ -43,11 +43,11 @@ class _Scene:
         return self.layout.byte_strides(self.dtype.itemsize)
 
     def at(self, address: int) -> np.ndarray[Any, Any]:
-        """The layout's elements, read from memory."""
+        """Read the layout's elements from memory."""
         return elements(address, self.layout.shape, self.strides, self.dtype, self.place)
 
     def last(self) -> tuple[tuple[int, ...], int]:
-        """Index of the last element, and its distance from the first in bytes."""
+        """Return the index of the last element, and its distance from the first in bytes."""
         index = tuple(n - 1 for n in self.layout.shape)
         return index, sum(i * s for i, s in zip(index, self.strides, strict=True))
 
@@ -59,22 +59,26 @@ def run(
     dtype: np.dtype[Any],
     place: tuple[str, int],
 ) -> Verdict:
-    """Try one case. What goes wrong is in the verdict; nothing is raised for it."""
+    """Run one case. The verdict holds all faults; none is raised."""
     verdict = Verdict()
     scene = _Scene(bridge, layout, dtype, place, verdict)
     held = buffers(place)
     store = Store(layout.count, dtype, place)
     try:
         (_try_to if direction == "to" else _try_from)(scene, store)
-    except Exception as error:  # of the library's readers: the case is judged, the suite goes on
+    except (
+        Exception
+    ) as error:  # from the library: it is a fault of this case, and the suite continues
         verdict.fault("usable", "an array that its own library can use", _named(error))
         error.__traceback__ = None
     finally:
         store.keeper = None
-        # Fewer is no leak: what others had left lying was collected meanwhile.
+        # Fewer buffers are no leak: the collection also frees garbage of earlier code.
         if not settled(lambda: buffers(place) <= held, bridge.name):
-            verdict.fault("leaks", "no memory of ours left", f"{buffers(place) - held} buffers")
-        verdict.expect(store.intact(), "bounds", "no write beside the array", "one")
+            verdict.fault(
+                "leaks", "no buffers left after the case", f"{buffers(place) - held} buffers"
+            )
+        verdict.expect(store.intact(), "bounds", "no write outside the array", "a write")
         store.close()
     if verdict.forecast and verdict.outcome != "none" and verdict.forecast != verdict.outcome:
         verdict.fault("forecast", f"explain to say {verdict.outcome}", verdict.forecast)
@@ -87,19 +91,19 @@ def run(
 
 
 def _attempt(scene: _Scene, function: Any, argument: Any, copyif: bool) -> Any:
-    """The result, or None with the refusal noted."""
+    """Return the result, or None after a refusal, which is recorded in the verdict."""
     verdict = scene.verdict
     try:
         result = function(argument, copyif)
         if result is None:
-            verdict.fault("error", "an array, or an error that says why there is none", "None")
+            verdict.fault("error", "an array, or an error with the reason", "None")
         return result
     except gi.GpuInteropError as error:
         refused_parts(verdict, error)
-        # The traceback holds the frames, and so the arrays whose release is to be seen.
+        # The traceback refers to frames, and so to the arrays whose release is checked below.
         error.__traceback__ = error.__context__ = error.__cause__ = None
-    except Exception as error:  # any other class is the finding
-        verdict.fault("error", "an error of gpuinterop's, or none", _named(error))
+    except Exception as error:  # any other class is a fault
+        verdict.fault("error", "no error, or a GpuInteropError", _named(error))
         error.__traceback__ = error.__context__ = error.__cause__ = None
     return None
 
@@ -109,11 +113,13 @@ def _named(error: BaseException) -> str:
 
 
 def _convert(scene: _Scene, function: Any, argument: Any) -> Any:
-    """Ask without copyif, then with it; the outcome says which one worked."""
+    """Convert without copyif, and with copyif=True if that is refused; set the outcome."""
     verdict = scene.verdict
     with gi.count_copies() as counted:
         result = _attempt(scene, function, argument, False)
-    verdict.expect(counted.count == 0, "copies", "none without copyif", f"{counted.count} counted")
+    verdict.expect(
+        counted.count == 0, "copies", "no copy without copyif", f"{counted.count} copies"
+    )
     if result is not None:
         verdict.outcome, verdict.reason, verdict.fix = "shared", "", ""
         return result
@@ -123,16 +129,16 @@ def _convert(scene: _Scene, function: Any, argument: Any) -> Any:
     if result is not None and scene.layout.size:
         nbytes = scene.layout.size * scene.dtype.itemsize
         verdict.expect(
-            counted.bytes >= nbytes, "counted", f"{nbytes} bytes told to count_copies()", counted.bytes
+            counted.bytes >= nbytes, "counted", f"{nbytes} bytes in count_copies()", counted.bytes
         )  # fmt: skip
     return result
 
 
 def _check_source(scene: _Scene, start: int, before: Any) -> None:
-    """Whether what was converted, shared, copied or refused, holds the values that it held."""
+    """Check that the conversion has not changed the values of the source."""
     if scene.layout.size:
         same = alike(scene.at(start), before)
-        scene.verdict.expect(same, "writes", "no write by the conversion itself", "other values")
+        scene.verdict.expect(same, "writes", "no write by the conversion", "other values")
 
 
 def _forecast(scene: _Scene, argument: Any, to: str) -> str:
@@ -147,10 +153,10 @@ def _forecast(scene: _Scene, argument: Any, to: str) -> str:
     return "shared" if first.shared else str(second.outcome)
 
 
-# ---- ours to theirs -----------------------------------------------------------------------------
+# ---- to the library -----------------------------------------------------------------------------
 
 
-def _ours(scene: _Scene, store: Store) -> Any:
+def _gpuinterop_array(scene: _Scene, store: Store) -> Any:
     cls = gi.CudaNdarray if scene.dtype == np.float32 else gi.GpuArray
     return _core.from_pointer(
         cls,
@@ -169,7 +175,7 @@ def _try_to(scene: _Scene, store: Store) -> None:
     bridge, verdict, layout = scene.bridge, scene.verdict, scene.layout
     start = store.address + layout.offset * scene.dtype.itemsize
     before = scene.at(start)
-    x = _ours(scene, store)
+    x = _gpuinterop_array(scene, store)
     verdict.forecast = _forecast(scene, x, bridge.name)
     result = _convert(scene, bridge.convert_to, x)
     _check_source(scene, start, before)
@@ -183,7 +189,7 @@ def _try_to(scene: _Scene, store: Store) -> None:
             verdict.expect(same, "copyif", "memory shared with copyif=True as well", "a copy")
         del again
     alive = weakref.ref(store.keeper)
-    there = result is not None and _check_theirs(scene, result, start, before)
+    there = result is not None and _check_library_array(scene, result, start, before)
     del x
     store.keeper = None
     if there and verdict.outcome == "shared" and layout.size:
@@ -202,9 +208,9 @@ def _try_to(scene: _Scene, store: Store) -> None:
 
 
 def _is_there(scene: _Scene, address: int, strides: tuple[int, ...] | None) -> bool:
-    """Whether memory is where an array says it is; else neither we nor its library may look.
+    """Whether there is memory at the address of an array. If not, any read could end the process.
 
-    All of it when the strides are told, else the first element.
+    Checks all elements if the strides are given, otherwise the first element.
     """
     shape = scene.layout.shape
     if strides is None or len(strides) != len(shape):
@@ -217,17 +223,17 @@ def _is_there(scene: _Scene, address: int, strides: tuple[int, ...] | None) -> b
     return True
 
 
-def _check_theirs(scene: _Scene, result: Any, start: int, before: Any) -> bool:
-    """Look at a result; False when there is no memory where it says."""
+def _check_library_array(scene: _Scene, result: Any, start: int, before: Any) -> bool:
+    """Check an array of the library; return False if there is no memory at its address."""
     bridge, verdict = scene.bridge, scene.verdict
     shared = verdict.outcome == "shared"
     address = bridge.address(result) if scene.layout.size else 0
     if scene.layout.size and address != start:
-        # What is shared was to keep its strides; a copy may be packed.
-        told: tuple[int, ...] | None = scene.strides if shared else None
+        # A shared array must have the same strides; a copy may be contiguous.
+        strides: tuple[int, ...] | None = scene.strides if shared else None
         if bridge.strides is not None:
-            told = bridge.strides(result)
-        if not _is_there(scene, address, told):
+            strides = bridge.strides(result)
+        if not _is_there(scene, address, strides):
             return False
     _check_description(scene, result, shared)
     if not scene.layout.size:
@@ -241,10 +247,10 @@ def _check_theirs(scene: _Scene, result: Any, start: int, before: Any) -> bool:
     value = another(before[index])
     poke(start + distance, value.tobytes(), scene.place)
     expected = scene.at(start) if shared else before
-    seen = "our write seen there" if shared else "a copy apart from our writes"
+    seen = "gpuinterop's write visible in the library" if shared else "a copy without later writes"
     same = alike(bridge.values(result), expected)
     verdict.expect(same, "writes", seen, "other values")
-    if address != start and (shared or not same):  # whose memory that is, nobody knows
+    if address != start and (shared or not same):  # the memory may belong to anything
         return True
     if bridge.write is None or (bridge.readonly is not None and bridge.readonly(result)):
         return True
@@ -252,9 +258,11 @@ def _check_theirs(scene: _Scene, result: Any, start: int, before: Any) -> bool:
     bridge.write(result, index, value.item())
     found = scene.at(start)[index]
     if shared:
-        verdict.expect(alike(found, value), "writes", "their write seen here", found)
+        verdict.expect(alike(found, value), "writes", "the library's write visible", found)
     else:
-        verdict.expect(not alike(found, value), "writes", "a copy apart from us", "a shared write")
+        verdict.expect(
+            not alike(found, value), "writes", "a copy with memory of its own", "a shared write"
+        )
     return True
 
 
@@ -280,38 +288,38 @@ def _check_readonly(scene: _Scene, result: Any, shared: bool) -> None:
     if not (scene.layout.readonly and shared) or scene.bridge.write is None:
         return
     kept = scene.bridge.readonly is not None and scene.bridge.readonly(result)
-    scene.verdict.expect(kept, "readonly", "the mark kept, or a refusal", "writable memory")
+    scene.verdict.expect(kept, "readonly", "a read-only array, or a refusal", "writable memory")
 
 
-# ---- theirs to ours -----------------------------------------------------------------------------
+# ---- from the library ---------------------------------------------------------------------------
 
 
 def _try_from(scene: _Scene, store: Store) -> None:
     bridge, verdict, layout = scene.bridge, scene.verdict, scene.layout
     host = store if scene.device == "cpu" else Store(layout.count, scene.dtype, ("cpu", 0))
     alive = weakref.ref(host.keeper)
-    theirs = bridge.make(host.flat(), layout, scene.device) if bridge.make else None
-    if theirs is None:
+    foreign = bridge.make(host.flat(), layout, scene.device) if bridge.make else None
+    if foreign is None:
         return
     size = layout.size
-    start = bridge.address(theirs) if size else 0
+    start = bridge.address(foreign) if size else 0
     if size and not _is_there(scene, start, scene.strides):
         return
     borrows = start == host.address + layout.offset * scene.dtype.itemsize
     before = layout.of(host.flat()).copy()
-    if not alike(bridge.values(theirs), before):
+    if not alike(bridge.values(foreign), before):
         verdict.fault("made", "an array of the layout's values from make()", "other values")
         return
-    verdict.forecast = _forecast(scene, theirs, "gpuinterop")
-    x = _convert(scene, bridge.convert_from, theirs)
+    verdict.forecast = _forecast(scene, foreign, "gpuinterop")
+    x = _convert(scene, bridge.convert_from, foreign)
     _check_source(scene, start, before)
-    there = x is not None and _check_ours(scene, x, theirs, start, before)
+    there = x is not None and _check_gpuinterop_array(scene, x, foreign, start, before)
     owned = None
     if there and verdict.outcome == "shared" and size:
         owned = _read(scene, x).copy()
-    del theirs
+    del foreign
     host.keeper = None
-    # A pool hands freed memory to the next array: if that was ours, its values change now.
+    # A pool reuses freed memory for the next array: if it was freed too early, the values change now.
     later = [] if borrows else [_make_other(scene) for _ in range(4)]
     if owned is not None:
         if borrows:
@@ -319,7 +327,9 @@ def _try_from(scene: _Scene, store: Store) -> None:
                 alive() is not None, "lifetime", "memory kept while the array lives", "freed early"
             )
         same = alike(_read(scene, x), owned)
-        verdict.expect(same, "lifetime", "values as before when only ours is left", "others")
+        verdict.expect(
+            same, "lifetime", "values as before when only the gpuinterop array is left", "others"
+        )
     del x, later
     verdict.expect(
         settled(lambda: alive() is None, bridge.name),
@@ -330,7 +340,7 @@ def _try_from(scene: _Scene, store: Store) -> None:
 
 
 def _read(scene: _Scene, x: Any) -> np.ndarray[Any, Any]:
-    """What an array of ours says, where it says."""
+    """Read the elements of a gpuinterop array from memory."""
     return elements(x.ptr, x.shape, tuple(x.strides), x.dtype, scene.place)
 
 
@@ -347,11 +357,11 @@ def _make_other(scene: _Scene) -> Any:
     return scene.bridge.make(flat, scene.layout, scene.device) if scene.bridge.make else None
 
 
-def _check_ours(scene: _Scene, x: Any, theirs: Any, start: int, before: Any) -> bool:
-    """Look at one of ours; False when there is no memory where it says."""
+def _check_gpuinterop_array(scene: _Scene, x: Any, foreign: Any, start: int, before: Any) -> bool:
+    """Check a gpuinterop array; return False if there is no memory at its address."""
     bridge, verdict, layout = scene.bridge, scene.verdict, scene.layout
     shared = verdict.outcome == "shared"
-    verdict.expect(isinstance(x, _core.Array), "type", "an array of ours", type(x).__name__)
+    verdict.expect(isinstance(x, _core.Array), "type", "a gpuinterop array", type(x).__name__)
     verdict.expect(x.shape == layout.shape, "shape", layout.shape, x.shape)
     verdict.expect(x.dtype == scene.dtype, "dtype", scene.dtype, x.dtype)
     verdict.expect(x.device.type == scene.device, "device", scene.device, x.device)
@@ -364,18 +374,20 @@ def _check_ours(scene: _Scene, x: Any, theirs: Any, start: int, before: Any) -> 
         _check_strides(scene, tuple(x.strides))
     else:
         verdict.expect(x.ptr != start, "address", "another one, for a copy", hex(x.ptr))
-    marked = bridge.write is None or (bridge.readonly is not None and bridge.readonly(theirs))
+    marked = bridge.write is None or (bridge.readonly is not None and bridge.readonly(foreign))
     if shared and marked:
-        verdict.expect(x.readonly, "readonly", "ours read-only, as theirs is", "writable memory")
+        verdict.expect(
+            x.readonly, "readonly", "a read-only array, as in the library", "writable memory"
+        )
     index, distance = scene.last()
     value = another(before[index])
     poke(start + distance, value.tobytes(), scene.place)
     expected = scene.at(start) if shared else before
-    seen = "their write seen here" if shared else "a copy apart from their writes"
+    seen = "the library's write visible" if shared else "a copy without later writes"
     verdict.expect(alike(_read(scene, x), expected), "writes", seen, "other values")
     if shared and not x.readonly and x.ptr == start:
         value = another(value)
         _write(scene, x, index, value)
-        same = alike(np.asarray(bridge.values(theirs))[index], value)
-        verdict.expect(same, "writes", "our write seen there", "the old value")
+        same = alike(np.asarray(bridge.values(foreign))[index], value)
+        verdict.expect(same, "writes", "gpuinterop's write visible in the library", "the old value")
     return True

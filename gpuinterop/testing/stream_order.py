@@ -1,6 +1,6 @@
-"""Is the order kept? A slow producer on a side stream, read at once on the other side.
+"""Check the stream order: a slow producer on a side stream, and a consumer that reads at once.
 
-The pause is a host function on the stream, so nothing but the stream's order makes the reader wait.
+The pause is a host function on the stream, so that only the order of the streams makes the consumer wait.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run_order(bridge: Bridge, direction: str, layout: Layout, index: int) -> Ver
     except gi.GpuInteropError as error:
         verdict.outcome = "refused"
         refused_parts(verdict, error)
-    except Exception as error:  # of the library under test: judged, not passed on
+    except Exception as error:  # from the library under test: it is a fault of this case
         verdict.fault("usable", "an array that its own library can use", repr(error))
     finally:
         wait(index)
@@ -51,42 +51,44 @@ def _window(flat: Any, layout: Layout) -> Any:
 
 
 def _to(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
-    """We write on a side stream; the library reads on its own."""
+    """Write with gpuinterop on a side stream; read with the library on its own stream."""
     side = gi.Stream(f"cuda:{index}")
     flat = gi.full((layout.count,), 1.0, device=f"cuda:{index}")
     gi.synchronize()
     with side:
         slow(side.handle, index)
-        # Through the array itself, so that it knows where it was used last.
+        # By an assignment, so that gpuinterop records the stream of the last use.
         flat[...] = gi.full((layout.count,), 2.0, device=f"cuda:{index}")
         x = _window(flat, layout) if layout.name != "C" else flat.reshape(layout.shape)
-        theirs = bridge.convert_to(x, True)
-    verdict.outcome = "shared" if bridge.address(theirs) == x.ptr else "copied"
-    found = np.asarray(bridge.values(theirs))
+        foreign = bridge.convert_to(x, True)
+    verdict.outcome = "shared" if bridge.address(foreign) == x.ptr else "copied"
+    found = np.asarray(bridge.values(foreign))
     same = found.tobytes() == np.full(layout.shape, 2.0, np.float32).tobytes()
-    verdict.expect(same, "order", "what we had queued, seen there", "older values")
+    verdict.expect(
+        same, "order", "gpuinterop's queued write visible in the library", "older values"
+    )
     return same
 
 
 def _from(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
-    """The library writes on a side stream of its own; we read on ours."""
+    """Write with the library on a side stream; read with gpuinterop on its own stream."""
     if bridge.make is None or bridge.stream is None:
         return False
     flat = np.full(layout.count, 1.0, np.float32)
-    theirs = bridge.make(flat, layout, f"cuda:{index}")
-    if theirs is None:
+    foreign = bridge.make(flat, layout, f"cuda:{index}")
+    if foreign is None:
         return False
     wait(index)
-    start = bridge.address(theirs) - 4 * layout.offset
+    start = bridge.address(foreign) - 4 * layout.offset
     with ExitStack() as reader, bridge.stream(f"cuda:{index}") as handle:
         if handle in (0, 1):
-            # The library knows the legacy stream only, so the other stream has to be ours.
+            # The library uses the legacy stream only, so gpuinterop has to use another one.
             reader.enter_context(gi.Stream(f"cuda:{index}"))
         slow(handle, index)
         fill(start, _NEW, layout.count, handle, index)
-        x = bridge.convert_from(theirs, False)
+        x = bridge.convert_from(foreign, False)
         found = np.asarray(x)
     verdict.outcome = "shared"
     same = found.tobytes() == np.full(layout.shape, 2.0, np.float32).tobytes()
-    verdict.expect(same, "order", "what the library had queued, seen here", "older values")
+    verdict.expect(same, "order", "the library's queued write visible", "older values")
     return same

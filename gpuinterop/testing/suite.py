@@ -1,10 +1,10 @@
-"""Which cases there are, and the run over them."""
+"""List the cases of a run, and run them."""
 
 from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import NamedTuple
 
@@ -28,12 +28,12 @@ __all__ = [
     "Case", "about", "bridge_at", "bridges_named", "cases", "gather", "matrix", "named", "try_case",
 ]  # fmt: skip
 
-# Layouts for which the order of work is tried: one that is shared everywhere, one that is not.
+# Layouts for which the stream order is checked: one that all libraries share, and one that some do not.
 ORDERED = ("C", "sliced")
 
 
 class Case(NamedTuple):
-    """One thing to try."""
+    """One conversion to try."""
 
     bridge: Bridge
     direction: str
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 def named(words: Iterable[str], where: str, known: Iterable[str] = ()) -> list[str]:
-    """The libraries that a user's words mean; `where` tells in which option they stood."""
+    """Return the names of the libraries that a user wrote in the option `where`."""
     return [
         word if ":" in word or word in known else registry.backend(word, where).name
         for word in words
@@ -52,59 +52,42 @@ def named(words: Iterable[str], where: str, known: Iterable[str] = ()) -> list[s
 
 
 def bridges_named(words: Iterable[str]) -> list[str]:
-    """Bridges as "package.module:name"; where a user wrote no name, it is "bridge"."""
+    """Return specs of bridges as "package.module:name"; the default name is "bridge"."""
     return [word if ":" in word else f"{word}:bridge" for word in words]
 
 
 def bridge_at(spec: str) -> Bridge:
-    """The bridge at "package.module:name", or what a function of that name returns."""
+    """Return the bridge at "package.module:name", or the bridge that a function there returns."""
     place, _, name = spec.partition(":")
-    name = name or "bridge"
     try:
-        if not all(part.isidentifier() for part in place.split(".")):
-            raise ModuleNotFoundError(f"{place!r} is no name of a module")
         module = import_module(place)
-    except ImportError as error:
+    except (ImportError, TypeError, ValueError) as error:  # of an empty or a relative name
         raise MissingLibraryError(
             where="gpuinterop.testing",
             expected=f"a module {place!r} that can be imported, for the bridge {spec!r}",
             got=f"{type(error).__name__}: {error}",
-            fix="correct the name, or put the folder that holds it on PYTHONPATH",
+            fix="correct the name, or add the module's folder to PYTHONPATH",
         ) from error
-    found = getattr(module, name, None)
-    if callable(found) and not isinstance(found, type):
-        found = _called(spec, found)
-    if not isinstance(found, Bridge):
-        there = [key for key, value in vars(module).items() if isinstance(value, Bridge)]
-        raise ConversionTypeError(
-            where="gpuinterop.testing",
-            expected='a Bridge at "package.module:name"',
-            got=f"{type(found).__name__} at {spec!r}"
-            if hasattr(module, name)
-            else f"no name {name!r} in module {place!r}",
-            fix=f"write {place}:{there[0]}"
-            if there
-            else "let that name be a gpuinterop.testing.Bridge, or a function that returns one",
-        )
-    return found
-
-
-def _called(spec: str, function: Callable[[], object]) -> object:
     try:
-        return function()
-    except Exception as error:  # somebody else's function, or one that makes no bridge at all
-        raise ConversionTypeError(
-            where="gpuinterop.testing",
-            expected=f"a Bridge at {spec!r}, or a function that returns one when called with nothing",
-            got=f"{type(error).__name__}: {error}",
-            fix="name the bridge, or mend that function",
-        ) from error
+        found = getattr(module, name or "bridge")
+        found = found() if callable(found) else found
+        got = f"{type(found).__name__} at {spec!r}"
+    except Exception as error:  # of the module's function, or no such name
+        found, got = None, f"{type(error).__name__}: {error}"
+    if isinstance(found, Bridge):
+        return found
+    raise ConversionTypeError(
+        where="gpuinterop.testing",
+        expected='a Bridge, or a function without arguments that returns one, at "package.module:name"',
+        got=got,
+        fix="write the name of a gpuinterop.testing.Bridge in that module",
+    )
 
 
 def gather(
     libraries: Iterable[str | Bridge] | None = None, devices: Sequence[str] | None = None
 ) -> tuple[list[Bridge], list[Library]]:
-    """The bridges to try, and all libraries with the reason for leaving one out."""
+    """Return the bridges to try, and all libraries, with the reason if a library is not tried."""
     places = _places(devices)
     bridges: list[Bridge] = []
     rows: list[Library] = []
@@ -120,7 +103,7 @@ def gather(
         else:
             try:
                 bridge = peers.load(entry)
-            except Exception as error:  # a broken installation is a row of the table
+            except Exception as error:  # the table shows a broken installation
                 if named:
                     raise
                 text = str(error).strip().splitlines() or [""]
@@ -139,7 +122,7 @@ def gather(
                 where="gpuinterop.testing",
                 expected="a Bridge with something to try: to=, or make= with from_=, or a name "
                 f"among {', '.join(registry.names())}",
-                got=f"Bridge({bridge.name!r}) without any of these",
+                got=f"Bridge({bridge.name!r}) with none of them",
                 fix="pass the converter's functions, or correct the name",
             )
         elif not any(place.partition(":")[0] in bridge.devices for place in places):
@@ -151,12 +134,12 @@ def gather(
 
 
 def _once(entries: Iterable[str | Bridge]) -> list[str | Bridge]:
-    """The entries, those that are named twice only once."""
+    """Return the entries without duplicates."""
     return [*{entry if isinstance(entry, str) else id(entry): entry for entry in entries}.values()]
 
 
 def _places(devices: Sequence[str] | None) -> list[str]:
-    """The devices to try, by default the CPU and the first GPU."""
+    """Return the devices to try, by default the CPU and the first GPU."""
     if devices is not None:
         return list(dict.fromkeys(str(device(name)) for name in devices))
     return [str(place) for place in all_devices()[:2]]
@@ -168,7 +151,7 @@ def cases(
     layouts: Iterable[str] | None = None,
     dtypes: Iterable[str] | None = None,
 ) -> Iterator[Case]:
-    """Every bridge x direction x device x layout x dtype x stream."""
+    """Yield all combinations of bridge, direction, device, layout, dtype and stream."""
     names = _known(layouts, LAYOUTS, "layouts")
     kinds = [n for n in _known(dtypes, NAMES, "dtypes", DTYPES) if named_dtype(n) is not None]
     for bridge in bridges:
@@ -198,7 +181,7 @@ def _known(
                 where="gpuinterop.testing",
                 expected=f"{what} among {', '.join(known)}",
                 got=repr(name),
-                fix=f"pass some of these, or leave {what} out for all",
+                fix=f"pass some of these, or omit {what} for all",
             )
     return found
 
@@ -213,7 +196,7 @@ def try_case(case: Case) -> Cell:
             verdict = run_order(case.bridge, case.direction, layout, place.index)
         else:
             dtype = named_dtype(case.dtype)
-            assert dtype is not None  # `cases` left such names out
+            assert dtype is not None  # `cases` yields no unknown names
             verdict = run(case.bridge, case.direction, layout, dtype, (place.type, place.index))
     return Cell(
         case.bridge.name, case.direction, case.device, case.layout, case.dtype, case.stream,
@@ -223,7 +206,7 @@ def try_case(case: Case) -> Cell:
 
 
 def about() -> dict[str, str]:
-    """Where and when a run was made."""
+    """Return the versions, the machine and the date of a run."""
     return {
         "gpuinterop": gi.__version__,
         "python": platform.python_version(),
@@ -240,12 +223,12 @@ def matrix(
     layouts: Iterable[str] | None = None,
     dtypes: Iterable[str] | None = None,
 ) -> Matrix:
-    """Try every conversion and return what came of it.
+    """Try every conversion and return the outcomes.
 
     Parameters
     ----------
-    libraries : names, `Bridge` objects or "package.module:bridge"; by default all that are installed.
-        They are imported.
+    libraries : names, `Bridge` objects or "package.module:bridge"; by default all installed libraries.
+        The suite imports them.
     devices : by default the CPU and the first GPU.
     layouts, dtypes : names, by default all of the suite's.
 

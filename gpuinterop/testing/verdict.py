@@ -1,4 +1,4 @@
-"""What a case came to, and the small questions that decide it."""
+"""The verdict of a case, and the comparisons that it is based on."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gpuinterop.errors import GpuInteropError
 
 __all__ = ["Fault", "Verdict", "alike", "another", "buffers", "refused_parts", "settled"]
 
-_PATIENCE = 2.0  # seconds that a library may take to let go: some do it on a thread of theirs
-_waited: dict[str, float] = {}  # for each bridge, in vain
+_PATIENCE = 2.0  # seconds that a library may take to release memory: some do it on another thread
+_waited: dict[str, float] = {}  # seconds waited without success, for each bridge
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong: the check, what it expected, what it got."""
+    """A failed check, with the expected and the actual value."""
 
     check: str
     expected: str
@@ -32,7 +32,7 @@ class Fault:
 
 @dataclass
 class Verdict:
-    """What a case came to, and why."""
+    """The outcome of a case, its reason, and its faults."""
 
     outcome: str = "none"
     forecast: str = ""
@@ -49,7 +49,7 @@ class Verdict:
 
 
 def refused_parts(verdict: Verdict, error: GpuInteropError) -> None:
-    """Note what a refusal says, and that it says all of it."""
+    """Record the reason and the fix of a refusal, and check that no part of its message is missing."""
     for part in ("where", "expected", "got", "fix"):
         verdict.expect(
             bool(getattr(error, part)), "error", f"a message with its {part}", repr(str(error))
@@ -58,15 +58,15 @@ def refused_parts(verdict: Verdict, error: GpuInteropError) -> None:
 
 
 def buffers(place: tuple[str, int]) -> int:
-    """How many this library holds on a device."""
+    """Return the number of buffers that gpuinterop holds on a device."""
     return int(_core.memory_statistics(1 if place[0] == "cpu" else 2, place[1])["live_buffers"])
 
 
 def settled(condition: Any, bridge: str) -> bool:
-    """Whether it comes true, at once, after a collection, or after a little patience."""
+    """Whether the condition becomes true at once, after a garbage collection, or after some time."""
     if condition():
         return True
-    # One bridge that leaks everywhere must not cost the patience of each case.
+    # The time is for all cases of a bridge, so that a bridge that always leaks does not slow each case.
     begin = time.monotonic()
     deadline = begin + _PATIENCE - _waited.get(bridge, 0.0)
     while True:
@@ -80,7 +80,7 @@ def settled(condition: Any, bridge: str) -> bool:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """The same bytes in C order; dtypes that NumPy cannot compare included."""
+    """Whether both have the same bytes in C order; works for dtypes that NumPy cannot compare."""
     return _bytes(a) == _bytes(b)
 
 
@@ -89,7 +89,7 @@ def _bytes(a: Any) -> bytes:
 
 
 def another(old: Any) -> Any:
-    """A value of the same type, small enough for all of them, that differs."""
+    """Return a different value of the same dtype, which every dtype can represent."""
     old = np.asarray(old)
     for value in (1, 0, 5):
         new = np.asarray(value).astype(old.dtype)

@@ -91,16 +91,6 @@ def _():
     assert x.ptr == ADDRESS
 
 
-@case("42 the producer copies what it cannot share")
-def _():
-    def make(copy=None, **_):
-        if not copy:
-            raise BufferError("only copies")
-        return capsule(flags=2)
-
-    is_plain(take(Producer(make), copy=True))
-
-
 case("44 stream 0", ValueError, "not 0")(lambda: gi.zeros(3, device="cpu").__dlpack__(stream=0))
 case("44 stream -2", ValueError, "-2")(lambda: gi.zeros(3, device="cpu").__dlpack__(stream=-2))
 case("44 stream 2**64", ValueError, "")(lambda: gi.zeros(3, device="cpu").__dlpack__(stream=2**64))

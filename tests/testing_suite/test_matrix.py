@@ -50,8 +50,8 @@ def test_json_comes_back_equal(tmp_path):
 @pytest.mark.parametrize(
     ("text", "got"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("", "invalid JSON"),
+        ("[" * 100_000, "invalid JSON"),
         ("[]", "list"),
         ("{}", "None"),
         ('{"schema": "gpuinterop.matrix/2"}', "matrix/2"),
@@ -267,7 +267,7 @@ def test_pytest_runs_the_suite_and_writes_the_matrix(tmp_path):
 def test_pytest_fails_for_a_faulty_bridge(tmp_path):
     result = pyargs(tmp_path, GPUINTEROP_BRIDGES="doubles.faulty_libraries:SILENT")
     assert result.returncode == 1, result.stdout + result.stderr
-    assert "an error that says why there is none" in result.stdout
+    assert "an error with the reason" in result.stdout
     assert "numpy" not in result.stdout.partition("short test summary")[2]
 
 
@@ -275,9 +275,9 @@ WRONG_VARIABLES = [
     ("GPUINTEROP_LIBRARIES", "nump", "GPUINTEROP_LIBRARIES: expected the name of a library"),
     ("GPUINTEROP_LIBRARIES", "nump", "fix: write 'numpy'"),
     ("GPUINTEROP_BRIDGES", "nosuchmodule:x", "No module named 'nosuchmodule'"),
-    ("GPUINTEROP_BRIDGES", ":x", "'' is no name of a module"),
-    ("GPUINTEROP_BRIDGES", ".doubles:SOUND", "'.doubles' is no name of a module"),
-    ("GPUINTEROP_BRIDGES", "doubles", "no name 'bridge' in module 'doubles'"),
+    ("GPUINTEROP_BRIDGES", ":x", "Empty module name"),
+    ("GPUINTEROP_BRIDGES", ".doubles:SOUND", "argument is required to perform a relative import"),
+    ("GPUINTEROP_BRIDGES", "doubles", "module 'doubles' has no attribute 'bridge'"),
 ]
 
 
