@@ -131,24 +131,32 @@ EventLease::~EventLease() {
   }
 }
 
-CUresult link(DeviceState& w, CUstream waiter, DeviceState& p, CUstream producer) noexcept {
+namespace {
+
+// link() while the primary context of `p` is current.
+CUresult link_here(DeviceState& w, CUstream waiter, DeviceState& p, CUstream producer) noexcept {
   const Driver& cu = driver();
-  CUcontext popped;
-  CUresult code = cu.CtxPushCurrent(p.primary);
+  // cuStreamWaitEvent uses the event's current record, so the event can be reused once both calls have
+  // returned.
+  EventLease lease(p);
+  if (lease.code != CUDA_SUCCESS) return lease.code;
+  CUresult code = cu.EventRecord(lease.event, producer);
   if (code != CUDA_SUCCESS) return code;
-  {
-    // cuStreamWaitEvent uses the event's current record, so the event can be reused once both calls
-    // have returned.
-    EventLease lease(p);
-    code = lease.code;
-    if (code == CUDA_SUCCESS) code = cu.EventRecord(lease.event, producer);
-    if (code == CUDA_SUCCESS) {
-      if (&w != &p) cu.CtxPushCurrent(w.primary);
-      code = cu.StreamWaitEvent(waiter, lease.event, CU_EVENT_WAIT_DEFAULT);
-      if (&w != &p) cu.CtxPopCurrent(&popped);
-    }
-  }
-  cu.CtxPopCurrent(&popped);
+  CUcontext popped;
+  if (&w != &p) cu.CtxPushCurrent(w.primary);
+  code = cu.StreamWaitEvent(waiter, lease.event, CU_EVENT_WAIT_DEFAULT);
+  if (&w != &p) cu.CtxPopCurrent(&popped);
+  return code;
+}
+
+}  // namespace
+
+CUresult link(DeviceState& w, CUstream waiter, DeviceState& p, CUstream producer) noexcept {
+  CUresult code = driver().CtxPushCurrent(p.primary);
+  if (code != CUDA_SUCCESS) return code;
+  code = link_here(w, waiter, p, producer);
+  CUcontext popped;
+  driver().CtxPopCurrent(&popped);
   return code;
 }
 
@@ -159,7 +167,7 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where) {
   CUgraph graph = nullptr;
   if (needs_capture_wait(waiter, producer, &graph, where))
     return wait_from_capture(d, graph, waiter, producer, where);
-  check(link(d, waiter, d, producer), "cuStreamWaitEvent", where);
+  check(link_here(d, waiter, d, producer), "cuStreamWaitEvent", where);
 }
 
 void require_wait(int device, CUstream waiter, CUstream producer, const char* where) {

@@ -134,6 +134,8 @@ void hand_over(const Array& a, void* consumer, const char* where) {
   if (has_to_wait(a, consumer))
     cuda::wait(a.device.id, static_cast<CUstream>(consumer), cuda::last_use_stream(*b, where),
                where);
+  // The stream to which the memory goes back keeps its own order.
+  if (b->producer_alive && consumer == b->producer) return;
   if (consumer == CU_STREAM_LEGACY)
     note_foreign_use(a, kUsedOnLegacy);
   else

@@ -67,8 +67,11 @@ Buffer* adopt(const Checked& c, DLManagedTensorVersioned* owned, Producer produc
 Buffer* adopt(const Checked& c, DLManagedTensor* owned, Producer producer);
 Buffer* adopt_borrowed(const Checked& c, Producer producer);  // kept alive by Array::base
 // The buffer of imported CUDA memory takes its place in the order of streams: our current stream
-// waits for `producer` (a real handle, or null), once.
+// waits for `producer` (a real handle, or null), once; for one of Producer::alive at the first use.
 void join_stream_order(Buffer* b, void* producer, const char* where);
+// Before Python code gets the address: our current stream waits for a producer that it has not waited for
+// at the import.
+void join_before_use(const Array& a, const char* where);
 // Tells a buffer of adopt_borrowed() who keeps it alive; not counted.
 void remember_base(Buffer* b, PyObject* base) noexcept;
 

@@ -162,14 +162,27 @@ Buffer* adopt_borrowed(const Checked& c, Producer producer) {
 }
 void join_stream_order(Buffer* b, void* producer, const char* where) {
   if (!b->device.is_cuda()) return;
+  const auto producer_stream = static_cast<CUstream>(producer);
   CUstream stream = cuda::current_stream(b->device.id);
-  if (producer && producer != stream)
-    cuda::wait(b->device.id, stream, static_cast<CUstream>(producer), where);
+  const bool wait = producer && producer != stream;
+  // A stream that lives as long as the process counts as that of the last use: the first use here waits
+  // for it, and memory that is never used here needs no event, neither now nor on release.
+  if (wait && b->producer_alive && producer == b->producer && !cuda::is_default(producer_stream) &&
+      !cuda::is_capturing(producer_stream) && !cuda::is_capturing(stream)) {
+    b->stream = producer;
+    return;
+  }
+  if (wait) cuda::wait(b->device.id, stream, producer_stream, where);
   // The first use: nothing more to wait for.
   if (stream == CU_STREAM_PER_THREAD)
     cuda::order(b, stream, where);
   else
     b->stream = stream;
+}
+void join_before_use(const Array& a, const char* where) {
+  Buffer* b = a.buffer.get();
+  if (!b || !b->producer_alive || b->stream != b->producer || !b->device.is_cuda()) return;
+  cuda::order(b, cuda::current_stream(b->device.id), where);
 }
 void remember_base(Buffer* b, PyObject* base) noexcept {
   if (b->release == release_borrowed) b->context = base;

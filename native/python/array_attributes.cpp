@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "array/error.hpp"
+#include "exchange/import.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 
@@ -108,7 +109,10 @@ PyObject* get_nbytes(PyObject* o, void*) {
 }
 PyObject* get_itemsize(PyObject* o, void*) { return PyLong_FromLongLong(unwrap(o).itemsize()); }
 PyObject* get_ptr(PyObject* o, void*) {
-  return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(shown_data(o)));
+  return guard((PyObject*)nullptr, [&] {
+    exchange::join_before_use(unwrap(o), "ptr");
+    return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(shown_data(o)));
+  });
 }
 int set_ptr(PyObject* o, PyObject* value, void*) {
   return guard(-1, [&] {

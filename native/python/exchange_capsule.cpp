@@ -128,13 +128,8 @@ bool agree(const DLDevice& a, const DLDevice& b) {
 
 template <class Managed>
 Array consume(Claim claim, Managed* m, const Incoming& in, PyObject* owner, const DLDevice* claimed,
-              const DLDevice* wanted, bool readonly, const Options& o) {
-  if (wanted && !agree(in.tensor.device, *wanted))
-    fail(Kind::DeviceMismatch, o.where,
-         "memory on " + text(*wanted) + ", as __dlpack__(dl_device=...) was asked",
-         text(in.tensor.device) + ": the producer ignored the request",
-         "leave device out and move the result: x.to_device(...)");
-  if (!wanted && claimed && !agree(in.tensor.device, *claimed))
+              bool readonly, const Options& o) {
+  if (claimed && !agree(in.tensor.device, *claimed))
     fail(Kind::DeviceMismatch, o.where,
          "memory on " + text(*claimed) + ", as __dlpack_device__() says",
          text(in.tensor.device) + " in the capsule", "report it to the producer");
@@ -155,8 +150,8 @@ Array consume(Claim claim, Managed* m, const Incoming& in, PyObject* owner, cons
 
 }  // namespace
 
-Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed,
-                      const DLDevice* wanted, bool readonly, const Options& o) {
+Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed, bool readonly,
+                      const Options& o) {
   const char* name = PyCapsule_GetName(capsule);
   if (!name && PyErr_Occurred()) PyErr_Clear();
   if (name && std::strcmp(name, kVersionedName) == 0) {
@@ -171,12 +166,12 @@ Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claime
       refuse_version(version, o.where);
     }
     return consume(Claim(capsule, name, kVersionedUsed), m, {m->dl_tensor, m->flags}, owner,
-                   claimed, wanted, readonly, o);
+                   claimed, readonly, o);
   }
   if (name && std::strcmp(name, kLegacyName) == 0) {
     auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, name));
     if (!m) throw PythonError();
-    return consume(Claim(capsule, name, kLegacyUsed), m, {m->dl_tensor, 0}, owner, claimed, wanted,
+    return consume(Claim(capsule, name, kLegacyUsed), m, {m->dl_tensor, 0}, owner, claimed,
                    readonly, o);
   }
   const bool used =
@@ -194,129 +189,79 @@ Array look_into(PyObject* capsule, const char* where, bool realign) {
   o.where = where;
   o.look = true;
   o.realign = realign;
-  return consume_capsule(capsule, capsule, nullptr, nullptr, false, o);
+  return consume_capsule(capsule, capsule, nullptr, false, o);
 }
 
 // ---- __dlpack__ -------------------------------------------------------------------------------
 
 namespace {
 
-struct Call {
-  PyObject* obj;
-  ForeignType& peer;
-  PyRef method;
-  PyObject *stream = nullptr, *dl_device = nullptr, *copy = nullptr;  // borrowed; null: not passed
-};
-
-PyRef max_version() {
-  static PyObject* value = nullptr;
-  if (!value) value = Py_BuildValue("(ii)", int(kMajor), int(kMinor));
-  return PyRef::borrow(value);
-}
-
-PyRef call_with(const Call& c, uint8_t keywords) {
-  PyRef version = max_version();
-  PyObject* values[5] = {nullptr};
-  PyObject* keys[4];
+PyRef call_dlpack(PyObject* method, PyObject* stream, uint8_t keywords) {
+  static PyObject* const version = Py_BuildValue("(ii)", int(kMajor), int(kMinor));
+  static PyObject* const names_of[] = {
+      nullptr, PyTuple_Pack(1, names.stream), PyTuple_Pack(1, names.max_version),
+      PyTuple_Pack(2, names.stream, names.max_version)};  // by kStream | kMaxVersion
+  if (!stream) keywords &= uint8_t(~kStream);
+  PyObject* values[3] = {nullptr};
   int n = 0;
-  auto add = [&](uint8_t bit, PyObject* key, PyObject* value) {
-    if (!value || !(keywords & bit)) return;
-    keys[n] = key;
-    values[++n] = value;
-  };
-  add(kMaxVersion, names.max_version, version.get());
-  add(kStream, names.stream, c.stream);
-  add(kDlDevice, names.dl_device, c.dl_device);
-  add(kCopy, names.copy, c.copy);
-  if (n == 1 && keys[0] == names.max_version) {
-    static PyObject* only_version = nullptr;  // the common case, without making a tuple
-    if (!only_version) only_version = PyTuple_Pack(1, names.max_version);
-    return PyRef::steal(run_python([&] {
-      return PyObject_Vectorcall(c.method.get(), values + 1, PY_VECTORCALL_ARGUMENTS_OFFSET,
-                                 only_version);
-    }));
-  }
-  PyRef kwnames = PyRef::steal(PyTuple_New(n));
-  if (!kwnames) throw PythonError();
-  for (int i = 0; i < n; ++i) {
-    Py_INCREF(keys[i]);
-    PyTuple_SetItem(kwnames.get(), i, keys[i]);
-  }
+  if (keywords & kStream) values[++n] = stream;
+  if (keywords & kMaxVersion) values[++n] = version;
   return PyRef::steal(run_python([&] {
-    return PyObject_Vectorcall(c.method.get(), values + 1, PY_VECTORCALL_ARGUMENTS_OFFSET,
-                               kwnames.get());
+    return PyObject_Vectorcall(method, values + 1, PY_VECTORCALL_ARGUMENTS_OFFSET,
+                               names_of[keywords]);
   }));
 }
 
-// A TypeError that speaks of a keyword means an older signature, and so does a ValueError that speaks of
-// max_version: array_api_strict's, as long as it plays an older standard. Others are the producer's own.
-bool is_about_keywords(PyObject* value) {
-  PyRef words = value ? PyRef::steal(PyObject_Str(value)) : PyRef();
-  const char* text = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
-  if (!text) {
-    PyErr_Clear();
-    return false;
-  }
-  if (PyErr_GivenExceptionMatches(value, PyExc_ValueError)) return std::strstr(text, "max_version");
-  return std::strstr(text, "keyword") || std::strstr(text, "takes no arguments") ||
-         std::strstr(text, "unexpected argument");
-}
-
-// Whether the error that is set is such a ValueError.
-bool is_of_version() {
-  if (!PyErr_ExceptionMatches(PyExc_ValueError)) return false;
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  PyErr_NormalizeException(&type, &value, &trace);
-  const bool found = is_about_keywords(value);
-  PyErr_Restore(type, value, trace);
-  return found;
-}
-
-// Calls with what the type is known to take, and with less when it says that it does not know a
-// keyword: at most three calls, and the first error is the one that is shown.
-PyRef negotiate(Call& c, uint8_t* passed) {
-  const uint8_t known = c.peer.keywords;
-  const uint8_t steps[] = {known, uint8_t(known & kStream), 0};
-  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-  uint8_t before = 0xff;
-  bool for_now = false;  // a version that is played is no property of the type
-  for (uint8_t keywords : steps) {
-    if (keywords == before) continue;
-    before = keywords;
-    PyRef result = call_with(c, keywords);
-    if (result) {
-      if (keywords != known && !for_now) c.peer.keywords = keywords;
-      Py_XDECREF(type);
-      Py_XDECREF(value);
-      Py_XDECREF(trace);
-      *passed = keywords;
-      return result;
-    }
-    const bool by_version = is_of_version();
-    for_now |= by_version;
-    if (!by_version && !PyErr_ExceptionMatches(PyExc_TypeError)) {
-      if (!type) return {};  // refused at the first call, whose words are the right ones
-      // An older signature that then refused for a reason of its own: that reason counts.
-      Py_XDECREF(type);
-      Py_XDECREF(value);
-      Py_XDECREF(trace);
-      return {};
-    }
+// A pending Python error, kept aside.
+struct SavedError {
+  PyRef type, value, trace;
+  SavedError() {
     PyObject *t, *v, *tr;
     PyErr_Fetch(&t, &v, &tr);
     PyErr_NormalizeException(&t, &v, &tr);
-    const bool retry = is_about_keywords(v);
-    if (!type) {
-      type = t, value = v, trace = tr;
-    } else {
-      Py_XDECREF(t);
-      Py_XDECREF(v);
-      Py_XDECREF(tr);
-    }
-    if (!retry) break;
+    type = PyRef::steal(t), value = PyRef::steal(v), trace = PyRef::steal(tr);
   }
-  PyErr_Restore(type, value, trace);
+  void restore() { PyErr_Restore(type.release(), value.release(), trace.release()); }
+  // A TypeError that speaks of a keyword means an older signature, and so does a ValueError that speaks of
+  // max_version: array_api_strict's, as long as it plays an older standard.
+  bool is_about_keywords() const {
+    const bool value_error = PyErr_GivenExceptionMatches(type.get(), PyExc_ValueError);
+    if (!value_error && !PyErr_GivenExceptionMatches(type.get(), PyExc_TypeError)) return false;
+    PyRef words = value ? PyRef::steal(PyObject_Str(value.get())) : PyRef();
+    const char* text = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
+    PyErr_Clear();
+    if (!text) return false;
+    if (value_error) return std::strstr(text, "max_version");
+    return std::strstr(text, "keyword") || std::strstr(text, "takes no arguments") ||
+           std::strstr(text, "unexpected argument");
+  }
+};
+
+// Calls with what the type is known to accept, and with less when it reports that it does not know a
+// keyword. Of several such errors the first is raised; a reason of its own that an older signature then has
+// counts more.
+PyRef negotiate(ForeignType& p, PyObject* method, PyObject* stream, uint8_t* passed) {
+  const uint8_t known = p.keywords;
+  std::optional<SavedError> first;
+  uint8_t before = 0xff;
+  bool of_type = true;  // a version that is played is no property of the type
+  for (const uint8_t keywords : {known, uint8_t(known & kStream), uint8_t(0)}) {
+    if (keywords == before) continue;
+    before = *passed = keywords;
+    PyRef result = call_dlpack(method, stream, keywords);
+    if (result) {
+      if (of_type) p.keywords = keywords;
+      return result;
+    }
+    SavedError error;
+    of_type &= !PyErr_GivenExceptionMatches(error.type.get(), PyExc_ValueError);
+    const bool older = error.is_about_keywords();
+    const bool own_reason =
+        !older && !PyErr_GivenExceptionMatches(error.type.get(), PyExc_TypeError);
+    if (own_reason || !first) first.emplace(std::move(error));
+    if (!older) break;
+  }
+  first->restore();
   return {};
 }
 
@@ -354,12 +299,12 @@ bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, 
   bool failed;
   PyRef device_method = PyRef::steal(attribute_or_null(obj, names.dlpack_device, &failed));
   if (failed) return refused(tried);
-  Call call{obj, p, PyRef::steal(attribute_or_null(obj, names.dlpack, &failed))};
+  PyRef method = PyRef::steal(attribute_or_null(obj, names.dlpack, &failed));
   if (failed) return refused(tried);
-  if (!call.method || !device_method) {
-    if (!call.method && !device_method) return false;
+  if (!method || !device_method) {
+    if (!method && !device_method) return false;
     tried->add("__dlpack__",
-               call.method ? "__dlpack_device__ is missing" : "only __dlpack_device__ is there");
+               method ? "__dlpack_device__ is missing" : "only __dlpack_device__ is there");
     tried->kind = Kind::Protocol;
     return false;
   }
@@ -372,15 +317,10 @@ bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, 
     fail(Kind::Exchange, o.where, "memory on \"cpu\" or \"cuda\"", text(claimed),
          "copy it to the host in the producer");
 
-  // A download is asked of the producer first, who knows when its memory is ready. Uploads and peer
-  // copies are made here, because the protocol orders only the producer's own device.
-  const DLDevice wanted = to_dl(o.device);
-  const bool move = o.has_device && !o.device.is_cuda() && is_cuda(claimed.device_type);
-  const bool on_cuda = is_cuda(claimed.device_type) && !move;
-  PyRef stream, dl_device;
+  // The memory is imported where it is; the caller of this function moves it.
+  PyRef stream;
   std::optional<cuda::DeviceGuard> guard;
-  void* ours = nullptr;
-  if (on_cuda) {
+  if (is_cuda(claimed.device_type)) {
     if (!cuda::available())
       fail(Kind::Exchange, o.where, "host memory, because no CUDA driver answers here",
            text(claimed) + "; " + cuda::unavailable_reason(),
@@ -388,62 +328,21 @@ bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, 
     const int id = claimed.device_type == kDLCUDAManaged ? 0 : claimed.device_id;
     // Producers such as torch refuse to export from a device that is not the current one.
     guard.emplace(id);
-    ours = cuda::current_stream(id);
-    const bool order = !cuda::is_capturing(static_cast<CUstream>(ours));
-    stream = PyRef::steal(order ? PyLong_FromVoidPtr(ours) : PyLong_FromLong(-1));
+    CUstream current = cuda::current_stream(id);
+    stream = PyRef::steal(cuda::is_capturing(current) ? PyLong_FromLong(-1)
+                                                      : PyLong_FromVoidPtr(current));
     if (!stream) throw PythonError();
-    call.stream = stream.get();
-  }
-  if (move) {
-    dl_device = PyRef::steal(Py_BuildValue("(ii)", int(wanted.device_type), int(wanted.device_id)));
-    if (!dl_device) throw PythonError();
-    call.dl_device = dl_device.get();
-    if (o.copy == 0) call.copy = Py_False;
   }
   uint8_t passed = 0;
-  PyRef capsule = negotiate(call, &passed);
-  if (!capsule && move) {
-    // It does not move memory: take it where it is, the caller of this function moves it.
-    if (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
-        PyErr_ExceptionMatches(PyExc_NotImplementedError) ||
-        PyErr_ExceptionMatches(PyExc_RuntimeError)) {
-      PyErr_Clear();
-      Options here = o;
-      here.has_device = false;
-      return import_dlpack(p, obj, here, out, tried);
-    }
-  }
-  if (!capsule && on_cuda && ours == CU_STREAM_PER_THREAD &&
-      PyErr_ExceptionMatches(PyExc_BufferError)) {
-    // torch does not know the per-thread default stream: order on the legacy one, then here.
-    PyErr_Clear();
-    PyRef legacy = PyRef::steal(PyLong_FromLong(1));
-    call.stream = legacy.get();
-    capsule = negotiate(call, &passed);
-    if (capsule) passed &= uint8_t(~kStream);
-  }
-  if (!capsule && o.copy == 1 && !call.copy && PyErr_ExceptionMatches(PyExc_BufferError) &&
-      (p.keywords & kCopy)) {
-    // What cannot be shared may still be copied by those who know how to read it.
-    PyErr_Clear();
-    const PyRef nbytes = PyRef::steal(PyObject_GetAttrString(obj, "nbytes"));
-    const long long bytes = nbytes ? PyLong_AsLongLong(nbytes.get()) : -1;
-    PyErr_Clear();
-    if (bytes > 0) note_copy(on_cuda ? "copy" : "host", bytes, o.where);
-    call.copy = Py_True;
-    capsule = negotiate(call, &passed);
-  }
+  PyRef capsule = negotiate(p, method.get(), stream.get(), &passed);
   if (!capsule) return refused(tried);
   if (!PyCapsule_CheckExact(capsule.get()))
     fail(Kind::Protocol, o.where, "a capsule from __dlpack__()",
          "an object of type " + type_text(capsule.get()), "report it to the producer");
-  const bool asked = move && (passed & kDlDevice);
-  *out = consume_capsule(capsule.get(), obj, &claimed, asked ? &wanted : nullptr,
-                         p.family == Family::Jax, o);
-  if (on_cuda && out->buffer) {
-    // A producer that took the stream has made it wait; one that did not may work on the legacy one.
+  *out = consume_capsule(capsule.get(), obj, &claimed, p.family == Family::Jax, o);
+  // A producer that took the stream has made it wait; one that did not may work on the legacy one.
+  if (stream && out->buffer)
     join_stream_order(out->buffer.get(), passed & kStream ? nullptr : CU_STREAM_LEGACY, o.where);
-  }
   return true;
 }
 

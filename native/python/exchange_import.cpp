@@ -80,9 +80,9 @@ PyRef type_of(PyObject* obj) { return PyRef::borrow(reinterpret_cast<PyObject*>(
 
 void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
   if (p.judged) refuse_foreign(obj, o.where);
-  if (p.family == Family::Cupy && !o.has_device && import_cupy(obj, o.where, out)) return;
+  if (p.family == Family::Cupy && import_cupy(obj, o.where, out)) return;
   if (PyCapsule_CheckExact(obj)) {
-    *out = consume_capsule(obj, obj, nullptr, nullptr, false, o);
+    *out = consume_capsule(obj, obj, nullptr, false, o);
     return;
   }
   if (PyType_Check(obj))  // it has the protocols' methods, but they ask for an instance

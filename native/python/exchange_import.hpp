@@ -84,9 +84,9 @@ PyObject* import_plain(ForeignType& p, PyObject* obj);
 extern bool converters_changed;  // somebody registered another converter for a plain class
 
 // Takes over a capsule; `owner` is what the array shows as its base. `claimed` is what
-// __dlpack_device__ said, or null; `wanted` is the device that was asked for, or null.
-Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed,
-                      const DLDevice* wanted, bool readonly, const Options& o);
+// __dlpack_device__ said, or null.
+Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed, bool readonly,
+                      const Options& o);
 
 // What a capsule describes, for looking at while the capsule is: it owns nothing, and the capsule stays
 // unused. `realign`: memory that is not aligned may be looked at too.

@@ -163,21 +163,9 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
          "report it to the producer");
   const Dict d(value.get(), name, o.where);
   const uint64_t version = read_uint64(d, "version", d.require("version"), "an int from 0 to 3");
-  if (version > 3) {
-    PyObject *key, *item;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(d.dict.get(), &at, &key, &item)) {
-      bool known = false;
-      for (const char* k :
-           {"shape", "typestr", "data", "version", "strides", "descr", "mask", "stream"})
-        known |= PyUnicode_Check(key) && PyUnicode_CompareWithASCIIString(key, k) == 0;
-      if (!known)
-        fail(Kind::Exchange, o.where,
-             "version 3 of " + std::string(name) + ", or a later one with the same keys",
-             "version " + std::to_string(version) + " with the key " + repr_text(key),
-             "upgrade gpuinterop");
-    }
-  }
+  if (version > 3)
+    fail(Kind::Exchange, o.where, "version 3 of " + std::string(name) + " or an earlier one",
+         "version " + std::to_string(version), "upgrade gpuinterop");
   Checked c;
   c.device = o.has_device && o.device.is_cuda() ? o.device : Device{DeviceType::Cuda, 0};
   c.memory = Memory::Device;
@@ -218,32 +206,9 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
   return true;
 }
 
-namespace {
-
-// What NumPy calls PyArrayInterface.
-struct StructInterface {
-  int two, nd;
-  char typekind;
-  int itemsize, flags;
-  intptr_t *shape, *strides;
-  void* data;
-};
-
-// The address by __array_struct__, whose capsule keeps the memory; null when there is none.
-void* address_in(PyObject* capsule) {
-  if (!capsule || !PyCapsule_IsValid(capsule, nullptr)) return nullptr;
-  auto* s = static_cast<const StructInterface*>(PyCapsule_GetPointer(capsule, nullptr));
-  return s->two == 2 ? s->data : nullptr;
-}
-
-}  // namespace
-
 bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                             Attempts* tried) {
   constexpr char name[] = "__array_interface__";
-  // Held while the dictionary is asked for: an array that a wrapper makes for each question lies
-  // elsewhere the second time, and of the dictionary's nobody would keep the memory.
-  const PyRef before = optional_attribute(obj, "__array_struct__");
   PyRef value = read_attribute(obj, names.array_interface, name, tried);
   if (!value) return false;
   if (!PyDict_Check(value.get()))
@@ -263,11 +228,6 @@ bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& 
   const Pointer pointer = read_data(d, data);
   c.readonly = pointer.readonly || p.family == Family::Jax;
   if (c.layout.size()) c.data = reinterpret_cast<char*>(pointer.address);
-  const void* held = address_in(before.get());
-  if (held && c.data && held != c.data)
-    fail(Kind::ConversionType, o.where, "memory of the object's own, which it keeps",
-         type_text(obj) + ", which shows another array each time it is asked",
-         "pass the array itself: numpy.asarray(x)");
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
   Buffer* buffer = adopt_borrowed(c, {});
   *out = make_array(std::move(c), buffer, PyRef::borrow(obj));

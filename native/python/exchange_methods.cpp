@@ -6,6 +6,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/stream.hpp"
 #include "exchange/export.hpp"
+#include "exchange/import.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
@@ -222,6 +223,7 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
     if (s.given) check_stream(a.device, s.handle, kWhere);
     hand_over(a, s.handle, kWhere);
   } else {
+    join_before_use(a, kWhere);
     note_foreign_use(a, kUsedElsewhere | kUsedBeside);
   }
   if (version < 1 && is_subbyte(a.dtype))
@@ -326,6 +328,7 @@ PyObject* cuda_array_interface(PyObject* self, void*) {
                    std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
     require_valid_layout(self);
     require_no_fork(a, "__cuda_array_interface__");
+    join_before_use(a, "__cuda_array_interface__");
     // Waiting on the stream of the last use covers all earlier uses, which it has waited for.
     void* handle = a.buffer ? cuda::last_use_stream(*a.buffer.get(), "__cuda_array_interface__")
                             : CU_STREAM_LEGACY;

@@ -29,14 +29,14 @@ enum class Family : uint8_t {
 };
 
 // Keywords of __dlpack__, as bits.
-constexpr uint8_t kStream = 1, kMaxVersion = 2, kDlDevice = 4, kCopy = 8;
+constexpr uint8_t kStream = 1, kMaxVersion = 2;
 
 struct ForeignType {
   PyTypeObject* type;  // not owned: a weak reference removes the entry when the type goes
   bool own = false;    // a class of this library
   const DLPackExchangeAPI* api = nullptr;  // null: none that can be used for import
   Family family = Family::Other;
-  uint8_t keywords = kStream | kMaxVersion | kDlDevice | kCopy;  // those not yet seen refused
+  uint8_t keywords = kStream | kMaxVersion;  // those not yet seen refused
   // numpy.ndarray, torch.Tensor, torch.nn.Parameter or cupy.ndarray itself: its ordinary objects are
   // shared without a converter.
   bool plain = false;

@@ -138,9 +138,9 @@ def _():
     is_on(1, x)
 
 
-@case("43 dl_device that the producer ignores", BufferError, "ignored")
+@case("43 device memory for the host is copied here")
 def _():
-    take(Producer(device=CUDA, data=THERE[0]), device="cpu")
+    assert take(Producer(device=CUDA, data=THERE[0]), device="cpu").device.type == "cpu"
 
 
 @case("43 a producer that refuses to move is moved here")
@@ -219,10 +219,9 @@ case("46 a foreign stream of the right context")(
 )
 
 
-@case("51 version 4 with the keys of version 3")
-def _():
-    x = take(interface(data=(THERE[0], False), version=4, strides=None, mask=None, descr=None))
-    assert x.ptr == THERE[0]
+case("51 version 4", BufferError, "version 4")(
+    lambda: take(interface(data=(THERE[0], False), version=4))
+)
 
 
 case("54 stream 0", ValueError, "stream")(lambda: take(interface(data=(THERE[0], False), stream=0)))

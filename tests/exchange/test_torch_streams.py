@@ -95,6 +95,32 @@ for _ in range(3):
     assert driver.cuStreamSynchronize(handle) == 0
 assert asked == [0], asked
 """,
+    "memory that is not used here waits for nothing, and its address waits once": """
+current = Stream(new_stream().value, 3)
+gi.from_dlpack(Tensor())
+NAMES = (b"cuCtxGetCurrent", b"cuCtxPushCurrent", b"cuEventRecord", b"cuEventQuery", b"cuStreamWaitEvent",
+         b"cuStreamIsCapturing", b"cuStreamGetCaptureInfo", b"cuStreamQuery", b"cuPointerGetAttributes")
+before = sum(map(driver.fakecuda_calls, NAMES))
+gi.from_dlpack(Tensor())
+assert sum(map(driver.fakecuda_calls, NAMES)) - before == 1  # whether torch's stream is captured
+y = gi.from_dlpack(Tensor())
+before = waits()
+assert y.ptr == y.ptr == x.ptr
+assert waits() == before + 1
+z = gi.from_dlpack(Tensor())
+assert z.__cuda_array_interface__["stream"] == 1 and waits() == before + 2
+""",
+    "memory that is used here waits for torch's stream, at the first use": """
+handle = new_stream()
+current = Stream(handle.value, 3)
+gate = Gate(handle.value)
+y = gi.from_dlpack(Tensor())
+with mine:
+    copy = y.copy()
+assert not mine.record().query()
+gate.open()
+mine.synchronize()
+""",
     "nobody is asked on torch's default stream, or on one of ours": """
 for current in (Stream(0), Stream(mine.handle)):
     y = gi.from_dlpack(Tensor())
