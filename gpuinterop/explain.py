@@ -50,7 +50,7 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
                 return plan_from_error(e, entry.name, f"to_{entry.name}")
         plan = engine.plan_conversion(x, entry, copyif, options).plan
     if plan.copied and plan.bytes:
-        forbidden = copy_tracking.ban(plan.crosses, plan.bytes, plan.where)
+        forbidden = copy_tracking.forbidden_copy_error(plan.crosses, plan.bytes, plan.where)
         if forbidden is not None:
             return plan_from_error(forbidden, plan.library, plan.where)
     return plan

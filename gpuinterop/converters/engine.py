@@ -210,7 +210,7 @@ def _plan_of_plugin(
         if entry.function("describe") is not None:
             info = _describe(obj, entry, options)
             return Incoming(obj, plan, entry, info, options=options)
-    with copy_tracking.aside() as counted:
+    with copy_tracking.isolated_copy_count() as counted:
         array = import_with(obj, entry, copyif if plan is None else plan.copied, options)
     found = plan or share("gpuinterop", where)
     incoming = Incoming(obj, found, entry, array=array, options=options)

@@ -104,7 +104,7 @@ def adopt(t: Any, info: ArrayInfo, plan: Plan) -> Any:
     """Return an array over the memory of a tensor, or a copy of it."""
     if plan.shared:
         return _core.import_any(None, t)
-    copy_tracking.note(plan.crosses, plan.bytes, plan.where)
+    copy_tracking.report_copy(plan.crosses, plan.bytes, plan.where)
     # A clone has no pending sign, and in this format C strides.
     return _core.import_any(None, t.clone(memory_format=sys.modules["torch"].contiguous_format))
 
