@@ -137,6 +137,8 @@ def test_casts_to_every_type(source):
 @pytest.mark.parametrize("arch", ARCHS if EVERYTHING else ARCHS[:4])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_whole_grid(row, arch):
+    if not EVERYTHING and (ROWS.index(row) + ARCHS.index(arch)) % 2:
+        return  # every row on two architectures of four
     if arch not in known_archs():
         pytest.skip(f"no NVRTC: it does not know sm_{arch}")
     turn = ROWS.index(row) + ARCHS.index(arch)
