@@ -19,7 +19,7 @@ from gpuinterop.errors import (
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_optional_bool, require_order
 
-__all__ = ["Flags", "ViewMethods", "own_state", "read_axis"]
+__all__ = ["Flags", "ViewMethods", "own_state", "read_axes", "read_axis", "read_reduced_axes"]
 
 Self = TypeVar("Self", bound="ViewMethods")
 
@@ -45,6 +45,24 @@ def read_axis(axis: Any, ndim: int, where: str) -> int:
     if not -ndim <= index < ndim:
         raise error_messages.axis_out_of_range(where, index, ndim)
     return index % ndim
+
+
+def read_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
+    """Return one axis or several, each once, counted from 0 and in the given order; all for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, (tuple, list)) or bool(getattr(axis, "ndim", 0)) else (axis,)
+    axes = tuple([read_axis(i, ndim, where) for i in given])
+    if len(set(axes)) != len(axes):
+        raise error_messages.repeated_axis(where, short_repr(axis))
+    return axes
+
+
+def read_reduced_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
+    """Return the axes of a reduction in ascending order; NumPy reduces a 0-d array over axis 0 or -1."""
+    if ndim == 0 and axis in (0, -1, (0,), (-1,)):
+        return ()
+    return tuple(sorted(read_axes(axis, ndim, where)))
 
 
 def own_state(x: Any) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
@@ -271,10 +289,7 @@ class ViewMethods(_core.Array):
         if axis is None:
             drop = {i for i, n in enumerate(shape) if n == 1}
         else:
-            given = axis if isinstance(axis, (tuple, list)) else (axis,)
-            drop = {read_axis(i, len(shape), "squeeze") for i in given}
-            if len(drop) != len(given):
-                raise error_messages.repeated_axis("squeeze", short_repr(axis))
+            drop = set(read_axes(axis, len(shape), "squeeze"))
             for i in drop:
                 if shape[i] != 1:
                     raise ShapeError(
@@ -291,9 +306,7 @@ class ViewMethods(_core.Array):
         """Return a view with new axes of length 1 at the given positions."""
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
         ndim = core_view(self).ndim + len(given)
-        new = [read_axis(i, ndim, "expand_dims") for i in given]
-        if len(set(new)) != len(new):
-            raise error_messages.repeated_axis("expand_dims", short_repr(axis))
+        new = read_axes(given, ndim, "expand_dims")
         view: Self = self[tuple(None if i in new else slice(None) for i in range(ndim))]
         return view
 
