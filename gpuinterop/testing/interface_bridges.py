@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-import gpuinterop as gi
 import gpuinterop.devices as devices
-from gpuinterop import _core
+from gpuinterop import _core, converters, ndarray
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import PLAIN, Layout, named_dtype
 from gpuinterop.testing.memory import elements, poke
@@ -27,7 +26,7 @@ def legacy(device: str) -> Iterator[int]:
 def uploaded(flat: Any, layout: Layout, device: str) -> Any:
     """Return a view with `layout` of a copy of `flat` on a GPU, for libraries that cannot allocate."""
     place = devices.device(device)
-    cls = gi.CudaNdarray if flat.dtype == np.float32 else gi.GpuArray
+    cls = ndarray.CudaNdarray if flat.dtype == np.float32 else ndarray.GpuArray
     base = cls(flat, device=device)
     return _core.from_pointer(
         cls, base.ptr + layout.offset * flat.itemsize, layout.shape,
@@ -42,7 +41,7 @@ def exported(flat: Any, layout: Layout, device: str) -> Any:
         return uploaded(flat, layout, device)
     window = layout.of(flat)
     # NumPy does not export the dtypes of ml_dtypes.
-    return window if flat.dtype.name in PLAIN else gi.converters.from_numpy(window)
+    return window if flat.dtype.name in PLAIN else converters.from_numpy(window)
 
 
 Description = tuple[int, tuple[int, ...], tuple[int, ...], str, tuple[str, int]]

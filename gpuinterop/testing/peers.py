@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-import gpuinterop as gi
 from gpuinterop.converters import registry
+from gpuinterop.explain import explain as predict
 from gpuinterop.installed_libraries import canonical
 from gpuinterop.testing import peers_gpu, peers_matrix
 from gpuinterop.testing.bridge import Bridge
@@ -277,4 +277,4 @@ def load(name: str) -> Bridge | None:
     version = made.version or version_of(_PACKAGES.get(name, row.package))
     if name == "numba":  # numba.cuda lives in a package of its own
         version = f"{version_of(name)} with numba-cuda {version}"
-    return replace(made, explain=made.explain or gi.explain, version=version)
+    return replace(made, explain=made.explain or predict, version=version)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-import gpuinterop as gi
+from gpuinterop import converters
 from gpuinterop.converters import registry
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described
@@ -164,7 +164,7 @@ def tensorflow_bridge() -> Bridge:
             return tf.constant(window)
 
     def address(t: Any) -> int:
-        return int(gi.from_dlpack(tf.experimental.dlpack.to_dlpack(t)).ptr)
+        return int(converters.from_dlpack(tf.experimental.dlpack.to_dlpack(t)).ptr)
 
     return Bridge(
         "tensorflow",

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-import gpuinterop as gi
+from gpuinterop import converters, creation, ndarray
 from gpuinterop.devices import devices
+from gpuinterop.explain import explain as predict
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described
 from gpuinterop.testing.layouts import Layout
@@ -67,7 +68,7 @@ class _DeviceMatrix:
             self.mat = source
             return
         # The library's own upload, which gpuinterop must not count as a copy.
-        self.held = gi.empty(np.size(source), device="cuda")
+        self.held = creation.empty(np.size(source), device="cuda")
         data = np.asarray(source, np.float32).tobytes(order="F")
         poke(self.held.ptr, data, ("cuda", self.held.device.index))
         self.mat = struct_over(self.held.ptr, *np.shape(source))
@@ -107,7 +108,7 @@ def _gnumpy(device: str) -> Any:
         _cudamat=backend, garray=type("garray", (_Garray,), {"backend": backend})
     )
     # The first conversion stores a garray in the module; do it before buffers are counted.
-    gi.converters.to_gnumpy(gi.zeros(1, device=device), module=module)
+    converters.to_gnumpy(creation.zeros(1, device=device), module=module)
     return module
 
 
@@ -122,7 +123,7 @@ def _matrix(flat: Any, layout: Layout, device: str, rows: int, columns: int) -> 
     if device == "cpu":
         window = layout.of(flat).reshape((rows, columns), order="A")
         return _HostMatrix(window)
-    base = gi.CudaNdarray(flat, device=device)
+    base = ndarray.CudaNdarray(flat, device=device)
     made = _DeviceMatrix(struct_over(base.ptr + 4 * layout.offset, rows, columns))
     made.held = base
     return made
@@ -141,12 +142,12 @@ def _place(matrix: Any) -> tuple[int, tuple[str, int]]:
 
 def _bridge(name: str, describe: Any, make: Any, fits: Any) -> Bridge:
     def to(x: Any, copyif: bool) -> Any:
-        return gi.to(x, library=name, copyif=copyif, module=_module(name, x.device.type))
+        return converters.to(x, library=name, copyif=copyif, module=_module(name, x.device.type))
 
     def explain(x: Any, to: str, copyif: bool = False) -> Any:
         if to != name:
-            return gi.explain(x, to, copyif)
-        return gi.explain(x, to, copyif, module=_module(name, x.device.type))
+            return predict(x, to, copyif)
+        return predict(x, to, copyif, module=_module(name, x.device.type))
 
     def make_one(flat: Any, layout: Layout, device: str) -> Any:
         if flat.dtype != np.float32 or layout.readonly or not fits(layout):

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-import gpuinterop as gi
-from gpuinterop import _core
+from gpuinterop import _core, copy_tracking, errors, ndarray
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import Store, elements, poke
@@ -98,7 +97,7 @@ def _attempt(scene: _Scene, function: Any, argument: Any, copyif: bool) -> Any:
         if result is None:
             verdict.fault("error", "an array, or an error with the reason", "None")
         return result
-    except gi.GpuInteropError as error:
+    except errors.GpuInteropError as error:
         refused_parts(verdict, error)
         # The traceback refers to frames, and so to the arrays whose release is checked below.
         error.__traceback__ = error.__context__ = error.__cause__ = None
@@ -115,7 +114,7 @@ def _named(error: BaseException) -> str:
 def _convert(scene: _Scene, function: Any, argument: Any) -> Any:
     """Convert without copyif, and with copyif=True if that is refused; set the outcome."""
     verdict = scene.verdict
-    with gi.count_copies() as counted:
+    with copy_tracking.count_copies() as counted:
         result = _attempt(scene, function, argument, False)
     verdict.expect(
         counted.count == 0, "copies", "no copy without copyif", f"{counted.count} copies"
@@ -123,7 +122,7 @@ def _convert(scene: _Scene, function: Any, argument: Any) -> Any:
     if result is not None:
         verdict.outcome, verdict.reason, verdict.fix = "shared", "", ""
         return result
-    with gi.count_copies() as counted:
+    with copy_tracking.count_copies() as counted:
         result = _attempt(scene, function, argument, True)
     verdict.outcome = "refused" if result is None else "copied"
     if result is not None and scene.layout.size:
@@ -145,7 +144,7 @@ def _forecast(scene: _Scene, argument: Any, to: str) -> str:
     explain = scene.bridge.explain
     if explain is None:
         return ""
-    with gi.count_copies() as counted:
+    with copy_tracking.count_copies() as counted:
         options = scene.bridge.options if to == scene.bridge.name else {}
         first = explain(argument, to, False, **options)
         second = explain(argument, to, True, **options)
@@ -157,7 +156,7 @@ def _forecast(scene: _Scene, argument: Any, to: str) -> str:
 
 
 def _gpuinterop_array(scene: _Scene, store: Store) -> Any:
-    cls = gi.CudaNdarray if scene.dtype == np.float32 else gi.GpuArray
+    cls = ndarray.CudaNdarray if scene.dtype == np.float32 else ndarray.GpuArray
     return _core.from_pointer(
         cls,
         store.address + scene.layout.offset * scene.dtype.itemsize,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-import gpuinterop as gi
+from gpuinterop import creation, devices, errors, ndarray
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import fill, slow, wait
@@ -29,7 +29,7 @@ def run_order(bridge: Bridge, direction: str, layout: Layout, index: int) -> Ver
         for _ in range(_ROUNDS):
             if not (_to if direction == "to" else _from)(bridge, layout, index, verdict):
                 break
-    except gi.GpuInteropError as error:
+    except errors.GpuInteropError as error:
         verdict.outcome = "refused"
         refused_parts(verdict, error)
     except Exception as error:  # from the library under test: it is a fault of this case
@@ -45,20 +45,20 @@ def _window(flat: Any, layout: Layout) -> Any:
     from gpuinterop import _core  # noqa: PLC0415
 
     return _core.from_pointer(
-        gi.CudaNdarray, flat.ptr + 4 * layout.offset, layout.shape, layout.byte_strides(4),
+        ndarray.CudaNdarray, flat.ptr + 4 * layout.offset, layout.shape, layout.byte_strides(4),
         np.dtype(np.float32), 2, flat.device.index, flat,
     )  # fmt: skip
 
 
 def _to(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
     """Write with gpuinterop on a side stream; read with the library on its own stream."""
-    side = gi.Stream(f"cuda:{index}")
-    flat = gi.full((layout.count,), 1.0, device=f"cuda:{index}")
-    gi.synchronize()
+    side = devices.Stream(f"cuda:{index}")
+    flat = creation.full((layout.count,), 1.0, device=f"cuda:{index}")
+    devices.synchronize()
     with side:
         slow(side.handle, index)
         # By an assignment, so that gpuinterop records the stream of the last use.
-        flat[...] = gi.full((layout.count,), 2.0, device=f"cuda:{index}")
+        flat[...] = creation.full((layout.count,), 2.0, device=f"cuda:{index}")
         x = _window(flat, layout) if layout.name != "C" else flat.reshape(layout.shape)
         foreign = bridge.convert_to(x, True)
     verdict.outcome = "shared" if bridge.address(foreign) == x.ptr else "copied"
@@ -83,7 +83,7 @@ def _from(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
     with ExitStack() as reader, bridge.stream(f"cuda:{index}") as handle:
         if handle in (0, 1):
             # The library uses the legacy stream only, so gpuinterop has to use another one.
-            reader.enter_context(gi.Stream(f"cuda:{index}"))
+            reader.enter_context(devices.Stream(f"cuda:{index}"))
         slow(handle, index)
         fill(start, _NEW, layout.count, handle, index)
         x = bridge.convert_from(foreign, False)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import gpuinterop as gi
+from gpuinterop._version import __version__
 from gpuinterop.converters import registry
 from gpuinterop.devices import device
 from gpuinterop.devices import devices as all_devices
@@ -208,7 +208,7 @@ def try_case(case: Case) -> Cell:
 def about() -> dict[str, str]:
     """Return the versions, the machine and the date of a run."""
     return {
-        "gpuinterop": gi.__version__,
+        "gpuinterop": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "machine": platform.machine(),
