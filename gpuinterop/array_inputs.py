@@ -211,8 +211,9 @@ def torch_function(
     cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
     """`__torch_function__` of the array classes: torch takes their arrays as tensors."""
-    converter = import_module("gpuinterop.converters.torch")
-    return converter.call_with_tensors(func, args, kwargs or {})
+    converters = import_module("gpuinterop.converters")
+    call = converters.torch.call_with_tensors
+    return call(converters.to_torch, func, args, kwargs or {})
 
 
 def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy
 
-from gpuinterop.converters import engine
-from gpuinterop.errors import ConversionTypeError
+from gpuinterop import _core
+from gpuinterop.converters import engine, registry
+from gpuinterop.converters.functions import describe_foreign
+from gpuinterop.converters.plan import ArrayInfo
+from gpuinterop.errors import ConversionTypeError, GpuInteropError
 from gpuinterop.overlap import byte_range, share_bytes
 
 __all__ = ["may_share_memory", "shares_memory"]
@@ -63,7 +66,26 @@ def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, .
             got=f"an object of type {type(x).__name__}",
             fix="pass arrays, because a list or a scalar has no memory to share",
         )
-    info, kept = engine.describe(x)
+    info, kept = _describe(x)
     if not info.ptr:  # without memory: a meta tensor, a scalar
         return (0, (0,), (info.itemsize,), info.itemsize), kept
     return (info.ptr, info.shape, info.strides, info.itemsize), kept
+
+
+def _describe(obj: Any) -> tuple[ArrayInfo, Any]:
+    """Return the description of any array, and what keeps its memory at that address."""
+    entry = None if issubclass(type(obj), _core.Array) else registry.find_backend(obj)
+    if entry is None or getattr(entry.module, "describe", None) is None:
+        incoming = engine.plan_in(obj, False, {})
+        if incoming.plan.refused:
+            raise incoming.plan.exception()
+        return incoming.info, obj if incoming.array is None else incoming.array
+    try:  # an object that cannot be shared may have memory all the same
+        return describe_foreign(obj, entry, {}), obj
+    except GpuInteropError:
+        raise
+    except Exception as e:  # the library's own refusal: sparse, deleted, symbolic, ...
+        plan = engine.plan_in(obj, True, {}).plan
+        if plan.refused:
+            raise plan.exception() from e
+        raise
