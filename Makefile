@@ -20,7 +20,7 @@ pip := $(bin)/python -m pip --disable-pip-version-check --quiet
 native := $(shell find native -type f 2>/dev/null)
 quick := -m "not slow and not bench"
 # What another build of the core may change.
-core := -m "not slow and not bench and not text" $(addprefix tests/,array blas capture compile converters cuda exchange ops reduce)
+core := -m "not slow and not bench and not text" $(addprefix tests/,array blas capture converters cuda exchange ops reduce)
 
 # pytest once for the host and a GPU, if there is one, and once for the fake driver (tests/conftest.py).
 # Status 5: no test was chosen.

@@ -1,10 +1,10 @@
-"""How much of the memory's bandwidth do elementwise operations reach, whatever the layout?
+"""The memory bandwidth of elementwise operations, for different layouts.
 
-GB/s of the bytes that must move (each operand once, counted without repeats), float32, for this
-library, torch, CuPy, JAX and a floor: a kernel written by hand for the case, or the driver's copy.
-Contenders take turns, each with a burst of calls between two events, so that the cost of queueing one
-call is not part of the figure. ``--tune`` sweeps the launch geometry instead, ``--ratios`` compares times
-of a call with the best peer's, from 2^10 elements upwards.
+GB/s of the bytes that must be transferred (each operand once, without repeated elements), float32, for
+gpuinterop, torch, CuPy, JAX and a hand-written baseline: a kernel for the case, or the driver's copy.
+The contenders take turns, each with a burst of calls between two events, so that the cost of queueing a
+call is not part of the figure. ``--ratios`` compares times of a call with the fastest other library, from
+2^10 elements upwards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from bandwidth_baseline import floors
-from bandwidth_tables import ratios, tune
+from bandwidth_tables import ratios
 from bench_common import OURS, Benchmark, optional, parser, peers
 
 import gpuinterop as gi
@@ -229,7 +229,6 @@ def main() -> None:
     options.add_argument("--log2", type=int, default=28, help="elements, as a power of two")
     options.add_argument("--repeat", type=int, default=20)
     options.add_argument("--only", default="", help="cases whose name contains this")
-    options.add_argument("--tune", action="store_true", help="sweep the launch geometry")
     options.add_argument(
         "--ratios", action="store_true", help="times over the best peer's, by size and layout"
     )
@@ -244,9 +243,6 @@ def main() -> None:
         ratios(bench, lambda log2: Device(chosen, log2), cases, sizes, chosen.only)
         return
     d = Device(chosen)
-    if chosen.tune:
-        tune(d, cases(d), marks, max(3, chosen.repeat // 3))
-        return
     bench = Benchmark("bandwidth", "GB/s", chosen)
     measure(bench, d, chosen.repeat, chosen.only, marks)
     bench.finish()

@@ -798,11 +798,7 @@ def _op_function(op: int, name: str, doc: str) -> object:
 def _op_of(function: object) -> int:
     """The id of an operation."""
 def _forget_kernels() -> None:
-    """Unload them: for tests and tuning."""
-def _tune(knob: str, value: int=0) -> None:
-    """
-    Turn a knob of the launch geometry, or "defaults" to turn all back: for benchmarks.
-    """
+    """Unload them, for tests."""
 def _take(src: object, indices: object, axis: int, dst: object, extent: int) -> None:
     """
     Gather on CUDA. The indices were brought inside of `extent`, that of the axis.

@@ -60,26 +60,26 @@ def peek_capsule(value: Any, where: str) -> _core.Array | None:
 
 
 def check_cast(cls: Any, got: Any, where: str) -> None:
-    """Refuse a dtype that `cls` does not hold: CudaNdarray names its only one in `_only`."""
+    """Refuse a dtype that `cls` does not hold: `_only` is the only dtype of CudaNdarray."""
     only = getattr(cls, "_only", None)
     if only is not None and got != only:
         raise error_messages.dtype_of_class(where, cls.__name__, only, got)
 
 
 def is_scalar_or_list(value: Any) -> bool:
-    """Whether `value` is a number or a list, Python's or NumPy's, which no memory lies behind."""
+    """Whether `value` is a scalar, Python's or NumPy's, or a list, which have no memory to share."""
     return isinstance(value, (*NUMBERS, np.generic))
 
 
 def new_device_copy(
     cls: type[A], source: _core.Array, device: Any, where: str, values: bool = False
 ) -> A:
-    """Return a C-ordered copy of `source` as a `cls` on `device`; no copy to watchers if of `values`."""
+    """Return a C-ordered copy of `source` as a `cls` on `device`; uncounted if made from scalars (`values`)."""
     source = core_view(source)
     check_cast(cls, source.dtype, where)
     target = resolve_device(device, where)
     made = _core.empty(cls, source.shape, source.dtype, target.type_code, target.index, where=where)
-    # A kernel fills elements of more than 4 bytes, which is worth its compilation where nothing else will do.
+    # Elements of more than 4 bytes need a kernel, compiled only if no other way exists.
     fills = values and (source.itemsize <= 4 or _core._recording() is not None)
     copy_values(made, source, where, values, fills)
     return made
@@ -88,7 +88,7 @@ def new_device_copy(
 def copy_values(
     target: _core.Array, source: _core.Array, where: str, values: bool, fills: bool = True
 ) -> None:
-    """Copy `source`, unseen by watchers if of `values`: one of these can be filled in, without a wait."""
+    """Copy `source`, uncounted if made from scalars (`values`): one scalar is filled in without a wait."""
     if values and fills and source.ndim == 0 and target.device.type != "cpu":
         target[...] = as_numpy_view(source)[()]
     else:
@@ -96,7 +96,7 @@ def copy_values(
 
 
 def copy_of_value(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
-    """Return what ``cls(value)`` makes: a copy, on the default device if `value` is on the host."""
+    """Return ``cls(value)``: a copy, on the default device if `value` is on the host."""
     seen = peek_capsule(value, cls.__name__)
     if seen is not None:
         check_cast(
@@ -110,9 +110,9 @@ def copy_of_value(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
 
 
 def default_device_for(value: Any, source: _core.Array) -> devices.Device:
-    """Return where an array made from `value` lives when nobody says: GPU data stays where it is.
+    """Return the device of an array made from `value` without ``device=``.
 
-    Arrays of this library stay as well; foreign host data goes to the default device.
+    GPU data and gpuinterop arrays keep their device; other host data goes to the default device.
     """
     if source.device.type == "cpu" and not isinstance(value, _core.Array):
         return devices.default_device()
@@ -120,8 +120,8 @@ def default_device_for(value: Any, source: _core.Array) -> devices.Device:
 
 
 def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, where: str = "") -> A:
-    """Return an array of one value."""
-    positional = not where  # of the classes alone: zeros(2, 3) for zeros((2, 3))
+    """Return an array filled with `value`."""
+    positional = not where  # only for the classes: zeros(2, 3) for zeros((2, 3))
     where = where or f"{cls.__name__}.zeros"
     check_cast(cls, as_supported_dtype(dtype, where), cls.__name__)
     try:
@@ -140,9 +140,9 @@ def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, wher
 
 
 def as_input_array(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.Array:
-    """Return `value` as an array to read from, cast when `dtype` asks for it.
+    """Return `value` as an array to read from, in `dtype` if given.
 
-    Without `copyif` it shares memory, or is refused.
+    Without `copyif` it shares memory or raises.
     """
     if is_array(value):
         found = core_view(value)
@@ -160,7 +160,7 @@ def as_input_array(value: Any, dtype: Any, where: str, copyif: bool = True) -> _
 def cast_from(value: Any, found: _core.Array, dtype: Any, where: str) -> _core.Array:
     """Return `found`, which was read from `value`, in another dtype.
 
-    The value itself is not asked again: a capsule is used up, another object may have changed its mind.
+    The value is not read again, because a capsule is consumed and other objects may change.
     """
     if dtype is None or found.dtype == as_supported_dtype(dtype, where):
         return found
@@ -169,7 +169,7 @@ def cast_from(value: Any, found: _core.Array, dtype: Any, where: str) -> _core.A
         try:
             if _core._recording() is not None:
                 return wrap_numpy(as_numpy_view(found).astype(dtype))
-            # Memory of this library, so that nobody has to copy it again.
+            # In gpuinterop memory, so that no second copy is needed.
             made = _core.empty(_core.Array, found.shape, dtype, 1, 0, where=where)
             as_numpy_view(made, written=True)[...] = as_numpy_view(found)
             return made
@@ -211,8 +211,9 @@ def torch_function(
     cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
     """`__torch_function__` of the array classes: torch takes their arrays as tensors."""
-    converter = import_module("gpuinterop.converters.torch")
-    return converter.call_with_tensors(func, args, kwargs or {})
+    converters = import_module("gpuinterop.converters")
+    call = converters.torch.call_with_tensors
+    return call(converters.to_torch, func, args, kwargs or {})
 
 
 def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
@@ -229,15 +230,15 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
             f"address {host.ctypes.data:#x}",
             fix=f"allow a copy, or make one: numpy.array(a, '{native}')",
         )
-    copy_tracking.note("host", host.nbytes, where)
+    copy_tracking.report_copy("host", host.nbytes, where)
     return wrap_numpy(host.astype(native))
 
 
 def as_assigned_array(value: Any, dtype: Any, cls: type, where: str) -> _core.Array:
     """Return what ``x[key] = value`` assigns, in the target's dtype.
 
-    Python's numbers and NumPy's scalars take on the dtype. Arrays, alone or in a list, must have it already
-    when the target is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
+    Python and NumPy scalars are converted. Arrays, alone or in a list, must have the dtype if the target
+    is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
     """
     if isinstance(value, (*NUMBERS, np.generic)):
         return wrap_numpy(scalars_to_array(value, dtype, where, casts=not hasattr(cls, "_only")))
@@ -247,14 +248,14 @@ def as_assigned_array(value: Any, dtype: Any, cls: type, where: str) -> _core.Ar
             check_cast(cls, seen.dtype, where)
         found = as_input_array(value, None, where)
         if _core._recording() is not None and type(value) is np.ndarray and value.ndim == 0:
-            # A number for the operators too: the replays of a capture have the one of today.
+            # Operators treat it as a number, so the capture keeps its current value.
             found = wrap_numpy(as_numpy_view(found).copy())
         if found.dtype == dtype:
             return found
         check_cast(cls, found.dtype, where)
         return cast_from(value, found, dtype, where)
     except GpuInteropError as error:
-        # Elsewhere x is what is converted; here it is the array that is assigned to.
+        # In other fixes x is the converted value; in an assignment it is the target.
         fix = re.sub(r"\bx\b(?=\.|\))", "value", error.fix)
         raise with_where(error, error.where, fix) from None
 
@@ -272,10 +273,10 @@ def from_address(
     in_elements: bool = True,
     where: str = "from_gpu_pointer",
 ) -> A:
-    """Return an array over memory at an address; strides count elements, or else bytes.
+    """Return an array over memory at an address; strides count elements, or bytes.
 
-    What it reaches is checked: against `nbytes`, else against the memory of `base` when that is an
-    array here, else on a GPU against the allocation that the driver knows.
+    Its bounds are checked against `nbytes`, else against the memory of `base` if that is a gpuinterop
+    array, else on a GPU against the driver's allocation.
     """
     if isinstance(ptr, bool | _core.Array) or not hasattr(ptr, "__index__"):
         raise error_messages.not_an_int(where, "address", ptr, "pass int(x.gpudata) or x.ptr")
@@ -310,18 +311,18 @@ def from_address(
 
 
 def _locate(address: int) -> devices.Device:
-    """Return the device of a pointer, also of pinned memory; what the driver does not know is the CPU's."""
+    """Return the device of a pointer, also of pinned memory; "cpu" if the driver does not know it."""
     default = devices.default_device()
     if address == 0 or not _core.cuda_device_count():
         return default
     found = _core.inspect_pointer(address)
-    if default.type == "cpu" and found["memory"] != "device":  # what the host reads as well
+    if default.type == "cpu" and found["memory"] != "device":  # the host can read it too
         return default
     return devices.device_from_dlpack(*((CUDA, found["device"]) if found["known"] else (CPU, 0)))
 
 
 def _unknown(value: Any, where: str) -> ConversionTypeError:
-    """The error for an object that is no array and no number."""
+    """Return the error for an object that is neither an array nor a scalar."""
     fix = "pass numbers, or an array of them"
     if hasattr(type(value), "__array__"):
         fix = "convert it first: numpy.asarray(x)"
@@ -329,7 +330,7 @@ def _unknown(value: Any, where: str) -> ConversionTypeError:
         fix = "make a list of it first: list(x)"
     return ConversionTypeError(
         where=where,
-        expected="a number, nested lists of numbers, or an array that speaks DLPack, the CUDA "
+        expected="a number, nested lists of numbers, or an array that implements DLPack, the CUDA "
         "Array Interface, NumPy's array interface or the buffer protocol",
         got=f"an object of type {type(value).__module__}.{type(value).__qualname__}",
         fix=fix,

@@ -1,18 +1,18 @@
-"""Who copied what: forbid copies in a block, count them, or list what crossed between host and device.
+"""Copy tracking: forbid or count copies in a block, or log transfers between host and device.
 
-What counts as a copy: each time that elements of an array, of any library, are moved to other memory,
-by a conversion, an assignment, a download, or on the way to one of these; each move is announced for
-itself. No copies are
+A copy moves elements of an array, of any library, to other memory: by a conversion, an assignment, a
+download, or a step of one of these. Each move counts on its own. The following are not copies:
 
-* results: of arithmetic, of casts that somebody wrote, of joining and choosing (``x + 1``,
-  ``x.astype(dtype)``, ``asarray(x, dtype)``, ``concatenate``), and the casts on the way to them;
-* arrays made from Python's numbers and lists, or from nothing (``zeros``, ``arange``), on either device;
-* values handed over as Python's numbers: ``item``, ``float``, ``tolist``, ``print``. ``get``,
-  ``tobytes`` and ``numpy.asarray`` of an array on a GPU hand over memory, and are copies.
+* results of arithmetic, of explicit casts, of joining and choosing (``x + 1``, ``x.astype(dtype)``,
+  ``asarray(x, dtype)``, ``concatenate``), and the casts that these need;
+* arrays made from Python scalars and lists, or from no data (``zeros``, ``arange``), on either device;
+* values that become Python scalars: ``item``, ``float``, ``tolist``, ``print``. ``get``, ``tobytes``
+  and ``numpy.asarray`` of an array on a GPU return memory, and are copies.
 
-The policy belongs to the thread that entered the block, whichever thread ends it: a generator may be
-resumed, or collected, by another. The core and the converters announce every
-copy to `note` before they make it, so a refused copy has not happened.
+`no_copies`, `count_copies` and `log_transfers` open copy scopes. A scope belongs to the thread that
+entered it, even if another thread leaves it, as when a generator is resumed or collected elsewhere. The
+core and the converters report every copy to `report_copy` before they make it, so a forbidden copy does
+not happen.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = [
     "CopyCount",
     "Transfer",
     "TransferLog",
-    "aside",
-    "ban",
+    "isolated_copy_count",
+    "forbidden_copy_error",
     "count_copies",
     "log_transfers",
     "no_copies",
-    "note",
+    "report_copy",
 ]
 
-# The core's kinds. The first two stay where they are, the others cross a border.
+# The core's kinds. The first two stay within one memory, the others are transfers.
 KINDS = {
     "host": "copy within host memory",
     "copy": "copy within a device",
@@ -51,13 +51,13 @@ KINDS = {
     "device_to_host": "device to host",
     "peer": "device to device",
 }
-_STAYING = ("host", "copy")
+_WITHIN_MEMORY = ("host", "copy")
 _PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 @dataclass(slots=True)
 class CopyCount:
-    """How many copies were made in the block, and how many bytes they moved."""
+    """The number of copies in the block, and the bytes that they moved."""
 
     count: int = 0
     bytes: int = 0
@@ -70,7 +70,7 @@ class Transfer:
     kind: str
     bytes: int
     where: str  # the function that copied
-    caller: str  # "file.py:12" of the line outside this package that asked for it
+    caller: str  # "file.py:12" of the calling line outside this package
 
     def __str__(self) -> str:
         return f"{KINDS[self.kind]}: {self.bytes} bytes by {self.where} at {self.caller}"
@@ -78,7 +78,7 @@ class Transfer:
 
 @dataclass(slots=True)
 class TransferLog:
-    """A list of transfers; prints as a table."""
+    """A list of transfers; prints one line for each."""
 
     transfers: list[Transfer] = field(default_factory=list)
 
@@ -97,38 +97,40 @@ class TransferLog:
 
     def __str__(self) -> str:
         if not self.transfers:
-            return "nothing crossed between host and device"
+            return "no transfers between host and device"
         return "\n".join(str(t) for t in self.transfers)
 
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-_LATER = {
+_LAZY_FUNCTIONS = {
     inspect.isgeneratorfunction: "generator function",
     inspect.iscoroutinefunction: "coroutine function",
     inspect.isasyncgenfunction: "asynchronous generator function",
 }
 
 
-class Watch(ContextDecorator, AbstractContextManager[T]):
-    """What `no_copies` and its like return: a block, or a decorator, that says what it is for."""
+class CopyScope(ContextDecorator, AbstractContextManager[T]):
+    """A block, or a decorator, that `no_copies`, `count_copies` and `log_transfers` return."""
 
-    def __init__(self, block: Callable[[], AbstractContextManager[T]], purpose: str) -> None:
-        self._block, self._purpose = block, purpose
-        # By thread: others may enter and leave the same object meanwhile.
-        self._entered: dict[int, list[AbstractContextManager[T]]] = {}
+    def __init__(self, make_record: Callable[[], T], purpose: str) -> None:
+        self._make_record, self._purpose = make_record, purpose
+        # By thread, because several threads may enter and leave the same object at once.
+        self._entered: dict[int, list[tuple[list[Any], T]]] = {}
 
     def __enter__(self) -> T:
-        block = self._block()
-        self._entered.setdefault(threading.get_ident(), []).append(block)
-        return block.__enter__()
+        scopes, record = _local.scopes, self._make_record()
+        _core._watch(+1)
+        scopes.append(record)
+        self._entered.setdefault(threading.get_ident(), []).append((scopes, record))
+        return record
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> bool | None:
+    ) -> None:
         thread = threading.get_ident()
         if thread not in self._entered:  # a generator that another thread resumes or collects
             thread = next(iter(self._entered.copy()), thread)
@@ -137,77 +139,69 @@ class Watch(ContextDecorator, AbstractContextManager[T]):
             raise ArgumentTypeError(
                 where="__exit__",
                 expected="a block that was entered",
-                got=f"one that was not, or was left already ({self._purpose})",
+                got=f"a block that was not entered, or was left already ({self._purpose})",
                 fix="use it in a with statement",
             )
-        block = entered.pop()
+        scopes, record = entered.pop()
         if not entered:
             self._entered.pop(thread, None)
-        return block.__exit__(kind, error, trace)
+        # By identity: two new counters are equal as dataclasses, and blocks may end out of order.
+        del scopes[next(i for i, other in enumerate(scopes) if other is record)]
+        _core._watch(-1)
 
     def __call__(self, function: F) -> F:
-        # Such a function returns at once; what it copies, it copies later.
         inner: Any = getattr(function, "__func__", None)  # of a static method
         called: Any = inspect.getattr_static(type(function), "__call__", None)
-        asks: tuple[Any, ...] = (function, inner, called)
-        for asked in asks:
-            for is_of, name in _LATER.items():
-                if is_of(asked):
+        tested: tuple[Any, ...] = (function, inner, called)
+        for candidate in tested:
+            for is_lazy, name in _LAZY_FUNCTIONS.items():
+                if is_lazy(candidate):
+                    # The call returns at once, and copies after the block has ended.
                     raise ArgumentTypeError(
                         where=f"the decorator of a block in which {self._purpose}",
                         expected="a function that does its work when it is called",
-                        got=f"{getattr(function, '__qualname__', short_repr(function))}, of the kind {name}",
+                        got=f"the {name} {getattr(function, '__qualname__', short_repr(function))}",
                         fix="write the with statement inside the function",
                     )
         return super().__call__(function)
 
-    def _recreate_cm(self) -> Watch[T]:
-        # Of each call of a decorated function: calls may overlap in threads.
-        return Watch(self._block, self._purpose)
+    def _recreate_cm(self) -> CopyScope[T]:
+        # One for each call of a decorated function, because calls may overlap in threads.
+        return CopyScope(self._make_record, self._purpose)
 
     def __repr__(self) -> str:
         return f"<{self._purpose}: use it in a with statement>"
 
 
-class _State:
-    def __init__(self) -> None:
-        self.bans: list[object] = []
-        self.counts: list[CopyCount] = []
-        self.logs: list[TransferLog] = []
-
-
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.state = _State()
+        self.scopes: list[Any] = []  # of CopyCount, TransferLog, or None: copies are forbidden
 
 
 _local = _Local()
 
 
-def note(kind: str, nbytes: int, where: str, uncounted: bool = False) -> None:
-    """Announce a copy that is about to be made by this thread.
+def report_copy(kind: str, nbytes: int, where: str, uncounted: bool = False) -> None:
+    """Report a copy that this thread is about to make to its copy scopes.
 
-    Results, and Python's numbers on their way, are `uncounted`: no copies, though they may cross between
-    host and device all the same.
+    `uncounted` moves are results and Python scalars: they are not copies, but may be transfers.
 
     Raises
     ------
     CopyForbiddenError
         The calling thread is inside ``no_copies()``.
     """
-    if not nbytes:  # nothing is moved
+    scopes = _local.scopes
+    if not nbytes or not scopes:
         return
-    state = _local.state
-    if not uncounted:
-        if state.bans:
-            raise _forbidden(kind, nbytes, where)
-        for count in state.counts:
-            count.count += 1
-            count.bytes += nbytes
-    if state.logs and kind not in _STAYING:
-        transfer = Transfer(kind, nbytes, where, _caller())
-        for log in state.logs:
-            log.transfers.append(transfer)
+    if not uncounted and None in scopes:
+        raise _forbidden(kind, nbytes, where)
+    for record in scopes:
+        if isinstance(record, CopyCount) and not uncounted:
+            record.count += 1
+            record.bytes += nbytes
+        elif isinstance(record, TransferLog) and kind not in _WITHIN_MEMORY:
+            record.transfers.append(Transfer(kind, nbytes, where, _caller()))
 
 
 def _forbidden(kind: str, nbytes: int, where: str) -> CopyForbiddenError:
@@ -219,20 +213,20 @@ def _forbidden(kind: str, nbytes: int, where: str) -> CopyForbiddenError:
     )
 
 
-def ban(kind: str, nbytes: int, where: str) -> CopyForbiddenError | None:
-    """The error that `note` would raise here and now, if it would; nothing is counted."""
-    return _forbidden(kind, nbytes, where) if _local.state.bans else None
+def forbidden_copy_error(kind: str, nbytes: int, where: str) -> CopyForbiddenError | None:
+    """Return the error that `report_copy` would raise, or None; counts nothing."""
+    return _forbidden(kind, nbytes, where) if None in _local.scopes else None
 
 
 @contextmanager
-def aside() -> Iterator[CopyCount]:
-    """Count the copies of the block without telling, or asking, the watchers around it."""
-    around, _local.state = _local.state, _State()
+def isolated_copy_count() -> Iterator[CopyCount]:
+    """Count copies in the block without reporting them to, or being limited by, the enclosing scopes."""
+    enclosing, _local.scopes = _local.scopes, []
     try:
         with count_copies() as counted:
             yield counted
     finally:
-        _local.state = around
+        _local.scopes = enclosing
 
 
 def _caller() -> str:
@@ -242,13 +236,13 @@ def _caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def no_copies() -> Watch[None]:
-    """Refuse every copy that this thread would make in the block, by any converter.
+def no_copies() -> CopyScope[None]:
+    """Forbid every copy that this thread would make in the block, by any converter.
 
-    `CopyForbiddenError` is raised before memory is touched. Copies asked for in words are refused as
-    well: ``x.copy()``, ``x.get()``, ``CudaNdarray(y)``. Results of arithmetic and of casts are no copies,
-    nor are arrays made from Python's numbers, nor ``print(x)``. What another library copies by itself,
-    as ``numpy.array(x)`` does, is not seen here.
+    `CopyForbiddenError` is raised before memory is touched, also for explicit copies: ``x.copy()``,
+    ``x.get()``, ``CudaNdarray(y)``. Results of arithmetic and of casts are not copies, nor are arrays
+    made from Python scalars, nor ``print(x)``. Copies that another library makes itself, as
+    ``numpy.array(x)`` does, are not tracked.
 
     Examples
     --------
@@ -257,22 +251,10 @@ def no_copies() -> Watch[None]:
     >>> with gpuinterop.no_copies():
     ...     y = gpuinterop.converters.to_numpy(x)  # shares, hence allowed
     """
-    return Watch(_no_copies, "no copies are made")
+    return CopyScope(lambda: None, "no copies are made")
 
 
-@contextmanager
-def _no_copies() -> Iterator[None]:
-    bans, ban = _local.state.bans, object()
-    _core._watch(+1)
-    bans.append(ban)
-    try:
-        yield
-    finally:
-        _remove(bans, ban)
-        _core._watch(-1)
-
-
-def count_copies() -> Watch[CopyCount]:
+def count_copies() -> CopyScope[CopyCount]:
     """Count the copies that this thread makes in the block: ``.count`` and ``.bytes``.
 
     Examples
@@ -284,27 +266,15 @@ def count_copies() -> Watch[CopyCount]:
     >>> copies
     CopyCount(count=1, bytes=24)
     """
-    return Watch(_count_copies, "copies are counted")
+    return CopyScope(CopyCount, "copies are counted")
 
 
-@contextmanager
-def _count_copies() -> Iterator[CopyCount]:
-    counts, count = _local.state.counts, CopyCount()
-    _core._watch(+1)
-    counts.append(count)
-    try:
-        yield count
-    finally:
-        _remove(counts, count)
-        _core._watch(-1)
-
-
-def log_transfers() -> Watch[TransferLog]:
-    """List what this thread moves between host and device (or devices) in the block, and who asked.
+def log_transfers() -> CopyScope[TransferLog]:
+    """List this thread's transfers between host and device, or devices, in the block.
 
     The list has `Transfer` objects with ``kind``, ``bytes``, ``where`` (the function that copied) and
-    ``caller`` (the line outside this package). Copies that stay in one memory are not listed; Python's
-    numbers that cross, as in ``print(x)``, are.
+    ``caller`` (the line outside this package). Copies within one memory are not listed; transfers of
+    Python scalars, as in ``print(x)``, are.
 
     Examples
     --------
@@ -312,29 +282,9 @@ def log_transfers() -> Watch[TransferLog]:
     >>> with gpuinterop.log_transfers() as log:
     ...     y = gpuinterop.zeros(3, device="cpu").tolist()
     >>> print(log)
-    nothing crossed between host and device
+    no transfers between host and device
     """
-    return Watch(_log_transfers, "transfers are listed")
+    return CopyScope(TransferLog, "transfers are logged")
 
 
-@contextmanager
-def _log_transfers() -> Iterator[TransferLog]:
-    logs, log = _local.state.logs, TransferLog()
-    _core._watch(+1)
-    logs.append(log)
-    try:
-        yield log
-    finally:
-        _remove(logs, log)
-        _core._watch(-1)
-
-
-def _remove(watchers: list[Any], watcher: object) -> None:
-    # By identity: two fresh counters are equal as dataclasses, and blocks may end out of order.
-    for i, other in enumerate(watchers):
-        if other is watcher:
-            del watchers[i]
-            return
-
-
-_core.set_hooks(copied=note)
+_core.set_hooks(copied=report_copy)

@@ -1,7 +1,7 @@
-"""Where NVRTC and cuBLAS are: in a wheel, beside a CUDA toolkit, or already in the process.
+"""Finds NVRTC and cuBLAS: in a wheel, in a CUDA toolkit, or already loaded.
 
-cuda-pathfinder does the searching; it is imported when a library is first asked for. A variable
-(GPUINTEROP_LIBNVRTC, GPUINTEROP_LIBCUBLAS, GPUINTEROP_LIBCUBLASLT) names a file to take instead.
+cuda-pathfinder searches; it is imported on the first search. The variables GPUINTEROP_LIBNVRTC,
+GPUINTEROP_LIBCUBLAS and GPUINTEROP_LIBCUBLASLT name a file to load instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuinterop.errors import LibraryNotFoundError
 
 __all__ = ["NAMES", "Library", "decided_by", "describe", "find"]
 
-NAMES = ("nvrtc", "cublas")  # those a report shows: cuBLASLt comes with cuBLAS
+NAMES = ("nvrtc", "cublas")  # shown in reports; cuBLASLt comes with cuBLAS
 _TITLES = {
     "nvrtc": "NVRTC, the CUDA compiler",
     "cublas": "cuBLAS",
@@ -42,12 +42,12 @@ _lock = threading.Lock()
 
 
 def find(name: str) -> Library:
-    """Return the library `name`, "nvrtc", "cublas" or "cublasLt"; it is loaded and stays so.
+    """Load and return the library `name`, "nvrtc", "cublas" or "cublasLt"; it is never unloaded.
 
     Raises
     ------
     LibraryNotFoundError
-        With every place that was searched.
+        Lists every path that was searched.
     """
     library = _found.get(name)
     if library is None:
@@ -58,9 +58,9 @@ def find(name: str) -> Library:
 
 
 def decided_by(name: str) -> str:
-    """Return what decides which file `find` opens, as far as it is known without a search."""
+    """Return the settings on which the result of `find` depends, without a search."""
     override = os.environ.get(_variable(name))
-    # Where cuda-pathfinder looks.
+    # The paths that cuda-pathfinder searches.
     searched = (os.environ.get(v, "") for v in ("CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"))
     return override or "\n".join((sys.prefix, *searched)).rstrip("\n")
 
@@ -70,7 +70,7 @@ def _variable(name: str) -> str:
 
 
 def describe(name: str) -> str:
-    """Return the library's path and how it was found, or the first line of why it was not."""
+    """Return the library's path and how it was found, or the first line of the error."""
     try:
         library = find(name)
     except LibraryNotFoundError as error:
@@ -94,7 +94,7 @@ def _search(name: str) -> Library:
     try:
         loaded = pathfinder.load_nvidia_dynamic_lib(name)
     except (pathfinder.DynamicLibNotFoundError, OSError, RuntimeError) as error:
-        # Its message lists each place: wheels, conda, CUDA_PATH, the system's search path.
+        # Its message lists each path: wheels, conda, CUDA_PATH, the system's search path.
         raise _missing(name, str(error)) from error
     path = loaded.abs_path or name
     return Library(name, path, loaded.found_via, int(loaded._handle_uint))

@@ -1,4 +1,4 @@
-"""What a device is and how one is named; `gpuinterop.devices` is the public face of this.
+"""`Device`, the default device and the parsing of device specifiers; `gpuinterop.devices` exports them.
 
 A device is written "cpu", "cuda", "cuda:1", "gpu0", as an int, a DLPack pair, or as another library's
 device object. The default is GPUINTEROP_DEVICE, else the first GPU, else the CPU; ``with device:``
@@ -34,9 +34,9 @@ _ACCEPTED = '"cpu", "cuda", "cuda:1", "gpu0", an int, (type, id) or another libr
 
 
 class Device:
-    """One place for arrays: the CPU, or one GPU. Equal to its own name: ``x.device == "cuda:0"``.
+    """The CPU or one GPU. Equal to its name: ``x.device == "cuda:0"``.
 
-    ``with device:`` makes it the default for the block, in the running thread or task.
+    ``with device:`` makes it the default in the block, for the running thread or task.
     """
 
     __slots__ = {
@@ -50,13 +50,13 @@ class Device:
     type_code: int
 
     def __new__(cls, spec: Any = None) -> Device:
-        """Return what `device` returns for `spec`; there is one object for each device."""
+        """Return ``device(spec)``; each device has one object."""
         return device(spec)
 
     def __setattr__(self, name: str, value: object) -> None:
-        # Every array there shows this very object.
+        # All arrays on the device share this object.
         raise AttributeError(
-            f"{name}: a device stays what it is; gpuinterop.device(spec) names another"
+            f"{name}: a device cannot be changed; gpuinterop.device(spec) returns another"
         )
 
     def __delattr__(self, name: str) -> None:
@@ -69,7 +69,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """The product's name."""
+        """The name of the product."""
         return (
             str(_core.cuda_device_properties(self.index)["name"]) if self.type == "cuda" else "cpu"
         )
@@ -106,7 +106,7 @@ class Device:
 
 @cache
 def device_from_dlpack(type_code: int, index: int) -> Device:
-    """Return the device of a DLPack type code and number. Whether it exists is not asked."""
+    """Return the device of a DLPack type code and number; it need not exist."""
     code = DLPACK[type_code]
     if code != type_code or (code == CPU and index):
         return device_from_dlpack(code, 0 if code == CPU else index)
@@ -128,9 +128,9 @@ _process_default: Device | None = None
 
 
 def default_device() -> Device:
-    """Return where arrays go when no device is named.
+    """Return the device of new arrays without ``device=``.
 
-    That of the innermost ``with device:``, else what `set_default_device` set, else
+    It is that of the innermost ``with device:``, else that of `set_default_device`, else
     GPUINTEROP_DEVICE, else the first GPU, else the CPU.
     """
     blocks = _blocks.get()
@@ -140,15 +140,15 @@ def default_device() -> Device:
 
 
 def wished(wish: str) -> Device:
-    """The device that GPUINTEROP_DEVICE names."""
+    """Return the device that a value of GPUINTEROP_DEVICE names."""
     match = _SPELLING.fullmatch(wish)
     try:
-        # "cuda" means the default elsewhere, and the default is what this tells.
+        # Elsewhere "cuda" means the default device, which this function computes.
         return (
             _checked(NAMES[match[1].lower()], int(match[2] or 0), wish) if match else device(wish)
         )
     except DeviceError as error:
-        # The answer may repeat the wish, with the type that every variable has.
+        # The message may repeat the value, with the type of every environment variable.
         got = error.got.removesuffix(" of type builtins.str")
         raise DeviceError(
             where="GPUINTEROP_DEVICE",
@@ -164,7 +164,7 @@ def _find_default() -> Device:
     if wish:
         found = wished(wish)
     elif _core.cuda_forked():
-        # The parent had a GPU. Going on with the CPU would change the device silently.
+        # The parent had a GPU. Using the CPU would change the device silently.
         raise no_cuda("default_device", CudaError)
     else:
         found = (
@@ -187,7 +187,7 @@ def set_default_device(spec: Any) -> None:
 
 
 def device(spec: Any = None) -> Device:
-    """Return the device that `spec` names; it exists.
+    """Return the existing device that `spec` names.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def device(spec: Any = None) -> Device:
     Raises
     ------
     DeviceError
-        No such device, or not a device that arrays here can live on.
+        The device does not exist, or gpuinterop has no arrays on it.
 
     Examples
     --------
@@ -270,11 +270,11 @@ def _unknown(spec: Any) -> DeviceError:
 
 
 def no_cuda(where: str, kind: type[Any], spec: Any = None) -> Any:
-    """Return the error `kind` for a wish that needs a GPU where none answers."""
+    """Return the error `kind` for a call that needs a GPU without a working driver."""
     forked = _core.cuda_forked()
     return kind(
         where=where,
-        expected="a CUDA driver that answers",
+        expected="a working CUDA driver",
         got=("" if spec is None else f"{short_repr(spec)}, but ") + _core.cuda_unavailable_reason(),
         fix='start workers with multiprocessing.get_context("spawn")'
         if forked
@@ -289,7 +289,7 @@ def devices() -> tuple[Device, ...]:
 
 
 def gpu(spec: Any) -> Device:
-    """Return the GPU meant where only one makes sense; the CPU when there is none."""
+    """Return the GPU that `spec` or the default device names; the CPU if there is no GPU."""
     if spec is not None:
         return device(spec)
     default = default_device()

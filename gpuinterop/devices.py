@@ -1,7 +1,4 @@
-"""Devices and streams; called, ``gpuinterop.devices()``, the devices of this machine.
-
-The function of that name returns them all, the CPU first; the module holds it and everything else
-about devices: what names them, what is current, how much memory they have.
+"""Devices and streams. Called, as ``gpuinterop.devices()``, the module lists all devices, the CPU first.
 
 A device is written "cpu", "cuda", "cuda:1", "gpu0", as an int, a DLPack pair, or as another library's
 device object. The default is GPUINTEROP_DEVICE, else the first GPU, else the CPU; ``with device:``
@@ -26,7 +23,8 @@ from gpuinterop.device_spec import (
     no_cuda,
     set_default_device,
 )
-from gpuinterop.errors import ArgumentTypeError, DeviceError, short_repr
+from gpuinterop.error_messages import not_one_of
+from gpuinterop.errors import DeviceError
 from gpuinterop.foreign_handles import CUDA
 from gpuinterop.streams import (
     StreamScope,
@@ -67,7 +65,7 @@ _device = device  # for functions with an argument of that name
 
 
 def _started(spec: Any) -> list[Device]:
-    """The GPUs that a call with an optional device means: by default all that are in use."""
+    """Return the GPU that `spec` names, or all GPUs in use."""
     if spec is not None:
         place = _device(spec)
         return [place] if place.type == "cuda" else []
@@ -79,13 +77,13 @@ def _started(spec: Any) -> list[Device]:
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until all work queued on a device is done; on every GPU in use, if none is named."""
+    """Wait until all work queued on a device is done, by default on every GPU in use."""
     for place in _started(device):
         _core.cuda_synchronize(place.index)
 
 
 def empty_cache(device: Any = None) -> None:
-    """Give memory that is kept for later arrays back to the system; waits for the device."""
+    """Return cached memory to the system; waits for the device."""
     for place in _started(device):
         _core.cuda_empty_cache(place.index)
 
@@ -93,7 +91,7 @@ def empty_cache(device: Any = None) -> None:
 def mem_info(device: Any = None) -> tuple[int, int]:
     """Return (free, total) bytes of a device; on the CPU, of the machine's memory.
 
-    Only a context knows what is free: asking about a GPU that nobody uses yet starts it.
+    The driver reports free memory only inside a context, so this creates the context of an unused GPU.
     """
     place = _device(device)
     if place.type == "cuda":
@@ -103,18 +101,17 @@ def mem_info(device: Any = None) -> tuple[int, int]:
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Return what this library holds on a device.
+    """Return the memory that gpuinterop holds on a device.
 
-    `live_bytes`, `live_buffers`, `live_arrays`, `peak_bytes`: allocated here and in use;
-    `cached_bytes`: kept for the next array; `pool_bytes`: what the driver's pool has taken from the
-    device, for all libraries that allocate from it.
+    `live_bytes`, `live_buffers`, `live_arrays`, `peak_bytes`: allocated and in use; `cached_bytes`:
+    kept for the next array; `pool_bytes`: memory of the driver's pool, for all libraries that use it.
     """
     place = _device(device)
     return _core.memory_statistics(place.type_code, place.index)
 
 
 def reset_peak_memory(device: Any = None) -> None:
-    """Make `peak_bytes` what is live now."""
+    """Set `peak_bytes` to the current `live_bytes`."""
     place = _device(device)
     _core.reset_peak(place.type_code, place.index)
 
@@ -131,7 +128,7 @@ def device_properties(device: Any = None) -> dict[str, Any]:
 
 
 def config() -> dict[str, Any]:
-    """Return what this library found on this machine, for reports."""
+    """Return the configuration of this machine, for reports."""
     import platform  # noqa: PLC0415
 
     import numpy as np  # noqa: PLC0415
@@ -160,29 +157,30 @@ def config() -> dict[str, Any]:
         "environment": {
             name: text
             for name, text in sorted(os.environ.items())
-            if name.startswith("GPUINTEROP_") and text  # an empty one counts as not set
+            if name.startswith("GPUINTEROP_") and text  # an empty one counts as unset
         },
     }
 
 
 def show_config(mode: str = "stdout") -> dict[str, Any] | None:
-    """Print what this library found on this machine, or return it with ``mode="dicts"``."""
+    """Print the configuration of this machine, or return it with ``mode="dicts"``."""
     if mode not in ("stdout", "dicts"):
-        raise ArgumentTypeError(where="show_config", expected="mode 'stdout' or 'dicts'",
-                                got=short_repr(mode), fix='pass mode="dicts" for a dict')  # fmt: skip
+        raise not_one_of(
+            "show_config", "mode", ("stdout", "dicts"), mode, 'pass mode="dicts" for a dict'
+        )
     found = config()
     if mode == "dicts":
         return found
     for key, value in found.items():
-        print(f"{key}: {_told(value)}")
+        print(f"{key}: {_as_text(value)}")
         if key == "no CUDA because":
             print(
-                'without CUDA: arrays live in host memory, device "cpu"; all but CUDA C++ works there'
+                'without CUDA: arrays are in host memory, on device "cpu"; everything but CUDA C++ works'
             )
     return None
 
 
-def _told(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, dict):
         return "".join(f"\n  {name}: {text}" for name, text in value.items()) or "none"
     return ", ".join(value) if isinstance(value, list) else "none found" if value is None else value

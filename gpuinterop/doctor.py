@@ -1,7 +1,7 @@
-"""What is here, and is it well? ``gpuinterop.doctor()``, a report to paste into a bug report.
+"""``gpuinterop.doctor()``: a report on the installation, to paste into a bug report.
 
-It works with a broken driver, broken installations and without a GPU: what cannot be told is said to
-be so. Foreign libraries are not imported and no context is created; versions come from metadata.
+It works with a broken driver, with broken installations and without a GPU; parts that fail become
+warnings. It imports no other library and creates no context; versions come from package metadata.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuinterop import _core, cuda_libraries, installed_libraries
 from gpuinterop._version import __version__
 from gpuinterop.converters import availability
 from gpuinterop.device_spec import wished
-from gpuinterop.doctor_rules import ArrayInfo, Finding, diagnose
+from gpuinterop.doctor_rules import Finding, SystemFacts, diagnose
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.foreign_handles import CUDA
 
@@ -29,7 +29,7 @@ __all__ = ["SCHEMA", "Report", "doctor"]
 
 SCHEMA = "gpuinterop.doctor/1"
 
-# Whose default stream is the per-thread one when the variable is 1.
+# Libraries whose default stream is the per-thread one if the variable is 1.
 PER_THREAD = {
     "CuPy": "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM",
     "Numba": "NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM",
@@ -46,7 +46,7 @@ _WATCHED = ("pycuda.autoinit", "pycuda.autoprimaryctx")
 
 @dataclass
 class Report:
-    """What `doctor` found; prints as a page, and `to_json` gives it to programs."""
+    """The result of `doctor`; prints as a page, and `to_json` returns JSON."""
 
     system: dict[str, str] = field(default_factory=dict)
     driver: dict[str, Any] = field(default_factory=dict)
@@ -60,17 +60,17 @@ class Report:
 
     @property
     def warnings(self) -> list[Finding]:
-        """What breaks something, each with its `text` and `fix`."""
+        """The findings that break something, each with `text` and `fix`."""
         return [finding for finding in self.findings if finding.level == "warning"]
 
     @property
     def hints(self) -> list[Finding]:
-        """What costs speed or a feature only."""
+        """The findings that only cost speed or a feature."""
         return [finding for finding in self.findings if finding.level == "hint"]
 
     @property
     def ok(self) -> bool:
-        """Whether there is no warning. A machine without a GPU is well."""
+        """Whether there is no warning. A machine without a GPU has none."""
         return not self.warnings
 
     def to_json(self, indent: int | None = None) -> str:
@@ -78,7 +78,7 @@ class Report:
         return json.dumps({"schema": SCHEMA, "ok": self.ok, **asdict(self)}, indent=indent)
 
     def text(self, verbose: bool = False) -> str:
-        """The report as a page: a line a library, or with `verbose` all there is."""
+        """The report as a page: one line for each library, or with `verbose` everything."""
         return "\n".join(_page(self, verbose))
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Report:
 
 
 def doctor() -> Report:
-    """Examine driver, devices, contexts, streams, libraries and memory; nothing is changed.
+    """Examine driver, devices, contexts, streams, libraries and memory, without changing them.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def doctor() -> Report:
     True
     """
     shown = {k: v for k, v in os.environ.items() if k in _VARIABLES or k.startswith("GPUINTEROP_")}
-    facts = ArrayInfo(
+    facts = SystemFacts(
         environment=shown,
         modules=frozenset(name for name in _WATCHED if name in sys.modules),
         stand_in=os.environ.get("GPUINTEROP_LIBCUDA", ""),
@@ -108,8 +108,10 @@ def doctor() -> Report:
     return report
 
 
-def _guarded(part: Callable[[Report, ArrayInfo], None], report: Report, facts: ArrayInfo) -> None:
-    """One part must not take the report down: what the doctor is called for is broken somewhere."""
+def _guarded(
+    part: Callable[[Report, SystemFacts], None], report: Report, facts: SystemFacts
+) -> None:
+    """Run a part of the report; an exception becomes a warning, because something is often broken."""
     try:
         part(report, facts)
     except Exception as error:  # named in the report, as a warning
@@ -120,7 +122,7 @@ def _guarded(part: Callable[[Report, ArrayInfo], None], report: Report, facts: A
 # ---- parts --------------------------------------------------------------------------------------
 
 
-def _system(report: Report, facts: ArrayInfo) -> None:
+def _system(report: Report, facts: SystemFacts) -> None:
     report.system = {
         "gpuinterop": __version__,
         "python": platform.python_version(),
@@ -130,7 +132,7 @@ def _system(report: Report, facts: ArrayInfo) -> None:
     }
 
 
-def _driver(report: Report, facts: ArrayInfo) -> None:
+def _driver(report: Report, facts: SystemFacts) -> None:
     version = _core.cuda_driver_version()
     facts.driver = (version // 1000, version % 1000 // 10) if version else ()
     facts.driver_reason = "" if _core.cuda_available() else _core.cuda_unavailable_reason()
@@ -153,7 +155,7 @@ def _kernel_module() -> str:
     return first.removeprefix("NVRM version:").strip()
 
 
-def _devices(report: Report, facts: ArrayInfo) -> None:
+def _devices(report: Report, facts: SystemFacts) -> None:
     facts.devices = _core.cuda_device_count()
     wish = os.environ.get("GPUINTEROP_DEVICE", "").strip()
     if wish:
@@ -171,7 +173,7 @@ def _devices(report: Report, facts: ArrayInfo) -> None:
 
 
 def _properties(driver: Any, index: int) -> dict[str, Any]:
-    # Straight from the driver: what this package knows of a device, it learns by starting it.
+    # From the driver directly, because gpuinterop's own query would start the device.
     name, total = ctypes.create_string_buffer(256), ctypes.c_size_t()
     major, minor = ctypes.c_int(), ctypes.c_int()
     driver.cuDeviceGetName(name, 256, index)
@@ -186,7 +188,7 @@ def _properties(driver: Any, index: int) -> dict[str, Any]:
 
 
 def _context(driver: Any, index: int) -> dict[str, Any]:
-    """Is the device's primary context active, and is the thread's current context it?
+    """Return whether the primary context is active, and whether it is the thread's current context.
 
     `current` is whether some context of this device is current in the calling thread.
     """
@@ -207,7 +209,7 @@ def _context(driver: Any, index: int) -> dict[str, Any]:
     return {"primary_active": bool(active.value), "current": here, "primary": same}
 
 
-def _streams(report: Report, facts: ArrayInfo) -> None:
+def _streams(report: Report, facts: SystemFacts) -> None:
     facts.per_thread = {
         library: os.environ.get(variable, "0").strip() not in ("", "0")
         for library, variable in PER_THREAD.items()
@@ -223,9 +225,9 @@ def _streams(report: Report, facts: ArrayInfo) -> None:
     }
 
 
-def _libraries(report: Report, facts: ArrayInfo) -> None:
+def _libraries(report: Report, facts: SystemFacts) -> None:
     facts.libraries = installed_libraries.scan()
-    # What was tried in this process and failed; nothing is imported to know more.
+    # Imports that failed in this process; nothing is imported for the report.
     for package, why in availability.failures().items():
         broken = f"its import fails: {why}"
         if package in {row.library for row in facts.libraries}:
@@ -239,13 +241,13 @@ def _libraries(report: Report, facts: ArrayInfo) -> None:
             )
     report.libraries = [asdict(row) for row in facts.libraries]
     converters = sys.modules.get("gpuinterop.converters.availability")
-    facts.left_out = dict(converters.broken_converters) if converters is not None else {}
+    facts.disabled_converters = dict(converters.broken_converters) if converters is not None else {}
 
 
-def _runtime(report: Report, facts: ArrayInfo) -> None:
+def _runtime(report: Report, facts: SystemFacts) -> None:
     for name in cuda_libraries.NAMES:
         if not facts.devices:
-            report.runtime[name] = "not looked for: without a GPU it has nothing to do"
+            report.runtime[name] = "not searched: not needed without a GPU"
             continue
         try:
             found = cuda_libraries.find(name)
@@ -255,7 +257,7 @@ def _runtime(report: Report, facts: ArrayInfo) -> None:
             report.runtime[name] = f"missing: {facts.missing[name]}"
 
 
-def _memory(report: Report, facts: ArrayInfo) -> None:
+def _memory(report: Report, facts: SystemFacts) -> None:
     report.memory["gpuinterop on cpu"] = dict(devices.memory_stats("cpu"))
     for index in range(facts.devices):
         if _core.cuda_started(index):
@@ -273,7 +275,7 @@ def _memory(report: Report, facts: ArrayInfo) -> None:
                 "pool_bytes": torch.cuda.memory_reserved(index),
             }
     for place in _jax_devices():
-        held = place.memory_stats() or {}  # the CPU keeps no account
+        held = place.memory_stats() or {}  # the CPU has no statistics
         if held:
             live = held["bytes_in_use"]
             report.memory[f"jax on {place.platform}:{place.id}"] = {
@@ -282,7 +284,7 @@ def _memory(report: Report, facts: ArrayInfo) -> None:
 
 
 def _jax_devices() -> list[Any]:
-    """JAX's devices, when it has been used: asking for them would start it otherwise."""
+    """Return JAX's devices if JAX was used, because the query would start it otherwise."""
     jax, bridge = sys.modules.get("jax"), sys.modules.get("jax._src.xla_bridge")
     started = getattr(bridge, "backends_are_initialized", None)
     return list(jax.local_devices()) if jax is not None and started and started() else []
@@ -310,15 +312,15 @@ def _page(report: Report, verbose: bool) -> list[str]:
     if driver.get("available"):
         lines.append(f"driver      CUDA {driver['cuda']}, {driver['library']}")
     else:
-        reason = driver.get("reason", "") or "not asked"
+        reason = driver.get("reason", "") or "unknown"
         reason = reason if verbose else reason.partition(";")[0]
-        lines.append(f"driver      none, arrays live on the CPU ({reason})")
+        lines.append(f"driver      none, arrays are in host memory ({reason})")
     if verbose and driver.get("kernel_module"):
         lines.append(f"            {driver['kernel_module']}")
     for row in report.devices:
         context = "no context" if not row["primary_active"] else "primary context active"
         if row["current"]:
-            context += ", current" if row["primary"] else ", ANOTHER ONE IS CURRENT"
+            context += ", current" if row["primary"] else ", ANOTHER CONTEXT IS CURRENT"
         free = f"{_bytes(row['free_bytes'])} free of " if "free_bytes" in row else ""
         lines.append(
             f"{row['device']:11} {row['name']}, compute {row['compute']}, "
@@ -349,7 +351,7 @@ def _page(report: Report, verbose: bool) -> list[str]:
 
 def _counts(report: Report) -> str:
     if not report.findings:
-        return "all is well"
+        return "no problems found"
     parts = (("warning", len(report.warnings)), ("hint", len(report.hints)))
     return ", ".join(f"{n} {word}{'s' * (n != 1)}" for word, n in parts)
 

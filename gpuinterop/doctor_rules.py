@@ -1,6 +1,6 @@
-"""What is wrong, or soon will be, with a machine that the doctor has described.
+"""The rules of the doctor: one function for each group of findings.
 
-Each rule is a function of the description alone, so that every mix can be tried without having it.
+A rule reads only the `SystemFacts`, so that tests can check combinations that are not installed.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Any
 
 from gpuinterop.installed_libraries import BY_HAND, Installed, numbers
 
-__all__ = ["ArrayInfo", "Finding", "diagnose"]
+__all__ = ["SystemFacts", "Finding", "diagnose"]
 
-# What others publish, by the CUDA version that it is for: no other can be recommended.
+# Published packages, by CUDA version; the fixes recommend only these.
 TORCH_INDEXES = ((11, 8), (12, 1), (12, 4), (12, 6), (12, 8), (12, 9), (13, 0))
 JAX_MAJORS = (12, 13)
 RUNTIME_WHEELS = {
     12: {"nvrtc": "nvidia-cuda-nvrtc-cu12", "cublas": "nvidia-cublas-cu12"},
     13: {"nvrtc": "'nvidia-cuda-nvrtc==13.*'", "cublas": "'nvidia-cublas==13.*'"},
 }
-OLDEST = 12  # the CUDA major below which nothing here works
+OLDEST = 12  # the oldest supported CUDA major version
 
 _UPDATE = f"update the driver to one of CUDA {OLDEST} or later"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to mend. A warning breaks something; a hint costs speed or a dtype."""
+    """A problem and its fix. A warning breaks something; a hint costs speed or a dtype."""
 
-    code: str  # a stable word for programs
+    code: str  # an error code for programs
     text: str
     fix: str
     level: str = "warning"  # or "hint"
@@ -39,14 +39,14 @@ class Finding:
 
 
 @dataclass
-class ArrayInfo:
-    """The description that the rules read."""
+class SystemFacts:
+    """The facts about the machine that the rules read."""
 
     driver: tuple[int, ...] = ()  # (13, 0); () without a driver
     driver_reason: str = ""
-    device_fault: str = ""  # why the default device cannot be had; "" when it can
+    device_fault: str = ""  # why the default device does not exist, or ""
     stand_in: str = ""  # GPUINTEROP_LIBCUDA
-    nvidia_files: bool = False  # the kernel module is there
+    nvidia_files: bool = False  # the kernel module is loaded
     forked: bool = False
     devices: int = 0
     contexts: list[dict[str, Any]] = field(default_factory=list)
@@ -54,16 +54,18 @@ class ArrayInfo:
     missing: dict[str, str] = field(default_factory=dict)  # of NVRTC and cuBLAS, and why
     per_thread: dict[str, bool] = field(default_factory=dict)  # library -> flag
     environment: dict[str, str] = field(default_factory=dict)
-    modules: frozenset[str] = frozenset()  # that are loaded, of those that matter
-    left_out: dict[str, str] = field(default_factory=dict)  # converters of others, and why
+    modules: frozenset[str] = frozenset()  # loaded modules that affect contexts
+    disabled_converters: dict[str, str] = field(
+        default_factory=dict
+    )  # converters of other packages, with the reason
     failures: list[str] = field(default_factory=list)  # parts that could not be described
 
     def find(self, library: str) -> list[Installed]:
         return [row for row in self.libraries if row.library == library]
 
 
-def diagnose(facts: ArrayInfo) -> list[Finding]:
-    """Every finding, warnings first."""
+def diagnose(facts: SystemFacts) -> list[Finding]:
+    """Return all findings, warnings first."""
     found = [finding for rule in _RULES for finding in rule(facts)]
     return sorted(found, key=lambda f: f.level != "warning")
 
@@ -75,11 +77,11 @@ def _named(row: Installed) -> str:
 # ---- driver and contexts ------------------------------------------------------------------------
 
 
-def _driver(facts: ArrayInfo) -> Iterator[Finding]:
+def _driver(facts: SystemFacts) -> Iterator[Finding]:
     if not facts.driver and facts.nvidia_files:
         yield Finding(
             "driver",
-            f"there is an NVIDIA GPU, but its driver does not answer: {facts.driver_reason}",
+            f"there is an NVIDIA GPU, but its driver does not work: {facts.driver_reason}",
             "reboot after a driver update, or install the driver's libcuda.so.1 (in a container: "
             "start it with --gpus all)",
         )
@@ -87,19 +89,19 @@ def _driver(facts: ArrayInfo) -> Iterator[Finding]:
     if not facts.devices and wanted.startswith(("cuda", "gpu")):
         yield Finding(
             "device",
-            f"GPUINTEROP_DEVICE is {wanted!r}, and no CUDA device answers",
+            f"GPUINTEROP_DEVICE is {wanted!r}, but there is no CUDA device",
             "unset GPUINTEROP_DEVICE, or set it to cpu",
         )
     elif facts.device_fault:
         yield Finding(
             "device",
-            f"GPUINTEROP_DEVICE names no device that is here: {facts.device_fault}",
+            f"GPUINTEROP_DEVICE names a device that does not exist: {facts.device_fault}",
             "unset GPUINTEROP_DEVICE, or set it to cpu, cuda or cuda:1",
         )
     if facts.driver and facts.driver[0] < OLDEST:
         yield Finding(
             "driver-old",
-            f"the driver knows CUDA {'.'.join(map(str, facts.driver))}, which is too old: NVRTC, cuBLAS, "
+            f"the driver supports CUDA {'.'.join(map(str, facts.driver))}, which is too old: NVRTC, cuBLAS, "
             f"CuPy and JAX are built for CUDA {OLDEST} or later",
             _UPDATE,
         )
@@ -116,21 +118,21 @@ def _driver(facts: ArrayInfo) -> Iterator[Finding]:
             "unset GPUINTEROP_LIBCUDA to use the system's driver",
             "hint",
         )
-    for name, why in facts.left_out.items():
+    for name, why in facts.disabled_converters.items():
         yield Finding(
-            "converter", f"the converter {name!r} is left out: {why}",
-            "mend or uninstall the package that offers it",
+            "converter", f"the converter {name!r} is disabled: {why}",
+            "repair or uninstall the package that provides it",
         )  # fmt: skip
     for failure in facts.failures:
-        yield Finding("report", failure, "run with --verbose and report what it prints")
+        yield Finding("report", failure, "run with --verbose and report the output")
 
 
-def _contexts(facts: ArrayInfo) -> Iterator[Finding]:
+def _contexts(facts: SystemFacts) -> Iterator[Finding]:
     if "pycuda.autoinit" in facts.modules:
         yield Finding(
             "context",
-            "pycuda.autoinit is loaded: it made a context of its own, in which the memory and streams "
-            "of all other libraries are unknown",
+            "pycuda.autoinit is loaded: it made a separate context, in which the memory and streams "
+            "of all other libraries are invalid",
             "import pycuda.autoprimaryctx instead of pycuda.autoinit",
         )
         return
@@ -148,7 +150,7 @@ def _contexts(facts: ArrayInfo) -> Iterator[Finding]:
 # ---- installed libraries ------------------------------------------------------------------------
 
 
-def _broken(facts: ArrayInfo) -> Iterator[Finding]:
+def _broken(facts: SystemFacts) -> Iterator[Finding]:
     for row in facts.libraries:
         if row.broken:
             yield Finding(
@@ -173,7 +175,7 @@ def _broken(facts: ArrayInfo) -> Iterator[Finding]:
         )
 
 
-def _duplicates(facts: ArrayInfo) -> Iterator[Finding]:
+def _duplicates(facts: SystemFacts) -> Iterator[Finding]:
     rows = facts.find("cupy")
     if len(rows) > 1:
         names = " ".join(row.distribution for row in rows)
@@ -184,7 +186,7 @@ def _duplicates(facts: ArrayInfo) -> Iterator[Finding]:
         )
 
 
-def _majors(facts: ArrayInfo) -> Iterator[Finding]:
+def _majors(facts: SystemFacts) -> Iterator[Finding]:
     rows = [
         row for name in ("torch", "cupy", "jax plugin", "cuda.bindings") for row in facts.find(name)
     ]
@@ -215,7 +217,7 @@ def _majors(facts: ArrayInfo) -> Iterator[Finding]:
         names = ", ".join(_named(row) for row in rows if row.cuda == newest)
         yield Finding(
             "driver-old",
-            f"the driver knows CUDA {facts.driver[0]}, and is too old for {names} (CUDA {newest})",
+            f"the driver supports CUDA {facts.driver[0]}, and is too old for {names} (CUDA {newest})",
             f"update the driver, or install builds for CUDA {facts.driver[0]}",
         )
 
@@ -247,12 +249,12 @@ def _jax_for(major: int) -> str:
     return command if fitting else f"{_UPDATE}, then {command}"
 
 
-def _without_cuda(facts: ArrayInfo) -> Iterator[Finding]:
+def _without_cuda(facts: SystemFacts) -> Iterator[Finding]:
     for row in facts.find("torch"):
         if facts.devices and row.cuda == 0:
             yield Finding(
                 "torch-cpu",
-                f"{_named(row)} is built without CUDA: arrays on the GPUs here cannot go there",
+                f"{_named(row)} is built without CUDA: it cannot share arrays on a GPU",
                 _torch_for(facts.driver),
                 "hint",
             )
@@ -272,7 +274,7 @@ def _without_cuda(facts: ArrayInfo) -> Iterator[Finding]:
         )
 
 
-def _runtime(facts: ArrayInfo) -> Iterator[Finding]:
+def _runtime(facts: SystemFacts) -> Iterator[Finding]:
     major = max(OLDEST, min(facts.driver[0] if facts.driver else 13, max(RUNTIME_WHEELS)))
     for name, why in facts.missing.items():
         needs = {"nvrtc": "kernels cannot be compiled", "cublas": "matrices cannot be multiplied"}[
@@ -288,7 +290,7 @@ def _runtime(facts: ArrayInfo) -> Iterator[Finding]:
 # ---- streams ------------------------------------------------------------------------------------
 
 
-def _streams(facts: ArrayInfo) -> Iterator[Finding]:
+def _streams(facts: SystemFacts) -> Iterator[Finding]:
     on = sorted(library for library, flag in facts.per_thread.items() if flag)
     here = {"CuPy": "cupy", "Numba": "numba-cuda", "cuda-python": "cuda.bindings"}
     off = sorted(
@@ -314,7 +316,7 @@ def _streams(facts: ArrayInfo) -> Iterator[Finding]:
         )
 
 
-_RULES: tuple[Callable[[ArrayInfo], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[SystemFacts], Iterator[Finding]], ...] = (
     _driver,
     _contexts,
     _broken,

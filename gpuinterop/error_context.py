@@ -1,4 +1,4 @@
-"""Errors in the name of the function that was called, not of the step that failed."""
+"""Re-raises errors under the name of the called function instead of the failed step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["reraise_from", "host_out_of_memory", "resolve_device", "with_where"]
 
 
 def resolve_device(device: Any, where: str) -> devices.Device:
-    """Return the device that was asked for; a refusal names `where`."""
+    """Return the device that `device` names; an error names `where`."""
     try:
         return devices.device(device)
     except DeviceError as error:
@@ -22,7 +22,7 @@ def resolve_device(device: Any, where: str) -> devices.Device:
 
 @contextmanager
 def reraise_from(where: str) -> Iterator[None]:
-    """Let errors of the core name the function that was called, not the step that failed."""
+    """Re-raise errors of the block with `where` as the called function."""
     try:
         yield
     except GpuInteropError as error:
@@ -30,18 +30,18 @@ def reraise_from(where: str) -> Iterator[None]:
 
 
 def host_out_of_memory(error: MemoryError, where: str) -> OutOfMemoryError:
-    """Return NumPy's refusal of host memory as this library's."""
+    """Return the OutOfMemoryError for NumPy's MemoryError."""
     free, total = devices.mem_info("cpu")
     return OutOfMemoryError(
         where=where,
-        expected="host memory for the values, which NumPy allocates",
-        got=f"{str(error) or 'no room'}; {free} bytes free of {total}",
-        fix="work in smaller pieces",
+        expected="enough free host memory",
+        got=f"{free} bytes free of {total}; NumPy: {str(error) or 'MemoryError'}",
+        fix="process the data in smaller parts",
     )
 
 
 def with_where(error: GpuInteropError, where: str, fix: str = "") -> GpuInteropError:
-    """Return the same error with another function's name, and perhaps another remedy."""
+    """Return the same error with another `where`, and with another `fix` if given."""
     return type(error)(
         where=where, expected=error.expected, got=error.got, fix=fix or error.fix,
         reason=error.reason, axis=error.axis,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinterop import copy_tracking
-from gpuinterop.converters import engine, own_options, registry, resolve_options
+from gpuinterop.converters import engine, registry
+from gpuinterop.converters.functions import own_options, resolve_options
 from gpuinterop.converters.plan import Plan, plan_from_error
 from gpuinterop.errors import MissingLibraryError
 from gpuinterop.option_values import require_bool
@@ -43,14 +44,15 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
         plan = engine.plan_own(x, own, copyif, own_options(x, own, options, label))[0]
     else:
         entry = registry.backend(to, "gpuinterop.explain")
+        entry.module  # noqa: B018 - imported first, so that the plan is not interrupted by it
         if options or entry.name == "array_api":
             try:
                 entry, options = resolve_options(entry, to, options, label)
             except MissingLibraryError as e:
                 return plan_from_error(e, entry.name, f"to_{entry.name}")
         plan = engine.plan_conversion(x, entry, copyif, options).plan
-    if plan.copied and plan.bytes:
-        forbidden = copy_tracking.ban(plan.crosses, plan.bytes, plan.where)
+    if plan.outcome == "copied" and plan.bytes:
+        forbidden = copy_tracking.forbidden_copy_error(plan.crosses, plan.bytes, plan.where)
         if forbidden is not None:
             return plan_from_error(forbidden, plan.library, plan.where)
     return plan

@@ -1,4 +1,4 @@
-"""Other libraries' device and stream objects, read by their shape: nothing is imported to know them."""
+"""Devices and stream handles of other libraries' objects, read by attributes; imports no library."""
 
 from __future__ import annotations
 
@@ -28,49 +28,49 @@ __all__ = [
 ]
 
 CPU, CUDA = 1, 2
-# DLPack's device types that live here: pinned memory is the host's, managed memory the GPU's.
+# DLPack's device types: pinned memory counts as the host's, managed memory as the GPU's.
 DLPACK = {1: CPU, 2: CUDA, 3: CPU, 13: CUDA}
 NAMES = {"cpu": CPU, "host": CPU, "cuda": CUDA, "gpu": CUDA, "kdlcpu": CPU, "kdlcuda": CUDA}
 
 
 def loaded_module(name: str) -> Any:
-    """Return the module `name` if it is loaded, else None; it is not imported to know.
+    """Return the module `name` if it is loaded, else None.
 
-    While another thread imports it, this waits, as an import statement does: half of a library has
-    not the names that a conversion needs.
+    While another thread imports it, this waits, as an import statement does, because a partly imported
+    library lacks names that a conversion needs.
     """
     return importlib.import_module(name) if is_being_imported(name) else sys.modules.get(name)
 
 
 def is_being_imported(name: str) -> bool:
-    """Whether the import of a module has begun and not ended, in whatever thread."""
+    """Whether the import of a module is running in any thread."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
     return bool(getattr(spec, "_initializing", False))
 
 
 def module_of(cls: type) -> str:
-    """Return the name of the module that a class says it is of, "" where it says none.
+    """Return the `__module__` of a class, "" if it is not a string.
 
-    The classes of object proxies have a property there, which answers for what is wrapped.
+    In classes of object proxies it is a property, for the wrapped object.
     """
     name: Any = getattr(cls, "__module__", None)
     return name if isinstance(name, str) else ""
 
 
 def as_int(value: Any) -> int | None:
-    """Return the int of an int-like value that is no bool (DLPack's enums included), else None."""
+    """Return the int of an int-like value (also DLPack's enums) that is not a bool, else None."""
     if isinstance(value, (bool, np.bool)) or not hasattr(type(value), "__index__"):
         return None
     try:
         return int(value.__index__())
-    except TypeError:  # an array: it has the method, and uses it for one int only
+    except TypeError:  # an array has __index__, but it works for one int only
         return None
 
 
 def device_pair(spec: Any) -> tuple[int, int | None] | None:
-    """Return (CPU or CUDA, number or None) of a pair or a foreign device object, else None.
+    """Return (CPU or CUDA, number or None) of a pair or another library's device object, else None.
 
-    No number means that the object leaves the choice open, as ``torch.device("cuda")`` does.
+    The number is None for an object without one, such as ``torch.device("cuda")``.
     """
     if isinstance(spec, tuple):
         return _pair(*spec) if len(spec) == 2 else None
@@ -91,7 +91,7 @@ def device_pair(spec: Any) -> tuple[int, int | None] | None:
         ):
             return CUDA, number
     pair = getattr(spec, "__dlpack_device__", None)
-    return _pair(*pair()) if callable(pair) else None  # an array, given for its device
+    return _pair(*pair()) if callable(pair) else None  # an array stands for its device
 
 
 def _named(kind: str, number: Any) -> tuple[int, int | None] | None:
@@ -117,12 +117,14 @@ def _pair(kind: Any, number: Any) -> tuple[int, int | None] | None:
 def stream_handle(stream: Any) -> int | None:
     """Return the driver's handle of a stream-like object, else None."""
     found = as_int(stream)
-    if found is not None or isinstance(stream, (bool, type)):  # of a class, they are descriptors
+    if found is not None or isinstance(
+        stream, (bool, type)
+    ):  # the attributes of a class are descriptors
         return found
     protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is not None:  # a method, and an attribute in its first version
+    if protocol is not None:  # a method; an attribute in the first version
         pair = protocol() if callable(protocol) else protocol
-        # A later version of the protocol may mean something else by the second entry.
+        # In a later version of the protocol the second entry may have another meaning.
         known = isinstance(pair, tuple) and len(pair) == 2 and as_int(pair[0]) == 0
         return as_int(pair[1]) if known else None
     for name in ("cuda_stream", "ptr", "handle"):  # torch; CuPy; PyCUDA, Numba, cuda.core
@@ -138,40 +140,42 @@ def stream_handle(stream: Any) -> int | None:
 
 
 def never_destroyed(stream: Any) -> bool:
-    """Return whether a stream lives as long as the process: torch's own do, whatever became of the object.
+    """Whether a stream lives until the process ends, as torch's own streams do.
 
-    torch shows a stream from outside (``ExternalStream``) by its handle as ``stream_id``.
+    In a ``torch.cuda.ExternalStream``, which may be destroyed, ``stream_id`` is the handle.
     """
     number = getattr(stream, "stream_id", None)
     return number is not None and number != getattr(stream, "cuda_stream", number)
 
 
 def torch_keeps_stream(device: int, handle: int) -> bool:
-    """Return whether torch's current stream has that handle and is torch's own; the core asks once for each."""
+    """Whether torch's current stream has that handle and is torch's own; the core calls this once a handle."""
     try:
         stream = sys.modules["torch"].cuda.current_stream(device)
         return bool(stream.cuda_stream == handle) and never_destroyed(stream)
-    except Exception:  # a torch that does not tell
+    except Exception:  # a version of torch without these attributes
         return False
 
 
 def odd_stream_protocol(stream: Any) -> str | None:
-    """Return what is wrong with the answer of a stream-like object's ``__cuda_stream__``, else None."""
+    """Return the fault in the result of a stream-like object's ``__cuda_stream__``, else None."""
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is None or isinstance(stream, type):
         return None
     pair = protocol() if callable(protocol) else protocol
     if not isinstance(pair, tuple):
-        return f"{short_repr(pair)}, no tuple"
+        return f"{short_repr(pair)}, not a tuple"
     if len(pair) != 2:
         return f"{short_repr(pair)}, a tuple of length {len(pair)}"
     if as_int(pair[0]) != 0:
         return f"{short_repr(pair)}, version {short_repr(pair[0])} of the protocol"
-    return None if as_int(pair[1]) is not None else f"{short_repr(pair)}, whose handle is no int"
+    return (
+        None if as_int(pair[1]) is not None else f"{short_repr(pair)}, whose handle is not an int"
+    )
 
 
 def other_than_stream(value: Any) -> str | None:
-    """Return "an array" or "an event" for one, whose address or handle is no stream's, else None."""
+    """Return "an array" or "an event" for such an object, else None."""
     kind = type(value)
     if hasattr(kind, "__cuda_stream__"):
         return None
@@ -181,8 +185,8 @@ def other_than_stream(value: Any) -> str | None:
 
 
 def stream_device(stream: Any) -> Any:
-    """Return the device that a foreign stream object names, else None."""
-    if isinstance(stream, int | np.integer):  # NumPy's have one: where the number lies
+    """Return the device of another library's stream object, else None."""
+    if isinstance(stream, int | np.integer):  # NumPy's integers have a device: "cpu"
         return None
     place = getattr(stream, "device", None)
     if place is not None:

@@ -1,4 +1,4 @@
-"""Which array libraries are installed, read from package metadata: nothing foreign is imported."""
+"""Versions and CUDA majors of installed array libraries, from package metadata; imports none of them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["BY_HAND", "Installed", "canonical", "how_to_repair", "numbers", "sca
 
 @dataclass(frozen=True)
 class Installed:
-    """One installed distribution that matters here.
+    """One installed distribution of an array library.
 
-    `cuda` is the CUDA major that it was built for, 0 for a build without CUDA, None when the metadata
-    does not tell. `broken` says what is wrong with the installation, or "".
+    `cuda` is the CUDA major that it was built for, 0 for a build without CUDA, None if unknown.
+    `broken` describes a fault of the installation, or is "".
     """
 
     library: str  # "cupy"
@@ -58,32 +58,32 @@ _KNOWN: dict[str, tuple[str, str]] = {
 
 
 _PORTED = (
-    "put a gnumpy.py and an npmat.py that are ported to Python 3 where Python finds modules: the gnumpy "
-    "of PyPI is for Python 2"
+    "put a gnumpy.py and an npmat.py that are ported to Python 3 on sys.path, because the gnumpy of PyPI "
+    "is for Python 2"
 )
-# What no package index has in a form that works, and how to come by it.
+# Packages that no index has for Python 3, with instructions.
 BY_HAND = {"gnumpy": _PORTED, "npmat": _PORTED}
 
 
 def how_to_repair(package: str, distribution: str = "") -> str:
-    """What to do about a package that is installed and cannot be imported."""
+    """Return the fix for a package that is installed but cannot be imported."""
     again = f"pip install --force-reinstall {distribution or package}"
-    return BY_HAND.get(package) or f"mend that, or install it anew: {again}"
+    return BY_HAND.get(package) or f"repair it, or install it again: {again}"
 
 
 def canonical(name: str) -> str:
-    """The name as package indexes compare it."""
+    """Return the normalized name, as package indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version, for comparing: "2.11.0+cu130" is (2, 11, 0)."""
+    """Return the leading numbers of a version: "2.11.0+cu130" is (2, 11, 0)."""
     found = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, found.group().split("."))) if found else ()
 
 
 def scan(distributions: Iterable[Any] | None = None) -> list[Installed]:
-    """Every known library that is installed, in the order of the table above; twice when it is twice."""
+    """Return the installed libraries of the table above; one entry for each distribution."""
     found: dict[str, list[Installed]] = {library: [] for library in _KNOWN}
     seen: set[str] = set()
     for distribution in (
@@ -91,7 +91,7 @@ def scan(distributions: Iterable[Any] | None = None) -> list[Installed]:
     ):
         name = _metadata(distribution, "Name")
         if not name or canonical(name) in seen:
-            # The first on the path is the one that is imported. No name: remains of a package.
+            # Python imports the first on the path. Without a name it is the remains of a package.
             continue
         seen.add(canonical(name))
         for library, (pattern, module) in _KNOWN.items():
@@ -105,7 +105,7 @@ def _metadata(distribution: Any, key: str) -> str:
         metadata = distribution.metadata
         return str(metadata[key] or "") if metadata is not None else ""
     except (KeyError, OSError, ValueError, TypeError, AttributeError):
-        # Unreadable or damaged files; what could be read is reported.
+        # Unreadable or damaged files: report the rest.
         return ""
 
 
@@ -113,7 +113,7 @@ def _describe(library: str, name: str, module: str, distribution: Any) -> Instal
     version = _metadata(distribution, "Version")
     broken = "" if version else "its metadata has no version"
     if module and not broken and module not in sys.modules and not _findable(module):
-        broken = f"the package is there, its module {module} is not"
+        broken = f"the package is installed, but its module {module} is missing"
     elif module and not broken and module not in sys.modules:
         broken = _unreadable(module)
     return Installed(
@@ -124,16 +124,16 @@ def _describe(library: str, name: str, module: str, distribution: Any) -> Instal
 
 def _findable(module: str) -> bool:
     try:
-        # The root only: looking deeper would import the parents.
+        # The root only, because a deeper search would import the parents.
         spec = importlib.util.find_spec(module.partition(".")[0])
-        # Without an origin it is a bare folder, which may hold more packages and is no module itself.
+        # Without an origin it is a folder without a module, which may contain packages.
         return spec is not None and (spec.origin is not None or "." in module)
     except (ImportError, ValueError):
         return False
 
 
 def _unreadable(module: str) -> str:
-    """Why a module of one file cannot be imported, as far as reading it tells; "" when it may be."""
+    """Return the syntax error of a module of one file, or ""."""
     if "." in module:
         return ""
     try:
@@ -153,7 +153,7 @@ def _unreadable(module: str) -> str:
 
 
 def _cuda(library: str, name: str, version: str, distribution: Any) -> int | None:
-    """The CUDA major that a distribution was built for."""
+    """Return the CUDA major that a distribution was built for, None if unknown."""
     in_name = re.search(r"(?:-cu|-cuda)(\d\d)", name)
     if in_name:
         return int(in_name.group(1))

@@ -1,7 +1,4 @@
-"""What makes an array an argument of other libraries' kernels, beside the exchange protocols.
-
-These libraries look for names on the object and launch on a stream of their own choice.
-"""
+"""Attributes that kernels of Triton and PyCUDA read from their arguments."""
 
 from __future__ import annotations
 
@@ -23,13 +20,13 @@ class ArgumentMethods(_core.Array):
     __slots__ = ()
 
     def data_ptr(self) -> int:
-        """Return the address of the first element, for a kernel that torch's current stream will run.
+        """Return the address of the first element, for a kernel on torch's current stream.
 
-        Triton asks this at every launch. The stream waits for what is queued on the array, and later
-        work here waits for the kernel.
+        Triton calls this at every launch. The stream waits for the work that is queued on the array,
+        and later work of gpuinterop waits for the kernel.
         """
         torch = sys.modules.get("torch")
-        # Triton launches on torch's current stream; without a loaded torch nobody launches.
+        # Triton launches on torch's current stream, so without torch there is no launch.
         place = core_view(self).device
         if torch is not None and place.type == "cuda" and torch.cuda.is_initialized():
             stream = torch.cuda.current_stream(place.index)
@@ -38,18 +35,18 @@ class ArgumentMethods(_core.Array):
 
     @property
     def _block(self) -> tuple[int, int, int]:
-        """The block that PyCUDA's ElementwiseKernel launches with."""
+        """The block of PyCUDA's ElementwiseKernel."""
         return (_THREADS, 1, 1)
 
     @property
     def _grid(self) -> tuple[int, int]:
-        """The grid that goes with `_block`; the kernel loops over what it does not cover."""
+        """The grid for `_block`; the kernel loops over further elements."""
         return (max(1, min(-(-core_view(self).size // _THREADS), 65535)), 1)
 
     @property
     def allocator(self) -> Any:
-        """What PyCUDA's ReductionKernel allocates its result with; there once PyCUDA is loaded."""
+        """The allocator of PyCUDA's ReductionKernel; exists once PyCUDA is loaded."""
         driver = sys.modules.get("pycuda.driver")
         if driver is None:
-            raise AttributeError("allocator: there is one once PyCUDA is loaded")
+            raise AttributeError("allocator: exists once PyCUDA is loaded")
         return driver.mem_alloc

@@ -1,4 +1,4 @@
-"""The geometry that an array really has, whatever its class shows."""
+"""The core's shape and strides of an array, whatever a subclass overrides; C strides, broadcasting."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["broadcast_shapes", "c_strides", "is_array", "core_view"]
 
 
 def is_array(x: Any) -> bool:
-    """Whether `x` is an array of ours itself: a weak proxy or a mock shows another object's class."""
+    """Whether `x` itself is a gpuinterop array; a weak proxy or a mock only reports such a class."""
     return issubclass(type(x), _core.Array)
 
 
 def core_view(x: Any) -> _core.Array:
-    """Return a view of `x` that shows the core's own geometry: a subclass may override attributes.
+    """Return a view of `x` as the core's class, because a subclass may override attributes.
 
-    BoundsError when the geometry is in the making (_set_stride and friends) and reaches outside.
+    Raises BoundsError if the layout is incomplete (_set_stride and similar) and leaves the memory.
     """
     return _core.view(_core.Array, x)
 
 
 def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Return the byte strides of a dense array in C order; with an itemsize of 1, those in elements."""
+    """Return the byte strides of a C-contiguous array; with itemsize 1, strides in elements."""
     strides: list[int] = []
     step = itemsize
     for n in reversed(shape):
@@ -35,7 +35,7 @@ def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 
 
 def broadcast_shapes(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int, ...]:
-    """Return the shape that all of `shapes` broadcast to. NumPy's own function stops at 32 axes."""
+    """Return the shape that all of `shapes` broadcast to; NumPy's function allows 32 axes only."""
     found: list[int] = []
     for shape in shapes:
         found[:0] = [1] * (len(shape) - len(found))

@@ -184,7 +184,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         """Return the bytes of the elements in C order: a copy of them."""
         seen = core_view(self)
         if seen.device.type == "cpu":
-            copy_tracking.note("host", seen.nbytes, "tobytes")
+            copy_tracking.report_copy("host", seen.nbytes, "tobytes")
         try:
             return to_host_array(self, "tobytes", memory=True).tobytes()
         except MemoryError as error:

@@ -1,4 +1,4 @@
-"""Page-locked host memory: copies between it and a GPU need no staging, and nobody has to wait for them."""
+"""Pinned (page-locked) host memory, and asynchronous copies from and to it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["copy_async", "pinned_empty"]
 
 
 def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.ndarray[Any, Any]:
-    """Return a NumPy array in page-locked memory, whose elements are not set; float32 by default.
+    """Return an uninitialized NumPy array in pinned memory; float32 by default.
 
-    Copies between it and any GPU run at the full speed of the bus. When the last view of it is gone and
-    the copies that `copy_async` has queued have passed, the memory is kept for the next call;
-    `empty_cache` gives it back to the system. Memory that is taken anew costs milliseconds, and may
-    wait for the GPU. Where the default device, or `device`, is "cpu", it is ordinary memory.
+    Copies between it and any GPU run at the full speed of the bus. After its last view is destroyed and
+    the copies of `copy_async` have completed, the memory is kept for the next call; `empty_cache`
+    returns it to the system. New memory costs milliseconds, and may wait for the GPU. If `device`, or
+    the default device, is "cpu", the memory is pageable.
 
     Examples
     --------
@@ -72,19 +72,18 @@ def _side(x: Any, name: str) -> _core.Array:
 def copy_async(dst: Any, src: Any) -> None:
     """Queue ``dst[...] = src`` on the current stream and return without waiting.
 
-    One of the two is on a GPU, the other an array of `pinned_empty` or a C-contiguous view of one:
-    write to `src` and read `dst` only when the stream has come so far. The memory of both stays until
-    then. Arrays of other strides are copied all the same, and waited for. Between arrays of "cpu" it
-    is done at once.
+    One array is on a GPU, the other is an array of `pinned_empty` or a C-contiguous view of one: do not
+    modify `src` or read `dst` until the stream has completed the copy. The memory of both lives until
+    then. For other strides the call waits for the copy. Between arrays on "cpu" it copies at once.
 
     Raises
     ------
     DeviceError
-        The host's side is ordinary memory, from or to which no copy runs by itself.
+        The host array is pageable, which allows no asynchronous copy.
     ContiguityError
-        A stride of `dst` is 0, or the elements of a NumPy array lie where none may lie.
+        A stride of `dst` is 0, or the elements of a NumPy array are misaligned.
     UnsupportedError
-        One of the two is a NumPy array in which something is masked.
+        One array is a NumPy array with masked elements.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""How Python's numbers become elements: the one place for the rule.
+"""Converts Python scalars and lists to elements; the only place of this rule.
 
-A Python number has no dtype, so it takes on the array's, as in NumPy: rounded where that is a float
-dtype, cut towards zero where it is an integer dtype. What the dtype cannot hold is refused: a finite
-number that would become infinite or not a number, one outside the integers' range. So is a whole
-number that the default float32 would round while nobody named a dtype. An array inside a list counts
-with its own dtype, as outside: floats are not narrowed unless the caller wrote the cast.
+A Python scalar has no dtype, so it is converted to the array's, as in NumPy: rounded for a float dtype,
+truncated towards zero for an integer dtype. A value that the dtype cannot hold raises: a finite number
+that would become infinite or nan, an integer outside the range. So does an integer that the default
+float32 would round if no dtype is given. An array inside a list keeps its dtype: floats are narrowed
+only by an explicit dtype.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ __all__ = ["NUMBERS", "scalars_to_array"]
 
 NUMBERS = (bool, int, float, complex, list, tuple)
 
-_PLAIN = {bool, int, float, complex}  # in lists: nothing to look into
-_EXACT = 2**24  # every whole number up to here is a float32
+_PLAIN = {bool, int, float, complex}  # items of lists that need no check
+_EXACT = 2**24  # float32 holds all integers up to this one
 
 
 def scalars_to_array(
     value: Any, dtype: Any, where: str, *, casts: bool | None = None
 ) -> np.ndarray[Any, Any]:
-    """Return a Python or NumPy number, or nested lists of them, as a host array of `dtype`.
+    """Return a Python or NumPy scalar, or nested lists of them, as a host array of `dtype`.
 
-    None stands for the default, float32, which whole numbers must survive. `casts` tells whether
-    arrays inside the lists may be narrowed; by default if a dtype is named.
+    None means the default, float32, which must hold integers exactly. `casts` allows narrowing arrays
+    inside the lists; by default it is whether a dtype is given.
     """
     wanted = dtype_from_id(FLOAT32) if dtype is None else as_supported_dtype(dtype, where)
     if type(value) is int and wanted.kind in "iu":
-        # Here NumPy's own check is the rule, and the quickest.
+        # NumPy's own check has the same rule, and is fastest.
         try:
             return np.asarray(value, wanted)
         except OverflowError:
@@ -77,12 +77,12 @@ def scalars_to_array(
 def _refuse_rounding(
     value: Any, found: np.ndarray[Any, Any], result: np.ndarray[Any, Any], where: str
 ) -> None:
-    """Refuse whole numbers that became others, also those among floats."""
+    """Refuse integers whose value changed, also integers among floats."""
     if found.dtype.kind in "iuO":
-        # Not the integers as floats: that would round them too.
+        # Compared as objects, because a comparison as floats would round them too.
         changed = found[found != result.astype(object)]
     elif isinstance(value, (list, tuple)) and np.any(large := np.abs(result) >= _EXACT):
-        # NumPy has read them as floats already; the objects tell which were whole numbers.
+        # NumPy has read them as floats already; the objects show which were integers.
         given = np.asarray(value, object)[large]
         whole = np.array([isinstance(one, (int, np.integer)) for one in given.flat], bool)
         changed = given[whole & (given != result[large].astype(object))]
@@ -91,7 +91,7 @@ def _refuse_rounding(
     if changed.size:
         raise DTypeError(
             where=where,
-            expected=f"whole numbers that {result.dtype}, the default, holds exactly",
+            expected=f"integers that {result.dtype}, the default dtype, holds exactly",
             got=short_repr(changed.item(0)),
             fix="name the dtype: a GpuArray's 'int64' keeps them, 'float32' rounds them"
             if found.dtype.kind in "iuO"
@@ -100,7 +100,7 @@ def _refuse_rounding(
 
 
 def _refuse_narrowing(values: Any, wanted: np.dtype[Any], where: str) -> None:
-    """Refuse arrays of wider floats inside lists, and of integers that `wanted` would change."""
+    """Refuse arrays inside lists: wider floats, and integers that `wanted` would change."""
     for kind in set(map(type, values)) - _PLAIN:
         if issubclass(kind, np.generic):
             continue
@@ -126,7 +126,7 @@ def _refuse_narrowing_of(array: np.ndarray[Any, Any], wanted: np.dtype[Any], whe
 
 
 def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:
-    """The numbers as NumPy reads them; objects when an integer is beyond its own."""
+    """Return the values as NumPy reads them; as objects if an integer exceeds 64 bits."""
     try:
         found = np.asarray(value)
     except ValueError as error:
@@ -159,9 +159,9 @@ def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]
 
 
 def _unrounded(value: Any, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The numbers as integers where NumPy has made floats of them that do not hold every integer.
+    """Return integers exactly where NumPy has converted them to floats that would round them.
 
-    It does so for a float among integers, and for signed integers among unsigned ones.
+    NumPy does so for a float among integers, and for signed integers among unsigned ones.
     """
     if not (np.abs(found) >= _EXACT).any() or not np.isfinite(found).all():
         return found
@@ -175,7 +175,7 @@ def _is_real(value: Any) -> bool:
 
 
 def _outside(found: np.ndarray[Any, Any], wanted: np.dtype[Any]) -> Any:
-    """Where a dtype without infinity would show another number, because the range ends before."""
+    """Return where values exceed the range of a dtype without infinity."""
     if wanted.name.startswith(("int", "uint")):
         info = np.iinfo(wanted) if wanted.kind in "iu" else _ml_dtypes().iinfo(wanted)
         low, high = int(info.min), int(info.max)
@@ -196,7 +196,7 @@ def _finite(values: np.ndarray[Any, Any]) -> Any:
 
 
 def _ml_dtypes() -> Any:
-    import ml_dtypes  # it made the dtype that is asked about
+    import ml_dtypes  # it is installed, because it made the dtype
 
     return ml_dtypes
 
@@ -206,7 +206,7 @@ def _too_large(value: Any, wanted: np.dtype[Any], where: str) -> DTypeError:
         where=where,
         expected=f"a number that {wanted} can hold",
         got=short_repr(value),
-        fix="bring it into the range of the dtype, or take a wider one in a GpuArray"
+        fix="pass a number in the range of the dtype, or use a GpuArray of a wider dtype"
         + ("; infinity is written float('inf')" if wanted.kind == "f" else ""),
     )
 

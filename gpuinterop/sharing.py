@@ -1,4 +1,4 @@
-"""Decide whether two arrays, of any libraries, share memory."""
+"""Tests whether two arrays, of any libraries, share memory."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy
 
-from gpuinterop.converters import engine
-from gpuinterop.errors import ConversionTypeError
+from gpuinterop import _core
+from gpuinterop.converters import engine, registry
+from gpuinterop.converters.functions import describe_foreign
+from gpuinterop.converters.plan import ArrayInfo
+from gpuinterop.errors import ConversionTypeError, GpuInteropError
 from gpuinterop.overlap import byte_range, share_bytes
 
 __all__ = ["may_share_memory", "shares_memory"]
@@ -16,16 +19,16 @@ _NO_ARRAYS = (str, int, float, complex, list, tuple, dict, type(None))
 
 
 def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
-    """Return whether some byte belongs to an element of `a` and to one of `b`, exactly.
+    """Return whether some byte belongs to an element of `a` and to an element of `b`.
 
-    Both may be arrays of any known library, with any strides: two interleaved slices of one array do
-    not share memory, though their address ranges overlap. Nothing is converted or copied. Addresses
-    of host and GPU memory never coincide, so arrays on different devices share nothing.
+    Both may be arrays of any supported library, with any strides: two interleaved slices of one array
+    do not share memory, although their address ranges overlap. Nothing is converted or copied. Arrays
+    on different devices never share memory, because host and GPU addresses differ.
 
     Raises
     ------
     BoundsError
-        An exact answer would take more than `budget` steps.
+        The exact answer needs more than `budget` steps.
 
     Examples
     --------
@@ -37,14 +40,14 @@ def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
     a_reach, a_kept = _reach(a, "shares_memory")
     b_reach, b_kept = _reach(b, "shares_memory")
     shared = share_bytes(a_reach, b_reach, budget)
-    del a_kept, b_kept  # until here, because one may get the address that the other had
+    del a_kept, b_kept  # kept until now, because a freed address could be reused
     return shared
 
 
 def may_share_memory(a: Any, b: Any) -> bool:
-    """Return whether the address ranges of `a` and `b` overlap: fast, but may report an overlap that does not exist.
+    """Return whether the address ranges of `a` and `b` overlap.
 
-    Never False for arrays that do share memory; `shares_memory` is exact.
+    Fast, but may report an overlap that does not exist; `shares_memory` is exact.
     """
     a_reach, a_kept = _reach(a, "may_share_memory")
     b_reach, b_kept = _reach(b, "may_share_memory")
@@ -55,15 +58,34 @@ def may_share_memory(a: Any, b: Any) -> bool:
 
 
 def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], Any]:
-    # Some of NumPy's scalars are Python scalars as well.
+    # Some NumPy scalars are also Python scalars.
     if isinstance(x, _NO_ARRAYS) and not isinstance(x, numpy.generic):
         raise ConversionTypeError(
             where=where,
             expected="two arrays, of any library",
             got=f"an object of type {type(x).__name__}",
-            fix="pass arrays: a list or a number has no memory of its own to share",
+            fix="pass arrays, because a list or a scalar has no memory to share",
         )
-    info, kept = engine.describe(x)
+    info, kept = _describe(x)
     if not info.ptr:  # without memory: a meta tensor, a scalar
         return (0, (0,), (info.itemsize,), info.itemsize), kept
     return (info.ptr, info.shape, info.strides, info.itemsize), kept
+
+
+def _describe(obj: Any) -> tuple[ArrayInfo, Any]:
+    """Return the description of any array, and what keeps its memory at that address."""
+    entry = None if issubclass(type(obj), _core.Array) else registry.find_backend(obj)
+    if entry is None or getattr(entry.module, "describe", None) is None:
+        incoming = engine.plan_in(obj, False, {})
+        if incoming.plan.refused:
+            raise incoming.plan.exception()
+        return incoming.info, obj if incoming.array is None else incoming.array
+    try:  # an object that cannot be shared may have memory all the same
+        return describe_foreign(obj, entry, {}), obj
+    except GpuInteropError:
+        raise
+    except Exception as e:  # the library's own refusal: sparse, deleted, symbolic, ...
+        plan = engine.plan_in(obj, True, {}).plan
+        if plan.refused:
+            raise plan.exception() from e
+        raise

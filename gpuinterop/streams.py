@@ -1,7 +1,7 @@
-"""Streams: what names them, and which is current; `gpuinterop.devices` is the public face of this.
+"""Streams by name, and the current stream; `gpuinterop.devices` exports them.
 
 Work on a GPU goes to the thread's current stream, the legacy default stream unless ``with stream:``
-says otherwise.
+sets another.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class _Arguments:
-    """What inspect.signature tells of a class of the core; a subclass may take others."""
+    """The signature of a class of the core for inspect.signature; a subclass has its own."""
 
     def __init__(self, owner: type, example: Callable[..., None]) -> None:
         self._owner, self._example = owner, example
@@ -78,7 +78,7 @@ def per_thread_stream(device: Any = None) -> Stream:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """Return the stream on which this thread's work on a device goes."""
+    """Return the current stream of this thread on a device."""
     place = gpu(device)
     found = _core.entered_stream(place.type_code, place.index)
     if found is not None:
@@ -89,19 +89,19 @@ def current_stream(device: Any = None) -> Stream:
 
 
 def as_stream(stream: Any = None, device: Any = None) -> Stream:
-    """Return `stream` as a `Stream`; a foreign one stays its owner's, and is kept alive.
+    """Return `stream` as a `Stream`; another library's stream object is kept alive.
 
     Parameters
     ----------
     stream : a `Stream`, an object with ``__cuda_stream__``, ``.cuda_stream`` (torch), ``.ptr``
         (CuPy) or ``.handle`` (PyCUDA, Numba, cuda.core), or a handle as an int. None, 0 and 1 are
         the legacy default stream, 2 the per-thread one.
-    device : the stream's device, for the default streams; others are known to the driver.
+    device : the stream's device, for the default streams; the driver knows the others.
 
     Raises
     ------
     StreamError
-        Not a stream.
+        `stream` is not a stream.
     ContextError
         A stream of a CUDA context that is not a device's primary one.
     """
@@ -145,7 +145,7 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
 
 
 class StreamScope:
-    """What `stream` returns: enters a stream, as often as it is entered itself."""
+    """The context manager that `stream` returns; it may be entered several times."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -162,7 +162,7 @@ class StreamScope:
         pass
 
     def _blocks(self) -> list[ExitStack]:
-        """What leaves this thread's blocks, the innermost last."""
+        """Return the exit stacks of this thread's blocks, the innermost last."""
         found: list[ExitStack] = self._entered.__dict__.setdefault("blocks", [])
         return found
 
@@ -183,9 +183,9 @@ class StreamScope:
 
 
 def stream(stream: Any = None, device: Any = None) -> StreamScope:
-    """Return a context manager that makes a stream current for this library in this thread.
+    """Return a context manager that makes a stream current in gpuinterop, in this thread.
 
-    `stream` is anything that `as_stream` takes. ``with`` gives the `Stream`. `gpuinterop.stream`
-    makes it current in the other libraries too.
+    `stream` is anything that `as_stream` accepts; ``with`` returns the `Stream`. `gpuinterop.stream`
+    makes it current in other libraries too.
     """
     return StreamScope(as_stream(stream, device))

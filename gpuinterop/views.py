@@ -1,9 +1,9 @@
-"""The shape methods that every array has: views wherever strides allow them."""
+"""The shape methods of every array; they return views where strides allow it."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
 
@@ -19,14 +19,14 @@ from gpuinterop.errors import (
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_optional_bool, require_order
 
-__all__ = ["Flags", "ViewMethods", "own_state", "read_axis"]
+__all__ = ["Flags", "ViewMethods", "own_state", "read_axes", "read_axis", "read_reduced_axes"]
 
 Self = TypeVar("Self", bound="ViewMethods")
 
 
 def _spread(values: tuple[Any, ...]) -> Any:
-    """f(1, 2), f((1, 2)), f([1, 2]) and f(numpy.array([1, 2])) mean the same."""
-    # Arrays of any shape have an __index__, which works where they hold one int.
+    """Return the values of f(1, 2), f((1, 2)), f([1, 2]) and f(numpy.array([1, 2])) alike."""
+    # Arrays of every shape have __index__, which works if they hold one int.
     if len(values) == 1 and (
         not hasattr(values[0], "__index__") or bool(getattr(values[0], "ndim", 0))
     ):
@@ -35,7 +35,7 @@ def _spread(values: tuple[Any, ...]) -> Any:
 
 
 def read_axis(axis: Any, ndim: int, where: str) -> int:
-    """An axis counted from 0, from an int that may count from the end."""
+    """Return an axis counted from 0; a negative one counts from the end."""
     try:
         if isinstance(axis, bool):  # probably an argument in the wrong place
             raise TypeError("a bool")
@@ -47,11 +47,26 @@ def read_axis(axis: Any, ndim: int, where: str) -> int:
     return index % ndim
 
 
-def own_state(x: Any) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
-    """What an object of a subclass carries beside the array: its __dict__, and the values of its slots.
+def read_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
+    """Return one axis or several, each once, counted from 0 and in the given order; all for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, (tuple, list)) or bool(getattr(axis, "ndim", 0)) else (axis,)
+    axes = tuple([read_axis(i, ndim, where) for i in given])
+    if len(set(axes)) != len(axes):
+        raise error_messages.repeated_axis(where, short_repr(axis))
+    return axes
 
-    In pickle's form; None where there is nothing.
-    """
+
+def read_reduced_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
+    """Return the axes of a reduction in ascending order; NumPy reduces a 0-d array over axis 0 or -1."""
+    if ndim == 0 and axis in (0, -1, (0,), (-1,)):
+        return ()
+    return tuple(sorted(read_axes(axis, ndim, where)))
+
+
+def own_state(x: Any) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
+    """Return the __dict__ and the slots of an object of a subclass, in pickle's form; None if empty."""
     slots: dict[str, Any] = {}
     for cls in type(x).__mro__:
         names = cls.__dict__.get("__slots__", ())
@@ -66,7 +81,7 @@ def own_state(x: Any) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
     return (values, slots) if values or slots else None
 
 
-def _take_on(x: Any, state: tuple[dict[str, Any] | None, dict[str, Any]] | None) -> None:
+def _set_state(x: Any, state: tuple[dict[str, Any] | None, dict[str, Any]] | None) -> None:
     values, slots = state or (None, {})
     if values:
         x.__dict__.update(values)
@@ -75,7 +90,7 @@ def _take_on(x: Any, state: tuple[dict[str, Any] | None, dict[str, Any]] | None)
 
 
 def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
-    """The elements in one of NumPy's orders; 'K' is a C order of the axes as they lie in memory."""
+    """Return the elements as a vector; 'K' is C order of the axes in their memory order."""
     if require_order(order, "CFAK", where) == "K":
         in_memory: Self = x._permuted(x._memory_order())
         return in_memory.reshape(-1, copy=copy)
@@ -92,75 +107,55 @@ def _no_view_of(x: _core.Array) -> CopyForbiddenError:
     )
 
 
-class Flags:
-    """What is known of an array's memory; readable by name and by NumPy's keys.
+# Readers of the flags, from the array and its core view.
+_FLAGS: dict[str, Callable[[_core.Array, _core.Array], bool]] = {
+    "owndata": lambda x, seen: x._owns,
+    "writeable": lambda x, seen: not seen.readonly,
+    "aligned": lambda x, seen: (
+        seen.ptr % _core.alignment_of(seen.dtype, seen.device.type_code) == 0
+    ),
+    "c_contiguous": lambda x, seen: seen.is_c_contiguous(),
+    "f_contiguous": lambda x, seen: seen.is_f_contiguous(),
+    "forc": lambda x, seen: seen.is_c_contiguous() or seen.is_f_contiguous(),
+    "fnc": lambda x, seen: seen.is_f_contiguous() and not seen.is_c_contiguous(),
+    "behaved": lambda x, seen: _FLAGS["aligned"](x, seen) and not seen.readonly,
+    "carray": lambda x, seen: _FLAGS["behaved"](x, seen) and seen.is_c_contiguous(),
+    "farray": lambda x, seen: _FLAGS["behaved"](x, seen) and _FLAGS["fnc"](x, seen),
+    "writebackifcopy": lambda x, seen: False,
+}
+_FLAGS["contiguous"], _FLAGS["fortran"] = _FLAGS["c_contiguous"], _FLAGS["f_contiguous"]
+_FLAG_LETTERS = {
+    "C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "A": "aligned", "O": "owndata",
+    "B": "behaved", "CA": "carray", "FA": "farray", "X": "writebackifcopy",
+}  # fmt: skip
 
-    ``writeable = False`` makes the array read-only. The way back is a copy.
+
+class Flags:
+    """Properties of an array's memory, by NumPy's names and keys; they follow the array.
+
+    ``writeable = False`` makes the array read-only, for good: copy it to get a writable array.
     """
 
     __slots__ = ("_array",)
-    _shown = ("aligned", "c_contiguous", "f_contiguous", "owndata", "writeable")
+    _array: _core.Array
+    _printed = ("aligned", "c_contiguous", "f_contiguous", "owndata", "writeable")
 
     def __init__(self, array: _core.Array) -> None:
-        self._array = array
+        object.__setattr__(self, "_array", array)
 
-    @property
-    def owndata(self) -> bool:
-        return self._array._owns
+    def __getattr__(self, name: str) -> bool:
+        if name not in _FLAGS:
+            raise AttributeError(f"flags of an array have no attribute {name!r}")
+        return _FLAGS[name](self._array, core_view(self._array))
 
-    @property
-    def c_contiguous(self) -> bool:
-        return core_view(self._array).is_c_contiguous()
-
-    @property
-    def f_contiguous(self) -> bool:
-        return core_view(self._array).is_f_contiguous()
-
-    @property
-    def aligned(self) -> bool:
-        array = core_view(self._array)
-        return array.ptr % _core.alignment_of(array.dtype, array.device.type_code) == 0
-
-    @property
-    def writeable(self) -> bool:
-        return not core_view(self._array).readonly
-
-    @writeable.setter
-    def writeable(self, value: bool) -> None:
-        # The core's own attribute: a subclass may have another of that name.
+    def __setattr__(self, name: str, value: bool) -> None:
+        if name != "writeable":
+            raise AttributeError(f"{name}: only writeable can be set")
+        # The core's own attribute, because a subclass may define another of that name.
         _core.Array.readonly.__set__(self._array, not value)  # type: ignore[attr-defined]
 
-    @property
-    def contiguous(self) -> bool:
-        return self.c_contiguous
-
-    @property
-    def fortran(self) -> bool:
-        return self.f_contiguous
-
-    @property
-    def forc(self) -> bool:
-        return self.c_contiguous or self.f_contiguous
-
-    @property
-    def fnc(self) -> bool:
-        return self.f_contiguous and not self.c_contiguous
-
-    @property
-    def behaved(self) -> bool:
-        return self.aligned and self.writeable
-
-    @property
-    def carray(self) -> bool:
-        return self.behaved and self.c_contiguous
-
-    @property
-    def farray(self) -> bool:
-        return self.behaved and self.fnc
-
-    @property
-    def writebackifcopy(self) -> bool:
-        return False
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_FLAGS})
 
     def __getitem__(self, key: str) -> bool:
         return bool(getattr(self, self._name(key)))
@@ -169,29 +164,24 @@ class Flags:
         setattr(self, self._name(key), value)
 
     def _name(self, key: object) -> str:
-        short = {
-            "C": "c_contiguous", "CONTIGUOUS": "c_contiguous", "F": "f_contiguous",
-            "FORTRAN": "f_contiguous", "W": "writeable", "A": "aligned", "O": "owndata",
-            "B": "behaved", "CA": "carray", "FA": "farray", "X": "writebackifcopy",
-        }  # fmt: skip
-        name = short.get(key, key.lower()) if isinstance(key, str) else ""
-        if not isinstance(getattr(type(self), name, None), property):
+        name = _FLAG_LETTERS.get(key, key.lower()) if isinstance(key, str) else ""
+        if name not in _FLAGS:
             raise KeyError(key)
         return name
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Flags):
             return NotImplemented
-        return all(getattr(self, n) == getattr(other, n) for n in self._shown)
+        return all(getattr(self, n) == getattr(other, n) for n in self._printed)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in self._shown)
+        return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in self._printed)
 
 
 class ViewMethods(_core.Array):
-    """Methods that change how memory is looked at, not what is in it."""
+    """Methods that return views of the same memory, where strides allow it."""
 
     __slots__ = ()
 
@@ -203,7 +193,7 @@ class ViewMethods(_core.Array):
     def view(self: Self, dtype: Any = None) -> Self:
         """Return another array object over the same memory.
 
-        The element type stays; naming another one raises, because the bytes would be read anew.
+        Another dtype raises, because a view does not reinterpret the bytes.
         """
         view: Self = super().view()
         if dtype is not None and as_supported_dtype(dtype, "view") != core_view(view).dtype:
@@ -217,19 +207,19 @@ class ViewMethods(_core.Array):
         return view
 
     def __copy__(self: Self) -> Self:
-        # The documents pin this: copy.copy gives another object over the same memory.
+        # As in Theano, copy.copy returns a view of the same memory.
         view: Self = self.view()
-        _take_on(view, own_state(self))
+        _set_state(view, own_state(self))
         return view
 
     def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
         copied = self.copy()
         memo[id(self)] = copied
-        _take_on(copied, deepcopy(own_state(self), memo))
+        _set_state(copied, deepcopy(own_state(self), memo))
         return copied
 
     def reshape(self: Self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
-        """Return the elements, in C order (or F), under another shape; one extent may be -1.
+        """Return the elements, in C order (or F), in another shape; one length may be -1.
 
         Order 'A' means F for an array that is F-contiguous and not C-contiguous. Shares memory
         where strides allow it and copies otherwise. ``copy=False`` raises instead of copying,
@@ -250,7 +240,7 @@ class ViewMethods(_core.Array):
                 return self.transpose().reshape(wanted[::-1], copy=copy).transpose()
             except (ShapeError, CopyForbiddenError) as error:
                 refusal = error
-            # In the words of the caller, who has turned nothing.
+            # Report the caller's shape, not the transposed one.
             if isinstance(refusal, ShapeError):
                 self._reshaped(wanted)
             else:
@@ -261,11 +251,11 @@ class ViewMethods(_core.Array):
             if copy is False:
                 raise _no_view_of(self)
             view = self._copied("reshape")._reshaped(wanted)
-            assert view is not None  # a C-ordered copy takes every shape
+            assert view is not None  # a C-ordered copy allows every shape
         return view
 
     def ravel(self: Self, order: str = "C") -> Self:
-        """Return the elements as a vector, in order 'C', 'F', 'A' or 'K' (as they lie in memory).
+        """Return the elements as a vector, in order 'C', 'F', 'A' or 'K' (the order in memory).
 
         Shares memory where strides allow it.
         """
@@ -294,15 +284,12 @@ class ViewMethods(_core.Array):
         return view
 
     def squeeze(self: Self, axis: Any = None) -> Self:
-        """Return a view without the axes of extent 1 (all of them, or those given)."""
+        """Return a view without the axes of length 1 (all of them, or those in `axis`)."""
         shape = core_view(self).shape
         if axis is None:
             drop = {i for i, n in enumerate(shape) if n == 1}
         else:
-            given = axis if isinstance(axis, (tuple, list)) else (axis,)
-            drop = {read_axis(i, len(shape), "squeeze") for i in given}
-            if len(drop) != len(given):
-                raise error_messages.repeated_axis("squeeze", short_repr(axis))
+            drop = set(read_axes(axis, len(shape), "squeeze"))
             for i in drop:
                 if shape[i] != 1:
                     raise ShapeError(
@@ -316,12 +303,10 @@ class ViewMethods(_core.Array):
         return view
 
     def expand_dims(self: Self, axis: Any) -> Self:
-        """Return a view with new axes of extent 1 at the positions given."""
+        """Return a view with new axes of length 1 at the given positions."""
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
         ndim = core_view(self).ndim + len(given)
-        new = [read_axis(i, ndim, "expand_dims") for i in given]
-        if len(set(new)) != len(new):
-            raise error_messages.repeated_axis("expand_dims", short_repr(axis))
+        new = read_axes(given, ndim, "expand_dims")
         view: Self = self[tuple(None if i in new else slice(None) for i in range(ndim))]
         return view
 
@@ -359,13 +344,13 @@ class ViewMethods(_core.Array):
         return result
 
     def dimshuffle(self: Self, *pattern: Any) -> Self:
-        """Return a view with its axes rearranged as the documents write it.
+        """Return a view with its axes rearranged, as in Theano.
 
-        Each entry is an axis, or 'x' (or any negative number) for a new axis of extent 1. An axis
-        left out must have extent 1.
+        Each entry is an axis, or 'x' (or any negative number) for a new axis of length 1. An omitted
+        axis must have length 1.
         """
         wanted = _spread(pattern)
-        if getattr(wanted, "ndim", 0):  # an array, which is no Sequence
+        if getattr(wanted, "ndim", 0):  # an array is not a Sequence
             wanted = _core.read_ints(wanted, "dimshuffle", "pattern")
         if isinstance(wanted, str) or not isinstance(wanted, Sequence):
             wanted = (wanted,)

@@ -14,10 +14,18 @@ import numpy as np
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of imported arrays)
 from gpuinterop import _core
 from gpuinterop.converters import engine, registry
-from gpuinterop.converters.functions import check_options, option_names
+from gpuinterop.converters.functions import (
+    check_options,
+    generated,
+    option_names,
+    own_options,
+    reader,
+    resolve_options,
+    writer,
+)
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.error_context import resolve_device
-from gpuinterop.errors import GpuInteropError
+from gpuinterop.errors import ConversionTypeError, GpuInteropError
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 from gpuinterop.option_values import require_bool, require_optional_bool, takes_copy_keyword
 
@@ -40,10 +48,7 @@ __all__ = [
 
 if TYPE_CHECKING:  # a type checker knows these names only; at runtime they are made on first use
     from gpuinterop.converters.array_api import to_array_api as to_array_api
-    from gpuinterop.converters.cudamat import cudamat_to_cudandarray as cudamat_to_cudandarray
-    from gpuinterop.converters.gnumpy import garray_to_cudandarray as garray_to_cudandarray
     from gpuinterop.converters.kernel_pointers import pointer_arguments as pointer_arguments
-    from gpuinterop.converters.pycuda import to_cudandarray as to_cudandarray
 
     class _To(Protocol):
         def __call__(self, x: Any, copyif: bool = False, **options: Any) -> Any: ...
@@ -89,13 +94,13 @@ if TYPE_CHECKING:  # a type checker knows these names only; at runtime they are 
     from_warp: _From
 
 _HOMES = {
-    "to_gpuarray": "pycuda",
-    "to_cudandarray": "pycuda",
-    "cudandarray_to_cudamat": "cudamat",
-    "cudamat_to_cudandarray": "cudamat",
-    "cudandarray_to_garray": "gnumpy",
-    "garray_to_cudandarray": "gnumpy",
     "pointer_arguments": "kernel_pointers",
+}
+# Theano's names: the library, and the options that have other defaults.
+_THEANO: dict[str, tuple[str, dict[str, Any]]] = {
+    "to_gpuarray": ("pycuda", {}),
+    "cudandarray_to_cudamat": ("cudamat", {"layout": "memory"}),
+    "cudandarray_to_garray": ("gnumpy", {}),
 }
 
 
@@ -103,6 +108,11 @@ def _loaded(name: str) -> Any:
     home = _HOMES.get(name)
     if home is not None:
         value = getattr(import_module(f"{__name__}.{home}"), name)
+        globals()[name] = value
+        return value
+    if name in _THEANO:
+        library, defaults = _THEANO[name]
+        value = to_function(registry.built_in(library), name, **defaults)
         globals()[name] = value
         return value
     direction, _, library = name.partition("_")
@@ -120,7 +130,7 @@ def _function(direction: str, library: str, name: str) -> Any:
     """Return ``to_<library>`` or ``from_<library>``, and keep it as a name of this module."""
     try:
         entry = registry.backend(library, f"gpuinterop.converters.{name}")
-        value = (engine.to_function if direction == "to" else engine.from_function)(entry)
+        value = (to_function if direction == "to" else from_function)(entry)
     except (GpuInteropError, ImportError) as e:  # an attribute that does not exist, for hasattr()
         raise AttributeError(str(e)) from e
     globals()[name] = value
@@ -159,42 +169,14 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     own = registry.own_name(library)
     if own is not None:
         options = own_options(x, own, options, f"to(x, {library!r})")
-        plan, incoming = engine.plan_own(x, own, copyif, options)
-        if plan.refused:
-            raise plan.exception()
-        found = engine.adopt(incoming, plan)
-        if own != "cudandarray" or issubclass(type(found), CudaNdarray):
-            return found
-        return _core.adopt(CudaNdarray, found)
+        return _as_own(x, own, copyif, options)
     entry = registry.backend(library)
+    entry.module  # noqa: B018 - imported first, so that the plan is not interrupted by it
     if options or entry.name == "array_api":
         entry, options = resolve_options(entry, library, options, f"to(x, {library!r})")
     if issubclass(type(x), _core.Array):
         return engine.export_array(x, entry, copyif, options)
     return engine.convert(x, entry, copyif, options)
-
-
-def own_options(x: Any, own: str, options: dict[str, Any], where: str) -> dict[str, Any]:
-    """Check the options of a conversion to a gpuinterop array."""
-    entry = None if issubclass(type(x), _core.Array) else registry.find_backend(x)
-    return check_options(
-        option_names(entry if own != "cudandarray" else None, "from"), options, where
-    )
-
-
-def resolve_options(
-    entry: Backend, library: str, options: dict[str, Any], where: str
-) -> tuple[Backend, dict[str, Any]]:
-    """Check the options of a conversion to a library; a namespace may have a converter of its own."""
-    if entry.name == "array_api" and "xp" not in options:
-        xp = registry.namespace(library, "to_array_api")
-        options = options if xp is None else {**options, "xp": xp}
-    options = check_options(option_names(entry, "to"), options, where)
-    if entry.name == "array_api" and entry.module.own_converter(options.get("xp")):
-        entry = registry.backend(entry.module.own_converter(options["xp"]))
-        options = {name: value for name, value in options.items() if name != "xp"}
-        options = check_options(option_names(entry, "to"), options, where)
-    return entry, options
 
 
 @_core.imports()
@@ -266,3 +248,91 @@ def from_dlpack(
         x = np.asarray(x)  # a scalar has no memory to share, but its value can be copied
     pair = None if place is None else (place.type_code, place.index or 0)
     return _core.import_any(cls, x, pair, copy)
+
+
+# ---- generated functions, and those of Theano's time --------------------------------------------
+
+
+def to_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
+    """Return the function ``to_<library>`` of an entry, or one of another name and other defaults."""
+    own = writer(entry)
+    if own is not None:
+        return own
+    where = name or entry.module.RULES.where
+
+    def call(x: Any, copyif: Any = False, **options: Any) -> Any:
+        copyif = require_bool(copyif, "copyif", where)
+        options = check_options(option_names(entry, "to"), {**defaults, **options}, where, False)
+        return engine.export_array(x, entry, copyif, options, name)
+
+    return generated(call, entry, "to", name or f"to_{entry.name}", defaults)
+
+
+def from_function(entry: Backend) -> Any:
+    """Return the function ``from_<library>`` of an entry."""
+    own = reader(entry)
+    if own is not None:
+        return own
+    where = f"from_{entry.name}"
+
+    def call(obj: Any, copyif: Any = False, **options: Any) -> Any:
+        copyif = require_bool(copyif, "copyif", where)
+        options = check_options(option_names(entry, "from"), options, where, False)
+        _require_library(obj, entry, where)
+        return engine.import_array(obj, copyif, options, where)
+
+    return generated(call, entry, "from", where, {})
+
+
+def _require_library(obj: Any, entry: Backend, where: str) -> None:
+    found = registry.find_backend(obj)
+    if found is None or found.name != entry.name:
+        raise ConversionTypeError(
+            where=where,
+            expected=entry.module.ARRAY,
+            got=f"{type(obj).__module__}.{type(obj).__qualname__}",
+            fix="use gpuinterop.from_any, which accepts every known array",
+        )
+
+
+def _as_own(x: Any, own: str, copyif: bool, options: dict[str, Any], where: str = "") -> Any:
+    """Return `x` as a gpuinterop array; as a CudaNdarray if `own` is "cudandarray"."""
+    plan, incoming = engine.plan_own(x, own, copyif, options, where)
+    if plan.refused:
+        raise plan.exception()
+    found = engine.adopt(incoming, plan)
+    if own != "cudandarray" or issubclass(type(found), CudaNdarray):
+        return found
+    return _core.adopt(CudaNdarray, found)
+
+
+def to_cudandarray(x: Any, copyif: bool = False) -> Any:
+    """Return a CudaNdarray over the memory of `x`: a GPUArray, or an array of any known library.
+
+    Shares every layout. Copies, with ``copyif=True``, what cannot be shared, such as a tensor with a
+    pending conjugation. Only float32 has a CudaNdarray, and nothing is cast: other dtypes raise
+    ValueError. The result sees the work that is queued on the library's current or default stream. It
+    keeps `x` alive, as ``result.base``. Writes on either side are visible on the other; read-only memory
+    stays read-only.
+    """
+    return _as_own(x, "cudandarray", require_bool(copyif, "copyif", "to_cudandarray"), {})
+
+
+def cudamat_to_cudandarray(x: Any, copyif: bool = False, *, layout: str = "memory") -> Any:
+    """Return a C-contiguous CudaNdarray over the memory of a CUDAMatrix, as in the Theano tutorials.
+
+    The inverse of `cudandarray_to_cudamat`, with the same reading of rows and columns;
+    ``layout="logical"`` keeps the meaning, as `from_cudamat` does.
+    """
+    where = "cudamat_to_cudandarray"
+    copyif = require_bool(copyif, "copyif", where)
+    _require_library(x, registry.built_in("cudamat"), where)
+    return _as_own(x, "cudandarray", copyif, {"layout": layout}, where)
+
+
+def garray_to_cudandarray(x: Any, copyif: bool = False) -> Any:
+    """Return a CudaNdarray over the memory of a garray, as in the Theano tutorials."""
+    where = "garray_to_cudandarray"
+    copyif = require_bool(copyif, "copyif", where)
+    _require_library(x, registry.built_in("gnumpy"), where)
+    return _as_own(x, "cudandarray", copyif, {}, where)

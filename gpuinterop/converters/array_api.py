@@ -215,5 +215,5 @@ def to_array_api(
         if plan.refused:
             raise plan.exception()
     if plan.copied:  # by the namespace itself, during the trial
-        copy_tracking.note(plan.crosses, plan.bytes, plan.where)
+        copy_tracking.report_copy(plan.crosses, plan.bytes, plan.where)
     return made

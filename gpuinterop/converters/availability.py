@@ -24,7 +24,6 @@ from gpuinterop.errors import (
     MissingLibraryError,
     short_repr,
 )
-from gpuinterop.foreign_handles import is_being_imported
 
 if TYPE_CHECKING:
     from gpuinterop.converters.registry import Backend
@@ -36,6 +35,7 @@ __all__ = [
     "disable_converter",
     "failures",
     "how_to_install",
+    "import_library",
     "import_package",
     "installed",
     "not_installed_error",
@@ -111,9 +111,23 @@ def failures() -> dict[str, str]:
     return dict(_failures)
 
 
+def import_library(entry: Backend, device: str, where: str) -> Any:
+    """Import the module that a conversion on a device needs; None for a converter without one."""
+    name = module_for(entry, device)
+    return import_package(entry, name, where) if name else None
+
+
+def module_for(entry: Backend, device: str) -> str:
+    """Return the name of the module that a conversion on a device imports, "" if it imports none."""
+    found = getattr(entry.module, "IMPORTS", None) or entry.package
+    return found[device] if isinstance(found, dict) else found
+
+
 def import_package(entry: Backend, name: str, where: str) -> Any:
     """Import a package of a library, or raise an error that says how to install or repair it."""
-    found = importlib.import_module(name) if is_being_imported(name) else sys.modules.get(name)
+    found = sys.modules.get(name)
+    if getattr(getattr(found, "__spec__", None), "_initializing", False):  # by another thread
+        found = importlib.import_module(name)
     if found is not None:
         _refuse_namesake(entry, name, found, where)
         return found
@@ -180,12 +194,12 @@ def how_to_install(entry: Backend, package: str = "") -> str:
 
 def with_need(plan: Plan, entry: Backend, device: str) -> Plan:
     """Return `plan`, with the command that installs the library if it is missing."""
-    name = entry.module_for(device)
+    name = module_for(entry, device)
     package = "" if name.partition(".")[0] == entry.package.partition(".")[0] else name
     if not name or installed(package or entry.package):
         return plan
     error = not_installed_error(entry, plan.where, package=package)
-    if not plan.refused:
+    if plan.outcome != "refused":
         return plan_from_error(error, plan.library, plan.where)
     need = f"{package or entry.package} is not installed: {error.fix}"
     return replace(plan, fix=f"{plan.fix}; and {need}")

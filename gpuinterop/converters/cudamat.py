@@ -6,8 +6,7 @@ that swaps the meaning without moving data. Two layouts are offered:
 * ``layout="logical"``: entry (i, j) of the array is entry (i, j) of the matrix. F-contiguous matrices and
   vectors share; C-contiguous ones share with ``trans=True``, which sets the flag; others are copied.
 * ``layout="memory"``: the Theano tutorials' rule, default of their two names. The shape and the memory are
-  kept, so a row-major matrix appears in CUDAMat as the column-major reading of the same bytes. A round trip
-  is exact and elementwise work is right, rows and columns are not.
+  kept, so a row-major matrix appears in CUDAMat as the column-major reading of the same bytes.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import engine, registry
 from gpuinterop.converters import numpy as numpys
+from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import (
     LEGACY,
     OwnerGroup,
@@ -35,16 +34,7 @@ from gpuinterop.converters.suggested_fixes import cast_line
 from gpuinterop.host_views import as_numpy_view, refuse_mask
 from gpuinterop.layout import core_view
 
-__all__ = [
-    "RULES",
-    "adopt",
-    "cudamat_to_cudandarray",
-    "cudandarray_to_cudamat",
-    "describe",
-    "export",
-    "plan_to",
-    "stream_used_by",
-]
+__all__ = ["RULES", "adopt", "describe", "export", "plan_to", "stream_used_by"]
 
 ARRAY = "a cudamat.CUDAMatrix"
 STREAM = "CUDAMat's default stream"
@@ -112,18 +102,11 @@ def plan_to(
         return replace(plan, fix="pass trans=True to share it as a transposed matrix")
     if plan.refused or on_gpu:
         return plan
-    return _precision_fault(module, where) or plan
-
-
-def _precision_fault(module: Any, where: str) -> Plan | None:
-    if module is None:
-        if not registry.installed("npmat"):  # which is the next error
-            return None
-        try:
-            module = registry.load("cudamat", where, "npmat")
-        except errors.MissingLibraryError:
-            return None
-    return precision_fault(module, "cudamat", where)
+    try:
+        module = module or registry.load("cudamat", where, "npmat")
+    except errors.MissingLibraryError:  # which is the next error
+        return plan
+    return precision_fault(module, "cudamat", where) or plan
 
 
 def check_module(module: Any, name: str, where: str, library: str) -> None:
@@ -145,7 +128,6 @@ def stream_used_by(index: int, obj: Any = None) -> int:
 def export(x: Any, module: Any, layout: str = "logical") -> Any:
     """Return a matrix over the memory of `x`: of CUDAMat, or of npmat for a host array."""
     seen = core_view(x)
-    rows, columns = seen.shape
     if not hasattr(module, "cudamat"):
         host = as_numpy_view(x)
         if layout == "memory":
@@ -153,8 +135,7 @@ def export(x: Any, module: Any, layout: str = "logical") -> Any:
         return matrix_over(module, host, x, "to_cudamat")
     _core.hand_over(x, LEGACY, "to_cudamat")
     transposed = layout == "logical" and not seen.is_f_contiguous()
-    if transposed:
-        rows, columns = columns, rows
+    rows, columns = seen.shape[::-1] if transposed else seen.shape
     return wrap(module, seen.ptr, rows, columns, x, is_trans=transposed)
 
 
@@ -260,12 +241,10 @@ class FreeGuard(OwnerGroup):
 def _root_of(m: Any, mat: Any) -> tuple[Any, Any]:
     """Return the matrix whose memory `m` is a slice of, or itself, and the struct of that matrix."""
     root, passed = m, {id(m)}
-    while True:
-        above = getattr(root, "sliceof", None)
-        if above is None or id(above) in passed:
-            return root, mat if root is m else inside(root)[1]
+    while (above := getattr(root, "sliceof", None)) is not None and id(above) not in passed:
         root = above
         passed.add(id(above))
+    return root, mat if root is m else inside(root)[1]
 
 
 def describe(m: Any, layout: str = "logical") -> ArrayInfo:
@@ -301,10 +280,8 @@ def describe(m: Any, layout: str = "logical") -> ArrayInfo:
 
 
 def _describe_host(m: Any, host: Any, layout: str, where: str) -> ArrayInfo:
-    check_host(host, where)
-    array = numpys.plain(host)
-    if layout == "memory":
-        check_gaps(array, where)  # only the other layout has the strides of the array itself
+    # Only the logical layout has the strides of the array itself.
+    array = plain_host(host, where, contiguous=layout == "memory")
     info = replace(numpys.describe(array), library="cudamat", owner=OwnerGroup(m, array))
     if layout == "memory":  # the same bytes in row order: C strides over column-major memory
         info = replace(info, strides=(info.shape[1] * info.itemsize, info.itemsize))
@@ -333,10 +310,9 @@ def _check_struct(seen: Struct, whole: Struct, where: str) -> None:
 
 def adopt(m: Any, info: ArrayInfo, plan: Plan) -> Any:
     """Return an array over the memory of a matrix, which is kept from freeing that memory."""
-    owner = info.owner
-    if isinstance(owner, tuple):
-        owner = FreeGuard(m, *owner)
-    return import_memory(m, replace(info, owner=owner), plan)
+    if isinstance(info.owner, tuple):
+        info = replace(info, owner=FreeGuard(m, *info.owner))
+    return import_memory(m, info, plan)
 
 
 # ---- npmat, whose matrices are NumPy arrays on the host -----------------------------------------
@@ -394,8 +370,8 @@ def _is_array(found: Any) -> bool:
     return issubclass(type(found), numpy.ndarray)  # an object may report any class
 
 
-def check_host(host: Any, where: str) -> None:
-    """Refuse an npmat matrix whose array has a mask, foreign byte order, or not two dimensions."""
+def plain_host(host: Any, where: str, contiguous: bool) -> numpy.ndarray[Any, Any]:
+    """Return the array in an npmat matrix, if it has no mask, native byte order and two dimensions."""
     refuse_mask(host, where)
     seen = numpys.plain(host)
     if seen.ndim != 2:
@@ -413,34 +389,11 @@ def check_host(host: Any, where: str) -> None:
             got=f"dtype {seen.dtype.str}",
             fix=f"convert it once: m.numpy_array = {native}",
         )
-
-
-def check_gaps(seen: numpy.ndarray[Any, Any], where: str) -> None:
-    """Refuse an npmat matrix whose elements are not contiguous."""
-    if seen.size and not (seen.flags.c_contiguous or seen.flags.f_contiguous):
+    if contiguous and seen.size and not (seen.flags.c_contiguous or seen.flags.f_contiguous):
         raise errors.ExchangeError(
             where=where,
             expected="npmat memory without gaps",
             got=f"strides {seen.strides}",
             fix="pass a copy, which the library makes dense",
         )
-
-
-# ---- Theano's names -----------------------------------------------------------------------------
-
-cudandarray_to_cudamat = engine.to_function(
-    registry.built_in("cudamat"), "cudandarray_to_cudamat", layout="memory"
-)
-PRECISION = "set GNUMPY_CPU_PRECISION=32, or take a GpuArray with "
-
-
-def cudamat_to_cudandarray(x: Any, copyif: bool = False, *, layout: str = "memory") -> Any:
-    """Return a C-contiguous CudaNdarray over the memory of a CUDAMatrix, as in the Theano tutorials.
-
-    The inverse of `cudandarray_to_cudamat`, with the same reading of rows and columns;
-    ``layout="logical"`` keeps the meaning, as `from_cudamat` does.
-    """
-    return engine.import_as_float32(
-        x, copyif, {"layout": layout}, "cudamat_to_cudandarray", PRECISION + "from_cudamat",
-        registry.built_in("cudamat"),
-    )  # fmt: skip
+    return seen

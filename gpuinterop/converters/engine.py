@@ -17,38 +17,38 @@ libraries that implement DLPack well:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuinterop import _core, copy_tracking, errors
+from gpuinterop import _core, errors
 from gpuinterop.converters import registry
-from gpuinterop.converters.availability import import_package, unknown_object_error, with_need
+from gpuinterop.converters.availability import import_library, unknown_object_error, with_need
 from gpuinterop.converters.foreign_layout import (
     import_memory,
     lookalike_error,
     new_copy,
+    plan_import,
     refuse_unknown_memory,
 )
 from gpuinterop.converters.functions import (
+    EXPORTED_BY_CORE,
     accepted_options,
-    check_options,
+    describe_foreign,
     export_with,
-    generated,
     import_with,
-    option_names,
+    plain_exports,
     plain_library,
+    plan_with,
     reader,
     remember_plain,
     require_type,
-    writer,
 )
 from gpuinterop.converters.library_streams import check_export, check_import
 from gpuinterop.converters.plan import (
     ArrayInfo,
+    Incoming,
     Plan,
-    c_strides,
     plan_from_error,
-    plan_import,
     plan_layout,
     refuse,
     share,
@@ -56,25 +56,20 @@ from gpuinterop.converters.plan import (
 from gpuinterop.converters.registry import Backend
 from gpuinterop.foreign_handles import CUDA, protocols_of
 from gpuinterop.ndarray import CudaNdarray
-from gpuinterop.option_values import require_bool
 
 __all__ = [
     "Conversion",
     "Incoming",
     "adopt",
     "convert",
-    "describe",
     "export_array",
-    "from_function",
     "import_array",
-    "import_as_float32",
     "plan_conversion",
     "plan_in",
     "plan_out",
     "plan_own",
     "refuse_foreign",
     "require_array",
-    "to_function",
 ]
 
 _CAPSULE = type(_core.Array.__dlpack_c_exchange_api__)
@@ -86,29 +81,6 @@ def _is_array(x: Any) -> bool:
 
 
 # ---- in: an object to a gpuinterop array --------------------------------------------------------
-
-
-@dataclass
-class Incoming:
-    """The plan to make a gpuinterop array of an object, as if copies were allowed."""
-
-    obj: Any
-    plan: Plan
-    entry: Backend | None = None
-    seen: ArrayInfo | None = None
-    array: Any = None  # an array over the memory, if the plan had to make one to find out
-    options: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def info(self) -> ArrayInfo:
-        """The description of the object's memory."""
-        if self.seen is None:
-            info = ArrayInfo.of(self.array)
-            if not _is_array(self.obj):
-                library = "unknown" if self.entry is None else self.entry.name
-                info = replace(info, library=library)
-            self.seen = info
-        return self.seen
 
 
 def plan_in(obj: Any, copyif: bool, options: dict[str, Any], where: str = "") -> Incoming:
@@ -125,8 +97,8 @@ def plan_in(obj: Any, copyif: bool, options: dict[str, Any], where: str = "") ->
     where = where or f"from_{entry.name}"
     try:
         if reader(entry) is not None:
-            return _plan_of_plugin(obj, entry, copyif, options, where)
-        if entry.function("describe") is None:
+            return plan_with(obj, entry, copyif, options, where)
+        if getattr(entry.module, "describe", None) is None:
             return _plan_by_protocol(obj, entry, where)
         return _plan_described(obj, entry, options, where)
     except errors.ArgumentTypeError:
@@ -160,7 +132,7 @@ def _plan_by_protocol(obj: Any, entry: Backend | None, where: str) -> Incoming:
 
 
 def _judgement(obj: Any, entry: Backend | None, where: str) -> Plan | None:
-    judge = None if entry is None else entry.function("judge")
+    judge = None if entry is None else getattr(entry.module, "judge", None)
     fault = None if judge is None else judge(obj)
     return None if fault is None else replace(fault, where=where)
 
@@ -181,47 +153,12 @@ def _plan_described(obj: Any, entry: Backend, options: dict[str, Any], where: st
     fault = _judgement(obj, entry, where)
     if fault is not None and fault.refused:
         return Incoming(obj, fault, entry)
-    info = _describe(obj, entry, options)
+    info = describe_foreign(obj, entry, options)
     plan = plan_import(info, where)
     if fault is not None and not plan.refused:
         crosses = "host" if info.device == "cpu" else "copy"
         plan = replace(fault, bytes=info.nbytes, crosses=crosses)
     return Incoming(obj, refuse_unknown_memory(plan, info), entry, info, options=options)
-
-
-def _describe(obj: Any, entry: Backend, options: dict[str, Any]) -> ArrayInfo:
-    function = entry.module.describe
-    made = function(obj, **accepted_options(function, options))
-    info: ArrayInfo = require_type(made, ArrayInfo, entry, "describe")
-    return replace(info, library=entry.name) if info.library == "gpuinterop" else info
-
-
-def _plan_of_plugin(
-    obj: Any, entry: Backend, copyif: bool, options: dict[str, Any], where: str
-) -> Incoming:
-    """Plan by `plan_from` of another package's converter, or by a trial if it has none."""
-    plan_from = entry.function("plan_from")
-    plan = None
-    if plan_from is not None:
-        made = plan_from(obj, copyif, **accepted_options(plan_from, options))
-        plan = require_type(made, Plan, entry, "plan_from")
-        if plan.refused:
-            return Incoming(obj, plan, entry)
-        if entry.function("describe") is not None:
-            info = _describe(obj, entry, options)
-            return Incoming(obj, plan, entry, info, options=options)
-    with copy_tracking.aside() as counted:
-        array = import_with(obj, entry, copyif if plan is None else plan.copied, options)
-    found = plan or share("gpuinterop", where)
-    incoming = Incoming(obj, found, entry, array=array, options=options)
-    if plan is None and counted.bytes:
-        incoming.plan = Plan(
-            "gpuinterop", "copied", "memory that the converter can share", "", None, counted.bytes,
-            "see what the converter shares", where,
-            f"{type(obj).__module__}.{type(obj).__qualname__}",
-            crosses="host" if incoming.info.device == "cpu" else "copy",
-        )  # fmt: skip
-    return incoming
 
 
 def adopt(incoming: Incoming, plan: Plan) -> Any:
@@ -237,10 +174,10 @@ def adopt(incoming: Incoming, plan: Plan) -> Any:
             if plan.shared and array is not None
             else import_with(obj, entry, plan.copied, options)
         )
-    own = entry.function("adopt")
+    own = getattr(entry.module, "adopt", None)
     if own is not None:
         return own(obj, incoming.info, plan)
-    stream_used_by, stream = entry.function("stream_used_by"), None
+    stream_used_by, stream = getattr(entry.module, "stream_used_by", None), None
     if stream_used_by is not None and incoming.info.device == "cuda":
         stream = stream_used_by(
             incoming.info.index, obj, **accepted_options(stream_used_by, options)
@@ -271,25 +208,6 @@ def import_array(obj: Any, copyif: bool, options: dict[str, Any], where: str = "
     return adopt(incoming, plan)
 
 
-def describe(obj: Any) -> tuple[ArrayInfo, Any]:
-    """Return the description of any array, and what keeps its memory at that address."""
-    entry = None if _is_array(obj) else registry.find_backend(obj)
-    if entry is None or entry.function("describe") is None:
-        incoming = plan_in(obj, False, {})
-        if incoming.plan.refused:
-            raise incoming.plan.exception()
-        return incoming.info, obj if incoming.array is None else incoming.array
-    try:  # an object that cannot be shared may have memory all the same
-        return _describe(obj, entry, {}), obj
-    except errors.GpuInteropError:
-        raise
-    except Exception as e:  # the library's own refusal: sparse, deleted, symbolic, ...
-        plan = plan_in(obj, True, {}).plan
-        if plan.refused:
-            raise plan.exception() from e
-        raise
-
-
 # ---- out: a gpuinterop array to a library's object ----------------------------------------------
 
 
@@ -315,11 +233,11 @@ def plan_out(
     info: ArrayInfo, entry: Backend, copyif: bool, options: dict[str, Any], where: str = ""
 ) -> Plan:
     """Plan to make an object of the library over the described memory, as if copies were allowed."""
-    plan_to = entry.function("plan_to")
+    plan_to = getattr(entry.module, "plan_to", None)
     if plan_to is not None:
-        made = plan_to(info, copyif, **accepted_options(plan_to, options))
-        plan: Plan = require_type(made, Plan, entry, "plan_to")
-    elif writer(entry) is None:
+        made = plan_to(info, copyif, **(options and accepted_options(plan_to, options)))
+        plan: Plan = made if isinstance(made, Plan) else require_type(made, Plan, entry, "plan_to")
+    elif hasattr(entry.module, "RULES"):
         plan = plan_layout(info, entry.module.RULES, options.get("allow_readonly", False))
     else:
         name = entry.module.__name__
@@ -336,45 +254,41 @@ def export_array(
     x: Any, entry: Backend, copyif: bool, options: dict[str, Any], where: str = ""
 ) -> Any:
     """Return the library's object over the memory of the gpuinterop array `x`, a copy, or raise."""
-    if writer(entry) is not None:
+    rules = getattr(entry.module, "RULES", None)
+    if rules is None:
         return export_with(x, entry, copyif, options)
-    rules = entry.module.RULES
-    if not options and not where and _is_array(x):
+    if entry.name in plain_exports and not options and not where and _is_array(x):
         library = plain_library(x, entry)
         if library is not None:
             return _exported(x, entry, library, options, rules.where)
     require_array(x, where or rules.where)
     info = ArrayInfo.of(x)
     plan = plan_out(info, entry, copyif, options, where).permit(copyif)
-    library = _library_for(plan, entry, info.device, options)
-    made = _exported(_copied(x, plan), entry, library, options, plan.where)
-    if plan.shared and not options:
+    library = options.get("module")
+    if plan.outcome == "refused":
+        raise (with_need(plan, entry, info.device) if library is None else plan).exception()
+    if library is None:
+        library = import_library(entry, info.device, plan.where)
+    source = x if plan.outcome == "shared" else _copied(x, plan)
+    made = _exported(source, entry, library, options, plan.where)
+    if plan.outcome == "shared" and not options and entry.name not in EXPORTED_BY_CORE:
         remember_plain(x, entry, library)
     return made
 
 
-def _library_for(plan: Plan, entry: Backend, device: str, options: dict[str, Any]) -> Any:
-    """Import the library that a plan is for; raise the plan's refusal, or what to install."""
-    module = options.get("module")
-    if plan.refused:
-        raise (plan if module is not None else with_need(plan, entry, device)).exception()
-    name = entry.module_for(device)
-    return import_package(entry, name, plan.where) if module is None and name else module
-
-
 def _copied(x: Any, plan: Plan) -> Any:
-    if plan.copied and plan.crosses != "device_to_host":
+    if plan.outcome == "copied" and plan.crosses != "device_to_host":
         return new_copy(x, plan.where, plan.order)
     return x
 
 
 def _exported(x: Any, entry: Backend, library: Any, options: dict[str, Any], where: str) -> Any:
-    export = entry.function("export")
+    export = getattr(entry.module, "export", None)
     if export is not None:
         further = {name: value for name, value in options.items() if name != "module"}
-        return export(x, library, **accepted_options(export, further))
+        return export(x, library, **(further and accepted_options(export, further)))
     module, (kind, index) = entry.module, x.__dlpack_device__()
-    if kind == CUDA and entry.function("stream_used_by") is not None:
+    if kind == CUDA and getattr(entry.module, "stream_used_by", None) is not None:
         order = _core.require_hand_over if module.ORDERS_STREAMS else _core.hand_over
         order(x, module.stream_used_by(index), where)
     function = library
@@ -399,58 +313,49 @@ class Conversion:
 def plan_conversion(x: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Conversion:
     """Plan ``to(x, entry.name, copyif, **options)`` before anything is copied."""
     incoming = plan_in(x, copyif, {})
-    first = incoming.plan
-    if first.shared or copyif:
+    first, own = incoming.plan, _is_array(x)
+    if not own and (first.outcome == "shared" or copyif):
         first = check_import(first, incoming)
-    if first.refused:
+    if first.outcome == "refused":
         return Conversion(first, incoming, first)
-    info = _adopted(incoming.info) if first.shared else incoming.info.copied()
-    if entry.name == "array_api" and first.shared:  # its plan is a trial with the array itself
+    info = incoming.info.adopted() if first.outcome == "shared" else incoming.info.copied()
+    if (
+        entry.name == "array_api" and first.outcome == "shared"
+    ):  # its plan is a trial with the array itself
         info = replace(info, owner=adopt(incoming, first))
     second, library = plan_out(info, entry, copyif, options), options.get("module")
     try:
-        if info.device == "cpu" or _is_array(x):
-            require_array(x if _is_array(x) else _NOTHING, second.where)
-        if library is None and not second.unknown:
+        if info.device == "cpu" or own:
+            require_array(x if own else _NOTHING, second.where)
+        if library is None and second.outcome != "unknown":
             second = with_need(second, entry, info.device)
-            name = entry.module_for(info.device)
-            if not second.refused and name:
-                library = import_package(entry, name, second.where)
+            if second.outcome != "refused":
+                library = import_library(entry, info.device, second.where)
     except (errors.CaptureError, errors.MissingLibraryError) as e:
         second = plan_from_error(e, entry.name, second.where)
-    if second.shared or copyif:
-        second = check_export(second, info, x if _is_array(x) else None, entry, options)
+    if second.outcome == "shared" or copyif:
+        second = check_export(second, info, x if own else None, entry, options)
     plan = second
-    if not (second.refused or second.unknown or first.shared):
+    if not (
+        second.outcome == "refused" or second.outcome == "unknown" or first.outcome == "shared"
+    ):
         plan = replace(first, library=second.library)
         if not copyif:
             plan = first
-        elif second.copied:
+        elif second.outcome == "copied":
             plan = replace(second, bytes=first.bytes + second.bytes)
-    return Conversion(plan.permit(copyif), incoming, second, library)
-
-
-def _adopted(info: ArrayInfo) -> ArrayInfo:
-    """Describe the gpuinterop array: along axes of length 1 its strides are the contiguous ones."""
-    if info.size == 0:
-        lengths = tuple(max(n, 1) for n in info.shape)
-        return replace(info, strides=c_strides(lengths, info.itemsize))
-    strides, step = list(info.strides), info.itemsize
-    for axis in reversed(range(len(strides))):
-        if info.shape[axis] == 1:
-            strides[axis] = step
-        step = max(abs(strides[axis]) * info.shape[axis], info.itemsize)
-    return replace(info, strides=tuple(strides))
+    plan = plan if copyif else plan.permit(copyif)
+    return Conversion(plan, incoming, second, library)
 
 
 def convert(x: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
     """Return an object of one library over the memory of `x`, which belongs to another library."""
     planned = plan_conversion(x, entry, copyif, options)
     plan, second = planned.plan, planned.second
-    if plan.refused:
+    if plan.outcome == "refused":
         raise plan.exception()
     found = adopt(planned.incoming, planned.incoming.plan)
-    if writer(entry) is not None:
+    if not hasattr(entry.module, "RULES"):
         return export_with(found, entry, copyif, options)
     return _exported(_copied(found, second), entry, planned.library, options, second.where)
 
@@ -466,76 +371,12 @@ def plan_own(
         return share("gpuinterop", where), Incoming(x, share("gpuinterop", where), array=x)
     incoming = plan_in(x, copyif, options, where if dtype is not None else "")
     plan = incoming.plan
-    if plan.shared or copyif:
+    if plan.outcome == "shared" or copyif:
         plan = check_import(plan, incoming)
-    if not plan.refused and dtype is not None and incoming.info.dtype != dtype:
+    if plan.outcome != "refused" and dtype is not None and incoming.info.dtype != dtype:
         plan = refuse(
             "gpuinterop", where, errors.DTypeError, f"{dtype}, the only dtype of CudaNdarray",
             f"dtype {incoming.info.dtype}",
             "cast first, or take a GpuArray with gpuinterop.from_any",
         )  # fmt: skip
     return plan.permit(copyif), incoming
-
-
-def import_as_float32(
-    x: Any,
-    copyif: Any,
-    options: dict[str, Any],
-    where: str = "to_cudandarray",
-    fix: str = "",
-    entry: Backend | None = None,
-) -> Any:
-    """Return a CudaNdarray over the memory of `x`: Theano's converters, which accept one library."""
-    copyif = require_bool(copyif, "copyif", where)
-    if entry is not None:
-        _require_library(x, entry, where)
-    plan, incoming = plan_own(x, "cudandarray", copyif, options, where)
-    if plan.refused:
-        raise (replace(plan, fix=fix) if fix and plan.code == "dtype" else plan).exception()
-    found = adopt(incoming, plan)
-    return found if issubclass(type(found), CudaNdarray) else _core.adopt(CudaNdarray, found)
-
-
-def _require_library(obj: Any, entry: Backend, where: str) -> None:
-    found = registry.find_backend(obj)
-    if found is None or found.name != entry.name:
-        raise errors.ConversionTypeError(
-            where=where,
-            expected=entry.module.ARRAY,
-            got=f"{type(obj).__module__}.{type(obj).__qualname__}",
-            fix="use gpuinterop.from_any, which accepts every known array",
-        )
-
-
-# ---- the generated functions --------------------------------------------------------------------
-
-
-def to_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
-    """Return the function ``to_<library>`` of an entry, or one of another name and other defaults."""
-    own = writer(entry)
-    if own is not None:
-        return own
-    where = name or entry.module.RULES.where
-
-    def call(x: Any, copyif: Any = False, **options: Any) -> Any:
-        copyif = require_bool(copyif, "copyif", where)
-        options = check_options(option_names(entry, "to"), {**defaults, **options}, where, False)
-        return export_array(x, entry, copyif, options, name)
-
-    return generated(call, entry, "to", name or f"to_{entry.name}", defaults)
-
-
-def from_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
-    """Return the function ``from_<library>`` of an entry, or one of another name and other defaults."""
-    own = reader(entry)
-    if own is not None:
-        return own
-    where = name or f"from_{entry.name}"
-
-    def call(obj: Any, copyif: Any = False, **options: Any) -> Any:
-        copyif = require_bool(copyif, "copyif", where)
-        options = check_options(option_names(entry, "from"), {**defaults, **options}, where, False)
-        _require_library(obj, entry, where)
-        return import_array(obj, copyif, options, where)
-
-    return generated(call, entry, "from", where, defaults)

@@ -22,11 +22,14 @@ from gpuinterop.converters.plan import (
     TYPE_CODES,
     ArrayInfo,
     Plan,
+    Rules,
     c_strides,
+    copy_needed,
     plan_from_error,
+    plan_layout,
     refuse,
 )
-from gpuinterop.dtypes import as_supported_dtype
+from gpuinterop.dtypes import NAMES, as_supported_dtype
 from gpuinterop.foreign_handles import CUDA, module_of
 from gpuinterop.ndarray import GpuArray, class_for
 from gpuinterop.streams import as_stream
@@ -43,6 +46,7 @@ __all__ = [
     "like_pycuda",
     "lookalike_error",
     "new_copy",
+    "plan_import",
     "read_dtype",
     "read_integers",
     "read_layout",
@@ -154,6 +158,39 @@ def device_of_address(ptr: int) -> tuple[str, int]:
 
 
 # ---- memory -------------------------------------------------------------------------------------
+
+
+_DTYPES = frozenset(NAMES)
+
+
+def plan_import(info: ArrayInfo, where: str) -> Plan:
+    """Plan the conversion of described memory to a gpuinterop array.
+
+    A gpuinterop array holds every layout, on both devices, and keeps the read-only flag.
+    """
+    if info.dtype[:1] in ("<", ">"):
+        return refuse(
+            "gpuinterop", where, errors.DTypeError, "native byte order", f"dtype {info.dtype}",
+            f"convert the values in their own library first: a.astype('{info.dtype[1:]}')",
+        )  # fmt: skip
+    plan = plan_layout(info, Rules("gpuinterop", where, _DTYPES, readonly=True))
+    if not plan.shared or info.size == 0:
+        return plan
+    axis, got = None, ""
+    for at, (n, s) in enumerate(zip(info.shape, info.strides, strict=True)):
+        if n > 1 and s % info.itemsize:
+            axis, got = at, f"stride {s} bytes on axis {at}"
+    if not got and info.ptr % _core.alignment_of(
+        as_supported_dtype(info.dtype), TYPE_CODES[info.device]
+    ):
+        got = f"address {info.ptr:#x}"
+    if not got:
+        return plan
+    return copy_needed(
+        "gpuinterop", where, info, errors.ContiguityError,
+        f"strides and address in whole elements of {info.itemsize} bytes", got,
+        code="alignment", axis=axis,
+    )  # fmt: skip
 
 
 def refuse_unknown_memory(plan: Plan, info: ArrayInfo) -> Plan:

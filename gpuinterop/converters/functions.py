@@ -9,41 +9,53 @@ import difflib
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
-from gpuinterop import _core, errors
+from gpuinterop import _core, copy_tracking, errors
+from gpuinterop.converters import registry
+from gpuinterop.converters.plan import ArrayInfo, Incoming, Plan, share
 from gpuinterop.converters.registry import Backend
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.option_values import refuse_copy_keyword, require_bool
 
 __all__ = [
+    "EXPORTED_BY_CORE",
     "accepted_options",
     "check_options",
+    "describe_foreign",
     "export_with",
     "generated",
     "import_with",
     "option_names",
+    "own_options",
+    "plain_exports",
     "plain_library",
+    "plan_with",
     "reader",
     "remember_plain",
     "require_type",
+    "resolve_options",
     "writer",
 ]
 
+EXPORTED_BY_CORE = ("torch",)  # without a call of Python, after the first conversion
 COMMON = "allow_readonly"  # the option that `to` accepts for every library
 
 
 def reader(entry: Backend) -> Callable[..., Any] | None:
     """Return the converter's own function that imports arrays, None if the engine imports them."""
-    found: Callable[..., Any] | None = entry.function(f"from_{entry.name}")
-    return found or entry.function("from_")
+    found: Callable[..., Any] | None = getattr(entry.module, f"from_{entry.name}", None)
+    return found or getattr(entry.module, "from_", None)
 
 
 def writer(entry: Backend) -> Callable[..., Any] | None:
     """Return the converter's own function that exports arrays, None if the engine does, by `RULES`."""
-    if entry.function("RULES") is not None:
+    if getattr(entry.module, "RULES", None) is not None:
         return None
-    found: Callable[..., Any] | None = entry.function(f"to_{entry.name}") or entry.function("to")
+    found: Callable[..., Any] | None = getattr(entry.module, f"to_{entry.name}", None) or getattr(
+        entry.module, "to", None
+    )
     if found is not None:
         return found
     module = entry.module
@@ -97,6 +109,42 @@ def require_type(made: Any, kind: type, entry: Backend, function: str) -> Any:
     )
 
 
+def plan_with(
+    obj: Any, entry: Backend, copyif: bool, options: dict[str, Any], where: str
+) -> Incoming:
+    """Plan an import by the converter's `plan_from`, or by a trial if it has none."""
+    plan_from = getattr(entry.module, "plan_from", None)
+    plan = None
+    if plan_from is not None:
+        made = plan_from(obj, copyif, **accepted_options(plan_from, options))
+        plan = require_type(made, Plan, entry, "plan_from")
+        if plan.refused:
+            return Incoming(obj, plan, entry)
+        if getattr(entry.module, "describe", None) is not None:
+            info = describe_foreign(obj, entry, options)
+            return Incoming(obj, plan, entry, info, options=options)
+    with copy_tracking.isolated_copy_count() as counted:
+        array = import_with(obj, entry, copyif if plan is None else plan.copied, options)
+    found = plan or share("gpuinterop", where)
+    incoming = Incoming(obj, found, entry, array=array, options=options)
+    if plan is None and counted.bytes:
+        incoming.plan = Plan(
+            "gpuinterop", "copied", "memory that the converter can share", "", None, counted.bytes,
+            "see what the converter shares", where,
+            f"{type(obj).__module__}.{type(obj).__qualname__}",
+            crosses="host" if incoming.info.device == "cpu" else "copy",
+        )  # fmt: skip
+    return incoming
+
+
+def describe_foreign(obj: Any, entry: Backend, options: dict[str, Any]) -> ArrayInfo:
+    """Describe `obj` by the converter's own function."""
+    function = entry.module.describe
+    made = function(obj, **accepted_options(function, options))
+    info: ArrayInfo = require_type(made, ArrayInfo, entry, "describe")
+    return replace(info, library=entry.name) if info.library == "gpuinterop" else info
+
+
 # ---- options ------------------------------------------------------------------------------------
 
 
@@ -116,9 +164,9 @@ def option_names(entry: Backend | None, direction: str) -> list[str] | None:
     if own is not None:
         return _keywords(own)
     if direction == "from":
-        return [*(entry.function("FROM_OPTIONS") or {})]
+        return [*(getattr(entry.module, "FROM_OPTIONS", None) or {})]
     writable = [] if entry.module.RULES.readonly else [COMMON]
-    return [*writable, *(entry.function("TO_OPTIONS") or {})]
+    return [*writable, *(getattr(entry.module, "TO_OPTIONS", None) or {})]
 
 
 def check_options(
@@ -165,6 +213,29 @@ def accepted_options(function: Callable[..., Any], options: dict[str, Any]) -> d
     return {name: value for name, value in options.items() if name in known}
 
 
+def own_options(x: Any, own: str, options: dict[str, Any], where: str) -> dict[str, Any]:
+    """Check the options of a conversion to a gpuinterop array."""
+    entry = None if issubclass(type(x), _core.Array) else registry.find_backend(x)
+    return check_options(
+        option_names(entry if own != "cudandarray" else None, "from"), options, where
+    )
+
+
+def resolve_options(
+    entry: Backend, library: str, options: dict[str, Any], where: str
+) -> tuple[Backend, dict[str, Any]]:
+    """Check the options of a conversion to a library; a namespace may have a converter of its own."""
+    if entry.name == "array_api" and "xp" not in options:
+        xp = registry.namespace(library, "to_array_api")
+        options = options if xp is None else {**options, "xp": xp}
+    options = check_options(option_names(entry, "to"), options, where)
+    if entry.name == "array_api" and entry.module.own_converter(options.get("xp")):
+        entry = registry.backend(entry.module.own_converter(options["xp"]))
+        options = {name: value for name, value in options.items() if name != "xp"}
+        options = check_options(option_names(entry, "to"), options, where)
+    return entry, options
+
+
 # ---- generated functions ------------------------------------------------------------------------
 
 _LAYOUTS = {
@@ -181,7 +252,7 @@ def generated(
 ) -> Any:
     """Give a generated function its name, signature and docstring; pickled by name, as functions are."""
     known = option_names(entry, direction) or []
-    declared = entry.function(f"{direction.upper()}_OPTIONS") or {}
+    declared = getattr(entry.module, f"{direction.upper()}_OPTIONS", None) or {}
     values = {option: declared.get(option, False) for option in known}
     keywords = [
         inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=value)
@@ -193,8 +264,8 @@ def generated(
     call.__signature__ = inspect.Signature([array, copyif, *keywords])  # type: ignore[attr-defined]
     call.__doc__ = _doc_to(entry) if direction == "to" else _doc_from(entry)
     if name == f"{direction}_{entry.name}":
-        if direction == "to" and entry.name == "torch":
-            return _core.exports("torch")(call)
+        if direction == "to" and entry.name in EXPORTED_BY_CORE:
+            return _core.exports(entry.name)(call)
         families = {"torch": _core.TORCH, "numpy": _core.NUMPY, "cupy": _core.CUPY}
         if direction == "from" and entry.name in families:
             return _core.imports(families[entry.name])(call)
@@ -238,12 +309,12 @@ def _doc_from(entry: Backend) -> str:
 
 # Library name: the entry, the traits of arrays that it shares, and the library by kind of device, after the
 # first conversion has shown that it can be used there.
-_plain: dict[str, tuple[Backend, int, int, dict[int, Any]]] = {}
+plain_exports: dict[str, tuple[Backend, int, int, dict[int, Any]]] = {}
 
 
 def plain_library(x: Any, entry: Backend) -> Any:
     """Return the imported library if the traits of `x` alone show that it is shared, else None."""
-    known = _plain.get(entry.name)
+    known = plain_exports.get(entry.name)
     if known is None or known[0] is not entry:
         return None
     _, mask, wanted, libraries = known
@@ -261,7 +332,7 @@ def remember_plain(x: Any, entry: Backend, library: Any) -> None:
     rules = entry.module.RULES
     if rules.max_ndim < 64 or library is None:
         return
-    if entry.name not in _plain or _plain[entry.name][0] is not entry:
+    if entry.name not in plain_exports or plain_exports[entry.name][0] is not entry:
         known = rules.dtypes is None or rules.dtypes.issuperset(NUMPY_NAMES)
         wanted = _core.NUMPY_DTYPE if known else _core.IS_FLOAT32
         mask = wanted | _core.EMPTY
@@ -272,5 +343,5 @@ def remember_plain(x: Any, entry: Backend, library: Any) -> None:
         mask |= wanted
         mask |= 0 if rules.negative else _core.NEGATIVE
         mask |= 0 if rules.readonly else _core.READONLY
-        _plain[entry.name] = entry, mask, wanted, {}
-    _plain[entry.name][3][_core.traits(x) & _core.ON_CUDA] = library
+        plain_exports[entry.name] = entry, mask, wanted, {}
+    plain_exports[entry.name][3][_core.traits(x) & _core.ON_CUDA] = library

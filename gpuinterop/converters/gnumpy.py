@@ -8,8 +8,7 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import cudamat, engine, registry
-from gpuinterop.converters import numpy as numpys
+from gpuinterop.converters import cudamat, registry
 from gpuinterop.converters.foreign_layout import (
     LEGACY,
     OwnerGroup,
@@ -24,10 +23,8 @@ from gpuinterop.layout import core_view
 
 __all__ = [
     "RULES",
-    "cudandarray_to_garray",
     "describe",
     "export",
-    "garray_to_cudandarray",
     "plan_to",
     "stream_used_by",
 ]
@@ -115,10 +112,8 @@ def describe(g: Any) -> ArrayInfo:
     where = "from_gnumpy"
     host, mat = cudamat.inside(g._base)
     if host is not None:
-        cudamat.check_host(host, where)
-        array = numpys.plain(host)
         # npmat reshapes in place; elements then are in the order of memory, which must be contiguous.
-        cudamat.check_gaps(array, where)
+        array = cudamat.plain_host(host, where, contiguous=True)
         dtype, place, ptr = array.dtype, ("cpu", 0), array.ctypes.data
         held, on_device, readonly = array.size, False, not array.flags.writeable
         # The matrix may exchange its ndarray later, so that is held as well.
@@ -148,16 +143,3 @@ def describe(g: Any) -> ArrayInfo:
             fix="make the garray again",
         )
     return info
-
-
-# ---- Theano's names -----------------------------------------------------------------------------
-
-cudandarray_to_garray = engine.to_function(registry.built_in("gnumpy"), "cudandarray_to_garray")
-
-
-def garray_to_cudandarray(x: Any, copyif: bool = False) -> Any:
-    """Return a CudaNdarray over the memory of a garray, as in the Theano tutorials."""
-    return engine.import_as_float32(
-        x, copyif, {}, "garray_to_cudandarray", cudamat.PRECISION + "from_gnumpy",
-        registry.built_in("gnumpy"),
-    )  # fmt: skip

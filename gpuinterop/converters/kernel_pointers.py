@@ -12,12 +12,13 @@ from gpuinterop.converters import engine, registry
 from gpuinterop.converters.foreign_layout import LEGACY, new_copy, stream_number
 from gpuinterop.converters.plan import ArrayInfo
 from gpuinterop.converters.suggested_fixes import copy_line, move_line
-from gpuinterop.option_values import require_bool
+from gpuinterop.option_values import require_bool, takes_copy_keyword
 from gpuinterop.overlap import share_bytes
 
 __all__ = ["pointer_arguments"]
 
 
+@takes_copy_keyword("copyif")
 @contextmanager
 def pointer_arguments(
     args: Sequence[Any],

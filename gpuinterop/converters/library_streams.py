@@ -126,9 +126,9 @@ def stream(stream: Any = None, device: Any = None) -> StreamScope:
 def check_import(plan: Plan, incoming: Any) -> Plan:
     """Return `plan`, or its refusal if a capture forbids to wait for the library, or to copy."""
     info, entry = incoming.seen, incoming.entry
-    stream_used_by = None if entry is None else entry.function("stream_used_by")
+    stream_used_by = None if entry is None else getattr(entry.module, "stream_used_by", None)
     if (
-        plan.refused
+        plan.outcome == "refused"
         or stream_used_by is None
         or info is None
         or info.device != "cuda"
@@ -140,7 +140,7 @@ def check_import(plan: Plan, incoming: Any) -> Plan:
         stream = stream_used_by(index, incoming.obj)
         if stream is not None:
             _core.require_wait(index, _core.current_stream_handle(index), stream, plan.where)
-        if plan.copied:
+        if plan.outcome == "copied":
             _core.require_copies(index, False, plan.where)
     except CaptureError as e:
         return plan_from_error(e, plan.library, plan.where)
@@ -154,19 +154,21 @@ def check_export(
 
     `x` is the array; None stands for one that does not exist yet, on the current stream.
     """
-    stream_used_by = entry.function("stream_used_by")
-    if plan.refused or info.device != "cuda" or not info.size:
+    stream_used_by = getattr(entry.module, "stream_used_by", None)
+    if plan.outcome == "refused" or info.device != "cuda" or not info.size:
         return plan
     index = info.index
     current = _core.current_stream_handle(index)
     try:
-        if plan.copied:
+        if plan.outcome == "copied":
             if x is not None:
                 _core.require_hand_over(x, current, plan.where)
             _core.require_copies(index, plan.crosses == "device_to_host", plan.where)
             x = None
         if stream_used_by is not None and plan.crosses != "device_to_host":
-            consumer = stream_used_by(index, **accepted_options(stream_used_by, options))
+            consumer = stream_used_by(
+                index, **(options and accepted_options(stream_used_by, options))
+            )
             if x is not None:
                 _core.require_hand_over(x, consumer, plan.where)
             else:

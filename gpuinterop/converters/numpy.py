@@ -114,7 +114,7 @@ def adopt(a: Any, info: ArrayInfo, plan: Plan) -> Any:
     if plan.shared:
         return import_memory(a, info, plan)
     seen = plain(a)
-    copy_tracking.note("host", plan.bytes, plan.where)
+    copy_tracking.report_copy("host", plan.bytes, plan.where)
     # Memory of gpuinterop is aligned, so that other libraries can share it without another copy.
     dtype = seen.dtype.newbyteorder("=")
     fresh: Any = _core.empty(class_for(dtype), seen.shape, dtype, CPU, 0)

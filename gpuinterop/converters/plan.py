@@ -1,7 +1,7 @@
 """Decide what a conversion does, before it does it.
 
 A `Plan` is computed from a description of the array (`ArrayInfo`) and the target's `Rules` alone, without
-access to memory, a driver or a stream. `explain` shows the plan, and the engine carries out the same plan.
+access to memory, a driver or a stream.
 """
 
 from __future__ import annotations
@@ -12,30 +12,26 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters.suggested_fixes import copy_line, fix_device, fix_dtype
-from gpuinterop.dtypes import NAMES, as_supported_dtype
 from gpuinterop.foreign_handles import CPU, CUDA
 from gpuinterop.layout import c_strides
 
 __all__ = [
-    "ANY_DTYPE",
     "TYPE_CODES",
     "ArrayInfo",
+    "Incoming",
     "Plan",
     "Rules",
     "c_strides",
     "copy_needed",
     "first_noncontiguous_axis",
     "plan_from_error",
-    "plan_import",
     "plan_layout",
     "refuse",
     "share",
 ]
 
-ANY_DTYPE = None
 TYPE_CODES = {"cpu": CPU, "cuda": CUDA}
 _DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}  # DLPack's; pinned and managed memory too
-_DTYPES = frozenset(NAMES)
 
 
 @dataclass(frozen=True)
@@ -113,6 +109,20 @@ class ArrayInfo:
             f"on {self.where}"
         )
 
+    def adopted(self) -> ArrayInfo:
+        """Describe the gpuinterop array over this memory: axes of length 1 have contiguous strides."""
+        if 0 in self.shape:
+            lengths = tuple(max(n, 1) for n in self.shape)
+            return replace(self, strides=c_strides(lengths, self.itemsize))
+        if 1 not in self.shape:
+            return self
+        strides, step = list(self.strides), self.itemsize
+        for axis in reversed(range(len(strides))):
+            if self.shape[axis] == 1:
+                strides[axis] = step
+            step = max(abs(strides[axis]) * self.shape[axis], self.itemsize)
+        return replace(self, strides=tuple(strides))
+
     def copied(self) -> ArrayInfo:
         """Describe the C-contiguous copy of this array."""
         strides = c_strides(self.shape, self.itemsize)
@@ -137,7 +147,7 @@ class Rules:
 
     library: str
     where: str
-    dtypes: frozenset[str] | None = ANY_DTYPE
+    dtypes: frozenset[str] | None = None
     devices: frozenset[str] = frozenset({"cpu", "cuda"})
     layout: str = "any"
     negative: bool = True
@@ -212,15 +222,13 @@ class Plan:
         return "\n".join([self._head(), *lines])
 
     def __repr__(self) -> str:
-        parts = [self._head()]
-        if not self.shared:
-            fix = "to share" if self.copied else "fix"
-            parts += [self.got] * bool(self.got) + [f"{fix}: {self.fix}"] * bool(self.fix)
-        return f"<{'; '.join(parts)}>"
+        fix = f"{'to share' if self.copied else 'fix'}: {self.fix}" if self.fix else ""
+        parts = [self._head()] if self.shared else [self._head(), self.got, fix]
+        return f"<{'; '.join(part for part in parts if part)}>"
 
     def _head(self) -> str:
-        head = f"{self.where or self.library}: {self.outcome}"
-        return f"{head} ({self.bytes} bytes)" if self.copied else head
+        size = f" ({self.bytes} bytes)" if self.copied else ""
+        return f"{self.where or self.library}: {self.outcome}{size}"
 
 
 def share(library: str, where: str) -> Plan:
@@ -277,8 +285,7 @@ def plan_from_error(error: errors.GpuInteropError, library: str, where: str) -> 
 
 def first_noncontiguous_axis(info: ArrayInfo, order: str = "C") -> int | None:
     """Return the axis whose stride departs from the contiguous order, for messages."""
-    expected = info.itemsize
-    axes = range(len(info.shape))
+    expected, axes = info.itemsize, range(len(info.shape))
     for axis in reversed(axes) if order == "C" else axes:
         if info.shape[axis] == 1:
             continue
@@ -370,31 +377,24 @@ def _layout_fault(info: ArrayInfo, rules: Rules) -> tuple[int | None, str, str] 
     return axis, f"{_LAYOUTS[layout]}, the layout that {rules.library} shares", got
 
 
-def plan_import(info: ArrayInfo, where: str) -> Plan:
-    """Plan the conversion of described memory to a gpuinterop array.
+@dataclass
+class Incoming:
+    """The plan to make a gpuinterop array of an object, as if copies were allowed."""
 
-    A gpuinterop array holds every layout, on both devices, and keeps the read-only flag.
-    """
-    if info.dtype[:1] in ("<", ">"):
-        return refuse(
-            "gpuinterop", where, errors.DTypeError, "native byte order", f"dtype {info.dtype}",
-            f"convert the values in their own library first: a.astype('{info.dtype[1:]}')",
-        )  # fmt: skip
-    plan = plan_layout(info, Rules("gpuinterop", where, _DTYPES, readonly=True))
-    if not plan.shared or info.size == 0:
-        return plan
-    axis, got = None, ""
-    for at, (n, s) in enumerate(zip(info.shape, info.strides, strict=True)):
-        if n > 1 and s % info.itemsize:
-            axis, got = at, f"stride {s} bytes on axis {at}"
-    if not got and info.ptr % _core.alignment_of(
-        as_supported_dtype(info.dtype), TYPE_CODES[info.device]
-    ):
-        got = f"address {info.ptr:#x}"
-    if not got:
-        return plan
-    return copy_needed(
-        "gpuinterop", where, info, errors.ContiguityError,
-        f"strides and address in whole elements of {info.itemsize} bytes", got,
-        code="alignment", axis=axis,
-    )  # fmt: skip
+    obj: Any
+    plan: Plan
+    entry: Any = None  # the Backend of the library, None for an unknown one
+    seen: ArrayInfo | None = None
+    array: Any = None  # an array over the memory, if the plan had to make one to find out
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def info(self) -> ArrayInfo:
+        """The description of the object's memory."""
+        if self.seen is None:
+            info = ArrayInfo.of(self.array)
+            if not issubclass(type(self.obj), _core.Array):
+                library = "unknown" if self.entry is None else self.entry.name
+                info = replace(info, library=library)
+            self.seen = info
+        return self.seen

@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import engine, registry
+from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import LEGACY, dtype_name, read_dtype, read_layout
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
@@ -34,8 +34,6 @@ __all__ = [
     "kernel",
     "plan_to",
     "stream_used_by",
-    "to_cudandarray",
-    "to_gpuarray",
 ]
 
 ARRAY = "a pycuda.gpuarray.GPUArray"
@@ -130,9 +128,6 @@ def export(x: Any, gpuarray: Any, strided: bool = False) -> Any:
     return gpuarray.GPUArray(seen.shape, seen.dtype, base=x, gpudata=seen.ptr, strides=seen.strides)
 
 
-to_gpuarray = engine.to_function(registry.built_in("pycuda"), "to_gpuarray")
-
-
 def _address(gpudata: Any) -> int:
     # int, DeviceAllocation, PooledDeviceAllocation, PointerHolderBase, or None for an empty array.
     if gpudata is None:
@@ -188,18 +183,6 @@ def describe(g: Any) -> ArrayInfo:
         shape, strides, dtype_name(dtype), dtype.itemsize, "cuda", _device_of(ptr), ptr,
         library="pycuda",
     )  # fmt: skip
-
-
-def to_cudandarray(x: Any, copyif: bool = False) -> Any:
-    """Return a CudaNdarray over the memory of `x`: a GPUArray, or an array of any known library.
-
-    Shares every layout. Copies, with ``copyif=True``, what cannot be shared, such as a tensor with a
-    pending conjugation. Only float32 has a CudaNdarray, and nothing is cast: other dtypes raise
-    ValueError. The result sees the work that is queued on the library's current or default stream. It
-    keeps `x` alive, as ``result.base``. Writes on either side are visible on the other; read-only memory
-    stays read-only.
-    """
-    return engine.import_as_float32(x, copyif, {})
 
 
 def kernel(

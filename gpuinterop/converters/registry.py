@@ -110,15 +110,6 @@ class Backend:
                 f"{self.package!r}, converter='mylib.interop')",
             ) from e
 
-    def function(self, name: str) -> Any:
-        """Return a function of the converter's module, or None."""
-        return getattr(self.module, name, None)
-
-    def module_for(self, device: str) -> str:
-        """Return the name of the module that a conversion on a device imports."""
-        found = self.function("IMPORTS") or self.package
-        return found[device] if isinstance(found, dict) else found
-
     def claims(self, obj: Any) -> bool:
         """Return whether `matches`, or that of the converter's module, recognises `obj`."""
         test = self.matches
@@ -126,7 +117,7 @@ class Backend:
             # A module given by name is imported only when its library is loaded.
             if isinstance(self.converter, str) and self.package not in sys.modules:
                 return False
-            test = self.function("matches")
+            test = getattr(self.module, "matches", None)
         return test is not None and bool(test(obj))
 
     def installed(self) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuinterop import _core, copy_tracking, errors
-from gpuinterop.converters import engine, registry
 from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_needed, plan_layout, refuse
 from gpuinterop.foreign_handles import loaded_module
@@ -37,7 +36,10 @@ _DTYPES = frozenset(
     "float8_e8m0fnu".split()
 )
 # Of 1 to 7 bits, for which torch stores whole bytes but defines no operations.
-_PART_BYTES = frozenset(f"torch.{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8))
+_PART_BYTES = frozenset(
+    "torch.int1 torch.int2 torch.int3 torch.int4 torch.int5 torch.int6 torch.int7 torch.uint1 "
+    "torch.uint2 torch.uint3 torch.uint4 torch.uint5 torch.uint6 torch.uint7".split()
+)
 RULES = Rules("torch", "to_torch", _DTYPES, negative=False)
 
 
@@ -104,7 +106,7 @@ def adopt(t: Any, info: ArrayInfo, plan: Plan) -> Any:
     """Return an array over the memory of a tensor, or a copy of it."""
     if plan.shared:
         return _core.import_any(None, t)
-    copy_tracking.note(plan.crosses, plan.bytes, plan.where)
+    copy_tracking.report_copy(plan.crosses, plan.bytes, plan.where)
     # A clone has no pending sign, and in this format C strides.
     return _core.import_any(None, t.clone(memory_format=sys.modules["torch"].contiguous_format))
 
@@ -249,11 +251,12 @@ def judge(t: Any) -> Plan | None:
 
 # ---- `__torch_function__`: torch's functions and operators accept gpuinterop arrays as tensors ----
 
-_to_torch = engine.to_function(registry.built_in("torch"))
-
 
 def call_with_tensors(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    to_torch: Callable[..., Any],
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     """Call torch's function `func` with tensors that share the memory of gpuinterop arrays.
 
@@ -261,7 +264,10 @@ def call_with_tensors(
     """
     tensors: list[Any] = []
     try:
-        args, kwargs = _replace_arrays(args, tensors), _replace_arrays(kwargs, tensors)
+        args, kwargs = (
+            _replace_arrays(args, to_torch, tensors),
+            _replace_arrays(kwargs, to_torch, tensors),
+        )
     except errors.GpuInteropError as error:
         raise _refusal(error, func) from None
     if not tensors:  # an array in a container of an unknown kind: torch would call this again
@@ -269,17 +275,17 @@ def call_with_tensors(
     return func(*args, **kwargs)
 
 
-def _replace_arrays(value: Any, tensors: list[Any]) -> Any:
+def _replace_arrays(value: Any, to_torch: Callable[..., Any], tensors: list[Any]) -> Any:
     """Return `value` with a tensor for each gpuinterop array in it, and collect the tensors."""
     if isinstance(value, _core.Array):
-        tensors.append(_to_torch(value))
+        tensors.append(to_torch(value))
         return tensors[-1]
     if isinstance(value, dict):
-        return {key: _replace_arrays(item, tensors) for key, item in value.items()}
+        return {key: _replace_arrays(item, to_torch, tensors) for key, item in value.items()}
     if isinstance(value, list):
-        return [_replace_arrays(item, tensors) for item in value]
+        return [_replace_arrays(item, to_torch, tensors) for item in value]
     if isinstance(value, tuple):
-        items = [_replace_arrays(item, tensors) for item in value]
+        items = [_replace_arrays(item, to_torch, tensors) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     return value
 

@@ -17,7 +17,7 @@ NAMESPACE = "gpuinterop_kernel"
 _BITS = {name: name for name in ("u8", "u16", "u32", "u64", "u128")}
 STORAGE, WORKING = _STORAGE | _BITS, _WORKING | _BITS
 
-_DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "LOOP", "TILE",
+_DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "TILE",
                 "LOADS(DO)", "STORES(DO)", "TILED(DO)", "CALL(e, k)", "CALL_TILED(e, k)",
                 "WHERE(live)")  # fmt: skip
 
@@ -72,7 +72,6 @@ def _define(spec: KernelSpec, symbol: str) -> str:
         "V": spec.vector,
         "U": spec.unroll,
         "THREADS": spec.threads,
-        "LOOP": int(spec.loop),
         "TILE": spec.tile,
         "LOADS(DO)": entries(direct),
         "STORES(DO)": entries(results),

@@ -53,7 +53,6 @@ class KernelSpec:
     wide : 64-bit index arithmetic.
     tile : edge of the tile, 0 elsewhere.
     threads : threads of a block.
-    loop : whether a block continues past the end of the grid (flat).
     """
 
     body: Body
@@ -66,7 +65,6 @@ class KernelSpec:
     wide: bool
     tile: int = 0
     threads: int = 256
-    loop: bool = False
 
     @property
     def symbol(self) -> str:
@@ -75,5 +73,5 @@ class KernelSpec:
         return (
             f"{self.body.name}__{types}__{self.modes}_{self.layout}{self.ndim}"
             f"_v{self.vector}u{self.unroll}{'_i64' if self.wide else ''}"
-            f"{f'_t{self.threads}' if self.threads != 256 else ''}{'_loop' if self.loop else ''}"
+            f"{f'_t{self.threads}' if self.threads != 256 else ''}"
         )

@@ -129,7 +129,7 @@ def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
 
 def _spec(
     op: int, types: tuple[int, ...], modes: str, layout: str, ndim: int, vector: int, unroll: int,
-    wide: bool, tile: int, threads: int, loop: bool,
+    wide: bool, tile: int, threads: int,
 ) -> KernelSpec:  # fmt: skip
     if op == _TAKE:
         size = 1 << (types[1] - _RAW)
@@ -144,7 +144,7 @@ def _spec(
         inputs = types[: entry.inputs]
         body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
         stored = tuple(NAMES[t] for t in types)
-    return KernelSpec(body, stored, modes, layout, ndim, vector, unroll, wide, tile, threads, loop)
+    return KernelSpec(body, stored, modes, layout, ndim, vector, unroll, wide, tile, threads)
 
 
 def _build(*request: Any) -> tuple[bytes, str]:

@@ -15,6 +15,7 @@ import numpy as np
 from gpuinterop.dtypes import NAMES, dtype_id
 from gpuinterop.errors import ArgumentTypeError, DTypeError
 from gpuinterop.layout import broadcast_shapes
+from gpuinterop.views import read_reduced_axes
 
 from .cuda_text import CudaText
 from .expression_dtypes import (
@@ -27,7 +28,6 @@ from .expression_dtypes import (
     strong,
 )
 from .operation_table import ALIASES, TABLE
-from .reduction_dispatch import normalized_axes
 from .reduction_table import FUSED
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def shapes_of(
             shape = given[value.index]
         elif value.reduction is not None:
             op, axis, keepdims = value.reduction
-            axes = normalized_axes(axis, len(shapes[0]), op)
+            axes = read_reduced_axes(axis, len(shapes[0]), op)
             extents = [1 if i in axes else n for i, n in enumerate(shapes[0])]
             shape = tuple(n for i, n in enumerate(extents) if keepdims or i not in axes)
         else:

@@ -17,13 +17,13 @@ from gpuinterop import _core
 from gpuinterop.dtypes import ACCUMULATORS, NAMES, WORKING, dtype_from_id, dtype_id
 from gpuinterop.jit import kernel_text
 from gpuinterop.layout import broadcast_shapes
+from gpuinterop.views import read_reduced_axes
 
 from . import output_arrays
 from .expression import Expression
 from .expression_codegen import statements
 from .expression_dtypes import is_strict, number_kind
 from .map_reduce import MapReduce
-from .reduction_dispatch import normalized_axes
 from .reduction_table import REDUCTIONS
 
 __all__ = ["FusedReduction"]
@@ -112,7 +112,7 @@ class FusedReduction:
         if not self.keepdims:
             return kernel(*operands, out=out)
         shape = broadcast_shapes([x.shape for x in operands], "fuse")
-        axes = normalized_axes(self.axis, len(shape), self.op)
+        axes = read_reduced_axes(self.axis, len(shape), self.op)
         full = tuple(1 if i in axes else n for i, n in enumerate(shape))
         if out is None:
             return kernel(*operands).reshape(full)

@@ -21,6 +21,7 @@ from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.reduction_codegen import Recipe
 from gpuinterop.ops.reduction_plan import plan_reduction
 from gpuinterop.ops.reduction_table import FUSED, REDUCTIONS, check_not_empty
+from gpuinterop.views import read_reduced_axes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +127,7 @@ class MapReduce:
         operands = [output_arrays.plain(x) for x in operands]
         extras = [output_arrays.plain(e) for e in extras]
         shape = broadcast_shapes([x.shape for x in operands], self._where)
-        axes = reduction_dispatch.normalized_axes(self.axis, len(shape), self._where)
+        axes = read_reduced_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         count = int(np.prod([shape[i] for i in axes], dtype=np.int64))
         check_not_empty(self.op, count, shape)
@@ -245,7 +246,7 @@ class MapReduce:
 
     def _plan(self, cls: type, operands: Sequence[Any], extras: Sequence[Any], outs: Any) -> Any:
         shape = operands[0].shape
-        axes = reduction_dispatch.normalized_axes(self.axis, len(shape), self._where)
+        axes = read_reduced_axes(self.axis, len(shape), self._where)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         _, kinds = self._dtypes(operands)
         if outs is not None:

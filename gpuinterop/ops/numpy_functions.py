@@ -26,7 +26,7 @@ from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS
 from gpuinterop.option_values import is_index, read_counts, read_shape
-from gpuinterop.views import read_axis
+from gpuinterop.views import read_axes, read_axis
 
 __all__ = ["FUNCTIONS_OF_SHAPE"]
 
@@ -228,35 +228,17 @@ def _pairs(shift: Any, axis: Any) -> list[tuple[int, Any]]:
 # ---- views ------------------------------------------------------------------------------------------
 
 
-def _axes(axis: Any, ndim: int, where: str) -> list[int]:
-    """One axis or several, all for None; each once."""
-    given = range(ndim) if axis is None else axis if np.ndim(axis) else (axis,)
-    axes = [read_axis(i, ndim, where) for i in given]
-    if len(set(axes)) != len(axes):
-        raise ShapeError(
-            where=where, expected="each axis once", got=str(axis), fix="name each axis once"
-        )
-    return axes
-
-
 def _flip(m: Any, axis: Any = None) -> Any:
-    turned = _axes(axis, m.ndim, "numpy.flip")
+    turned = read_axes(axis, m.ndim, "numpy.flip")
     return m[tuple(slice(None, None, -1 if i in turned else 1) for i in range(m.ndim))]
 
 
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    def axes(given: Any) -> list[int]:
-        listed = given if np.ndim(given) else (given,)
-        return [read_axis(i, a.ndim, "numpy.moveaxis") for i in listed]
-
-    taken, places = axes(source), axes(destination)
-    if (
-        len(set(taken)) != len(taken)
-        or len(set(places)) != len(places)
-        or len(taken) != len(places)
-    ):
-        raise ShapeError(where="numpy.moveaxis", expected="as many places as axes, each once",
-                         got=f"{source} to {destination}", fix="name each axis once")  # fmt: skip
+    taken = read_axes(source, a.ndim, "numpy.moveaxis")
+    places = read_axes(destination, a.ndim, "numpy.moveaxis")
+    if len(taken) != len(places):
+        raise ShapeError(where="numpy.moveaxis", expected="as many places as axes",
+                         got=f"{source} to {destination}", fix="name a place for each axis")  # fmt: skip
     order = [i for i in range(a.ndim) if i not in taken]
     for place, axis in sorted(zip(places, taken, strict=True)):
         order.insert(place, axis)
@@ -270,7 +252,7 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
 
 
 def _size(a: Any, axis: Any = None) -> Any:
-    return math.prod(a.shape[i] for i in _axes(axis, a.ndim, "numpy.size"))
+    return math.prod(a.shape[i] for i in read_axes(axis, a.ndim, "numpy.size"))
 
 
 # ---- questions --------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ import numpy as np
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import blas, concat_split, norms
 from gpuinterop.ops.methods import NUMPY_FUNCTIONS, UFUNC_METHODS
-from gpuinterop.ops.reduction_dispatch import FUNCTIONS_OF_AXES, normalized_axes
+from gpuinterop.ops.reduction_dispatch import FUNCTIONS_OF_AXES
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
+from gpuinterop.views import read_reduced_axes
 
 _ROWS = [row for row in REDUCTIONS.values() if row.doc]
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -64,7 +65,7 @@ def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fals
     """Two axes are a matrix to NumPy: of its norms only Frobenius' is here."""
     if ord is None and axis is None:
         return norms.norm(x, None, None, keepdims)
-    axes = normalized_axes(axis, x.ndim, "numpy.linalg.norm")
+    axes = read_reduced_axes(axis, x.ndim, "numpy.linalg.norm")
     if len(axes) not in (1, 2):
         raise ShapeError(
             where="numpy.linalg.norm", expected="one axis or two", got=f"{len(axes)} of shape {x.shape}",

@@ -10,13 +10,12 @@ import hashlib
 import math
 import warnings
 from functools import partial
-from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuinterop import _core, dtypes
-from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, DTypeError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.layout import c_strides
@@ -339,29 +338,6 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
         )  # fmt: skip
     axes = tuple(i for i, bit in enumerate(bits) if bit)
     return x.sum(axis=axes) if axes else x.copy()
-
-
-def normalized_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
-    """Axes counted from 0, in order; None means all."""
-    if axis is None:
-        return tuple(range(ndim))
-    try:
-        given = [index(a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
-    except TypeError as error:
-        raise ArgumentTypeError(
-            where=where, expected="an axis or axes as an int or a sequence of ints", got=repr(axis),
-            fix="pass a tuple of ints",
-        ) from error  # fmt: skip
-    if ndim == 0 and given in ([0], [-1]):
-        return ()  # NumPy lets a 0-d array be reduced over these
-    for a in given:
-        if not -ndim <= a < ndim:
-            raise ShapeError(where=where, expected=f"axes from {-ndim} to {ndim - 1}", got=str(a),
-                             fix="count axes from 0")  # fmt: skip
-    axes = tuple(sorted({a % ndim for a in given}))
-    if len(axes) != len(given):
-        raise ShapeError(where=where, expected="each axis once", got=str(axis), fix="name it once")
-    return axes
 
 
 def _reduce_other(name: str, x: Any = None, *args: Any, **options: Any) -> Any:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.converters import engine, registry
+from gpuinterop import converters
+from gpuinterop.converters import registry
 from gpuinterop.testing.layouts import Layout
 
 __all__ = ["Bridge", "default_address", "default_values"]
@@ -89,9 +90,9 @@ class Bridge:
         return self.name in registry.names()
 
     def convert_to(self, x: Any, copyif: bool) -> Any:
-        function = self.to or engine.to_function(registry.backend(self.name))
+        function = self.to or converters.to_function(registry.backend(self.name))
         return function(x, copyif, **self.options)
 
     def convert_from(self, array: Any, copyif: bool) -> Any:
-        function = self.from_ or engine.from_function(registry.backend(self.name))
+        function = self.from_ or converters.from_function(registry.backend(self.name))
         return function(array, copyif)

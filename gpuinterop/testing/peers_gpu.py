@@ -91,7 +91,9 @@ def numba_bridge() -> Bridge:
 
 def pycuda_bridge() -> Bridge:
     """PyCUDA, on the primary context."""
-    gi.converters.pycuda.init()
+    from gpuinterop.converters import pycuda
+
+    pycuda.init()
     from pycuda.gpuarray import GPUArray, to_gpu  # noqa: PLC0415
 
     def make(flat: Any, layout: Layout, device: str) -> Any:

@@ -137,7 +137,7 @@ void require(const char* where) {
          "start workers with multiprocessing.get_context(\"spawn\"), or fork before CUDA is used "
          "first");
   fail(
-      driver().initialised ? Kind::Cuda : Kind::Library, where, "a CUDA driver that answers",
+      driver().initialised ? Kind::Cuda : Kind::Library, where, "a working CUDA driver",
       unavailable_reason(),
       "install the NVIDIA driver, or use device=\"cpu\"; GPUINTEROP_LIBCUDA names another libcuda");
 }

@@ -8,11 +8,15 @@
 
 namespace gpuinterop::ops {
 
-Tuning tuning;
-
 namespace {
 
 constexpr int64_t kMostTileBytes = 40'000;  // of the shared memory that every block may have
+constexpr int kFlatBytes = 16;  // bytes of the widest operand that a thread has in flight
+constexpr int kRowsUnroll = 4;
+constexpr int kGeneralUnroll = 4;
+constexpr int kTileEdge = 64;
+constexpr int64_t kSmall =
+    1 << 19;  // up to this size, more threads are faster than more work per thread
 constexpr int64_t kInt32Room = (int64_t{1} << 31) - (1 << 17);  // less what a last block overshoots
 
 class Words {
@@ -50,19 +54,6 @@ char mode_of(const IterationSpace& w, int operand, int64_t stride) {
     case 1: return 'C';
     case -1: return 'R';
     default: return 'X';
-  }
-}
-
-// Operands that are walked once and are larger than any cache: they should not push others out.
-void mark_streams(const IterationSpace& w, char* modes) {
-  if (tuning.stream == 0) return;
-  for (int i = 0; i < w.operands; ++i) {
-    if (modes[i] != 'C' && modes[i] != 'R') continue;
-    if (!(tuning.stream & (i < w.inputs ? 1 : 2)) || w.size * w.itemsize[i] < tuning.stream_bytes)
-      continue;
-    bool repeats = false;
-    for (int d = 0; d < w.ndim; ++d) repeats = repeats || w.stride[d][i] == 0;
-    if (!repeats) modes[i] = modes[i] == 'C' ? 'c' : 'r';
   }
 }
 
@@ -136,22 +127,15 @@ void plan_flat(const IterationSpace& w, Plan* p, const char* where) {
   for (int i = 0; i < w.operands; ++i) s.modes[i] = mode_of(w, i, inner < 0 ? 0 : w.stride[0][i]);
   s.layout = Class::Flat;
   s.vector = static_cast<uint8_t>(inner < 0 ? 1 : vector_for(w, s.modes, 0, -1));
-  int unroll = tuning.flat_bytes / (s.vector * widest(w, s.modes));
+  int unroll = kFlatBytes / (s.vector * widest(w, s.modes));
   if (w.operands > 4) unroll /= 2;
-  if (w.size <= tuning.small) unroll = 1;
+  if (w.size <= kSmall) unroll = 1;
   s.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
-  s.warps = static_cast<uint8_t>(tuning.threads / 32);
-  int64_t blocks = blocks_for(w.size, int64_t{tuning.threads} * s.vector * s.unroll);
-  if (tuning.blocks > 0 && blocks > tuning.blocks) {
-    blocks = tuning.blocks;
-    s.loop = 1;
-  }
-  mark_streams(w, s.modes);
   Words words(p, where);
   put_operands(words, w, inner);
   words.put(w.size);
-  p->block_x = static_cast<uint32_t>(tuning.threads);
-  set_grid(p, blocks, where);
+  p->block_x = kThreads;
+  set_grid(p, blocks_for(w.size, int64_t{kThreads} * s.vector * s.unroll), where);
 }
 
 void plan_rows(const IterationSpace& w, Plan* p, const char* where) {
@@ -163,17 +147,15 @@ void plan_rows(const IterationSpace& w, Plan* p, const char* where) {
   const int64_t n = w.shape[inner], rows = w.size / n;
   const int64_t lanes = blocks_for(n, s.vector);
   p->block_x = static_cast<uint32_t>(
-      std::min<int64_t>(tuning.threads, std::bit_ceil(static_cast<uint64_t>(lanes))));
-  p->block_y = static_cast<uint32_t>(tuning.threads) / p->block_x;
-  s.warps = static_cast<uint8_t>(tuning.threads / 32);
-  int unroll = tuning.rows_unroll;
+      std::min<int64_t>(kThreads, std::bit_ceil(static_cast<uint64_t>(lanes))));
+  p->block_y = kThreads / p->block_x;
+  int unroll = kRowsUnroll;
   if (s.vector * widest(w, s.modes) < 16) unroll *= 2;
   if (w.operands > 4) unroll /= 2;
-  if (w.size <= tuning.small) unroll = 1;
+  if (w.size <= kSmall) unroll = 1;
   while (unroll > 1 && int64_t{p->block_y} * unroll / 2 >= rows) unroll /= 2;
   s.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
   const int64_t chunks = blocks_for(n, int64_t{p->block_x} * s.vector);
-  mark_streams(w, s.modes);
   int dims[kMaxDims];
   for (int k = 0; k < inner; ++k) dims[k] = inner - 1 - k;
   Words words(p, where);
@@ -191,7 +173,7 @@ void plan_general(const IterationSpace& w, Plan* p, const char* where) {
   s.ndim = static_cast<uint8_t>(w.ndim);
   s.vector = 1;
   for (int i = 0; i < w.operands; ++i) s.modes[i] = w.constant[i] ? 'K' : w.address[i] ? 'A' : 'X';
-  s.unroll = static_cast<uint8_t>(w.size <= tuning.small ? 1 : tuning.general_unroll);
+  s.unroll = static_cast<uint8_t>(w.size <= kSmall ? 1 : kGeneralUnroll);
   int dims[kMaxDims];
   for (int k = 0; k < w.ndim; ++k) dims[k] = w.ndim - 1 - k;
   Words words(p, where);
@@ -235,7 +217,7 @@ bool plan_tile(const IterationSpace& w, Plan* p, const char* where) {
     bytes += w.itemsize[i];
     s.modes[i] = 'T';
   }
-  const int edge = bytes * 64 * 65 <= kMostTileBytes ? tuning.tile_edge : 32;
+  const int edge = bytes * 64 * 65 <= kMostTileBytes ? kTileEdge : 32;
   s.layout = Class::Tile;
   s.ndim = static_cast<uint8_t>(w.ndim - 2);
   s.tile = static_cast<uint8_t>(edge);

@@ -63,7 +63,6 @@ Key key_for(OpId op, const StoredType* types, const Shape& s, int operands, int 
                              std::countr_zero(s.vector) << 4));
   k.put(s.unroll);
   k.put(s.ndim);
-  k.put(static_cast<uint8_t>(s.warps << 1 | s.loop));
   for (int i = 0; i < operands; ++i) k.put(types[i]);
   for (int i = 0; i < operands; ++i) k.put(static_cast<uint8_t>(s.modes[i]));
   return k;
@@ -78,10 +77,9 @@ void build(const Key& key, OpId op, const StoredType* types, const Shape& s, int
   std::string symbol;
   auto compile = [&](bool fresh) {
     const nb::object answer = nb::steal(
-        call_hook(Hook::Prepare, "(siOssiiiOiiOiO)", "kernel", int(op), stored.ptr(), modes.c_str(),
+        call_hook(Hook::Prepare, "(siOssiiiOiiiO)", "kernel", int(op), stored.ptr(), modes.c_str(),
                   class_name(s.layout), int(s.ndim), int(s.vector), int(s.unroll),
-                  s.wide ? Py_True : Py_False, int(s.tile), 32 * s.warps,
-                  s.loop ? Py_True : Py_False,
+                  s.wide ? Py_True : Py_False, int(s.tile), kThreads,
                   cuda::device_limits(device, where).compute_capability, fresh ? Py_True : Py_False)
             .release());
     symbol = nb::cast<std::string>(answer[1]);

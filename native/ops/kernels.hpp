@@ -20,7 +20,7 @@ StoredType raw_type(int64_t itemsize) noexcept;
 void launch(OpId op, const StoredType* types, const IterationSpace& w, int device, CUstream stream,
             const char* where);
 
-void forget_kernels() noexcept;  // tests and tuning
+void forget_kernels() noexcept;  // for tests
 void forget_kernels_of(OpId op);
 
 }  // namespace gpuinterop::ops

@@ -132,36 +132,7 @@ void register_ops(nb::module_& m) {
         return number_of(PyCFunction_GetSelf(function.ptr()));
       },
       "function"_a, "The id of an operation.");
-  m.def("_forget_kernels", ops::forget_kernels, "Unload them: for tests and tuning.");
-  m.def(
-      "_tune",
-      [](const std::string& knob, int64_t value) {
-        ops::Tuning& t = ops::tuning;
-        if (knob == "defaults")
-          t = {};
-        else if (knob == "flat_bytes")
-          t.flat_bytes = static_cast<int>(value);
-        else if (knob == "rows_unroll")
-          t.rows_unroll = static_cast<int>(value);
-        else if (knob == "general_unroll")
-          t.general_unroll = static_cast<int>(value);
-        else if (knob == "tile_edge")
-          t.tile_edge = static_cast<int>(value);
-        else if (knob == "small")
-          t.small = value;
-        else if (knob == "threads" && value >= 32 && value <= 1024 && (value & (value - 1)) == 0)
-          t.threads = static_cast<int>(value);
-        else if (knob == "blocks")
-          t.blocks = value;
-        else if (knob == "stream")
-          t.stream = static_cast<int>(value);
-        else if (knob == "stream_bytes")
-          t.stream_bytes = value;
-        else
-          throw nb::value_error("unknown knob, or a value that it cannot take");
-      },
-      "knob"_a, "value"_a = 0,
-      "Turn a knob of the launch geometry, or \"defaults\" to turn all back: for benchmarks.");
+  m.def("_forget_kernels", ops::forget_kernels, "Unload them, for tests.");
   m.def(
       "_take",
       [](nb::handle src, nb::handle indices, int axis, nb::handle dst, int64_t extent) {

@@ -173,14 +173,8 @@ uint64_t read_axes(PyObject* value, int ndim, const char* where) {
   for (int i = 0; i < n; ++i) {
     if (ndim == 0 && n == 1 && (axes[i] == 0 || axes[i] == -1)) return 0;
     const int64_t axis = axes[i] < 0 ? axes[i] + ndim : axes[i];
-    if (axis < 0 || axis >= ndim)
-      fail(Kind::Shape, where,
-           ndim ? "axes from " + std::to_string(-ndim) + " to " + std::to_string(ndim - 1)
-                : std::string("no axis, for a 0-d array"),
-           "axis " + std::to_string(axes[i]), "count axes from 0, or from -1 backwards");
-    if (mask >> axis & 1)
-      fail(Kind::Shape, where, "each axis once", "axis " + std::to_string(axes[i]) + " twice",
-           "name it once");
+    if (axis < 0 || axis >= ndim) fail_with("axis_out_of_range", where, {axes[i], int64_t{ndim}});
+    if (mask >> axis & 1) fail_with("repeated_axis", where, {shape_text(n, axes)});
     mask |= uint64_t(1) << axis;
   }
   return mask;

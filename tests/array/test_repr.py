@@ -21,7 +21,7 @@ def test_fused_functions_show_their_arguments():
 def test_blocks_show_their_purpose():
     assert repr(gi.no_copies()) == "<no copies are made: use it in a with statement>"
     assert repr(gi.count_copies()) == "<copies are counted: use it in a with statement>"
-    assert repr(gi.log_transfers()) == "<transfers are listed: use it in a with statement>"
+    assert repr(gi.log_transfers()) == "<transfers are logged: use it in a with statement>"
 
 
 def test_captures_count_in_english():

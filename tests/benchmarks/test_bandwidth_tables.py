@@ -13,14 +13,6 @@ from test_benchmarks import run
 from gpuinterop.jit import compile_source
 
 
-@pytest.mark.slow
-def test_sweep_of_launch_geometries() -> None:
-    text = run("benchmarks/bench_bandwidth.py", "--device", "cpu", "--quick", "--alone", "--tune")
-    assert "256x32 ldcs stcs loop/4" in text
-    assert "best for exp(x[::2]): " in text
-    assert "best for all: " in text
-
-
 def test_ratios_by_size(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     file = tmp_path / "ratios.json"

@@ -6,7 +6,6 @@ over them; the rest is marked slow.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 
@@ -30,8 +29,7 @@ LAYOUTS = (
     ("flat", "KC", "X", 0, 1, False, 0), ("rows", "CS", "C", 1, 4, False, 0),
     ("rows", "XKR", "C", 2, 1, True, 0), ("general", "XK", "X", 3, 1, False, 0),
     ("general", "X", "X", 2, 1, True, 0), ("tile", "TC", "C", 0, 2, False, 32),
-    ("tile", "TX", "C", 2, 1, True, 32), ("flat", "cr", "c", 0, 4, False, 0),
-    ("rows", "rS", "r", 1, 2, False, 0),
+    ("tile", "TX", "C", 2, 1, True, 32),
 )  # fmt: skip
 ARCHS = (75, 80, 90, 100, 120)
 EVERYTHING = float(os.environ.get("GPUINTEROP_SOAK", "1")) > 1
@@ -111,18 +109,6 @@ def test_every_layout_on_every_architecture(layout):
         )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS[:5], ids=lambda layout: f"{layout[0]}-{layout[1]}")
-def test_other_launch_shapes(layout):
-    exp = next(row for row in ROWS if row.name == "exp")
-    specs = [
-        dataclasses.replace(spec_for(b, s, layout), threads=threads, loop=layout[0] == "flat")
-        for b, s in instances(exp, ("float16", "float32", "complex128"))
-        for threads in (128, 512, 1024)
-    ]
-    build(specs, known_archs()[-1])
-
-
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 def test_moves_of_bits(size):
     specs = [spec_for(raw_body("copy", size), (f"u{8 * size}",) * 2, layout) for layout in LAYOUTS]
@@ -151,6 +137,8 @@ def test_casts_to_every_type(source):
 @pytest.mark.parametrize("arch", ARCHS if EVERYTHING else ARCHS[:4])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_whole_grid(row, arch):
+    if not EVERYTHING and (ROWS.index(row) + ARCHS.index(arch)) % 2:
+        return  # every row on two architectures of four
     if arch not in known_archs():
         pytest.skip(f"no NVRTC: it does not know sm_{arch}")
     turn = ROWS.index(row) + ARCHS.index(arch)

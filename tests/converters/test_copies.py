@@ -113,21 +113,21 @@ def test_the_core_asks_python_only_while_somebody_looks():
             reversed_array().copy()
         assert len(asked) == 1
     finally:
-        _core.set_hooks(copied=copy_tracking.note)
+        _core.set_hooks(copied=copy_tracking.report_copy)
 
 
 def test_transfers_name_who_asked():
     with gi.log_transfers() as t:
-        copy_tracking.note("host", 8, "copy")
-        copy_tracking.note("host_to_device", 64, "to_device")
-        copy_tracking.note("device_to_host", 32, "numpy.asarray")
+        copy_tracking.report_copy("host", 8, "copy")
+        copy_tracking.report_copy("host_to_device", 64, "to_device")
+        copy_tracking.report_copy("device_to_host", 32, "numpy.asarray")
     assert [entry.kind for entry in t] == ["host_to_device", "device_to_host"]
     assert (len(t), t.bytes, t[0].where) == (2, 96, "to_device")
     assert "test_copies.py:" in t[0].caller
     assert "host to device: 64 bytes by to_device at" in str(t)
     with gi.log_transfers() as quiet:
         reversed_array().copy()
-    assert str(quiet) == "nothing crossed between host and device"
+    assert str(quiet) == "no transfers between host and device"
 
 
 def test_copies_in_a_foreign_library_count_too():
@@ -202,7 +202,7 @@ def test_the_caller_may_be_a_package_whose_name_begins_like_ours():
     place = f"{copy_tracking.__file__.removesuffix('/copy_tracking.py')}_mylib/upload.py"
     upload = compile("note('host_to_device', 4, 'upload')", place, "exec")
     with gi.log_transfers() as log:
-        exec(upload, {"note": copy_tracking.note})
+        exec(upload, {"note": copy_tracking.report_copy})
     assert log[0].caller == f"{place}:1"
 
 

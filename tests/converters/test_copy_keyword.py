@@ -18,6 +18,12 @@ CALLS = {
     "to": (lambda x, **options: gi.to(x, "numpy", **options), "copyif"),
     "explain": (lambda x, **options: gi.explain(x, "numpy", **options), "copyif"),
     "from_any": (converters.from_any, "copyif"),
+    "from_numpy": (converters.from_numpy, "copyif"),
+    "to_numpy": (lambda x, **options: converters.to_numpy(gi.from_any(x), **options), "copyif"),
+    "pointer_arguments": (
+        lambda x, **options: converters.pointer_arguments([], **options),
+        "copyif",
+    ),
 }
 
 

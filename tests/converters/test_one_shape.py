@@ -55,6 +55,6 @@ def test_the_suite_tries_every_layout_that_it_promises():
 
 def test_the_page_about_kernels_says_first_that_an_address_has_no_strides():
     page = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
-    warning = page.index("A kernel that is given only an address does not see strides")
+    warning = page.index("A kernel that receives only an address cannot see strides")
     assert page[:warning].count("\n## ") == 1
     assert "```" not in page[:warning]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinterop.doctor_rules import RUNTIME_WHEELS, ArrayInfo, diagnose
+from gpuinterop.doctor_rules import RUNTIME_WHEELS, SystemFacts, diagnose
 from gpuinterop.installed_libraries import Installed
 
 WELL = [
@@ -23,7 +23,7 @@ def lib(library, version, cuda=None, distribution="", broken=""):
 def found(*libraries, **facts):
     facts.setdefault("driver", (13, 0))
     facts.setdefault("devices", 1)
-    return diagnose(ArrayInfo(libraries=[*WELL, *libraries], **facts))
+    return diagnose(SystemFacts(libraries=[*WELL, *libraries], **facts))
 
 
 def only(findings):
@@ -153,7 +153,7 @@ def test_jax_without_its_plugin():
 
 
 def test_missing_numpy_and_ml_dtypes():
-    findings = diagnose(ArrayInfo())
+    findings = diagnose(SystemFacts())
     assert [(f.code, f.level) for f in findings] == [("numpy", "warning"), ("ml_dtypes", "hint")]
 
 

@@ -70,7 +70,7 @@ def test_no_driver():
         "assert not r.driver['available'] and not r.devices",
         GPUINTEROP_LIBCUDA="/nonexistent/libcuda.so",
     )
-    assert "driver      none, arrays live on the CPU" in out
+    assert "driver      none, arrays are in host memory" in out
 
 
 def test_every_part_may_fail(monkeypatch):
@@ -99,7 +99,7 @@ def test_pools_of_loaded_libraries(monkeypatch):
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
-    report, facts = module.Report(), module.ArrayInfo(devices=1)
+    report, facts = module.Report(), module.SystemFacts(devices=1)
     monkeypatch.setattr(_core, "cuda_started", lambda index: False)
     module._memory(report, facts)
     assert report.memory["cupy"] == {"live_bytes": 3 << 20, "pool_bytes": 1 << 30}
@@ -120,7 +120,7 @@ def test_the_pool_of_jax_when_it_has_been_used(monkeypatch, started):
     monkeypatch.setitem(sys.modules, "jax", jax)
     monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
     report = module.Report()
-    module._memory(report, module.ArrayInfo())
+    module._memory(report, module.SystemFacts())
     found = {name: held for name, held in report.memory.items() if name.startswith("jax")}
     assert found == (
         {"jax on gpu:0": {"live_bytes": 4096, "pool_bytes": 3 << 20}} if started else {}
@@ -157,7 +157,7 @@ def test_per_thread_flags(monkeypatch, value, on):
 
 def test_counting():
     report = module.Report()
-    assert module._counts(report) == "all is well"
+    assert module._counts(report) == "no problems found"
     report.findings = [module.Finding("a", "b", "c"), module.Finding("a", "b", "c", "hint"),
                        module.Finding("a", "b", "c", "hint")]  # fmt: skip
     assert module._counts(report) == "1 warning, 2 hints"

@@ -78,13 +78,13 @@ def test_damaged_metadata_does_not_stop_the_scan():
 def test_a_package_without_its_module_is_broken(monkeypatch):
     monkeypatch.setitem(sys.modules, "warp", None)
     found = rows(Distribution("gnumpy", "0.2"))
-    assert "gnumpy is not" in found["gnumpy"].broken
+    assert "gnumpy is missing" in found["gnumpy"].broken
 
 
 def test_a_bare_folder_is_no_module(monkeypatch, tmp_path):
     (tmp_path / "gnumpy").mkdir()  # as an installation that was broken off, or undone, leaves it
     monkeypatch.syspath_prepend(tmp_path)
-    assert "gnumpy is not" in rows(Distribution("gnumpy", "0.2"))["gnumpy"].broken
+    assert "gnumpy is missing" in rows(Distribution("gnumpy", "0.2"))["gnumpy"].broken
 
 
 def test_the_first_of_two_on_the_path_counts():

@@ -51,10 +51,6 @@ static inline float __double2float_rz(double x) {
   if (__builtin_fabs((double)f) > __builtin_fabs(x)) f = __uint_as_float(__float_as_uint(f) - 1);
   return f;
 }
-template <class P>
-static inline P gi_load_once(const P* p) { return *p; }
-template <class P>
-static inline void gi_store_once(P* p, const P& value) { *p = value; }
 static inline float gi_half_to_float(unsigned short h) {
   _Float16 v;
   __builtin_memcpy(&v, &h, 2);

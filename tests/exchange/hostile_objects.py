@@ -125,11 +125,11 @@ class CudaStream:
 case("48 __cuda_stream__ of another length", ValueError, "length 3")(
     lambda: gi.devices.as_stream(CudaStream((0, 16, 3)), gi.devices.device_from_dlpack(2, 0))
 )
-case("48 __cuda_stream__ with a text", ValueError, "handle is no int")(
+case("48 __cuda_stream__ with a text", ValueError, "handle is not an int")(
     lambda: gi.devices.as_stream(CudaStream((0, "16")), gi.devices.device_from_dlpack(2, 0))
 )
 
-case("48 __cuda_stream__ that is no tuple", ValueError, "no tuple")(
+case("48 __cuda_stream__ that is no tuple", ValueError, "not a tuple")(
     lambda: gi.devices.as_stream(CudaStream(16), gi.devices.device_from_dlpack(2, 0))
 )
 case("48 __cuda_stream__ of version 1", ValueError, "version 1")(

@@ -21,7 +21,7 @@ def test_a_copy_while_its_watcher_reshapes(size):
     calls = []
 
     def reshape(frame, event, _):
-        if event == "call" and frame.f_code.co_name == "note":
+        if event == "call" and frame.f_code.co_name == "report_copy":
             calls.append(frame)
             x.shape = (x.size,)
 

@@ -53,7 +53,7 @@ def test_type_checkers_know_the_converters():
     names |= {n.target.id for n in known.body if isinstance(n, ast.AnnAssign)}
     generated = {f"{way}_{name}" for name in registry.names() for way in ("to", "from")}
     # The others are Theano's names, and those that are offered without being a library's.
-    assert names == generated | {*converters._HOMES}
+    assert names == generated | {*converters._HOMES, *converters._THEANO}
 
 
 def test_every_error_class_is_at_the_top_level():

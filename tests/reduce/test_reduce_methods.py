@@ -139,7 +139,7 @@ def test_ddof(device: str) -> None:
 
 def test_wrong_arguments_name_themselves(device: str) -> None:
     x = CudaNdarray(values((2, 3)), device=device)
-    with pytest.raises(ValueError, match="axes from -2 to 1"):
+    with pytest.raises(ValueError, match="an axis from -2 to 1"):
         x.sum(axis=2)
     with pytest.raises(ValueError, match="each axis once"):
         x.sum(axis=(0, -2))

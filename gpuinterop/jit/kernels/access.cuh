@@ -1,6 +1,5 @@
 // How a thread reads or writes V neighbouring elements of an operand. The mode is a compile-time type:
 //   C unit stride   R stride -1   X any stride   S stride 0: one element   K a number in the parameters
-//   c r as C and R, with a hint to the caches that the data is used only once
 //   A the address of the element, for bodies that read its neighbours
 // p: address of the thread's first element. s: the operand's stride along the row, in elements.
 #define GI_INLINE __device__ __forceinline__
@@ -50,21 +49,6 @@ struct GiR {
       if (k < count) *(p - k) = v.x[V - 1 - k];
   }
   GI_INLINE T& at(int k) { return v.x[V - 1 - k]; }
-};
-
-template <class T, int V>
-struct Gic : GiC<T, V> {
-  GI_INLINE void load(const T* p, i64) { this->v = gi_load_once(reinterpret_cast<const GiPack<T, V>*>(p)); }
-  GI_INLINE void store(T* p, i64) const { gi_store_once(reinterpret_cast<GiPack<T, V>*>(p), this->v); }
-};
-template <class T, int V>
-struct Gir : GiR<T, V> {
-  GI_INLINE void load(const T* p, i64) {
-    this->v = gi_load_once(reinterpret_cast<const GiPack<T, V>*>(p - (V - 1)));
-  }
-  GI_INLINE void store(T* p, i64) const {
-    gi_store_once(reinterpret_cast<GiPack<T, V>*>(p - (V - 1)), this->v);
-  }
 };
 
 template <class T, int V>
