@@ -181,7 +181,9 @@ void join_stream_order(Buffer* b, void* producer, const char* where) {
 }
 void join_before_use(const Array& a, const char* where) {
   Buffer* b = a.buffer.get();
-  if (!b || !b->producer_alive || b->stream != b->producer || !b->device.is_cuda()) return;
+  if (!b || !b->producer_alive || b->stream != b->producer ||
+      cuda::is_default(static_cast<CUstream>(b->stream)))
+    return;
   cuda::order(b, cuda::current_stream(b->device.id), where);
 }
 void remember_base(Buffer* b, PyObject* base) noexcept {

@@ -11,7 +11,6 @@
 #include "array/iterative_free.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
-#include "python/exchange_slots.hpp"
 #include "python/ops_slots.hpp"
 #include "python/register.hpp"
 

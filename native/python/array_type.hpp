@@ -9,8 +9,8 @@
 namespace gpuinterop {
 
 // Zero-terminated tables.
-extern PyMethodDef array_methods[];
-extern PyGetSetDef array_getset[];
+extern PyMethodDef array_methods[], exchange_methods[];
+extern PyGetSetDef array_getset[], exchange_getset[];
 void register_array_functions(nanobind::module_& m);
 
 Py_ssize_t array_length(PyObject* self);

@@ -13,9 +13,7 @@
 #include "exchange/export.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
-#include "python/converter_function.hpp"
 #include "python/error_translation.hpp"
-#include "python/foreign_memory.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;

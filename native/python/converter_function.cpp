@@ -1,8 +1,6 @@
 // imports(family) and exports(library): decorators for converters. The plain case of such a function, one
 // array and no option but copyif=False, runs without a Python frame, which would cost as much as the
 // conversion. Every other case, and every failure, is left to the Python function.
-#include "python/converter_function.hpp"
-
 #include <Python.h>
 #include <structmember.h>
 
@@ -11,6 +9,7 @@
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
 #include "python/exchange_import.hpp"
+#include "python/register.hpp"
 
 namespace gpuinterop {
 

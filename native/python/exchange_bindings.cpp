@@ -2,7 +2,6 @@
 // nanoseconds, and argument handling must not cost more than they do.
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
-#include "python/exchange_slots.hpp"
 #include "python/foreign_types.hpp"
 #include "python/register.hpp"
 

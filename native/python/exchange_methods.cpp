@@ -10,7 +10,6 @@
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
-#include "python/exchange_slots.hpp"
 #include "python/foreign_types.hpp"
 
 namespace gpuinterop {
@@ -306,14 +305,13 @@ PyObject* interface_of(const Array& a, const std::string& typestr, PyObject* str
   alignas(64) static char nothing[64];
   const bool dummy = !a.data && !stream;
   const auto address = reinterpret_cast<uintptr_t>(dummy ? nothing : a.data);
-  PyObject* ro = is_readonly(a) ? Py_True : Py_False;
-  if (!stream)
-    return Py_BuildValue("{s:O,s:s,s:(KO),s:O,s:i}", "shape", shape.get(), "typestr",
-                         typestr.c_str(), "data", static_cast<unsigned long long>(address), ro,
-                         "strides", strides.get(), "version", 3);
-  return Py_BuildValue("{s:O,s:s,s:(KO),s:O,s:i,s:O}", "shape", shape.get(), "typestr",
-                       typestr.c_str(), "data", static_cast<unsigned long long>(address), ro,
-                       "strides", strides.get(), "version", 3, "stream", stream);
+  PyRef dict = PyRef::steal(
+      Py_BuildValue("{s:O,s:s,s:(KO),s:O,s:i}", "shape", shape.get(), "typestr", typestr.c_str(),
+                    "data", static_cast<unsigned long long>(address),
+                    is_readonly(a) ? Py_True : Py_False, "strides", strides.get(), "version", 3));
+  if (!dict || (stream && PyDict_SetItemString(dict.get(), "stream", stream) < 0))
+    throw PythonError();
+  return dict.release();
 }
 
 PyObject* cuda_array_interface(PyObject* self, void*) {

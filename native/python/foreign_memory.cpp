@@ -11,7 +11,8 @@
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
-#include "python/foreign_memory.hpp"
+#include "python/exchange_import.hpp"
+#include "python/register.hpp"
 
 namespace nb = nanobind;
 
