@@ -821,10 +821,8 @@ ALIGNED64: int = 64
 IS_FLOAT32: int = 128
 NUMPY_DTYPE: int = 256
 def traits(x: object | None) -> int:
-    """What a converter wants to know of an array, as bits."""
-def ready_for(x: object | None, mask: int, wanted: int, consumer: int) -> bool:
     """
-    True when the traits under `mask` are `wanted`; `consumer` then waits for the array.
+    The properties of an array that converters ask for, as bits; 0 of other objects.
     """
 def primary_is_current(device: int) -> bool:
     """

@@ -16,6 +16,7 @@ from gpuinterop import _core
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.functions import (
     check_options,
+    export_plain,
     generated,
     option_names,
     own_options,
@@ -261,6 +262,10 @@ def to_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
     where = name or entry.module.RULES.where
 
     def call(x: Any, copyif: Any = False, **options: Any) -> Any:
+        if type(copyif) is bool and not options and not defaults and "plain" in vars(entry):
+            made = export_plain(x, entry)
+            if made is not None:
+                return made
         copyif = require_bool(copyif, "copyif", where)
         options = check_options(option_names(entry, "to"), {**defaults, **options}, where, False)
         return engine.export_array(x, entry, copyif, options, name)

@@ -12,7 +12,8 @@ import os
 import sys
 import time
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXAMPLE",
+    "PlainExport",
     "broken_converters",
     "check_entry",
     "disable_converter",
@@ -43,6 +45,20 @@ __all__ = [
     "unknown_object_error",
     "with_need",
 ]
+
+
+@dataclass
+class PlainExport:
+    """The traits of arrays that a library shares, once a conversion has worked.
+
+    `libraries` holds the imported library for each kind of device, `export` makes its object.
+    """
+
+    mask: int = 0
+    wanted: int = -1
+    libraries: dict[int, Any] = field(default_factory=dict)
+    export: Callable[..., Any] = getattr
+
 
 # ---- without an import --------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ libraries that implement DLPack well:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from gpuinterop import _core, errors
@@ -34,10 +35,9 @@ from gpuinterop.converters.functions import (
     EXPORTED_BY_CORE,
     accepted_options,
     describe_foreign,
+    export_plain,
     export_with,
     import_with,
-    plain_exports,
-    plain_library,
     plan_with,
     reader,
     remember_plain,
@@ -258,10 +258,10 @@ def export_array(
     rules = getattr(entry.module, "RULES", None)
     if rules is None:
         return export_with(x, entry, copyif, options)
-    if entry.name in plain_exports and not options and not where and _is_array(x):
-        library = plain_library(x, entry)
-        if library is not None:
-            return _exported(x, entry, library, options, rules.where)
+    if not options and "plain" in vars(entry):  # a conversion to the library has worked
+        made = export_plain(x, entry)
+        if made is not None:
+            return made
     require_array(x, where or rules.where)
     info = ArrayInfo.of(x)
     plan = plan_out(info, entry, copyif, options, where).permit(copyif)
@@ -273,7 +273,10 @@ def export_array(
     source = x if plan.outcome == "shared" else _copied(x, plan)
     made = _exported(source, entry, library, options, plan.where)
     if plan.outcome == "shared" and not options and entry.name not in EXPORTED_BY_CORE:
-        remember_plain(x, entry, library)
+        own = getattr(entry.module, "export", None)
+        remember_plain(
+            x, entry, library, own or partial(_export_by_dlpack, entry.module, rules.where)
+        )
     return made
 
 
@@ -288,8 +291,12 @@ def _exported(x: Any, entry: Backend, library: Any, options: dict[str, Any], whe
     if export is not None:
         further = {name: value for name, value in options.items() if name != "module"}
         return export(x, library, **(further and accepted_options(export, further)))
-    module, (kind, index) = entry.module, x.__dlpack_device__()
-    if kind == CUDA and getattr(entry.module, "stream_used_by", None) is not None:
+    return _export_by_dlpack(entry.module, where, x, library)
+
+
+def _export_by_dlpack(module: Any, where: str, x: Any, library: Any) -> Any:
+    kind, index = x.__dlpack_device__()
+    if kind == CUDA and getattr(module, "stream_used_by", None) is not None:
         order = _core.require_hand_over if module.ORDERS_STREAMS else _core.hand_over
         order(x, module.stream_used_by(index), where)
     function = library

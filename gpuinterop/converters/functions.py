@@ -24,13 +24,12 @@ __all__ = [
     "accepted_options",
     "check_options",
     "describe_foreign",
+    "export_plain",
     "export_with",
     "generated",
     "import_with",
     "option_names",
     "own_options",
-    "plain_exports",
-    "plain_library",
     "plan_with",
     "reader",
     "remember_plain",
@@ -307,32 +306,30 @@ def _doc_from(entry: Backend) -> str:
 
 # ---- plain arrays -------------------------------------------------------------------------------
 
-# Library name: the entry, the traits of arrays that it shares, and the library by kind of device, after the
-# first conversion has shown that it can be used there.
-plain_exports: dict[str, tuple[Backend, int, int, dict[int, Any]]] = {}
 
+def export_plain(x: Any, entry: Backend) -> Any:
+    """Return the library's object over `x` if the traits of `x` alone show that it is shared, else None.
 
-def plain_library(x: Any, entry: Backend) -> Any:
-    """Return the imported library if the traits of `x` alone show that it is shared, else None."""
-    known = plain_exports.get(entry.name)
-    if known is None or known[0] is not entry:
-        return None
-    _, mask, wanted, libraries = known
+    A conversion that worked has shown that the library can be used there, so nothing is planned.
+    """
+    plain = entry.plain
     bits = _core.traits(x)
-    library = libraries.get(bits & _core.ON_CUDA) if bits & mask == wanted else None
+    if bits & plain.mask != plain.wanted:
+        return None
+    library = plain.libraries.get(bits & _core.ON_CUDA)
     if library is None or sys.modules.get(library.__name__) is not library:
         return None
     if not bits & _core.ON_CUDA:
         _core._require_values(entry.module.RULES.where, x)
-    return library
+    return plain.export(x, library)
 
 
-def remember_plain(x: Any, entry: Backend, library: Any) -> None:
+def remember_plain(x: Any, entry: Backend, library: Any, export: Callable[..., Any]) -> None:
     """Remember that a conversion to the library worked on the kind of device that `x` is on."""
-    rules = entry.module.RULES
+    rules, plain = entry.module.RULES, entry.plain
     if rules.max_ndim < 64 or library is None:
         return
-    if entry.name not in plain_exports or plain_exports[entry.name][0] is not entry:
+    if not plain.libraries:
         known = rules.dtypes is None or rules.dtypes.issuperset(NUMPY_NAMES)
         wanted = _core.NUMPY_DTYPE if known else _core.IS_FLOAT32
         mask = wanted | _core.EMPTY
@@ -343,5 +340,5 @@ def remember_plain(x: Any, entry: Backend, library: Any) -> None:
         mask |= wanted
         mask |= 0 if rules.negative else _core.NEGATIVE
         mask |= 0 if rules.readonly else _core.READONLY
-        plain_exports[entry.name] = entry, mask, wanted, {}
-    plain_exports[entry.name][3][_core.traits(x) & _core.ON_CUDA] = library
+        plain.mask, plain.wanted, plain.export = mask, wanted, export
+    plain.libraries[_core.traits(x) & _core.ON_CUDA] = library

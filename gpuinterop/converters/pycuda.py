@@ -23,7 +23,6 @@ from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
-from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.option_values import require_bool
 
 __all__ = [
@@ -117,14 +116,17 @@ def stream_used_by(index: int, obj: Any = None) -> int:
 
 def export(x: Any, gpuarray: Any, strided: bool = False) -> Any:
     """Return a GPUArray over the memory of `x`."""
-    seen = x if type(x) is CudaNdarray else core_view(x)
-    fault = context_fault(
-        seen.device.index, "to_gpuarray"
-    )  # another thread may have another context
+    # The strides of C order are passed as well, because GPUArray computes them in Python.
+    parts = _core.ready_parts(x, 0, 0, LEGACY)
+    if parts is not None:
+        shape, strides, dtype, ptr = parts
+        return gpuarray.GPUArray(shape, dtype, base=x, gpudata=ptr, strides=strides)
+    seen = core_view(x)
+    # Another thread may have another context.
+    fault = context_fault(seen.device.index, "to_gpuarray")
     if fault is not None:
         raise fault.exception()
     _core.hand_over(x, LEGACY, "to_gpuarray")
-    # The strides of C order are passed as well, because GPUArray computes them in Python.
     return gpuarray.GPUArray(seen.shape, seen.dtype, base=x, gpudata=seen.ptr, strides=seen.strides)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.converters.availability import (
     EXAMPLE,
+    PlainExport,
     broken_converters,
     check_entry,
     disable_converter,
@@ -93,6 +94,11 @@ class Backend:
     aliases: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu", "cuda")
     matches: Callable[[Any], bool] | None = field(default=None, compare=False)
+
+    @cached_property
+    def plain(self) -> PlainExport:
+        """What the conversions so far have shown."""
+        return PlainExport()
 
     @cached_property
     def module(self) -> Any:

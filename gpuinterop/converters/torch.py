@@ -198,7 +198,7 @@ def judge(t: Any) -> Plan | None:
     if t.requires_grad:
         return no(
             errors.ExportError,
-            "a tensor outside autograd, because writes here would not be recorded",
+            "a tensor outside autograd, because autograd does not record writes through gpuinterop",
             "a tensor with requires_grad=True",
             "pass t.detach()",
             "grad",

@@ -19,6 +19,7 @@ from . import functions
 from .core_callbacks import CALLS, FUNCTIONS
 from .functions import astype, clip, round
 from .gather import take
+from .numpy_tables import NUMPY_FUNCTIONS, UFUNC_METHODS
 from .operation_table import ALIASES, ROWS
 
 __all__ = [
@@ -47,14 +48,7 @@ def _clip(
     return clip(a, a_min if min is None else min, a_max if max is None else max, out)
 
 
-# numpy.where(x, ...) -> ours. Other files of this folder add their own rows.
-NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
-    np.clip: _clip,
-    np.round: functions.round,
-    np.take: take,
-}
-# numpy.add.reduce(x) -> ours, by (ufunc, method).
-UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {}
+NUMPY_FUNCTIONS.update({np.clip: _clip, np.round: functions.round, np.take: take})
 
 
 def _register_neighbours() -> None:

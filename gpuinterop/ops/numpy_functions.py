@@ -24,7 +24,7 @@ from gpuinterop.ops.copying import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
-from gpuinterop.ops.methods import NUMPY_FUNCTIONS
+from gpuinterop.ops.numpy_tables import NUMPY_FUNCTIONS
 from gpuinterop.option_values import is_index, read_counts, read_shape
 from gpuinterop.views import read_axes, read_axis
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import blas, concat_split, norms
-from gpuinterop.ops.methods import NUMPY_FUNCTIONS, UFUNC_METHODS
+from gpuinterop.ops.numpy_tables import NUMPY_FUNCTIONS, UFUNC_METHODS
 from gpuinterop.ops.reduction_dispatch import FUNCTIONS_OF_AXES
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
 from gpuinterop.views import read_reduced_axes

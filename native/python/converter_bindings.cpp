@@ -126,10 +126,10 @@ void register_converters(nb::module_& m) {
   m.attr("IS_FLOAT32") = int(kIsFloat32);
   m.attr("NUMPY_DTYPE") = int(kNumpyDType);
   m.def(
-      "traits", [](nb::handle x) { return traits_of(checked(x, "traits")); }, "x"_a.none(),
-      "What a converter wants to know of an array, as bits.");
-  m.def("ready_for", &ready_for, "x"_a.none(), "mask"_a, "wanted"_a, "consumer"_a,
-        "True when the traits under `mask` are `wanted`; `consumer` then waits for the array.");
+      "traits",
+      [](nb::handle x) { return is_array(x.ptr()) ? traits_of(checked(x, "traits")) : 0u; },
+      "x"_a.none(),
+      "The properties of an array that converters ask for, as bits; 0 of other objects.");
   m.def("primary_is_current", &primary_is_current, "device"_a,
         "True when the device's primary context is the calling thread's current one.");
   m.def(
