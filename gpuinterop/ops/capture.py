@@ -20,7 +20,7 @@ from gpuinterop.errors import ArgumentTypeError, CaptureError, GpuInteropError, 
 from gpuinterop.layout import core_view
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.operand_conversion import is_foreign_array, speaks
-from gpuinterop.ops.reduction_dispatch import may_overlap
+from gpuinterop.ops.reduction_launch import may_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.operand_conversion import result_class
-from gpuinterop.ops.reduction_dispatch import may_overlap
+from gpuinterop.ops.reduction_launch import may_overlap
 from gpuinterop.option_values import is_index, read_shape
 from gpuinterop.views import read_axis
 

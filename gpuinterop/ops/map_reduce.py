@@ -16,7 +16,7 @@ from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import broadcast_shapes, c_strides
-from gpuinterop.ops import output_arrays, reduction_dispatch, target
+from gpuinterop.ops import output_arrays, reduction_launch, target
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.reduction_codegen import Recipe
 from gpuinterop.ops.reduction_plan import plan_reduction
@@ -137,8 +137,8 @@ class MapReduce:
             return self._on_host(cls, full, after, kept, out)
         sinks = [] if out is None else [o for o in out if isinstance(o, _core.Array)]
         # An extra is read by the thread that then writes its place.
-        if not any(reduction_dispatch.may_overlap(x, o) for x in full for o in sinks) and not any(
-            reduction_dispatch.may_overlap(e, o) and not _same_place(e, o)
+        if not any(reduction_launch.may_overlap(x, o) for x in full for o in sinks) and not any(
+            reduction_launch.may_overlap(e, o) and not _same_place(e, o)
             for e in after
             for o in sinks
         ):
@@ -176,7 +176,7 @@ class MapReduce:
         _, kinds = self._dtypes(operands)
         if out is not None:
             self._check_outs(operands[0], kept, kinds, out)
-        outs = out or [reduction_dispatch.new_as(cls, operands[0], kept, kind) for kind in kinds]
+        outs = out or [reduction_launch.new_as(cls, operands[0], kept, kind) for kind in kinds]
         reads = [as_numpy_view(x) for x in operands]
         reads_after = [as_numpy_view(e) for e in extras]
         writes = [as_numpy_view(o, written=True) for o in outs]
@@ -219,7 +219,7 @@ class MapReduce:
     ) -> list[Any]:
         output_arrays.check_count(outs, len(kinds), self._where)
         found = [
-            reduction_dispatch.check_out(given, kept, kind, like, self._where)
+            reduction_launch.check_out(given, kept, kind, like, self._where)
             for given, kind in zip(outs, kinds, strict=True)
         ]
         output_arrays.refuse_overlap(found, self._where)
@@ -263,29 +263,29 @@ class MapReduce:
         recipe = self._recipe(operands, extras)
         fresh = c_strides(kept, 1)
         sinks = [fresh if outs is None else tuple(o._strides) for o in outs or kinds]
-        full = [reduction_dispatch.over(strides, axes, len(shape)) for strides in sinks]
-        after = [reduction_dispatch.over(e._strides, axes, len(shape)) for e in extras]
-        given = [reduction_dispatch.operand(x) for x in operands]
+        full = [reduction_launch.over(strides, axes, len(shape)) for strides in sinks]
+        after = [reduction_launch.over(e._strides, axes, len(shape)) for e in extras]
+        given = [reduction_launch.operand(x) for x in operands]
         # Extras ride along as results do: their strides follow the kept dimensions.
         plan = plan_reduction(
             shape, axes, given, [*full, *after], multiprocessors=target.multiprocessors(device)
         )
         g = plan.geometry
         n = len(kinds)
-        launches, scratch = reduction_dispatch.launches_for(
+        launches, scratch = reduction_launch.launches_for(
             device,
             recipe,
             plan,
             [
-                (reduction_dispatch.INPUT, i, g.in_shifts[i] * x.itemsize)
+                (reduction_launch.INPUT, i, g.in_shifts[i] * x.itemsize)
                 for i, x in enumerate(operands)
             ],
             [
-                (reduction_dispatch.OUTPUT, j, g.out_shifts[j] * kind.itemsize)
+                (reduction_launch.OUTPUT, j, g.out_shifts[j] * kind.itemsize)
                 for j, kind in enumerate(kinds)
             ],
             extras=[
-                (reduction_dispatch.INPUT, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
+                (reduction_launch.INPUT, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
                 for e, x in enumerate(extras)
             ],
             extra_strides=g.out_strides[n:],

@@ -18,6 +18,7 @@ from gpuinterop.host_views import refuse_mask
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.dtype_promotion import dtype_kind
+from gpuinterop.ops.map_reduce import MapReduce
 from gpuinterop.ops.operand_conversion import as_scalar, placed
 from gpuinterop.ops.reduction_table import REDUCTIONS
 
@@ -142,8 +143,6 @@ def _joined_before_rounding(
 @lru_cache(maxsize=256)
 def _joining(op: str, axes: tuple[int, ...], dtype: Any) -> Any:
     """The reduction as one kernel that its initial value joins."""
-    from gpuinterop.ops.map_reduce import MapReduce  # which imports the reductions
-
     row = REDUCTIONS[op]
     assert row.ufunc is not None
     reduce, join = row.numpy, row.ufunc

@@ -6,7 +6,6 @@ in the same sense. On CUDA a LaunchPlan is made once and kept by the core.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import warnings
 from functools import partial
@@ -17,18 +16,20 @@ import numpy as np
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError
 from gpuinterop.host_views import as_numpy_view
-from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays, target
 from gpuinterop.ops.core_callbacks import CALLS, PREPARE
 from gpuinterop.ops.masked_reductions import reduce_selected
-from gpuinterop.ops.reduction_codegen import (
-    Recipe,
-    accumulator_bytes,
-    kernel_names,
-    pack_params,
-    pointer_offsets,
-    render,
+from gpuinterop.ops.reduction_launch import (
+    INPUT,
+    OUTPUT,
+    SCRATCH,
+    check_out,
+    launches_for,
+    may_overlap,
+    new_as,
+    operand,
+    over,
 )
 from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty, recipe_for
@@ -36,90 +37,7 @@ from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty, recipe_f
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["check_out", "launches_for", "may_overlap", "reduce_sum"]
-
-INPUT, OUTPUT, SCRATCH, TICKETS = 0, 1, 2, 3  # ops::Slot
-
-_functions: dict[tuple[int, int, bytes], list[int]] = {}
-
-
-def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[int]:
-    """Handles of the kernels to launch, one or two, compiled and loaded once."""
-    text, names = render(recipe, plan), kernel_names(plan)
-    # A plan with parts to join and one without may have the same text.
-    key = (device, len(names), hashlib.sha256(text.encode()).digest())
-    found = _functions.get(key)
-    if found is None:
-
-        def compiled(fresh: bool) -> bytes:
-            arch = _core._compute_capability(device)
-            return compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu", fresh=fresh)
-
-        found = [_core.load_function(device, compiled, name) for name in names]
-        _functions[key] = found
-    return found
-
-
-def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
-    """Refuse an `out` that does not fit; return it as `output_arrays.plain` does."""
-    if isinstance(out, _core.Array):
-        out = output_arrays.plain(out)
-    output_arrays.check_out(out, shape, dtype, like, where)
-    return out
-
-
-def operand(x: Any, strides: Sequence[int] | None = None) -> Operand:
-    """`x` as the planner sees it."""
-    address = x.ptr
-    alignment = min(address & -address, 16) if address else 16
-    return Operand(tuple(x._strides if strides is None else strides), x.itemsize, alignment)
-
-
-def launches_for(
-    device: int,
-    recipe: Recipe,
-    plan: Plan,
-    sources: Sequence[tuple[int, int, int]],
-    sinks: Sequence[tuple[int, int, int]],
-    *,
-    parameter: float = 0.0,
-    scratch_at: int = 0,
-    extras: Sequence[tuple[int, int, int]] = (),
-    extra_strides: Sequence[Sequence[int]] = (),
-) -> tuple[list[Any], int]:
-    """Launches of a plan for `_core.make_plan`, and the scratch bytes used from `scratch_at` on.
-
-    `sources`, `sinks` and `extras` are (slot, index, byte shift) of each operand.
-    """
-    if plan.geometry.n_out == 0:
-        return [], 0
-    functions = functions_for(device, recipe, plan)
-    params = pack_params(
-        recipe, plan, count=plan.geometry.n_red, parameter=parameter, extra_strides=extra_strides
-    )
-    in_at, out_at, scratch_offset, extra_at = pointer_offsets(recipe, plan)
-    patches = [
-        (at, *place)
-        for at, place in zip([*in_at, *out_at, *extra_at], [*sources, *sinks, *extras], strict=True)
-    ]
-    used = 0
-    if plan.splits > 1:
-        patches.append((scratch_offset, SCRATCH, 0, scratch_at))
-        used = accumulator_bytes(recipe, wide=plan.wide) * plan.geometry.n_out * plan.splits
-    if plan.one_launch:
-        patches.append((scratch_offset + 8, TICKETS, 0, 0))
-    grids = [plan.grid, (plan.finish_grid, 1)] if plan.finish_grid else [plan.grid]
-    launches = [
-        (function, grid, plan.threads, params, patches)
-        for function, grid in zip(functions, grids, strict=True)
-    ]
-    return launches, used
-
-
-def over(strides: Sequence[int], axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Strides of a result over the full shape: 0 along reduced axes."""
-    rest = iter(strides)
-    return tuple(0 if axis in axes else next(rest) for axis in range(ndim))
+__all__ = ["reduce_sum"]
 
 
 def _full_strides(x: Any, axes: Sequence[int], out: Any, keepdims: bool) -> tuple[int, ...]:
@@ -294,17 +212,6 @@ def _reduce(
     if overlaps:
         _core.copy_into(out, value, where=op)
     return value if out is None else given_out
-
-
-def new_as(cls: type, x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
-    """An unset array beside `x` of the class that an operand of class `cls` leads to."""
-    made = output_arrays.class_for(cls, dtype)
-    return _core.empty(made, shape, dtype, x.device.type_code, x.device.index, where=where)
-
-
-def may_overlap(x: Any, out: Any) -> bool:
-    """Whether two arrays may share a byte."""
-    return bool(_core._may_overlap(x, out))
 
 
 def _cast(x: Any, dtype: np.dtype[Any], cls: type, where: str) -> Any:

@@ -68,7 +68,7 @@ def build(specs: list[KernelSpec], arch: int) -> None:
         assert spec.symbol.encode() in code
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, 2, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 3))])
 def test_every_operation_and_cast_once(part):
     cast = next(row for row in ROWS if row.name == "cast")
     specs = []
@@ -109,7 +109,9 @@ def test_every_layout_on_every_architecture(layout):
         )
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize(
+    "size", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 8, 16))]
+)
 def test_moves_of_bits(size):
     specs = [spec_for(raw_body("copy", size), (f"u{8 * size}",) * 2, layout) for layout in LAYOUTS]
     specs.append(spec_for(raw_body("fill", size), (f"u{8 * size}",) * 2, LAYOUTS[2]))

@@ -19,6 +19,8 @@ WAYS = {
     "reduction": "gi.sum(x)",
     "raw kernel": "gi.RawKernel('extern \"C\" __global__ void k(float* x) {}', 'k')((1,), (1,), x)",
 }
+# The others take seconds to compile.
+QUICK = [pytest.param(way, marks=[] if way == "elementwise" else pytest.mark.slow) for way in WAYS]
 
 PROGRAM = """
 import ctypes, os
@@ -66,7 +68,7 @@ def folder(tmp_path):
     return Folder(tmp_path)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", QUICK)
 def test_refused_code_is_compiled_anew_and_replaced(folder, way):
     loads = folder.run(way)
     good = folder.kept()
@@ -80,7 +82,7 @@ def test_refused_code_is_compiled_anew_and_replaced(folder, way):
     assert folder.run(way) == loads
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", QUICK)
 def test_fresh_code_that_is_refused_too_is_an_error(folder, way):
     for code in (NO_BINARY_FOR_GPU, INVALID_IMAGE):
         answer = folder.run(way, code, 2)
@@ -97,7 +99,7 @@ def test_other_failures_are_not_the_entrys_fault(folder):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", QUICK)
 def test_code_for_another_gpu_is_replaced(folder, way):
     """Cubins of an architecture that the device cannot run, under the names of those that it can."""
     program = f"import gpuinterop as gi\nx = gi.zeros((4, 4), device='cuda:0')\n{WAYS[way]}\ngi.synchronize()"

@@ -307,7 +307,14 @@ def test_exit_beside_daemon_threads(fake):
     run(code, fake)
 
 
-@pytest.mark.parametrize("body", ["x + x", "gi.exp(x)", "x.sum()", "x @ x", "gi.from_any(Plain())"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x + x",
+        "gi.from_any(Plain())",
+        *(pytest.param(body, marks=pytest.mark.slow) for body in ("gi.exp(x)", "x.sum()", "x @ x")),
+    ],
+)
 def test_exit_beside_daemon_threads_that_run_python(body):
     """Python code called from the core is where the interpreter ends such a thread."""
     code = f"""

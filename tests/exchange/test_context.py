@@ -7,8 +7,9 @@ libraries that are built on it. On the fake driver, because no real peer can be 
 from __future__ import annotations
 
 import pytest
+from doubles import driver, fake_driver
 from peers import has_compiler, library
-from test_hostile import run_on_fake_driver
+from test_hostile import environment
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 
@@ -139,4 +140,4 @@ for before in (None, other):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_context(name):
     library()
-    run_on_fake_driver(SETUP + PROGRAMS[name])
+    driver.run(SETUP + PROGRAMS[name], fake_driver.library(), **environment())

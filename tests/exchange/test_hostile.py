@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 from doubles import driver, fake_driver
 from peers import ROOT, has_compiler, library
+
+import gpuinterop as gi
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 HERE = Path(__file__).resolve().parent
@@ -27,8 +30,11 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def run_on_fake_driver(program: str) -> None:
-    """Run a program that must end well and say nothing, in a process with a device "cuda:0"."""
-    driver.run(program, fake_driver.library(), **environment())
+    """Run a program in this process, which has the fake driver: for tests marked `fake_driver`."""
+    exec(program, {"__name__": "program"})
+    gc.collect()
+    gi.synchronize()
+    assert fake_driver.faults() == ""
 
 
 FIRST_USE = """
@@ -74,7 +80,7 @@ for make in (lambda: capsule(device=CUDA), lambda: Producer(device=CUDA)):
 def test_an_import_may_be_the_first_use_of_the_driver():
     """A pointer that comes before anything here has asked the driver."""
     library()
-    run_on_fake_driver(FIRST_USE)
+    driver.run(FIRST_USE, fake_driver.library(), **environment())
 
 
 def test_a_pointer_of_a_device_that_no_driver_answers_for():

@@ -11,7 +11,10 @@ from peers import has_compiler, library
 from test_hostile import run_on_fake_driver
 from test_stream_order import PRELUDE
 
-pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
+pytestmark = [
+    pytest.mark.fake_driver,
+    pytest.mark.skipif(not has_compiler(), reason="no C++ compiler"),
+]
 
 SETUP = """
 import gc, time, types, weakref

@@ -10,7 +10,10 @@ import pytest
 from peers import has_compiler, library
 from test_hostile import run_on_fake_driver
 
-pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
+pytestmark = [
+    pytest.mark.fake_driver,
+    pytest.mark.skipif(not has_compiler(), reason="no C++ compiler"),
+]
 
 PRELUDE = """
 import ctypes, os

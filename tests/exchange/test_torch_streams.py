@@ -12,7 +12,10 @@ from test_hostile import run_on_fake_driver
 from test_late_release import SETUP
 from test_stream_order import PRELUDE
 
-pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
+pytestmark = [
+    pytest.mark.fake_driver,
+    pytest.mark.skipif(not has_compiler(), reason="no C++ compiler"),
+]
 
 TORCH = """
 import sys

@@ -115,7 +115,9 @@ def compiled_text(op: str, dtype: str, axes: tuple[int, ...]) -> str:
     return reduction_codegen.render(recipe, plan_reduction((64, 256), axes, operands, [(0, 0)]))
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize(
+    "op", ["sum", *(pytest.param(op, marks=pytest.mark.slow) for op in OPERATIONS if op != "sum")]
+)
 def test_the_text_compiles(op: str) -> None:
     from test_reduce_compile import archs
 
