@@ -127,7 +127,7 @@ def test_a_question_leaves_a_capsule_unused():
 def test_strides_of_partial_elements_are_refused():
     class Producer:
         memory = np.zeros(24, np.uint8)
-        __array_interface__ = {
+        __array_interface__ = {  # noqa: RUF012
             **np.ndarray((4,), np.float32, memory).__array_interface__,
             "strides": (5,),
         }
