@@ -7,15 +7,13 @@ under it is still in use here. On the fake driver, with a stand-in for torch tha
 from __future__ import annotations
 
 import pytest
+from doubles import driver, fake_driver
 from peers import has_compiler
-from test_hostile import run_on_fake_driver
+from test_hostile import environment
 from test_late_release import SETUP
 from test_stream_order import PRELUDE
 
-pytestmark = [
-    pytest.mark.fake_driver,
-    pytest.mark.skipif(not has_compiler(), reason="no C++ compiler"),
-]
+pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 
 TORCH = """
 import sys
@@ -147,4 +145,4 @@ assert soon(lambda: (gi.synchronize(), freed() == 1)[1])
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_stream_of_torch(program):
-    run_on_fake_driver(PRELUDE + SETUP + TORCH + program)
+    driver.run(PRELUDE + SETUP + TORCH + program, fake_driver.library(), **environment())

@@ -132,5 +132,5 @@ def test_the_doctor_names_a_context_that_is_not_primary(monkeypatch):
     assert len(found) == 1
     assert "cuda:0" in found[0].text
     assert "autoprimaryctx" in found[0].fix
-    assert "ANOTHER ONE IS CURRENT" in str(report)
+    assert "ANOTHER CONTEXT IS CURRENT" in str(report)
     assert not report.ok
