@@ -71,7 +71,7 @@ def cuda_devices() -> tuple[int, str]:
     Asked of the driver itself, so that a mistake in the library cannot hide a GPU from its tests.
     """
     if os.environ.get("GPUINTEROP_LIBCUDA"):
-        return 0, "GPUINTEROP_LIBCUDA names a stand-in for the driver"
+        return 0, "GPUINTEROP_LIBCUDA names another driver"
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

@@ -324,7 +324,7 @@ def test_a_disk_that_is_full(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("sh") is None, reason="needs ulimit -f")
 def test_a_process_that_may_write_no_file(folder, tmp_path_factory):
-    """ulimit -f 0: every write fails midway, in the system and not in a stand-in."""
+    """ulimit -f 0: every write fails midway, in the system and not in a test double."""
     other = tmp_path_factory.mktemp("limited") / "gpuinterop"
     limited = ("sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh")
     assert finish(start(other, "lenient", limited)) == finish(start(folder))

@@ -1,4 +1,4 @@
-"""A toy library with memory and a stream on the GPU, spoken to through the driver alone."""
+"""A small library with memory and a stream on the GPU, reached through the driver alone."""
 
 from __future__ import annotations
 

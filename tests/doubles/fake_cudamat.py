@@ -1,4 +1,4 @@
-"""Stand-ins with the documented attributes of CUDAMat, npmat and gnumpy, which need Python 2 to run.
+"""Fakes with the documented attributes of CUDAMat, npmat and gnumpy, which need Python 2 to run.
 
 Faults of the originals that a converter must survive are reproduced and marked.
 """
@@ -105,7 +105,7 @@ def cudamat(driver, name="cudamat"):
 
 
 def npmat(dtype="float32", name="npmat", copies=False):
-    """npmat: the stand-in for CUDAMat that gnumpy brings, on host memory.
+    """npmat: the replacement of CUDAMat that gnumpy brings, on host memory.
 
     With `copies`, its constructor takes no memory over, as that of gnumpy 0.2.
     """

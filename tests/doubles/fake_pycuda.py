@@ -1,4 +1,4 @@
-"""Stand-ins with the documented attributes of PyCUDA, and what all stand-ins share.
+"""Fakes with the documented attributes of PyCUDA, and what all fakes share.
 
 Their device memory comes from the driver that the tests run with, the fake one in CI. Faults of the
 originals that a converter must survive are reproduced and marked.
@@ -16,7 +16,7 @@ import numpy as np
 
 
 class Driver:
-    """The few driver calls that the stand-ins need."""
+    """The few driver calls that the fakes need."""
 
     def __init__(self):
         self.lib = ctypes.CDLL(os.environ.get("GPUINTEROP_LIBCUDA", "libcuda.so.1"))
