@@ -119,10 +119,11 @@ def _plan_by_protocol(obj: Any, entry: Backend | None, where: str) -> Incoming:
             incoming.seen = replace(ArrayInfo.of(seen), library="unknown")
             incoming.plan = plan_import(incoming.seen, where)
         else:
-            incoming.array = _core.import_any(None, obj, where=where)
-    except errors.ContiguityError:
-        incoming.array = _core.import_any(None, obj, where=where, realign=None)
-        incoming.plan = plan_import(incoming.info, where)
+            try:
+                incoming.array = _core.import_any(None, obj, where=where)
+            except errors.ContiguityError:  # which a copy may repair
+                incoming.array = _core.import_any(None, obj, where=where, realign=None)
+                incoming.plan = plan_import(incoming.info, where)
     except errors.GpuInteropError as e:
         unknown = entry is None and isinstance(e, errors.ConversionTypeError)
         if unknown and not protocols_of(obj):

@@ -199,9 +199,9 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for x in operands:
             if hasattr(type(x), "__gpuinterop_trace__"):
                 return _traced(entry, type(x), operands, out is not None or any(outs))
-    strange = next((x for x in operands if _is_strange(x, entry.name)), None)
-    if strange is not None:
-        raise _strange_operand(strange, entry.name)
+    for x in operands:
+        if _is_strange(x, entry.name):
+            raise _strange_operand(x, entry.name)
     return FUNCTIONS[entry.name](*operands, *outs, out=out)
 
 

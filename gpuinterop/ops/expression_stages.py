@@ -20,7 +20,7 @@ from gpuinterop.error_messages import out_is_no_array, type_name
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.layout import core_view
 
-from .core_callbacks import add_operation, is_foreign_array, viewed
+from .core_callbacks import FUNCTIONS, add_operation, is_foreign_array, viewed
 from .dtype_promotion import check_casts
 from .expression import Expression, ordered, shapes_of
 from .expression_codegen import ElementwiseOperation
@@ -228,7 +228,10 @@ class _Stages:
                     copies.append((outs[place], value))
             values.extend(made if stage.reduces else ())
         for sink, value in copies:
-            _core.copy_into(sink, value, where="fuse")
+            if sink.dtype == value.dtype:
+                _core.copy_into(sink, value, where="fuse")
+            else:
+                FUNCTIONS["cast"](value, out=sink)
         results = [v if o is None else o for o, v in zip(outs, found, strict=True)]
         return results[0] if self.results == 1 else tuple(results)
 

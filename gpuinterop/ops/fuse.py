@@ -195,7 +195,7 @@ class Fused(_core.PreparedCalls):
         except GpuInteropError as error:
             if _TRACER not in error.got:
                 raise
-            if error.expected.endswith("as out"):
+            if error.expected.endswith("as out="):
                 refuse_out(error.where, True)
             raise cannot_be_fused(error.where) from None
         several = isinstance(returned, (tuple, list))

@@ -274,3 +274,16 @@ def test_operations_while_their_module_is_being_imported() -> None:
         "gpuinterop.ops has no operation add yet",
         "gpuinterop.ops has not filled the hook prepare yet",
     ]
+
+
+@pytest.mark.parametrize("name", ["exp", "add", "where", "clip"])
+def test_none_is_refused_as_an_operand(x, name):
+    operands = {"exp": (None,), "add": (x, None), "where": (None, x, x), "clip": (None, 0, 1)}
+    with pytest.raises(gi.ConversionTypeError, match="expected an array or a number"):
+        getattr(gi, name)(*operands[name])
+
+
+def test_none_is_refused_as_an_operand_of_a_kernel(x):
+    double = gi.ElementwiseKernel("T a", "T c", "c = a * 2", "double_it", host=lambda a: a * 2)
+    with pytest.raises(gi.ConversionTypeError, match="double_it: expected an array or a number"):
+        double(None)

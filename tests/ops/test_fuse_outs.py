@@ -63,3 +63,10 @@ def test_an_out_inside_of_a_fused_function_is_refused_as_such_by_every_function(
     ):
         with pytest.raises(gi.ArgumentTypeError, match="no out inside of a fused function"):
             gi.fuse(function)(out)
+
+
+def test_results_of_different_shapes_are_cast_to_their_outs(device):
+    x = gi.GpuArray(np.arange(3.0), device=device)
+    out = gi.zeros((2, 3), device=device)
+    gi.fuse(lambda a, b: (a, b))(x, gi.ones((4,), device=device), out=(out, None))
+    assert out.tolist() == [[0, 1, 2], [0, 1, 2]]

@@ -1,0 +1,53 @@
+"""Each recurring error once, word for word: messages.txt has the call and its whole message.
+
+Other tests match the class, `.reason` and at most a word. After a change of words, run
+`.venv/bin/python tests/house/test_messages.py`, and read what differs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+FILE = Path(__file__).with_name("messages.txt")
+
+
+def names() -> dict[str, object]:
+    """What the calls in messages.txt use."""
+    x = gi.CudaNdarray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
+    n = gi.GpuArray(np.arange(3, dtype="int32"), device="cpu")
+    frozen = x.view()
+    frozen.flags.writeable = False
+    return {"gi": gi, "np": np, "x": x, "n": n, "frozen": frozen, "host": np.arange(3.0)}
+
+
+def cases() -> list[tuple[str, str]]:
+    blocks = FILE.read_text(encoding="utf-8").strip().split("\n\n")
+    pairs = (block.partition("\n") for block in blocks if not block.startswith("#"))
+    return [(call, message) for call, _, message in pairs]
+
+
+def message_of(call: str) -> str:
+    try:
+        exec(call, names())
+    except gi.GpuInteropError as error:
+        return f"{type(error).__name__}: {error}"
+    raise AssertionError(f"{call} raises nothing")
+
+
+@pytest.mark.parametrize(("call", "message"), cases())
+def test_message_is_the_recorded_one(call, message):
+    assert message_of(call) == message
+
+
+if __name__ == "__main__":
+    head = (
+        "# A call, and the whole message of its error. Written by tests/house/test_messages.py.\n"
+    )
+    FILE.write_text(
+        head + "".join(f"\n{call}\n{message_of(call)}\n" for call, _ in cases()), encoding="utf-8"
+    )
