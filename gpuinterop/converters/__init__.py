@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of imported arrays)
-from gpuinterop import _core
+from gpuinterop import _core, copy_tracking
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.functions import (
     check_options,
@@ -248,6 +248,10 @@ def from_dlpack(
     if copied and isinstance(x, np.generic):
         x = np.asarray(x)  # a scalar has no memory to share, but its value can be copied
     pair = None if place is None else (place.type_code, place.index or 0)
+    if copy and isinstance(x, np.ndarray) and any(step % x.itemsize for step in x.strides):
+        # NumPy copies what an array of whole elements cannot describe: a field of records.
+        copy_tracking.report_copy("host", x.nbytes, "from_dlpack")
+        x, copy = np.array(x), None
     return _core.import_any(cls, x, pair, copy)
 
 

@@ -177,6 +177,10 @@ PyObject* set_exporter(PyObject*, PyObject* args) {
   PyObject *library, *type;
   int cuda;
   if (!PyArg_ParseTuple(args, "UO!p", &library, &PyType_Type, &type, &cuda)) return nullptr;
+  const Exporter* known = find_exporter(library);
+  if (known && known->type == reinterpret_cast<PyTypeObject*>(type) &&
+      known->has_cuda == (cuda != 0))
+    Py_RETURN_NONE;
   std::erase_if(exporters(), [&](const Exporter& e) {
     return PyUnicode_Compare(e.library, library) == 0;  // its references stay: a call may use them
   });

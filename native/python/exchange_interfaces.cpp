@@ -206,9 +206,32 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
   return true;
 }
 
+namespace {
+
+// What NumPy calls PyArrayInterface.
+struct StructInterface {
+  int two, nd;
+  char typekind;
+  int itemsize, flags;
+  intptr_t *shape, *strides;
+  void* data;
+};
+
+// The address in the capsule of __array_struct__, which keeps the memory alive; null without one.
+const void* address_in(PyObject* capsule) {
+  if (!capsule || !PyCapsule_IsValid(capsule, nullptr)) return nullptr;
+  auto* s = static_cast<const StructInterface*>(PyCapsule_GetPointer(capsule, nullptr));
+  return s->two == 2 ? s->data : nullptr;
+}
+
+}  // namespace
+
 bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                             Attempts* tried) {
   constexpr char name[] = "__array_interface__";
+  // A wrapper may make an array for each question. Its dictionary does not keep the memory alive, but
+  // the capsule does: while it is held, the dictionary's array has another address.
+  const PyRef held = optional_attribute(obj, "__array_struct__");
   PyRef value = read_attribute(obj, names.array_interface, name, tried);
   if (!value) return false;
   if (!PyDict_Check(value.get()))
@@ -228,6 +251,11 @@ bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& 
   const Pointer pointer = read_data(d, data);
   c.readonly = pointer.readonly || p.family == Family::Jax;
   if (c.layout.size()) c.data = reinterpret_cast<char*>(pointer.address);
+  const void* address = address_in(held.get());
+  if (address && c.data && address != c.data)
+    fail(Kind::ConversionType, o.where, "an object that keeps its memory alive",
+         type_text(obj) + ", which shows another array each time it is read",
+         "pass the array itself: numpy.asarray(x)");
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
   Buffer* buffer = adopt_borrowed(c, {});
   *out = make_array(std::move(c), buffer, PyRef::borrow(obj));

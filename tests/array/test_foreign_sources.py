@@ -323,7 +323,7 @@ class Wrapper:
 def test_an_array_made_for_the_question_is_no_memory_to_share(call, value):
     with pytest.raises(gi.ConversionTypeError, match=r"numpy\.asarray") as caught:
         call(Wrapper(value))
-    assert "another array each time" in caught.value.got
+    assert "another array each time it is read" in caught.value.got
 
 
 def test_a_wrapper_of_an_array_shares_it():

@@ -281,3 +281,12 @@ def test_a_tensor_that_keeps_the_array_over_its_detached_self_is_collected():
     del t
     gc.collect()
     assert gone() is None
+
+
+def test_repeated_copies_keep_no_references_to_the_tensor_class():
+    x = gi.ones((4,), device="cpu")[::-1]
+    gi.to(x, "torch", copyif=True)
+    before = sys.getrefcount(torch.Tensor)
+    for _ in range(50):
+        gi.to(x, "torch", copyif=True)
+    assert sys.getrefcount(torch.Tensor) < before + 25
