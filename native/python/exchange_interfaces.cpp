@@ -5,6 +5,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
+#include "exchange/export.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_import.hpp"

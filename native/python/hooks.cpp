@@ -7,6 +7,7 @@
 #include <cstdarg>
 #include <string>
 
+#include "array/error.hpp"
 #include "array/gil.hpp"
 #include "python/register.hpp"
 
