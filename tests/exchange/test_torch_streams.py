@@ -90,20 +90,19 @@ for _ in range(3):
     gate = work(mine, y)
     before = syncs()
     del y
-    assert freed() == 1 and syncs() == before
+    # The tensor may have been allocated on another stream, so it goes back after the work on it.
+    assert freed() == 0 and syncs() == before
     assert driver.cuStreamQuery(handle) == 600
     gate.open()
     assert driver.cuStreamSynchronize(handle) == 0
+    gi.synchronize()
+    assert freed() == 1
 assert asked == [0], asked
 """,
     "memory that is not used here waits for nothing, and its address waits once": """
 current = Stream(new_stream().value, 3)
 gi.from_dlpack(Tensor())
-NAMES = (b"cuCtxGetCurrent", b"cuCtxPushCurrent", b"cuEventRecord", b"cuEventQuery", b"cuStreamWaitEvent",
-         b"cuStreamIsCapturing", b"cuStreamGetCaptureInfo", b"cuStreamQuery", b"cuPointerGetAttributes")
-before = sum(map(driver.fakecuda_calls, NAMES))
-gi.from_dlpack(Tensor())
-assert sum(map(driver.fakecuda_calls, NAMES)) - before == 1  # whether torch's stream is captured
+assert waits() == 0
 y = gi.from_dlpack(Tensor())
 before = waits()
 assert y.ptr == y.ptr == x.ptr
