@@ -131,7 +131,11 @@ Buffer* with_producer(const Checked& c, void* context, Producer producer,
   b->context = context;
   producer = settled(producer);
   b->producer = producer.stream;
-  b->producer_elsewhere = producer.elsewhere;
+  // A producer reuses memory in the order of the stream that it was allocated on, which need not be the
+  // one that it works on now, unless that is a default stream.
+  b->producer_elsewhere =
+      producer.elsewhere ||
+      (b->producer && !cuda::is_default(static_cast<CUstream>(producer.stream)));
   b->producer_alive = producer.alive;
   b->release = release;
   return b;

@@ -51,7 +51,7 @@ def test_numbers_alone_on_stdout() -> None:
     checked(run("benchmarks/bench_exchange.py", "--device", "cpu", "--quick", "--alone", "--json"))
 
 
-@pytest.mark.parametrize("name", ["documents", "exchange", "gemm", "launch"])
+@pytest.mark.parametrize("name", ["tutorials", "exchange", "gemm", "launch"])
 def test_picture(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.png"

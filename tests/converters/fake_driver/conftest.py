@@ -10,6 +10,13 @@ from doubles.fake_numba import DeviceNDArray, MemoryPointer
 
 import gpuinterop as gi
 from gpuinterop import converters
+from gpuinterop.converters import library_streams
+
+
+@pytest.fixture(autouse=True)
+def only_fakes_enter_streams(monkeypatch):
+    """The real CuPy may be imported, but its runtime library does not work on the fake driver."""
+    monkeypatch.delitem(library_streams.ENTERS, "cupy")
 
 
 @pytest.fixture(scope="session")
