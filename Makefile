@@ -14,6 +14,9 @@ TESTS ?= tests/array tests/cuda tests/ops tests/reduce tests/blas tests/capture 
 WITH ?=
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
+# Tests start hundreds of interpreters, each of which would compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 bin := $(VENV)/bin
 pip := $(bin)/python -m pip --disable-pip-version-check --quiet
 # Torch's name means several GB of CUDA packages on a machine without a GPU, so nothing here asks for it.
