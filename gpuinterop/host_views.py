@@ -12,6 +12,7 @@ from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ContiguityError, UnsupportedError
 
 __all__ = [
+    "DLPACK_WORKS",
     "as_numpy_view",
     "as_numpy_views",
     "has_core_layout",
@@ -43,6 +44,10 @@ class _HostView:
         }
 
 
+# Before NumPy 2.2.5 the results of numpy.from_dlpack are read-only, whatever the array is.
+DLPACK_WORKS = np.lib.NumpyVersion(np.__version__) >= "2.2.5"
+
+
 def as_numpy_view(array: _core.Array, *, written: bool = False) -> np.ndarray[Any, Any]:
     """Return a NumPy array that shares a host array's memory and keeps it alive.
 
@@ -58,7 +63,7 @@ def as_numpy_view(array: _core.Array, *, written: bool = False) -> np.ndarray[An
     if seen.size == 0:
         # Older NumPy versions refuse a null pointer, and there is nothing to share.
         return np.empty(seen.shape, seen.dtype)
-    if seen.dtype.isbuiltin == 1 and _core._recording() is None:
+    if DLPACK_WORKS and seen.dtype.isbuiltin == 1 and _core._recording() is None:
         return np.from_dlpack(seen)  # a capture refuses an export
     return np.asarray(_HostView(seen)).view(seen.dtype)
 

@@ -19,7 +19,7 @@ from gpuinterop.converters.plan import (
 )
 from gpuinterop.converters.suggested_fixes import cast_line, move_line
 from gpuinterop.foreign_handles import CPU
-from gpuinterop.host_views import as_numpy_view, refuse_mask
+from gpuinterop.host_views import DLPACK_WORKS, as_numpy_view, refuse_mask
 from gpuinterop.ndarray import class_for, to_host_array
 
 __all__ = ["RULES", "adopt", "describe", "describe_host", "export", "judge", "plain", "plan_to"]
@@ -30,9 +30,6 @@ TO_COPIES = ["arrays on a GPU, to the host"]
 FROM_NOTE = """Copies memory of foreign byte order and NumPy's scalars too, with ``copyif=True``. Use
 ``.to_device("cuda")`` on the result, or ``CudaNdarray(obj)``, to upload."""
 RULES = Rules("numpy", "to_numpy", devices=frozenset({"cpu"}), readonly=True)
-
-# Before NumPy 2.2.5 the results of numpy.from_dlpack are read-only, whatever the array is.
-_DLPACK_WORKS = numpy.lib.NumpyVersion(numpy.__version__) >= "2.2.5"
 
 
 def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
@@ -52,7 +49,7 @@ def export(x: Any, library: Any) -> numpy.ndarray[Any, Any]:
     """Return a NumPy array over the memory of a host array, or a download."""
     if _core.traits(x) & _core.ON_CUDA:
         return to_host_array(x, "to_numpy", memory=True)
-    if _DLPACK_WORKS and x.dtype.isbuiltin == 1:
+    if DLPACK_WORKS and x.dtype.isbuiltin == 1:
         return numpy.from_dlpack(x)
     return as_numpy_view(x)
 
