@@ -62,7 +62,7 @@ def _inside(indices: Any, mode: str, extent: int, ax: int) -> np.ndarray[Any, An
             where="take",
             expected=f"indices from {-extent} to {extent - 1}",
             got=f"indices from {host.min()} to {host.max()}",
-            fix="pass mode='clip' or mode='wrap', or mend the indices",
+            fix="pass mode='clip' or mode='wrap', or pass indices in this range",
             axis=ax,
         )
     wide = wide.astype(np.int64)
@@ -106,7 +106,7 @@ def _mend(indices: Any, dtype: np.dtype[Any]) -> str:
     if dtype == np.bool_:
         return f"pass the places where the mask is true: numpy.flatnonzero({given})"
     if dtype.kind == "f":
-        return f"round them as you mean it, then cast: numpy.rint({given}).astype('int64')"
+        return f"choose a rounding, then cast, for example numpy.rint({given}).astype('int64')"
     return "pass integers, or a sequence of ints"
 
 
