@@ -55,6 +55,7 @@ def test_more_memory_than_there_is(device):
     assert gi.ones(4, device=device).tolist() == [1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_more_than_2_to_the_31_elements(device):
     n = 2**31 + 8
     x = gi.empty(n, "int8", device=device)

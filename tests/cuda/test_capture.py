@@ -481,7 +481,7 @@ def test_an_unknown_capture_that_is_broken_breaks_nothing_else():
 
 def test_dropped_captures_give_their_memory_to_the_next_ones():
     gi.empty_cache(CUDA)
-    x = empty(1 << 20)
+    x = empty(1 << 14)
     gi.synchronize(CUDA)
     addresses = set()
     for _ in range(50):
