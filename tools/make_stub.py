@@ -351,9 +351,7 @@ def callable_module(name: str) -> str:
             lines.append(f"    {each}: {Generics.OPEN.get(kind, kind)}")
     lines.append(f"    __call__ = staticmethod(_{name}.{name})")
     body = "\n".join(lines)
-    return (
-        f"import gpuinterop.{name} as _{name}\n\nclass {cls}:\n{body}\n\n{name}: {cls}\n\n"
-    )
+    return f"import gpuinterop.{name} as _{name}\n\nclass {cls}:\n{body}\n\n{name}: {cls}\n\n"
 
 
 def check_signatures(slots: ast.Module) -> set[str]:
