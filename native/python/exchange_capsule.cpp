@@ -37,19 +37,10 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
   Owned owned{nullptr};
   // Asks the table. False: the producer refused.
   auto fetch = [&](PyObject* from) {
-    int rc = -1;
-    try {
-      rc = p.api->managed_tensor_from_py_object_no_sync(from, &owned.m);
-    } catch (const std::exception& e) {
-      PyErr_Format(PyExc_RuntimeError, "a C++ exception: %s", e.what());
-    } catch (...) {
-      PyErr_SetString(PyExc_RuntimeError, "a C++ exception");
-    }
-    if (rc == 0 && owned.m) return true;
-    owned.m = nullptr;
-    if (rc != 0 && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
-      throw PythonError();
-    tried->add("DLPack C exchange API", rc ? take_error_text() : "success without a tensor");
+    owned.m = fetch_struct(p.api, from);
+    if (owned.m) return true;
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
+    tried->add("DLPack C exchange API", take_error_text());
     tried->kind = Kind::Exchange;
     return false;
   };
@@ -78,10 +69,10 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
     // Whatever context the producer leaves current goes with ours. Torch looks into a thread-local.
     std::optional<cuda::DeviceGuard> context;
     if (!torch) context.emplace(c.device.id);
-    if (p.api->current_work_stream &&
-        p.api->current_work_stream(kDLCUDA, c.device.id, &producer) != 0)
+    if (!find_work_stream(p.api, c.device.id, &producer)) {
+      if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
       PyErr_Clear();
-    if (!producer) producer = CU_STREAM_LEGACY;
+    }
   }
   // Without a deleter nothing but the Python object keeps the memory.
   const Producer worker{producer, false,

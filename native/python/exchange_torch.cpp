@@ -41,10 +41,9 @@ bool read_words(const void* from, uint64_t* to, int n) noexcept {
 // The words of the C++ tensor behind `tensor`, of exactly the class `type`.
 bool read_tensor(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* tensor,
                  ptrdiff_t* managed, uint64_t* words) {
-  DLManagedTensorVersioned* m = nullptr;
-  if (!tensor || Py_TYPE(tensor) != type ||
-      api->managed_tensor_from_py_object_no_sync(tensor, &m) != 0 || !m)
-    return false;
+  if (!tensor || Py_TYPE(tensor) != type) return false;
+  DLManagedTensorVersioned* m = fetch_struct(api, tensor);
+  if (!m) return false;
   auto* context = static_cast<char*>(m->manager_ctx);
   uint64_t first = 0;
   const ptrdiff_t distance = reinterpret_cast<char*>(m) - context;

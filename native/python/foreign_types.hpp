@@ -57,6 +57,18 @@ inline ForeignType& foreign_type_of(PyTypeObject* type) {
 // The table that a type publishes, in a major version we know; null when there is none.
 const DLPackExchangeAPI* find_api(PyTypeObject* type);
 
+// ---- python/exchange_c_api.cpp ----
+// The calls of a foreign table. A null or false answer has set a Python error; a C++ exception is one too.
+// Who owns the struct after it:
+//   fetch_struct: the caller, if there is a struct.
+//   give_struct: the consumer, if its function answered 0, with or without an object. After any other answer
+//     the struct is ended here, unless the consumer has done so: torch answers -1 when it refuses the struct,
+//     but also when it has taken it and then lacks the memory for its object.
+DLManagedTensorVersioned* fetch_struct(const DLPackExchangeAPI* api, PyObject* object);
+PyObject* give_struct(const DLPackExchangeAPI* api, DLManagedTensorVersioned* m);
+// The stream on which the library works on a CUDA device: the legacy one if it names none.
+bool find_work_stream(const DLPackExchangeAPI* api, int device, void** stream);
+
 // ---- python/exchange_torch.cpp ----
 void describe_torch(ForeignType* p, PyObject* tensor_class);
 // True when the tensor behind an exported struct is known to be outside autograd, with no negation or

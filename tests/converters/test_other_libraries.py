@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 import pytest
-from cases import aligned
+from cases import agree, aligned
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -47,26 +47,6 @@ def test_numpy_arrays_that_need_a_copy():
             converters.from_numpy(a)
         assert gi.explain(a, copyif=True).copied
         assert np.array_equal(converters.from_numpy(a, copyif=True).get(), a)
-
-
-def test_numpy_arrays_that_nothing_mends():
-    masked = np.ma.masked_array([1.0, 2.0], [0, 1])
-    for a in (
-        np.array([object()]),
-        np.array(["x"]),
-        np.zeros(2, "i4,f4"),
-        np.zeros(2, "M8[s]"),
-        masked,
-    ):
-        with pytest.raises((TypeError, ValueError, gi.UnsupportedError)):
-            converters.from_numpy(a, copyif=True)
-        assert gi.explain(a, copyif=True).refused
-
-
-def test_numpy_scalars_are_values():
-    with pytest.raises(gi.ConversionTypeError):
-        converters.from_numpy(np.float32(3))
-    assert converters.from_numpy(np.float32(3), copyif=True).item() == 3
 
 
 # ---- JAX ----------------------------------------------------------------------------------------
@@ -117,23 +97,6 @@ def test_jax_shares_only_what_is_aligned(jax):
             converters.to_jax(x)
         assert raised.value.reason == "alignment"
         assert np.array_equal(np.asarray(converters.to_jax(x, copyif=True)), x.get())
-
-
-def test_jax_objects_without_an_array(jax):
-    def inside(a):
-        with pytest.raises(gi.ConversionTypeError, match="jit"):
-            gi.from_any(a)
-        assert gi.explain(a).refused
-        return a
-
-    jax.jit(inside)(jax.numpy.ones(3))
-    deleted = jax.numpy.ones(3)
-    deleted.delete()
-    with pytest.raises(gi.ExchangeError, match="donated"):
-        gi.from_any(deleted)
-    keys = jax.random.key(0)
-    with pytest.raises(gi.DTypeError):
-        gi.from_any(keys)
 
 
 def test_jax_keeps_our_memory(jax):
@@ -317,11 +280,7 @@ def test_explain_knows_that_tensorflows_memory_is_read_only_here(monkeypatch):
     assert gi.explain(t, "numpy").shared
     for library in ("torch", "tvm_ffi"):
         pytest.importorskip(library)
-        plan = gi.explain(t, library)
-        with pytest.raises(gi.ReadOnlyError) as raised:
-            gi.to(t, library)
-        assert plan.refused
-        assert str(plan.exception()) == str(raised.value)
+        assert type(agree(t, library)[2]) is gi.ReadOnlyError
         assert gi.explain(t, library, allow_readonly=True).shared
 
 
@@ -353,15 +312,8 @@ def test_shares_memory_across_libraries(jax):
 def test_jax_arrays_of_any_order_are_foretold(jax):
     j = converters.to_jax(gi.zeros((8, 16), device="cpu").T)
     assert gi.from_any(j).strides == (4, 64)
-    refused = gi.explain(j, "buffer")
-    with pytest.raises(gi.ContiguityError) as raised:
-        gi.to(j, "buffer")
-    assert refused.refused
-    assert refused.got == raised.value.got
-    plan = gi.explain(j, "buffer", copyif=True)
-    with gi.count_copies() as copied:
-        gi.to(j, "buffer", copyif=True)
-    assert plan.bytes == copied.bytes == 512
+    assert agree(j, "buffer")[0].refused
+    assert agree(j, "buffer", True)[0].bytes == 512
 
 
 @pytest.mark.parametrize("name", ["jnp", "jax.numpy"])
@@ -417,11 +369,6 @@ def test_tvm_ffi_tensors_that_nobody_can_share_are_foretold(said, told):
     tvm_ffi = pytest.importorskip("tvm_ffi")
     producer = _struct(**said)
     t = tvm_ffi.from_dlpack(producer)
-    plan = gi.explain(t)
-    assert plan.refused
-    with pytest.raises(gi.GpuInteropError) as raised:
-        gi.from_any(t)
-    error = raised.value
-    assert (plan.error, plan.got, plan.fix) == (type(error), error.got, error.fix)
+    _, _, error = agree(t)
     assert told.lower() in error.got.lower()
     assert "to_device" not in error.fix

@@ -277,6 +277,22 @@ def _():
         assert sys.getrefcount(x) == count
 
 
+@case("66 a target that takes the struct and gives no object", SystemError, "without an object")
+def takes_the_struct(table=12):
+    x = take(with_table(0))
+    try:
+        _core.export_via(x, type(with_table(table)))
+    finally:
+        assert freed() == 0
+        assert np.from_dlpack(x).tolist() == [[0, 1, 2], [3, 4, 5]]
+        del x
+        gc.collect()
+        assert freed() == 1
+
+
+case("66 a target that takes the struct and refuses", SystemError, "refused")(
+    lambda: takes_the_struct(13)
+)
 case("66 a target without the function", BufferError, "C exchange API")(
     lambda: _core.export_via(gi.zeros(3, device="cpu"), type(with_table(0)))
 )

@@ -55,6 +55,11 @@ int throws(void*, DLManagedTensorVersioned**) { throw std::runtime_error("peer f
 int throws_int(void*, DLManagedTensorVersioned**) { throw 7; }
 int no_stream(DLDeviceType, int32_t, void** out) { return *out = nullptr, 0; }
 int refuses(DLManagedTensorVersioned*, void**) { return -1; }
+int takes_and_gives_nothing(DLManagedTensorVersioned* m, void** out) {
+  m->deleter(m);
+  return *out = nullptr, 0;
+}
+int takes_and_refuses(DLManagedTensorVersioned* m, void**) { return m->deleter(m), -1; }
 
 DLPackExchangeAPI tables[] = {
     {{{1, 3}, nullptr}, nullptr, good, nullptr, nullptr, no_stream},
@@ -69,6 +74,8 @@ DLPackExchangeAPI tables[] = {
     {{{1, 3}, nullptr}, nullptr, good, refuses, nullptr, no_stream},
     {{{1, 3}, nullptr}, nullptr, ends_badly, nullptr, nullptr, no_stream},
     {{{1, 3}, nullptr}, nullptr, interrupted, nullptr, nullptr, no_stream},
+    {{{1, 3}, nullptr}, nullptr, good, takes_and_gives_nothing, nullptr, no_stream},
+    {{{1, 3}, nullptr}, nullptr, good, takes_and_refuses, nullptr, no_stream},
 };
 
 template <class Managed>
