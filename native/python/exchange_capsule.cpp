@@ -70,8 +70,7 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
     std::optional<cuda::DeviceGuard> context;
     if (!torch) context.emplace(c.device.id);
     if (!find_work_stream(p.api, c.device.id, &producer)) {
-      if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
-      PyErr_Clear();
+      forgive();
     }
   }
   // Without a deleter nothing but the Python object keeps the memory.
@@ -144,7 +143,7 @@ Array consume(Claim claim, Managed* m, const Incoming& in, PyObject* owner, cons
 Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed, bool readonly,
                       const Options& o) {
   const char* name = PyCapsule_GetName(capsule);
-  if (!name && PyErr_Occurred()) PyErr_Clear();
+  if (!name) forgive();
   if (name && std::strcmp(name, kVersionedName) == 0) {
     auto* m = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, name));
     if (!m) throw PythonError();
@@ -223,7 +222,7 @@ struct SavedError {
     if (!value_error && !PyErr_GivenExceptionMatches(type.get(), PyExc_TypeError)) return false;
     PyRef words = value ? PyRef::steal(PyObject_Str(value.get())) : PyRef();
     const char* text = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
-    PyErr_Clear();
+    forgive();
     if (!text) return false;
     if (value_error) return std::strstr(text, "max_version");
     return std::strstr(text, "keyword") || std::strstr(text, "takes no arguments") ||

@@ -74,14 +74,15 @@ bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noe
 bool has_whole_bytes(PyObject* tensor);
 // Whether torch's current stream, given by its handle, lives as long as the process: torch's own do. One
 // from outside (ExternalStream) is its maker's to destroy, also while torch's memory is in use here.
-bool torch_keeps_stream(int device, void* stream) noexcept;
+bool torch_keeps_stream(int device, void* stream);
 
 // ---- python/exchange_cupy.cpp ----
 bool describe_cupy(PyTypeObject* type);  // true for cupy.ndarray itself
 
 // ---- python/foreign_types.cpp ----
+// Null if it is missing; any other error is thrown.
 PyRef optional_attribute(PyObject* o, PyObject* name);
-PyRef optional_attribute(PyObject* o, const char* name);  // null, without an error, when missing
+PyRef optional_attribute(PyObject* o, const char* name);
 
 // Takes the pending Python error as "TypeError: text".
 std::string take_error_text();

@@ -318,6 +318,39 @@ case("66 a target without the function", BufferError, "C exchange API")(
 case("66 an interrupt, with a fallback", KeyboardInterrupt)(
     lambda: take(with_table(11, **FALLBACK))
 )
+
+
+class Interrupts:
+    """Raises where it is asked what it is. All else about it works."""
+
+    __array_interface__: ClassVar = {
+        "shape": (2, 3), "typestr": "<f4", "data": (ADDRESS, False), "version": 3,
+    }  # fmt: skip
+
+    @property
+    def __array_struct__(self):
+        raise KeyboardInterrupt
+
+
+class InterruptsDtype:
+    @property
+    def dtype(self):
+        raise KeyboardInterrupt
+
+    __array_interface__: ClassVar = {**Interrupts.__array_interface__, "typestr": "<V2"}
+
+
+class InterruptsMro(type):
+    @property
+    def __mro__(cls):
+        raise KeyboardInterrupt
+
+
+case("66 an interrupt in __array_struct__", KeyboardInterrupt)(lambda: take(Interrupts()))
+case("66 an interrupt in a dtype", KeyboardInterrupt)(lambda: take(InterruptsDtype()))
+case("66 an interrupt in a metaclass", KeyboardInterrupt)(
+    lambda: take(InterruptsMro("C", (Speaks,), {})())
+)
 case("67 a C++ exception", BufferError, "peer fell over")(lambda: take(with_table(4)))
 case("67 a C++ exception that is no exception", BufferError, "C++ exception")(
     lambda: take(with_table(5))
