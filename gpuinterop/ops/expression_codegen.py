@@ -16,15 +16,15 @@ from gpuinterop.layout import broadcast_shapes
 from .core_callbacks import CustomOperation
 from .cuda_text import CudaText
 from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, numpy_types
-from .expression import Expression
 from .expression_dtypes import Value, loop_of, met, settled, strong
+from .expression_graph import Graph
 from .host_elementwise import run_row
 from .kernel_bodies import substitute
 
 __all__ = ["ElementwiseOperation", "statements"]
 
 
-def statements(graph: Expression, given: Sequence[int]) -> str:
+def statements(graph: Graph, given: Sequence[int]) -> str:
     """CUDA statements that compute o0, o1, ... from a0, a1, ..., rounded after every operation.
 
     Each value is pinned, so that a product and a sum are not contracted: the results have the bits of
@@ -34,7 +34,7 @@ def statements(graph: Expression, given: Sequence[int]) -> str:
 
 
 class _Statements:
-    def __init__(self, graph: Expression, given: Sequence[int]) -> None:
+    def __init__(self, graph: Graph, given: Sequence[int]) -> None:
         self.kinds, self.strict = graph.kinds(given)
         self.names: dict[int, str] = {}
         self.functions: list[tuple[str, str]] = []  # declarations and definitions of CUDA texts
@@ -146,7 +146,7 @@ def literal(number: Any, row: int) -> str:
 class ElementwiseOperation(CustomOperation):
     """The results of a graph without reductions, element by element."""
 
-    def __init__(self, name: str, graph: Expression) -> None:
+    def __init__(self, name: str, graph: Graph) -> None:
         self.name = "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
         self.graph = graph
         self.inputs = len(graph.inputs)

@@ -20,9 +20,9 @@ from gpuinterop.layout import broadcast_shapes
 from gpuinterop.views import read_reduced_axes
 
 from . import output_arrays
-from .expression import Expression
 from .expression_codegen import statements
 from .expression_dtypes import is_strict, number_kind
+from .expression_graph import Graph
 from .map_reduce import MapReduce
 from .reduction_table import REDUCTIONS
 
@@ -32,7 +32,7 @@ __all__ = ["FusedReduction"]
 class _Kernel(MapReduce):
     """A map-reduce whose map is an expression of one result."""
 
-    def __init__(self, graph: Expression, op: str, axis: Any) -> None:
+    def __init__(self, graph: Graph, op: str, axis: Any) -> None:
         names = ", ".join(f"x{i}" for i in range(len(graph.inputs)))
         super().__init__(f"gi_fused({names})", _no_host, op=op, axis=axis, where="fuse")
         self.graph = graph
@@ -64,7 +64,7 @@ class FusedReduction:
     """One reduced value of an expression; `part` computes the values that are reduced."""
 
     def __init__(
-        self, part: Expression, reduction: tuple[str, Any, bool], elementwise: Callable[..., Any]
+        self, part: Graph, reduction: tuple[str, Any, bool], elementwise: Callable[..., Any]
     ) -> None:
         self.op, self.axis, self.keepdims = reduction
         strict = replace(part, strict=(True,) * len(part.inputs))

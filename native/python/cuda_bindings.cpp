@@ -178,13 +178,8 @@ void register_cuda(nb::module_& m) {
           fail(Kind::Capture, "synchronize", "no graph capture in progress",
                "one that this would break",
                "synchronise before the capture begins or after it ends");
-        CUresult code;
-        {
-          cuda::ScopedGilRelease dropped;
-          cuda::RelaxedCapture relaxed;
-          code = cuda::driver().CtxSynchronize();
-        }
-        cuda::check(code, "cuCtxSynchronize", "synchronize");
+        cuda::check(cuda::call_blocking([] { return cuda::driver().CtxSynchronize(); }),
+                    "cuCtxSynchronize", "synchronize");
         cuda::drain_deferred();
       },
       nb::arg("ordinal"), "Wait for everything that is queued on a device.");

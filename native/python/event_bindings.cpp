@@ -42,13 +42,8 @@ bool query_event(Event& e) {
 void synchronize_event(Event& e) {
   if (!e.handle || !e.recorded) return;
   cuda::DeviceGuard guard(e.device.id);
-  CUresult code;
-  {
-    cuda::ScopedGilRelease dropped;
-    cuda::RelaxedCapture relaxed;
-    code = cuda::driver().EventSynchronize(e.handle);
-  }
-  cuda::check(code, "cuEventSynchronize", "Event.synchronize");
+  cuda::check(cuda::call_blocking([&] { return cuda::driver().EventSynchronize(e.handle); }),
+              "cuEventSynchronize", "Event.synchronize");
   cuda::run_completed_releases();
 }
 

@@ -174,10 +174,8 @@ void register_kernels(nb::module_& m) {
       "Load what compile(fresh: bool) returns: cubin or PTX, and the kernel's symbol in it.");
   m.def(
       "_compute_capability",
-      [](int device) {
-        return cuda::device_limits(device, "compute_capability").compute_capability;
-      },
-      "device"_a, "Times ten: 90 for 9.0.");
+      [](int device) { return cuda::compute_capability(device, "compute_capability"); }, "device"_a,
+      "Times ten: 90 for 9.0.");
 }
 
 }  // namespace gpuinterop

@@ -174,4 +174,5 @@ def test_answer(program, name):
 
 def test_every_number_has_its_case():
     numbers = {int(name.split()[0]) for program in PROGRAMS for name in table(program)}
-    assert numbers >= set(range(1, 71))
+    # Those from 56 to 62 are cases of converters/test_unshareable_objects.py.
+    assert numbers >= {*range(1, 56), *range(63, 71)}
