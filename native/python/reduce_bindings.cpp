@@ -1,7 +1,6 @@
 // Reductions (sum, max, ...) as methods and as functions.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/launch_plan.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
