@@ -12,6 +12,8 @@ from doubles import fake_cudamat, fake_pycuda
 from gpuinterop import converters
 from gpuinterop.converters import registry
 
+pytest.register_assert_rewrite("cases")
+
 
 @pytest.fixture
 def clean():

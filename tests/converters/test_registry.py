@@ -94,20 +94,6 @@ def test_the_memory_of_types_does_not_keep_them_alive():
     assert number not in registry._of_type
 
 
-@pytest.mark.parametrize("name", ["np", "NumPy", "numpy", "NUMPY"])
-def test_capitals_do_not_matter(name):
-    assert isinstance(gi.to(gi.zeros(3, device="cpu"), name), np.ndarray)
-
-
-@pytest.mark.parametrize("call", ["to", "explain"])
-def test_a_misspelt_library_is_answered_with_the_nearest(call):
-    with pytest.raises(gi.ConversionTypeError) as error:
-        getattr(gi, call)(gi.zeros(3, device="cpu"), "PyTorsh")
-    assert error.value.where == f"gpuinterop.{call}"
-    assert error.value.expected.startswith("the name of a library: torch, numpy, ")
-    assert error.value.fix == "write 'torch'"
-
-
 def test_the_functions_of_a_library_are_kept_and_pickled_by_name():
     for entry in converters.backends():
         for name in (f"to_{entry.name}", f"from_{entry.name}"):
@@ -130,19 +116,6 @@ def test_a_library_of_the_array_api_by_its_own_name():
         with pytest.raises(gi.MissingLibraryError, match="pip install dpnp"):
             gi.to(x, "dpnp")
         assert gi.explain(x, "dpnp").error is gi.MissingLibraryError
-
-
-@pytest.mark.parametrize("word", ["copfi", "copyfi"])
-def test_a_misspelt_option_is_answered_with_the_nearest(word):
-    x = gi.ones(3, device="cpu")
-    for call in (gi.to, gi.explain):
-        with pytest.raises(gi.ArgumentTypeError) as error:
-            call(x, "torch", **{word: True})
-        assert error.value.expected == "options among copyif, allow_readonly"
-        assert error.value.fix == "write copyif=..., or omit it"
-    with pytest.raises(gi.ArgumentTypeError) as error:
-        gi.to(x, "torch", readonly=True)
-    assert error.value.expected == "options among allow_readonly, copyif"
 
 
 def test_attributes():
