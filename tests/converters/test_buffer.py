@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import array
 import gc
 import hashlib
 import io
-import mmap
 
 import numpy as np
 import pytest
@@ -43,38 +41,6 @@ def test_what_reads_buffers_reads_ours():
     del x
     gc.collect()
     assert view.tolist() == [[9, 1, 2], [3, 4, 5]]
-
-
-def test_objects_that_are_buffers():
-    for obj, dtype, readonly in (
-        (b"abcd", np.uint8, True),
-        (bytearray(b"abcd"), np.uint8, False),
-        (array.array("f", [1, 2]), np.float32, False),
-        (mmap.mmap(-1, 64), np.uint8, False),
-        (memoryview(np.ones((2, 3), np.float32).T), np.float32, False),
-    ):
-        x = gi.from_any(obj)
-        assert (x.dtype, x.readonly) == (dtype, readonly)
-        assert x.get().tobytes() == memoryview(obj).tobytes()
-        assert gi.explain(obj).shared
-        assert gi.shares_memory(x, obj)
-        del x
-        gc.collect()
-
-
-def test_elements_between_those_of_any_array_are_copied():
-    raw = bytearray(range(20))
-    off = memoryview(raw)[1:17].cast("f")
-    swapped = memoryview(np.arange(4, dtype=">f4"))
-    for obj in (off, swapped):
-        assert gi.explain(obj).refused
-        with pytest.raises(gi.GpuInteropError, match="copyif"):
-            gi.from_any(obj)
-        plan = gi.explain(obj, copyif=True)
-        with gi.count_copies() as counted:
-            x = gi.from_any(obj, copyif=True)
-        assert (counted.count, counted.bytes) == (1, 16) == (1, plan.bytes)
-        assert np.array_equal(x.get(), np.asarray(obj))
 
 
 def test_the_fix_for_foreign_byte_order_is_a_line_that_works():

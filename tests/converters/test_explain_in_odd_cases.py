@@ -30,6 +30,11 @@ def strided(shape, strides):
     return np.lib.stride_tricks.as_strided(np.zeros(99, np.float32)[9:], shape, strides)
 
 
+def torch_between():
+    torch = pytest.importorskip("torch")
+    return torch.frombuffer(bytearray(range(20)), dtype=torch.float32, offset=1, count=4)
+
+
 class Interface:
     """Of no known library, with elements between addresses."""
 
@@ -63,9 +68,12 @@ SOURCES = {
     "axis of one element, reversed": lambda: strided((1, 3), (100, -4)),
     "empty with strides": lambda: strided((0, 3), (40, 8)),
     "column with strides": lambda: strided((2, 1), (8, 40)),
+    "field of records": lambda: np.zeros(3, [("a", "f4"), ("b", "i1")])["a"],
+    "unaligned memoryview": lambda: memoryview(bytearray(range(20)))[1:17].cast("f"),
     "memoryview": lambda: memoryview(np.arange(8, dtype=">i8")),
     "interface": Interface,
     "conjugated": conjugated,
+    "unaligned tensor": torch_between,
     "scalar": lambda: np.int64(3),
     "float32 scalar": lambda: np.float32(3),
     "shared": lambda: np.arange(8, dtype="f8"),
@@ -99,7 +107,9 @@ def test_conversion_does_what_explain_says(source, target):
         pytest.importorskip(target)
     x = SOURCES[source]()
     for copyif in (False, True):
-        allowed, _, _ = agree(x, target, copyif)
+        allowed, made, _ = agree(x, target, copyif)
+        if allowed.copied and target == "gpuinterop" and not isinstance(x, Interface):
+            np.testing.assert_array_equal(made.get(), np.asarray(gi.to(x, "numpy", True)))
         with gi.no_copies():
             plan, _, error = agree(x, target, copyif)
         # An empty copy moves no bytes, which is no copy for no_copies().
