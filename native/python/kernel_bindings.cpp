@@ -1,11 +1,11 @@
 // Kernels written by the user: loaded from machine code, launched with arrays and plain bytes.
-#include <nanobind/stl/string.h>
 
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "array/array.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/module.hpp"
 #include "ops/graph.hpp"
 #include "python/error_translation.hpp"

@@ -1,11 +1,7 @@
-"""Array dictionaries (49 to 55), and a jax array on two devices (63).
-
-Tensors and jax arrays without plain memory (56 to 62) are in converters/test_unshareable_objects.py.
-"""
+"""Array dictionaries whose entries are wrong (49 to 55)."""
 
 from __future__ import annotations
 
-import numpy as np
 from hostile_table import BOTH, case, take
 from peers import ADDRESS, interface
 
@@ -62,16 +58,3 @@ class Grudging:
 
 
 case("55 an attribute that raises", BOTH, "requires grad")(lambda: take(Grudging()))
-
-# ---- 63: jax, in a process that has two devices of it ----------------------------------------------
-
-
-@case("63 a sharded jax array", BufferError, "on 2 devices", needs="jax")
-def _():
-    import jax
-
-    devices = jax.devices()
-    assert len(devices) == 2
-    mesh = jax.sharding.Mesh(np.array(devices), ("i",))
-    place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
-    take(jax.device_put(np.ones(4, "float32"), place))
