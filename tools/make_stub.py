@@ -26,7 +26,7 @@ from gpuinterop import _core as core
 from gpuinterop.converters import registry
 from gpuinterop.ops.operation_table import ALIASES, ROWS, Row
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
-from gpuinterop.ops.ufunc_keywords import TRUTHS
+from gpuinterop.ops.ufunc_keywords import BOOL_RESULTS
 
 ROOT = Path(__file__).parents[1]
 SLOTS = ROOT / "tools" / "core_slots.pyi"
@@ -385,7 +385,7 @@ def family(row: Row) -> str:
     count = {1: "_Unary", 2: "_Binary"}[row.inputs]
     if row.results == 2:
         return count + "Pair"
-    return count + ("Other" if row.name in TRUTHS or computes_in_double(row) else "")
+    return count + ("Other" if row.name in BOOL_RESULTS or computes_in_double(row) else "")
 
 
 def computes_in_double(row: Row) -> bool:
