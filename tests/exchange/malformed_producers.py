@@ -9,7 +9,7 @@ import sys
 from typing import ClassVar
 
 import numpy as np
-from hostile_table import BOTH, case, is_plain, refused, take
+from malformed_table import BOTH, case, is_plain, refused, take
 from peers import (
     ADDRESS,
     CUDA,
