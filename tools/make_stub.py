@@ -303,6 +303,8 @@ def face_stub() -> str:
         written = [name for name in words if name not in (*operators, *reduced)]
         if set(written) == set(import_module(module).__all__):
             imports.append(f"from {module} import *")
+        elif len(written) == 1:
+            imports.append(f"from {module} import {written[0]} as {written[0]}")
         elif written:
             lines = "".join(f"    {name} as {name},\n" for name in written)
             imports.append(f"from {module} import (\n{lines})")
@@ -321,12 +323,12 @@ def conversions() -> str:
     """
     modules = sorted({cls.partition(".")[0] for cls in CLASSES.values() if "." in cls} - {"np"})
     own = {"gpuinterop": "_Array", "cudandarray": "CudaNdarray"}
-    results = [((name,), cls) for name, cls in own.items()]
+    names_of = {cls: [name] for name, cls in own.items()}
     for row in registry.backends():
-        results.append(((row.name, *row.aliases), CLASSES.get(row.name, "Any")))
+        names_of.setdefault(CLASSES.get(row.name, "Any"), []).extend([row.name, *row.aliases])
     overloads = [
-        f"def to(x: Any, library: Literal{list(names)}, copyif: bool = False, **options: Any) -> {cls}: ..."
-        for names, cls in results
+        f"def to(x: Any, library: Literal{names}, copyif: bool = False, **options: Any) -> {cls}: ..."
+        for cls, names in names_of.items()
     ]
     overloads.append(
         "def to(x: Any, *, library: str, copyif: bool = False, **options: Any) -> Any: ..."
