@@ -850,9 +850,13 @@ def used_up(x: object, stream: int) -> None:
     """What used_on() announced for this stream has been queued by now."""
 def finish_uses(x: object, where: str) -> None:
     """Wait on the host until all work queued on the array is done."""
-def ready_parts(x: Any, mask: int, wanted: int, consumer: int, /) -> tuple[tuple[int, ...], tuple[int, ...], Any, int] | None:
+def ready_parts(x: Any, consumer: int, /) -> tuple[tuple[int, ...], tuple[int, ...], Any, int] | None:
     """
-    (shape, strides, dtype, address) of a C-contiguous array for which ready_for() holds, else None.
+    (shape, strides, dtype, address) of a C-contiguous array, for which the stream `consumer` waits; None where it cannot.
+    """
+def _set_memory_reader(type: type, reader: Callable[[Any], tuple[Any, ...]], /) -> None:
+    """
+    Import ordinary objects of exactly this class by reader(obj), which returns (shape, strides, dtype, address, device or -1, stream).
     """
 def borrow(cls: object | None, ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, base: object | None, readonly: bool, stream: int, where: str) -> object:
     """
@@ -860,18 +864,19 @@ def borrow(cls: object | None, ptr: int, shape: object, strides: object, dtype: 
     """
 def check_borrowed(ptr: int, shape: object, strides: object, dtype: object, device_type: int, device_id: int, where: str) -> None:
     """Fail where `borrow` would; nothing is made."""
-def imports(family: int=0, /) -> Callable[[T], T]:
+def imports(family: int | Callable[[Any], tuple[Any, ...]]=0, /) -> Callable[[T], T]:
     """
-    Decorator of a converter (obj, copyif=False): plain objects of the family (NUMPY, TORCH, CUPY; 0: any) are imported without calling it.
+    Decorator of a converter (obj, copyif=False): plain objects of the family (NUMPY, TORCH, CUPY; a function given to _set_memory_reader; 0: any) are imported without calling it. ANY_PROTOCOL: one object alone is given to import_any.
     """
 def exports(library: str='', /) -> Callable[[T], T]:
     """
     Decorator of a converter (x, copyif=False), or without a library (x, library, copyif=False): plain arrays are exported without calling it, to a library that _set_exporter() has registered.
     """
-def _set_exporter(library: str, type: type, cuda: bool, /) -> None:
+def _set_exporter(library: str, on_cuda: bool=False, maker: Callable[..., Any] | None=None, module: Any=None, mask: int=0, wanted: int=0, /) -> None:
     """
-    The library's arrays are objects of `type`, which its exchange table makes; `cuda`: on GPUs too.
+    Export plain arrays by the exchange table of the class `maker`, or, with a module, those whose traits under `mask` are `wanted`, by maker(x, module). None: forget the library.
     """
+ANY_PROTOCOL: int = 6
 NUMPY: int = 1
 TORCH: int = 2
 CUPY: int = 3
