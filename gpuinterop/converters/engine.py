@@ -208,10 +208,10 @@ def import_array(obj: Any, copyif: bool, options: dict[str, Any], where: str = "
     if plan.refused:
         raise plan.exception()
     made = adopt(incoming, plan)
-    memory = getattr(getattr(entry, "module", None), "memory", None)
-    if entry is not None and memory is not None and plan.outcome == "shared":
-        if registry.names_class(entry, type(obj)):  # an object of a subclass may report anything
-            _core._set_memory_reader(type(obj), memory)
+    memory = None if entry is None else getattr(entry.module, "memory", None)
+    # An object of a subclass may report anything.
+    if memory and entry and plan.outcome == "shared" and registry.names_class(entry, type(obj)):
+        _core._set_memory_reader(type(obj), memory)
     return made
 
 

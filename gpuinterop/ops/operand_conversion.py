@@ -83,7 +83,8 @@ def operand(value: Any, like: Any, where: str) -> Any:
 
 def is_foreign_array(value: Any) -> bool:
     """Whether `value` is an array of another library; NumPy's scalars are numbers."""
-    return not isinstance(value, (_core.Array, np.generic, type)) and speaks(value)
+    known = (_core.Array, int, float, complex, np.generic, type)
+    return not isinstance(value, known) and speaks(value)
 
 
 def speaks(value: Any) -> bool:

@@ -77,10 +77,11 @@ def require_arrays(where: str, *operands: Any) -> Any:
                 got=f"an object of type {type(x).__module__}.{type(x).__qualname__}",
                 fix="convert it first: gpuinterop.asarray(x)",
             )
-    device = _core.view(_core.Array, operands[0]).device
+    device = core_view(operands[0]).device
     for x in operands[1:]:
-        if _core.view(_core.Array, x).device != device:
-            raise devices_differ(where, device, core_view(x).device)
+        other = core_view(x).device
+        if other is not device:  # a device has one object
+            raise devices_differ(where, device, other)
     return device
 
 
@@ -90,9 +91,10 @@ def taken(where: str, *operands: Any) -> list[Any]:
     Arrays of other libraries are shared where they are; host arrays are copied to the device of the
     first array here, or else to that of the first one on a GPU, or else to the default device.
     """
-    if len(operands) == 1 and isinstance(operands[0], _core.Array):
+    plain_arrays = all([isinstance(x, _core.Array) for x in operands])
+    if plain_arrays and len(operands) == 1:
         return [operands[0]]
-    if any(map(_foreign, operands)):
+    if not plain_arrays and any(map(_foreign, operands)):
         found = [as_input_array(x, None, where) if _foreign(x) else x for x in operands]
         arrays = [x for x in operands if isinstance(x, _core.Array)]
         arrays += [x for x in found if isinstance(x, _core.Array) and x.device.type != "cpu"]

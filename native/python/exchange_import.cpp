@@ -42,7 +42,7 @@ int only_dtype(PyTypeObject* cls) {
                                const Options& o) {
   PyRef name = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(cls), "__name__"));
   const char* cls_name = name ? PyUnicode_AsUTF8AndSize(name.get(), nullptr) : nullptr;
-  PyErr_Clear();
+  forgive();
   const std::string target = kDTypes[wanted].name;
   const std::string cast =
       p.family == Family::Torch ? "x.to(torch." + target + ")" : "x.astype('" + target + "')";

@@ -1,10 +1,10 @@
 // gpuinterop._core's part of the operations: the table's entry, the operators as functions, and what
 // tests and benchmarks ask.
-#include <nanobind/stl/string.h>
 
 #include <cstring>
 
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/call_cache.hpp"
 #include "ops/copy.hpp"
 #include "ops/elementwise.hpp"

@@ -70,7 +70,14 @@ def takes(name: str, kind: str) -> bool:
     return kind != "addend wider" or len(CALLS[name][0]) == 3
 
 
-CASES = [(name, kind) for name in CALLS for kind in DTYPES if takes(name, kind)]
+# Each case compiles kernels, so the quick suite has every call once and every dtype in some.
+CASES = [
+    pytest.param(name, kind, marks=[] if quick else pytest.mark.slow)
+    for name in CALLS
+    for kind in DTYPES
+    if takes(name, kind)
+    for quick in [kind == "float32" or name in ("gemm, c", "gemv, y")]
+]
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)

@@ -13,7 +13,12 @@ NUMBERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+# The others compile more kernels of the same three sizes of elements.
+QUICK = ("bool", "int64", "float32", "complex128")
+DTYPES = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in NUMBERS]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_numbers_are_assigned_in_a_capture(device, dtype):
     number, t = NUMBERS[dtype], np.dtype(dtype).type
     whole, parts, one = (gi.zeros((3, 4), dtype=dtype, device=device) for _ in range(3))
@@ -72,9 +77,7 @@ def test_a_0d_array_of_numpy_is_a_number(device, dtype):
     assert x.tolist() == [3, 5, 3, 3]
 
 
-@pytest.mark.parametrize(
-    "dtype", ["bool", "int8", "float16", "float32", "int64", "float64", "complex128"]
-)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_of_a_number_are_made_in_a_capture(device, dtype):
     x = gi.GpuArray(np.zeros(3, dtype), device=device)
     with gi.capture(device=device) as graph:

@@ -71,14 +71,3 @@ def test_from_dlpack_is_strict_and_names_the_way(known):
         gi.from_dlpack(known)
     assert "gpuinterop.from_any" in caught.value.fix
     assert np.array_equal(gi.from_any(known).get(), VALUES)
-
-
-@pytest.mark.parametrize("make", [gi.asarray, gi.array, gi.CudaNdarray])
-def test_what_nobody_knows(make):
-    with pytest.raises(gi.ConversionTypeError) as caught:
-        make(object())
-    assert caught.value.where == make.__name__
-    assert "gpuinterop.asarray" not in caught.value.fix
-    with pytest.raises(TypeError):
-        gi.ones(1) + object()
-    assert (gi.ones(1) == None) is False  # noqa: E711

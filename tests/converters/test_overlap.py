@@ -30,7 +30,7 @@ def windows(draw):
     return np.ndarray(shape, f"V{itemsize}", buffer=BUFFER, offset=offset, strides=strides)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(windows(), windows())
 def test_meets_as_numpy_says(a, b):
     assert share_bytes(reach(a), reach(b)) == np.shares_memory(a, b)

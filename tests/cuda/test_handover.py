@@ -52,8 +52,15 @@ def stream_of(kind: str) -> int:
     }[kind]()
 
 
-@pytest.mark.parametrize("kind", ["legacy", "foreign", "blocking"])
-@pytest.mark.parametrize("size", [N, 20_000_000], ids=["cached", "too large for the cache"])
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("legacy", N),
+        ("foreign", N),
+        ("blocking", N),
+        pytest.param("foreign", 20_000_000, id="too large for the cache"),
+    ],
+)
 def test_memory_is_not_used_again_before_the_consumer_has_read_it(kind, size):
     consumer = Consumer(stream_of(kind))
     with gi.Stream():

@@ -188,12 +188,31 @@ class Old:
         return (1, 0)
 
 
-@case("64 an older signature is learnt")
+@case("64 an older signature")
 def _():
     is_plain(take(Old()))
-    first = len(Old.calls)
-    is_plain(take(Old()))
-    assert len(Old.calls) == first + 1
+    assert Old.calls == [None]
+
+
+class Moody:
+    """Read-only memory, which only a struct that bears a version can tell."""
+
+    def __init__(self, fails=False):
+        self.fails = fails
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        if self.fails and max_version:
+            raise TypeError("sorted() got an unexpected keyword argument 'by'")
+        return capsule(flags=1) if max_version else capsule(legacy=True)
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+@case("64 an error of one object is not kept for its class")
+def _():
+    take(Moody(fails=True))
+    assert take(Moody()).readonly
 
 
 class Oldest:
@@ -277,11 +296,60 @@ def _():
         assert sys.getrefcount(x) == count
 
 
+@case("66 a target that takes the struct and gives no object", SystemError, "without an object")
+def takes_the_struct(table=12):
+    x = take(with_table(0))
+    try:
+        _core.export_via(x, type(with_table(table)))
+    finally:
+        assert freed() == 0
+        assert np.from_dlpack(x).tolist() == [[0, 1, 2], [3, 4, 5]]
+        del x
+        gc.collect()
+        assert freed() == 1
+
+
+case("66 a target that takes the struct and refuses", SystemError, "refused")(
+    lambda: takes_the_struct(13)
+)
 case("66 a target without the function", BufferError, "C exchange API")(
     lambda: _core.export_via(gi.zeros(3, device="cpu"), type(with_table(0)))
 )
 case("66 an interrupt, with a fallback", KeyboardInterrupt)(
     lambda: take(with_table(11, **FALLBACK))
+)
+
+
+class Interrupts:
+    """Raises where it is asked what it is. All else about it works."""
+
+    __array_interface__: ClassVar = {
+        "shape": (2, 3), "typestr": "<f4", "data": (ADDRESS, False), "version": 3,
+    }  # fmt: skip
+
+    @property
+    def __array_struct__(self):
+        raise KeyboardInterrupt
+
+
+class InterruptsDtype:
+    @property
+    def dtype(self):
+        raise KeyboardInterrupt
+
+    __array_interface__: ClassVar = {**Interrupts.__array_interface__, "typestr": "<V2"}
+
+
+class InterruptsMro(type):
+    @property
+    def __mro__(cls):
+        raise KeyboardInterrupt
+
+
+case("66 an interrupt in __array_struct__", KeyboardInterrupt)(lambda: take(Interrupts()))
+case("66 an interrupt in a dtype", KeyboardInterrupt)(lambda: take(InterruptsDtype()))
+case("66 an interrupt in a metaclass", KeyboardInterrupt)(
+    lambda: take(InterruptsMro("C", (Speaks,), {})())
 )
 case("67 a C++ exception", BufferError, "peer fell over")(lambda: take(with_table(4)))
 case("67 a C++ exception that is no exception", BufferError, "C++ exception")(

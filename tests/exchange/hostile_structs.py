@@ -270,16 +270,6 @@ refused("21 data NULL", BufferError, "null pointer", data=None)
 refused("21 data NULL and an offset", BufferError, "null pointer", data=None, byte_offset=64)
 
 
-@case("59 a fake tensor", TypeError, "outside FakeTensorMode", needs="torch")
-def _():
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode() as mode:
-        import torch
-
-        take(mode.from_tensor(torch.ones(3)))
-
-
 accepted(
     "22 empty, with junk",
     lambda x: (x.shape, x.ptr) == ((0, 3), 0) or 1 / 0,

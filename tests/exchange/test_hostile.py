@@ -24,9 +24,7 @@ def environment(**extra: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k != "GPUINTEROP_LIBCUDA"}
     folders = [str(ROOT), str(HERE), str(HERE.parent), *filter(None, [kept.get("PYTHONPATH")])]
     path = os.pathsep.join(folders)
-    # Two devices of jax, for the sharded array.
-    jax = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    return {**kept, **jax, "PYTHONPATH": path, **extra}
+    return {**kept, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **extra}
 
 
 def run_on_fake_driver(program: str) -> None:
@@ -174,4 +172,5 @@ def test_answer(program, name):
 
 def test_every_number_has_its_case():
     numbers = {int(name.split()[0]) for program in PROGRAMS for name in table(program)}
-    assert numbers >= set(range(1, 71))
+    # Those from 56 to 63, tensors and jax arrays without plain memory, are tested with the converters.
+    assert numbers >= {*range(1, 56), *range(64, 71)}

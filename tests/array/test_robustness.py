@@ -1,13 +1,13 @@
-"""Attacks on the array itself: long chains of owners, geometry in the making, sizes at the edges."""
+"""Long chains of owners, incomplete layouts, threads, subclasses that misreport what they hold."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 
 import numpy as np
 import pytest
+from doubles import driver
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -38,10 +38,7 @@ after = memory_stats("cpu")
 assert after["live_arrays"] == before["live_arrays"], (before, after)
 assert after["live_bytes"] == before["live_bytes"], (before, after)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    driver.run(code, timeout=120)
 
 
 def making(device: str) -> gi.CudaNdarray:
@@ -99,37 +96,6 @@ def test_a_shape_whose_bytes_do_not_fit_is_refused_however_it_is_made(device):
     assert empty.tolist() == []
 
 
-@pytest.mark.parametrize(
-    ("ptr", "shape", "strides", "nbytes"),
-    [
-        (2**64 - 4, (2,), None, -1),
-        (64, (2,), (2**61 - 1,), -1),
-        (64, (2,), (-(2**40),), -1),
-        (-4, (1,), None, -1),
-        (2**64, (1,), None, -1),
-        (64, (1,), None, -5),
-        (64, (1,), None, 2**63),
-    ],
-)
-def test_pointers_outside_any_memory(ptr, shape, strides, nbytes):
-    with pytest.raises(gi.BoundsError) as caught:
-        gi.from_gpu_pointer(ptr, shape, strides, device="cpu", nbytes=nbytes)
-    assert caught.value.where == "from_gpu_pointer"
-
-
-def test_a_pointer_with_a_fractional_limit():
-    with pytest.raises(TypeError, match="nbytes"):
-        gi.from_gpu_pointer(64, (1,), device="cpu", nbytes=2.5)
-
-
-@pytest.mark.parametrize("address", [2**64, -1, "here", 1.5])
-def test_assigning_what_is_no_address(address):
-    x = gi.zeros(2, device="cpu")
-    with pytest.raises(gi.GpuInteropError, match="_dev_data"):
-        x._dev_data = address
-    assert x.tolist() == [0, 0]
-
-
 def test_an_address_between_two_elements():
     x = gi.arange(4, dtype="float32", device="cpu")
     view = x[:2]
@@ -140,40 +106,6 @@ def test_an_address_between_two_elements():
             view._dev_data = x.ptr + step
     view._dev_data = x.ptr + 8
     assert view.tolist() == [2, 3]
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: gi.ones(8, device="cpu"), lambda: gi.ones((), "int64", device="cpu")]
-)
-def test_an_array_is_no_address(make):
-    with pytest.raises(TypeError, match="from_gpu_pointer: expected an int as address"):
-        gi.from_gpu_pointer(make(), (2,), device="cpu")
-
-
-def test_a_list_of_floats_is_not_sent_to_take_as_it_is():
-    x = gi.ones(3, device="cpu")
-    with pytest.raises(gi.IndexKindError) as caught:
-        x[[0, 0.5]]
-    assert "int(" in caught.value.fix
-    assert x.take([int(i) for i in (0, 0.5)], 0).tolist() == [1, 1]
-
-
-def test_a_negative_version_is_a_wrong_number():
-    with pytest.raises(gi.BoundsError, match="max_version"):
-        gi.ones(3, device="cpu").__dlpack__(max_version=(1, -1))
-
-
-def test_attributes_that_cannot_be_deleted():
-    x = gi.zeros(2, device="cpu")
-    for name in ("readonly", "_dev_data", "strides", "_strides"):
-        with pytest.raises(gi.GpuInteropError):
-            delattr(x, name)
-
-
-@pytest.mark.parametrize("args", [(2**70,), (0, 1, 0), (float("nan"),), (float("inf"),), ("a",)])
-def test_ranges_without_a_count(args):
-    with pytest.raises(gi.ShapeError, match="arange"):
-        gi.arange(*args, device="cpu")
 
 
 def test_what_an_index_raises_is_passed_on():
@@ -247,16 +179,6 @@ def test_reading_while_another_thread_reshapes():
     assert not surprises
 
 
-def test_a_masked_array_never_loses_its_mask():
-    values = np.ma.array([1.0, 2.0], mask=[False, True], dtype="float32")
-    x = gi.zeros(2, device="cpu")
-    for call in (gi.asarray, gi.CudaNdarray, lambda v: x.__setitem__(..., v)):
-        with pytest.raises(NotImplementedError, match="mask"):
-            call(values)
-    assert x.tolist() == [0, 0]
-    assert gi.asarray(np.ma.array([1.0, 2.0]), device="cpu").tolist() == [1, 2]
-
-
 def test_a_class_that_will_not_say_what_it_holds():
     class Interrupted(BaseException):
         pass
@@ -287,14 +209,6 @@ def test_a_class_that_will_not_say_what_it_holds():
         _core.import_any(Silent, np.zeros(3))
 
 
-def test_the_offset_of_a_view_is_one_int():
-    x = gi.arange(4, device="cpu")
-    assert x._restrided((2,), (1,), 2).tolist() == [2, 3]
-    for offset in ((), (0,), 1.5, None):
-        with pytest.raises(gi.ArgumentTypeError, match="an int"):
-            x._restrided((2,), (1,), offset)
-
-
 @pytest.mark.parametrize("step", [2**63 - 1, -(2**63), 2**62, -(2**62)])
 def test_the_longest_steps_stay_outside(step):
     x = gi.full(2, 7, device="cpu")
@@ -311,25 +225,6 @@ def test_the_longest_steps_stay_outside(step):
     x._set_stride(0, step)
     with pytest.raises(gi.BoundsError):
         x.tolist()
-
-
-@pytest.mark.parametrize("dtype", ["V0", "S0", "V3", "O", "U2", ">M8[s]"])
-def test_elements_that_are_no_numbers(dtype):
-    with pytest.raises(gi.DTypeError):
-        gi.asarray(np.zeros(3, dtype), device="cpu")
-
-
-def test_pickles_made_by_hand():
-    def load(*args):
-        return gi.zeros(1, device="cpu").__reduce_ex__(5)[0](*args)
-
-    floats = np.arange(4, dtype="float32")
-    assert load(gi.CudaNdarray, floats, "cpu").tolist() == [0, 1, 2, 3]
-    with pytest.raises(gi.DTypeError, match="float32"):
-        load(gi.CudaNdarray, floats.astype("float64"), "cpu")
-    for cls, host in ((int, floats), (gi.CudaNdarray, None), (gi.CudaNdarray, [1, 2])):
-        with pytest.raises(gi.GpuInteropError):
-            load(cls, host, "cpu")
 
 
 def test_a_subclass_that_lies_about_its_memory():
@@ -375,12 +270,6 @@ def test_taking_into_an_out_that_does_not_fit(device):
             x.take([0, 1], out=gi.zeros(2, device="cpu"))
         with pytest.raises(gi.DeviceMismatchError):
             x.cpu().take([0, 1], out=gi.zeros(2, device=device))
-
-
-def test_unsigned_indices_do_not_wrap_round(device):
-    x = gi.GpuArray(np.arange(4, dtype="float32"), device=device)
-    with pytest.raises(IndexError, match=r"from -4 to 3\n  got: .* 18446744073709551615"):
-        x.take(np.array([2**64 - 1], "uint64"))
 
 
 @pytest.mark.parametrize("name", [None, 3, 1.5, b"__class__", ("__class__",)])

@@ -1,4 +1,4 @@
-"""What scripts of the documents' time rely on, at its present value: kept rules, lifted limits."""
+"""What scripts written for Theano rely on: the rules that are kept, the limits that are lifted."""
 
 from __future__ import annotations
 
@@ -12,20 +12,6 @@ import gpuinterop as gi
 
 def rand(*shape: int) -> np.ndarray:
     return np.random.default_rng(7).random(shape, dtype=np.float32)
-
-
-SHAPES = [(), (5,), (5, 6), (5, 6, 7), (1, 2, 3, 4), (0,), (3, 0), (2, 1, 0, 4)]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_upload_and_download_are_exact(device, shape):
-    host = rand(*shape)
-    x = gi.CudaNdarray(host, device=device)
-    assert x.shape == shape
-    np.testing.assert_array_equal(np.asarray(x), host)
-    assert np.asarray(x).dtype == np.float32
-    assert np.asarray(x, dtype="float32").dtype == np.float32
-    np.testing.assert_array_equal(np.asarray(x, dtype="int8"), host.astype("int8"))
 
 
 def test_construction_copies_and_owns(device):
@@ -49,12 +35,6 @@ def test_other_dtypes_are_type_errors_that_name_the_cast(device, dtype):
         gi.CudaNdarray(np.zeros(3, dtype), device=device)
     assert isinstance(caught.value, ValueError)
     assert dtype in str(caught.value)
-
-
-@pytest.mark.parametrize("value", [None, "abc", {}, object(), np.array(["a"]), np.array([None])])
-def test_what_is_no_array_is_a_type_error(device, value):
-    with pytest.raises(TypeError, match="expected"):
-        gi.CudaNdarray(value, device=device)
 
 
 def test_zeros(device):
@@ -108,27 +88,6 @@ def test_dimshuffle(device):
             gi.dimshuffle(x, bad)
     with pytest.raises(TypeError, match="asarray"):
         gi.dimshuffle(host, (0, 1, 2))
-
-
-@pytest.mark.parametrize(
-    ("shape", "wanted"),
-    [((1, 2, 3), (6,)), ((1, 2, 3), (3, 2)), ((6,), (1, 2, 3)), ((6,), 6), ((2, 3, 2), (6, 2)),
-     ((2, 3, 2), (12,)), ((6, 4), (3, -1)), ((0, 4), (4, 0)), ((), (1, 1))],
-)  # fmt: skip
-def test_reshape(device, shape, wanted):
-    host = rand(*shape)
-    x = gi.CudaNdarray(host, device=device)
-    np.testing.assert_array_equal(x.reshape(wanted).get(), host.reshape(wanted))
-    assert x.size == 0 or x.reshape(wanted).base is x
-    if shape:
-        np.testing.assert_array_equal(
-            gi.CudaNdarray(rand(*(2 * n for n in shape)), device=device)[
-                tuple(slice(None, None, 2) for _ in shape)
-            ].reshape(wanted).get(),
-            rand(*(2 * n for n in shape))[tuple(slice(None, None, 2) for _ in shape)].reshape(wanted),
-        )  # fmt: skip
-    with pytest.raises(ValueError, match="element"):
-        x.reshape((7, 3))
 
 
 def test_stride_manipulation_step_by_step(device):
@@ -201,15 +160,6 @@ def test_indexing_errors(device):
     assert x[1:2]._strides == (0, 1)
     whole = x[...]
     assert (whole.ptr, whole.shape, whole._strides) == (x.ptr, x.shape, x._strides)
-
-
-def test_base_is_the_root(device):
-    x = gi.CudaNdarray(rand(3, 4, 5), device=device)
-    views = [x[1:], x[1:][:, ::2], x.view(), x.T, x.T[0, 0].reshape(1, -1, 1).squeeze(), x[0, 0, 0]]
-    assert x.base is None
-    assert all(v.base is x for v in views if v.size)
-    x[...] = 1
-    assert all((v.get() == 1).all() for v in views)
 
 
 def test_a_pointer_to_any_dtype(device):
