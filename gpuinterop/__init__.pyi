@@ -11,10 +11,7 @@ from gpuinterop._core import Float32, OtherDType
 
 from gpuinterop import converters as converters, testing as testing
 from gpuinterop._version import __version__ as __version__
-from gpuinterop.ndarray import (
-    CudaNdarray as CudaNdarray,
-    GpuArray as GpuArray,
-)
+from gpuinterop.ndarray import *
 from gpuinterop.creation import (
     from_gpu_pointer as from_gpu_pointer,
 )

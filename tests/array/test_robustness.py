@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 
 import numpy as np
 import pytest
+from doubles import driver
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -38,10 +38,7 @@ after = memory_stats("cpu")
 assert after["live_arrays"] == before["live_arrays"], (before, after)
 assert after["live_bytes"] == before["live_bytes"], (before, after)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    driver.run(code, timeout=120)
 
 
 def making(device: str) -> gi.CudaNdarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import re
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 import gpuinterop
 import gpuinterop as gi
+from gpuinterop.converters.registry import library_of
+from gpuinterop.converters.suggested_fixes import cast_line, copy_line, move_line
 
 
 def unaligned(host):
@@ -144,3 +147,75 @@ def test_dtypes_that_only_jax_has(dtype):
         gi.from_any(x)
     [line] = lines_of(raised.value.fix)
     assert gi.from_any(eval(line, {"x": x, "a": x})).get().astype("f4").tolist() == [1, 1, 1]
+
+
+# ---- the lines themselves -----------------------------------------------------------------------
+
+
+def objects(kind):
+    host = np.arange(6, dtype="float32").reshape(2, 3)
+    if kind == "ours":
+        return gi.array(host, device="cpu").T
+    if kind == "buffer":
+        return memoryview(host)
+    if kind == "array.array":
+        return array.array("f", range(6))
+    if kind == "torch":
+        return pytest.importorskip("torch").from_numpy(host).T
+    if kind == "jax":
+        return pytest.importorskip("jax.numpy").asarray(host)
+    if kind == "array_api_strict":
+        return pytest.importorskip("array_api_strict").asarray(host)
+    if kind == "tvm_ffi":
+        return pytest.importorskip("tvm_ffi").from_dlpack(host)
+    if kind == "unknown":
+        return type("Own", (), {"__array_interface__": host.__array_interface__, "host": host})()
+    return host.T
+
+
+KINDS = ["ours", "numpy", "buffer", "array.array", "torch", "jax", "array_api_strict", "tvm_ffi",
+         "unknown"]  # fmt: skip
+
+
+def run(line, x):
+    names = {"x": x, "gpuinterop": gpuinterop, "numpy": np}
+    if "torch" in line:
+        names["torch"] = pytest.importorskip("torch")
+    return eval(line, names)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_is_compact_aligned_and_apart(kind):
+    x = objects(kind)
+    before = gi.from_any(x)
+    made = run(copy_line(library_of(x)), x)
+    assert made.is_c_contiguous()
+    assert made.ptr % 64 == 0
+    assert not gi.shares_memory(made, before)
+    assert np.array_equal(made.get(), before.get())
+    if made.ndim == 2:
+        assert run(copy_line(library_of(x), "F"), x).is_f_contiguous()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cast_has_the_dtype_and_the_values(kind):
+    x = objects(kind)
+    before = gi.from_any(x).get()
+    made = gi.from_any(run(cast_line(library_of(x), np.dtype("int32")), x))
+    assert made.dtype == np.int32
+    assert np.array_equal(made.get(), before)
+    assert cast_line(library_of(x), "int32") == cast_line(library_of(x), np.dtype("int32"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_move_makes_an_array_there(kind):
+    x = objects(kind)
+    made = run(move_line(library_of(x), "cpu"), x)
+    assert made.device == "cpu"
+    assert np.array_equal(made.get(), gi.from_any(x).get())
+
+
+def test_lines_by_the_name_of_the_library():
+    assert copy_line("gpuinterop") == "x.copy()"
+    assert copy_line("numpy", name="a") == "gpuinterop.from_any(a, copyif=True).copy()"
+    assert cast_line("numpy", "float32", name="a") == "a.astype('float32')"
