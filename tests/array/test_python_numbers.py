@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 
 import numpy as np
@@ -81,7 +80,9 @@ TOO_LARGE = {
     "int64": [2**63, -(2**63) - 1, 2.0**63, 1e300],
     "uint64": [2**64, -1, 2.0**64],
     "bfloat16": [1e39, 10**400],
-    "float8_e4m3fn": [1000, 1e300],
+    "float8_e4m3fn": [1000, 1e300, float("inf"), float("-inf")],
+    "float8_e4m3fnuz": [float("inf")],
+    "float8_e8m0fnu": [float("inf"), float("-inf")],
     "float4_e2m1fn": [7, float("inf"), float("nan")],
     "int4": [8, -9, 8.0],
 }
@@ -99,14 +100,6 @@ def test_what_does_not_fit_is_refused(device, way, dtype):
         assert caught.value.where
         assert caught.value.got
         assert caught.value.fix
-
-
-def test_a_refusal_leaves_the_target_alone(device):
-    x = gi.ones(3, device=device)
-    for value in (1e39, 10**400, [0, 1e39, 0], np.float64(1e39)):
-        with pytest.raises(gi.DTypeError):
-            x[...] = value
-    assert x.tolist() == [1, 1, 1]
 
 
 # Every way in that takes float32 by default.
@@ -221,21 +214,6 @@ def test_scalars_of_numpy_keep_their_dtype_unless_one_is_named(device):
         gi.CudaNdarray(np.float64(1e39), dtype="float32", device=device)
 
 
-def test_every_error_names_the_function(device):
-    x = gi.zeros(2, "int8", device=device)
-    y = gi.zeros(2, device=device)
-    for target, value in itertools.product((x, y), (10**400, 1e39)):
-        for where, call in {
-            "fill": target.fill,
-            "x[key] = value": lambda n, x=target: x.__setitem__(..., n),
-            "full_like": lambda n, x=target: gi.full_like(x, n),
-            "full": lambda n, x=target: gi.full(2, n, x.dtype),
-        }.items():
-            with pytest.raises(gi.DTypeError) as caught:
-                call(value)
-            assert caught.value.where == where
-
-
 def _filled_from(value, device):
     x = gi.zeros((2, 1), device=device)
     x[...] = value
@@ -284,3 +262,9 @@ def test_a_written_cast_narrows_arrays_in_lists(device):
     x = gi.GpuArray(np.zeros((2, 1), "float32"), device=device)
     x[...] = values
     assert (x.get() == expected).all()
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3", "bfloat16"])
+def test_a_dtype_with_infinity_takes_it(dtype):
+    pytest.importorskip("ml_dtypes")
+    assert gi.full(2, float("-inf"), dtype, device="cpu").tolist() == [float("-inf")] * 2

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from peers import freed, has_compiler, library, start_counting, with_table
-from test_hostile import environment
+from peers import environment, freed, has_compiler, library, start_counting, with_table
 
 import gpuinterop as gi
 from gpuinterop import _core

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostile_table import BOTH, case, take
+from malformed_table import BOTH, case, take
 from peers import ADDRESS, interface
 
 # ---- 49 to 55: dictionaries ------------------------------------------------------------------------

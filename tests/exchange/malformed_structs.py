@@ -7,7 +7,7 @@ import gc
 import sys
 
 import numpy as np
-from hostile_table import BOTH, accepted, case, is_plain, refused, take
+from malformed_table import BOTH, accepted, case, is_plain, refused, take
 from peers import (
     ADDRESS,
     Producer,

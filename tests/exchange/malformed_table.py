@@ -1,12 +1,14 @@
 """How the tables of malformed inputs are written: each case is a function and the answer it must get.
 
 The answer is None (it returns), or exception classes and words of the message. The number in front of
-a name is that of the fault, from 1 to 70; what belongs to none of them bears a 0.
+a name groups the cases of one fault; what belongs to no group bears a 0.
 """
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from peers import ADDRESS, capsule, freed, name_of
@@ -14,22 +16,35 @@ from peers import ADDRESS, capsule, freed, name_of
 import gpuinterop as gi
 from gpuinterop import _core
 
-CASES: dict[str, tuple[Any, tuple, str, str]] = {}
 BOTH = (ValueError, BufferError)
 
 
-def case(name: str, expected: Any = None, words: str = "", needs: str = ""):
-    """Register a case; `expected` is None or a class, or several of which the error is each.
+@dataclass(frozen=True)
+class Case:
+    """A function, and classes and words of the error that it must raise; without classes it must return.
 
-    `needs` names the library without which it cannot run, torch or jax.
+    `needs` names the library without which it cannot run, torch or jax; `cuda` is that of a CUDA driver.
     """
 
+    name: str
+    run: Callable[[], object]
+    expected: tuple[type[BaseException], ...]
+    words: str
+    needs: str
+    cuda: bool
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(name: str, expected: Any = None, words: str = "", needs: str = "", cuda: bool = False):
+    """Register a case; `expected` is None or a class, or several of which the error is each."""
+    name = f"cuda {name}" if cuda else name
+    classes = () if expected is None else expected if isinstance(expected, tuple) else (expected,)
+
     def keep(function):
-        classes = (
-            () if expected is None else expected if isinstance(expected, tuple) else (expected,)
-        )
         assert name not in CASES
-        CASES[name] = (function, classes, words, needs)
+        CASES[name] = Case(name, function, classes, words, needs, cuda)
         return function
 
     return keep

@@ -5,19 +5,18 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import sys
 import time
 from ctypes import byref, c_size_t, c_void_p
 
-import hostile
+import malformed_table
 import numpy as np
-from hostile_table import BOTH, CASES, case, take
+from malformed_table import BOTH, take
 from peers import ADDRESS, CUDA, MANAGED, Producer, capsule, freed, interface, name_of
 
 import gpuinterop as gi
 from gpuinterop import _core
 
-CASES.clear()
+case = functools.partial(malformed_table.case, cuda=True)
 driver = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
 CAPTURE_RELAXED = 2
 
@@ -403,7 +402,3 @@ def _():
         call("cuCtxGetCurrent", byref(now))
         assert now.value == primary(1).value
     call("cuCtxPopCurrent_v2", byref(c_void_p()))
-
-
-if __name__ == "__main__":
-    hostile.run(sys.argv[1:])
