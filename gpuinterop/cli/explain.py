@@ -1,7 +1,7 @@
-"""``gpuinterop explain``: what a conversion of an array of this shape and layout would do, and why.
+"""``gpuinterop explain``: predicts the conversion of an array of a shape and layout, with the reason.
 
-Exit code 0 when it shares, 1 when it refuses, 0 when it copies and that was allowed, 3 when the
-converter cannot tell, 2 when the question is wrong.
+Exit code 0: it shares, or copies with permission. 1: it refuses. 2: an argument is wrong. 3: the
+converter cannot predict the outcome.
 """
 
 from __future__ import annotations
@@ -15,26 +15,25 @@ from typing import Any
 import numpy as np
 
 import gpuinterop as gi
-from gpuinterop import _core
 from gpuinterop.cli import STRICT, layouts_in_help
 from gpuinterop.converters import registry
 from gpuinterop.converters.plan import c_strides
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError
-from gpuinterop.testing.layouts import LAYOUTS
+from gpuinterop.testing.layouts import LAYOUTS, Layout
 
 EPILOG = """\
-exit code: 0 it shares, or copies and may; 1 it refuses; 2 the question is wrong; 3 nobody can tell
+exit code: 0 it shares, or copies with --copyif; 1 it refuses; 2 an argument is wrong; 3 not predictable
 
 example: gpuinterop explain --shape 3,4 --layout reversed --to torch
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The array, and where it goes."""
+    """Add the options: the array and the library."""
     parser.epilog = f"{layouts_in_help()}\n{EPILOG}"
     parser.add_argument(
-        "--shape", metavar="N,...", help="extents; '' for 0-d [those of the layout below]"
+        "--shape", metavar="N,...", help="axis lengths; '' for 0-d [those of the layout below]"
     )
     parser.add_argument(
         "--layout", default="C", metavar="NAME",
@@ -55,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         if registry.own_name(target) is None:
             row = registry.backend(target, "--to")
             if row.name == "array_api" and registry.namespace(target, "--to") is None:
-                target = STRICT  # one of the many that it serves
+                target = STRICT  # one of the libraries that it serves
         plan = gi.explain(x, target, arguments.copyif)
     except MemoryError as error:
         print(error, file=sys.stderr)
@@ -69,13 +68,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> Any:
-    """An array as the options describe it; the memory is real, so that its address counts too."""
+    """Return an array as the options describe it; it has memory, because some libraries check the address."""
     named = LAYOUTS.get(layout)
     extents = (named or LAYOUTS["C"]).shape if shape is None else _numbers(shape, "--shape")
     if any(n < 0 for n in extents):
         raise ShapeError(
             where="--shape",
-            expected="extents of 0 or more",
+            expected="axis lengths of 0 or more",
             got=str(shape),
             fix="write it like 3,4",
         )
@@ -89,7 +88,7 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
     return _window(extents, strides, offset, element, device, layout == "readonly")
 
 
-# What three of the layouts ask of the shape.
+# The shapes that three of the layouts require.
 _SHAPES: dict[str, tuple[str, Callable[[tuple[int, ...]], bool]]] = {
     "size-1": ("an axis of one element", lambda extents: 1 in extents),
     "empty": ("an axis without elements", lambda extents: 0 in extents),
@@ -102,12 +101,12 @@ def _check_shape(layout: str, extents: tuple[int, ...]) -> None:
     if needs and not fits(extents):
         raise ShapeError(
             where=f"--layout {layout}", expected=needs, got=f"the shape {extents}",
-            fix="leave --shape out, or give one that has it",
+            fix="omit --shape, or pass one that has it",
         )  # fmt: skip
 
 
 def _strides(layout: str, extents: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a layout by name, for any shape."""
+    """Return the strides of a named layout, in elements, for any shape."""
     strides = c_strides(extents, 1)
     if layout == "F":
         return c_strides(extents[::-1], 1)[::-1]
@@ -123,7 +122,7 @@ def _strides(layout: str, extents: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(-s if i == axis else s for i, s in enumerate(strides))
     if layout == "broadcast" and extents:
         return (0, *strides[1:])
-    if layout == "size-1":  # there a stride means nothing
+    if layout == "size-1":  # whose stride has no meaning
         return tuple(777 if n == 1 else s for n, s in zip(extents, strides, strict=True))
     return strides
 
@@ -133,17 +132,18 @@ def _numbers(text: str, where: str) -> tuple[int, ...]:
         return tuple(int(word) for word in text.split(",") if word.strip())
     except ValueError:
         raise ArgumentTypeError(
-            where=where, expected="whole numbers with commas between", got=text, fix="write 3,4"
+            where=where, expected="integers separated by commas", got=text, fix="write 3,4"
         ) from None
 
 
 def _element_strides(text: str, extents: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
     wrong = f"one of {', '.join(LAYOUTS)}, or a byte stride for each of the {len(extents)} axes"
+    strides: tuple[int, ...] | None
     try:
         strides = tuple(int(word) for word in text.split(","))
     except ValueError:
-        strides = ()
-    if len(strides) != len(extents) or any(s % dtype.itemsize for s in strides):
+        strides = None
+    if strides is None or len(strides) != len(extents) or any(s % dtype.itemsize for s in strides):
         raise ShapeError(
             where="--layout", expected=f"{wrong}, in whole elements of {dtype.itemsize} bytes",
             got=text, fix="write --layout reversed, or --layout=-16,4",
@@ -161,11 +161,6 @@ def _window(
 ) -> Any:
     steps = [(n - 1) * s for n, s in zip(extents, strides, strict=True) if n > 1]
     low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
-    place = gi.default_device() if device is None else gi.device(device)
-    cls = gi.CudaNdarray if dtype == np.float32 else gi.GpuArray
-    base = _core.empty(cls, (high - low + 1 + offset,), dtype, place.type_code, place.index)
-    return _core.from_pointer(
-        cls, base.ptr + (offset - low) * dtype.itemsize, extents,
-        tuple(s * dtype.itemsize for s in strides), dtype, place.type_code, place.index, base,
-        readonly=readonly,
-    )  # fmt: skip
+    base = gi.empty(high - low + 1 + offset, dtype, device=device)
+    window = Layout("", base.size, extents, strides, offset - low, readonly)
+    return window.over(base.ptr, dtype, (base.device.type, base.device.index), base)

@@ -8,16 +8,17 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype, dtype_id
+from gpuinterop.error_messages import integer_out_of_range
 from gpuinterop.errors import ArgumentTypeError, DTypeError
 
 from .dtype_promotion import dtype_kind, is_extended
 from .operand_conversion import as_scalar, viewed
 from .operation_table import Row
 
-__all__ = ["TRUTHS", "bind_keywords"]
+__all__ = ["BOOL_RESULTS", "bind_keywords"]
 
-# What gives truths, in whatever the operands are.
-TRUTHS = {
+# Operations with results of dtype bool, for operands of every dtype.
+BOOL_RESULTS = {
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
     "signbit", "logical_and", "logical_or", "logical_xor", "logical_not",
 }  # fmt: skip
@@ -77,7 +78,10 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
             x = x.astype(dtype) if x.dtype != dtype else x
         elif numbers and isinstance(x, _NUMBERS):
             # Nothing else says the dtype: a number of it.
-            x = np.asarray(x).astype(dtype)[()]
+            try:
+                x = np.asarray(x).astype(dtype)[()]
+            except OverflowError:  # an int beyond float64
+                raise integer_out_of_range(row.name, x, dtype, "") from None
         cast.append(x)
     return tuple(cast)
 
@@ -133,7 +137,7 @@ def _no_loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> DTypeError:
     return DTypeError(
         where=row.name,
         expected="dtype=bool, as the results are true or false"
-        if row.name in TRUTHS and wanted != np.bool_
+        if row.name in BOOL_RESULTS and wanted != np.bool_
         else f"a dtype= that NumPy computes {row.name} of {names} in",
         got=f"dtype={wanted}",
         fix=f"leave dtype out and cast the result: {row.name}(...).astype('{wanted}')",

@@ -203,74 +203,19 @@ Array without_broadcast(const Array& src) {
   return out;
 }
 
-void host_to_device(const Array& dst, const Array& src, const char* where, bool async) {
-  // The CPU reads what is packed, so copies that are queued into it must complete first.
-  if (async && !src.layout.is_c_contiguous()) cuda::finish_current_stream(dst.device.id, where);
-  if (src.layout.has_zero_stride()) {
-    const Array once = without_broadcast(src);
-    Array landed = compact_like(once, dst.device, where);
-    host_to_device(landed, once, where, false);
-    landed.layout = landed.layout.broadcast_to(dst.layout.ndim(), dst.layout.shape(), where);
-    ops::copy_strided(dst, landed, where);
-    return;
-  }
-  if (!src.layout.is_c_contiguous()) {
-    Array packed = compact_like(src, src.device, where);
-    copy_host(packed, src);
-    host_to_device(dst, packed, where, false);
-    return;
-  }
-  if (!dst.layout.is_c_contiguous()) {
-    Array landed = compact_like(dst, dst.device, where);
-    host_to_device(landed, src, where, false);
-    ops::copy_strided(dst, landed, where);
-    return;
-  }
-  note_copy("host_to_device", dst.nbytes(), where);
-  cuda::DeviceGuard guard(dst.device.id);
-  CUstream stream = cuda::current_stream(dst.device.id);
-  cuda::order(dst.buffer.get(), stream, where);
-  cuda::copy_bytes(dst.device.id, dst.data, src.data, dst.nbytes(), cuda::Direction::HostToDevice,
-                   stream, async, where);
-  // The copy lets other threads run, so order the memory again after their uses.
-  cuda::order(dst.buffer.get(), stream, where);
+// Packs or spreads on one side of a transfer. Copies of host memory on this way are not reported, nor
+// are those behind an upload.
+void copy_beside(const Array& dst, const Array& src, bool from_device, const char* where) {
+  if (!dst.device.is_cuda())
+    copy_host(dst, src);
+  else if (from_device)
+    copy_same_device(dst, src, where);
+  else
+    ops::copy_strided(dst, src, where);
 }
 
-void device_to_host(const Array& dst, const Array& src, const char* where, bool async) {
-  if (!src.layout.is_c_contiguous()) {
-    Array packed = compact_like(src, src.device, where);
-    copy_same_device(packed, src, where);
-    device_to_host(dst, packed, where, false);
-    return;
-  }
-  if (!dst.layout.is_c_contiguous()) {
-    Array landed = compact_like(dst, dst.device, where);
-    device_to_host(landed, src, where, false);
-    copy_host(dst, landed);
-    return;
-  }
-  note_copy("device_to_host", dst.nbytes(), where);
-  cuda::DeviceGuard guard(src.device.id);
-  CUstream stream = cuda::current_stream(src.device.id);
-  cuda::order(src.buffer.get(), stream, where);
-  cuda::copy_bytes(src.device.id, dst.data, src.data, dst.nbytes(), cuda::Direction::DeviceToHost,
-                   stream, async, where);
-  if (async) cuda::order(src.buffer.get(), stream, where);  // as above: it may still be read
-}
-
-void device_to_device(const Array& dst, const Array& src, const char* where) {
-  if (!src.layout.is_c_contiguous()) {
-    Array packed = compact_like(src, src.device, where);
-    copy_same_device(packed, src, where);
-    device_to_device(dst, packed, where);
-    return;
-  }
-  if (!dst.layout.is_c_contiguous()) {
-    Array landed = compact_like(dst, dst.device, where);
-    device_to_device(landed, src, where);
-    copy_same_device(dst, landed, where);
-    return;
-  }
+// Between two GPUs; both arrays are C-contiguous.
+void transfer_to_peer(const Array& dst, const Array& src, const char* where) {
   note_copy("peer", dst.nbytes(), where);
   {
     // copy_peer comes after the source's current stream, and that stream after the copy.
@@ -281,7 +226,44 @@ void device_to_device(const Array& dst, const Array& src, const char* where) {
   CUstream stream = cuda::current_stream(dst.device.id);
   cuda::order(dst.buffer.get(), stream, where);
   cuda::copy_peer(dst.device.id, dst.data, src.device.id, src.data, dst.nbytes(), stream, where);
-  cuda::order(dst.buffer.get(), stream, where);  // as above, where it went through the host
+  cuda::order(dst.buffer.get(), stream, where);  // as below, where it went through the host
+}
+
+// Between two devices.
+void transfer(const Array& dst, const Array& src, const char* where, bool async) {
+  const bool up = !src.device.is_cuda();
+  // The CPU reads what is packed, so copies that are queued into it must complete first.
+  if (up && async && !src.layout.is_c_contiguous())
+    cuda::finish_current_stream(dst.device.id, where);
+  if (up && src.layout.has_zero_stride()) {
+    const Array once = without_broadcast(src);
+    Array landed = compact_like(once, dst.device, where);
+    transfer(landed, once, where, false);
+    landed.layout = landed.layout.broadcast_to(dst.layout.ndim(), dst.layout.shape(), where);
+    return copy_beside(dst, landed, false, where);
+  }
+  if (!src.layout.is_c_contiguous()) {
+    Array packed = compact_like(src, src.device, where);
+    copy_beside(packed, src, !up, where);
+    return transfer(dst, packed, where, false);
+  }
+  if (!dst.layout.is_c_contiguous()) {
+    Array landed = compact_like(dst, dst.device, where);
+    transfer(landed, src, where, false);
+    return copy_beside(dst, landed, !up, where);
+  }
+  if (!up && dst.device.is_cuda()) return transfer_to_peer(dst, src, where);
+  const Array& there = up ? dst : src;
+  note_copy(up ? "host_to_device" : "device_to_host", dst.nbytes(), where);
+  cuda::DeviceGuard guard(there.device.id);
+  CUstream stream = cuda::current_stream(there.device.id);
+  cuda::order(there.buffer.get(), stream, where);
+  cuda::copy_bytes(there.device.id, dst.data, src.data, dst.nbytes(),
+                   up ? cuda::Direction::HostToDevice : cuda::Direction::DeviceToHost, stream,
+                   async, where);
+  // The copy lets other threads run, so order the memory again after their uses. What a blocking
+  // download has read is free already.
+  if (up || async) cuda::order(there.buffer.get(), stream, where);
 }
 
 }  // namespace
@@ -312,12 +294,8 @@ void copy_elements(const Array& dst, const Array& src, const char* where, bool a
   ops::note_write(dst);
   if (dst.device == src.device)
     copy_same_device(dst, src, where);
-  else if (!src.device.is_cuda())
-    host_to_device(dst, src, where, async);
-  else if (!dst.device.is_cuda())
-    device_to_host(dst, src, where, async);
   else
-    device_to_device(dst, src, where);
+    transfer(dst, src, where, async);
 }
 
 void fill_elements(const Array& dst, const void* item, const char* where) {

@@ -105,22 +105,12 @@ Layout Layout::with_ndim(int ndim) {
   return out;
 }
 
-Layout Layout::c_order(int ndim, const int64_t* shape, const char* where) {
+Layout Layout::compact(int ndim, const int64_t* shape, bool by_rows, const char* where) {
   check_ndim(ndim, where);
   checked_product(ndim, shape, where);
   Layout out = with_ndim(ndim);
   copy_words(shape, ndim, out.shape());
-  fill_c_strides(ndim, shape, out.strides());
-  out.finish(where);
-  return out;
-}
-
-Layout Layout::f_order(int ndim, const int64_t* shape, const char* where) {
-  check_ndim(ndim, where);
-  checked_product(ndim, shape, where);
-  Layout out = with_ndim(ndim);
-  copy_words(shape, ndim, out.shape());
-  fill_f_strides(ndim, shape, out.strides());
+  (by_rows ? fill_c_strides : fill_f_strides)(ndim, shape, out.strides());
   out.finish(where);
   return out;
 }

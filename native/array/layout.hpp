@@ -28,8 +28,12 @@ class Layout {
 
   // Uninitialised extents and strides; the caller fills them and calls finish().
   static Layout with_ndim(int ndim);
-  static Layout c_order(int ndim, const int64_t* shape, const char* where);
-  static Layout f_order(int ndim, const int64_t* shape, const char* where);
+  static Layout c_order(int ndim, const int64_t* shape, const char* where) {
+    return compact(ndim, shape, true, where);
+  }
+  static Layout f_order(int ndim, const int64_t* shape, const char* where) {
+    return compact(ndim, shape, false, where);
+  }
   // Recomputes size and contiguity and restores the invariant. `where` names the caller in errors:
   // a negative extent or an overflowing product is a Kind::Shape error.
   void finish(const char* where);
@@ -59,6 +63,7 @@ class Layout {
   bool reshaped(int ndim, const int64_t* shape, Layout* out, const char* where) const;
 
  private:
+  static Layout compact(int ndim, const int64_t* shape, bool by_rows, const char* where);
   void reset() noexcept {  // to 0-d, the state after a move
     ndim_ = 0;
     size_ = 1;

@@ -94,9 +94,7 @@ void complete_some(int waits, int unfinished_left = kMaxUnfinished) noexcept {
     try {
       if (waits > 0 && it->event) {
         DeviceGuard guard(it->device->ordinal);
-        ScopedGilRelease dropped;
-        RelaxedCapture relaxed;
-        driver().EventSynchronize(it->event->event);
+        call_blocking([&] { return driver().EventSynchronize(it->event->event); });
         --waits;
       }
       if (has_completed(*it))

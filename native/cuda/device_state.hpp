@@ -79,6 +79,14 @@ class RelaxedCapture {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
+// Makes a driver call that may block.
+template <class Call>
+CUresult call_blocking(Call&& call) {
+  ScopedGilRelease dropped;
+  RelaxedCapture relaxed;
+  return call();
+}
+
 // Id of the capture that `stream` takes part in, 0 for none. `graph` is that being built.
 uint64_t capture_id(CUstream stream, CUgraph* graph = nullptr) noexcept;
 // Whether some capture is known to run in the process, so that synchronising could break it.

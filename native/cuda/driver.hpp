@@ -62,11 +62,8 @@ namespace gpuinterop::cuda {
     (CUmodule*, const void*, unsigned, CUjit_option*, void**))                                   \
   X(ModuleUnload, cuModuleUnload, (CUmodule))                                                    \
   X(ModuleGetFunction, cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                \
-  X(ModuleGetGlobal, cuModuleGetGlobal_v2, (CUdeviceptr*, size_t*, CUmodule, const char*))       \
   X(FuncGetAttribute, cuFuncGetAttribute, (int*, CUfunction_attribute, CUfunction))              \
   X(FuncSetAttribute, cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int))               \
-  X(OccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor,      \
-    (int*, CUfunction, int, size_t))                                                             \
   X(LaunchKernel, cuLaunchKernel,                                                                \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
      void**, void**))                                                                            \

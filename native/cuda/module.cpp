@@ -17,6 +17,16 @@ bool is_refusal(CUresult code) {
          code == CUDA_ERROR_INVALID_SOURCE;
 }
 
+void launch_failed(const Kernel& kernel, const Launch& how, CUresult code, const char* where) {
+  auto triple = [](const unsigned* v) {
+    return std::to_string(v[0]) + "x" + std::to_string(v[1]) + "x" + std::to_string(v[2]);
+  };
+  std::string call = "cuLaunchKernel of " + kernel.name + " (grid " + triple(how.grid) +
+                     ", block " + triple(how.block) + ", " + std::to_string(how.shared_bytes) +
+                     " bytes of shared memory)";
+  check(code, call.c_str(), where);
+}
+
 }  // namespace
 
 std::shared_ptr<Module> Module::load(int device, const void* image, const char* where,
@@ -28,12 +38,9 @@ std::shared_ptr<Module> Module::load(int device, const void* image, const char* 
   // The size travels inside the pointer: that is how the driver takes scalar options.
   void* values[] = {log.get(), reinterpret_cast<void*>(uintptr_t(kLogBytes))};
   CUmodule handle = nullptr;
-  CUresult code;
-  {
-    ScopedGilRelease dropped;  // it may wait for work that needs the GIL
-    RelaxedCapture relaxed;    // loading may allocate, which has nothing to do with the graph
-    code = driver().ModuleLoadDataEx(&handle, image, 2, options, values);
-  }
+  // Loading may allocate, which has nothing to do with a graph, and wait for work that needs the GIL.
+  const CUresult code =
+      call_blocking([&] { return driver().ModuleLoadDataEx(&handle, image, 2, options, values); });
   if (may_be_refused && is_refusal(code)) return nullptr;
   if (code != CUDA_SUCCESS) {
     log[kLogBytes - 1] = 0;
@@ -61,27 +68,14 @@ Module::~Module() {
 Kernel Module::kernel(const char* name, const char* where) const {
   DeviceGuard guard(device_);
   Kernel out{nullptr, device_, name};
-  CUresult code;
-  {
-    ScopedGilRelease dropped;  // as above
-    RelaxedCapture relaxed;    // a module that is loaded lazily is loaded here
-    code = driver().ModuleGetFunction(&out.function, handle_, name);
-  }
+  // A module that is loaded lazily is loaded here.
+  const CUresult code =
+      call_blocking([&] { return driver().ModuleGetFunction(&out.function, handle_, name); });
   if (code == CUDA_ERROR_NOT_FOUND)
     fail(Kind::Cuda, where, "a kernel called " + out.name + " in the module", describe(code),
          "name a kernel that the module has");
   check(code, "cuModuleGetFunction", where);
   return out;
-}
-
-void* Module::global(const char* name, int64_t* nbytes, const char* where) const {
-  DeviceGuard guard(device_);
-  RelaxedCapture relaxed;
-  CUdeviceptr address = 0;
-  size_t size = 0;
-  check(driver().ModuleGetGlobal(&address, &size, handle_, name), "cuModuleGetGlobal", where);
-  if (nbytes) *nbytes = int64_t(size);
-  return reinterpret_cast<void*>(address);
 }
 
 void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where) {
@@ -114,50 +108,15 @@ std::optional<std::vector<size_t>> parameter_sizes(const Kernel& kernel) {
   }
 }
 
-int blocks_per_multiprocessor(const Kernel& kernel, int threads, int shared_bytes,
-                              const char* where) {
-  DeviceGuard guard(kernel.device);
-  RelaxedCapture relaxed;
-  int blocks = 0;
-  check(driver().OccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, threads,
-                                                           size_t(shared_bytes)),
-        "cuOccupancyMaxActiveBlocksPerMultiprocessor", where);
-  return blocks;
-}
-
-const DeviceLimits& device_limits(int device, const char* where) {
-  static DeviceLimits limits[kMaxDevices];
-  static std::once_flag once[kMaxDevices];
-  DeviceState& d = device_state(device, where);
-  std::call_once(once[d.ordinal], [&] {
-    auto get = [&](CUdevice_attribute what) {
-      int value = 0;
-      check(driver().DeviceGetAttribute(&value, what, d.device), "cuDeviceGetAttribute", where);
-      return value;
-    };
-    DeviceLimits l;
-    l.multiprocessors = get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    l.compute_capability = 10 * get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-                           get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    l.max_threads_per_block = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-    l.max_shared_per_block = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
-    l.max_shared_optin = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-    l.warp_size = get(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-    l.l2_bytes = get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
-    l.total_bytes = d.total_bytes;
-    limits[d.ordinal] = l;
-  });
-  return limits[d.ordinal];
-}
-
-void launch_failed(const Kernel& kernel, const Launch& how, CUresult code, const char* where) {
-  auto triple = [](const unsigned* v) {
-    return std::to_string(v[0]) + "x" + std::to_string(v[1]) + "x" + std::to_string(v[2]);
+int compute_capability(int device, const char* where) {
+  const CUdevice of = device_state(device, where).device;
+  auto get = [&](CUdevice_attribute what) {
+    int value = 0;
+    check(driver().DeviceGetAttribute(&value, what, of), "cuDeviceGetAttribute", where);
+    return value;
   };
-  std::string call = "cuLaunchKernel of " + kernel.name + " (grid " + triple(how.grid) +
-                     ", block " + triple(how.block) + ", " + std::to_string(how.shared_bytes) +
-                     " bytes of shared memory)";
-  check(code, call.c_str(), where);
+  return 10 * get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+         get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 }
 
 void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments,
@@ -167,12 +126,6 @@ void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void*
                                         stream, arguments, nullptr);
   if (code != CUDA_SUCCESS) [[unlikely]]
     launch_failed(kernel, how, code, where);
-}
-
-void launch(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments,
-            const char* where) {
-  DeviceGuard guard(kernel.device);
-  launch_here(kernel, how, stream, arguments, where);
 }
 
 }  // namespace gpuinterop::cuda

@@ -37,9 +37,6 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   Kernel kernel(const char* name, const char* where) const;
-  // Address and size of a __device__ or __constant__ variable.
-  void* global(const char* name, int64_t* nbytes, const char* where) const;
-  int device() const noexcept { return device_; }
   // Never unload it: a CUDA graph, of any library, may hold its functions. Nobody is told of its end.
   void keep_loaded() noexcept { kept_.store(true, std::memory_order_relaxed); }
   bool is_kept_loaded() const noexcept { return kept_.load(std::memory_order_relaxed); }
@@ -66,23 +63,11 @@ void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where);
 int function_attribute(const Kernel& kernel, CUfunction_attribute what, const char* where);
 // Bytes of each parameter; nothing from a driver before 12.4, which cannot tell.
 std::optional<std::vector<size_t>> parameter_sizes(const Kernel& kernel);
-// Blocks that one multiprocessor holds at a time.
-int blocks_per_multiprocessor(const Kernel& kernel, int threads, int shared_bytes,
-                              const char* where);
+// 90 for sm_90.
+int compute_capability(int device, const char* where);
 
-// What launch geometry needs, read once for each device.
-struct DeviceLimits {
-  int multiprocessors, compute_capability;  // 90 for sm_90
-  int max_threads_per_block, max_shared_per_block, max_shared_optin, warp_size;
-  int64_t total_bytes, l2_bytes;
-};
-const DeviceLimits& device_limits(int device, const char* where);
-
-// The driver copies the arguments before it returns. The kernel's name and geometry are in the error.
-void launch_failed(const Kernel& kernel, const Launch& how, CUresult code, const char* where);
-void launch(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments,
-            const char* where);
-// The same when the caller already holds a DeviceGuard for the kernel's device.
+// Launches in the current context, that of the kernel's device (DeviceGuard). The driver copies the
+// arguments before it returns. The kernel's name and geometry are in the error.
 void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments,
                  const char* where);
 

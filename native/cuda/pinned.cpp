@@ -94,9 +94,7 @@ void free_blocks(const std::vector<PinnedBlock*>& unused) noexcept {
   for (PinnedBlock* block : unused) {
     try {
       DeviceGuard context(block->device);
-      ScopedGilRelease dropped;  // it may wait for work that needs the GIL
-      RelaxedCapture relaxed;
-      driver().MemFreeHost(block->ptr);
+      call_blocking([&] { return driver().MemFreeHost(block->ptr); });
     } catch (...) {  // the context was destroyed, and its memory with it
     }
     delete block;
@@ -149,9 +147,8 @@ void release_pinned(Buffer* b) noexcept {
 // May wait for the device, and for its work that needs the GIL.
 CUresult allocate_locked(int device, int64_t nbytes, void** ptr) {
   DeviceGuard context(device);
-  ScopedGilRelease dropped;
-  RelaxedCapture relaxed;
-  return driver().MemHostAlloc(ptr, size_t(nbytes), CU_MEMHOSTALLOC_PORTABLE);
+  return call_blocking(
+      [&] { return driver().MemHostAlloc(ptr, size_t(nbytes), CU_MEMHOSTALLOC_PORTABLE); });
 }
 
 }  // namespace

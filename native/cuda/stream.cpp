@@ -212,13 +212,8 @@ void synchronize_stream(int device, CUstream stream, const char* where) {
   if (capture_id(stream))
     fail(Kind::Capture, where, "a stream that is not being captured", name_of(stream),
          "synchronise before the capture begins or after it ends");
-  CUresult code;
-  {
-    ScopedGilRelease dropped;
-    RelaxedCapture relaxed;
-    code = driver().StreamSynchronize(stream);
-  }
-  check(code, "cuStreamSynchronize", where);
+  check(call_blocking([&] { return driver().StreamSynchronize(stream); }), "cuStreamSynchronize",
+        where);
   run_completed_releases();
 }
 

@@ -154,43 +154,30 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
   if (!(async && pinned)) require_host_copies(stream, where);
   if (!pinned && !d.host_page_tables && nbytes >= kStaged) {
     StagingLease staging(device, where);
-    CUresult code;
-    {
-      ScopedGilRelease dropped;
-      RelaxedCapture relaxed;
-      code = up ? upload(*staging.operator->(), static_cast<char*>(dst),
-                         static_cast<const char*>(src), nbytes, stream)
-                : download(*staging.operator->(), static_cast<char*>(dst),
-                           static_cast<const char*>(src), nbytes, stream);
-    }
-    return check(code, call, where);
+    const auto move = up ? upload : download;
+    return check(call_blocking([&] {
+                   return move(*staging.operator->(), static_cast<char*>(dst),
+                               static_cast<const char*>(src), nbytes, stream);
+                 }),
+                 call, where);
   }
-  CUresult code;
-  {
-    ScopedGilRelease dropped;
-    RelaxedCapture
-        relaxed;  // the calls wait for pageable memory; the code below waits for pinned memory
-    code = up ? cu.MemcpyHtoDAsync(address(dst), src, n, stream)
-              : cu.MemcpyDtoHAsync(dst, address(src), n, stream);
+  const CUresult done = call_blocking([&] {
+    // The calls wait for pageable memory; the code below waits for pinned memory.
+    CUresult code = up ? cu.MemcpyHtoDAsync(address(dst), src, n, stream)
+                       : cu.MemcpyDtoHAsync(dst, address(src), n, stream);
     // The driver has read pageable memory when it returns; pinned memory it reads and writes later.
     bool wait = !async && (!up || pinned || d.host_page_tables);
     if (code == CUDA_SUCCESS && wait) code = cu.StreamSynchronize(stream);
-  }
-  check(code, call, where);
+    return code;
+  });
+  check(done, call, where);
   if (async && pinned) note_pinned_use(device, up ? src : dst, stream, where);
 }
 
 void finish_current_stream(int device, const char* where) {
   DeviceGuard guard(device);
   CUstream stream = current_stream(device);
-  if (capture_id(stream)) return;  // the copy will be refused
-  CUresult code;
-  {
-    ScopedGilRelease dropped;
-    RelaxedCapture relaxed;
-    code = driver().StreamSynchronize(stream);
-  }
-  check(code, "cuStreamSynchronize", where);
+  if (!capture_id(stream)) synchronize_stream(device, stream, where);  // else the copy is refused
 }
 
 void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64_t nbytes,

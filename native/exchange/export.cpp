@@ -11,6 +11,8 @@
 
 namespace gpuinterop::exchange {
 
+thread_local const void* watched_struct = nullptr;
+
 namespace {
 
 // What a consumer holds on to. Shape and strides follow it in the same block.
@@ -24,6 +26,7 @@ struct Export {
 // Any thread, no GIL assumed, perhaps an exception pending, perhaps no interpreter any more.
 template <class Managed>
 void drop(Managed* managed) noexcept {
+  if (managed == watched_struct) watched_struct = nullptr;
   auto* self = static_cast<Export<Managed>*>(managed->manager_ctx);
   if (self->base) {
     GilForCleanup gil;

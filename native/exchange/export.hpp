@@ -10,6 +10,8 @@ namespace gpuinterop::exchange {
 // is kept by a Python object (Buffer::needs_base). Holds the GIL on entry, because it may take a
 // reference to that object. No ordering of streams is done here.
 DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t minor = kMinor);
+// A struct that this thread gives away: null again once its deleter has run.
+extern thread_local const void* watched_struct;
 // Kind::ReadOnly error when the old struct cannot carry the array's flag. Neither can it say that
 // elements of less than a byte are padded, nor can DLPack 1.0: the caller refuses them.
 DLManagedTensor* make_legacy(const Array& a, const char* where);

@@ -1,7 +1,6 @@
 #include "ops/kernels.hpp"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include <bit>
 #include <string_view>
@@ -10,6 +9,7 @@
 
 #include "array/error.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/module.hpp"
 
 namespace nb = nanobind;
@@ -76,12 +76,12 @@ void build(const Key& key, OpId op, const StoredType* types, const Shape& s, int
   const std::string modes(s.modes, static_cast<size_t>(operands));
   std::string symbol;
   auto compile = [&](bool fresh) {
-    const nb::object answer = nb::steal(
-        call_hook(Hook::Prepare, "(siOssiiiOiiiO)", "kernel", int(op), stored.ptr(), modes.c_str(),
-                  class_name(s.layout), int(s.ndim), int(s.vector), int(s.unroll),
-                  s.wide ? Py_True : Py_False, int(s.tile), kThreads,
-                  cuda::device_limits(device, where).compute_capability, fresh ? Py_True : Py_False)
-            .release());
+    const nb::object answer =
+        nb::steal(call_hook(Hook::Prepare, "(siOssiiiOiiiO)", "kernel", int(op), stored.ptr(),
+                            modes.c_str(), class_name(s.layout), int(s.ndim), int(s.vector),
+                            int(s.unroll), s.wide ? Py_True : Py_False, int(s.tile), kThreads,
+                            cuda::compute_capability(device, where), fresh ? Py_True : Py_False)
+                      .release());
     symbol = nb::cast<std::string>(answer[1]);
     return nb::cast<nb::bytes>(answer[0]);
   };

@@ -1,8 +1,7 @@
 // Devices, memory figures, streams and events for Python. Everything here is cold.
 #include <string>
 
-#include <nanobind/stl/string.h>
-
+#include "array/text_arguments.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/memory.hpp"
@@ -178,13 +177,8 @@ void register_cuda(nb::module_& m) {
           fail(Kind::Capture, "synchronize", "no graph capture in progress",
                "one that this would break",
                "synchronise before the capture begins or after it ends");
-        CUresult code;
-        {
-          cuda::ScopedGilRelease dropped;
-          cuda::RelaxedCapture relaxed;
-          code = cuda::driver().CtxSynchronize();
-        }
-        cuda::check(code, "cuCtxSynchronize", "synchronize");
+        cuda::check(cuda::call_blocking([] { return cuda::driver().CtxSynchronize(); }),
+                    "cuCtxSynchronize", "synchronize");
         cuda::drain_deferred();
       },
       nb::arg("ordinal"), "Wait for everything that is queued on a device.");

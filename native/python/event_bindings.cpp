@@ -1,9 +1,9 @@
-#include <nanobind/stl/string.h>
 
 #include <chrono>
 #include <string>
 
 #include "array/array.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
@@ -42,13 +42,8 @@ bool query_event(Event& e) {
 void synchronize_event(Event& e) {
   if (!e.handle || !e.recorded) return;
   cuda::DeviceGuard guard(e.device.id);
-  CUresult code;
-  {
-    cuda::ScopedGilRelease dropped;
-    cuda::RelaxedCapture relaxed;
-    code = cuda::driver().EventSynchronize(e.handle);
-  }
-  cuda::check(code, "cuEventSynchronize", "Event.synchronize");
+  cuda::check(cuda::call_blocking([&] { return cuda::driver().EventSynchronize(e.handle); }),
+              "cuEventSynchronize", "Event.synchronize");
   cuda::run_completed_releases();
 }
 

@@ -159,17 +159,24 @@ DLPackExchangeAPI table = {
     {{kMajor, kMinor}, nullptr}, allocate_tensor, from_py_object, to_py_object, borrow_py_object,
     current_work_stream};
 
-// Whatever a foreign function throws must not cross Python.
+// Calls an entry of a foreign table. True: it answered 0. False: a Python error is set.
 template <class F>
-int call_foreign(F&& f) {
+bool call_entry(F&& entry) {
   try {
-    return f();
+    if (entry() == 0) return true;
   } catch (const std::exception& e) {
-    PyErr_Format(PyExc_RuntimeError, "C++ exception from a DLPack exchange function: %s", e.what());
+    PyErr_Format(PyExc_RuntimeError, "a C++ exception: %s", e.what());
   } catch (...) {
-    PyErr_SetString(PyExc_RuntimeError, "C++ exception from a DLPack exchange function");
+    PyErr_SetString(PyExc_RuntimeError, "a C++ exception");
   }
-  return -1;
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "it refused, and no exception was set");
+  return false;
+}
+
+template <class T>
+T* result_of(T* result, const char* nothing) {
+  if (!result && !PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, nothing);
+  return result;
 }
 
 void set_class(PyTypeObject** slot, PyObject* cls) {
@@ -182,6 +189,31 @@ void set_class(PyTypeObject** slot, PyObject* cls) {
 }
 
 }  // namespace
+
+DLManagedTensorVersioned* exchange::fetch_struct(const DLPackExchangeAPI* api, PyObject* object) {
+  DLManagedTensorVersioned* m = nullptr;
+  if (!call_entry([&] { return api->managed_tensor_from_py_object_no_sync(object, &m); }))
+    return nullptr;
+  return result_of(m, "success without a tensor");
+}
+
+PyObject* exchange::give_struct(const DLPackExchangeAPI* api, DLManagedTensorVersioned* m) {
+  void* made = nullptr;
+  const auto outer = std::exchange(watched_struct, m);
+  const bool taken = call_entry([&] { return api->managed_tensor_to_py_object_no_sync(m, &made); });
+  const bool ended = std::exchange(watched_struct, outer) != m;
+  if (taken) return result_of(static_cast<PyObject*>(made), "success without an object");
+  ErrorSaver saver;
+  if (!ended) call_deleter(m);
+  return nullptr;
+}
+
+bool exchange::find_work_stream(const DLPackExchangeAPI* api, int device, void** stream) {
+  const auto ask = api->current_work_stream;
+  const bool found = !ask || call_entry([&] { return ask(kDLCUDA, device, stream); });
+  if (!found || !*stream) *stream = CU_STREAM_LEGACY;
+  return found;
+}
 
 PyTypeObject* exchange_result_type(DTypeId dtype) noexcept {
   PyTypeObject* type = result_types[dtype != kFloat32];
@@ -230,27 +262,13 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
   if (a.device.is_cuda()) context.emplace(a.device.id);
   if (a.device.is_cuda() && a.buffer) {
     void* consumer = nullptr;
-    if (api->current_work_stream &&
-        call_foreign([&] { return api->current_work_stream(kDLCUDA, a.device.id, &consumer); }) !=
-            0)
-      throw PythonError();
-    hand_over(a, consumer ? consumer : CU_STREAM_LEGACY, where);
+    if (!find_work_stream(api, a.device.id, &consumer)) throw PythonError();
+    hand_over(a, consumer, where);
   } else {
     settle_for_host(a, where);
   }
-  DLManagedTensorVersioned* m = make_versioned(a, false);
-  void* out = nullptr;
-  if (call_foreign([&] { return api->managed_tensor_to_py_object_no_sync(m, &out); }) == 0 && out)
-    return static_cast<PyObject*>(out);
-  // torch and others leave the struct with its owner when they refuse it.
-  {
-    ErrorSaver saver;
-    m->deleter(m);
-  }
-  if (!PyErr_Occurred())
-    PyErr_Format(PyExc_SystemError, "%s refused a tensor without an exception",
-                 repr_text(reinterpret_cast<PyObject*>(type)).c_str());
-  else if (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_RuntimeError))
+  if (PyObject* made = give_struct(api, make_versioned(a, false))) return made;
+  if (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_RuntimeError))
     fail(Kind::Export, where, "an array that the target library can hold",
          std::string("dtype ") + kDTypes[a.dtype].name + ": " + take_error_text(),
          "cast it first, for example to float32");

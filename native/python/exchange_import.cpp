@@ -42,7 +42,7 @@ int only_dtype(PyTypeObject* cls) {
                                const Options& o) {
   PyRef name = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(cls), "__name__"));
   const char* cls_name = name ? PyUnicode_AsUTF8AndSize(name.get(), nullptr) : nullptr;
-  PyErr_Clear();
+  forgive();
   const std::string target = kDTypes[wanted].name;
   const std::string cast =
       p.family == Family::Torch ? "x.to(torch." + target + ")" : "x.astype('" + target + "')";
@@ -256,7 +256,8 @@ PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {
   try {
     const bool done = p.family == Family::Numpy   ? import_dlpack(p, obj, o, &a, &tried)
                       : p.family == Family::Torch ? import_c_api(p, obj, o, &a, &tried)
-                                                  : import_cupy(obj, o.where, &a);
+                      : p.family == Family::Cupy  ? import_cupy(obj, o.where, &a)
+                                                  : import_described(p, obj, o.where, &a);
     return done ? wrap(exchange_result_type(a.dtype), std::move(a)) : nullptr;
   } catch (const Error&) {
     return nullptr;

@@ -8,6 +8,7 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "python/error_translation.hpp"
+#include "python/exchange_import.hpp"
 
 namespace nb = nanobind;
 
@@ -17,14 +18,15 @@ Names names;
 ForeignType* recent_foreign_types[64];
 
 PyRef optional_attribute(PyObject* o, PyObject* name) {
-  PyRef value = PyRef::steal(run_python([&] { return PyObject_GetAttr(o, name); }));
-  if (!value) PyErr_Clear();
+  bool failed;
+  PyRef value = PyRef::steal(attribute_or_null(o, name, &failed));
+  if (failed) throw PythonError();
   return value;
 }
 PyRef optional_attribute(PyObject* o, const char* name) {
-  PyRef value = PyRef::steal(run_python([&] { return PyObject_GetAttrString(o, name); }));
-  if (!value) PyErr_Clear();
-  return value;
+  const PyRef text = PyRef::steal(PyUnicode_InternFromString(name));
+  if (!text) throw PythonError();
+  return optional_attribute(o, text.get());
 }
 
 void make_names() {
@@ -66,6 +68,7 @@ PyObject* forget(PyObject* self, PyObject*) {
     ForeignType*& recent = recent_foreign_types[reinterpret_cast<uintptr_t>(type) >> 4 & 63];
     if (recent == &it->second) recent = nullptr;
     peers().erase(it);
+    Py_XDECREF(p.reader);
     Py_XDECREF(p.weakref);
   }
   Py_RETURN_NONE;
@@ -77,7 +80,7 @@ std::string text_attribute(PyObject* o, const char* name) {
   const char* text = value && PyUnicode_Check(value.get())
                          ? PyUnicode_AsUTF8AndSize(value.get(), nullptr)
                          : nullptr;
-  if (!text) PyErr_Clear();
+  forgive();
   return text ? text : "";
 }
 
@@ -98,7 +101,7 @@ const DLPackExchangeAPI* usable(const DLPackExchangeAPIHeader* h) {
 bool is_numpy_array(PyTypeObject* type) {
   PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
   PyRef array = numpy ? optional_attribute(numpy.get(), "ndarray") : PyRef();
-  PyErr_Clear();
+  forgive();
   return array.get() == reinterpret_cast<PyObject*>(type);
 }
 
@@ -180,7 +183,7 @@ std::string take_error_text() {
   PyRef words = v ? PyRef::steal(PyObject_Str(v.get())) : PyRef();
   const char* utf8 = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
   if (utf8 && *utf8) text += std::string(": ") + utf8;
-  PyErr_Clear();
+  forgive();
   return cut_text(std::move(text), 300);
 }
 

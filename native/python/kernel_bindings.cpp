@@ -1,11 +1,11 @@
 // Kernels written by the user: loaded from machine code, launched with arrays and plain bytes.
-#include <nanobind/stl/string.h>
 
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "array/array.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/module.hpp"
 #include "ops/graph.hpp"
 #include "python/error_translation.hpp"
@@ -174,10 +174,8 @@ void register_kernels(nb::module_& m) {
       "Load what compile(fresh: bool) returns: cubin or PTX, and the kernel's symbol in it.");
   m.def(
       "_compute_capability",
-      [](int device) {
-        return cuda::device_limits(device, "compute_capability").compute_capability;
-      },
-      "device"_a, "Times ten: 90 for 9.0.");
+      [](int device) { return cuda::compute_capability(device, "compute_capability"); }, "device"_a,
+      "Times ten: 90 for 9.0.");
 }
 
 }  // namespace gpuinterop

@@ -10,72 +10,46 @@ namespace gpuinterop {
 
 namespace {
 
-// A name of the table, looked up once.
-struct Named {
+// An operator of Python: the operation's name, whose id is looked up once, and the statement in place.
+struct Operator {
   const char* name;
-  int id = -1;
-  ops::OpId get() {
-    if (id < 0) id = ops::op_by_name(name);
-    return static_cast<ops::OpId>(id);
+  const char* statement = nullptr;
+  int known = -1;
+  ops::OpId id() {
+    if (known < 0) known = ops::op_by_name(name);
+    return static_cast<ops::OpId>(known);
   }
 };
 
-enum Which {
-  kAdd,
-  kSubtract,
-  kMultiply,
-  kTrueDivide,
-  kFloorDivide,
-  kRemainder,
-  kPower,
-  kDivmod,
-  kAnd,
-  kOr,
-  kXor,
-  kLeftShift,
-  kRightShift,
-  kNegative,
-  kPositive,
-  kAbsolute,
-  kInvert,
-  kExp,
-  kConjugate,
-  kLess,
-  kLessEqual,
-  kEqual,
-  kNotEqual,
-  kGreater,
-  kGreaterEqual,
-  kCount
-};
-Named named[kCount] = {
-    {"add"},         {"subtract"},   {"multiply"},    {"divide"},      {"floor_divide"},
-    {"remainder"},   {"power"},      {"divmod"},      {"bitwise_and"}, {"bitwise_or"},
-    {"bitwise_xor"}, {"left_shift"}, {"right_shift"}, {"negative"},    {"positive"},
-    {"absolute"},    {"invert"},     {"exp"},         {"conjugate"},   {"less"},
-    {"less_equal"},  {"equal"},      {"not_equal"},   {"greater"},     {"greater_equal"},
-};
+Operator add{"add", "x += y"}, subtract{"subtract", "x -= y"}, multiply{"multiply", "x *= y"},
+    true_divide{"divide", "x /= y"}, floor_divide{"floor_divide", "x //= y"},
+    remainder{"remainder", "x %= y"}, power{"power", "x **= y"}, divmod{"divmod"},
+    bitwise_and{"bitwise_and", "x &= y"}, bitwise_or{"bitwise_or", "x |= y"},
+    bitwise_xor{"bitwise_xor", "x ^= y"}, lshift{"left_shift", "x <<= y"},
+    rshift{"right_shift", "x >>= y"}, negative{"negative"}, positive{"positive"},
+    absolute{"absolute"}, invert{"invert"}, exponential{"exp"}, conjugate{"conjugate"};
+// In the order of Py_LT and its neighbours.
+Operator comparisons[] = {{"less"},      {"less_equal"}, {"equal"},
+                          {"not_equal"}, {"greater"},    {"greater_equal"}};
 
-template <Which W>
+template <Operator& O>
 PyObject* unary(PyObject* a) {
-  return guard((PyObject*)nullptr, [&] { return ops::call(named[W].get(), &a, nullptr, true); });
+  return guard((PyObject*)nullptr, [&] { return ops::call(O.id(), &a, nullptr, true); });
 }
-template <Which W>
+template <Operator& O>
 PyObject* method_of(PyObject* a, PyObject*) {
-  return guard((PyObject*)nullptr, [&] { return ops::call(named[W].get(), &a, nullptr, false); });
+  return guard((PyObject*)nullptr, [&] { return ops::call(O.id(), &a, nullptr, false); });
 }
 // Python would go on with what sequences mean by + and *, which repeats a list, and a comparison with one
 // would be a single False: both are refused like any other object that is no array.
 bool is_list(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
-template <Which W>
+template <Operator& O>
 PyObject* binary(PyObject* a, PyObject* b) {
   return guard((PyObject*)nullptr, [&] {
     PyObject* args[] = {a, b};
-    return ops::call(named[W].get(), args, nullptr, !is_list(a) && !is_list(b));
+    return ops::call(O.id(), args, nullptr, !is_list(a) && !is_list(b));
   });
 }
-// Refuses unknown operands itself: the interpreter takes a NotImplemented from a subclass's += for the
-// result (it reaches the slot a second time, as a sequence's concatenation).
 // Runs an operator in place; its errors name the statement, such as "x += y", and mention no out=.
 template <class F>
 PyObject* in_statement(const char* statement, F&& f) {
@@ -90,40 +64,25 @@ PyObject* in_statement(const char* statement, F&& f) {
     throw PythonError();
   });
 }
-template <Which W>
-constexpr const char* kStatement = W == kAdd           ? "x += y"
-                                   : W == kSubtract    ? "x -= y"
-                                   : W == kMultiply    ? "x *= y"
-                                   : W == kTrueDivide  ? "x /= y"
-                                   : W == kFloorDivide ? "x //= y"
-                                   : W == kRemainder   ? "x %= y"
-                                   : W == kPower       ? "x **= y"
-                                   : W == kAnd         ? "x &= y"
-                                   : W == kOr          ? "x |= y"
-                                   : W == kXor         ? "x ^= y"
-                                   : W == kLeftShift   ? "x <<= y"
-                                                       : "x >>= y";
-template <Which W>
+// Refuses unknown operands itself: the interpreter takes a NotImplemented from a subclass's += for the
+// result (it reaches the slot a second time, as a sequence's concatenation).
+template <Operator& O>
 PyObject* in_place(PyObject* a, PyObject* b) {
-  return in_statement(kStatement<W>, [&] {
+  return in_statement(O.statement, [&] {
     PyObject* args[] = {a, b};
-    return ops::call(named[W].get(), args, &a, false);
+    return ops::call(O.id(), args, &a, false);
   });
 }
-PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+template <PyObject* (*F)(PyObject*, PyObject*)>
+PyObject* without_modulus(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-  return binary<kPower>(a, b);
-}
-PyObject* power_in_place(PyObject* a, PyObject* b, PyObject* modulus) {
-  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-  return in_place<kPower>(a, b);
+  return F(a, b);
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int how) {
-  static constexpr Which which[] = {kLess, kLessEqual, kEqual, kNotEqual, kGreater, kGreaterEqual};
   return guard((PyObject*)nullptr, [&] {
     PyObject* args[] = {a, b};
-    return ops::call(named[which[how]].get(), args, nullptr, !is_list(b));
+    return ops::call(comparisons[how].id(), args, nullptr, !is_list(b));
   });
 }
 
@@ -239,43 +198,34 @@ PyMethodDef ops_methods[] = {
          METH_FASTCALL | METH_KEYWORDS,
          "__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n--\n\n"
          "Carry out a NumPy ufunc, for numpy.exp(x) and numpy.add(x, y, out=z)."},
-    {"exp", method_of<kExp>, METH_NOARGS,
+    {"exp", method_of<exponential>, METH_NOARGS,
      "exp($self, /)\n--\n\nThe exponential of every element, a new C-ordered array."},
-    {"conj", method_of<kConjugate>, METH_NOARGS,
+    {"conj", method_of<conjugate>, METH_NOARGS,
      "conj($self, /)\n--\n\nThe complex conjugate of every element."},
     {nullptr, nullptr, 0, nullptr},
 };
 
+#define GI_BINARY(name, op) \
+  {Py_nb_##name, slot(binary<op>)}, { Py_nb_inplace_##name, slot(in_place<op>) }
 PyType_Slot ops_slots[] = {
-    {Py_nb_add, slot(binary<kAdd>)},
-    {Py_nb_subtract, slot(binary<kSubtract>)},
-    {Py_nb_multiply, slot(binary<kMultiply>)},
-    {Py_nb_true_divide, slot(binary<kTrueDivide>)},
-    {Py_nb_floor_divide, slot(binary<kFloorDivide>)},
-    {Py_nb_remainder, slot(binary<kRemainder>)},
-    {Py_nb_divmod, slot(binary<kDivmod>)},
-    {Py_nb_power, slot(power)},
-    {Py_nb_and, slot(binary<kAnd>)},
-    {Py_nb_or, slot(binary<kOr>)},
-    {Py_nb_xor, slot(binary<kXor>)},
-    {Py_nb_lshift, slot(binary<kLeftShift>)},
-    {Py_nb_rshift, slot(binary<kRightShift>)},
-    {Py_nb_inplace_add, slot(in_place<kAdd>)},
-    {Py_nb_inplace_subtract, slot(in_place<kSubtract>)},
-    {Py_nb_inplace_multiply, slot(in_place<kMultiply>)},
-    {Py_nb_inplace_true_divide, slot(in_place<kTrueDivide>)},
-    {Py_nb_inplace_floor_divide, slot(in_place<kFloorDivide>)},
-    {Py_nb_inplace_remainder, slot(in_place<kRemainder>)},
-    {Py_nb_inplace_power, slot(power_in_place)},
-    {Py_nb_inplace_and, slot(in_place<kAnd>)},
-    {Py_nb_inplace_or, slot(in_place<kOr>)},
-    {Py_nb_inplace_xor, slot(in_place<kXor>)},
-    {Py_nb_inplace_lshift, slot(in_place<kLeftShift>)},
-    {Py_nb_inplace_rshift, slot(in_place<kRightShift>)},
-    {Py_nb_negative, slot(unary<kNegative>)},
-    {Py_nb_positive, slot(unary<kPositive>)},
-    {Py_nb_absolute, slot(unary<kAbsolute>)},
-    {Py_nb_invert, slot(unary<kInvert>)},
+    GI_BINARY(add, add),
+    GI_BINARY(subtract, subtract),
+    GI_BINARY(multiply, multiply),
+    GI_BINARY(true_divide, true_divide),
+    GI_BINARY(floor_divide, floor_divide),
+    GI_BINARY(remainder, remainder),
+    GI_BINARY(and, bitwise_and),
+    GI_BINARY(or, bitwise_or),
+    GI_BINARY(xor, bitwise_xor),
+    GI_BINARY(lshift, lshift),
+    GI_BINARY(rshift, rshift),
+    {Py_nb_divmod, slot(binary<divmod>)},
+    {Py_nb_power, slot(without_modulus<binary<power>>)},
+    {Py_nb_inplace_power, slot(without_modulus<in_place<power>>)},
+    {Py_nb_negative, slot(unary<negative>)},
+    {Py_nb_positive, slot(unary<positive>)},
+    {Py_nb_absolute, slot(unary<absolute>)},
+    {Py_nb_invert, slot(unary<invert>)},
     {Py_nb_matrix_multiply, slot(matmul)},
     {Py_nb_inplace_matrix_multiply, slot(matmul_in_place)},
     {Py_tp_richcompare, slot(compare)},

@@ -1,12 +1,11 @@
 """Every operation, on every dtype, in every class of layouts, compiles: no GPU, no driver.
 
-The quick suite takes each operation and each cast once and spreads dtypes, layouts and architectures
-over them; the rest is marked slow.
+The quick suite takes a quarter of the operations and casts and spreads dtypes and layouts over them; the
+rest is marked slow.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 
 import pytest
@@ -68,7 +67,7 @@ def build(specs: list[KernelSpec], arch: int) -> None:
         assert spec.symbol.encode() in code
 
 
-@pytest.mark.parametrize("part", [0, 2, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 3))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2, 3))])
 def test_every_operation_and_cast_once(part):
     cast = next(row for row in ROWS if row.name == "cast")
     specs = []
@@ -81,21 +80,6 @@ def test_every_operation_and_cast_once(part):
         specs.append(spec_for(body, (source, target), LAYOUTS[0]))
     archs = known_archs()
     build(specs, archs[part % len(archs)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_every_row_and_type(row):
-    archs = known_archs()
-    index = ROWS.index(row)
-    turn = itertools.count(index)
-    specs = [
-        spec_for(body, stored, LAYOUTS[next(turn) % len(LAYOUTS)])
-        for body, stored in instances(row, TYPES[index % 4 :: 4])
-    ]
-    specs = specs or [spec_for(body, stored, LAYOUTS[0]) for body, stored in instances(row)]
-    assert specs, f"{row.name} has no kernel for any type"
-    build(specs, archs[index % len(archs)])
 
 
 @pytest.mark.slow
@@ -146,7 +130,7 @@ def test_the_whole_grid(row, arch):
     turn = ROWS.index(row) + ARCHS.index(arch)
     # Every row on every architecture, every type on half of them; the layouts take turns.
     # GPUINTEROP_SOAK=2 tries them all.
-    types = TYPES if EVERYTHING else TYPES[turn % 2 :: 2]
+    types = TYPES if EVERYTHING else TYPES[turn // 2 % 2 :: 2]
     for layout in LAYOUTS if EVERYTHING else [LAYOUTS[turn % len(LAYOUTS)]]:
         specs = [spec_for(body, stored, layout) for body, stored in instances(row, types)]
         if specs:  # this half of the types may have none

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -55,6 +56,11 @@ int throws(void*, DLManagedTensorVersioned**) { throw std::runtime_error("peer f
 int throws_int(void*, DLManagedTensorVersioned**) { throw 7; }
 int no_stream(DLDeviceType, int32_t, void** out) { return *out = nullptr, 0; }
 int refuses(DLManagedTensorVersioned*, void**) { return -1; }
+int takes_and_gives_nothing(DLManagedTensorVersioned* m, void** out) {
+  m->deleter(m);
+  return *out = nullptr, 0;
+}
+int takes_and_refuses(DLManagedTensorVersioned* m, void**) { return m->deleter(m), -1; }
 
 DLPackExchangeAPI tables[] = {
     {{{1, 3}, nullptr}, nullptr, good, nullptr, nullptr, no_stream},
@@ -69,6 +75,8 @@ DLPackExchangeAPI tables[] = {
     {{{1, 3}, nullptr}, nullptr, good, refuses, nullptr, no_stream},
     {{{1, 3}, nullptr}, nullptr, ends_badly, nullptr, nullptr, no_stream},
     {{{1, 3}, nullptr}, nullptr, interrupted, nullptr, nullptr, no_stream},
+    {{{1, 3}, nullptr}, nullptr, good, takes_and_gives_nothing, nullptr, no_stream},
+    {{{1, 3}, nullptr}, nullptr, good, takes_and_refuses, nullptr, no_stream},
 };
 
 template <class Managed>
@@ -77,9 +85,21 @@ void count(Managed*) {
 }
 void call(DLManagedTensorVersioned* m) { m->deleter(m); }
 
+std::atomic<int> allocations_left{-1};
+
 }  // namespace
 
+// For a process that has this library preloaded: every C++ library in it allocates here.
+void* operator new(size_t size) {
+  if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
+  if (void* block = std::malloc(size ? size : 1)) return block;
+  throw std::bad_alloc();
+}
+
 extern "C" {
+
+// The allocation after `n` further ones fails.
+void peer_fail_new(int n) { allocations_left = n; }
 
 long peer_deleted() { return deleted.load(); }
 void* peer_count_legacy() { return reinterpret_cast<void*>(&count<DLManagedTensor>); }

@@ -14,6 +14,7 @@ import weakref
 import numpy as np
 import pytest
 from doubles import driver, fake_driver
+from doubles.streams import CuPy, Protocol
 
 import gpuinterop as gi
 from gpuinterop import _core, devices
@@ -24,17 +25,18 @@ CUDA = "cuda:0"
 N = 1000
 
 
-class Owner:
+class Owner(Protocol):
     """Of a stream that lives as long as this object does."""
 
     def __init__(self) -> None:
-        self.handle = driver.new_stream()
+        super().__init__(driver.new_stream())
 
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.handle
+    @property
+    def handle(self) -> int:
+        return self._handle
 
     def __del__(self) -> None:
-        driver.destroy_stream(self.handle)
+        driver.destroy_stream(self._handle)
 
 
 def last_used_on_a_dead_stream() -> tuple[gi.CudaNdarray, driver.Gate]:
@@ -258,19 +260,12 @@ def test_a_handle_alone_entered_twice_is_good_for_the_outer_block():
 # ---- captures -----------------------------------------------------------------------------------
 
 
-class Wrapper:
-    """As torch.cuda.ExternalStream: it names a stream and owns none."""
-
-    def __init__(self, handle: int) -> None:
-        self.ptr = handle
-
-
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_capture_that_outlives_the_block_of_a_wrapper(kept):
     handle = driver.new_stream()
     x = gi.zeros((N,), device=CUDA)
     gi.synchronize()
-    wrapper = Wrapper(handle)
+    wrapper = CuPy(handle)
     held = [wrapper] if kept else []
     with gi.stream(wrapper):
         del wrapper
@@ -279,8 +274,7 @@ def test_a_capture_that_outlives_the_block_of_a_wrapper(kept):
     gc.collect()
     with pytest.raises(CaptureError):
         x.fill(4.0)
-    capture.end()
-    capture.destroy()
+    capture.finish()
     held.clear()
     driver.destroy_stream(handle)
     gi.synchronize()
@@ -323,8 +317,7 @@ def test_an_event_that_a_capture_waits_for_comes_back_with_its_end():
             capture = driver.Capture(s.handle, driver.Capture.RELAXED)
             x.fill(2.0)
         gate.open()
-        capture.end()
-        capture.destroy()
+        capture.finish()
         gi.synchronize()
 
     captured()
@@ -344,8 +337,7 @@ def handed_to_a_capture() -> tuple[int, driver.Capture, list]:
 
 def test_a_capture_seen_on_a_stream_that_is_gone():
     handle, capture, held = handed_to_a_capture()
-    capture.end()
-    capture.destroy()
+    capture.finish()
     driver.destroy_stream(handle)
     held.clear()
     gi.zeros((N,), device=CUDA)
@@ -370,8 +362,7 @@ def test_what_waited_for_a_capture_that_cannot_be_asked_about_is_given_back():
         address = held[1].ptr
         held.clear()
         assert gi.empty((N,), device=CUDA).ptr != address
-        capture.end()
-        capture.destroy()
+        capture.finish()
         driver.destroy_stream(handle)
         assert gi.empty((N,), device=CUDA).ptr != address
         before = fake_driver.used()
@@ -383,8 +374,7 @@ def test_what_waited_for_a_capture_that_cannot_be_asked_about_is_given_back():
 
 def test_too_much_does_not_wait_for_such_a_capture():
     handle, capture, held = handed_to_a_capture()
-    capture.end()
-    capture.destroy()
+    capture.finish()
     driver.destroy_stream(handle)
     held.clear()
     size, most = 64 << 20, (1 << 30) // (256 << 20)
@@ -402,8 +392,7 @@ def test_too_much_does_not_wait_for_such_a_capture():
 def test_a_stream_named_again_after_its_capture_says_so():
     handle, capture, held = handed_to_a_capture()
     assert _core.capturing()
-    capture.end()
-    capture.destroy()
+    capture.finish()
     gi.zeros((N,), device=CUDA).__dlpack__(stream=handle)
     assert not _core.capturing()
     held.clear()

@@ -1,0 +1,85 @@
+"""Every converter on the GPU x layout: the plan is what happens, and each copied byte is announced."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import Liar, agree
+from doubles.fake_numba import DeviceNDArray, MemoryPointer
+
+import gpuinterop as gi
+from gpuinterop import _core
+
+LIBRARIES = ("numpy", "cupy", "numba", "pycuda", "cudamat", "gnumpy")
+VIEWS = {
+    "c": np.s_[:], "rows": np.s_[1:3], "sliced": np.s_[::2, ::2], "reversed": np.s_[::-1],
+    "mirrored": np.s_[:, ::-1], "column": np.s_[:, 2:3], "vector": np.s_[2], "0-d": np.s_[1, 1],
+    "empty": np.s_[:0],
+}  # fmt: skip
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request):
+    if request.param != "numpy":
+        request.getfixturevalue(request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("copyif", [False, True])
+@pytest.mark.parametrize("view", [*VIEWS, "transposed", "readonly"])
+def test_out(library, gpu, view, copyif):
+    whole = gpu(np.arange(24, dtype=np.float32).reshape(4, 6))
+    x = whole.T if view == "transposed" else whole[VIEWS.get(view, np.s_[:])]
+    x.readonly = view == "readonly"
+    plan, made, error = agree(x, library, copyif)
+    if error is not None:
+        return
+    if plan.copied and x.size:
+        with gi.no_copies(), pytest.raises(gi.CopyForbiddenError) as forbidden:
+            gi.to(x, library, copyif)
+        assert forbidden.value.where == plan.where
+        with gi.log_transfers() as crossed:
+            gi.to(x, library, copyif)
+        assert {transfer.where for transfer in crossed} == (
+            {plan.where} if library == "numpy" else set()
+        )
+    if x.size:
+        assert gi.shares_memory(made, x) == plan.shared
+
+
+def between(library, request):
+    """A foreign array whose elements lie between those of any float32 array."""
+    if library == "cupy":
+        cupy = request.getfixturevalue("cupy")
+        base = gi.array(np.zeros(64, np.uint8), device="cuda")
+        memory = cupy.cuda.UnownedMemory(base.ptr, 64, base, 0)
+        return cupy.ndarray((4,), "float32", cupy.cuda.MemoryPointer(memory, 2), (6,))
+    base = gi.array(np.zeros(64, np.uint8), device="cuda")
+    if library == "numba":
+        return DeviceNDArray(
+            (4,), (6,), "float32", gpu_data=MemoryPointer(None, base.ptr + 2, 24, base)
+        )
+    module = request.getfixturevalue("pycuda").gpuarray
+    return module.GPUArray((4,), "float32", base=base, gpudata=base.ptr + 2, strides=(6,))
+
+
+@pytest.mark.parametrize("library", ["cupy", "numba", "pycuda"])
+def test_in_what_no_array_of_ours_can_hold(library, request):
+    request.getfixturevalue(library)
+    foreign = between(library, request)
+    assert agree(foreign)[0].refused
+    copied, x, _ = agree(foreign, copyif=True)
+    assert (copied.outcome, copied.bytes) == ("copied", 16)
+    assert (x.shape, x.dtype, x.is_c_contiguous()) == ((4,), np.float32, True)
+    with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
+        gi.from_any(foreign, copyif=True)
+
+
+def test_what_a_subclass_shows_never_reaches_another_library(library, gpu):
+    x = gpu(np.arange(24, dtype=np.float32).reshape(4, 6).T.copy())
+    lying = _core.view(Liar, x)
+    for copyif in (False, True):
+        plan, made, error = agree(lying, library, copyif)
+        assert str(plan) == str(gi.explain(x, library, copyif))
+        if error is None:
+            assert gi.from_any(made).shape == (6, 4)

@@ -1,0 +1,73 @@
+"""Arrays that only a converter knows are taken wherever arrays are, after everything else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from doubles import fake_cudamat, fake_pycuda
+
+import gpuinterop as gi
+
+VALUES = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+@pytest.fixture(params=["npmat", "gnumpy"])
+def known(request, monkeypatch):
+    """An array of host memory that speaks no protocol."""
+    npmat = fake_cudamat.npmat()
+    fake_pycuda.installed(monkeypatch, npmat)
+    if request.param == "npmat":
+        return npmat.CUDAMatrix(np.asfortranarray(VALUES))
+    gnumpy = fake_cudamat.gnumpy(npmat)
+    fake_pycuda.installed(monkeypatch, gnumpy)
+    return gnumpy.garray(VALUES.copy())
+
+
+@pytest.fixture(autouse=True)
+def on_cpu():
+    with gi.device("cpu"):
+        yield
+
+
+def test_asarray_shares(known):
+    x = gi.asarray(known)
+    assert type(x) is gi.CudaNdarray
+    assert np.array_equal(x.get(), VALUES)
+    assert gi.shares_memory(x, gi.from_any(known))
+    assert gi.shares_memory(gi.asarray(known, copy=False), x)
+    assert gi.asarray(known, "float64").dtype == "float64"
+    with pytest.raises(gi.CopyForbiddenError):
+        gi.asarray(known, "float64", copy=False)
+
+
+@pytest.mark.parametrize("make", [gi.array, gi.CudaNdarray, gi.GpuArray])
+def test_constructors_copy(known, make):
+    x = make(known)
+    assert np.array_equal(x.get(), VALUES)
+    assert not gi.shares_memory(x, gi.from_any(known))
+
+
+def test_assigned(known):
+    x = gi.zeros((2, 3))
+    x[:, ::-1] = known
+    assert np.array_equal(x.get(), VALUES[:, ::-1])
+    with pytest.raises(gi.ShapeError):
+        x[:1] = known
+
+
+def test_operands(known):
+    x = gi.ones((2, 3))
+    for found, expected in [
+        (x + known, VALUES + 1),
+        (known - x, VALUES - 1),
+        (x < known, VALUES > 1),
+        (gi.maximum(x, known), np.maximum(VALUES, 1)),
+    ]:
+        assert np.array_equal(found.get(), expected)
+
+
+def test_from_dlpack_is_strict_and_names_the_way(known):
+    with pytest.raises(gi.ConversionTypeError, match="has none of them") as caught:
+        gi.from_dlpack(known)
+    assert "gpuinterop.from_any" in caught.value.fix
+    assert np.array_equal(gi.from_any(known).get(), VALUES)

@@ -1,0 +1,143 @@
+"""Only real geometry counts: not what a subclass shows, nor what is set and not yet valid."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from cases import Liar, agree
+
+import gpuinterop as gi
+from gpuinterop import _core
+
+LIBRARIES = {
+    "numpy": "numpy", "torch": "torch", "jax": "jax", "tvm_ffi": "tvm_ffi",
+    "cuda_core": "cuda.core.utils", "array_api": "array_api_strict", "buffer": "builtins",
+}  # fmt: skip
+
+
+def honest():
+    return gi.array(np.arange(12, dtype=np.float32).reshape(3, 4), device="cpu")
+
+
+def lying():
+    return _core.view(Liar, honest())
+
+
+def half_made():
+    x = honest().view()
+    x._set_shape_i(0, 100)
+    return x
+
+
+def options(library):
+    return {"xp": pytest.importorskip("array_api_strict")} if library == "array_api" else {}
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request):
+    pytest.importorskip(LIBRARIES[request.param])
+    return request.param
+
+
+@pytest.mark.parametrize("copyif", [False, True])
+@pytest.mark.parametrize("key", [np.s_[:], np.s_[:, ::-1], np.s_[::2]])
+def test_a_subclass_that_shows_something_else(library, key, copyif):
+    x = honest()[key]
+    liar = _core.view(Liar, x)
+    plan, made, error = agree(liar, library, copyif, **options(library))
+    assert str(plan) == str(gi.explain(x, library, copyif, **options(library)))
+    if error is not None:
+        return
+    assert tuple(made.shape) == x.shape
+    assert gi.shares_memory(made, x) == plan.shared
+    assert np.array_equal(np.asarray(gi.from_any(made)), x.get())
+
+
+def test_a_geometry_in_the_making_is_refused_by_all(library):
+    x = half_made()
+    plan = gi.explain(x, library, True, **options(library))
+    assert plan.refused
+    with pytest.raises(plan.error) as raised:
+        gi.to(x, library, True, **options(library))
+    assert (raised.value.reason, raised.value.fix) == (plan.code, plan.fix)
+    x._set_shape_i(0, 3)
+    assert not gi.explain(x, library, True, **options(library)).refused
+
+
+def test_questions_about_memory():
+    x, liar, open_ended = honest(), lying(), half_made()
+    assert gi.shares_memory(liar, liar)
+    assert not gi.shares_memory(liar, x)
+    assert gi.shares_memory(liar[1:], liar)
+    assert liar.data_ptr() == _core.view(_core.Array, liar).ptr
+    for ask in (gi.shares_memory, gi.may_share_memory):
+        with pytest.raises(gi.BoundsError):
+            ask(open_ended, x)
+    with pytest.raises(gi.BoundsError):
+        open_ended.data_ptr()
+
+
+def test_what_comes_back_unchanged_is_shared_whatever_its_state():
+    for x in (lying(), half_made()):
+        assert gi.from_any(x) is x
+        assert gi.explain(x).shared
+        assert gi.to_cudandarray(x) is x
+        assert gi.explain(x, "cudandarray").shared
+
+
+VIEWS = {
+    "diagonal": lambda x: x.diagonal(1),
+    "squeeze": lambda x: x[:1].squeeze(),
+    "squeeze one": lambda x: x[:1].squeeze(0),
+    "swapaxes": lambda x: x.swapaxes(0, -1),
+    "transpose": lambda x: x.transpose(),
+    "transpose to": lambda x: x.transpose(1, 0),
+    "expand_dims": lambda x: x.expand_dims((0, -1)),
+    "dimshuffle": lambda x: x.dimshuffle(1, "x", 0),
+    "reshape": lambda x: x.reshape(4, -1),
+    "reshape in order F": lambda x: x.reshape((4, 3), order="F"),
+    "ravel": lambda x: x.ravel(),
+    "broadcast_to": lambda x: x.broadcast_to(2, 3, 4),
+    "copy": lambda x: x.copy("F"),
+    "to_device": lambda x: x.to_device("cpu", copy=True),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
+    "zeros_like": lambda x: gi.zeros_like(x) + 1,
+    "ones_like": gi.ones_like,
+    "full_like": lambda x: gi.full_like(x, 2),
+    "array": gi.array,
+    "asarray": lambda x: gi.asarray(x, "float64"),
+    "CudaNdarray": gi.CudaNdarray,
+    "GpuArray": lambda x: gi.GpuArray(x, "int32"),
+    "from_dlpack": lambda x: gi.from_dlpack(x, copy=True),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_and_copies_of_a_liar_are_those_of_the_array(name):
+    make = VIEWS[name]
+    expected, found = make(honest()), make(lying())
+    plain = _core.view(gi.GpuArray, found)
+    assert (plain.shape, plain.strides, plain.dtype) == (
+        expected.shape,
+        expected.strides,
+        expected.dtype,
+    )
+    assert np.array_equal(np.asarray(plain), np.asarray(expected))
+
+
+def test_values_of_a_liar():
+    x, liar = honest(), lying()
+    assert np.array_equal(np.asarray(liar), x.get())
+    assert np.array_equal(liar.get(), x.get())
+    assert liar.item(5) == 5
+    assert liar.item(1, 2) == 6
+    assert liar.tolist() == x.tolist()
+    assert liar.flags == x.view().flags
+    assert not bool(liar[0, 0])
+    target = gi.zeros((3, 4), device="cpu")
+    target[...] = liar
+    assert target.tolist() == x.tolist()
