@@ -90,7 +90,8 @@ class MapReduce(ReductionKernel):
             (operands, extras), self._counts, "xe", ("operand", "extra"), strict=True
         ):
             if len(given) != count:
-                names = ", ".join(f"{letter}{i}" for i in range(count))
+                names = ", ".join(f"{letter}{i}" for i in range(min(count, 16)))
+                names += f", ... {letter}{count - 1}" * (count > 16)
                 raise ArgumentTypeError(
                     where=self._where,
                     expected=f"{count} {what}{'s'[: count != 1]}, as the expressions mention"
@@ -194,4 +195,5 @@ def _graph_of(text: CudaText) -> Expression:
 def _mentioned(letter: str, *texts: str) -> int:
     """How many operands the texts speak of: one more than the highest that they name."""
     found = re.findall(rf"\b{letter}(\d+)\b", " ".join(texts))
-    return max(map(int, found), default=-1) + 1
+    # int() limits the digits that it reads; far fewer name more operands than exist.
+    return max((int(number[:9]) for number in found), default=-1) + 1
