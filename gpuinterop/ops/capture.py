@@ -21,7 +21,6 @@ from gpuinterop.layout import core_view
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_graph import constant_key
 from gpuinterop.ops.operand_conversion import is_foreign_array, speaks
-from gpuinterop.ops.reduction_launch import may_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +56,7 @@ def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
     for (one, to_one), (other, to_other) in combinations(pairs, 2):
         kept = to_one is one and to_other is other
         same = one is other and to_one is to_other
-        if not (kept or same) and may_overlap(one, other):
+        if not (kept or same) and _core._may_overlap(one, other):
             raise CaptureError(
                 where="Capture",
                 expected="inputs in memory of their own, for other arguments than the captured ones",
@@ -78,7 +77,11 @@ def _ready(own: Any, given: Any, others: list[Any]) -> Any:
     if seen is not None:
         seen = core_view(seen)
         near = seen.device.type == "cpu" or seen.device == own.device
-        if near and seen.dtype == own.dtype and not any(may_overlap(o, seen) for o in others):
+        if (
+            near
+            and seen.dtype == own.dtype
+            and not any(_core._may_overlap(o, seen) for o in others)
+        ):
             return given
     made = output_arrays.new_like(own, own.shape, own.dtype, "Capture")
     _write(made, given, own)
