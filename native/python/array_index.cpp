@@ -57,7 +57,7 @@ std::string instead_of(PyObject* item, const std::string& text, bool is_array_li
                   : "gather along an axis: x.take(indices, axis)";
   if (PyBool_Check(item)) return "x[None] for a new axis, x[int(key)] for an element";
   if (PyFloat_Check(item)) return "convert it: x[int(key)]";
-  return "index with ints and slices; nothing here has a name";
+  return "index with ints and slices: arrays have no named fields";
 }
 
 [[noreturn]] void bad_key(PyObject* item, bool writes) {
