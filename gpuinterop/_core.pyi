@@ -809,6 +809,10 @@ def _check_out(out: object, shape: object, dtype: int, like: object, where: str)
     """
 def _may_overlap(a: object, b: object) -> bool:
     """Do two arrays share a byte? True when that cannot be told quickly."""
+def _reaches(terms: Sequence[tuple[int, int]], target: int, budget: int) -> bool | None:
+    """
+    Whether sum(step * index) is target for some indices up to the limit of each (step, limit); None if the budget is too small to decide.
+    """
 def _overlaps_itself(a: object) -> bool:
     """Do two elements share a byte? True when that cannot be told quickly."""
 C_CONTIGUOUS: int = 1
@@ -894,10 +898,6 @@ class LaunchPlan:
         ...
 def make_plan(device: int, launches: Sequence[Any], scratch_bytes: int, outputs: Sequence[Any]) -> LaunchPlan:
     """A Plan from parameters with null addresses and where to write them."""
-def load_function(device: int, compile: Callable[[bool], bytes], name: str) -> int:
-    """
-    Handle of a kernel of what compile(fresh: bool) returns; it stays loaded.
-    """
 class PlanCache:
     """Plans by the layouts of operands; asks `miss` for new ones."""
 
