@@ -270,7 +270,7 @@ def test_a_class_that_will_not_say_what_it_holds():
 
     class Meta(type):
         def __getattribute__(cls, name):
-            if name in ("_only", "_keeps_shape"):
+            if name == "_keeps_shape":
                 raise Interrupted
             return super().__getattribute__(name)
 
@@ -283,8 +283,6 @@ def test_a_class_that_will_not_say_what_it_holds():
         with pytest.raises(Interrupted):
             y.shape = (3, 2)
         assert y.shape == (2, 3)
-    with pytest.raises(Interrupted):
-        _core.import_any(Silent, np.zeros(3))
 
 
 def test_the_offset_of_a_view_is_one_int():
