@@ -11,17 +11,11 @@ from gpuinterop._core import Float32, OtherDType
 
 from gpuinterop import converters as converters, testing as testing
 from gpuinterop._version import __version__ as __version__
-from gpuinterop.ndarray import (
-    CudaNdarray as CudaNdarray,
-    GpuArray as GpuArray,
-)
+from gpuinterop.ndarray import *
 from gpuinterop.creation import (
     from_gpu_pointer as from_gpu_pointer,
 )
-from gpuinterop.pinned import (
-    copy_async as copy_async,
-    pinned_empty as pinned_empty,
-)
+from gpuinterop.pinned import *
 from gpuinterop.devices import (
     Device as Device,
     Event as Event,
@@ -34,35 +28,7 @@ from gpuinterop.devices import (
     show_config as show_config,
     synchronize as synchronize,
 )
-from gpuinterop.errors import (
-    ArgumentTypeError as ArgumentTypeError,
-    ArrayIndexError as ArrayIndexError,
-    BoundsError as BoundsError,
-    CaptureError as CaptureError,
-    CompileError as CompileError,
-    ContextError as ContextError,
-    ContiguityError as ContiguityError,
-    ConversionTypeError as ConversionTypeError,
-    CopyForbiddenError as CopyForbiddenError,
-    CudaError as CudaError,
-    DTypeError as DTypeError,
-    DeviceError as DeviceError,
-    DeviceMismatchError as DeviceMismatchError,
-    ExchangeError as ExchangeError,
-    ExportError as ExportError,
-    GpuInteropError as GpuInteropError,
-    IndexKindError as IndexKindError,
-    LibraryNotFoundError as LibraryNotFoundError,
-    MissingLibraryError as MissingLibraryError,
-    OutOfMemoryError as OutOfMemoryError,
-    ProtocolError as ProtocolError,
-    RangeError as RangeError,
-    ReadOnlyError as ReadOnlyError,
-    ScalarIndexError as ScalarIndexError,
-    ShapeError as ShapeError,
-    StreamError as StreamError,
-    UnsupportedError as UnsupportedError,
-)
+from gpuinterop.errors import *
 from gpuinterop.ops.equality import (
     allclose as allclose,
 )
@@ -73,24 +39,14 @@ from gpuinterop.ops.expression import (
 from gpuinterop.converters.library_streams import (
     stream as stream,
 )
-from gpuinterop.ops.elementwise_kernel import (
-    ElementwiseKernel as ElementwiseKernel,
-)
+from gpuinterop.ops.elementwise_kernel import *
 from gpuinterop.ops.raw_kernel import (
     RawKernel as RawKernel,
     strided as strided,
 )
-from gpuinterop.sharing import (
-    may_share_memory as may_share_memory,
-    shares_memory as shares_memory,
-)
-from gpuinterop.ops.map_reduce import (
-    MapReduce as MapReduce,
-)
-from gpuinterop.ops.capture import (
-    Capture as Capture,
-    capture as capture,
-)
+from gpuinterop.sharing import *
+from gpuinterop.ops.map_reduce import *
+from gpuinterop.ops.capture import *
 from gpuinterop.copy_tracking import (
     count_copies as count_copies,
     log_transfers as log_transfers,
@@ -164,19 +120,16 @@ def full(shape: _Shape, value: Any, dtype: OtherDType, *, device: Any = None) ->
 @overload
 def full(shape: _Shape, value: Any, dtype: DTypeLike | None, *, device: Any = None) -> _Array: ...
 
-@overload
-def zeros(shape: _Shape, dtype: Float32 | None = None, *, device: Any = None) -> CudaNdarray: ...  # type: ignore[overload-overlap]
-@overload
-def zeros(shape: _Shape, dtype: OtherDType, *, device: Any = None) -> GpuArray: ...
-@overload
-def zeros(shape: _Shape, dtype: DTypeLike | None, *, device: Any = None) -> _Array: ...
+class _Filled(Protocol):
+    @overload
+    def __call__(self, shape: _Shape, dtype: Float32 | None = None, *, device: Any = None) -> CudaNdarray: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, shape: _Shape, dtype: OtherDType, *, device: Any = None) -> GpuArray: ...
+    @overload
+    def __call__(self, shape: _Shape, dtype: DTypeLike | None, *, device: Any = None) -> _Array: ...
 
-@overload
-def ones(shape: _Shape, dtype: Float32 | None = None, *, device: Any = None) -> CudaNdarray: ...  # type: ignore[overload-overlap]
-@overload
-def ones(shape: _Shape, dtype: OtherDType, *, device: Any = None) -> GpuArray: ...
-@overload
-def ones(shape: _Shape, dtype: DTypeLike | None, *, device: Any = None) -> _Array: ...
+zeros: _Filled
+ones: _Filled
 
 @overload
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Float32 | None = None, *, device: Any = None) -> CudaNdarray: ...  # type: ignore[overload-overlap]
@@ -199,14 +152,19 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, dty
 @overload
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, dtype: DTypeLike | None = None, device: Any = None) -> _Array: ...
 
-@overload
-def empty_like(x: CudaNdarray, dtype: Float32 | None = None, *, device: Any = None) -> CudaNdarray: ...
-@overload
-def empty_like(x: Any, dtype: Float32, *, device: Any = None) -> CudaNdarray: ...
-@overload
-def empty_like(x: Any, dtype: OtherDType, *, device: Any = None) -> GpuArray: ...
-@overload
-def empty_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> _Array: ...
+class _Alike(Protocol):
+    @overload
+    def __call__(self, x: CudaNdarray, dtype: Float32 | None = None, *, device: Any = None) -> CudaNdarray: ...
+    @overload
+    def __call__(self, x: Any, dtype: Float32, *, device: Any = None) -> CudaNdarray: ...
+    @overload
+    def __call__(self, x: Any, dtype: OtherDType, *, device: Any = None) -> GpuArray: ...
+    @overload
+    def __call__(self, x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> _Array: ...
+
+empty_like: _Alike
+zeros_like: _Alike
+ones_like: _Alike
 
 @overload
 def full_like(x: CudaNdarray, value: Any, dtype: Float32 | None = None, *, device: Any = None) -> CudaNdarray: ...
@@ -216,24 +174,6 @@ def full_like(x: Any, value: Any, dtype: Float32, *, device: Any = None) -> Cuda
 def full_like(x: Any, value: Any, dtype: OtherDType, *, device: Any = None) -> GpuArray: ...
 @overload
 def full_like(x: Any, value: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> _Array: ...
-
-@overload
-def zeros_like(x: CudaNdarray, dtype: Float32 | None = None, *, device: Any = None) -> CudaNdarray: ...
-@overload
-def zeros_like(x: Any, dtype: Float32, *, device: Any = None) -> CudaNdarray: ...
-@overload
-def zeros_like(x: Any, dtype: OtherDType, *, device: Any = None) -> GpuArray: ...
-@overload
-def zeros_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> _Array: ...
-
-@overload
-def ones_like(x: CudaNdarray, dtype: Float32 | None = None, *, device: Any = None) -> CudaNdarray: ...
-@overload
-def ones_like(x: Any, dtype: Float32, *, device: Any = None) -> CudaNdarray: ...
-@overload
-def ones_like(x: Any, dtype: OtherDType, *, device: Any = None) -> GpuArray: ...
-@overload
-def ones_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> _Array: ...
 
 def dimshuffle(x: _A, *pattern: Any) -> _A: ...
 
@@ -404,31 +344,22 @@ def dot(a: _Operand, b: _Operand, out: None = None) -> GpuArray: ...
 @overload
 def dot(a: _Operand, b: _Operand, out: _A) -> _A: ...
 
-@overload
-def inner(a: _C, b: _Operand) -> _C: ...
-@overload
-def inner(a: _Operand, b: _C) -> _C: ...
-@overload
-def inner(a: _A, b: _A) -> _A: ...
-@overload
-def inner(a: _A, b: _Operand) -> _A: ...
-@overload
-def inner(a: _Operand, b: _A) -> _A: ...
-@overload
-def inner(a: _Operand, b: _Operand) -> GpuArray: ...
+class _Inner(Protocol):
+    @overload
+    def __call__(self, a: _C, b: _Operand) -> _C: ...
+    @overload
+    def __call__(self, a: _Operand, b: _C) -> _C: ...
+    @overload
+    def __call__(self, a: _A, b: _A) -> _A: ...
+    @overload
+    def __call__(self, a: _A, b: _Operand) -> _A: ...
+    @overload
+    def __call__(self, a: _Operand, b: _A) -> _A: ...
+    @overload
+    def __call__(self, a: _Operand, b: _Operand) -> GpuArray: ...
 
-@overload
-def vdot(a: _C, b: _Operand) -> _C: ...
-@overload
-def vdot(a: _Operand, b: _C) -> _C: ...
-@overload
-def vdot(a: _A, b: _A) -> _A: ...
-@overload
-def vdot(a: _A, b: _Operand) -> _A: ...
-@overload
-def vdot(a: _Operand, b: _A) -> _A: ...
-@overload
-def vdot(a: _Operand, b: _Operand) -> GpuArray: ...
+inner: _Inner
+vdot: _Inner
 
 @overload
 def matmul(a: _C, b: _Operand, /, out: None = None, *, tf32: bool | None = None) -> _C: ...
@@ -591,76 +522,49 @@ def cudandarray_to_cudamat(x: CudaNdarray, copyif: bool = False, *, allow_readon
 
 # ---- modules that can be called like their function ---------------------------------------------
 
-from gpuinterop.devices import (
-    Device as _devices_Device,
-    Event as _devices_Event,
-    Stream as _devices_Stream,
-    StreamScope as _devices_StreamScope,
-    as_stream as _devices_as_stream,
-    current_stream as _devices_current_stream,
-    default_device as _devices_default_device,
-    device as _devices_device,
-    device_from_dlpack as _devices_device_from_dlpack,
-    device_properties as _devices_device_properties,
-    devices as _devices_devices,
-    empty_cache as _devices_empty_cache,
-    legacy_stream as _devices_legacy_stream,
-    mem_info as _devices_mem_info,
-    memory_stats as _devices_memory_stats,
-    per_thread_stream as _devices_per_thread_stream,
-    reset_peak_memory as _devices_reset_peak_memory,
-    set_default_device as _devices_set_default_device,
-    show_config as _devices_show_config,
-    stream as _devices_stream,
-    synchronize as _devices_synchronize,
-)
+import gpuinterop.devices as _devices
 
 class _DevicesModule:
-    Device: type[_devices_Device]
-    Event: type[_devices_Event]
-    Stream: type[_devices_Stream]
-    StreamScope: type[_devices_StreamScope]
-    as_stream = staticmethod(_devices_as_stream)
-    current_stream = staticmethod(_devices_current_stream)
-    default_device = staticmethod(_devices_default_device)
-    device = staticmethod(_devices_device)
-    device_from_dlpack = staticmethod(_devices_device_from_dlpack)
-    device_properties = staticmethod(_devices_device_properties)
-    devices = staticmethod(_devices_devices)
-    empty_cache = staticmethod(_devices_empty_cache)
-    legacy_stream = staticmethod(_devices_legacy_stream)
-    mem_info = staticmethod(_devices_mem_info)
-    memory_stats = staticmethod(_devices_memory_stats)
-    per_thread_stream = staticmethod(_devices_per_thread_stream)
-    reset_peak_memory = staticmethod(_devices_reset_peak_memory)
-    set_default_device = staticmethod(_devices_set_default_device)
-    show_config = staticmethod(_devices_show_config)
-    stream = staticmethod(_devices_stream)
-    synchronize = staticmethod(_devices_synchronize)
-    __call__ = staticmethod(_devices_devices)
+    Device: type[_devices.Device]
+    Event: type[_devices.Event]
+    Stream: type[_devices.Stream]
+    StreamScope: type[_devices.StreamScope]
+    as_stream = staticmethod(_devices.as_stream)
+    current_stream = staticmethod(_devices.current_stream)
+    default_device = staticmethod(_devices.default_device)
+    device = staticmethod(_devices.device)
+    device_from_dlpack = staticmethod(_devices.device_from_dlpack)
+    device_properties = staticmethod(_devices.device_properties)
+    devices = staticmethod(_devices.devices)
+    empty_cache = staticmethod(_devices.empty_cache)
+    legacy_stream = staticmethod(_devices.legacy_stream)
+    mem_info = staticmethod(_devices.mem_info)
+    memory_stats = staticmethod(_devices.memory_stats)
+    per_thread_stream = staticmethod(_devices.per_thread_stream)
+    reset_peak_memory = staticmethod(_devices.reset_peak_memory)
+    set_default_device = staticmethod(_devices.set_default_device)
+    show_config = staticmethod(_devices.show_config)
+    stream = staticmethod(_devices.stream)
+    synchronize = staticmethod(_devices.synchronize)
+    __call__ = staticmethod(_devices.devices)
 
 devices: _DevicesModule
 
-from gpuinterop.explain import (
-    explain as _explain_explain,
-)
+import gpuinterop.explain as _explain
 
 class _ExplainModule:
-    explain = staticmethod(_explain_explain)
-    __call__ = staticmethod(_explain_explain)
+    explain = staticmethod(_explain.explain)
+    __call__ = staticmethod(_explain.explain)
 
 explain: _ExplainModule
 
-from gpuinterop.doctor import (
-    Report as _doctor_Report,
-    doctor as _doctor_doctor,
-)
+import gpuinterop.doctor as _doctor
 
 class _DoctorModule:
-    Report: type[_doctor_Report]
+    Report: type[_doctor.Report]
     SCHEMA: str
-    doctor = staticmethod(_doctor_doctor)
-    __call__ = staticmethod(_doctor_doctor)
+    doctor = staticmethod(_doctor.doctor)
+    __call__ = staticmethod(_doctor.doctor)
 
 doctor: _DoctorModule
 

@@ -12,7 +12,7 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core, copy_tracking, error_messages
 from gpuinterop.dtypes import as_supported_dtype
-from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device, with_where
+from gpuinterop.error_context import reraise_from, resolve_device, with_where
 from gpuinterop.errors import (
     BoundsError,
     ContiguityError,
@@ -166,15 +166,13 @@ def cast_from(value: Any, found: _core.Array, dtype: Any, where: str) -> _core.A
         return found
     unmade = isinstance(value, _core.Array) and _core._recording() is not None
     if found.device.type == "cpu" and not unmade:
-        try:
+        with reraise_from(where):
             if _core._recording() is not None:
                 return wrap_numpy(as_numpy_view(found).astype(dtype))
             # In gpuinterop memory, so that no second copy is needed.
             made = _core.empty(_core.Array, found.shape, dtype, 1, 0, where=where)
             as_numpy_view(made, written=True)[...] = as_numpy_view(found)
             return made
-        except MemoryError as error:
-            raise host_out_of_memory(error, where) from None
     other: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
     return other
 

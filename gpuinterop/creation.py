@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from gpuinterop.array_inputs import (
     peek_capsule,
 )
 from gpuinterop.dtypes import as_supported_dtype
-from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device
+from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.error_messages import not_an_array
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -267,7 +265,7 @@ def arange(
     try:
         if start is None or stop is None:
             raise TypeError("None is no number")
-        with _in_host_memory("arange"):
+        with reraise_from("arange"):
             values = _spaced(start, stop, step)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
@@ -292,15 +290,6 @@ def _spaced(*given: Any) -> np.ndarray[Any, Any]:
     return np.arange(*given)
 
 
-@contextmanager
-def _in_host_memory(where: str) -> Iterator[None]:
-    """Let NumPy's refusal of memory look like that of this library."""
-    try:
-        yield
-    except MemoryError as error:
-        raise host_out_of_memory(error, where) from None
-
-
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, dtype: Any = None,
     device: Any = None,
@@ -310,7 +299,7 @@ def linspace(
     Integer dtypes round down, and refuse what they cannot hold. Uploaded on CUDA, as by `arange`.
     """
     try:
-        with _in_host_memory("linspace"):
+        with reraise_from("linspace"):
             values = np.linspace(start, stop, num, endpoint)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ShapeError(where="linspace", expected="numbers as start and stop, and how many, 0 or more",

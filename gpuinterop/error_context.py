@@ -9,7 +9,7 @@ from typing import Any
 import gpuinterop.devices as devices
 from gpuinterop.errors import DeviceError, GpuInteropError, OutOfMemoryError
 
-__all__ = ["reraise_from", "host_out_of_memory", "resolve_device", "with_where"]
+__all__ = ["reraise_from", "resolve_device", "with_where"]
 
 
 def resolve_device(device: Any, where: str) -> devices.Device:
@@ -22,22 +22,19 @@ def resolve_device(device: Any, where: str) -> devices.Device:
 
 @contextmanager
 def reraise_from(where: str) -> Iterator[None]:
-    """Re-raise errors of the block with `where` as the called function."""
+    """Re-raise errors of the block, NumPy's MemoryError among them, with `where` as the called function."""
     try:
         yield
     except GpuInteropError as error:
         raise with_where(error, where) from None
-
-
-def host_out_of_memory(error: MemoryError, where: str) -> OutOfMemoryError:
-    """Return the OutOfMemoryError for NumPy's MemoryError."""
-    free, total = devices.mem_info("cpu")
-    return OutOfMemoryError(
-        where=where,
-        expected="enough free host memory",
-        got=f"{free} bytes free of {total}; NumPy: {str(error) or 'MemoryError'}",
-        fix="process the data in smaller parts",
-    )
+    except MemoryError as error:
+        free, total = devices.mem_info("cpu")
+        raise OutOfMemoryError(
+            where=where,
+            expected="enough free host memory",
+            got=f"{free} bytes free of {total}; NumPy: {str(error) or 'MemoryError'}",
+            fix="process the data in smaller parts",
+        ) from None
 
 
 def with_where(error: GpuInteropError, where: str, fix: str = "") -> GpuInteropError:

@@ -1,4 +1,4 @@
-"""NumPy views of arrays in host memory, and core arrays over NumPy's memory."""
+"""NumPy views of arrays in host memory, downloads, and core arrays over NumPy's memory."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype
-from gpuinterop.errors import ContiguityError, UnsupportedError
+from gpuinterop.error_context import reraise_from
+from gpuinterop.errors import ContiguityError, ShapeError, UnsupportedError
+from gpuinterop.layout import core_view
 
 __all__ = [
     "DLPACK_WORKS",
     "as_numpy_view",
     "as_numpy_views",
     "has_core_layout",
+    "only_element",
     "refuse_mask",
     "require_aligned_host",
     "require_no_zero_strides",
+    "to_host_array",
+    "uninitialized_host",
     "wrap_numpy",
 ]
 
@@ -74,6 +79,41 @@ def as_numpy_views(
     """Return an operation's inputs with views for arrays, and views of its results."""
     read = [as_numpy_view(x) if isinstance(x, _core.Array) else x for x in inputs]
     return read, [as_numpy_view(result, written=True) for result in results]
+
+
+def to_host_array(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, Any]:
+    """Return the elements as a NumPy array, downloaded or shared; an error names `where`.
+
+    Without `memory` the caller converts them to Python scalars or text, which is not counted as a copy.
+    """
+    seen = core_view(x)
+    if seen.device.type == "cpu":
+        _core._require_values(where, x)
+        return as_numpy_view(x)
+    host = uninitialized_host(seen, where)
+    _core.copy_into(wrap_numpy(host), x, where=where, uncounted=not memory)
+    return host
+
+
+def uninitialized_host(x: _core.Array, where: str) -> np.ndarray[Any, Any]:
+    """Return an uninitialized NumPy array with the shape and dtype of `x`."""
+    with reraise_from(where):
+        return np.empty(x.shape, x.dtype)
+
+
+def only_element(x: Any, where: str) -> Any:
+    """Return the element of an array of size 1 as a Python scalar."""
+    seen = core_view(x)
+    if seen.size != 1:
+        raise ShapeError(
+            where=where,
+            expected="one element",
+            got=f"{seen.size} elements of shape {seen.shape}",
+            fix=f"read one: x.item({', '.join('0' * seen.ndim)}), or all: x.tolist()"
+            if seen.size
+            else "there is none to read: ask for x.size first",
+        )
+    return to_host_array(x, where).item()
 
 
 def wrap_numpy(host: np.ndarray[Any, Any]) -> _core.Array:

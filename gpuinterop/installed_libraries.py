@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BY_HAND", "Installed", "canonical", "how_to_repair", "numbers", "scan"]
+__all__ = ["BY_HAND", "Installed", "canonical", "how_to_repair", "numbers", "scan", "version_of"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,15 @@ def how_to_repair(package: str, distribution: str = "") -> str:
 def canonical(name: str) -> str:
     """Return the normalized name, as package indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def version_of(package: str) -> str:
+    """Return the installed version without importing the package."""
+    found = importlib.metadata.packages_distributions().get(package.partition(".")[0], [])
+    # Several distributions can share a namespace package, as cuda-core provides cuda.core.
+    own = [name for name in found if canonical(name) == canonical(package)]
+    chosen = own or ([] if "." in package else found)
+    return importlib.metadata.version(chosen[0]) if chosen else ""
 
 
 def numbers(version: str) -> tuple[int, ...]:

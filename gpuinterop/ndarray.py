@@ -1,7 +1,7 @@
-"""The two arrays: `CudaNdarray`, the documents' float32 array, and `GpuArray`, for any dtype.
+"""The two array classes: `CudaNdarray`, the float32 array of the Theano tutorials, and `GpuArray`, for any dtype.
 
-Both are thin faces of the core's array: geometry and memory live in C++, values move through the
-operations. They live in CUDA memory or, on device "cpu", in host memory, with the same rules.
+Both derive from the core's array, which holds shape, strides and memory in C++. The memory is on a GPU
+or, on device "cpu", in host memory, with the same rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core, array_inputs, copy_tracking, dtypes, host_views
-from gpuinterop.error_context import host_out_of_memory, reraise_from, resolve_device
+from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -26,74 +26,35 @@ from gpuinterop.errors import (
     StreamError,
     short_repr,
 )
-from gpuinterop.host_views import as_numpy_view, wrap_numpy
+from gpuinterop.host_views import only_element, to_host_array, uninitialized_host, wrap_numpy
 from gpuinterop.kernel_protocols import ArgumentMethods
 from gpuinterop.layout import core_view
 from gpuinterop.ops.reduction_methods import ReductionMethods
 from gpuinterop.option_values import require_bool
 from gpuinterop.views import ViewMethods, own_state
 
-__all__ = ["CudaNdarray", "GpuArray", "to_host_array"]
+__all__ = ["CudaNdarray", "GpuArray"]
 
 Self = TypeVar("Self", bound="ArrayMethods")
 
 
-def to_host_array(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, Any]:
-    """The elements as a NumPy array, downloaded or shared; a refusal names `where`.
-
-    They are to become Python's numbers or text, which is no copy, unless somebody gets their `memory`.
-    """
-    seen = core_view(x)
-    if seen.device.type == "cpu":
-        _core._require_values(where, x)
-        return as_numpy_view(x)
-    host = _unset(seen, where)
-    _core.copy_into(wrap_numpy(host), x, where=where, uncounted=not memory)
-    return host
-
-
-def _unset(x: _core.Array, where: str) -> np.ndarray[Any, Any]:
-    """A NumPy array of `x`'s shape and dtype."""
-    try:
-        return np.empty(x.shape, x.dtype)
-    except MemoryError as error:
-        raise host_out_of_memory(error, where) from None
-
-
-def _only(x: Any, where: str) -> Any:
-    """The one element as a Python number."""
-    seen = core_view(x)
-    if seen.size != 1:
-        raise ShapeError(
-            where=where,
-            expected="one element",
-            got=f"{seen.size} elements of shape {seen.shape}",
-            fix=f"read one: x.item({', '.join('0' * seen.ndim)}), or all: x.tolist()"
-            if seen.size
-            else "there is none to read: ask for x.size first",
-        )
-    return to_host_array(x, where).item()
-
-
 class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
-    """What both classes share: values in and out, conversions to Python and NumPy."""
+    """The methods of both classes: reading and writing values, conversions to Python and NumPy."""
 
     __slots__ = ()
 
-    # Above NumPy's scalars and arrays, so that `ndarray + x` asks us.
+    # Above NumPy's scalars and arrays, so that `ndarray + x` calls the operator of this class.
     __array_priority__ = 1000.0
     __torch_function__: Any = classmethod(array_inputs.torch_function)
 
-    # ---- values out ----------------------------------------------------------------------------
+    # ---- reading values ----------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return the elements as a NumPy array: downloaded, or shared on device "cpu"."""
         seen = core_view(self)
         if seen.device.type == "cpu":
-            try:
+            with reraise_from("numpy.asarray"):
                 return np.array(to_host_array(self, "numpy.asarray"), dtype=dtype, copy=copy)
-            except MemoryError as error:
-                raise host_out_of_memory(error, "numpy.asarray") from None
         if copy is False:
             raise CopyForbiddenError(
                 where="numpy.asarray",
@@ -107,17 +68,17 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     def get(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Return a new NumPy array with the elements, or fill `out`; never shares memory.
 
-        Waits until what is queued on the array is done.
+        Waits for the work that is queued on the array.
         """
         seen = core_view(self)
         if seen.device.type == "cpu":
             _core._require_values("get", self)
-        host = _unset(seen, "get") if out is None else out
+        host = uninitialized_host(seen, "get") if out is None else out
         if not isinstance(host, np.ndarray):
             raise ArgumentTypeError(where="get", expected="a NumPy array to fill",
                                     got=f"an object of type {type(out).__name__}",
                                     fix="pass numpy.empty(x.shape, x.dtype), or nothing")  # fmt: skip
-        plain = np.asarray(host)  # a subclass may say anything of itself
+        plain = np.asarray(host)  # because a subclass may report any dtype
         if plain.dtype != seen.dtype:
             raise DTypeError(
                 where="get",
@@ -137,7 +98,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return host
 
     def item(self, *index: Any) -> Any:
-        """Return one element as a Python number; the only one when no index is given."""
+        """Return one element as a Python scalar; without an index, the only element."""
         one: Any = _core.view(GpuArray, self)
         if len(index) == 1 and isinstance(index[0], tuple):
             index = index[0]
@@ -166,7 +127,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 places = [int(i) for i in np.unravel_index(places[0] % one.size, one.shape)]
             with reraise_from("item"):
                 one = one[tuple(places)]
-        return _only(one, "item")
+        return only_element(one, "item")
 
     def __contains__(self, value: Any) -> bool:
         """Whether an element equals `value`, which broadcasts as in NumPy."""
@@ -174,30 +135,26 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return bool(found.any() if isinstance(found, _core.Array) else found)
 
     def tolist(self) -> Any:
-        """Return the elements as nested Python lists, a 0-d array as a number."""
-        try:
+        """Return the elements as nested Python lists, a 0-d array as a scalar."""
+        with reraise_from("tolist"):
             return to_host_array(self, "tolist").tolist()
-        except MemoryError as error:
-            raise host_out_of_memory(error, "tolist") from None
 
     def tobytes(self) -> bytes:
-        """Return the bytes of the elements in C order: a copy of them."""
+        """Return a copy of the elements in C order, as bytes."""
         seen = core_view(self)
         if seen.device.type == "cpu":
             copy_tracking.report_copy("host", seen.nbytes, "tobytes")
-        try:
+        with reraise_from("tobytes"):
             return to_host_array(self, "tobytes", memory=True).tobytes()
-        except MemoryError as error:
-            raise host_out_of_memory(error, "tobytes") from None
 
     def __float__(self) -> float:
-        return float(_only(self, "float"))
+        return float(only_element(self, "float"))
 
     def __int__(self) -> int:
-        return int(_only(self, "int"))
+        return int(only_element(self, "int"))
 
     def __complex__(self) -> complex:
-        return complex(_only(self, "complex"))
+        return complex(only_element(self, "complex"))
 
     def __index__(self) -> int:
         seen = core_view(self)
@@ -208,7 +165,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 got=f"dtype {seen.dtype}, shape {seen.shape}",
                 fix="convert it: int(x)",
             )
-        return int(_only(self, "index"))
+        return int(only_element(self, "index"))
 
     def __bool__(self) -> bool:
         seen = core_view(self)
@@ -219,7 +176,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 got=f"{seen.size} elements of shape {seen.shape}",
                 fix="say what is meant: x.size > 0, x.any() or x.all()",
             )
-        return bool(_only(self, "bool"))
+        return bool(only_element(self, "bool"))
 
     def __repr__(self) -> str:
         name = type(self).__name__
@@ -248,15 +205,15 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             raise ShapeError(where="format", expected=f"one element for the format {spec!r}",
                              got=f"{core_view(self).size} elements of shape {core_view(self).shape}",
                              fix="format an element, x.item(0), or the array without a format")  # fmt: skip
-        return format(_only(self, "format"), spec)
+        return format(only_element(self, "format"), spec)
 
-    # ---- values in -----------------------------------------------------------------------------
+    # ---- writing values -----------------------------------------------------------------------------
 
     def set(self, value: Any) -> None:
         """Set the elements from an array of the same shape (PyCUDA's word for assignment)."""
         self[...] = value
 
-    # ---- places --------------------------------------------------------------------------------
+    # ---- devices --------------------------------------------------------------------------------
 
     def to_device(self: Self, device: Any, /, *, stream: Any = None, copy: bool = False) -> Self:
         """Return the array on another device: itself if it is there already, else a copy."""
@@ -300,7 +257,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     # ---- pickling ------------------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Of a subclass, get() may be another method.
+        # Not self.get(), which a subclass may override.
         host = ArrayMethods.get(self)
         return (_unpickle, (type(self), host, str(core_view(self).device)), own_state(self))
 
@@ -320,7 +277,7 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
         raise ArgumentTypeError(where="unpickle", expected="the elements as a NumPy array",
                                 got=f"an object of type {type(host).__name__}",
                                 fix="pickle the array itself")  # fmt: skip
-    host = np.asarray(host)  # a subclass may say anything of itself
+    host = np.asarray(host)  # because a subclass may report any dtype
     array_inputs.check_cast(cls, host.dtype, "unpickle")
     array: ArrayMethods = _core.empty(
         cls, host.shape, host.dtype, target.type_code, target.index, where="unpickle"
@@ -376,7 +333,7 @@ class CudaNdarray(ArrayMethods):
         nbytes: int = -1,
         readonly: bool = False,
     ) -> CudaNdarray:
-        """Wrap float32 memory at an address; `base` is kept alive as long as anyone looks at it.
+        """Wrap float32 memory at an address; the array and its views hold a reference to `base`.
 
         Shares, never copies or frees. `strides` are in elements, as `from_gpu_pointer` takes
         them. They and the shape are checked against `nbytes`, the bytes that may be touched from
@@ -426,7 +383,7 @@ class GpuArray(ArrayMethods):
 
 
 def class_for(dtype: Any) -> type[CudaNdarray] | type[GpuArray]:
-    """Return the class of an array that nobody names a class for; the core's rule for imports too."""
+    """Return the class of an array of a dtype, where the caller names no class; imports follow the same rule."""
     return CudaNdarray if dtype == np.float32 else GpuArray
 
 

@@ -68,4 +68,4 @@ def share_bytes(
             got=f"terms (stride, count) {terms}",
             fix="pass a larger budget, or call may_share_memory(a, b), which compares address ranges",
         )
-    return found
+    return bool(found)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype
-from gpuinterop.error_context import host_out_of_memory, resolve_device
+from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.error_messages import negative_length, not_an_array
 from gpuinterop.errors import DeviceError, ShapeError
 from gpuinterop.host_views import as_numpy_view, require_aligned_host, require_no_zero_strides
@@ -43,10 +43,8 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     place = resolve_device(device, "pinned_empty")
     count = prod(extents)
     if place.type == "cpu" or count == 0:
-        try:
+        with reraise_from("pinned_empty"):
             return np.empty(extents, kind)
-        except MemoryError as error:
-            raise host_out_of_memory(error, "pinned_empty") from None
     nbytes = count * kind.itemsize
     if nbytes > sys.maxsize:
         raise ShapeError(

@@ -2,13 +2,16 @@
 
 What nanobind binds describes itself, through nanobind's stub generator. The Array type has slots made
 by hand, which cannot: their signatures are written in core_slots.pyi, their docstrings are the
-module's. A slot without a signature, or a signature without a slot, stops the tool.
+module's. A slot without a signature, or a signature without a slot, stops the tool. Docstrings are
+repeated for the members of classes only, which users reach through arrays, streams and events; those of
+the functions are read in native/ or by help().
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -34,16 +37,16 @@ HEAD = '"""Types of the native core. Written by `make stub` from tools/core_slot
 SUPPRESSED = {
     # An array that compares by element cannot be hashed.
     "    __hash__: None": "assignment",
-    "    def __eq__(self, other: Any, /) -> GpuArray:": "override",
-    "    def __ne__(self, other: Any, /) -> GpuArray:": "override",
+    "    def __eq__(self, other: Any, /) -> GpuArray: ...": "override",
+    "    def __ne__(self, other: Any, /) -> GpuArray: ...": "override",
     # A class may derive from np.float32 and from one of the others; none does.
-    "    def astype(self, dtype: Float32, order: str='C', copy: bool=True) -> Self:": "overload-overlap",
+    "    def astype(self, dtype: Float32, order: str='C', copy: bool=True) -> Self: ...": "overload-overlap",
     # In place the class stays, where an addition of a CudaNdarray gives one.
     **{
-        f"    def __i{name}__(self, other: Any, /) -> Self:": "misc"
+        f"    def __i{name}__(self, other: Any, /) -> Self: ...": "misc"
         for name in ("add", "sub", "mul", "mod", "floordiv", "truediv", "matmul")
     },
-    "    def __ipow__(self, other: Any, modulus: None=None, /) -> Self:": "misc",
+    "    def __ipow__(self, other: Any, modulus: None=None, /) -> Self: ...": "misc",
 }
 
 # The classes that `to` returns. Libraries that have no types for type checkers are not listed.
@@ -98,7 +101,10 @@ def merged_class(node: ast.ClassDef, cls: type) -> ast.ClassDef:
         sys.exit(
             f"{SLOTS.name}: class {cls.__name__}: missing {missing}, not in the module {stale}"
         )
-    node.body = [with_docstring(m, vars(cls)[name]) for name in offered for m in written[name]]
+    node.body = []
+    for name in offered:  # of overloads, the last one carries the docstring
+        *first, last = written[name]
+        node.body += [*first, with_docstring(last, vars(cls)[name])]
     doc = ast.Expr(ast.Constant(inspect.getdoc(cls)))
     node.body = [doc, *node.body]
     return node
@@ -221,21 +227,22 @@ def core_stub() -> str:
             node.body = [each for each in node.body if name_of(each) != "__signature__"]
         hands = written.pop(name_of(node), [])
         hand = hands[0] if len(hands) == 1 else None
-        if len(hands) > 1:  # overloads: the last one carries the docstring
-            thing = getattr(core, name_of(node))
+        if len(hands) > 1:  # overloads
             body += [Generics().visit(one) for one in hands[:-1]]
-            node = with_docstring(hands[-1], thing)
+            node = hands[-1]
         elif isinstance(hand, ast.ClassDef) and isinstance(node, ast.ClassDef):
             cls = getattr(core, hand.name)
             bound_here = "nanobind" in type(cls).__module__
             node = corrected_class(hand, node) if bound_here else merged_class(hand, cls)
         elif isinstance(hand, ast.FunctionDef) and isinstance(node, ast.FunctionDef):
             node = merged_function(hand, node)
+        if isinstance(node, ast.FunctionDef):
+            node.body = [ast.Expr(ast.Constant(...))]
         body.append(Generics().visit(node))
     if written:
         sys.exit(f"{SLOTS.name}: not in the module: {sorted(written)}")
 
-    text = "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in body)
+    text = "\n".join(map(declaration, body))
     for line, code in SUPPRESSED.items():
         text = text.replace(line, f"{line}  # type: ignore[{code}]")
     used = [line for line in sorted(imports) if is_used(line, text, head)]
@@ -244,6 +251,12 @@ def core_stub() -> str:
         ast.unparse(n) for n in head if not isinstance(n, (ast.Import, ast.ImportFrom, ast.Expr))
     ]
     return "\n".join([HEAD, *used, "", *other, "", text]) + "\n"
+
+
+def declaration(node: ast.stmt) -> str:
+    """The text of a declaration in the style of stubs: one without a docstring takes one line."""
+    text = re.sub(r":\n +\.\.\.", ": ...", ast.unparse(ast.fix_missing_locations(node)))
+    return re.sub(r"\n\n(?= +(?:@|def ))", "\n", text)
 
 
 def repeats(line: str, other: str) -> bool:
@@ -288,7 +301,9 @@ def face_stub() -> str:
         reduced = [name for name in words if name in reductions]
         made += [f"{name}: {reduction_family(reductions[name])}" for name in reduced]
         written = [name for name in words if name not in (*operators, *reduced)]
-        if written:
+        if set(written) == set(import_module(module).__all__):
+            imports.append(f"from {module} import *")
+        elif written:
             lines = "".join(f"    {name} as {name},\n" for name in written)
             imports.append(f"from {module} import (\n{lines})")
     head, first, rest = text.partition("# The classes that")
@@ -325,41 +340,38 @@ def callable_module(name: str) -> str:
     """A module that is called like the function of its name: a class with all that it offers."""
     module = import_module(f"gpuinterop.{name}")
     cls, lines = f"_{name.capitalize()}Module", []
-    typed = [each for each in sorted(module.__all__) if callable(getattr(module, each))]
-    imports = "".join(f"    {each} as _{name}_{each},\n" for each in typed)
     for each in sorted(module.__all__):
-        mine, value = f"_{name}_{each}", getattr(module, each)
+        value = getattr(module, each)
         if inspect.isroutine(value):
-            lines.append(f"    {each} = staticmethod({mine})")
+            lines.append(f"    {each} = staticmethod(_{name}.{each})")
         elif inspect.isclass(value):
-            lines.append(f"    {each}: type[{mine}]")
+            lines.append(f"    {each}: type[_{name}.{each}]")
         else:
             kind = type(value).__name__
             lines.append(f"    {each}: {Generics.OPEN.get(kind, kind)}")
-    lines.append(f"    __call__ = staticmethod(_{name}_{name})")
+    lines.append(f"    __call__ = staticmethod(_{name}.{name})")
     body = "\n".join(lines)
-    return (
-        f"from gpuinterop.{name} import (\n{imports})\n\nclass {cls}:\n{body}\n\n{name}: {cls}\n\n"
-    )
+    return f"import gpuinterop.{name} as _{name}\n\nclass {cls}:\n{body}\n\n{name}: {cls}\n\n"
 
 
 def check_signatures(slots: ast.Module) -> set[str]:
     """The public names declared by hand; their parameters must be those that the package has."""
     functions: dict[str, set[str]] = {}
-    others = set()
+    protocols = {node.name: node for node in slots.body if isinstance(node, ast.ClassDef)}
     for node in slots.body:
         if isinstance(node, ast.FunctionDef):
             functions.setdefault(node.name, set()).update(parameters_of(node))
         elif isinstance(node, ast.AnnAssign) and node.value is None:
-            others.add(name_of(node))
-    unknown = (functions.keys() | others) - set(gpuinterop.__all__)
+            calls = protocols[ast.unparse(node.annotation)].body
+            functions[name_of(node)] = set().union(*map(parameters_of, calls)) - {"self"}
+    unknown = functions.keys() - set(gpuinterop.__all__)
     if unknown:
         sys.exit(f"{FACE_SLOTS.name}: not in the package: {sorted(unknown)}")
     for name, said in functions.items():
         taken = set(inspect.signature(getattr(gpuinterop, name)).parameters)
         if said != taken:
             sys.exit(f"{FACE_SLOTS.name}: {name} takes {sorted(taken)}, not {sorted(said)}")
-    return functions.keys() | others
+    return set(functions)
 
 
 def parameters_of(node: ast.FunctionDef) -> set[str]:

@@ -9,7 +9,6 @@ library failed. A library that fails is a line of the table with its error; the 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
 import platform
@@ -24,6 +23,7 @@ import gpuinterop as gi
 from gpuinterop import converters
 from gpuinterop.cli import STRICT, words_of
 from gpuinterop.converters import availability, registry
+from gpuinterop.installed_libraries import version_of
 
 # Layouts that libraries disagree about.
 VIEWS: dict[str, Callable[[Any], Any]] = {
@@ -48,7 +48,6 @@ class Library:
 
     name: str
     package: str
-    install: str  # the command that brings it
     converter: str = ""  # where it is not the name
     cells: dict[str, str] = field(default_factory=dict)  # a word for each of VIEWS
     refusal: tuple[str, gi.GpuInteropError] | None = None  # the first view refused, and why
@@ -62,13 +61,7 @@ class Library:
     def version(self) -> str:
         if self.package == "builtins":
             return platform.python_version()
-        root = self.package.partition(".")[0]
-        for name in importlib.metadata.packages_distributions().get(root, ()):
-            if root != "cuda" or self.install.endswith(
-                f" {name}"
-            ):  # NVIDIA's packages share one root
-                return importlib.metadata.version(name)
-        return ""
+        return version_of(self.package)
 
     def refuse(self, view: str, error: gi.GpuInteropError) -> None:
         self.cells[view] = "refused"
@@ -161,7 +154,7 @@ def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], dict[
         elif not fits:
             left_out[row.name] = f"no arrays on {device.type}"
         else:
-            here.append(Library(row.name, package, install, converter))
+            here.append(Library(row.name, package, converter))
     if only and not here:
         raise gi.ConversionTypeError(
             where="gpuinterop demo", expected=f"a library that is installed and has arrays on {device}",
@@ -272,9 +265,9 @@ def show_refusal(here: list[Library]) -> None:
             name = library.converter or library.name
             show(f"gpuinterop.to({view}, {name!r})", error)
             print(f"   >>> gpuinterop.to({view}, {name!r}, copyif=True)")
-            print(f"   {library.copy or 'refused too: a copy would not mend it'}")
+            print(f"   {library.copy or 'also refused: a copy does not help'}")
             return
-    # Everyone here takes every view. Steps that are no whole number of elements nobody can share.
+    # These libraries accept all views. No library can share strides that are not multiples of the itemsize.
     packed = np.zeros(3, [("tag", "u1"), ("value", "f4")])["value"]
     try:
         gi.from_any(packed)

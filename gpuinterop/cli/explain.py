@@ -1,7 +1,7 @@
 """``gpuinterop explain``: what a conversion of an array of this shape and layout would do, and why.
 
-Exit code 0 when it shares, 1 when it refuses, 0 when it copies and that was allowed, 3 when the
-converter cannot tell, 2 when the question is wrong.
+Exit code 0: it shares, or copies with permission. 1: it refuses. 2: an argument is wrong. 3: the
+converter cannot predict the outcome.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 
 import gpuinterop as gi
-from gpuinterop import _core
 from gpuinterop.cli import STRICT, layouts_in_help
 from gpuinterop.converters import registry
 from gpuinterop.converters.plan import c_strides
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError
-from gpuinterop.testing.layouts import LAYOUTS
+from gpuinterop.testing.layouts import LAYOUTS, Layout
 
 EPILOG = """\
-exit code: 0 it shares, or copies and may; 1 it refuses; 2 the question is wrong; 3 nobody can tell
+exit code: 0 it shares, or copies with --copyif; 1 it refuses; 2 an argument is wrong; 3 not predictable
 
 example: gpuinterop explain --shape 3,4 --layout reversed --to torch
 """
@@ -69,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> Any:
-    """An array as the options describe it; the memory is real, so that its address counts too."""
+    """Return an array as the options describe it; it has memory, because some libraries check the address."""
     named = LAYOUTS.get(layout)
     extents = (named or LAYOUTS["C"]).shape if shape is None else _numbers(shape, "--shape")
     if any(n < 0 for n in extents):
@@ -89,7 +88,7 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
     return _window(extents, strides, offset, element, device, layout == "readonly")
 
 
-# What three of the layouts ask of the shape.
+# The shapes that three of the layouts require.
 _SHAPES: dict[str, tuple[str, Callable[[tuple[int, ...]], bool]]] = {
     "size-1": ("an axis of one element", lambda extents: 1 in extents),
     "empty": ("an axis without elements", lambda extents: 0 in extents),
@@ -161,11 +160,6 @@ def _window(
 ) -> Any:
     steps = [(n - 1) * s for n, s in zip(extents, strides, strict=True) if n > 1]
     low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
-    place = gi.default_device() if device is None else gi.device(device)
-    cls = gi.CudaNdarray if dtype == np.float32 else gi.GpuArray
-    base = _core.empty(cls, (high - low + 1 + offset,), dtype, place.type_code, place.index)
-    return _core.from_pointer(
-        cls, base.ptr + (offset - low) * dtype.itemsize, extents,
-        tuple(s * dtype.itemsize for s in strides), dtype, place.type_code, place.index, base,
-        readonly=readonly,
-    )  # fmt: skip
+    base = gi.empty(high - low + 1 + offset, dtype, device=device)
+    window = Layout("", base.size, extents, strides, offset - low, readonly)
+    return window.over(base.ptr, dtype, (base.device.type, base.device.index), base)

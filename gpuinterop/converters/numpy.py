@@ -19,8 +19,8 @@ from gpuinterop.converters.plan import (
 )
 from gpuinterop.converters.suggested_fixes import cast_line, move_line
 from gpuinterop.foreign_handles import CPU
-from gpuinterop.host_views import DLPACK_WORKS, as_numpy_view, refuse_mask
-from gpuinterop.ndarray import class_for, to_host_array
+from gpuinterop.host_views import DLPACK_WORKS, as_numpy_view, refuse_mask, to_host_array
+from gpuinterop.ndarray import class_for
 
 __all__ = ["RULES", "adopt", "describe", "describe_host", "export", "judge", "plain", "plan_to"]
 

@@ -5,31 +5,22 @@ The core asks for a plan once for each layout of operands and keeps it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import STORAGE
 from gpuinterop.errors import ShapeError
 from gpuinterop.layout import broadcast_shapes
-from gpuinterop.ops.blas_host import sum_of_products
 from gpuinterop.ops.dtype_promotion import common_dtype
-from gpuinterop.ops.expression import Expression
-from gpuinterop.ops.map_reduce import MapReduce
+from gpuinterop.ops.expression import Expression, Value
 from gpuinterop.ops.operand_conversion import gpuarray_class
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from gpuinterop.ops.reduction_kernel import ReductionKernel
 
 __all__ = ["plan", "rank_one"]
 
-# Both factors in the type that is summed: C++ would multiply an int by a float in float32, and wrap
-# where NumPy computes in float64.
-_TIMES = "gi_mul(gi_to<Value>(x0), gi_to<Value>(x1))"  # integers wrap around
-
-_products: dict[tuple[Any, Any, bool], MapReduce] = {}  # by the operands' dtypes
-_scaled: dict[Any, MapReduce] = {}  # by dtype, alpha and beta: the core asks for at most 64
+_products: dict[tuple[Any, Any, bool], ReductionKernel] = {}  # by the operands' dtypes
+_scaled: dict[Any, ReductionKernel] = {}  # by dtype, alpha and beta: the core asks for at most 64
 
 
 def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any) -> Any:
@@ -38,7 +29,7 @@ def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any)
     outs = None if out is None else (out,)
     if kind == "gemv":
         extras = () if c is None else (c,)
-        return _scaled_product(a, b, c, alpha, beta)._resolved((a, b), extras, outs)
+        return _scaled_product(a, b, c, alpha, beta).resolved((a, b), extras, outs)
     if kind == "integer":
         batch = broadcast_shapes((a.shape[:-2], b.shape[:-2]), "matmul")
         if len(batch) > _core.MAX_DIMS - 3:  # the sum's axis and the two of the result
@@ -50,56 +41,63 @@ def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any)
         right = b.broadcast_to((*batch, *b.shape[-2:])).swapaxes(-1, -2).expand_dims(-3)
     else:
         left, right = a, b if b.ndim == 1 else b.swapaxes(-1, -2)
-    return _product(left, right, kind == "wide")._resolved((left, right), (), outs)
+    return _product(left, right, kind == "wide").resolved((left, right), (), outs)
 
 
-def _product(a: Any, b: Any, wide: bool = False) -> MapReduce:
+def _product(a: Any, b: Any, wide: bool = False) -> ReductionKernel:
     """Sum of a * b over the last axis; both broadcast. One kernel, any strides, any number type."""
     key = (a.dtype, b.dtype, wide)
     kernel = _products.get(key)
     if kernel is None:
         common = np.dtype(np.float32) if wide else common_dtype((a.dtype, b.dtype), "matmul")
         op = "any" if common == np.bool_ else "sum"
-        kernel = _products[key] = MapReduce(
-            "x0 && x1" if op == "any" else _TIMES,
-            _on_host,
-            op=op,
-            dtypes=(common,),
-            where="matmul",
+        kernel = _products[key] = ReductionKernel(
+            _times(common), op, dtypes=(common,), where="matmul"
         )
     return kernel
 
 
-def _on_host(operands: Sequence[Any], extras: Sequence[Any]) -> Sequence[Any]:
-    return (sum_of_products(*operands),)
+def _times(common: np.dtype[Any]) -> Expression:
+    """Products of both operands in the type that is summed, which rounds small floats once."""
+    graph = Expression()
+    x, y = graph.input(), graph.input()
+    if common == np.bool_:
+        graph.results = [graph.apply("logical_and", x, y)]
+    else:
+        held = _summed(common)
+        graph.results = [graph.apply("multiply", graph.cast(x, held), graph.cast(y, held))]
+    return graph
 
 
-def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> MapReduce:
+def _summed(common: np.dtype[Any]) -> np.dtype[Any]:
+    small = common.kind in "fV" and common.itemsize < 4
+    return np.dtype(np.float32) if small else common
+
+
+def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> ReductionKernel:
     common = common_dtype([v.dtype for v in (a, x, y) if v is not None], "gemv")
     key = (common, alpha, None if y is None else beta)
     kernel = _scaled.get(key)
     if kernel is None:
-        r, e0 = "r", "e0"
-        if common.kind == "c":  # one of the two may be real
-            r, e0 = (f"gi_to<{STORAGE[common.name]}>({x})" for x in (r, e0))
-        post = r if alpha == 1 else f"{alpha!r} * {r}"
-        if y is not None and beta != 0:
-            post += f" + {e0}" if beta == 1 else f" + {beta!r} * {e0}"
-        if common.itemsize <= 4 and common.kind == "f" and post != "r":
-            post = f"float({post})"
-        kernel = _scaled[key] = _Scaled(common, post)
+        posts = Expression()
+        value = _scale(posts, posts.input(), alpha, common)
+        if y is not None:
+            addend = posts.input()
+            if beta != 0:
+                value = posts.apply("add", value, _scale(posts, addend, beta, common))
+        posts.results = [posts.cast(value, common)]
+        kernel = _scaled[key] = ReductionKernel(
+            _times(common), "sum", posts=posts, dtypes=(common,), where="gemv"
+        )
     return kernel
 
 
-class _Scaled(MapReduce):
-    """A sum of products, scaled, computed in a dtype that the addend may have widened."""
-
-    def __init__(self, dtype: np.dtype[Any], post: str) -> None:
-        super().__init__(_TIMES, _on_host, posts=(post,), dtypes=(dtype,), where="gemv")
-        self._dtype = dtype
-
-    def _dtypes(self, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
-        return self._dtype, [self._dtype]
+def _scale(graph: Expression, x: Value, factor: float, common: np.dtype[Any]) -> Value:
+    """The product with a number, which is rounded with the sum that it becomes part of."""
+    if factor == 1:
+        return graph.cast(x, _summed(common))
+    wide = np.complex128 if common.kind == "c" else np.float64
+    return graph.apply("multiply", graph.cast(x, wide), factor)
 
 
 _kept: list[Any] = []  # operations that the core calls by their numbers

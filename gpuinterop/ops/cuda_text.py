@@ -16,7 +16,7 @@ from gpuinterop.layout import broadcast_shapes
 from .dtype_promotion import Loop, name_of_kind, row_of_kind
 from .kernel_parameters import require_safe_arrays, require_text
 
-__all__ = ["CudaText"]
+__all__ = ["CudaText", "assigned"]
 
 _C_NAMES = {
     "float": "float32", "double": "float64", "char": "int8", "short": "int16", "int": "int32",
@@ -48,6 +48,11 @@ def _working(dtype: str) -> str:
     """The type that an element is computed in, for text outside of the generator's namespace."""
     name = WORKING[dtype]
     return name if name in ("bool", "float", "double") else f"{NAMESPACE}::{name}"
+
+
+def assigned(name: str, dtype: str, expression: str) -> str:
+    """The statement that sets an output of a dtype to an expression of any type."""
+    return f"{name} = {NAMESPACE}::gi_to<{_working(dtype)}>({expression})"
 
 
 class CudaText:

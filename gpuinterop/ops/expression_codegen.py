@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,15 +16,15 @@ from gpuinterop.layout import broadcast_shapes
 from .core_callbacks import CustomOperation
 from .cuda_text import CudaText
 from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, numpy_types
-from .expression import Expression
 from .expression_dtypes import Value, loop_of, met, settled, strong
+from .expression_graph import Graph
 from .host_elementwise import run_row
 from .kernel_bodies import substitute
 
-__all__ = ["ElementwiseOperation", "statements"]
+__all__ = ["DeviceFunction", "ElementwiseOperation", "device_function", "statements"]
 
 
-def statements(graph: Expression, given: Sequence[int]) -> str:
+def statements(graph: Graph, given: Sequence[int]) -> str:
     """CUDA statements that compute o0, o1, ... from a0, a1, ..., rounded after every operation.
 
     Each value is pinned, so that a product and a sum are not contracted: the results have the bits of
@@ -33,8 +33,25 @@ def statements(graph: Expression, given: Sequence[int]) -> str:
     return _Statements(graph, given).text
 
 
+class DeviceFunction(NamedTuple):
+    """A graph as a function of CUDA code: of its inputs, and then of references to its results."""
+
+    text: str
+    declared: str  # the CUDA texts that it calls, outside of the generator's namespace
+    defined: str
+
+
+def device_function(symbol: str, graph: Graph, given: Sequence[int]) -> DeviceFunction:
+    """The results of a graph for inputs of these dtypes."""
+    made = _Statements(graph, given)
+    parameters = [f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(given)]
+    parameters += [f"{WORKING[NAMES[row]]}& o{j}" for j, row in enumerate(graph.result_rows(given))]
+    text = f"GI_FN void {symbol}({', '.join(parameters)}) {{\n  {made.text}\n}}\n"
+    return DeviceFunction(text, *made.texts())
+
+
 class _Statements:
-    def __init__(self, graph: Expression, given: Sequence[int]) -> None:
+    def __init__(self, graph: Graph, given: Sequence[int]) -> None:
         self.kinds, self.strict = graph.kinds(given)
         self.names: dict[int, str] = {}
         self.functions: list[tuple[str, str]] = []  # declarations and definitions of CUDA texts
@@ -51,6 +68,11 @@ class _Statements:
             row = strong(self.kinds[id(value)])
             lines.append(f"o{j} = {self._as(value, row)};")
         self.text = "\n  ".join(lines)
+
+    def texts(self) -> tuple[str, str]:
+        """The declarations and the definitions of the CUDA texts."""
+        declared, defined = ("\n".join(pair[i] for pair in self.functions) for i in (0, 1))
+        return declared, defined
 
     def _as(self, value: Value, row: int, number: Any = None) -> str:
         """A value in the working type of a dtype."""
@@ -146,7 +168,7 @@ def literal(number: Any, row: int) -> str:
 class ElementwiseOperation(CustomOperation):
     """The results of a graph without reductions, element by element."""
 
-    def __init__(self, name: str, graph: Expression) -> None:
+    def __init__(self, name: str, graph: Graph) -> None:
         self.name = "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
         self.graph = graph
         self.inputs = len(graph.inputs)
@@ -165,8 +187,7 @@ class ElementwiseOperation(CustomOperation):
             tuple(NAMES[k] for k in kinds),
             tuple(NAMES[k] for k in self.graph.result_rows(kinds)),
             made.text,
-            "\n".join(declared for declared, _ in made.functions),
-            "\n".join(defined for _, defined in made.functions),
+            *made.texts(),
             once=bool(made.functions),  # a text may do more than compute its outputs
         )
 

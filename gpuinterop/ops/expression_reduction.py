@@ -11,68 +11,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from gpuinterop import _core
-from gpuinterop.dtypes import ACCUMULATORS, NAMES, WORKING, dtype_from_id, dtype_id
-from gpuinterop.jit import kernel_text
+from gpuinterop.dtypes import ACCUMULATORS, dtype_from_id, dtype_id
 from gpuinterop.layout import broadcast_shapes
 from gpuinterop.views import read_reduced_axes
 
 from . import output_arrays
-from .expression import Expression
-from .expression_codegen import statements
 from .expression_dtypes import is_strict, number_kind
-from .map_reduce import MapReduce
-from .reduction_table import REDUCTIONS
+from .expression_graph import Graph
+from .reduction_kernel import ReductionKernel
 
 __all__ = ["FusedReduction"]
-
-
-class _Kernel(MapReduce):
-    """A map-reduce whose map is an expression of one result."""
-
-    def __init__(self, graph: Expression, op: str, axis: Any) -> None:
-        names = ", ".join(f"x{i}" for i in range(len(graph.inputs)))
-        super().__init__(f"gi_fused({names})", _no_host, op=op, axis=axis, where="fuse")
-        self.graph = graph
-
-    def _dtypes(self, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
-        value = dtype_from_id(self.graph.result_rows(_rows(operands))[0])
-        return value, [np.dtype(REDUCTIONS[self.op].result(value))]
-
-    def _support(self, operands: Sequence[Any]) -> str:
-        rows = _rows(operands)
-        result = WORKING[NAMES[self.graph.result_rows(rows)[0]]]
-        declared = ", ".join(f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(rows))
-        return (
-            kernel_text("math.cuh")
-            + f"GI_FN {result} gi_fused({declared}) {{\n  {result} o0;\n  "
-            + f"{statements(self.graph, rows)}\n  return o0;\n}}\n"
-        )
-
-
-def _no_host(operands: Sequence[Any], extras: Sequence[Any]) -> Sequence[Any]:
-    raise AssertionError("the host computes the values before it reduces them")
-
-
-def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(dtype_id(x.dtype) for x in operands)
 
 
 class FusedReduction:
     """One reduced value of an expression; `part` computes the values that are reduced."""
 
     def __init__(
-        self, part: Expression, reduction: tuple[str, Any, bool], elementwise: Callable[..., Any]
+        self, part: Graph, reduction: tuple[str, Any, bool], elementwise: Callable[..., Any]
     ) -> None:
         self.op, self.axis, self.keepdims = reduction
         strict = replace(part, strict=(True,) * len(part.inputs))
         # By whether the operands are CudaNdarrays, all of them or none.
-        self.kernels = [_Kernel(graph, self.op, self.axis) for graph in (part, strict)]
+        self.kernels = [ReductionKernel(graph, self.op, self.axis) for graph in (part, strict)]
         self.value = elementwise
         self.reads_only = part.results[0].index >= 0
-        self._ways: dict[Any, tuple[_Kernel | None, list[Any], bool]] = {}  # by kinds of operands
+        self._ways: dict[
+            Any, tuple[ReductionKernel | None, list[Any], bool]
+        ] = {}  # by kinds of operands
 
     def __call__(self, operands: Sequence[Any], out: Any) -> Any:
         """The result for operands that the elementwise function takes."""
@@ -97,7 +63,7 @@ class FusedReduction:
         made = self._run(kernel, operands, out)
         return output_arrays.plain(made) if plain and out is None else made
 
-    def _way(self, operands: Sequence[Any]) -> tuple[_Kernel | None, list[Any], bool]:
+    def _way(self, operands: Sequence[Any]) -> tuple[ReductionKernel | None, list[Any], bool]:
         """How operands of these kinds are reduced: the kernel, and the 0-d arrays it reads for numbers.
 
         The third value says that a CudaNdarray cannot hold the kernel's result, or, where there is no
@@ -134,7 +100,7 @@ class FusedReduction:
         ]
         return kernel, numbers, strict and not kernel.graph.strict_results(rows)[0]
 
-    def _run(self, kernel: _Kernel, operands: Sequence[Any], out: Any) -> Any:
+    def _run(self, kernel: ReductionKernel, operands: Sequence[Any], out: Any) -> Any:
         if not self.keepdims:
             return kernel(*operands, out=out)
         shape = broadcast_shapes([x.shape for x in operands], "fuse")
@@ -142,7 +108,7 @@ class FusedReduction:
         full = tuple(1 if i in axes else n for i, n in enumerate(shape))
         if out is None:
             return kernel(*operands).reshape(full)
-        output_arrays.check_out(out, full, kernel._dtypes(operands)[1][0], operands[0], self.op)
+        output_arrays.check_out(out, full, kernel._dtypes(operands)[0], operands[0], self.op)
         kept = tuple(n for i, n in enumerate(shape) if i not in axes)
         kernel(*operands, out=out.reshape(kept))
         return out

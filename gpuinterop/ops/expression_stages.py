@@ -22,9 +22,9 @@ from gpuinterop.layout import core_view
 
 from .core_callbacks import FUNCTIONS, add_operation, is_foreign_array, viewed
 from .dtype_promotion import check_casts
-from .expression import Expression, ordered, shapes_of
 from .expression_codegen import ElementwiseOperation
 from .expression_dtypes import Value, is_strict
+from .expression_graph import Graph, ordered, shapes_of
 from .expression_reduction import FusedReduction
 from .output_arrays import check_count, check_out, refuse_overlap
 
@@ -70,7 +70,7 @@ class CompiledExpression(_core.PreparedCalls):
 
     def __init__(
         self,
-        graph: Expression,
+        graph: Graph,
         results: Sequence[Value],
         name: str,
         kernels: Kernels | None = None,
@@ -145,7 +145,7 @@ class CompiledExpression(_core.PreparedCalls):
             stages.append(_Stage(run, _reads(leaves, places), tuple(group), False))
         return stages
 
-    def _elementwise(self, part: Expression) -> Callable[..., Any]:
+    def _elementwise(self, part: Graph) -> Callable[..., Any]:
         """The function of a stage: its operands decide which of them are CudaNdarrays."""
         known: dict[tuple[bool, ...], Any] = {}
 
@@ -157,7 +157,7 @@ class CompiledExpression(_core.PreparedCalls):
 
         return run
 
-    def _kernel(self, part: Expression) -> Any:
+    def _kernel(self, part: Graph) -> Any:
         """The core's operation for a graph; equal graphs have one."""
         key = part.signature()
         found = self._kernels.recall(key)
@@ -174,7 +174,7 @@ class CompiledExpression(_core.PreparedCalls):
             self._kernels[key] = found
         return found
 
-    def _reduction(self, part: Expression, reduction: tuple[str, Any, bool]) -> FusedReduction:
+    def _reduction(self, part: Graph, reduction: tuple[str, Any, bool]) -> FusedReduction:
         key = (*part.signature(), repr(reduction))
         found: FusedReduction | None = self._kernels.recall(key)
         if found is None:
@@ -256,14 +256,14 @@ def _beside_each_other(operands: Sequence[Any], outs: Sequence[Any]) -> list[Any
     return [viewed(x, like, "fuse") if is_foreign_array(x) else x for x in operands]
 
 
-def _part_of(results: Sequence[Value]) -> tuple[Expression, list[Value]]:
+def _part_of(results: Sequence[Value]) -> tuple[Graph, list[Value]]:
     """The graph from its leaves to the results, with the leaves as its inputs; and the leaves."""
     values = ordered(results)
     leaves = sorted(
         (value for value in values if value.is_leaf),
         key=lambda value: (value.index < 0, value.index),
     )
-    part = Expression()
+    part = Graph()
     made = {id(leaf): part.input(weak=leaf.weak) for leaf in leaves}
     for value in values:
         if not value.is_leaf:

@@ -14,7 +14,7 @@ from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
 from .core_callbacks import is_foreign_array
-from .expression import constant_key
+from .expression_graph import constant_key
 from .expression_stages import CompiledExpression, Kernels, expected_argument, shape_of
 from .fuse_scalars import Scalar
 from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out

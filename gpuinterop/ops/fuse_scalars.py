@@ -16,7 +16,7 @@ from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError
 
 from .core_callbacks import FUNCTIONS
-from .expression import constant_key
+from .expression_graph import constant_key
 
 __all__ = ["Scalar"]
 

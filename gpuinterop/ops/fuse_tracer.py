@@ -14,8 +14,9 @@ from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
 
 from . import methods
 from .core_callbacks import FUNCTIONS
-from .expression import Expression, ordered, shapes_of
+from .expression import Expression
 from .expression_dtypes import Value, is_strict, kinds_of, number_kind, strong
+from .expression_graph import ordered, shapes_of
 from .expression_stages import shape_of
 from .functions import cutting
 from .fuse_scalars import Scalar

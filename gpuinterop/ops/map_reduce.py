@@ -1,8 +1,7 @@
 """A mapped reduction in one kernel: several operands, an expression, a reduction, results from it.
 
-Inner products, products of matrices with vectors and reductions in `fuse` are built on it. The
-expressions are CUDA C over x0, x1, ... (operands), r (the reduced value) and e0, e1, ... (operands
-of the result's shape); `host` says the same in NumPy.
+The expressions are CUDA C over x0, x1, ... (operands), r (the reduced value) and e0, e1, ... (operands
+of the result's shape); `host` says the same in NumPy. Each becomes a `CudaText` in a graph.
 """
 
 from __future__ import annotations
@@ -12,24 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuinterop import _core, dtypes
-from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.dtypes import STORAGE, as_supported_dtype
+from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.host_views import as_numpy_view
-from gpuinterop.layout import broadcast_shapes, c_strides
-from gpuinterop.ops import output_arrays, reduction_launch, target
+from gpuinterop.ops import output_arrays, reduction_launch
+from gpuinterop.ops.cuda_text import CudaText, assigned
 from gpuinterop.ops.dtype_promotion import common_dtype
-from gpuinterop.ops.reduction_codegen import Recipe
-from gpuinterop.ops.reduction_plan import plan_reduction
-from gpuinterop.ops.reduction_table import FUSED, REDUCTIONS, check_not_empty
-from gpuinterop.views import read_reduced_axes
+from gpuinterop.ops.expression import Expression
+from gpuinterop.ops.reduction_kernel import ReductionKernel
+from gpuinterop.ops.reduction_table import FUSED, REDUCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["MapReduce"]
 
+_DTYPES = {"int": "int32"} | {kind: name for name, kind in STORAGE.items()}  # of C++ types
 
-class MapReduce:
+
+class MapReduce(ReductionKernel):
     """A reusable kernel ``posts(reduce(map(x0, x1, ...)), e0, ...)`` over one or more axes.
 
     Parameters
@@ -77,35 +77,15 @@ class MapReduce:
                 where=where, expected="a NumPy function of (operands, extras) as host",
                 got=repr(host), fix="host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
             )  # fmt: skip
-        self.map, self.host, self.op = map, host, op
-        self.axis, self.posts, self.locals = axis, tuple(posts), locals
-        self.dtypes, self.support = dtypes, support
-        self._where = where
+        super().__init__(
+            Expression(), op, axis, None, dtypes, where
+        )  # the graphs follow the dtypes
+        self.map, self.host, self.support = map, host, support
+        self.texts, self.locals = tuple(posts), locals
         self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
-        self._caches: dict[int, _core.PlanCache] = {}  # by the number of operands
 
-    def __call__(self, *operands: Any, extras: Sequence[Any] = (), out: Any = None) -> Any:
-        """Return the result (a tuple when there are several), or fill `out` (a tuple then too).
-
-        Operands broadcast against each other, extras against the result. Queued on the current
-        stream; nothing is copied.
-        """
-        # A layout that was planned has been checked: the core finds it by the operands as given.
-        n = len(operands)
-        if n == 0:
-            output_arrays.require_arrays(self._where, None)
-        cache = self._caches.get(n)
-        if cache is None:
-            cache = self._caches[n] = _core.PlanCache(
-                lambda given, outs: self._resolved(*self._counted(given[:n], given[n:]), outs),
-                self._where,
-            )
-        if out is not None and not isinstance(out, tuple):
-            out = (out,)
-        return cache((*operands, *extras) if extras else operands, out)
-
-    def _counted(self, operands: Sequence[Any], extras: Sequence[Any]) -> tuple[Any, Any]:
-        """Both, if they are as many as the expressions mention."""
+    def resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
+        """The same for as many operands and extras as the expressions mention."""
         for given, count, letter, what in zip(
             (operands, extras), self._counts, "xe", ("operand", "extra"), strict=True
         ):
@@ -118,52 +98,41 @@ class MapReduce:
                     got=str(len(given)),
                     fix=f"pass an array for each of {names}" if count else f"leave out the {what}s",
                 )
-        return operands, extras
+        return super().resolved(operands, extras, out)
 
-    def _resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
-        """The plan for operands on a GPU, the result of those in host memory."""
-        device = output_arrays.require_arrays(self._where, *operands, *extras)
-        cls = type(output_arrays.leading(operands))
-        operands = [output_arrays.plain(x) for x in operands]
-        extras = [output_arrays.plain(e) for e in extras]
-        shape = broadcast_shapes([x.shape for x in operands], self._where)
-        axes = read_reduced_axes(self.axis, len(shape), self._where)
-        kept = tuple(n for i, n in enumerate(shape) if i not in axes)
-        count = int(np.prod([shape[i] for i in axes], dtype=np.int64))
-        check_not_empty(self.op, count, shape)
-        full = [x if x.shape == shape else x.broadcast_to(shape) for x in operands]
-        after = [e if e.shape == kept else e.broadcast_to(kept) for e in extras]
-        if device.type == "cpu":
-            return self._on_host(cls, full, after, kept, out)
-        sinks = [] if out is None else [o for o in out if isinstance(o, _core.Array)]
-        # An extra is read by the thread that then writes its place.
-        if not any(reduction_launch.may_overlap(x, o) for x in full for o in sinks) and not any(
-            reduction_launch.may_overlap(e, o) and not _same_place(e, o)
-            for e in after
-            for o in sinks
-        ):
-            return self._plan(cls, full, after, out)
-        # Elements would be overwritten before all blocks have read them.
-        self._check_outs(full[0], kept, self._dtypes(full)[1], out)
-        made = self._plan(cls, full, after, None).run((*full, *after), None)
-        for o, value in zip(out, made if isinstance(made, tuple) else (made,), strict=True):
-            _core.copy_into(o, value, where=self._where)
-        return out if len(out) > 1 else out[0]
-
-    def _dtypes(self, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
-        """The dtype of the map's value, and those of the results."""
-        common = common_dtype([x.dtype for x in operands], self._where)
-        reduced = REDUCTIONS[self.op].result(common)
-        return common, [
-            dtypes.as_supported_dtype(
-                reduced if self.dtypes is None else self.dtypes[j], "MapReduce"
-            )
-            for j in range(len(self.posts))
+    def _dtypes(self, operands: Sequence[Any]) -> list[np.dtype[Any]]:
+        reduced = REDUCTIONS[self.op].result(self._common(operands))
+        return [
+            as_supported_dtype(reduced if self.dtypes is None else self.dtypes[j], "MapReduce")
+            for j in range(len(self.texts))
         ]
 
-    def _support(self, operands: Sequence[Any]) -> str:
-        """Device functions that the expressions call."""
-        return self.support
+    def _common(self, operands: Sequence[Any]) -> np.dtype[Any]:
+        common: np.dtype[Any] = common_dtype([x.dtype for x in operands], self._where)
+        return common
+
+    def graphs(
+        self, operands: Sequence[Any], extras: Sequence[Any]
+    ) -> tuple[Expression, Expression]:
+        """The texts with the dtypes of these operands."""
+        common, row = self._common(operands), REDUCTIONS[self.op]
+        # Values are kept in the type that is accumulated, so that small floats are rounded once.
+        value = _DTYPES[row.kernel(common.name, row.result(common).name)[0]]
+        outs = [kind.name for kind in self._dtypes(operands)]
+        mapped = CudaText(
+            ", ".join(f"{x.dtype.name} x{i}" for i, x in enumerate(operands)),
+            f"{value} gi_value", assigned("gi_value", value, self.map), "map", self.support,
+        )  # fmt: skip
+        reduced = row.result(np.dtype(value)).name
+        posts = CudaText(
+            ", ".join([f"{reduced} r", *(f"{e.dtype.name} e{i}" for i, e in enumerate(extras))]),
+            ", ".join(f"{name} gi_y{j}" for j, name in enumerate(outs)),
+            self.locals + " ".join(
+                f"{assigned(f'gi_y{j}', name, post)};"
+                for j, (name, post) in enumerate(zip(outs, self.texts, strict=True))
+            ), "posts", self.support,
+        )  # fmt: skip
+        return _graph_of(mapped), _graph_of(posts)
 
     def _on_host(
         self,
@@ -173,7 +142,7 @@ class MapReduce:
         kept: tuple[int, ...],
         out: Any,
     ) -> Any:
-        _, kinds = self._dtypes(operands)
+        kinds = self._dtypes(operands)
         if out is not None:
             self._check_outs(operands[0], kept, kinds, out)
         outs = out or [reduction_launch.new_as(cls, operands[0], kept, kind) for kind in kinds]
@@ -214,96 +183,15 @@ class MapReduce:
                 fix=f"reduce over axis {self.axis} in host= as well",
             ) from None  # fmt: skip
 
-    def _check_outs(
-        self, like: Any, kept: tuple[int, ...], kinds: Sequence[Any], outs: Sequence[Any]
-    ) -> list[Any]:
-        output_arrays.check_count(outs, len(kinds), self._where)
-        found = [
-            reduction_launch.check_out(given, kept, kind, like, self._where)
-            for given, kind in zip(outs, kinds, strict=True)
-        ]
-        output_arrays.refuse_overlap(found, self._where)
-        return found
 
-    def _recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
-        common, kinds = self._dtypes(operands)
-        value, mapped, accumulator = REDUCTIONS[self.op].kernel(
-            common.name, REDUCTIONS[self.op].result(common).name
-        )
-        return Recipe(
-            inputs=tuple(x.dtype.name for x in operands),
-            value=value,
-            map=self.map
-            if mapped == "x0"
-            else re.sub(r"\bx0\b", lambda _: f"({self.map})", mapped),
-            op=accumulator,
-            outputs=tuple(kind.name for kind in kinds),
-            posts=self.posts,
-            extras=tuple(e.dtype.name for e in extras),
-            locals=self.locals,
-            support=self._support(operands),
-        )
-
-    def _plan(self, cls: type, operands: Sequence[Any], extras: Sequence[Any], outs: Any) -> Any:
-        shape = operands[0].shape
-        axes = read_reduced_axes(self.axis, len(shape), self._where)
-        kept = tuple(n for i, n in enumerate(shape) if i not in axes)
-        _, kinds = self._dtypes(operands)
-        if outs is not None:
-            outs = self._check_outs(operands[0], kept, kinds, outs)
-        for x in (*operands, *extras):
-            if x.dtype.name not in dtypes.ACCUMULATORS:
-                raise DTypeError(
-                    where=self._where,
-                    expected="number types",
-                    got=str(x.dtype),
-                    fix="cast it first",
-                )
-        device = operands[0].device.index
-        recipe = self._recipe(operands, extras)
-        fresh = c_strides(kept, 1)
-        sinks = [fresh if outs is None else tuple(o._strides) for o in outs or kinds]
-        full = [reduction_launch.over(strides, axes, len(shape)) for strides in sinks]
-        after = [reduction_launch.over(e._strides, axes, len(shape)) for e in extras]
-        given = [reduction_launch.operand(x) for x in operands]
-        # Extras ride along as results do: their strides follow the kept dimensions.
-        plan = plan_reduction(
-            shape, axes, given, [*full, *after], multiprocessors=target.multiprocessors(device)
-        )
-        g = plan.geometry
-        n = len(kinds)
-        launches, scratch = reduction_launch.launches_for(
-            device,
-            recipe,
-            plan,
-            [
-                (reduction_launch.INPUT, i, g.in_shifts[i] * x.itemsize)
-                for i, x in enumerate(operands)
-            ],
-            [
-                (reduction_launch.OUTPUT, j, g.out_shifts[j] * kind.itemsize)
-                for j, kind in enumerate(kinds)
-            ],
-            extras=[
-                (reduction_launch.INPUT, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
-                for e, x in enumerate(extras)
-            ],
-            extra_strides=g.out_strides[n:],
-        )
-        return _core.make_plan(
-            device,
-            launches,
-            scratch,
-            [(output_arrays.class_for(cls, kind), dtypes.dtype_id(kind), kept) for kind in kinds],
-        )
+def _graph_of(text: CudaText) -> Expression:
+    graph = Expression()
+    values = [graph.input() for _ in text.ins]
+    graph.results = [graph.cuda(text, *values, result=j) for j in range(text.results)]
+    return graph
 
 
 def _mentioned(letter: str, *texts: str) -> int:
     """How many operands the texts speak of: one more than the highest that they name."""
     found = re.findall(rf"\b{letter}(\d+)\b", " ".join(texts))
     return max(map(int, found), default=-1) + 1
-
-
-def _same_place(x: Any, y: Any) -> bool:
-    y = output_arrays.plain(y)
-    return bool(x.ptr == y.ptr and x._strides == y._strides and x.itemsize == y.itemsize)

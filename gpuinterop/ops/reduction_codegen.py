@@ -6,8 +6,9 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuinterop.dtypes import STORAGE
+from gpuinterop.dtypes import STORAGE, WORKING
 from gpuinterop.jit import kernel_text
+from gpuinterop.jit.codegen import NAMESPACE
 from gpuinterop.ops.reduction_plan import Plan
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ __all__ = [
 class Recipe:
     """A reduction to generate: map, accumulator and results.
 
+    What is computed of elements and of the reduced value comes from the generator of expressions.
+
     Parameters
     ----------
     inputs : dtype names of the arrays that are walked over.
@@ -34,9 +37,10 @@ class Recipe:
     map : expression of x0, x1, ... (elements of the inputs).
     op : an accumulator of reduce_ops.cuh, "FloatSum<float>".
     outputs : dtype names of the results.
-    posts : per output an expression of `r` (the reduced value) and e0, e1, ...
     extras : dtype names of further inputs that have the shape of the result.
-    locals : declarations in front of the posts, "const float z = r + e0;".
+    support : device functions that the expression calls, among them `gi_posts` of the reduced value, the
+        extras, and references to the results, where these are not the reduced value itself.
+    declared, defined : functions outside of the generator's namespace, which the support calls.
     """
 
     inputs: tuple[str, ...]
@@ -44,10 +48,11 @@ class Recipe:
     map: str
     op: str
     outputs: tuple[str, ...]
-    posts: tuple[str, ...] = ("r",)
     extras: tuple[str, ...] = ()
-    locals: str = ""
-    support: str = ""  # device functions that the expressions call
+    posts: bool = False
+    support: str = ""
+    declared: str = ""
+    defined: str = ""
 
     @property
     def ordered(self) -> bool:
@@ -85,10 +90,7 @@ def _params(recipe: Recipe, plan: Plan) -> str:
 
 
 def _store(recipe: Recipe, plan: Plan) -> str:
-    """gi_store: the offsets of a result, the posts, the conversions.
-
-    Its own names begin with gi_, so that the posts may use all others.
-    """
+    """gi_store: the offsets of a result, the posts, the conversions."""
     outs, extras, kept = len(recipe.outputs), len(recipe.extras), len(plan.geometry.kept)
     lines = [
         "__device__ inline void gi_store(const Params& gi_p, Index gi_o, const Acc& gi_acc) {",
@@ -114,18 +116,19 @@ def _store(recipe: Recipe, plan: Plan) -> str:
         ]
         if d:
             lines.append(f"  gi_rest = gi_next{d};")
-    lines.append("  const auto r = Op::finish(gi_acc, gi_p.count, gi_p.parameter);")
-    for e, dtype in enumerate(recipe.extras):
+    lines.append("  const auto gi_r = Op::finish(gi_acc, gi_p.count, gi_p.parameter);")
+    results = [f"o{j}" if recipe.posts else "gi_r" for j in range(outs)]
+    if recipe.posts:
+        given = ["gi_r"]
+        given += [
+            f"gi_read(((const {STORAGE[dtype]}*)gi_p.extra[{e}])[gi_at_extra[{e}]])"
+            for e, dtype in enumerate(recipe.extras)
+        ]
+        lines += [f"  {WORKING[d]} o{j};" for j, d in enumerate(recipe.outputs)]
+        lines.append(f"  gi_posts({', '.join(given + results)});")
+    for j, (dtype, value) in enumerate(zip(recipe.outputs, results, strict=True)):
         kind = STORAGE[dtype]
-        lines.append(
-            f"  const auto e{e} = gi_read(((const {kind}*)gi_p.extra[{e}])[gi_at_extra[{e}]]);"
-        )
-    if recipe.locals:
-        lines.append("  " + recipe.locals)
-    for j, (dtype, post) in enumerate(zip(recipe.outputs, recipe.posts, strict=True)):
-        kind = STORAGE[dtype]
-        lines.append(f"  const auto gi_y{j} = {post};")
-        lines.append(f"  ((({kind}*)gi_p.out[{j}]))[gi_at[{j}]] = gi_to<{kind}>(gi_y{j});")
+        lines.append(f"  ((({kind}*)gi_p.out[{j}]))[gi_at[{j}]] = gi_to<{kind}>({value});")
     lines.append("}")
     return "\n".join(lines) + "\n"
 
@@ -142,7 +145,6 @@ def render(recipe: Recipe, plan: Plan) -> str:
     )
     return "".join(
         [
-            f"typedef {'long long' if plan.wide else 'int'} Index;\n",
             f"#define GI_INS {len(recipe.inputs)}\n",
             f"#define GI_KEPT {len(plan.geometry.kept)}\n",
             f"#define GI_RED {len(plan.geometry.red)}\n",
@@ -153,12 +155,16 @@ def render(recipe: Recipe, plan: Plan) -> str:
             f"#define GI_UNROLL {plan.unroll}\n",
             f"#define GI_ONE_LAUNCH {int(plan.one_launch)}\n",
             f"#define GI_INPUTS(X) {listed}\n",
-            _params(recipe, plan),
             kernel_text("device.cuh"),
+            f"namespace {NAMESPACE} {{\n",
+            f"typedef {'long long' if plan.wide else 'int'} Index;\n",
+            _params(recipe, plan),
             kernel_text("rounding.cuh"),
             kernel_text("integers.cuh"),
             kernel_text("prelude.cuh"),
             kernel_text("reduce_ops.cuh"),
+            kernel_text("math.cuh") if "gi_" in recipe.support else "",
+            f"}}\n{recipe.declared}\nnamespace {NAMESPACE} {{\n" if recipe.declared else "",
             recipe.support,
             f"typedef {recipe.value} Value;\ntypedef {recipe.op} Op;\ntypedef Op::Acc Acc;\n",
             f"template <int VEC>\nstruct Packs {{ {members} }};\n",
@@ -168,6 +174,7 @@ def render(recipe: Recipe, plan: Plan) -> str:
             kernel_text("reduce_common.cuh"),
             _store(recipe, plan),
             kernel_text(f"reduce_{plan.mode}.cuh"),
+            f"}}\n{recipe.defined}\n",
         ]
     )
 

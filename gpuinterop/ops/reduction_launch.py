@@ -49,15 +49,14 @@ def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[_core.LoadedK
     found = _functions.get(key)
     if found is None:
 
-        def compiled(fresh: bool, name: str) -> tuple[bytes, str]:
-            arch = _core._compute_capability(device)
-            file = f"{names[0]}.cu"
-            return compile_source(text, arch, options=EXACT, name=file, fresh=fresh), name
+        def loaded(name: str) -> _core.LoadedKernel:
+            def compiled(fresh: bool) -> tuple[bytes, str]:
+                arch, file = _core._compute_capability(device), f"{names[0]}.cu"
+                return compile_source(text, arch, options=EXACT, name=file, fresh=fresh), name
 
-        found = [
-            _core._load_kernel(device, lambda fresh, name=name: compiled(fresh, name), name)
-            for name in names
-        ]
+            return _core._load_kernel(device, compiled, name)
+
+        found = [loaded(name) for name in names]
         _functions[key] = found
     return found
 

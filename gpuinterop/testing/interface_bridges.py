@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-import gpuinterop.devices as devices
-from gpuinterop import _core, converters, ndarray
+from gpuinterop import converters, ndarray
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import PLAIN, Layout, named_dtype
 from gpuinterop.testing.memory import elements, poke
@@ -25,14 +24,8 @@ def legacy(device: str) -> Iterator[int]:
 
 def uploaded(flat: Any, layout: Layout, device: str) -> Any:
     """Return a view with `layout` of a copy of `flat` on a GPU, for libraries that cannot allocate."""
-    place = devices.device(device)
-    cls = ndarray.CudaNdarray if flat.dtype == np.float32 else ndarray.GpuArray
-    base = cls(flat, device=device)
-    return _core.from_pointer(
-        cls, base.ptr + layout.offset * flat.itemsize, layout.shape,
-        layout.byte_strides(flat.itemsize), flat.dtype, place.type_code, place.index, base,
-        readonly=layout.readonly,
-    )  # fmt: skip
+    base = ndarray.class_for(flat.dtype)(flat, device=device)
+    return layout.over(base.ptr, flat.dtype, (base.device.type, base.device.index), base)
 
 
 def exported(flat: Any, layout: Layout, device: str) -> Any:

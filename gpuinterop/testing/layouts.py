@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core, foreign_handles
 from gpuinterop.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
+from gpuinterop.ndarray import class_for
 
 __all__ = ["DTYPES", "LAYOUTS", "PLAIN", "Layout", "legend", "named_dtype"]
 
@@ -68,6 +70,14 @@ class Layout:
         if self.readonly:
             view.flags.writeable = False
         return view
+
+    def over(self, address: int, dtype: np.dtype[Any], place: tuple[str, int], owner: Any) -> Any:
+        """Return a gpuinterop array over a buffer at an address, which `owner` keeps alive."""
+        return _core.from_pointer(
+            class_for(dtype), address + self.offset * dtype.itemsize, self.shape,
+            self.byte_strides(dtype.itemsize), dtype, foreign_handles.NAMES[place[0]], place[1], owner,
+            readonly=self.readonly,
+        )  # fmt: skip
 
 
 LAYOUTS = {

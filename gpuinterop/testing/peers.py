@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,22 +15,13 @@ import numpy as np
 
 from gpuinterop.converters import registry
 from gpuinterop.explain import explain as predict
-from gpuinterop.installed_libraries import canonical
+from gpuinterop.installed_libraries import version_of
 from gpuinterop.testing import peers_gpu, peers_matrix
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described, exported
 from gpuinterop.testing.layouts import PLAIN, Layout
 
-__all__ = ["installed", "load", "names", "version_of"]
-
-
-def version_of(package: str) -> str:
-    """Return the installed version without importing the package."""
-    found = importlib.metadata.packages_distributions().get(package.partition(".")[0], [])
-    # Several distributions can share a namespace package, as cuda-core provides cuda.core.
-    own = [name for name in found if canonical(name) == canonical(package)]
-    chosen = own or ([] if "." in package else found)
-    return importlib.metadata.version(chosen[0]) if chosen else ""
+__all__ = ["installed", "load", "names"]
 
 
 def _numpy() -> Bridge:

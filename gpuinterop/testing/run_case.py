@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core, copy_tracking, errors, ndarray
+from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import Store, elements, poke
@@ -155,26 +155,11 @@ def _forecast(scene: _Scene, argument: Any, to: str) -> str:
 # ---- to the library -----------------------------------------------------------------------------
 
 
-def _gpuinterop_array(scene: _Scene, store: Store) -> Any:
-    cls = ndarray.CudaNdarray if scene.dtype == np.float32 else ndarray.GpuArray
-    return _core.from_pointer(
-        cls,
-        store.address + scene.layout.offset * scene.dtype.itemsize,
-        scene.layout.shape,
-        scene.strides,
-        scene.dtype,
-        1 if scene.device == "cpu" else 2,
-        scene.place[1],
-        store.keeper,
-        readonly=scene.layout.readonly,
-    )
-
-
 def _try_to(scene: _Scene, store: Store) -> None:
     bridge, verdict, layout = scene.bridge, scene.verdict, scene.layout
     start = store.address + layout.offset * scene.dtype.itemsize
     before = scene.at(start)
-    x = _gpuinterop_array(scene, store)
+    x = layout.over(store.address, scene.dtype, scene.place, store.keeper)
     verdict.forecast = _forecast(scene, x, bridge.name)
     result = _convert(scene, bridge.convert_to, x)
     _check_source(scene, start, before)

@@ -6,11 +6,10 @@ The pause is a host function on the stream, so that only the order of the stream
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
 
-from gpuinterop import creation, devices, errors, ndarray
+from gpuinterop import creation, devices, errors
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import fill, slow, wait
@@ -41,15 +40,6 @@ def run_order(bridge: Bridge, direction: str, layout: Layout, index: int) -> Ver
     return verdict
 
 
-def _window(flat: Any, layout: Layout) -> Any:
-    from gpuinterop import _core  # noqa: PLC0415
-
-    return _core.from_pointer(
-        ndarray.CudaNdarray, flat.ptr + 4 * layout.offset, layout.shape, layout.byte_strides(4),
-        np.dtype(np.float32), 2, flat.device.index, flat,
-    )  # fmt: skip
-
-
 def _to(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
     """Write with gpuinterop on a side stream; read with the library on its own stream."""
     side = devices.Stream(f"cuda:{index}")
@@ -59,7 +49,9 @@ def _to(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
         slow(side.handle, index)
         # By an assignment, so that gpuinterop records the stream of the last use.
         flat[...] = creation.full((layout.count,), 2.0, device=f"cuda:{index}")
-        x = _window(flat, layout) if layout.name != "C" else flat.reshape(layout.shape)
+        x = flat.reshape(layout.shape)
+        if layout.name != "C":
+            x = layout.over(flat.ptr, flat.dtype, ("cuda", index), flat)
         foreign = bridge.convert_to(x, True)
     verdict.outcome = "shared" if bridge.address(foreign) == x.ptr else "copied"
     found = np.asarray(bridge.values(foreign))

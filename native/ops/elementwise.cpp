@@ -1,7 +1,6 @@
 #include "ops/elementwise.hpp"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +11,7 @@
 
 #include "array/error.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/cuda.hpp"
 #include "ops/call_cache.hpp"
 #include "ops/copy.hpp"

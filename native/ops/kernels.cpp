@@ -1,7 +1,6 @@
 #include "ops/kernels.hpp"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include <bit>
 #include <string_view>
@@ -10,6 +9,7 @@
 
 #include "array/error.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/module.hpp"
 
 namespace nb = nanobind;

@@ -1,7 +1,5 @@
 #include "ops/operands.hpp"
 
-#include <nanobind/stl/string.h>
-
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/kernels.hpp"
 #include "ops/overlap.hpp"
 

@@ -1,13 +1,12 @@
 #include "ops/product.hpp"
 
-#include <nanobind/stl/string.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
 #include "array/error.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/gemm.hpp"
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"

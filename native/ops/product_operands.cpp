@@ -1,12 +1,11 @@
 #include "ops/product_operands.hpp"
 
-#include <nanobind/stl/string.h>
-
 #include <cstring>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
 #include "ops/operands.hpp"

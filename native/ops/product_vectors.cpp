@@ -1,12 +1,12 @@
 // Products with a vector and products of integers: planned reductions. And the outer product.
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 
 #include <cmath>
 #include <unordered_set>
 
 #include "array/error.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
 #include "ops/launch_plan.hpp"

@@ -1,11 +1,11 @@
 // The module's functions around arrays: none is called in a loop.
-#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <string_view>
 
 #include "array/error.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/device_state.hpp"
 #include "exchange/export.hpp"
 #include "exchange/import.hpp"

@@ -22,13 +22,6 @@ std::string array_text(const Layout& l) {
   return "an array of shape " + shape_text(l.ndim(), l.shape());
 }
 
-// Forgets the error of an object that was asked what it is, if any; interrupts pass through.
-void forgive() {
-  if (!PyErr_Occurred()) return;
-  if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
-  PyErr_Clear();
-}
-
 std::string attribute_text(PyObject* o, const char* name) {
   PyRef value = PyRef::steal(PyObject_GetAttrString(o, name));
   PyRef text = value ? PyRef::steal(PyObject_Str(value.get())) : PyRef();
@@ -127,7 +120,7 @@ bool read_index(PyObject* item, int64_t* out, bool writes) {
   if (part.get() != Py_None && PyNumber_AsSsize_t(part.get(), nullptr) == 0 && !PyErr_Occurred())
     fail(Kind::Shape, kGet, "a slice whose step is not zero", repr_text(slice),
          "leave the step out, or repeat an element with x[i:i + 1].broadcast_to(...)");
-  PyErr_Clear();
+  forgive();
   Py_XINCREF(type), Py_XINCREF(value), Py_XINCREF(trace);
   PyErr_Restore(type, value, trace);
   throw PythonError();

@@ -3,13 +3,13 @@
 // garbage collector sees exactly the references that exist.
 #include "python/array_type.hpp"
 
-#include <nanobind/stl/string.h>
 #include <structmember.h>
 
 #include <new>
 #include <vector>
 
 #include "array/iterative_free.hpp"
+#include "array/text_arguments.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
 #include "python/ops_slots.hpp"

@@ -1,9 +1,9 @@
 // Products of arrays for Python: the functions, the array's dot, and what the Python side registers.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include <cstring>
 
+#include "array/text_arguments.hpp"
 #include "cuda/cuda.hpp"
 #include "ops/cublas.hpp"
 #include "ops/product.hpp"

@@ -1,12 +1,12 @@
 // What the converters in Python ask of an array in one call, and how they tell the core which stream
 // a foreign library works on.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include <cstdint>
 
 #include "array/array.hpp"
 #include "array/error.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"

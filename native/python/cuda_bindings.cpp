@@ -1,8 +1,7 @@
 // Devices, memory figures, streams and events for Python. Everything here is cold.
 #include <string>
 
-#include <nanobind/stl/string.h>
-
+#include "array/text_arguments.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/memory.hpp"

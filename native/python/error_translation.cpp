@@ -140,6 +140,13 @@ GilForCleanup::~GilForCleanup() {
   if (held_) PyGILState_Release(state_);
 }
 
+void forgive() {
+  if (!PyErr_Occurred()) return;
+  if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
+    throw PythonError();
+  PyErr_Clear();
+}
+
 std::string cut_text(std::string text, size_t most) {
   if (text.size() <= most) return text;
   size_t end = most - 3;

@@ -42,6 +42,10 @@ GPUINTEROP_CATCHES_UNWINDING R guard(R failed, F&& f) noexcept {
   return failed;
 }
 
+// Clears the error of an object that was asked what it is, if any. Throws PythonError if it is about the
+// process and not about the object: an interrupt, or missing memory.
+void forgive();
+
 // UTF-8 text of `most` bytes at the most, "..." at its end when some was cut off. It is cut between two
 // characters: Python makes no string of half a one.
 std::string cut_text(std::string text, size_t most);

@@ -1,9 +1,9 @@
-#include <nanobind/stl/string.h>
 
 #include <chrono>
 #include <string>
 
 #include "array/array.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"

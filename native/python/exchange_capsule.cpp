@@ -70,8 +70,7 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
     std::optional<cuda::DeviceGuard> context;
     if (!torch) context.emplace(c.device.id);
     if (!find_work_stream(p.api, c.device.id, &producer)) {
-      if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
-      PyErr_Clear();
+      forgive();
     }
   }
   // Without a deleter nothing but the Python object keeps the memory.
@@ -144,7 +143,7 @@ Array consume(Claim claim, Managed* m, const Incoming& in, PyObject* owner, cons
 Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed, bool readonly,
                       const Options& o) {
   const char* name = PyCapsule_GetName(capsule);
-  if (!name && PyErr_Occurred()) PyErr_Clear();
+  if (!name) forgive();
   if (name && std::strcmp(name, kVersionedName) == 0) {
     auto* m = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, name));
     if (!m) throw PythonError();
@@ -187,6 +186,9 @@ Array look_into(PyObject* capsule, const char* where, bool realign) {
 
 namespace {
 
+// Keywords of __dlpack__, as bits.
+constexpr uint8_t kStream = 1, kMaxVersion = 2;
+
 PyRef call_dlpack(PyObject* method, PyObject* stream, uint8_t keywords) {
   static PyObject* const version = Py_BuildValue("(ii)", int(kMajor), int(kMinor));
   static PyObject* const names_of[] = {
@@ -220,7 +222,7 @@ struct SavedError {
     if (!value_error && !PyErr_GivenExceptionMatches(type.get(), PyExc_TypeError)) return false;
     PyRef words = value ? PyRef::steal(PyObject_Str(value.get())) : PyRef();
     const char* text = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
-    PyErr_Clear();
+    forgive();
     if (!text) return false;
     if (value_error) return std::strstr(text, "max_version");
     return std::strstr(text, "keyword") || std::strstr(text, "takes no arguments") ||
@@ -228,24 +230,18 @@ struct SavedError {
   }
 };
 
-// Calls with what the type is known to accept, and with less when it reports that it does not know a
-// keyword. Of several such errors the first is raised; a reason of its own that an older signature then has
-// counts more.
-PyRef negotiate(ForeignType& p, PyObject* method, PyObject* stream, uint8_t* passed) {
-  const uint8_t known = p.keywords;
+// Calls with all keywords, and with fewer when the producer reports that it does not know one. What one
+// object's failure shows is not kept for its class: the TypeError may be about something else, and an object
+// of the class asked without max_version could not say that its memory is read-only. Of several such errors
+// the first is raised; a reason of its own that an older signature then has counts more.
+PyRef negotiate(PyObject* method, PyObject* stream, uint8_t* passed) {
   std::optional<SavedError> first;
-  uint8_t before = 0xff;
-  bool of_type = true;  // a version that is played is no property of the type
-  for (const uint8_t keywords : {known, uint8_t(known & kStream), uint8_t(0)}) {
-    if (keywords == before) continue;
-    before = *passed = keywords;
+  for (const uint8_t keywords : {uint8_t(kStream | kMaxVersion), kStream, uint8_t(0)}) {
+    if (keywords == kStream && !stream) continue;
+    *passed = keywords;
     PyRef result = call_dlpack(method, stream, keywords);
-    if (result) {
-      if (of_type) p.keywords = keywords;
-      return result;
-    }
+    if (result) return result;
     SavedError error;
-    of_type &= !PyErr_GivenExceptionMatches(error.type.get(), PyExc_ValueError);
     const bool older = error.is_about_keywords();
     const bool own_reason =
         !older && !PyErr_GivenExceptionMatches(error.type.get(), PyExc_TypeError);
@@ -286,7 +282,8 @@ bool refused(Attempts* tried) {
 
 }  // namespace
 
-bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, Attempts* tried) {
+bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
+                   Attempts* tried) {
   bool failed;
   PyRef device_method = PyRef::steal(attribute_or_null(obj, names.dlpack_device, &failed));
   if (failed) return refused(tried);
@@ -325,7 +322,7 @@ bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, 
     if (!stream) throw PythonError();
   }
   uint8_t passed = 0;
-  PyRef capsule = negotiate(p, method.get(), stream.get(), &passed);
+  PyRef capsule = negotiate(method.get(), stream.get(), &passed);
   if (!capsule) return refused(tried);
   if (!PyCapsule_CheckExact(capsule.get()))
     fail(Kind::Protocol, o.where, "a capsule from __dlpack__()",

@@ -101,11 +101,11 @@ bool describe_cupy(PyTypeObject* type) {
   PyRef module = PyRef::steal(PyImport_ImportModule("cupy"));
   PyRef own = module ? optional_attribute(module.get(), "ndarray") : PyRef();
   PyRef cuda = module ? optional_attribute(module.get(), "cuda") : PyRef();
-  PyErr_Clear();
+  forgive();
   if (cupy.cuda || !cuda || own.get() != reinterpret_cast<PyObject*>(type)) return false;
   PyRef backend = PyRef::steal(PyImport_ImportModule("cupy_backends.cuda.stream"));
   PyRef table = backend ? optional_attribute(backend.get(), "__pyx_capi__") : PyRef();
-  PyErr_Clear();
+  forgive();
   PyObject* entry = table && PyDict_Check(table.get())
                         ? PyDict_GetItemString(table.get(), "get_stream_ptr")
                         : nullptr;
@@ -125,8 +125,7 @@ bool import_cupy(PyObject* obj, const char* where, Array* out) {
   try {
     return read(obj, where, out);
   } catch (const PythonError&) {
-    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw;
-    PyErr_Clear();
+    forgive();
   } catch (const Error&) {
     // The protocols, or Python, raise the error.
   }

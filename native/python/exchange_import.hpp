@@ -70,7 +70,8 @@ void refuse_foreign(PyObject* obj, const char* where);
 // is final (malformed data must not be tried a second time by another door).
 bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                   Attempts* tried);
-bool import_dlpack(ForeignType& p, PyObject* obj, const Options& o, Array* out, Attempts* tried);
+bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
+                   Attempts* tried);
 bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts* tried);
 bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                             Attempts* tried);

@@ -70,7 +70,7 @@ int dtype_by_name(PyObject* obj, int64_t itemsize) {
   PyRef dtype = PyRef::steal(PyObject_GetAttrString(obj, "dtype"));
   PyRef name = dtype ? PyRef::steal(PyObject_Str(dtype.get())) : PyRef();
   const char* text = name ? PyUnicode_AsUTF8AndSize(name.get(), nullptr) : nullptr;
-  PyErr_Clear();
+  forgive();
   if (!text) return -1;
   if (const char* dot = std::strrchr(text, '.')) text = dot + 1;  // "torch.bfloat16"
   for (int i = 0; i < kDTypeCount; ++i)
@@ -83,7 +83,7 @@ DTypeId read_typestr(const Dict& d, PyObject* obj) {
   Py_ssize_t n = 0;
   const char* t = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, &n) : nullptr;
   if (!t) {
-    PyErr_Clear();
+    forgive();
     d.wrong("typestr", "a string such as \"<f4\"", value);
   }
   if (n < 3 || size_t(n) != std::strlen(t) || !std::strchr("<>|=", t[0]))

@@ -77,7 +77,7 @@ void read_keywords(Request* r, PyObject* const* values, PyObject* kwnames) {
 long read_int(PyObject* o, const char* what) {
   const long v = PyLong_AsLong(o);
   if (v == -1 && PyErr_Occurred()) {
-    PyErr_Clear();
+    forgive();
     fail(Kind::Type, kWhere, what, repr_text(o), "pass ints");
   }
   return v;
@@ -181,10 +181,8 @@ void refuse_torch_caller(const char* where) {
   PyObject* name = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
   if (!name || !PyUnicode_Check(name)) return;
   const char* text = PyUnicode_AsUTF8AndSize(name, nullptr);
-  if (!text) {
-    PyErr_Clear();
-    return;
-  }
+  forgive();
+  if (!text) return;
   if (std::strncmp(text, "torch", 5) == 0 && (text[5] == 0 || text[5] == '.'))
     fail(Kind::Contiguity, where, "strides of 0 or more, because torch has no negative ones",
          "an array with a negative stride", "pass a copy: x.copy()");

@@ -146,10 +146,10 @@ void describe_torch(ForeignType* p, PyObject* base) {
   // The comparison reads on into whatever lies behind a tensor, which may look like an answer too.
   for (const int end = tries + 2; torch && tries < end; ++tries) {
     const bool found = find_places(p->api, reinterpret_cast<PyTypeObject*>(base), torch.get());
-    PyErr_Clear();
+    forgive();
     if (found) return;
   }
-  PyErr_Clear();
+  forgive();
 }
 
 bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noexcept {
@@ -166,13 +166,12 @@ bool has_whole_bytes(PyObject* tensor) {
   return dtype.get() == whole_bytes[0] || dtype.get() == whole_bytes[1];
 }
 
-bool torch_keeps_stream(int device, void* handle) noexcept {
+bool torch_keeps_stream(int device, void* handle) {
   const auto stream = static_cast<CUstream>(handle);
   if (cuda::is_default(stream) || cuda::lives_until_exit(stream)) return true;
   // If torch makes one of its own at that address later, its memory goes back late, and no more.
   static CUstream from_outside = nullptr;
   if (stream == from_outside) return false;
-  ErrorSaver saver;
   PyRef foreign =
       PyRef::steal(run_python([] { return PyImport_ImportModule("gpuinterop.foreign_handles"); }));
   PyRef answer = foreign ? PyRef::steal(run_python([&] {
@@ -180,7 +179,7 @@ bool torch_keeps_stream(int device, void* handle) noexcept {
                                (unsigned long long)stream);
   }))
                          : PyRef();
-  PyErr_Clear();
+  forgive();
   const bool keeps = answer.get() == Py_True;
   if (keeps)
     cuda::note_process_lifetime(stream);

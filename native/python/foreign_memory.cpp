@@ -1,10 +1,10 @@
 // Arrays over foreign memory that is described by attributes: what the library's object says is
 // checked, the driver is asked, and the object is held as the owner.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include "array/array.hpp"
 #include "array/error.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/stream.hpp"
 #include "exchange/import.hpp"

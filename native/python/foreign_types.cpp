@@ -8,6 +8,7 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "python/error_translation.hpp"
+#include "python/exchange_import.hpp"
 
 namespace nb = nanobind;
 
@@ -17,14 +18,15 @@ Names names;
 ForeignType* recent_foreign_types[64];
 
 PyRef optional_attribute(PyObject* o, PyObject* name) {
-  PyRef value = PyRef::steal(run_python([&] { return PyObject_GetAttr(o, name); }));
-  if (!value) PyErr_Clear();
+  bool failed;
+  PyRef value = PyRef::steal(attribute_or_null(o, name, &failed));
+  if (failed) throw PythonError();
   return value;
 }
 PyRef optional_attribute(PyObject* o, const char* name) {
-  PyRef value = PyRef::steal(run_python([&] { return PyObject_GetAttrString(o, name); }));
-  if (!value) PyErr_Clear();
-  return value;
+  const PyRef text = PyRef::steal(PyUnicode_InternFromString(name));
+  if (!text) throw PythonError();
+  return optional_attribute(o, text.get());
 }
 
 void make_names() {
@@ -76,7 +78,7 @@ std::string text_attribute(PyObject* o, const char* name) {
   const char* text = value && PyUnicode_Check(value.get())
                          ? PyUnicode_AsUTF8AndSize(value.get(), nullptr)
                          : nullptr;
-  if (!text) PyErr_Clear();
+  forgive();
   return text ? text : "";
 }
 
@@ -97,7 +99,7 @@ const DLPackExchangeAPI* usable(const DLPackExchangeAPIHeader* h) {
 bool is_numpy_array(PyTypeObject* type) {
   PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
   PyRef array = numpy ? optional_attribute(numpy.get(), "ndarray") : PyRef();
-  PyErr_Clear();
+  forgive();
   return array.get() == reinterpret_cast<PyObject*>(type);
 }
 
@@ -179,7 +181,7 @@ std::string take_error_text() {
   PyRef words = v ? PyRef::steal(PyObject_Str(v.get())) : PyRef();
   const char* utf8 = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
   if (utf8 && *utf8) text += std::string(": ") + utf8;
-  PyErr_Clear();
+  forgive();
   return cut_text(std::move(text), 300);
 }
 

@@ -1,5 +1,5 @@
-// What the core remembers of a foreign type: its C exchange API, the keywords of its __dlpack__, and
-// whether its objects are plain. Everything else about a foreign object is judged in Python.
+// What the core remembers of a foreign type: its C exchange API, and whether its objects are plain.
+// Everything else about a foreign object is judged in Python.
 #pragma once
 
 #include <Python.h>
@@ -28,15 +28,11 @@ enum class Family : uint8_t {
   Jax,    // immutable, though its capsules cannot say so
 };
 
-// Keywords of __dlpack__, as bits.
-constexpr uint8_t kStream = 1, kMaxVersion = 2;
-
 struct ForeignType {
   PyTypeObject* type;  // not owned: a weak reference removes the entry when the type goes
   bool own = false;    // a class of this library
   const DLPackExchangeAPI* api = nullptr;  // null: none that can be used for import
   Family family = Family::Other;
-  uint8_t keywords = kStream | kMaxVersion;  // those not yet seen refused
   // numpy.ndarray, torch.Tensor, torch.nn.Parameter or cupy.ndarray itself: its ordinary objects are
   // shared without a converter.
   bool plain = false;
@@ -78,14 +74,15 @@ bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noe
 bool has_whole_bytes(PyObject* tensor);
 // Whether torch's current stream, given by its handle, lives as long as the process: torch's own do. One
 // from outside (ExternalStream) is its maker's to destroy, also while torch's memory is in use here.
-bool torch_keeps_stream(int device, void* stream) noexcept;
+bool torch_keeps_stream(int device, void* stream);
 
 // ---- python/exchange_cupy.cpp ----
 bool describe_cupy(PyTypeObject* type);  // true for cupy.ndarray itself
 
 // ---- python/foreign_types.cpp ----
+// Null if it is missing; any other error is thrown.
 PyRef optional_attribute(PyObject* o, PyObject* name);
-PyRef optional_attribute(PyObject* o, const char* name);  // null, without an error, when missing
+PyRef optional_attribute(PyObject* o, const char* name);
 
 // Takes the pending Python error as "TypeError: text".
 std::string take_error_text();

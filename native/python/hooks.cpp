@@ -2,13 +2,12 @@
 // are those of gpuinterop.errors.
 #include "array/hooks.hpp"
 
-#include <nanobind/stl/string.h>
-
 #include <cstdarg>
 #include <string>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
+#include "array/text_arguments.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;

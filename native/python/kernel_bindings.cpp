@@ -1,10 +1,10 @@
 // Kernels written by the user: loaded from machine code, launched with arrays and plain bytes.
-#include <nanobind/stl/string.h>
 
 #include <cstring>
 #include <vector>
 
 #include "array/array.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/graph.hpp"
 #include "python/error_translation.hpp"
 #include "python/kernel_bindings.hpp"

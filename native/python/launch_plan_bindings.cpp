@@ -1,12 +1,12 @@
 // Planned operations as Python sees them: LaunchPlan and PlanCache.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 
 #include <memory>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/cuda.hpp"
 #include "ops/launch_plan.hpp"
 #include "ops/overlap.hpp"

@@ -1,13 +1,9 @@
 // gpuinterop._core's part of the operations: the table's entry, the operators as functions, and what
 // tests and benchmarks ask.
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
 #include <cstring>
 
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/call_cache.hpp"
 #include "ops/copy.hpp"
 #include "ops/elementwise.hpp"
@@ -173,7 +169,18 @@ void register_ops(nb::module_& m) {
       },
       "a"_a, "b"_a, "Do two arrays share a byte? True when that cannot be told quickly.");
   m.def(
-      "_reaches", &ops::reaches, "terms"_a, "target"_a, "budget"_a,
+      "_reaches",
+      [](nb::list terms, int64_t target, int64_t budget) -> nb::object {
+        std::vector<std::pair<int64_t, int64_t>> read;
+        for (nb::handle t : terms)
+          read.emplace_back(nb::cast<int64_t>(nb::object(t[0])),
+                            nb::cast<int64_t>(nb::object(t[1])));
+        const std::optional<bool> found = ops::reaches(read, target, budget);
+        return found ? nb::object(nb::bool_(*found)) : nb::none();
+      },
+      nb::sig(
+          "def _reaches(terms: list[tuple[int, int]], target: int, budget: int) -> bool | None"),
+      "terms"_a, "target"_a, "budget"_a,
       "Whether sum(step * index) is target for some indices up to the limit of each (step, limit); "
       "None if the budget is too small to decide.");
   m.def(

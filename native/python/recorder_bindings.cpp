@@ -1,7 +1,7 @@
 // The capture's Recorder as Python sees it.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
+#include "array/text_arguments.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
 #include "python/register.hpp"

@@ -1,7 +1,6 @@
 // Reductions (sum, max, ...) as methods and as functions.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/launch_plan.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
@@ -146,7 +146,7 @@ bool read_flag(PyObject* value, const Method& m) {
   if (!value || PyBool_Check(value)) return value == Py_True;
   const int is = PyUnicode_Check(value) || PySequence_Check(value) ? -1 : PyObject_IsTrue(value);
   if (is < 0) {
-    PyErr_Clear();
+    forgive();
     fail(Kind::Type, m.name, "keepdims True or False",
          nb::cast<std::string>(nb::repr(nb::handle(value))), "keepdims=True");
   }
@@ -157,7 +157,7 @@ double read_ddof(PyObject* value, const Method& m) {
   if (!value) return 0;
   const double ddof = PyFloat_AsDouble(value);
   if (PyErr_Occurred() || ddof != ddof) {
-    PyErr_Clear();
+    forgive();
     fail(Kind::Type, m.name, "a number as ddof", nb::cast<std::string>(nb::repr(nb::handle(value))),
          "ddof=1 for a sample's variance");
   }

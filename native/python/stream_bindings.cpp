@@ -1,4 +1,3 @@
-#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <mutex>
@@ -7,6 +6,7 @@
 
 #include "array/array.hpp"
 #include "array/hooks.hpp"
+#include "array/text_arguments.hpp"
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"

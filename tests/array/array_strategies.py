@@ -86,12 +86,16 @@ def view_chains(draw, pair, steps: int = 3):
 
 def assert_same(ours, theirs: np.ndarray) -> None:
     """Values, shape and, where they have a meaning, strides."""
-    assert ours.shape == theirs.shape
+    for name in ("shape", "ndim", "size", "nbytes", "itemsize", "dtype"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert ours.mem_size == ours.size
+    assert ours.gpudata == ours._dev_data == ours.ptr
+    assert bool(ours.ptr) == bool(ours.size)
     np.testing.assert_array_equal(ours.get(), theirs)
     if theirs.size:
         for n, mine, yours in zip(theirs.shape, ours.strides, theirs.strides, strict=True):
             assert n == 1 or mine == yours
         for n, step, elements in zip(ours.shape, ours.strides, ours._strides, strict=True):
             assert elements == (0 if n == 1 else step // ours.itemsize)
-    assert ours.is_c_contiguous() == theirs.flags.c_contiguous
-    assert ours.is_f_contiguous() == theirs.flags.f_contiguous
+    assert ours.flags.c_contiguous == ours.is_c_contiguous() == theirs.flags.c_contiguous
+    assert ours.flags.f_contiguous == ours.is_f_contiguous() == theirs.flags.f_contiguous

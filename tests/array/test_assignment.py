@@ -122,6 +122,8 @@ def test_misaligned_host_source():
         (["a", "b", "c"], TypeError, "numbers"),
         ([[1], [2, 3]], ValueError, "lists"),
         ([0, 1e39, 0], TypeError, "hold"),
+        (10**400, TypeError, "hold"),
+        (np.float64(1e39), TypeError, "hold"),
         (np.zeros(4, "float32"), ValueError, "broadcasts"),
         (np.zeros((3, 1), "float32"), ValueError, "broadcasts"),
     ],

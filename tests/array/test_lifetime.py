@@ -6,13 +6,13 @@ import copy
 import gc
 import os
 import pickle
-import subprocess
 import sys
 import threading
 import weakref
 
 import numpy as np
 import pytest
+from doubles import driver
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -243,11 +243,7 @@ status = os.waitpid(child, 0)[1]
 thread.join()
 print(status, gi.ones(2, device="cpu").tolist())
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.stdout.strip() == "0 [1.0, 1.0]", done.stderr
+    assert driver.run(program).strip() == "0 [1.0, 1.0]"
 
 
 def test_the_core_is_loaded_once():
@@ -264,13 +260,10 @@ except ImportError as error:
     print(error)
 print(gi.zeros(1, device="cpu").tolist())
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60
-    )
-    assert "once in a process" in done.stdout, done.stderr
-    assert "fix:" in done.stdout
-    assert done.stdout.splitlines()[-1] == "[0.0]"
-    assert not done.stderr
+    told = driver.run(program, PYTHONWARNINGS="error")
+    assert "once in a process" in told
+    assert "fix:" in told
+    assert told.splitlines()[-1] == "[0.0]"
 
 
 def test_interpreter_exit_is_clean():
@@ -288,9 +281,4 @@ atexit.register(lambda: print(kept.sum_of_all() if hasattr(kept, "sum_of_all") e
 host = np.asarray(kept[::2])
 del gi
 """
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", program], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[1.0, 1.0, 1.0, 1.0]"
-    assert not done.stderr
+    assert driver.run(program, PYTHONDEVMODE="1").strip() == "[1.0, 1.0, 1.0, 1.0]"

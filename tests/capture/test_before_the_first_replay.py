@@ -32,11 +32,16 @@ READS = {
     "item": lambda y: y[0].item(),
     "float": lambda y: float(y[0]),
     "bool": lambda y: bool(y[0]),
+    "__array__": lambda y: y.__array__(),
+    "__array_interface__": lambda y: y.__array_interface__,
     "numpy.asarray": np.asarray,
     "numpy.array": np.array,
     "numpy.from_dlpack": np.from_dlpack,
+    "__dlpack__": lambda y: y.__dlpack__(),
+    "__dlpack__, versioned": lambda y: y.__dlpack__(max_version=(1, 3)),
     "__dlpack__, a copy": lambda y: y.__dlpack__(copy=True),
-    "memory": lambda y: gi.to(y, "buffer"),
+    "to_buffer": lambda y: gi.to(y, "buffer"),
+    "to_numpy": lambda y: gi.to(y, "numpy"),
     "repr": repr,
     "iterated": lambda y: [float(one) for one in y],
     "pickled": pickle.dumps,
@@ -215,3 +220,36 @@ def test_memory_of_a_capture_that_no_replay_filled_goes_with_it() -> None:
     del graph, y
     gc.collect()
     assert gi.memory_stats("cpu")["live_bytes"] == before
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax", "tvm_ffi", "buffer"])
+@pytest.mark.parametrize("view", [np.s_[:], np.s_[1:], np.s_[::-1]])
+def test_explain_says_what_the_converter_does_inside_of_a_capture(library, view):
+    if library not in ("numpy", "buffer"):
+        pytest.importorskip(library)
+    x = gi.ones(40, device="cpu")
+    gi.to(x, library, copyif=True)  # from the second time on the ordinary case is quick
+    with gi.capture(device="cpu") as graph:
+        y = (x + x)[view]
+        recorded = repr(graph)
+        plan = gi.explain(y, library, copyif=True)
+        with pytest.raises(CaptureError) as error:
+            gi.to(y, library, copyif=True)
+        assert repr(graph) == recorded  # no copy is left for each replay to make
+    assert plan.refused
+    assert plan.code == "capture"
+    assert "replay" in plan.fix
+    assert str(error.value) == str(plan.exception())
+    assert not gi.explain(x, library, copyif=True).refused
+
+
+@pytest.mark.torch
+def test_memory_that_was_shared_before_gets_the_values_of_a_replay():
+    x = gi.ones(3, device="cpu")
+    y = gi.zeros(3, device="cpu")
+    seen = gi.to(y, "torch")
+    with gi.capture(device="cpu") as graph:
+        gi.add(x, x, out=y)
+    assert seen.tolist() == [0, 0, 0]
+    graph.replay()
+    assert seen.tolist() == [2, 2, 2]

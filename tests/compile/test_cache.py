@@ -120,16 +120,6 @@ def test_the_size_bound_drops_the_oldest(tmp_path):
     assert sum(path.stat().st_size for path in entries(tmp_path)) <= 5000
 
 
-def test_no_room_on_disk_is_one_warning(tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    cache = DiskCache(blocked / "below")
-    with pytest.warns(RuntimeWarning, match="GPUINTEROP_CACHE_DIR"):
-        cache.put("a", b"x")
-    cache.put("b", b"x")  # quiet
-    assert cache.get("a") is None
-
-
 def test_the_folder_is_the_users(monkeypatch, tmp_path):
     monkeypatch.delenv("GPUINTEROP_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -250,8 +240,8 @@ def test_a_note_that_says_nothing_is_written_anew(folder, stubs, written, damage
 # ---- several processes, and folders that will not have it -----------------------------------------
 
 COMPILE = """
-import sys, hashlib, warnings
-warnings.simplefilter("error" if sys.argv[1] == "strict" else "ignore")
+import hashlib, warnings
+warnings.simplefilter("error")
 from gpuinterop import jit
 digest = hashlib.sha256()
 for i in range(8):
@@ -261,9 +251,9 @@ print(digest.hexdigest())
 """
 
 
-def start(folder, mode="strict", launcher=()):
+def start(folder):
     environment = environment_of(folder)
-    return subprocess.Popen([*launcher, sys.executable, "-c", COMPILE, mode], env=environment,
+    return subprocess.Popen([sys.executable, "-c", COMPILE], env=environment,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
 
 
@@ -296,8 +286,9 @@ def test_a_folder_that_may_not_be_written(folder):
         else:
             cache = DiskCache(folder)
             assert cache.get(entry.stem.removeprefix("gpuinterop-")) is not None
-        with pytest.warns(RuntimeWarning, match="cannot be kept"):
+        with pytest.warns(RuntimeWarning, match="cannot be kept.*GPUINTEROP_CACHE_DIR"):
             cache.put("new", b"code")
+        cache.put("new", b"code")  # warned of once
         assert cache.get("new") is None
     finally:
         folder.chmod(0o700)
@@ -320,27 +311,6 @@ def test_a_disk_that_is_full(tmp_path, monkeypatch):
     assert cache.get("lost") is None
     cache.put("after", b"code")
     assert cache.get("after") == b"code"
-
-
-@pytest.mark.skipif(sys.platform != "linux" or shutil.which("sh") is None, reason="needs ulimit -f")
-def test_a_process_that_may_write_no_file(folder, tmp_path_factory):
-    """ulimit -f 0: every write fails midway, in the system and not in a test double."""
-    other = tmp_path_factory.mktemp("limited") / "gpuinterop"
-    limited = ("sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh")
-    assert finish(start(other, "lenient", limited)) == finish(start(folder))
-    assert not entries(other)
-    assert not list(other.glob(".gpuinterop-new-*"))
-
-
-def test_an_entry_that_another_process_removes(folder):
-    """The size bound of one process takes files away under the others."""
-    cache = DiskCache(folder)
-    cache.put("a", b"code")
-    (folder / "gpuinterop-a.cubin").unlink()
-    assert cache.get("a") is None
-    cache.clear()
-    cache.put("a", b"code")
-    assert cache.get("a") == b"code"
 
 
 def test_a_bound_of_nothing_keeps_nothing(tmp_path, monkeypatch):

@@ -67,3 +67,43 @@ def make(layout, dtype="float32"):
     """(a NumPy array of that layout, our array over the same memory)."""
     host = LAYOUTS[layout](dtype)
     return host, gi.converters.from_numpy(host)
+
+
+def agree(x, to="gpuinterop", copyif=False, **options):
+    """(the plan, the result, the error) of a conversion that must do what explain() says of it."""
+    with gi.count_copies() as asked:
+        plan = gi.explain(x, to, copyif, **options)
+    assert asked.count == 0, "explain copied"
+    made = error = None
+    with gi.count_copies() as copied:
+        try:
+            made = gi.to(x, to, copyif, **options)
+        except gi.GpuInteropError as raised:
+            error = raised
+    assert plan.refused == (error is not None), f"{plan}\nthe conversion said: {error!r}"
+    if error is None:
+        moved = plan.copied and plan.bytes > 0
+        assert (copied.count > 0, copied.bytes) == (moved, plan.bytes), plan
+        assert not plan.copied or "pass copyif" not in str(plan) + repr(plan)
+    else:
+        assert copied.count == 0, "copied, and then refused"
+        assert all((error.where, error.expected, error.got, error.fix)), repr(error)
+        assert (type(error), error.reason, error.axis) == (plan.error, plan.code, plan.axis), plan
+        assert (error.where, error.expected, error.got, error.fix) == (
+            plan.where, plan.reason, plan.got, plan.fix
+        )  # fmt: skip
+    return plan, made, error
+
+
+class Liar(gi.CudaNdarray):
+    """Shows another geometry than it has."""
+
+    shape = property(lambda self: (1000, 1000))
+    strides = property(lambda self: (4000, 4))
+    ptr = gpudata = property(lambda self: 4096)
+    dtype = property(lambda self: np.dtype("float64"))
+    ndim = property(lambda self: 7)
+    size = property(lambda self: 7000)
+    itemsize = property(lambda self: 8)
+    readonly = property(lambda self: True)
+    device = property(lambda self: gi.device("cpu"))

@@ -10,7 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from doubles import fake_cudamat, fake_pycuda
 
 from gpuinterop import converters
-from gpuinterop.converters import registry
+from gpuinterop.converters import availability, registry
+
+pytest.register_assert_rewrite("cases")
 
 
 @pytest.fixture
@@ -23,6 +25,7 @@ def clean():
         table.clear()
         table.update(saved)
     registry._entry_points = None
+    availability.broken_converters.clear()
     for name in ("to_toy", "from_toy"):
         vars(converters).pop(name, None)
 

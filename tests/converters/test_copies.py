@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import threading
 
 import numpy as np
@@ -212,3 +214,57 @@ def test_no_bytes_are_no_copy():
         assert gi.explain(empty, "numpy", True).copied
         assert gi.to(empty, "numpy", True).shape == (0,)
     assert counted.count == 0
+
+
+# ---- blocks as decorators -----------------------------------------------------------------------
+
+
+def generator():
+    yield 1
+
+
+async def coroutine():
+    return 1
+
+
+async def asynchronous_generator():
+    yield 1
+
+
+@pytest.mark.parametrize("block", [gi.no_copies, gi.count_copies, gi.log_transfers])
+@pytest.mark.parametrize("function", [generator, coroutine, asynchronous_generator])
+def test_what_works_later_cannot_be_decorated(block, function):
+    with pytest.raises(gi.ArgumentTypeError, match=f"function {function.__name__}"):
+        block()(function)
+
+
+class Later:
+    async def __call__(self):
+        return 1
+
+
+@pytest.mark.parametrize(
+    "function", [functools.partial(coroutine), staticmethod(generator), Later()], ids=type
+)
+def test_nor_what_calls_it(function):
+    with pytest.raises(gi.ArgumentTypeError, match="with statement inside"):
+        gi.no_copies()(function)
+
+
+def test_a_coroutine_may_hold_the_block_itself():
+    async def inside():
+        with gi.no_copies():
+            return gi.ones(3, device="cpu").copy()
+
+    with pytest.raises(gi.CopyForbiddenError):
+        asyncio.run(inside())
+
+
+def test_leaving_a_block_that_was_not_entered():
+    block = gi.no_copies()
+    with pytest.raises(gi.ArgumentTypeError, match="with statement"):
+        block.__exit__(None, None, None)
+    with block:
+        pass
+    with pytest.raises(gi.ArgumentTypeError, match="with statement"):
+        block.__exit__(None, None, None)

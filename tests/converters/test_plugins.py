@@ -10,6 +10,8 @@ from importlib import metadata
 
 import numpy as np
 import pytest
+from doubles import toy_library
+from doubles.toy_library import ToyArray
 
 import gpuinterop as gi
 from gpuinterop import cli, converters
@@ -17,7 +19,7 @@ from gpuinterop.converters import registry
 
 
 def test_what_matches_is_asked_of_every_object(clean):
-    module = toy_module()
+    module = toy_library.converter()
     ours = ToyArray(np.ones(3, np.float32))
     other = ToyArray(None)
     converters.register(
@@ -25,6 +27,17 @@ def test_what_matches_is_asked_of_every_object(clean):
     )
     assert registry.find_backend(ours).name == "toy"
     assert registry.find_backend(other) is None
+
+
+@pytest.fixture
+def entry_point(clean, monkeypatch):
+    """Makes an entry point the only one that is installed."""
+
+    def install(point):
+        monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group else [])
+        registry._entry_points = None
+
+    return install
 
 
 class Tagged(np.ndarray):
@@ -75,10 +88,9 @@ def test_what_matches_is_not_asked_of_the_very_class_of_a_known_library(clean):
     assert len(asked) == 1
 
 
-def test_a_plugin_is_asked_of_subclasses_too_once_its_library_is_there(clean, monkeypatch):
+def test_a_plugin_is_asked_of_subclasses_too_once_its_library_is_there(entry_point, monkeypatch):
     point = types.SimpleNamespace(name="toy", load=tag_module)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
-    registry._entry_points = None
+    entry_point(point)
     for _ in range(2):
         assert gi.from_any(tagged("ours")).tolist() == [1, 1, 1]
     monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
@@ -86,21 +98,8 @@ def test_a_plugin_is_asked_of_subclasses_too_once_its_library_is_there(clean, mo
         assert gi.from_any(tagged("ours")).tolist() == [4]
 
 
-class ToyArray:
-    def __init__(self, host):
-        self.host = host
-
-
-def toy_module():
-    module = types.ModuleType("toy_converter")
-    module.matches = lambda obj: isinstance(obj, ToyArray)
-    module.to = lambda x, copyif=False: ToyArray(converters.to_numpy(x))
-    module.from_ = lambda obj, copyif=False: converters.from_numpy(obj.host)
-    return module
-
-
 def test_a_row_makes_a_converter(clean):
-    module = toy_module()
+    module = toy_library.converter()
     converters.register(
         converters.Backend("toy", "toy", converter=module, matches=module.matches, aliases=("t",))
     )
@@ -138,7 +137,8 @@ def test_a_converter_replaced_while_an_object_is_looked_at_is_forgotten(clean, m
     is_class_of = registry._is_class_of
     monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
     old, new = (
-        converters.Backend("toy", "toy", ("ToyArray",), converter=toy_module()) for _ in range(2)
+        converters.Backend("toy", "toy", ("ToyArray",), converter=toy_library.converter())
+        for _ in range(2)
     )
 
     def slow(row, cls):
@@ -165,24 +165,15 @@ def test_a_converter_replaced_while_an_object_is_looked_at_is_forgotten(clean, m
 def test_a_name_of_a_library_takes_no_function_of_the_package(clean):
     from_any = converters.from_any
     for _ in range(2):
-        converters.register(converters.Backend("any", "any", converter=toy_module()))
+        converters.register(converters.Backend("any", "any", converter=toy_library.converter()))
     assert converters.from_any is from_any
 
 
-def test_an_entry_point_makes_a_converter(clean, monkeypatch):
-    module = toy_module()
+def test_an_entry_point_makes_a_converter(entry_point, monkeypatch):
+    module = toy_library.converter()
     loads = []
-
-    class Point:
-        name = "toy"
-
-        @staticmethod
-        def load():
-            loads.append(1)
-            return module
-
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [Point] if group else [])
-    registry._entry_points = None
+    point = types.SimpleNamespace(name="toy", load=lambda: loads.append(1) or module)
+    entry_point(point)
     assert "toy" in converters.names()
     toy = ToyArray(np.ones(3, np.float32))
     with pytest.raises(gi.ConversionTypeError):
@@ -194,27 +185,19 @@ def test_an_entry_point_makes_a_converter(clean, monkeypatch):
     assert loads == [1]
 
 
-def test_an_entry_point_may_be_a_row(clean, monkeypatch):
-    module = toy_module()
+def test_an_entry_point_may_be_a_row(entry_point, monkeypatch):
+    module = toy_library.converter()
     row = converters.Backend("toy", "toy", ("ToyArray",), converter=module)
 
-    class Point:
-        name = "toy"
-
-        @staticmethod
-        def load():
-            return row
-
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [Point] if group else [])
+    entry_point(types.SimpleNamespace(name="toy", load=lambda: row))
     monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
     monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
-    registry._entry_points = None
     toy = ToyArray(np.ones(3, np.float32))
     assert gi.from_any(toy).tolist() == [1, 1, 1]  # also the first time, by the class's name
 
 
 def test_a_converter_that_cannot_plan_or_describe(clean):
-    module = toy_module()
+    module = toy_library.converter()
     converters.register(converters.Backend("toy", "toy", converter=module, matches=module.matches))
     toy = ToyArray(np.ones(3, np.float32))
     x = gi.from_any(toy)
@@ -227,7 +210,7 @@ def test_a_converter_that_cannot_plan_or_describe(clean):
 
 @pytest.mark.parametrize("by_name", [False, True])
 def test_a_row_is_asked_by_the_test_of_its_module(clean, monkeypatch, by_name):
-    module = toy_module()
+    module = toy_library.converter()
     monkeypatch.setitem(sys.modules, "toy_converter", module)
     converters.register(
         converters.Backend("toy", "toy", converter="toy_converter" if by_name else module)
@@ -242,7 +225,7 @@ def test_a_row_is_asked_by_the_test_of_its_module(clean, monkeypatch, by_name):
 
 @pytest.mark.parametrize("name", ["ToyArray", "toy.ToyArray", "toy.arrays.ToyArray"])
 def test_classes_are_named_with_or_without_their_module(clean, monkeypatch, name):
-    module = toy_module()
+    module = toy_library.converter()
     del module.matches
     monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
     converters.register(converters.Backend("toy", "toy", (name,), converter=module))
@@ -263,7 +246,9 @@ def test_our_own_names_do_not_need_the_rows_that_were_replaced(clean):
 
 @pytest.mark.parametrize("asked", ["MyLib", "mylib", "MYLIB", "ML", "ml"])
 def test_a_row_is_found_in_capitals_or_not(clean, asked):
-    converters.register(converters.Backend("MyLib", "toy", converter=toy_module(), aliases=("ML",)))
+    converters.register(
+        converters.Backend("MyLib", "toy", converter=toy_library.converter(), aliases=("ML",))
+    )
     x = gi.ones(3, device="cpu")
     assert np.shares_memory(gi.to(x, asked).host, gi.to(x, "numpy"))
     assert gi.explain(x, asked).unknown
@@ -276,10 +261,9 @@ def test_only_rows_are_registered():
 
 
 @pytest.mark.parametrize(("point", "asked"), [("toy", "Toy"), ("Toy", "toy"), ("Toy", "TOY")])
-def test_an_entry_point_is_found_in_capitals_or_not(clean, monkeypatch, point, asked):
-    entry = types.SimpleNamespace(name=point, load=toy_module)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [entry])
-    registry._entry_points = None
+def test_an_entry_point_is_found_in_capitals_or_not(entry_point, monkeypatch, point, asked):
+    entry = types.SimpleNamespace(name=point, load=toy_library.converter)
+    entry_point(entry)
     x = gi.ones(3, device="cpu")
     for _ in range(2):  # before it is loaded, and after
         assert np.shares_memory(gi.to(x, asked).host, gi.to(x, "numpy"))
@@ -305,15 +289,14 @@ to = lambda x, copyif=False: Array(gpuinterop.to(x, "numpy", copyif))
 """
 
 
-def test_a_package_may_convert_while_it_is_imported(clean, monkeypatch, tmp_path):
+def test_a_package_may_convert_while_it_is_imported(entry_point, monkeypatch, tmp_path):
     name = "converts_at_import"
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text(LIBRARY)
     (tmp_path / name / "interop.py").write_text(INTEROP)
     monkeypatch.syspath_prepend(str(tmp_path))
     point = metadata.EntryPoint(name, f"{name}.interop", registry.GROUP)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group else [])
-    registry._entry_points = None
+    entry_point(point)
     library = importlib.import_module(name)  # a warning would be an error here
     try:
         obj = library.Array(np.ones(3, np.float32))
@@ -351,20 +334,6 @@ def test_a_row_whose_module_is_missing_says_so(clean, converter):
         assert "converter='mylib.interop'" in raised.value.fix
 
 
-def test_a_converter_that_makes_nothing_is_told_so(clean):
-    module = toy_module()
-    module.from_ = lambda obj, copyif=False: None
-    converters.register(converters.Backend("toy", "toy", converter=module))
-    toy = ToyArray(np.ones(3, np.float32))
-    with pytest.raises(gi.ConversionTypeError, match="from_toy: expected a CudaNdarray") as raised:
-        gi.from_any(toy)
-    plan = gi.explain(toy)
-    assert plan.refused
-    assert (plan.got, plan.fix) == (raised.value.got, raised.value.fix) == ("None", plan.fix)
-    with pytest.raises(gi.ConversionTypeError, match="from_toy"):
-        gi.shares_memory(toy, toy)
-
-
 def test_a_converter_without_the_function_is_told_so(clean):
     converters.register(converters.Backend("toy", "toy", converter=types.SimpleNamespace(a=1)))
     with pytest.raises(gi.ConversionTypeError, match="to_toy or to") as raised:
@@ -373,10 +342,9 @@ def test_a_converter_without_the_function_is_told_so(clean):
 
 
 @pytest.mark.parametrize("value", ["", "no_module_of_this_name", "math:pi"])
-def test_an_entry_point_that_names_no_module_is_refused(clean, monkeypatch, value):
+def test_an_entry_point_that_names_no_module_is_refused(entry_point, monkeypatch, value):
     point = metadata.EntryPoint("toy", value, registry.GROUP)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
-    registry._entry_points = None
+    entry_point(point)
     with pytest.raises(gi.MissingLibraryError) as raised:
         gi.to(gi.ones(3, device="cpu"), "toy")
     assert raised.value.got.startswith(f"toy = {value!r}")

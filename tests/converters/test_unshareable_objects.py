@@ -253,15 +253,16 @@ def test_jax_array_without_plain_memory_is_refused_alike(name):
 
 
 @pytest.mark.jax
-def test_jax_tracer_is_refused_alike():
+@pytest.mark.parametrize("transform", ["jit", "grad", "vmap", "make_jaxpr"])
+def test_jax_tracer_is_refused_alike(transform):
     jax = pytest.importorskip("jax")
     found = []
 
     def traced(tracer):
         found.append(refusal(tracer, "jax"))
-        return tracer
+        return tracer.sum()
 
-    jax.jit(traced)(jax.numpy.ones(3))
+    getattr(jax, transform)(traced)(jax.numpy.ones((2, 3) if transform == "vmap" else 3))
     assert type(found[0]) is gi.ConversionTypeError
     assert "jit" in str(found[0])
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from doubles import driver
+from doubles.streams import Torch
 
 import gpuinterop as gi
 from gpuinterop import _core, devices
@@ -416,13 +417,6 @@ def test_calls_that_concern_no_captured_stream_spoil_nothing(stream, mode):
     capture.destroy()
 
 
-class Lent:
-    """Another library's stream object."""
-
-    def __init__(self, handle):
-        self.cuda_stream = handle
-
-
 def exported(n):
     """An array that somebody who named no stream has looked at."""
     x = empty(n)
@@ -435,7 +429,7 @@ def exported(n):
 def test_a_capture_on_a_stream_that_is_known_survives(stream, mode, kind):
     """Though it was begun elsewhere, and the stream is not current."""
     raw = driver.new_stream()
-    known = devices.as_stream(Lent(raw)) if kind == "lent" else gi.Stream()
+    known = devices.as_stream(Torch(raw)) if kind == "lent" else gi.Stream()
     with known:  # in use from here on
         empty(10).fill(0)
     known.synchronize()

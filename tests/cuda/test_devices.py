@@ -255,15 +255,17 @@ def test_streams_and_events_of_the_cpu_do_nothing():
 
 
 @pytest.mark.parametrize("wrap", [lambda s: s, gi.stream, devices.stream])
-def test_leaving_streams_of_the_cpu_out_of_order_is_refused(wrap):
-    a, b = gi.Stream("cpu"), gi.Stream("cpu")
+def test_leaving_streams_out_of_order_is_refused(wrap, device):
+    a, b = gi.Stream(device), gi.Stream(device)
+    before = devices.current_stream(device)
     outer, inner = wrap(a), wrap(b)
     outer.__enter__()
     inner.__enter__()
     with pytest.raises(StreamError, match="reverse order"):
         outer.__exit__(None, None, None)
-    assert devices.current_stream("cpu") is b
+    assert devices.current_stream(device) is b
     inner.__exit__(None, None, None)
+    assert devices.current_stream(device) == before
     with pytest.raises(StreamError):
         outer.__exit__(None, None, None)
 
@@ -345,14 +347,17 @@ def test_spellings_with_two_gpus():
     driver.run(code, fake_driver.library())
 
 
-@pytest.mark.parametrize(("wish", "gpu"), [("cuda:1", 1), ("gpu1", 1), ("cuda", 0), ("cpu", 0)])
-def test_a_gpu_without_a_number_is_the_default_from_the_first_call_on(wish, gpu):
+@pytest.mark.parametrize(
+    ("wish", "found", "gpu"),
+    [("cuda:1", "cuda:1", 1), ("gpu1", "cuda:1", 1), ("cuda", "cuda:0", 0), ("cpu", "cpu", 0), ("", "cuda:0", 0)],
+)  # fmt: skip
+def test_default_device_from_the_environment_holds_from_the_first_call_on(wish, found, gpu):
     code = f"""
     import gpuinterop as gi
     from gpuinterop import devices
     assert gi.device("cuda") == "cuda:{gpu}"
     default = gi.default_device()
-    assert default == ("cpu" if "{wish}" == "cpu" else "cuda:{gpu}")
+    assert default == "{found}" and gi.zeros(3).device == default
     devices.set_default_device(None)
     assert gi.device("gpu") == "cuda:{gpu}" and gi.default_device() is default
     """

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 from doubles import driver
+from doubles.streams import Attribute, CuPy, Protocol, PyCUDA, Torch
 
 import gpuinterop as gi
 from gpuinterop import converters, devices
@@ -25,36 +26,6 @@ def filled(value, n=1000):
     x = gi.empty((n,), device="cuda:0")
     x.fill(value)
     return x
-
-
-class Torch:
-    def __init__(self, handle):
-        self.cuda_stream = handle
-
-
-class CuPy:
-    device_id = 0
-
-    def __init__(self, handle):
-        self.ptr = handle
-
-
-class PyCUDA:
-    def __init__(self, handle):
-        self.handle = handle
-
-
-class Protocol:
-    def __init__(self, handle):
-        self._handle = handle
-
-    def __cuda_stream__(self):
-        return (0, self._handle)
-
-
-class Attribute:
-    def __init__(self, handle):
-        self.__dict__["__cuda_stream__"] = (0, handle)
 
 
 @pytest.mark.parametrize("kind", [Torch, CuPy, PyCUDA, Protocol, Attribute, int])

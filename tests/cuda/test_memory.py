@@ -11,7 +11,7 @@ from doubles import driver
 
 import gpuinterop as gi
 from gpuinterop import _core, devices
-from gpuinterop.errors import BoundsError, DeviceError, OutOfMemoryError
+from gpuinterop.errors import DeviceError, OutOfMemoryError
 
 pytestmark = pytest.mark.driver
 
@@ -158,47 +158,17 @@ def test_out_of_memory_says_how_much_and_the_next_allocation_works():
     assert (np.asarray(x).max(), np.asarray(y).max()) == (3.0, 4.0)
 
 
-def room_was_made():
-    gi.empty_cache()
-    free, total = gi.mem_info(CUDA)
-    piece = min(total // 16, 2 << 30) // 5  # five of these stay in the cache
-    try:
-        hold = empty((free - 8 * piece) // 4)
-        x = [empty(piece // 4) for _ in range(3)]
-        del x
-        assert stats()["cached_bytes"] > 2 * piece
-        y = empty(6 * piece // 4)  # five are free until the cache is given back
-        y.fill(1.0)
-        gi.synchronize()
-        del y, hold
-    except OutOfMemoryError:
-        return False
-    finally:
-        gi.empty_cache()
-    return True
-
-
-def test_what_is_cached_makes_room_for_another_size():
-    # Other processes on the same GPU may take what this one counts on, but not every time.
-    assert any(room_was_made() for _ in range(5))
-
-
-def test_absurd_sizes():
-    for shape in ((2**61,), (2**31, 2**31), (2**62, 2)):
-        for device in (CUDA, "cpu"):
-            with pytest.raises((OutOfMemoryError, BoundsError, ValueError)):
-                gi.empty(shape, device=device)
-    assert empty(10).size == 10
-
-
 def test_unknown_devices():
     count = len(gi.devices()) - 1
     with pytest.raises(DeviceError, match="CUDA device number"):
         _core.empty(_core.Array, (3,), np.dtype("f4"), 2, count)
     with pytest.raises(DeviceError):
         _core.empty(_core.Array, (3,), np.dtype("f4"), 2, -1)
-    with pytest.raises(DeviceError):
-        gi.mem_info(f"cuda:{count}")
+    for call in (gi.mem_info, devices.device_properties):
+        with pytest.raises(DeviceError):
+            call(f"cuda:{count}")
+    with pytest.raises(DeviceError, match="device"):
+        _core.cuda_device_properties(count)
 
 
 # ---- pointers -----------------------------------------------------------------------------------
@@ -299,17 +269,14 @@ def test_a_pointer_is_asked_where_it_lives_whatever_the_default_is():
 
 def test_memory_of_an_array_is_not_taken_for_that_of_another_device():
     x, host = gi.zeros((4,), device="cuda:0"), gi.zeros((4,), device="cpu")
-    for base, device in ((x, "cpu"), (host, "cuda:0")):
+    pairs = [(x, "cpu"), (host, "cuda:0")]
+    if len(gi.devices()) > 2:
+        pairs.append((gi.zeros((4,), device="cuda:1"), "cuda:0"))
+    for base, device in pairs:
         with pytest.raises(
             gi.DeviceMismatchError, match=f"{base.device}, where the memory of base"
         ):
             gi.from_gpu_pointer(base.ptr, (4,), None, base, device=device)
-
-
-def test_memory_of_one_gpu_is_not_taken_for_that_of_another(second_device):
-    x = gi.zeros((4,), device=second_device)
-    with pytest.raises(gi.DeviceMismatchError, match="cuda:1, where the memory of base lies"):
-        gi.from_gpu_pointer(x.ptr, (4,), None, x, device="cuda:0")
 
 
 def test_a_shape_that_is_too_large_for_a_pointer_is_nobody_elses_fault():
@@ -318,3 +285,6 @@ def test_a_shape_that_is_too_large_for_a_pointer_is_nobody_elses_fault():
         gi.from_gpu_pointer(x.ptr, (1 << 40,), None, [x])
     assert "shape" in caught.value.fix
     assert "producer" not in caught.value.fix
+    assert gi.from_gpu_pointer(x.ptr, (1 << 20,), base=[x]).size == 1 << 20
+    with pytest.raises(gi.ExchangeError, match="live CUDA memory"):
+        gi.from_gpu_pointer(np.zeros(8, "f4").ctypes.data, (2,), device=CUDA)

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import types
 
 import pytest
+from doubles import driver
 
 import gpuinterop as gi
 import gpuinterop.doctor as module
 from gpuinterop import _core
 
 
-def python(code, **environment):
-    result = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
 def test_it_imports_nothing_foreign():
-    python(
+    driver.run(
         "import sys, gpuinterop\n"
         "r = gpuinterop.doctor(); str(r); r.text(verbose=True); r.to_json()\n"
         "heavy = {'torch', 'jax', 'cupy', 'numba', 'tvm_ffi', 'pycuda'} & set(sys.modules)\n"
@@ -65,10 +55,10 @@ def test_a_library_that_is_loaded_is_marked():
 
 
 def test_no_driver():
-    out = python(
+    out = driver.run(
         "import gpuinterop\nr = gpuinterop.doctor()\nprint(r)\n"
         "assert not r.driver['available'] and not r.devices",
-        GPUINTEROP_LIBCUDA="/nonexistent/libcuda.so",
+        "/nonexistent/libcuda.so",
     )
     assert "driver      none, arrays are in host memory" in out
 
@@ -131,7 +121,7 @@ def test_the_pool_of_jax_when_it_has_been_used(monkeypatch, started):
 
 @pytest.mark.jax
 def test_jax_still_tells_whether_it_has_been_used():
-    out = python(
+    out = driver.run(
         "import sys, jax, gpuinterop.doctor as doctor\n"
         "print(len(doctor._jax_devices()))\n"
         "jax.numpy.zeros(3)\n"

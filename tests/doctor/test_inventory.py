@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
@@ -103,18 +102,3 @@ def test_names_and_numbers():
     assert numbers("2.11.0+cu130") == (2, 11, 0)
     assert numbers("2.11rc1") == (2, 11)
     assert numbers("dev") == ()
-
-
-def test_the_real_machine_is_scanned_without_imports():
-    code = (
-        "import sys\n"
-        "from gpuinterop.installed_libraries import scan\n"
-        "found = {row.library for row in scan()}\n"
-        "assert 'numpy' in found, found\n"
-        "heavy = {'torch', 'jax', 'cupy', 'numba', 'tensorflow', 'tvm_ffi'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
-    )
-    assert result.returncode == 0, result.stderr

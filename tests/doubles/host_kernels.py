@@ -67,6 +67,7 @@ def build(text: str) -> Path | None:
         source = source.replace('extern "C" __global__', "static")
         for name in reductions:
             source = source.replace(name, f"{name}_kernel")
+        source += f"using namespace {codegen.NAMESPACE};\n"
         for name in reductions:
             source += _ENTRY.format(
                 name=name, kernel=f"{name}_kernel", parameters="Params", together=1

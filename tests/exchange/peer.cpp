@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -84,9 +85,21 @@ void count(Managed*) {
 }
 void call(DLManagedTensorVersioned* m) { m->deleter(m); }
 
+std::atomic<int> allocations_left{-1};
+
 }  // namespace
 
+// For a process that has this library preloaded: every C++ library in it allocates here.
+void* operator new(size_t size) {
+  if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
+  if (void* block = std::malloc(size ? size : 1)) return block;
+  throw std::bad_alloc();
+}
+
 extern "C" {
+
+// The allocation after `n` further ones fails.
+void peer_fail_new(int n) { allocations_left = n; }
 
 long peer_deleted() { return deleted.load(); }
 void* peer_count_legacy() { return reinterpret_cast<void*>(&count<DLManagedTensor>); }

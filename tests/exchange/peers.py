@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import hashlib
 import os
 import shutil
@@ -239,3 +240,26 @@ def interface(name="__cuda_array_interface__", drop=(), **entries) -> object:
     for key in drop:
         del full[key]
     return type("Interface", (), {name: full})()
+
+
+# ---- programs of their own ----------------------------------------------------------------------
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """The variables of a process that imports these helpers and chooses its driver itself."""
+    kept = {k: v for k, v in os.environ.items() if k != "GPUINTEROP_LIBCUDA"}
+    folders = [str(ROOT), str(HERE), str(HERE.parent), *filter(None, [kept.get("PYTHONPATH")])]
+    path = os.pathsep.join(folders)
+    return {**kept, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **extra}
+
+
+def run_on_fake_driver(program: str) -> None:
+    """Run a program in this process, which has the fake driver: for tests marked `fake_driver`."""
+    import gpuinterop as gi
+
+    exec(program, {"__name__": "program"})
+    gc.collect()
+    gi.synchronize()
+    from doubles import fake_driver
+
+    assert fake_driver.faults() == ""

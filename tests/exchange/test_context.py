@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import pytest
 from doubles import driver, fake_driver
-from peers import has_compiler, library
-from test_hostile import environment
+from peers import environment, has_compiler, library
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import gc
+import mmap
 import sys
 import weakref
 
@@ -15,37 +16,7 @@ from gpuinterop import _core
 from gpuinterop.converters import from_dlpack
 from gpuinterop.foreign_handles import protocols_of
 
-
-def same_memory(x, pointer: int, values) -> None:
-    assert x.ptr == pointer
-    np.testing.assert_array_equal(np.from_dlpack(x), values)
-
-
 # ---- numpy --------------------------------------------------------------------------------------
-
-
-def test_numpy_both_ways():
-    n = np.arange(12, dtype="float32").reshape(3, 4)[::-1, 1::2]
-    x = from_dlpack(n)
-    assert type(x) is gi.CudaNdarray
-    same_memory(x, n.ctypes.data, n)
-    assert x.strides == n.strides
-    assert x.base is n
-    x[0, 0] = 99
-    assert n[0, 0] == 99
-    shared = np.from_dlpack(x)
-    x[1, 1] = -1
-    assert shared[1, 1] == n[1, 1] == -1
-    # Older ones mark every result read-only.
-    assert shared.flags.writeable is (np.lib.NumpyVersion(np.__version__) >= "2.2.5")
-
-
-def test_numpy_read_only():
-    n = np.zeros(3, "float32")
-    n.flags.writeable = False
-    x = from_dlpack(n)
-    assert x.readonly
-    assert from_dlpack(n, copy=True).readonly is False
 
 
 @pytest.mark.parametrize(
@@ -53,6 +24,7 @@ def test_numpy_read_only():
     [
         (b"abc", "uint8", True),
         (bytearray(b"abc"), "uint8", False),
+        (mmap.mmap(-1, 64), "uint8", False),
         (array.array("f", [1, 2, 3]), "float32", False),
         (array.array("q", [1, 2, 3]), "int64", False),
         (memoryview(b"abcd").cast("i"), "int32", True),
@@ -67,6 +39,7 @@ def test_the_buffer_protocol(obj, dtype, readonly):
     assert x.dtype == dtype
     assert x.readonly is readonly
     assert x.base is obj
+    assert gi.explain(obj).shared
     np.testing.assert_array_equal(np.from_dlpack(x), np.asarray(memoryview(obj)))
     assert x.ptr == np.asarray(memoryview(obj)).ctypes.data
 
@@ -92,13 +65,6 @@ def test_an_array_dictionary_without_an_address():
 
     with pytest.raises(TypeError, match="names no address"):
         from_dlpack(Odd())
-
-
-def test_numpy_scalars_and_0d():
-    n = np.array(7.0)
-    x = from_dlpack(n)
-    assert x.shape == ()
-    assert x.ptr == n.ctypes.data
 
 
 def test_bfloat16_comes_by_the_dictionary():
@@ -209,11 +175,6 @@ def test_an_interrupt_of_a_buffer_passes():
         from_dlpack(Interrupted())
 
 
-def test_masks_are_not_lost():
-    with pytest.raises(NotImplementedError, match="1 masked"):
-        from_dlpack(np.ma.array([1.0, 2.0], mask=[0, 1]))
-
-
 def test_types_are_forgotten_when_they_go():
     class Passing:
         def __init__(self):
@@ -242,26 +203,6 @@ def torch():
 
 @pytest.mark.torch
 class TestTorch:
-    @pytest.mark.parametrize(
-        "view",
-        [
-            lambda t: t,
-            lambda t: t.T,
-            lambda t: t[1:, ::2],
-            lambda t: t[:, 2:3],
-            lambda t: t[4:],
-            lambda t: t[1, 2],
-            lambda t: t[0].expand(5, 6),
-        ],
-    )
-    def test_in(self, torch, view):
-        t = view(torch.arange(24, dtype=torch.float32).reshape(4, 6))
-        x = from_dlpack(t)
-        assert x.shape == tuple(t.shape)
-        assert x.ptr == t.data_ptr()
-        np.testing.assert_array_equal(np.from_dlpack(x), t.numpy())
-        assert x.base is t
-
     def test_out(self, torch):
         x = gi.from_dlpack(np.arange(24, dtype="float32").reshape(4, 6))
         for y in (x, x.T, x[1:, ::2], x[:, 2:3], x[4:], x[1:2, 2:3].reshape(())):
@@ -293,34 +234,6 @@ class TestTorch:
         assert torch.from_dlpack(x[2:3]).tolist() == [3]
         assert torch.from_dlpack(x, copy=True).tolist() == [5, 4, 3, 2, 1, 0]
 
-    def test_read_only_needs_a_word(self, torch):
-        x = gi.from_dlpack(b"abc")
-        with pytest.raises(gi.ReadOnlyError):
-            gi.to(x, "torch")
-        assert gi.to(x, "torch", allow_readonly=True).tolist() == [97, 98, 99]
-
-    def test_memory_goes_with_the_last_user(self, torch):
-        x = gi.full(1000, 3.0, device="cpu")
-        t = _core.export_via(x, torch.Tensor)
-        del x
-        gc.collect()
-        assert (t == 3).all()
-        y = from_dlpack(t)
-        storage = weakref.ref(t.untyped_storage())
-        del t
-        gc.collect()
-        assert np.from_dlpack(y).sum() == 3000
-        del y
-        gc.collect()
-        assert storage() is None
-
-    def test_reference_counts(self, torch):
-        t = torch.zeros(3)
-        before = sys.getrefcount(t)
-        for _ in range(100):
-            from_dlpack(t)
-        assert sys.getrefcount(t) == before
-
     def test_errors_do_not_leak(self, torch):
         t = torch.zeros(3, dtype=torch.float64)
         before = sys.getrefcount(t)
@@ -331,46 +244,7 @@ class TestTorch:
         assert sys.getrefcount(t) == before
 
 
-# ---- jax ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.jax
-def test_jax_both_ways():
-    jnp = pytest.importorskip("jax.numpy")
-    import jax
-
-    j = jnp.arange(6, dtype="float32").reshape(2, 3)
-    x = from_dlpack(j)
-    assert x.readonly  # its arrays are immutable, though its capsules cannot say so
-    same_memory(x, j.unsafe_buffer_pointer(), np.asarray(j))
-    with pytest.raises(gi.ReadOnlyError):
-        x[0, 0] = 1
-    y = gi.full((4, 16), 2.0, device="cpu")
-    back = jax.dlpack.from_dlpack(y)
-    assert back.unsafe_buffer_pointer() == y.ptr  # our memory is aligned as XLA wants it
-    np.testing.assert_array_equal(np.asarray(back), np.from_dlpack(y))
-
-
-@pytest.mark.jax
-def test_jax_dtypes():
-    jnp = pytest.importorskip("jax.numpy")
-    for name in ("bfloat16", "int8", "bool", "uint32", "float16", "complex64"):
-        j = jnp.zeros(3, name)
-        assert str(from_dlpack(j).dtype) == name
-
-
-# ---- tvm-ffi, cuda.core, array-api-strict -----------------------------------------------------------
-
-
-def test_tvm_ffi_both_ways():
-    tvm_ffi = pytest.importorskip("tvm_ffi")
-    x = gi.from_dlpack(np.arange(6, dtype="float32").reshape(2, 3))
-    t = tvm_ffi.from_dlpack(x)
-    assert tuple(t.shape) == (2, 3)
-    y = from_dlpack(t)
-    assert y.ptr == x.ptr
-    t2 = tvm_ffi.from_dlpack(x[:, ::-1])
-    assert np.from_dlpack(from_dlpack(t2)).tolist() == [[2, 1, 0], [5, 4, 3]]
+# ---- tvm-ffi ------------------------------------------------------------------------------------
 
 
 def test_a_tvm_function_takes_and_returns_our_arrays():
@@ -381,32 +255,3 @@ def test_a_tvm_function_takes_and_returns_our_arrays():
     result = function(x)
     assert seen == [(2, 3)]
     assert from_dlpack(result).ptr == x.ptr
-
-
-def test_cuda_core_both_ways():
-    utils = pytest.importorskip("cuda.core.utils")
-    n = np.arange(6, dtype="float32").reshape(2, 3)
-    view = utils.StridedMemoryView.from_dlpack(n, stream_ptr=-1)
-    x = from_dlpack(view)
-    assert x.ptr == n.ctypes.data
-    back = utils.StridedMemoryView.from_dlpack(x, stream_ptr=-1)
-    assert back.ptr == x.ptr
-    assert tuple(back.shape) == (2, 3)
-
-
-def test_cuda_core_keeps_read_only():
-    utils = pytest.importorskip("cuda.core.utils")
-    x = from_dlpack(b"abc")
-    view = utils.StridedMemoryView.from_dlpack(x, stream_ptr=-1)
-    assert view.readonly
-    assert from_dlpack(view).readonly
-
-
-def test_array_api_strict_both_ways():
-    xp = pytest.importorskip("array_api_strict")
-    a = xp.asarray([[1.0, 2.0], [3.0, 4.0]])
-    x = from_dlpack(a)
-    assert np.from_dlpack(x).tolist() == [[1, 2], [3, 4]]
-    back = xp.from_dlpack(x)
-    x[0, 0] = 9
-    assert float(back[0, 0]) == 9 == float(a[0, 0])

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from peers import freed, has_compiler, start_counting, with_table
-from test_hostile import environment
+from peers import environment, freed, has_compiler, library, start_counting, with_table
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -74,6 +73,31 @@ BODIES = {
 def test_every_allocation_fails_once(name):
     program = [sys.executable, str(Path(__file__).resolve()), name]
     run = subprocess.run(program, env=environment(), capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
+TEXTS = """
+import gpuinterop as gi
+from gpuinterop import _core
+from peers import peer
+
+x = gi.zeros(3, device="cpu")
+failed = 0
+for n in range(8):
+    peer().peer_fail_new(n)
+    try:
+        _core._require_values("a text that std::string allocates for", x)
+    except MemoryError:
+        failed += 1
+    finally:
+        peer().peer_fail_new(-1)
+assert failed
+"""
+
+
+def test_a_text_without_memory_for_it_is_an_error():
+    program, env = [sys.executable, "-c", TEXTS], environment(LD_PRELOAD=str(library()))
+    run = subprocess.run(program, env=env, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr[-2000:]
 
 

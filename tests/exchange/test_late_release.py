@@ -7,8 +7,7 @@ its own cannot be told to wait, so its deleter has to come late: that is what th
 from __future__ import annotations
 
 import pytest
-from peers import has_compiler, library
-from test_hostile import run_on_fake_driver
+from peers import has_compiler, library, run_on_fake_driver
 from test_stream_order import PRELUDE
 
 pytestmark = [

@@ -7,8 +7,7 @@ so a host synchronisation that nobody asked for shows too.
 from __future__ import annotations
 
 import pytest
-from peers import has_compiler, library
-from test_hostile import run_on_fake_driver
+from peers import has_compiler, library, run_on_fake_driver
 
 pytestmark = [
     pytest.mark.fake_driver,

@@ -19,6 +19,7 @@ from peers import (
     Producer,
     capsule,
     consume,
+    environment,
     freed,
     has_compiler,
     library,
@@ -26,7 +27,6 @@ from peers import (
     start_counting,
     with_table,
 )
-from test_hostile import environment
 
 import gpuinterop as gi
 from gpuinterop import _core

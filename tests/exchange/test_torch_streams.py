@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import pytest
 from doubles import driver, fake_driver
-from peers import has_compiler
-from test_hostile import environment
+from peers import environment, has_compiler
 from test_late_release import SETUP
 from test_stream_order import PRELUDE
 

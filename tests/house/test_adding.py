@@ -36,8 +36,8 @@ total = graph.reduce("sum_of_squares", graph.apply("average", graph.input(), 1))
 assert graph.compile([total])(x).item() == (((x + 1) / 2) ** 2).sum().item()
 twice = gi.MapReduce("x0 * 2", lambda x, e: (np.sum(4 * x[0] ** 2, axis=-1),), op="sum_of_squares")
 operand = x.astype("float32")
-recipe = twice._recipe([operand], [])
-assert recipe.map == "(x0 * 2) * (x0 * 2)", recipe.map
+recipe = twice.recipe([operand], [])
+assert recipe.map == "gi_mapped(x0) * gi_mapped(x0)", recipe.map
 """
 
 

@@ -12,9 +12,8 @@ import gpuinterop as gi
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import reduction_codegen
 from gpuinterop.ops.expression import Expression
-from gpuinterop.ops.expression_reduction import _Kernel
+from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_plan import Operand, plan_reduction
-from gpuinterop.ops.reduction_table import REDUCTIONS
 
 OPERATIONS = ("sum", "prod", "mean", "min", "max", "any", "all")
 
@@ -103,14 +102,7 @@ def compiled_text(op: str, dtype: str, axes: tuple[int, ...]) -> str:
         graph.results = [graph.apply("multiply", graph.apply("sigmoid", x), y)]
     else:
         graph.results = [graph.apply("add", graph.apply("maximum", x, y), 1)]
-    kernel = _Kernel(graph, op, axes)
-    given = [np.empty((64, 256), dtype)] * 2
-    value, (result,) = kernel._dtypes(given)
-    held, _, accumulator = REDUCTIONS[op].kernel(value.name, result.name)
-    recipe = reduction_codegen.Recipe(
-        inputs=(dtype, dtype), value=held, map=kernel.map, op=accumulator,
-        outputs=(result.name,), support=kernel._support(given),
-    )  # fmt: skip
+    recipe = ReductionKernel(graph, op, axes).recipe([np.empty((64, 256), dtype)] * 2, [])
     operands = [Operand((256, 1), np.dtype(dtype).itemsize)] * 2
     return reduction_codegen.render(recipe, plan_reduction((64, 256), axes, operands, [(0, 0)]))
 
@@ -202,3 +194,14 @@ def test_what_was_called_goes_when_nobody_holds_it(device):
         alive = weakref.ref(make())
         gc.collect()
         assert alive() is None, make
+
+
+def test_a_cuda_text_is_reduced_in_one_kernel(device: str) -> None:
+    lerp = gi.CudaText("T x, T y, float32 t", "T z", "z = x + (y - x) * t", "lerp",
+                       host=lambda x, y, t: x + (y - x) * t)  # fmt: skip
+    graph = Expression()
+    x, y, t = (graph.input() for _ in range(3))
+    between = graph.compile([graph.reduce("sum", graph.cuda(lerp, x, y, t))])
+    for dtype in ("float32", "float16"):
+        a = gi.asarray([4.0, 12.0], dtype=dtype, device=device)
+        assert float(between(a, a * 2, 0.5)) == 24

@@ -97,7 +97,7 @@ def product_text(kernel, operands: list[str], extras: list[str]) -> str:
     after = [SimpleNamespace(dtype=dtype_named(name)) for name in extras]
     rows = [Operand((256, 1), x.dtype.itemsize) for x in arrays]
     outs = [(1, 0)] * (1 + len(after))
-    return render(kernel._recipe(arrays, after), plan_reduction((64, 256), (1,), rows, outs))
+    return render(kernel.recipe(arrays, after), plan_reduction((64, 256), (1,), rows, outs))
 
 
 @pytest.mark.parametrize(("a", "b"), FACTORS)

@@ -6,7 +6,7 @@ import importlib.metadata
 
 import pytest
 
-from gpuinterop.testing import peers
+from gpuinterop import installed_libraries
 
 ROOTS = {"cuda": ["cuda-pathfinder", "cuda_core", "cuda-bindings"], "tvm_ffi": ["apache-tvm-ffi"]}
 
@@ -23,4 +23,4 @@ ROOTS = {"cuda": ["cuda-pathfinder", "cuda_core", "cuda-bindings"], "tvm_ffi": [
 def test_a_namespace_is_told_from_its_packages(monkeypatch, package, expected):
     monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: ROOTS)
     monkeypatch.setattr(importlib.metadata, "version", lambda name: f"of {name}")
-    assert peers.version_of(package) == expected
+    assert installed_libraries.version_of(package) == expected

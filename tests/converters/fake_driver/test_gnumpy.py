@@ -72,15 +72,6 @@ def test_our_memory_lives_as_long_as_the_garray(gnumpy, gpu):
     assert np.array_equal(g.ndarray, host(3, 4))
 
 
-def test_strided_is_refused_or_copied(gnumpy, gpu):
-    x = gpu(host(4, 6))[:, ::2]
-    with pytest.raises(ValueError, match="C-contiguous"):
-        gi.cudandarray_to_garray(x)
-    with gi.count_copies() as c:
-        assert gi.cudandarray_to_garray(x, copyif=True).shape == (4, 3)
-    assert c.count == 1
-
-
 def test_a_host_array_is_refused_in_gpu_mode(gnumpy):
     with pytest.raises(ValueError, match="to_device"):
         gi.cudandarray_to_garray(converters.from_numpy(host(3)))

@@ -199,27 +199,3 @@ def test_transfers_are_logged():
     assert all("test_library_streams.py" in entry.caller for entry in t)
     with pytest.raises(gi.CopyForbiddenError, match="device to host"), gi.no_copies():
         x.get()
-
-
-def test_to_numpy_downloads_only_when_told():
-    x = gi.array(host(), device="cuda")
-    with pytest.raises(gi.DeviceMismatchError, match="copyif"):
-        converters.to_numpy(x)
-    plan = gi.explain(x, "numpy", copyif=True)
-    assert plan.copied
-    assert plan.bytes == 256
-    with gi.count_copies() as c:
-        assert np.array_equal(converters.to_numpy(x, copyif=True), host())
-    assert (c.count, c.bytes) == (1, 256)
-
-
-def test_a_capture_refuses_a_library_on_another_stream_in_the_converters_name(pycuda, numba):
-    x = gi.zeros(4, device="cuda")
-    for _ in range(2):  # the second time is the quick one
-        gi.to_gpuarray(x), converters.to_numba(x)
-    with gi.capture(device="cuda"):
-        x += 1
-        for convert in (gi.to_gpuarray, converters.to_numba):
-            with pytest.raises(gi.CaptureError) as raised:
-                convert(x)
-            assert raised.value.where == convert.__name__

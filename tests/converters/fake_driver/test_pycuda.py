@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
 import types
 import weakref
 
 import numpy as np
 import pytest
+from cases import agree
 from doubles import fake_pycuda
 from doubles.fake_pycuda import values
 
@@ -30,20 +32,6 @@ def test_to_gpuarray_shares(pycuda, gpu):
     x[0, 0, 0] = 99
     x.sync()
     assert gi.shares_memory(g, x)
-
-
-def test_to_gpuarray_refuses_strides_unless_copyif(pycuda, gpu):
-    x = gpu(host(4, 6))[::2]
-    with pytest.raises(ValueError, match="C-contiguous") as raised:
-        gi.to_gpuarray(x)
-    assert raised.value.axis == 0
-    assert "copyif=True" in raised.value.fix
-    with gi.count_copies() as c:
-        g = gi.to_gpuarray(x, copyif=True)
-    assert (c.count, c.bytes) == (1, 48)
-    assert g.ptr != x.gpudata
-    assert not gi.shares_memory(g, x)
-    assert g.flags.c_contiguous
 
 
 @pytest.mark.parametrize("key", [np.s_[::2], np.s_[:, ::-1], np.s_[::-2, 1:]])
@@ -156,13 +144,9 @@ def test_a_malformed_array_is_refused_in_words(pycuda, case):
     names, error, match = MALFORMED[case]
     g = pycuda.gpuarray.to_gpu(host(4))
     vars(g).update(names)
-    plan = gi.explain(g)
-    with pytest.raises(error, match=match) as raised:
-        gi.from_any(g)
-    assert plan.refused
-    assert (plan.error, plan.reason, plan.got, plan.fix) == (
-        type(raised.value), raised.value.expected, raised.value.got, raised.value.fix,
-    )  # fmt: skip
+    _, _, raised = agree(g)
+    assert type(raised) is error
+    assert re.search(match, str(raised))
 
 
 def test_the_strides_of_an_empty_array_mean_nothing(pycuda):
@@ -230,13 +214,6 @@ def test_a_host_array_is_refused_with_the_line_that_moves_it(pycuda):
         gi.to_gpuarray(x)
     with pytest.raises(gi.DeviceMismatchError):
         gi.to_gpuarray(x, copyif=True)
-
-
-def test_strides_that_are_not_whole_elements(pycuda):
-    g = pycuda.gpuarray.to_gpu(host(8))
-    odd = pycuda.gpuarray.GPUArray((2,), "float32", base=g, gpudata=int(g.gpudata), strides=(6,))
-    with pytest.raises(ValueError, match="whole elements"):
-        gi.to_cudandarray(odd)
 
 
 def test_a_context_of_its_own_is_refused_both_ways(pycuda, driver, gpu, monkeypatch):
@@ -416,14 +393,6 @@ def test_kernel_wrapper_sees_the_strides_of_gpuarrays(pycuda):
         kernel(g.view_of(whole, np.s_[::2]), block=(1, 1, 1))
 
 
-def test_no_copies_holds_here_too(pycuda, gpu):
-    x = gpu(host(4, 6))
-    with gi.no_copies():
-        gi.to_gpuarray(x)
-        with pytest.raises(gi.CopyForbiddenError):
-            gi.to_gpuarray(x[::2], copyif=True)
-
-
 def test_explain_is_what_happens(pycuda, gpu):
     whole = gpu(host(4, 6))
     views = [
@@ -439,19 +408,6 @@ def test_explain_is_what_happens(pycuda, gpu):
     for x in views:
         for copyif in (False, True):
             for strided in (False, True):
-                plan = gi.explain(x, "pycuda", copyif, strided=strided)
-                with gi.count_copies() as made:
-                    try:
-                        g = gi.to_gpuarray(x, copyif, strided=strided)
-                    except gi.GpuInteropError as error:
-                        g = error
-                assert plan.bytes == made.bytes
-                assert made.count == plan.copied
-                if plan.refused:
-                    assert (plan.error, plan.where, plan.reason, plan.got, plan.fix) == (
-                        type(g), g.where, g.expected, g.got, g.fix,
-                    )  # fmt: skip
-                    assert (plan.code, plan.axis) == (g.reason, g.axis)
-                else:
-                    assert plan.shared == (x.size == 0 or g.gpudata == x.gpudata), plan
-                    assert plan.copied == (x.size > 0 and g.gpudata != x.gpudata), plan
+                plan, g, error = agree(x, "pycuda", copyif, strided=strided)
+                if error is None:
+                    assert (plan.shared or not x.size) == (g.gpudata == x.gpudata or not x.size)

@@ -14,6 +14,7 @@ import weakref
 import numpy as np
 import pytest
 from doubles import driver, fake_driver
+from doubles.streams import CuPy, Protocol
 
 import gpuinterop as gi
 from gpuinterop import _core, devices
@@ -24,17 +25,18 @@ CUDA = "cuda:0"
 N = 1000
 
 
-class Owner:
+class Owner(Protocol):
     """Of a stream that lives as long as this object does."""
 
     def __init__(self) -> None:
-        self.handle = driver.new_stream()
+        super().__init__(driver.new_stream())
 
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.handle
+    @property
+    def handle(self) -> int:
+        return self._handle
 
     def __del__(self) -> None:
-        driver.destroy_stream(self.handle)
+        driver.destroy_stream(self._handle)
 
 
 def last_used_on_a_dead_stream() -> tuple[gi.CudaNdarray, driver.Gate]:
@@ -258,19 +260,12 @@ def test_a_handle_alone_entered_twice_is_good_for_the_outer_block():
 # ---- captures -----------------------------------------------------------------------------------
 
 
-class Wrapper:
-    """As torch.cuda.ExternalStream: it names a stream and owns none."""
-
-    def __init__(self, handle: int) -> None:
-        self.ptr = handle
-
-
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_capture_that_outlives_the_block_of_a_wrapper(kept):
     handle = driver.new_stream()
     x = gi.zeros((N,), device=CUDA)
     gi.synchronize()
-    wrapper = Wrapper(handle)
+    wrapper = CuPy(handle)
     held = [wrapper] if kept else []
     with gi.stream(wrapper):
         del wrapper

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from doubles import driver, fake_driver
+from doubles.streams import CuPy
 
 import gpuinterop as gi
 from gpuinterop import devices
@@ -13,14 +14,7 @@ from gpuinterop.errors import CaptureError
 CUDA = "cuda:0"
 
 
-class Named:
-    """What claims to keep a stream alive."""
-
-    def __init__(self, handle):
-        self.ptr = handle
-
-
-def given_again(wrap=Named):
+def given_again(wrap=CuPy):
     """A stream that was destroyed before its work was done, and its successor."""
     handle = driver.new_stream()
     stream = devices.as_stream(wrap(handle))
@@ -41,7 +35,7 @@ def take_as_it_is(stream):
     return stream
 
 
-@pytest.mark.parametrize("wrap", [Named, int])
+@pytest.mark.parametrize("wrap", [CuPy, int])
 @pytest.mark.parametrize("again", [wrap_anew, take_as_it_is])
 def test_a_new_stream_comes_after_what_the_old_one_left(again, wrap):
     """By the handle alone both are one, and nothing here would make the new one wait: not arrays, not

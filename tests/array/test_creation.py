@@ -1,0 +1,164 @@
+"""Functions that make arrays, and NumPy's names for what is done with them, checked against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+HOST = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def test_creation_functions(device):
+    assert gi.zeros((2, 2), device=device).tolist() == [[0, 0], [0, 0]]
+    assert gi.ones(3, "int64", device=device).tolist() == [1, 1, 1]
+    assert gi.full((2,), 2.5, device=device).tolist() == [2.5, 2.5]
+    assert gi.arange(4, device=device).tolist() == [0, 1, 2, 3]
+    assert gi.arange(1, 2, 0.25, device=device).tolist() == [1, 1.25, 1.5, 1.75]
+    assert gi.arange(5, 0, -2, dtype="int32", device=device).tolist() == [5, 3, 1]
+    assert type(gi.zeros(2, device=device)) is gi.CudaNdarray
+    assert type(gi.zeros(2, "float64", device=device)) is gi.GpuArray
+    x = gi.ones((2, 3), "int16", device=device)
+    for like in (gi.zeros_like, gi.ones_like, gi.empty_like):
+        assert (like(x).shape, like(x).dtype, like(x).device) == (x.shape, x.dtype, x.device)
+    assert gi.full_like(x, 7).tolist() == [[7] * 3] * 2
+    assert gi.empty((2, 3), order="F", device=device).is_f_contiguous()
+
+
+@pytest.mark.parametrize(
+    "values", [[1.5, -2.0], [[1.0, 2.0], [3.0, 4.0]], [[]], [], ((1.0, 2), [3, 4.5]), 2.5]
+)
+@pytest.mark.parametrize("make", [gi.CudaNdarray, gi.GpuArray, gi.array, gi.asarray])
+def test_nested_lists_of_numbers(device, make, values):
+    x = make(values, device=device)
+    assert x.dtype == np.float32
+    np.testing.assert_array_equal(x.get(), np.float32(values), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64"])
+def test_zeros_of_any_dtype(device, dtype):
+    x = gi.GpuArray.zeros((2, 3), dtype, device)
+    assert (type(x), x.dtype, x.device) == (gi.GpuArray, dtype, gi.device(device))
+    assert not x.get().any()
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "k"), [(3, None, 0), (3, 4, 1), (4, 2, -1), (2, 2, 5), (0, 3, 0)]
+)
+def test_eye(device, n, m, k):
+    for dtype in ("float32", "int8"):
+        x = gi.eye(n, m, k, dtype, device=device)
+        np.testing.assert_array_equal(x.get(), np.eye(n, m, k, dtype), strict=True)
+
+
+def test_empty_takes_dtype_order_and_device(device):
+    for order in "CF":
+        x = gi.empty((3, 4), "int16", device=device, order=order)
+        assert x.strides == np.empty((3, 4), "int16", order=order).strides
+        assert x.device == gi.device(device)
+
+
+@pytest.mark.parametrize("like", [gi.empty_like, gi.zeros_like, gi.ones_like])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex128"])
+def test_like_takes_foreign_arrays(like, dtype):
+    source = np.zeros((2, 3), dtype)[:, ::-1]
+    made = like(source, device="cpu")
+    assert (made.shape, made.dtype) == ((2, 3), dtype)
+    assert made.is_c_contiguous()
+    assert not gi.shares_memory(made, source)
+
+
+def test_numbers_of_numpy_make_a_range():
+    assert gi.arange(np.int64(1), np.float32(3), device="cpu").tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "given", [(1,), (2,), (1, 3), (2, 4), (0, 4, 2), (3, 1, -1), (0.5, 2), (0,)]
+)
+def test_ranges_of_truths(device, given):
+    made = gi.arange(*given, dtype=bool, device=device)
+    expected = np.arange(*given, dtype=bool)
+    assert made.dtype == expected.dtype
+    assert made.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "complex64"])
+@pytest.mark.parametrize(
+    "given", [(0, 1), (0, 10, 4), (0, 10, 4, False), (3, 3, 1), (5, 250, 7), (0, 1, 0)]
+)
+def test_linspace(device, given, dtype):
+    made = gi.linspace(*given, dtype=dtype, device=device)
+    np.testing.assert_array_equal(made.get(), np.linspace(*given, dtype=dtype))
+    assert (made.dtype, str(made.device)) == (dtype, device)
+
+
+def test_linspace_is_float32_and_rounds_integers_down(device):
+    made = gi.linspace(-1, 1, 7, device=device)
+    assert type(made) is gi.CudaNdarray
+    np.testing.assert_array_equal(made.get(), np.linspace(-1, 1, 7).astype("float32"))
+    whole = gi.linspace(-1, 1, 7, dtype="int64", device=device)
+    assert whole.tolist() == np.linspace(-1, 1, 7, dtype="int64").tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        ((0, 300, 3), "int8"),
+        ((-1, 3, 5), "uint8"),
+        ((0, 2**64 - 1, 2), "uint64"),
+        ((0, 9, 2), "int4"),
+    ],
+)
+def test_linspace_wraps_no_integers(device, given, dtype):
+    with pytest.raises(gi.DTypeError, match=f"linspace: expected a number that {dtype} can hold"):
+        gi.linspace(*given, dtype=dtype, device=device)
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "int64", "uint8", "float32", "bool"])
+def test_truths_go_into_every_dtype(device, dtype):
+    assert gi.full(2, True, dtype, device=device).tolist() == [1, 1]
+    assert gi.asarray([True, False], dtype, device=device).tolist() == [1, 0]
+
+
+def test_take_and_broadcast_to(device):
+    x = gi.asarray(HOST, device=device)
+    assert gi.take(x, [2, 0], 1).tolist() == np.take(HOST, [2, 0], 1).tolist()
+    assert gi.take(x, [5, -1]).tolist() == [5, 5]
+    view = gi.broadcast_to(x, (4, 2, 3))
+    assert view.tolist() == np.broadcast_to(HOST, (4, 2, 3)).tolist()
+    assert gi.shares_memory(view, x)
+    assert view.readonly
+    with pytest.raises(gi.ArgumentTypeError, match="asarray"):
+        gi.broadcast_to([1.0], (2, 1))
+
+
+def test_allclose(device):
+    x = gi.asarray(HOST, device=device)
+    for other in (x, HOST, HOST + 1e-9, x * 1.1, 3.0, np.float32("nan")):
+        host = other if not isinstance(other, gi.CudaNdarray) else other.get()
+        assert gi.allclose(x, other) is np.allclose(HOST, host)
+        assert gi.allclose(other, x) is np.allclose(host, HOST)
+    nan = gi.full((2,), np.nan, device=device)
+    assert not gi.allclose(nan, nan)
+    assert gi.allclose(nan, nan, equal_nan=True)
+    assert gi.allclose(x * 1.1, x, rtol=0.2)
+    with pytest.raises(gi.ArgumentTypeError, match="asarray"):
+        gi.allclose([1.0], [1.0])
+
+
+def test_subclasses_that_only_look_are_shared_without_a_copy(tmp_path):
+    kept = np.memmap(tmp_path / "kept", "f4", "w+", shape=(4,))
+    for host in (kept, np.ones(2, "f4").view(np.recarray), np.ma.array(np.ones(3, "f4"))):
+        assert gi.shares_memory(gi.asarray(host, device="cpu", copy=False), host)
+    for value in (np.ones(3, ">f4"), [1.0, 2.0], np.float32(1)):
+        with pytest.raises(gi.CopyForbiddenError):
+            gi.asarray(value, device="cpu", copy=False)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2), (2, 1, 2), (0, 3)])
+def test_in_asks_the_elements_as_numpy_does(device, shape):
+    theirs = np.arange(int(np.prod(shape)), dtype="float32").reshape(shape)
+    ours = gi.asarray(theirs, device=device)
+    for value in (0, 3.0, 7, float("nan"), None, theirs[..., :1]):
+        assert (value in ours) == (value in theirs)

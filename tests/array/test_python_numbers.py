@@ -1,0 +1,270 @@
+"""Python's numbers take on the array's dtype, rounded; what it cannot hold is refused, everywhere alike."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpuinterop as gi
+from gpuinterop import dtypes
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def _assigned(value, dtype, device):
+    x = gi.empty(2, dtype, device=device)
+    x[...] = value
+    return x
+
+
+def _assigned_in_a_list(value, dtype, device):
+    x = gi.empty(2, dtype, device=device)
+    x[...] = [value, value]
+    return x
+
+
+def _filled(value, dtype, device):
+    x = gi.empty(2, dtype, device=device)
+    x.fill(value)
+    return x
+
+
+# Every way in for a Python number whose dtype is named or is the target's.
+WAYS = {
+    "x[...] = n": _assigned,
+    "x[...] = [n, n]": _assigned_in_a_list,
+    "fill": _filled,
+    "full": lambda n, dtype, device: gi.full(2, n, dtype, device=device),
+    "full_like": lambda n, dtype, device: gi.full_like(gi.zeros(2, dtype, device=device), n),
+    "asarray": lambda n, dtype, device: gi.asarray([n, n], dtype, device=device),
+    "asarray of a number": lambda n, dtype, device: gi.asarray(n, dtype, device=device),
+    "array": lambda n, dtype, device: gi.array([n, n], dtype, device=device),
+    "GpuArray": lambda n, dtype, device: gi.GpuArray([n, n], dtype, device=device),
+}
+ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+@ways
+@pytest.mark.parametrize(
+    "value", [2**24 + 1, 0.1, -1e-60, 3.4028235e38, True, float("-inf"), 2**70]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rounded_as_numpy_does(device, way, value, dtype):
+    found = way(value, dtype, device).get()
+    assert (found == np.array(value, dtype)).all()
+
+
+@ways
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+def test_nan_stays_nan(device, way, dtype):
+    assert np.isnan(way(float("nan"), dtype, device).get()).all()
+
+
+@ways
+@pytest.mark.parametrize(("value", "cut"), [(2.9, 2), (-2.9, -2), (-128.9, -128), (True, 1)])
+def test_cut_towards_zero_for_integers(device, way, value, cut):
+    assert (way(value, "int8", device).get() == cut).all()
+
+
+TOO_LARGE = {
+    "float16": [65520, 1e6, -(10**6), 10**400],
+    "float32": [1e39, -1e300, 10**39, 10**400, -(10**400), 10**5000],
+    "float64": [10**309, 10**400],
+    "complex64": [1e39, 1e39j, 10**400],
+    "int8": [128, -129, 128.0, 1e300, float("inf"), float("nan"), 10**400],
+    "uint8": [-1, 256, -1.0],
+    "int64": [2**63, -(2**63) - 1, 2.0**63, 1e300],
+    "uint64": [2**64, -1, 2.0**64],
+    "bfloat16": [1e39, 10**400],
+    "float8_e4m3fn": [1000, 1e300, float("inf"), float("-inf")],
+    "float8_e4m3fnuz": [float("inf")],
+    "float8_e8m0fnu": [float("inf"), float("-inf")],
+    "float4_e2m1fn": [7, float("inf"), float("nan")],
+    "int4": [8, -9, 8.0],
+}
+
+
+@ways
+@pytest.mark.parametrize("dtype", TOO_LARGE)
+def test_what_does_not_fit_is_refused(device, way, dtype):
+    if dtype not in dtypes.NUMPY_NAMES:
+        pytest.importorskip("ml_dtypes")
+    for value in TOO_LARGE[dtype]:
+        with pytest.raises(gi.DTypeError) as caught:
+            way(value, dtype, device)
+        assert dtype in caught.value.expected
+        assert caught.value.where
+        assert caught.value.got
+        assert caught.value.fix
+
+
+# Every way in that takes float32 by default.
+UNNAMED = {
+    "asarray": lambda n: gi.asarray(n),
+    "asarray of a list": lambda n: gi.asarray([0, n]),
+    "array": lambda n: gi.array([n]),
+    "asarray of whole numbers among floats": lambda n: gi.asarray([[n], [0.5]]),
+    "full": lambda n: gi.full(2, n),
+    "full of NumPy's number": lambda n: gi.full(2, np.int64(n)),
+    "full of a list": lambda n: gi.full(2, [n, 0.5]),
+    "CudaNdarray": lambda n: gi.CudaNdarray([n]),
+    "GpuArray": lambda n: gi.GpuArray([n]),
+    "arange": lambda n: gi.arange(n, n - 2, -1),
+}
+
+
+@pytest.mark.parametrize("way", UNNAMED.values(), ids=UNNAMED)
+def test_the_default_dtype_changes_no_whole_number(way):
+    for value in (2**24 + 1, -(2**31) + 1, 2**63 - 1):
+        with pytest.raises(gi.DTypeError, match="name the dtype") as caught:
+            way(value)
+        assert "default" in caught.value.expected
+    assert way(2**24).dtype == np.float32
+    # Not whole: every float is rounded, that is what float32 means.
+    assert gi.asarray(0.1).item() == float(np.float32(0.1))
+
+
+def test_a_named_dtype_rounds_whole_numbers():
+    assert gi.asarray(2**24 + 1, "float32").item() == 2**24
+    assert gi.CudaNdarray([2**24 + 1], dtype="float32").tolist() == [2**24]
+    assert gi.full(1, 2**24 + 1, "float32").tolist() == [2**24]
+    assert gi.asarray(2**24 + 1, "int64").item() == 2**24 + 1
+
+
+@pytest.mark.parametrize("dtype", dtypes.NUMPY_NAMES)
+@given(value=st.integers() | st.floats() | st.integers(-300, 300) | st.floats(-300, 300))
+def test_numbers_agree_with_numpy_in_range(dtype, value):
+    # NumPy's assignment is the oracle, where it neither fails nor warns.
+    theirs = np.zeros(1, dtype)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            theirs[0] = value
+    except (OverflowError, RuntimeWarning, ValueError):
+        with pytest.raises(gi.DTypeError):
+            gi.full(1, value, dtype, device="cpu")
+    else:
+        found = gi.full(1, value, dtype, device="cpu").get()
+        assert found.tobytes() == theirs.tobytes() or np.isnan([found, theirs]).all()
+        listed = gi.asarray([value], dtype, device="cpu").get()
+        assert listed.tobytes() == found.tobytes() or np.isnan([found, listed]).all()
+
+
+def test_numbers_of_numpy_follow_the_same_rule(device):
+    x = gi.zeros(2, device=device)
+    x[0] = np.float64(0.1)
+    x[1] = np.int64(2**24 + 1)
+    assert x.tolist() == [float(np.float32(0.1)), 2**24]
+    for value in (np.float64(1e39), np.longdouble(1e39), np.uint64(1), np.complex128(1j)):
+        if value == 1:
+            x[...] = value
+            continue
+        with pytest.raises(gi.DTypeError):
+            x[...] = value
+    assert x.tolist() == [1, 1]
+
+
+# Every way in for a scalar of NumPy whose dtype is named.
+NAMED = {
+    **{k: WAYS[k] for k in ("x[...] = n", "fill", "full", "full_like")},
+    "asarray": WAYS["asarray of a number"],
+    "array": lambda n, dtype, device: gi.array(n, dtype, device=device),
+    "GpuArray": lambda n, dtype, device: gi.GpuArray(n, dtype, device=device),
+}
+
+
+@pytest.mark.parametrize("way", NAMED.values(), ids=NAMED)
+def test_scalars_of_numpy_are_refused_wherever_numbers_are(device, way):
+    for value, dtype in [
+        (np.int64(300), "int8"), (np.uint8(200), "int8"), (np.int8(-1), "uint8"), (np.float64(1e39), "int64"),
+        (np.float32("nan"), "uint8"), (np.float64("inf"), "int32"), (np.float64(1e39), "float32"),
+        (np.float32(1e6), "float16"), (np.complex128(1e39), "complex64"), (np.complex64(1j), "float32"),
+    ]:  # fmt: skip
+        with pytest.raises(gi.DTypeError) as caught:
+            way(value, dtype, device)
+        assert dtype in caught.value.expected
+    for value, dtype in [
+        (np.int64(-128), "int8"), (np.float64(0.1), "float32"), (np.float32(2.9), "uint8"),
+        (np.int64(2**24 + 1), "float32"), (np.float64("inf"), "float16"), (np.bool_(True), "int16"),
+        (np.uint64(2**64 - 1), "uint64"), (np.float32(-0.0), "float64"),
+    ]:  # fmt: skip
+        got, expected = way(value, dtype, device), np.asarray(value).astype(dtype)
+        assert got.dtype == dtype
+        assert np.ravel(got.get())[0].tobytes() == expected.tobytes()
+
+
+def test_scalars_of_numpy_keep_their_dtype_unless_one_is_named(device):
+    for value in (
+        np.int64(2**60 + 1),
+        np.float64(0.1),
+        np.float32(3),
+        np.complex64(1j),
+        np.bool_(True),
+    ):
+        for make in (gi.asarray, gi.array):
+            got = make(value, device=device)
+            assert (got.dtype, got.shape, got.item()) == (value.dtype, (), value.item())
+        with pytest.raises(gi.CopyForbiddenError):
+            gi.asarray(value, device=device, copy=False)
+    with pytest.raises(gi.DTypeError):
+        gi.CudaNdarray(np.float64(1e39), dtype="float32", device=device)
+
+
+def _filled_from(value, device):
+    x = gi.zeros((2, 1), device=device)
+    x[...] = value
+    return x
+
+
+# Every way in for a list with arrays where nobody writes a cast to float32.
+UNCAST = {
+    "asarray": lambda v, device: gi.asarray(v, device=device),
+    "array": lambda v, device: gi.array(v, device=device),
+    "CudaNdarray": lambda v, device: gi.CudaNdarray(v, device=device),
+    "full": lambda v, device: gi.full((2, 1), v, device=device),
+    "x[...] = v": _filled_from,
+}
+
+
+@pytest.mark.parametrize("way", UNCAST.values(), ids=UNCAST)
+def test_an_array_in_a_list_is_not_narrowed(device, way):
+    wide = np.array([0.1])
+    for value in (
+        [wide, wide],
+        [[0.5], wide],
+        [np.float32([1]), wide],
+        (wide, [1]),
+        [gi.asarray(wide, device=device), [0.5]],
+        [np.array([2**24 + 1]), [1]],
+        [np.array([2**24 + 1]), np.float32([0.5])],
+    ):
+        with pytest.raises(gi.DTypeError, match=r"astype\('float32'\)"):
+            way(value, device)
+    for value in (
+        [np.float32([0.1]), [2]],
+        [np.float16([0.1]), np.int64([2**24])],
+        [[np.float64(0.1)], [np.True_]],
+        [gi.ones(1, device=device), [0.5]],
+    ):
+        expected = np.array([[float(np.asarray(one)[0])] for one in value], "float32")
+        assert (way(value, device).get() == expected).all()
+
+
+def test_a_written_cast_narrows_arrays_in_lists(device):
+    values, expected = [np.array([0.1]), np.array([2**24 + 1])], np.float32([[0.1], [2**24]])
+    assert (gi.CudaNdarray(values, device, dtype="float32").get() == expected).all()
+    assert (gi.asarray(values, "float32", device=device).get() == expected).all()
+    # Nor is anything refused where an array would be cast too.
+    x = gi.GpuArray(np.zeros((2, 1), "float32"), device=device)
+    x[...] = values
+    assert (x.get() == expected).all()
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3", "bfloat16"])
+def test_a_dtype_with_infinity_takes_it(dtype):
+    pytest.importorskip("ml_dtypes")
+    assert gi.full(2, float("-inf"), dtype, device="cpu").tolist() == [float("-inf")] * 2

@@ -1,0 +1,297 @@
+"""One rule at every entry point: alignment, shapes, axes, orders, masks, the dtype of a class."""
+
+import copy
+import pickle
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from doubles import driver
+
+import gpuinterop as gi
+from gpuinterop import _core
+from gpuinterop.dtypes import ML_NAMES, NAMES, NUMPY_NAMES, dtype_from_id
+
+# In a process of its own: the collector's thresholds are the interpreter's.
+FINALISER = """
+import gc
+import gpuinterop as gi
+
+x = gi.zeros((2,) * 12, dtype="uint8", device="cpu")
+full = x.shape
+expected = {getattr(x, name), getattr(x.reshape(-1), name)}
+
+class Finaliser:
+    def __del__(self):
+        x.shape = (x.size,)
+        self.kept = [bytes([255]) * 192 for _ in range(50)]  # what was freed, overwritten
+
+gc.disable()
+gc.collect()
+gc.set_threshold(1, 1000, 1000)
+for _ in range(50):
+    x.shape = full
+    cycle = Finaliser()
+    cycle.me = cycle
+    del cycle
+    gc.enable()
+    found = getattr(x, name)
+    gc.disable()
+    assert found in expected, found
+    gc.collect()
+"""
+
+
+@pytest.mark.parametrize("name", ["shape", "strides", "_strides"])
+def test_a_finaliser_may_change_what_is_being_read(name):
+    """Making the tuple runs the collector on Python 3.10 and 3.11, and freed the extents meanwhile."""
+    driver.run(f"name = {name!r}\n{FINALISER}", timeout=120)
+
+
+# ---- alignment -------------------------------------------------------------------------------------
+
+
+def off_by(offset, dtype="complex64", count=4):
+    block = np.zeros(count * 16 + 64, np.uint8)
+    start = -block.ctypes.data % 64 + offset
+    found = block[start : start + count * np.dtype(dtype).itemsize].view(dtype)
+    found[...] = np.arange(count)
+    return found
+
+
+@pytest.mark.parametrize(("dtype", "offset"), [("complex64", 4), ("complex128", 8)])
+def test_complex_numbers_are_aligned_to_their_parts_at_every_door(dtype, offset):
+    host = off_by(offset, dtype)
+    assert host.flags.aligned
+    shared = gi.asarray(host, device="cpu", copy=False)
+    assert gi.from_any(host).ptr == gi.from_dlpack(host).ptr == shared.ptr == host.ctypes.data
+    assert shared.flags.aligned
+    values = list(range(4))
+    x = gi.zeros(4, dtype=dtype, device="cpu")
+    x[...] = host
+    out = np.zeros_like(off_by(offset, dtype))
+    for found in (
+        x, gi.array(host, device="cpu"), gi.GpuArray(host, device="cpu"),
+        gi.concatenate([shared, x])[:4], (x * 0 + host), shared.copy(),
+    ):  # fmt: skip
+        assert found.tolist() == values
+    out = off_by(offset, dtype)
+    out[...] = 0
+    assert x.get(out).tolist() == values
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n in NAMES
+        if n in NUMPY_NAMES or hasattr(ml_dtypes, n)
+        if np.dtype(n if n in NUMPY_NAMES else getattr(ml_dtypes, n)).itemsize > 1
+    ],
+)
+def test_alignment_is_numpys_on_the_host_and_the_itemsize_on_a_gpu(name):
+    dtype = np.dtype(name if name in NUMPY_NAMES else getattr(ml_dtypes, name))
+    if name in NUMPY_NAMES or name == "complex32":
+        assert _core.alignment_of(dtype, 1) == dtype.alignment
+    assert _core.alignment_of(dtype, 2) == dtype.itemsize
+
+
+def test_what_numpy_calls_misaligned_is_copied():
+    for dtype, offset in (("complex64", 2), ("float64", 4), ("float32", 2)):
+        host = off_by(offset, dtype)
+        assert not host.flags.aligned
+        assert gi.GpuArray(host, device="cpu").tolist() == [0, 1, 2, 3]
+        with pytest.raises(gi.CopyForbiddenError):
+            gi.asarray(host, device="cpu", copy=False)
+
+
+# ---- dtypes ----------------------------------------------------------------------------------------
+
+
+def test_the_dtypes_are_those_of_numpy_and_ml_dtypes_but_a_few():
+    theirs = {
+        np.dtype(t).name for t in ("?", *np.typecodes["AllInteger"], *np.typecodes["AllFloat"])
+    }
+    theirs = {n for n in theirs if np.dtype(n).itemsize <= 16}
+    extended = {"float128", "complex256", "longdouble", "clongdouble", "float96", "complex192"}
+    assert set(NUMPY_NAMES) == theirs - extended
+    named = {n for n in dir(ml_dtypes) if isinstance(getattr(ml_dtypes, n), type)}
+    named -= {"finfo", "iinfo"}
+    assert named - set(ML_NAMES) <= {"bcomplex32"}  # for which DLPack has no code
+
+
+def test_a_type_without_a_code_in_dlpack_is_refused_by_name():
+    if not hasattr(ml_dtypes, "bcomplex32"):
+        pytest.skip("needs ml_dtypes 0.6")
+    with pytest.raises(gi.DTypeError, match="bcomplex32"):
+        gi.zeros(2, dtype=ml_dtypes.bcomplex32, device="cpu")
+    with pytest.raises(gi.DTypeError) as caught:
+        gi.from_any(np.ones(2, ml_dtypes.bcomplex32))
+    assert "astype('complex64')" in caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["int1", "complex32", "int2"])
+def test_an_older_ml_dtypes_is_told_by_its_version(name, monkeypatch):
+    monkeypatch.delattr(ml_dtypes, name, raising=False)
+    with pytest.raises(gi.DTypeError, match=ml_dtypes.__version__) as caught:
+        dtype_from_id.__wrapped__(NAMES.index(name))
+    assert caught.value.fix == f"pip install 'ml_dtypes>={'0.5' if name == 'int2' else '0.6'}'"
+
+
+def test_float32_is_the_only_dtype_of_a_cuda_ndarray():
+    x = gi.zeros(3, dtype="float64", device="cpu")
+
+    class Mine(gi.CudaNdarray):
+        __slots__ = ()
+
+    for cls in (gi.CudaNdarray, Mine):
+        for change in (
+            lambda cls=cls: setattr(x, "__class__", cls),
+            lambda cls=cls: _core.view(cls, x),
+            lambda cls=cls: _core.adopt(cls, x),
+            lambda cls=cls: _core.empty(cls, 3, "float64", 1, 0),
+            lambda cls=cls: _core.from_pointer(cls, x.ptr, 3, None, "float64", 1, 0, x),
+        ):
+            with pytest.raises(gi.DTypeError, match="float32"):
+                change()
+    assert type(x) is gi.GpuArray
+    y = gi.zeros(3, device="cpu")
+    y.__class__ = gi.GpuArray
+    y.__class__ = gi.CudaNdarray
+    assert type(y) is gi.CudaNdarray
+
+
+# ---- shapes, axes, orders --------------------------------------------------------------------------
+
+NO_SHAPES = [{4, 3}, {3: 1}, b"ab", bytearray(b"a"), "ab", (2.5, 2), 2.5, (True, 2), True, None, [[2], 3],
+             (n for n in (2, 3))]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", NO_SHAPES, ids=lambda shape: type(shape).__name__)
+def test_what_is_no_shape_is_none_at_every_door(shape):
+    x = gi.zeros((4, 3), device="cpu")
+    for call in (
+        lambda: gi.zeros(shape, device="cpu"),
+        lambda: gi.empty(shape, device="cpu"),
+        lambda: gi.CudaNdarray.zeros(shape, device="cpu"),
+        lambda: x.reshape(shape),
+        lambda: x.broadcast_to(shape),
+        lambda: gi.from_gpu_pointer(x.ptr, shape, base=x, device="cpu"),
+        lambda: gi.pinned_empty(shape),
+    ):
+        with pytest.raises(gi.ArgumentTypeError, match="int"):
+            call()
+
+
+def test_what_is_a_shape_is_one():
+    for shape in ((4, 3), [4, 3], np.array([4, 3]), (np.int64(4), np.int8(3)), range(4, 2, -1)):
+        assert gi.zeros(shape, device="cpu").shape == (4, 3)
+        assert gi.zeros(12, device="cpu").reshape(shape).shape == (4, 3)
+    assert gi.zeros(np.int32(4), device="cpu").shape == (4,)
+
+
+def test_orders_are_read_in_one_way():
+    x = gi.zeros((2, 3), device="cpu")
+    for order in ("Q", "", "CF", 5, None, ["C"], b"C"):
+        for call in (
+            lambda order=order: gi.empty(3, order=order, device="cpu"),
+            lambda order=order: x.copy(order),
+            lambda order=order: x.reshape(6, order=order),
+            lambda order=order: x.ravel(order),
+            lambda order=order: x.flatten(order),
+            lambda order=order: x.astype("int32", order=order),
+        ):
+            with pytest.raises(gi.ShapeError, match=": expected order='C'"):
+                call()
+    with pytest.raises(gi.ShapeError, match="order='C' or 'F'"):
+        _core.empty(gi.GpuArray, 3, "float64", 1, 0, "Q")
+
+
+# ---- masks -----------------------------------------------------------------------------------------
+
+MASK_DOORS = {
+    "asarray": lambda a: gi.asarray(a, device="cpu"),
+    "array": lambda a: gi.array(a, device="cpu"),
+    "from_any": gi.from_any,
+    "from_dlpack": gi.from_dlpack,
+    "from_numpy": lambda a: gi.converters.from_numpy(a),
+    "CudaNdarray": lambda a: gi.CudaNdarray(a, device="cpu"),
+}
+
+
+@pytest.mark.parametrize("take", MASK_DOORS.values(), ids=MASK_DOORS)
+def test_masked_arrays_are_refused_where_something_is_masked(take):
+    open_one = np.ma.array([1.0, 2.0], mask=[False, False], dtype="float32")
+    assert take(open_one).tolist() == [1, 2]
+    assert take(np.ma.array([1.0, 2.0], dtype="float32")).tolist() == [1, 2]
+    with pytest.raises(gi.UnsupportedError, match="1 masked") as caught:
+        take(np.ma.array([1.0, 2.0], mask=[False, True], dtype="float32"))
+    assert "filled" in caught.value.fix
+
+
+# ---- names of dtypes ------------------------------------------------------------------------------
+
+DTYPE_DOORS = {
+    "sum": lambda x, wrong: x.sum(0, wrong),
+    "var": lambda x, wrong: gi.var(x, dtype=wrong),
+    "CudaNdarray": lambda x, wrong: gi.CudaNdarray(x, dtype=wrong),
+    "GpuArray": lambda x, wrong: gi.GpuArray(x, wrong),
+    "GpuArray.from_pointer": lambda x, wrong: gi.GpuArray.from_pointer(x.ptr, (3,), wrong, None, x),
+    "view": lambda x, wrong: x.view(wrong),
+    "arange": lambda x, wrong: gi.arange(3, dtype=wrong),
+    "linspace": lambda x, wrong: gi.linspace(0, 1, 3, dtype=wrong),
+}
+
+
+@pytest.mark.parametrize("where", DTYPE_DOORS)
+@pytest.mark.parametrize("wrong", ["float33", 1, "bfloat16"])
+def test_refusals_of_dtypes_name_the_call(where, wrong, monkeypatch):
+    if wrong == "bfloat16":  # without ml_dtypes
+        monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+        dtype_from_id.cache_clear()
+    with pytest.raises(gi.DTypeError) as caught:
+        DTYPE_DOORS[where](gi.zeros((3, 4), device="cpu"), wrong)
+    assert caught.value.where == where
+    assert ("pip install" in caught.value.fix) == (wrong == "bfloat16")
+
+
+# ---- copies of objects -----------------------------------------------------------------------------
+
+
+class Slotted(gi.CudaNdarray):
+    __slots__ = ("__secret", "note", "unset")
+
+    def hide(self, value):
+        self.__secret = value
+
+    def shown(self):
+        return self.__secret
+
+
+class Noted(Slotted):
+    pass
+
+
+COPIES = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
+}
+
+
+@pytest.mark.parametrize("cls", [Slotted, Noted])
+@pytest.mark.parametrize("again", COPIES)
+def test_copies_keep_what_a_subclass_carries(cls, again):
+    x = cls([1.0, 2.0], device="cpu")
+    x.note = ["a"]
+    x.hide(3)
+    if cls is Noted:
+        x.more = {"b": x}
+    y = COPIES[again](x)
+    assert type(y) is cls
+    assert y.tolist() == [1, 2]
+    assert (y.note, y.shown(), hasattr(y, "unset")) == (["a"], 3, False)
+    assert (y.note is x.note) == (again == "copy")
+    if cls is Noted:
+        assert y.more["b"] is (x if again == "copy" else y)

@@ -1,0 +1,248 @@
+"""The fix that an error suggests runs as it is written."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+HOST = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def refused(call, *arguments, **named) -> gi.GpuInteropError:
+    with pytest.raises(gi.GpuInteropError) as caught:
+        call(*arguments, **named)
+    return caught.value
+
+
+@pytest.fixture
+def x(device):
+    return gi.asarray(HOST.copy(), device=device)
+
+
+BITWISE = {
+    "and": lambda x: x & x,
+    "or with a number": lambda x: x | 1,
+    "xor": lambda x: x ^ x,
+    "not": lambda x: ~x,
+    "shift": lambda x: x << 1,
+    "shift from": lambda x: 1 >> x,
+    "common divisor": lambda x: gi.gcd(x, x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("name", BITWISE)
+def test_bits_of_floats(x, dtype, name):
+    call = BITWISE[name]
+    x = x.astype(dtype)
+    fix = refused(lambda: call(x)).fix
+    with np.errstate(all="ignore"):
+        found = call(eval(fix.partition(": ")[2].partition(", ")[0]))
+        expected = call(np.real(HOST).astype("int64" if dtype == "float64" else "int32")) if (
+            name != "common divisor"
+        ) else np.gcd(HOST.astype(int), HOST.astype(int))  # fmt: skip
+    assert found.get().tolist() == expected.tolist()
+
+
+def test_out_of_another_shape(device, x):
+    for call in (gi.exp, gi.isnan):
+        error = refused(call, x, out=gi.empty(4, device=device))
+        assert isinstance(error, gi.ShapeError)
+        assert (error.expected, error.got) == ("out= with shape (2, 3)", "out= with shape (4,)")
+    error = refused(lambda: x.__iadd__(gi.ones((4, 2, 3), device=device)))
+    assert (error.expected, error.got) == ("x with shape (4, 2, 3)", "x with shape (2, 3)")
+    assert "x = x + y" in error.fix
+    two = gi.empty((2, 2, 3), device=device)
+    assert gi.exp(x, out=two) is two  # repeated, as in NumPy
+    np.testing.assert_allclose(two.get()[1], np.exp(HOST), rtol=1e-6)
+    error = refused(lambda: gi.divmod(x, 2, out=(x.copy(), two)))
+    assert (error.expected, error.got) == ("out= with shape (2, 2, 3)", "out= with shape (2, 3)")
+
+
+def test_a_mask_as_key(x):
+    mask = x > 3
+    error = refused(lambda: x[mask])
+    assert isinstance(error, gi.IndexKindError)
+    assert error.got.endswith("GpuArray of dtype bool and shape (2, 3)")
+    assert "gpuinterop.where(mask, x, 0)" in error.fix
+    assert np.asarray(x)[np.asarray(mask)].tolist() == [4, 5]
+    error = refused(lambda: x.__setitem__(mask, -1))
+    assert error.where == "x[key] = value"
+    x[...] = gi.where(mask, -1, x)
+    assert "x[...] = gpuinterop.where(mask, value, x)" in error.fix
+    assert x.tolist() == np.where(HOST > 3, -1, HOST).tolist()
+    for other in (np.asarray(mask), [True, False]):
+        assert "where(mask" in refused(x.__getitem__, other).fix
+
+
+def test_a_tensor_of_one_element_as_key(x):
+    torch = pytest.importorskip("torch")
+    before = x.tolist()
+    for mask in (torch.tensor([False]), torch.tensor([[True]]), torch.tensor(True)):
+        assert "where(mask" in refused(x.__getitem__, mask).fix
+        assert "where(mask" in refused(x.__setitem__, (mask, 0), 7).fix
+    assert (
+        refused(x.__getitem__, torch.tensor([1])).fix
+        == "gather along an axis: x.take(indices, axis)"
+    )
+    assert x.tolist() == before
+    assert x[torch.tensor(1)].tolist() == x[1, ...].tolist() == x[np.array(1)].tolist()
+
+
+def test_places_as_key(x):
+    for key in ([0, 1], (0, [0, 1]), np.array([1, 0]), gi.asarray(np.array([1, 0]), device="cpu")):
+        assert refused(x.__getitem__, key).fix == "gather along an axis: x.take(indices, axis)"
+    fix = refused(lambda: x.__setitem__([1], 7)).fix
+    names = {"x": x, "key": [1], "value": 7}
+    exec(fix.partition(": ")[2], names)
+    assert x.tolist() == [[0, 1, 2], [7, 7, 7]]
+
+
+def test_a_misspelt_device_for_unpickling(monkeypatch):
+    pickled = pickle.dumps(gi.ones(2, device="cpu"))
+    monkeypatch.setenv("GPUINTEROP_UNPICKLE_DEVICE", "cpuu")
+    error = refused(pickle.loads, pickled)
+    assert error.where == "GPUINTEROP_UNPICKLE_DEVICE"
+    assert '"cpu"' in error.expected
+    assert "pickled" not in error.expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gi.arange(10**15),
+        lambda: gi.linspace(0, 1, 10**15),
+        lambda: gi.zeros(10**15, device="cpu"),
+        lambda: _repeated().get(),
+        lambda: _repeated().tolist(),
+        lambda: _repeated().tobytes(),
+        lambda: pickle.dumps(_repeated()),
+        lambda: gi.asarray(_repeated(), dtype="float64"),
+        lambda: _repeated().astype("float64"),
+        lambda: gi.pinned_empty(10**15, device="cpu"),
+    ],
+    ids=["arange", "linspace", "zeros", "get", "tolist", "tobytes", "pickle", "asarray", "astype",
+         "pinned_empty"],
+)  # fmt: skip
+def test_too_much_host_memory_tells_what_is_free(make):
+    error = refused(make)
+    assert isinstance(error, gi.OutOfMemoryError)
+    free, total = map(int, re.search(r"(\d+) bytes free of (\d+)", error.got).groups())
+    assert 0 < free < total == gi.mem_info("cpu")[1]
+
+
+def _repeated():
+    return gi.ones(1, device="cpu").broadcast_to(10**15)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2", "int1", "uint1"])
+def test_integers_of_a_few_bits_are_cast_first(device, dtype):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    if not hasattr(ml_dtypes, dtype):
+        pytest.skip("needs ml_dtypes 0.6")
+    host = np.array([[1, 0], [1, 1], [0, 1]], dtype)
+    x = gi.asarray(host, device=device)
+    assert refused(lambda: x + x).fix == "cast both first: x.astype('int32')"
+    for wanted in ("int32", "float32", "bool", "complex64", "bfloat16", dtype):
+        for order in ("C", "F"):
+            found = x[::-1].astype(wanted, order=order)
+            assert found.dtype == wanted
+            assert found.get().tolist() == host[::-1].astype(wanted).tolist()
+            assert found.is_f_contiguous() == (order == "F")
+    assert type(x.astype("float32")) is gi.GpuArray
+    with pytest.raises(gi.CaptureError):  # the values are the host's to read
+        gi.capture(lambda: x.astype("int32"), device=device)
+    assert (x.astype("int32") + 1).get().tolist() == (host.astype("int32") + 1).tolist()
+
+
+@pytest.mark.parametrize("value", [[1, 2], (1.0,), 3, 0.5, np.float32(3)], ids=repr)
+def test_numbers_have_no_memory_to_share(value):
+    error = refused(gi.asarray, value, device="cpu", copy=False)
+    assert type(value).__name__ in error.got
+    assert "no memory to share" in error.got
+    assert "byte order" not in error.got
+
+
+def test_show_config_prints_the_variables_that_are_set(monkeypatch):
+    monkeypatch.setenv("GPUINTEROP_CACHE_MB", "512")
+    monkeypatch.setenv("GPUINTEROP_DEVICE", "")
+    shown = gi.show_config(mode="dicts")["environment"]
+    assert shown["GPUINTEROP_CACHE_MB"] == "512"
+    assert "GPUINTEROP_DEVICE" not in shown
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("name", ["expm1", "log2", "arctanh", "sigmoid", "erf", "digamma"])
+def test_functions_without_a_kernel_for_complex_numbers(device, name):
+    z = gi.asarray(np.array([0.25 + 2j, 0.5 - 1j]), device=device)
+    fix = refused(getattr(gi, name), z).fix
+    if hasattr(np, name):
+        found = eval(fix.partition(", ")[2].partition(";")[0], {"numpy": np, "x": z})
+        np.testing.assert_array_equal(found, getattr(np, name)(z.get()))
+    else:
+        cast = eval(fix.partition(" keeps")[0], {"x": z})
+        assert getattr(gi, name)(cast).shape == z.shape
+
+
+@pytest.mark.parametrize("make", [lambda: range(3), lambda: {0, 1, 2}, lambda: iter([0, 1, 2])])
+def test_what_gives_elements_one_by_one_is_made_a_list(device, make):
+    x = gi.zeros(3, device=device)
+    for call, name in (
+        (lambda given: gi.asarray(given, device=device), "x"),
+        (lambda given: x.__setitem__(slice(None), given), "value"),
+    ):
+        fix = refused(call, make()).fix
+        made = call(eval(fix.partition(": ")[2], {name: make()}))
+        assert (x if made is None else made).tolist() == [0, 1, 2]
+    for given in ("text", {}, None):
+        assert "list" not in refused(gi.asarray, given).fix
+
+
+@pytest.mark.parametrize("value", [2**24 + 1, [2**24 + 1, 0.5]])
+def test_whole_numbers_that_a_cudandarray_would_round(value):
+    fix = refused(gi.CudaNdarray, value).fix
+    kept, rounded = re.findall(r"'(\w+)'", fix)
+    assert "a GpuArray's" in fix
+    assert np.ravel(gi.GpuArray(value, dtype=kept).tolist())[0] == 2**24 + 1
+    assert gi.CudaNdarray(value, dtype=rounded).get().flat[0] == 2**24
+
+
+def test_masks_as_indices(x):
+    for mask in (HOST > 2, gi.asarray(HOST, device=x.device) > 2):
+        fix = refused(lambda mask=mask: x.take(mask)).fix
+        places = eval(fix.partition(": ")[2], {"numpy": np, "indices": mask})
+        assert x.take(places).tolist() == HOST[HOST > 2].tolist()
+    assert "rint(indices)" in refused(lambda: x.take([0.6])).fix
+
+
+def test_inner_extents(x):
+    vector, cube = gi.ones(4, device=x.device), gi.ones((2, 2, 3), device=x.device)
+    assert refused(lambda: gi.dot(vector, vector[:3])).fix == "pass vectors of one length"
+    for left, right in ((x, x), (x, vector[:2]), (x[:1], x), (cube, x), (cube, cube)):
+        mend = refused(lambda left=left, right=right: left @ right).fix.partition(": ")[2]
+        mended = eval(mend, {"x": left, "y": right})
+        product = mended @ right if mend.startswith("x") else left @ mended
+        assert product.shape[-1:]
+    assert refused(lambda: x @ vector).fix == "reshape or slice one operand"
+
+
+def test_functions_that_are_missing_are_called_with_all_arguments(x):
+    square, vector = x[:, :2], x[0, :2]
+    assert refused(lambda: np.linalg.solve(square, vector)).fix == (
+        "download first: numpy.linalg.solve(x.get(), y.get())"
+    )
+    assert refused(lambda: np.percentile(x, 5, axis=0)).fix.endswith("(x.get(), ..., axis=...)")
+    assert refused(lambda: np.block([vector, vector])).fix.endswith("([x.get(), y.get()])")
+    for call in (
+        lambda: np.add.at(x, [0], 1), lambda: np.put(x, [0], 1), lambda: np.fill_diagonal(x, 1)
+    ):  # fmt: skip
+        fix = refused(call).fix
+        assert "host = x.get()" in fix
+        assert fix.endswith("x[...] = host")
+    assert refused(lambda: np.shares_memory(x, x)).fix == "gpuinterop.shares_memory(x, y)"

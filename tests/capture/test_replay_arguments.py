@@ -1,0 +1,178 @@
+"""Arguments of a replay: which are accepted, and that all of them are copied once, or none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import CaptureError, CudaNdarray
+
+
+def array(values, device: str) -> CudaNdarray:
+    return CudaNdarray(np.asarray(values, np.float32), device=device)
+
+
+def ones(device: str) -> CudaNdarray:
+    return CudaNdarray(np.ones((2, 3), np.float32), device=device)
+
+
+WRONG = {
+    "float64": lambda device: np.ones((2, 3)),
+    "its own float64": lambda device: gi.GpuArray(np.ones((2, 3)), device=device),
+    "a number too large": lambda device: [[1e39] * 3] * 2,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_refused_argument_leaves_the_others_as_they_were(device, name):
+    x, y = ones(device), ones(device)
+    graph = gi.capture(lambda a, b: a + b, x, y)
+    for arguments in ((x * 2, WRONG[name](device)), (WRONG[name](device), x * 2)):
+        with pytest.raises(gi.DTypeError, match=r"^Capture: expected an argument that fits"):
+            graph(*arguments)
+        assert x.tolist() == y.tolist() == ones(device).tolist()
+
+
+def test_a_read_only_input_leaves_the_others_as_they_were(device):
+    x, y = ones(device), ones(device)
+    graph = gi.capture(lambda a, b: a + b, x, y)
+    y.flags.writeable = False
+    with pytest.raises(gi.ReadOnlyError):
+        graph(x * 2, x * 3)
+    assert x.tolist() == ones(device).tolist()
+
+
+def test_each_host_array_is_copied_once(device):
+    host = np.full((2, 3), 2, np.float32)
+    graph = gi.capture(lambda a, b: a + b, ones(device), ones(device))
+    with gi.count_copies() as count:
+        result = graph(host, host)
+    assert count.count == 2
+    assert result.tolist() == (host + host).tolist()
+
+
+def test_other_dtypes_that_fit_are_cast(device):
+    inputs = [ones(device).astype("float64") for _ in range(2)]
+    graph = gi.capture(lambda a, b: a - b, *inputs)
+    small = np.arange(6, dtype=np.int8).reshape(2, 3)
+    assert graph(small, small[::-1, ::-1].tolist()).tolist() == (small - small[::-1, ::-1]).tolist()
+
+
+def test_what_has_no_shape_is_refused_in_words(device):
+    x = CudaNdarray(np.arange(3, dtype="float32"), device=device)
+    graph = gi.capture(lambda a: a + 1, x)
+    for given in ([[1], [2, 3]], type("Shapeless", (), {"shape": None})()):
+        with pytest.raises(gi.ShapeError, match="which has none") as error:
+            graph(given)
+        assert "(3,)" in error.value.expected
+    assert graph([1, 2, 3]).tolist() == [2, 3, 4]
+
+
+def test_another_array_inside_of_a_list_is_refused_with_what_helps(device):
+    x, y = (CudaNdarray(np.full(2, n, "float32"), device=device) for n in (1, 2))
+    graph = gi.capture(lambda listed: listed[0] * 2, [x], device=device)
+    assert graph([x]).tolist() == [2, 2]
+    with pytest.raises(gi.CaptureError, match="arguments of their own"):
+        graph([y])
+    assert gi.capture(lambda *listed: listed[0] * 2, x)(y).tolist() == [4, 4]
+
+
+def test_inputs_are_read_at_each_replay(device: str) -> None:
+    x = array([1, 2], device)
+    double = gi.capture(lambda a: a + a, x)
+    assert double().tolist() == [2, 4]
+    x[...] = 5
+    assert double().tolist() == [10, 10]
+    assert double(array([1, 0], device)).tolist() == [2, 0]
+    assert x.tolist() == [1, 0]  # the captured buffer is the input
+    assert double(np.float32([4, 4])).tolist() == [8, 8]
+
+
+def test_arguments_that_changed_places(device: str) -> None:
+    x, y = array([1, 2], device), array([10, 20], device)
+    graph = gi.capture(lambda a, b: a - b, x, y)
+    assert graph(y, x).tolist() == [9, 18]
+    assert (x.tolist(), y.tolist()) == ([10, 20], [1, 2])
+
+
+def test_arguments_of_another_library_that_changed_places() -> None:
+    host = np.arange(6, dtype="float32")
+    x = gi.asarray(host, copy=False)
+    graph = gi.capture(lambda a, b: a * 10 + b, x[:3], x[3:])
+    assert graph(host[3:], host[:3]).tolist() == [30, 41, 52]
+
+
+def test_inputs_that_share_memory_take_no_other_arguments(device: str) -> None:
+    x, p, q = (array(values, device) for values in ([1, 2, 3], [10, 20, 30], [3, 4, 5]))
+    graph = gi.capture(lambda a, b: a - b, x, x)
+    assert graph().tolist() == graph(x, x).tolist() == graph(p, p).tolist() == [0, 0, 0]
+    with pytest.raises(CaptureError, match=r"share memory[\s\S]*x\.copy\(\)"):
+        graph(p, q)
+    shifted = gi.capture(lambda a, b: a - b, x[:-1], x[1:])
+    assert shifted().tolist() == [-10, -10]
+    with pytest.raises(CaptureError, match="share memory"):
+        shifted(p[:2], q[:2])
+    apart = gi.capture(lambda a, b: a - b, x[:1], x[1:2])
+    assert apart(p[:1], q[:1]).tolist() == [7]
+
+
+def test_fixed_arguments_are_told_apart(device: str) -> None:
+    x = array([1, 2], device)
+    graph = gi.capture(lambda a, s: a + s, x, float("nan"))
+    assert np.isnan(graph(x, float("nan")).tolist()).all()
+    for own, other in (
+        (0.0, -0.0), (1, True), (1, 1.0), ([np.ones(2)], [np.ones(2)]), ((1, [0.0]), (1, [-0.0])),
+        ((1,), (1.0,)), ((1,), (1, 2)),
+    ):  # fmt: skip
+        graph = gi.capture(lambda a, s: a + 1, x, own)
+        assert graph(x, own).tolist() == [2, 3]
+        with pytest.raises(CaptureError, match="fixed in the recorded operations"):
+            graph(x, other)
+
+
+def test_arrays_of_other_libraries_are_no_arguments(device: str) -> None:
+    x, foreign = array([1, 2], device), np.ones(2, np.float32)
+    for arguments in ((foreign,), (x, foreign), (x, np.ones(()))):
+        with pytest.raises(TypeError, match=r"numpy.ndarray\n  fix: .*gpuinterop.asarray"):
+            gi.capture(lambda *a: a[0] + 1, *arguments, device=device)
+    assert gi.capture(lambda a, s: a + s, x, np.float32(2))().tolist() == [3, 4]
+
+
+@pytest.mark.torch
+def test_tensors_are_no_arguments() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"torch.Tensor\n  fix: .*gpuinterop.asarray"):
+        gi.capture(lambda q: q + 1, torch.ones(2))
+
+
+# The recorded function, its arguments, those of the replay, the error and its words.
+UNFIT = {
+    "a shape": (lambda a: a + 1, ([1, 2],), ([1, 2, 3],), ValueError, r"shape \(2,\)"),
+    "a number": (lambda a: a + 1, ([1, 2],), (3.0,), ValueError, "as captured"),
+    "too few": (lambda a, n: a * n, ([1, 2], 2), ([1, 2],), TypeError, "2 arguments"),
+    "too many": (lambda a: a + 1, ([1, 2],), ([1, 2], 2), TypeError, "1 arguments"),
+    "a fixed number": (lambda a, n: a * n, ([1, 2], 2), ([1, 2], 3), CaptureError, "fixed"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_arguments_that_do_not_fit_are_refused(device, name):
+    function, recorded, given, error, words = UNFIT[name]
+    graph = gi.capture(function, array(recorded[0], device), *recorded[1:])
+    with pytest.raises(error, match=words):
+        graph(*given)
+    assert (
+        graph([5, 6], *recorded[1:]).tolist()
+        == function(array([5, 6], device), *recorded[1:]).tolist()
+    )
+
+
+def test_keywords_and_arguments_without_a_function_are_refused(device):
+    x = array([1, 2], device)
+    with pytest.raises(TypeError, match=r"got: k=\n  fix: .*lambda x: function\(x, k=...\)"):
+        gi.capture(lambda a, k: a * k, x, k=2)
+    with pytest.raises(TypeError, match="Capture: expected arguments by position"):
+        gi.capture(lambda a: a + 1, x)(a=x)
+    with pytest.raises(TypeError, match="before its arguments"):
+        gi.capture(None, x)

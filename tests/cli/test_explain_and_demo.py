@@ -1,0 +1,242 @@
+"""explain, demo and version on the command line: output, JSON and exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop.cli import explain, main
+from gpuinterop.converters import availability, registry
+from gpuinterop.testing import LAYOUTS
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu():
+    with gi.device("cpu"):
+        yield
+
+
+def run(capsys, *words):
+    code = main(list(words))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+# ---- explain ------------------------------------------------------------------------------------
+
+
+def test_explain_shares_refuses_and_copies(capsys):
+    pytest.importorskip("torch")
+    code, out, _ = run(capsys, "explain", "--layout", "F", "--to", "torch")
+    assert (code, out) == (0, "to_torch: shared\n")
+    code, out, _ = run(capsys, "explain", "--shape", "3,4", "--layout", "reversed", "--to", "torch")
+    assert code == 1
+    assert "axis 0" in out
+    assert "fix:" in out
+    code, out, _ = run(capsys, "explain", "--layout", "reversed", "--to", "torch", "--copyif")
+    assert code == 0
+    assert "copied (48 bytes)" in out
+
+
+def test_explain_json(capsys):
+    code, out, _ = run(capsys, "explain", "--layout", "readonly", "--to", "numpy", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert (data["outcome"], data["library"]) == ("shared", "numpy")
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "dtype", "strides"),
+    [
+        ("3,4", "C", "float32", (16, 4)),
+        ("3,4", "F", "float32", (4, 12)),
+        ("3,4", "sliced", "int8", (16, 2)),
+        ("3,4", "reversed", "float64", (-32, 8)),
+        ("3,4", "mirrored", "float32", (16, -4)),
+        ("3,4", "broadcast", "float32", (0, 4)),
+        ("3,4", "offset", "float32", (16, 4)),
+        ("3,4", "-16,4", "float32", (-16, 4)),
+        ("2,3", "4,-8", "int16", (4, -8)),
+        ("0,4", "reversed", "float32", (-16, 4)),
+        ("", "C", "float32", ()),
+        ("", "reversed", "float32", ()),
+        ("2,3", "offset", "float64", (24, 8)),
+        ("2,3", "every-other", "float32", (24, 8)),
+        ("2,3", "permuted", "float32", (4, 8)),
+        ("4,2,3", "permuted", "int8", (1, 12, 4)),
+        ("2,1", "size-1", "float32", (4, 777)),
+        ("", "0-d", "float32", ()),
+        ("1,5", "mirrored", "float32", (20, -4)),
+    ],
+)
+def test_the_array_is_as_described(shape, layout, dtype, strides):
+    x = explain.array_of(shape, layout, dtype, "cpu")
+    assert x.shape == tuple(int(n) for n in shape.split(",") if n)
+    assert x.dtype == dtype
+    meant = [s for n, s in zip(x.shape, strides, strict=True) if n > 1]
+    if x.size:
+        assert [s for n, s in zip(x.shape, x.strides, strict=True) if n > 1] == meant
+        # Every element is inside the memory that was made for it.
+        assert gi.converters.to_numpy(x).copy().shape == x.shape
+    assert not x.readonly
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_without_a_shape_is_the_suites(name):
+    x, layout = explain.array_of(None, name, "float32", "cpu"), LAYOUTS[name]
+    meant = layout.of(np.zeros(layout.count, np.float32))
+    assert (x.shape, x.readonly) == (meant.shape, not meant.flags.writeable)
+    if x.size:
+        axes = [i for i, n in enumerate(x.shape) if n > 1]
+        assert [x.strides[i] for i in axes] == [meant.strides[i] for i in axes]
+        begin = explain.array_of(None, "C", "float32", "cpu")  # aligned, as all allocations are
+        assert (x.ptr - begin.ptr) % 64 == (4 * layout.offset if name == "offset" else x.ptr % 64)
+
+
+@pytest.mark.parametrize("words", [["--layout", "-16,4"], ["--layout=-16,4"]])
+def test_a_layout_that_begins_with_a_minus(capsys, words):
+    code, out, _ = run(capsys, "explain", *words, "--to", "numpy")
+    assert (code, out) == (0, "to_numpy: shared\n")
+
+
+def test_the_array_api_goes_by_either_name(capsys):
+    pytest.importorskip("array_api_strict")
+    for name in ("array_api", "array-api", "array_api_strict"):
+        code, out, _ = run(capsys, "explain", "--to", name)
+        assert (code, out) == (0, "to_array_api: shared\n")
+        code, out, _ = run(capsys, "demo", "--device", "cpu", "--only", name, "--json")
+        assert [row["name"] for row in json.loads(out)["libraries"]] == ["array_api"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--to", "numpy", "--layout", "size-1", "--shape", "3,4"], "an axis of one element"),
+        (["--to", "numpy", "--layout", "empty", "--shape", "3,4"], "an axis without elements"),
+        (["--to", "numpy", "--layout", "0-d", "--shape", "3"], "fix: leave --shape out"),
+        (["--to", "nolib"], "--to: expected the name of a library"),
+        (["--to", "tourch"], "fix: write 'torch'"),
+        (["--to", "numpy", "--shape", "3,x"], "3,x"),
+        (["--to", "numpy", "--shape=-1"], "extents of 0 or more"),
+        (["--to", "numpy", "--layout", "zigzag"], "zigzag"),
+        (["--to", "numpy", "--layout", "4,4,4"], "4,4,4"),
+        (["--to", "numpy", "--layout=3,1"], "whole elements"),
+        (["--to", "numpy", "--dtype", "text"], "'text'"),
+        (["--to", "numpy", "--device", "tpu"], "tpu"),
+        (["--to", "numpy", "--shape", "99999999999999,99999999999"], "63 bits"),
+    ],
+)
+def test_explain_says_what_is_wrong_with_its_arguments(capsys, words, message):
+    code, out, err = run(capsys, "explain", *words)
+    assert code == 2, out
+    assert message in err
+    assert not out
+
+
+def test_to_is_required(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["explain"])
+    assert caught.value.code == 2
+    assert "--to" in capsys.readouterr().err
+
+
+def test_as_a_module():
+    result = subprocess.run(
+        [sys.executable, "-m", "gpuinterop", "explain", "--to", "numpy", "--device", "cpu"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "to_numpy: shared\n"
+
+
+@pytest.mark.parametrize("place", ["nowhere/m.json", "."])
+def test_a_file_that_cannot_be_written(capsys, tmp_path, place):
+    words = ["--only", "numpy", "--device", "cpu", "--layouts", "C", "--dtypes", "float32"]
+    code, _, err = run(capsys, "matrix", *words, "--output", str(tmp_path / place))
+    assert code == 2
+    assert str(tmp_path) in err
+
+
+# ---- demo and version ---------------------------------------------------------------------------
+
+
+def test_demo_as_data(capsys):
+    code, out, _ = run(capsys, "demo", "--device", "cpu", "--only", "numpy,memoryview", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert (told["schema"], told["device"], told["ok"]) == ("gpuinterop.demo/1", "cpu", True)
+    numpy, buffer = told["libraries"]
+    assert set(numpy["outcomes"].values()) == {"shared"}
+    assert numpy["one_memory"].startswith("our write seen there")
+    assert buffer["outcomes"]["x.T"] == "refused, copied"
+    assert told["left_out"] == {}
+    assert (buffer["refused_view"], "copyif=True" in buffer["fix"]) == ("x.T", True)
+
+
+def test_the_demo_says_why_a_library_is_left_out(capsys, monkeypatch):
+    here = ("numpy", "cupy")
+    monkeypatch.setattr(availability, "installed", lambda package: package in here)
+    only = ["demo", "--device", "cpu", "--only", "numpy,cupy,numba"]
+    code, out, _ = run(capsys, *only)
+    assert code == 0
+    assert "   no arrays on cpu: cupy\n" in out
+    assert "   not installed: numba\n" in out
+    told = json.loads(run(capsys, *only, "--json")[1])
+    assert told["left_out"] == {"cupy": "no arrays on cpu", "numba": "not installed"}
+    assert told["not_installed"] == ["numba"]
+    # Every library that has a converter is shown, or has its reason.
+    told = json.loads(run(capsys, "demo", "--device", "cpu", "--json")[1])
+    assert {row["name"] for row in told["libraries"]} | set(told["left_out"]) == set(
+        registry.names()
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only="], "--only: expected names with commas between"),
+        (["--only", "nosuch"], "--only: expected the name of a library"),
+        (["--only", "cupy", "--device", "cpu"], "has arrays on cpu\n  got: cupy"),
+        (["--device", "mars"], "'mars'"),
+    ],
+)
+def test_a_wrong_question_to_the_demo(capsys, words, message):
+    code, out, err = run(capsys, "demo", *words)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_version(capsys):
+    assert run(capsys, "--version") == run(capsys, "version")
+    assert json.loads(run(capsys, "version", "--json")[1])["gpuinterop"] == gi.__version__
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    here = ("numpy", "builtins")
+    monkeypatch.setattr(availability, "installed", lambda package: package in here)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+
+def test_demo_without_other_libraries_has_all_three_outcomes(bare, capsys):
+    assert main(["demo", "--device", "cpu"]) == 0
+    text = capsys.readouterr().out
+    rows = {line.split()[0]: line for line in text.splitlines() if line.split()}
+    assert rows["numpy"].count("shared") == 4
+    assert rows["buffer"].count("refused, copied") == 3
+    assert "5 shared, 3 refused, 3 copied" in text
+    assert "not installed: torch, " in text
+
+
+def test_demo_without_other_libraries_shows_a_refusal_and_a_copy(bare, capsys):
+    main(["demo", "--device", "cpu"])
+    story = capsys.readouterr().out.partition("2. A strided view")[2].partition("3. What")[0]
+    assert re.search(r"ContiguityError: to_buffer: expected C-contiguous memory", story)
+    assert "axis 1 breaks the order" in story
+    assert "copyif=True)\n   a copy of 48 bytes, with the same elements: memoryview" in story

@@ -1,0 +1,245 @@
+"""What explain() says is what happens, for objects and circumstances that need two steps or are rare."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+from cases import agree
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+
+def unaligned(dtype, count=64):
+    return np.zeros(count * np.dtype(dtype).itemsize + 1, "u1")[1:].view(dtype)
+
+
+def conjugated():
+    torch = pytest.importorskip("torch")
+    return torch.ones(8, dtype=torch.complex64).conj()
+
+
+def negated(dtype):
+    torch = pytest.importorskip("torch")
+    return torch._neg_view(torch.ones(3).to(getattr(torch, dtype)))
+
+
+def strided(shape, strides):
+    return np.lib.stride_tricks.as_strided(np.zeros(99, np.float32)[9:], shape, strides)
+
+
+def torch_between():
+    torch = pytest.importorskip("torch")
+    return torch.frombuffer(bytearray(range(20)), dtype=torch.float32, offset=1, count=4)
+
+
+class Interface:
+    """Of no known library, with elements between addresses."""
+
+    def __init__(self):
+        self.host = unaligned("f4")
+        self.__array_interface__ = self.host.__array_interface__
+
+
+class Fresh:
+    """Makes memory anew at each look."""
+
+    def __dlpack__(self, **options):
+        return gi.ones(3, device="cpu").__dlpack__()
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+NEGATABLE = ("float32", "bfloat16", "int8", "complex64")
+SOURCES = {
+    "swapped int64": lambda: np.arange(8, dtype=">i8"),
+    "swapped float32": lambda: np.ones(3, ">f4"),
+    "swapped float16": lambda: np.ones(8, ">f2"),
+    "swapped complex": lambda: np.ones(8, ">c8"),
+    "swapped and empty": lambda: np.zeros((0, 3), ">f4"),
+    "unaligned int64": lambda: unaligned("i8"),
+    "unaligned and reversed": lambda: unaligned("f4")[::-2],
+    "reversed": lambda: np.ones((3, 4), np.float32)[:, ::-1],
+    "read-only and empty": lambda: frozen(np.ones((0, 3), np.float32)),
+    "axis of one element": lambda: strided((1, 3), (12, 8)),
+    "axis of one element, reversed": lambda: strided((1, 3), (100, -4)),
+    "empty with strides": lambda: strided((0, 3), (40, 8)),
+    "column with strides": lambda: strided((2, 1), (8, 40)),
+    "field of records": lambda: np.zeros(3, [("a", "f4"), ("b", "i1")])["a"],
+    "unaligned memoryview": lambda: memoryview(bytearray(range(20)))[1:17].cast("f"),
+    "memoryview": lambda: memoryview(np.arange(8, dtype=">i8")),
+    "interface": Interface,
+    "conjugated": conjugated,
+    "unaligned tensor": torch_between,
+    "scalar": lambda: np.int64(3),
+    "float32 scalar": lambda: np.float32(3),
+    "shared": lambda: np.arange(8, dtype="f8"),
+    "ours reversed": lambda: gi.zeros((2, 3), device="cpu")[:, ::-1],
+    "made anew": Fresh,
+    **{f"negated {dtype}": lambda dtype=dtype: negated(dtype)
+       for dtype in ("uint16", "float8_e4m3fn", "bool", *NEGATABLE)},
+}  # fmt: skip
+TARGETS = [
+    "gpuinterop",
+    "cudandarray",
+    "jax",
+    "tvm_ffi",
+    "buffer",
+    "torch",
+    "numpy",
+    "array_api_strict",
+    "cupy",
+]
+
+
+def frozen(host):
+    host.flags.writeable = False
+    return host
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_conversion_does_what_explain_says(source, target):
+    if target not in ("gpuinterop", "cudandarray", "buffer", "numpy"):
+        pytest.importorskip(target)
+    x = SOURCES[source]()
+    for copyif in (False, True):
+        allowed, made, _ = agree(x, target, copyif)
+        if allowed.copied and target == "gpuinterop" and not isinstance(x, Interface):
+            np.testing.assert_array_equal(made.get(), np.asarray(gi.to(x, "numpy", True)))
+        with gi.no_copies():
+            plan, _, error = agree(x, target, copyif)
+        # An empty copy moves no bytes, which is no copy for no_copies().
+        assert plan.refused == (allowed.refused or (allowed.copied and allowed.bytes > 0))
+        if plan.refused and not allowed.refused:
+            assert (type(error), plan.code) == (gi.CopyForbiddenError, gi.CopyForbiddenError.reason)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float8_e5m2", "bool", *NEGATABLE])
+def test_pending_negation_is_copied_where_torch_can_negate(dtype):
+    t = negated(dtype)
+    plan, _, error = agree(t, copyif=True)
+    assert plan.copied == (dtype in NEGATABLE)
+    if error is not None:
+        assert type(error) is gi.DTypeError
+        assert gi.from_any(pytest.importorskip("torch")._neg_view(t)).shape == (
+            3,
+        )  # as the fix says
+
+
+def test_explain_follows_a_chain_through_a_gpuinterop_array():
+    torch = pytest.importorskip("torch")
+    t = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    for tensor in (t, t.T):
+        assert agree(tensor, "numpy")[0].shared
+    assert "resolve_conj" in agree(conjugated(), "numpy")[0].fix
+    plan, made, _ = agree(conjugated(), "numpy", True)
+    assert (plan.bytes, made.tolist()) == (64, [1 - 0j] * 8)
+
+
+def test_to_cudandarray_copies_nothing_in_vain():
+    x = np.zeros(1000, ">i8")
+    with gi.count_copies() as copied, pytest.raises(gi.DTypeError):
+        gi.to_cudandarray(x, copyif=True)
+    assert copied.count == 0
+    with gi.count_copies() as copied:
+        assert gi.to_cudandarray(x.astype(">f4"), copyif=True).shape == (1000,)
+    assert (copied.count, copied.bytes) == (1, 4000)
+
+
+def test_namespace_is_asked_without_a_copy():
+    swapped = np.ones(3, ">f4")
+    assert agree(swapped, "array_api", True, xp=np)[0].copied
+    assert agree(swapped, "array_api", False, xp=np)[0].refused
+    assert agree(gi.ones((2, 3), device="cpu"), "array_api", True, xp=np)[0].shared
+
+
+# ---- capsules -----------------------------------------------------------------------------------
+
+
+def test_capsule_is_consumed_by_the_conversion_alone():
+    x = gi.arange(3, device="cpu", dtype="float32")
+    capsule = x.__dlpack__()
+    for target, options in (("gpuinterop", {}), ("numpy", {}), ("array_api", {"xp": np})):
+        assert gi.explain(capsule, target, **options).shared
+    for ask in (gi.shares_memory, gi.may_share_memory):
+        assert ask(capsule, x)
+        assert not ask(capsule, gi.zeros(3, device="cpu"))
+    assert gi.from_any(capsule).ptr == x.ptr
+    plan = gi.explain(capsule)
+    assert plan.refused
+    assert "consumed" in plan.got
+
+
+@pytest.mark.parametrize(
+    ("target", "copyif", "dtype"),
+    [("cudandarray", False, "float64"), ("cudandarray", True, "float64"), ("cupy", False, "float64"),
+     ("buffer", True, "bfloat16")],
+)  # fmt: skip
+def test_refused_capsule_can_still_be_taken(target, copyif, dtype):
+    capsule = gi.zeros(16, dtype, device="cpu").__dlpack__()
+    assert agree(capsule, target, copyif)[0].refused
+    assert gi.from_any(capsule).dtype == dtype
+
+
+@pytest.mark.parametrize("copyif", [False, True])
+def test_capsule_goes_to_numpy_shared(copyif):
+    x = gi.zeros(16, device="cpu")
+    assert gi.to(x.__dlpack__(), "numpy", copyif).ctypes.data == x.ptr
+
+
+# ---- converters without a plan ------------------------------------------------------------------
+
+
+class Own:
+    def __init__(self, host):
+        self.host = host
+
+
+@pytest.mark.parametrize("copyif", [False, True])
+@pytest.mark.parametrize("to", ["any", "cudandarray", "numpy"])
+def test_converter_that_cannot_plan_is_explained(clean, to, copyif):
+    module = types.ModuleType("own")
+    module.from_own = lambda obj, copyif=False: gi.from_any(obj.host, copyif)
+    module.to_own = lambda x, copyif=False: x
+    converters.register(
+        converters.Backend("own", "own", converter=module, matches=lambda o: isinstance(o, Own))
+    )
+    swapped = Own(np.ones(3, ">f4"))
+    assert gi.explain(swapped, to, copyif).copied == copyif
+    assert agree(Own(np.ones(3, np.float32)), to, copyif)[0].shared
+    with gi.no_copies():
+        assert gi.explain(swapped, to, copyif).refused
+
+
+# ---- names of gpuinterop's own arrays -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["GPUINTEROP", "Any", "cudaNdArray", "CudaNdarray", "cudandarray"])
+def test_name_of_gpuinterops_arrays_is_taken_in_capitals_or_not(name):
+    host = np.ones(3, np.float32)
+    assert gi.explain(host, name).shared
+    assert gi.to(host, name).ptr == host.ctypes.data
+    x = gi.zeros(3, device="cpu")
+    assert gi.to(x, name) is x
+    assert gi.to(np.ones(3, ">f4"), name, copyif=True).tolist() == [1, 1, 1]
+
+
+def test_cudandarray_is_a_class_of_one_dtype():
+    assert type(gi.to(np.ones(3, np.float32), "cudandarray")) is gi.CudaNdarray
+    assert type(gi.to(np.ones(3), "gpuinterop")) is gi.GpuArray
+    with pytest.raises(gi.DTypeError):
+        gi.to(np.ones(3), "cudandarray")
+
+
+def test_without_a_gpu_no_fix_moves_to_one(monkeypatch):
+    from gpuinterop import _core
+
+    for count, word in ((0, "there is no GPU here"), (1, "move it explicitly")):
+        monkeypatch.setattr(_core, "cuda_device_count", lambda count=count: count)
+        fix = gi.explain(gi.zeros(3, device="cpu"), "pycuda").fix.partition("; and")[0]
+        assert fix.startswith(word)
+        assert fix.endswith("x.to_device('cuda')")

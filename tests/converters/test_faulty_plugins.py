@@ -1,0 +1,183 @@
+"""A converter of another package that returns something else, or does not work, is named and harms no other."""
+
+from __future__ import annotations
+
+import sys
+import types
+from importlib import metadata
+
+import numpy as np
+import pytest
+from doubles import toy_library
+from doubles.toy_library import ToyArray
+
+import gpuinterop as gi
+from gpuinterop import converters
+from gpuinterop.converters import availability, registry
+from gpuinterop.converters.plan import ArrayInfo, Plan, share
+
+
+def toy():
+    return ToyArray(np.arange(3, dtype=np.float32))
+
+
+def ours():
+    return gi.zeros(3, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("made", "got"),
+    [(None, "None"), (np.ones(3), "an object of type numpy.ndarray"),
+     ("x", "an object of type builtins.str"), ("itself", "ToyArray")],
+    ids=["none", "numpy", "text", "itself"],
+)  # fmt: skip
+def test_a_from_that_makes_no_array_of_ours(clean, made, got):
+    toy_library.register(
+        from_toy=lambda obj, copyif=False: (
+            obj if isinstance(made, str) and made == "itself" else made
+        )
+    )
+    for ask in (
+        gi.from_any,
+        gi.asarray,
+        lambda obj: gi.to(obj, "numpy"),
+        lambda obj: gi.shares_memory(obj, obj),
+    ):
+        with pytest.raises(gi.ConversionTypeError, match="converter of 'toy'") as raised:
+            ask(toy())
+        assert got in raised.value.got
+        assert raised.value.fix
+    assert gi.explain(toy()).refused
+
+
+def test_a_to_that_makes_nothing(clean):
+    toy_library.register(to_toy=lambda x, copyif=False: None)
+    for source in (ours(), np.ones(3)):
+        with pytest.raises(gi.ConversionTypeError, match="converter of 'toy'") as raised:
+            gi.to(source, "toy")
+        assert (raised.value.where, raised.value.got) == ("to_toy", "None")
+
+
+@pytest.mark.parametrize("made", [None, True, "shared"])
+@pytest.mark.parametrize(
+    ("name", "kind", "ask"),
+    [
+        ("plan_from", "Plan", lambda: gi.explain(toy())),
+        ("plan_to", "Plan", lambda: gi.explain(ours(), "toy")),
+        ("describe", "ArrayInfo", lambda: gi.explain(toy())),
+        ("describe", "ArrayInfo", lambda: gi.shares_memory(toy(), ours())),
+    ],
+)
+def test_a_plan_that_is_none(clean, name, kind, ask, made):
+    functions = {name: lambda x, copyif=False: made}
+    if name == "describe":
+        functions["plan_from"] = lambda obj, copyif=False: share("gpuinterop", "from_toy")
+    toy_library.register(**functions)
+    with pytest.raises(
+        gi.errors.ArgumentTypeError, match=rf"\(toy\).*{kind} from {name}"
+    ) as raised:
+        ask()
+    assert raised.value.fix.startswith(f"return one from {name}")
+
+
+def test_a_plan_without_a_description_is_enough(clean):
+    packed = ToyArray(np.zeros(3, [("tag", "u1"), ("value", "f4")])["value"])
+
+    def plan_from(obj, copyif=False):
+        return gi.explain(obj.host, "gpuinterop", copyif)
+
+    toy_library.register(plan_from=plan_from)
+    assert gi.explain(toy()).shared
+    assert gi.explain(toy(), "numpy").shared
+    assert gi.explain(toy(), "cudandarray").shared
+    assert gi.explain(packed).refused
+    plan = gi.explain(packed, "numpy", copyif=True)
+    with gi.count_copies() as copied:
+        gi.to(packed, "numpy", copyif=True)
+    assert (plan.outcome, plan.bytes) == ("copied", copied.bytes) == ("copied", 12)
+
+
+def test_what_the_functions_are_given(clean):
+    given = []
+
+    def plan_to(facts, copyif=False):
+        given.append((facts, copyif))
+        return share("toy", "to_toy")
+
+    toy_library.register(plan_to=plan_to)
+    assert isinstance(gi.explain(np.ones((2, 3), ">i4"), "toy", copyif=True), Plan)
+    [(facts, copyif)] = given
+    assert isinstance(facts, ArrayInfo)
+    assert (facts.shape, facts.strides, facts.dtype, facts.device) == (
+        (2, 3),
+        (12, 4),
+        "int32",
+        "cpu",
+    )
+    assert facts.c_contiguous
+    assert copyif is True
+
+
+# ---- converters that do not work ----------------------------------------------------------------
+
+
+class Mine(np.ndarray):
+    pass
+
+
+def mine():
+    return np.ones(3, np.float32).view(Mine)
+
+
+@pytest.fixture
+def plugin(clean, monkeypatch):
+    """An entry point whose module cannot be imported, of a library that is loaded."""
+
+    def load():
+        raise ModuleNotFoundError("No module named 'not_installed'")
+
+    point = types.SimpleNamespace(name="mylib", value="mylib.interop", load=load)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
+    monkeypatch.setitem(sys.modules, "mylib", types.ModuleType("mylib"))
+    registry._entry_points = None
+
+
+def test_a_plugin_that_cannot_be_imported_is_disabled_with_one_warning(plugin):
+    with pytest.warns(RuntimeWarning, match="'mylib' is disabled: .*not_installed"):
+        assert gi.from_any(mine()).tolist() == [1, 1, 1]
+    # Once: another warning would be an error here.
+    assert gi.explain(mine(), "numpy").shared
+    assert gi.from_any(gi.ones(3, device="cpu").__dlpack__()).tolist() == [1, 1, 1]
+    with pytest.raises(gi.ConversionTypeError):
+        gi.from_any(object())
+    findings = [found for found in gi.doctor().findings if found.code == "converter"]
+    assert len(findings) == 1
+    assert "mylib" in findings[0].text
+    assert "not_installed" in findings[0].text
+
+
+def test_a_plugin_that_cannot_be_imported_is_refused_by_name(plugin):
+    for ask in (gi.to, gi.explain):
+        with pytest.raises(gi.MissingLibraryError, match=r"mylib[\s\S]*not_installed"):
+            ask(gi.ones(3, device="cpu"), "mylib")
+    assert not hasattr(converters, "to_mylib")
+    assert not hasattr(converters, "from_mylib")
+    with pytest.raises(AttributeError, match="not_installed"):
+        converters.to_mylib  # noqa: B018
+
+
+@pytest.mark.parametrize("question", ["matches", "like"])
+def test_a_question_that_raises_is_no_answer(clean, question):
+    def ask(obj):
+        raise KeyError("of its own")
+
+    converters.register(converters.Backend("mylib", "mylib", **{question: ask}))
+    with pytest.warns(RuntimeWarning, match=f"'mylib'.*{question}.*of its own"):
+        assert registry.find_backend(object()) is None
+    for _ in range(2):
+        assert gi.from_any(mine()).tolist() == [1, 1, 1]
+        with pytest.raises(gi.ConversionTypeError, match="none of these"):
+            gi.from_any(object())
+    converters.register(converters.Backend("mylib", "mylib"))  # mended
+    assert gi.from_any(mine()).tolist() == [1, 1, 1]
+    assert not availability.broken_converters

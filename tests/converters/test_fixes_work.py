@@ -1,0 +1,221 @@
+"""What a fix promises is done, word for word, on what was passed: the next conversion succeeds."""
+
+from __future__ import annotations
+
+import array
+import re
+
+import numpy as np
+import pytest
+
+import gpuinterop
+import gpuinterop as gi
+from gpuinterop.converters.registry import library_of
+from gpuinterop.converters.suggested_fixes import cast_line, copy_line, move_line
+
+
+def unaligned(host):
+    """The same values one byte off: no element is at its place."""
+    raw = np.zeros(host.nbytes + 65, np.uint8)
+    start = -raw.ctypes.data % 64 + 1
+    made = raw[start : start + host.nbytes].view(host.dtype).reshape(host.shape)
+    made[...] = host
+    return made
+
+
+def off_by_one(dtype="f4"):
+    """Aligned elements that JAX does not share."""
+    raw = np.zeros(256, np.uint8)
+    start = -raw.ctypes.data % 64 + 16
+    made = raw[start : start + 12 * np.dtype(dtype).itemsize].view(dtype).reshape(3, 4)
+    made[...] = np.arange(12).reshape(3, 4)
+    return made
+
+
+def of_torch(host):
+    return pytest.importorskip("torch").from_numpy(host)
+
+
+def frozen(host):
+    host.flags.writeable = False
+    return host
+
+
+PLAIN = np.arange(12, dtype="f4").reshape(3, 4)
+SOURCES = {
+    "numpy, off by one": off_by_one,
+    "numpy, transposed": lambda: off_by_one().T,
+    "numpy, reversed": lambda: off_by_one()[::-1],
+    "numpy, between elements": lambda: unaligned(PLAIN),
+    "numpy, swapped": lambda: PLAIN.astype(">f4"),
+    "numpy, complex": lambda: PLAIN + 1j * PLAIN.astype("c8"),
+    "numpy, float64": lambda: PLAIN.astype("f8"),
+    "numpy, frozen": lambda: frozen(PLAIN.copy()),
+    "scalar": lambda: np.float32(3),
+    "ours, strided": lambda: gi.from_any(off_by_one())[::-1, ::2],
+    "ours, complex": lambda: gi.from_any(PLAIN + 1j * PLAIN.astype("c8")),
+    "ours, float64": lambda: gi.from_any(PLAIN.astype("f8")),
+    "torch, transposed": lambda: of_torch(PLAIN.copy()).T,
+    "torch, off by one": lambda: of_torch(off_by_one()),
+    "torch, conjugated": lambda: of_torch(PLAIN + 1j * PLAIN.astype("c8")).conj(),
+    "tvm_ffi, transposed": lambda: pytest.importorskip("tvm_ffi").from_dlpack(PLAIN.copy().T),
+    "array_api_strict": lambda: pytest.importorskip("array_api_strict").asarray(off_by_one()).T,
+    "memoryview": lambda: memoryview(off_by_one().T),
+    "memoryview, float64": lambda: memoryview(off_by_one().astype("f8")),
+    "memoryview, complex": lambda: memoryview(PLAIN + 1j * PLAIN.astype("c16")),
+    "bytes": lambda: PLAIN.astype("i1").tobytes(),
+    "bfloat16": lambda: gi.from_any(PLAIN).astype("bfloat16"),
+    "int4": lambda: gi.from_any(PLAIN[:1]).astype("int4"),
+}
+TARGETS = ["numpy", "torch", "jax", "tvm_ffi", "buffer", "array_api_strict", "cudandarray"]
+# The lines of a fix: "make LINE once", "pass LINE", "for example LINE", "yourself first: LINE".
+LINE = re.compile(
+    r"(?:make|pass|example|first:|myself:|yourself:|host:|bytes:) ([a-z_.]+[(.].*?\))(?= once|,| and|$)"
+)
+
+
+def values(made):
+    made = gi.from_any(made).get()
+    return made.astype("complex64") if made.dtype.kind == "c" else made.astype("float32")
+
+
+def lines_of(fix):
+    return [line for line in LINE.findall(fix) if "copyif=True, or" not in line]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_way_out_works(source, target):
+    if target not in ("numpy", "buffer", "cudandarray"):
+        pytest.importorskip(target)
+    x = SOURCES[source]()
+    expected = values(gi.from_any(x, copyif=True))
+    try:
+        gi.to(x, target)
+        return
+    except gi.GpuInteropError as error:
+        fix = error.fix
+    ways = 0
+    if "copyif=True" in fix.replace("x, copyif=True", ""):
+        ways += 1
+        np.testing.assert_array_equal(values(gi.to(x, target, copyif=True)), expected)
+    if "allow_readonly=True" in fix:
+        ways += 1
+        np.testing.assert_array_equal(values(gi.to(x, target, allow_readonly=True)), expected)
+    names = {"x": x, "a": x, "t": x, "gpuinterop": gpuinterop, "numpy": np}
+    if "torch" in fix:
+        names["torch"] = pytest.importorskip("torch")
+    for line in lines_of(fix):
+        ways += 1
+        mended = eval(line, names)
+        if "astype" in line or ".to(" in line:  # the dtype is mended, and where it lies may be next
+            found = values(gi.to(mended, target, copyif=True))
+        else:
+            found = values(gi.to(mended, target))
+        if found.shape != expected.shape:  # pairs of real numbers
+            found = found.view("complex64")
+        np.testing.assert_array_equal(found, expected, err_msg=f"{fix}\n{line}")
+    assert ways or "cast first" in fix or "jax_enable_x64" in fix, fix
+
+
+def test_numbers_that_no_array_here_holds_are_cast_by_their_own_library():
+    wide = PLAIN.astype(np.longdouble)
+    for x in (wide, memoryview(wide)) if wide.itemsize > 8 else ():  # elsewhere it is float64
+        with pytest.raises(gi.DTypeError) as raised:
+            gi.from_any(x)
+        [line] = lines_of(raised.value.fix)
+        assert gi.from_any(eval(line, {"x": x, "numpy": np})).get().tolist() == PLAIN.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_dtypes_that_only_torch_has():
+    torch = pytest.importorskip("torch")
+    names = ("bits8", "float4_e2m1fn_x2", "uint1")  # some are missing in older ones
+    for dtype in [name for name in names if hasattr(torch, name)]:
+        x = torch.empty(4, dtype=getattr(torch, dtype))
+        with pytest.raises(gi.DTypeError) as raised:
+            gi.from_any(x)
+        [line] = lines_of(raised.value.fix)
+        assert gi.from_any(eval(line, {"x": x, "t": x, "torch": torch})).size == 4
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
+def test_dtypes_that_only_jax_has(dtype):
+    jnp = pytest.importorskip("jax.numpy")
+    x = jnp.ones(3, dtype)
+    with pytest.raises(gi.DTypeError) as raised:
+        gi.from_any(x)
+    [line] = lines_of(raised.value.fix)
+    assert gi.from_any(eval(line, {"x": x, "a": x})).get().astype("f4").tolist() == [1, 1, 1]
+
+
+# ---- the lines themselves -----------------------------------------------------------------------
+
+
+def objects(kind):
+    host = np.arange(6, dtype="float32").reshape(2, 3)
+    if kind == "ours":
+        return gi.array(host, device="cpu").T
+    if kind == "buffer":
+        return memoryview(host)
+    if kind == "array.array":
+        return array.array("f", range(6))
+    if kind == "torch":
+        return pytest.importorskip("torch").from_numpy(host).T
+    if kind == "jax":
+        return pytest.importorskip("jax.numpy").asarray(host)
+    if kind == "array_api_strict":
+        return pytest.importorskip("array_api_strict").asarray(host)
+    if kind == "tvm_ffi":
+        return pytest.importorskip("tvm_ffi").from_dlpack(host)
+    if kind == "unknown":
+        return type("Own", (), {"__array_interface__": host.__array_interface__, "host": host})()
+    return host.T
+
+
+KINDS = ["ours", "numpy", "buffer", "array.array", "torch", "jax", "array_api_strict", "tvm_ffi",
+         "unknown"]  # fmt: skip
+
+
+def run(line, x):
+    names = {"x": x, "gpuinterop": gpuinterop, "numpy": np}
+    if "torch" in line:
+        names["torch"] = pytest.importorskip("torch")
+    return eval(line, names)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_is_compact_aligned_and_apart(kind):
+    x = objects(kind)
+    before = gi.from_any(x)
+    made = run(copy_line(library_of(x)), x)
+    assert made.is_c_contiguous()
+    assert made.ptr % 64 == 0
+    assert not gi.shares_memory(made, before)
+    assert np.array_equal(made.get(), before.get())
+    if made.ndim == 2:
+        assert run(copy_line(library_of(x), "F"), x).is_f_contiguous()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cast_has_the_dtype_and_the_values(kind):
+    x = objects(kind)
+    before = gi.from_any(x).get()
+    made = gi.from_any(run(cast_line(library_of(x), np.dtype("int32")), x))
+    assert made.dtype == np.int32
+    assert np.array_equal(made.get(), before)
+    assert cast_line(library_of(x), "int32") == cast_line(library_of(x), np.dtype("int32"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_move_makes_an_array_there(kind):
+    x = objects(kind)
+    made = run(move_line(library_of(x), "cpu"), x)
+    assert made.device == "cpu"
+    assert np.array_equal(made.get(), gi.from_any(x).get())
+
+
+def test_lines_by_the_name_of_the_library():
+    assert copy_line("gpuinterop") == "x.copy()"
+    assert copy_line("numpy", name="a") == "gpuinterop.from_any(a, copyif=True).copy()"
+    assert cast_line("numpy", "float32", name="a") == "a.astype('float32')"

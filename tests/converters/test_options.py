@@ -1,0 +1,186 @@
+"""Options and names: bools are bools, and what is misspelt or wrong is answered with what is meant."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+X = np.ones(3, np.float32)
+
+# ---- copy and copyif -----------------------------------------------------------------------------
+
+KEYWORDS = {
+    "asarray": (gi.asarray, "copy"),
+    "from_dlpack": (gi.from_dlpack, "copy"),
+    "to": (lambda x, **options: gi.to(x, "numpy", **options), "copyif"),
+    "explain": (lambda x, **options: gi.explain(x, "numpy", **options), "copyif"),
+    "from_any": (converters.from_any, "copyif"),
+    "from_numpy": (converters.from_numpy, "copyif"),
+    "to_numpy": (lambda x, **options: converters.to_numpy(gi.from_any(x), **options), "copyif"),
+    "pointer_arguments": (
+        lambda x, **options: converters.pointer_arguments([], **options),
+        "copyif",
+    ),
+}
+
+
+@pytest.mark.parametrize("value", [True, False, None])
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_other_copy_keyword_is_refused_with_the_right_one(name, value):
+    call, accepted = KEYWORDS[name]
+    other = "copyif" if accepted == "copy" else "copy"
+    with pytest.raises(
+        gi.ArgumentTypeError, match=rf"^{name}\b.*: expected {accepted}= "
+    ) as caught:
+        call(X, **{other: value})
+    assert caught.value.got == f"{other}={value}"
+    assert f"{accepted}=True" in caught.value.fix
+    call(X, **{accepted: True})
+
+
+@pytest.mark.parametrize("function", [gi.asarray, gi.from_dlpack])
+def test_signatures_show_one_keyword(function):
+    parameters = inspect.signature(function).parameters
+    assert "copy" in parameters
+    assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+# ---- bools --------------------------------------------------------------------------------------
+
+
+def ours():
+    return gi.from_any(np.zeros((2, 3), np.float32))
+
+
+def host():
+    return np.zeros((2, 3), np.float32)
+
+
+CALLS = {
+    "to": lambda v: gi.to(ours()[:, ::-1], "numpy", v),
+    "to, shared": lambda v: gi.to(ours(), "buffer", copyif=v),
+    "to_buffer": lambda v: converters.to_buffer(ours().T, v),
+    "to_numpy": lambda v: converters.to_numpy(ours(), v),
+    "from_any": lambda v: gi.from_any(host(), v),
+    "from_numpy": lambda v: converters.from_numpy(host(), v),
+    "explain": lambda v: gi.explain(ours(), "numpy", v),
+    "allow_readonly": lambda v: gi.explain(ours(), "torch", allow_readonly=v),
+    "from_jax": lambda v: converters.from_jax(pytest.importorskip("jax.numpy").ones(2), v),
+    "to_jax": lambda v: pytest.importorskip("jax") and converters.to_jax(ours(), v),
+    "from_tvm_ffi": lambda v: converters.from_tvm_ffi(
+        pytest.importorskip("tvm_ffi").from_dlpack(host()), v
+    ),
+    "from_array_api": lambda v: converters.from_array_api(
+        pytest.importorskip("array_api_strict").ones(2), v
+    ),
+    "to_device": lambda v: ours().to_device("cpu", copy=v),
+    "astype": lambda v: ours().astype("float32", copy=v),
+    "reshape": lambda v: ours().reshape(6, copy=v),
+    "from_dlpack": lambda v: gi.from_dlpack(host(), copy=v),
+    "asarray": lambda v: gi.asarray(host(), device="cpu", copy=v),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("value", ["cpu", "no", 1, 0, np.ones(2), ()])
+def test_what_is_no_bool_is_refused(call, value):
+    with pytest.raises(gi.errors.ArgumentTypeError, match="True") as raised:
+        CALLS[call](value)
+    assert raised.value.fix
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("value", [True, np.True_, np.False_])
+def test_bools_of_numpy_are_bools(call, value):
+    try:
+        CALLS[call](value)
+    except gi.ContiguityError:
+        assert not value
+
+
+def test_jax_asks_the_same_of_its_quick_way():
+    pytest.importorskip("jax")
+    x = gi.zeros(4, device="cpu")
+    for _ in range(2):  # before JAX is known to be complete, and after
+        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif=True or False"):
+            converters.to_jax(x, [])
+        converters.to_jax(x)
+
+
+def test_numpys_false_forbids_a_copy():
+    x = ours()[:, ::2]
+    for no in (False, np.False_):
+        with pytest.raises(gi.CopyForbiddenError):
+            x.reshape(4, copy=no)
+        with pytest.raises(gi.CopyForbiddenError):
+            gi.asarray(np.zeros(3, ">f4"), device="cpu", copy=no)
+    assert x.astype("float32", copy=np.False_) is x
+
+
+# ---- names --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "word", ["allow_copy", "copy_if", "force_copy", "Copyif", "copfi", "copyfi"]
+)
+@pytest.mark.parametrize("call", [gi.to, gi.explain])
+def test_misspelt_copyif_is_answered_with_copyif(call, word):
+    pytest.importorskip("torch")
+    with pytest.raises(gi.ArgumentTypeError) as raised:
+        call(X, "torch", **{word: True})
+    assert "copyif" in raised.value.fix
+    assert "allow_readonly" not in raised.value.fix
+
+
+def test_from_any_recommends_no_option_that_it_refuses():
+    for x in (X, gi.ones(3, device="cpu"), 3):
+        for word in ("allow_readonly", "alow_readonly", "stream"):
+            with pytest.raises(gi.ArgumentTypeError) as raised:
+                gi.from_any(x, **{word: True})
+            assert "allow_readonly" not in raised.value.expected + raised.value.fix
+    with pytest.raises(gi.ArgumentTypeError):
+        gi.to(X, "cudandarray", layout="memory")
+
+
+@pytest.mark.parametrize(
+    "library",
+    ["numpy", "torch", "jax", "tvm_ffi", "buffer", "array_api_strict", "gpuinterop", "cudandarray"],
+)
+def test_every_library_takes_allow_readonly(library):
+    if library not in ("numpy", "buffer", "gpuinterop", "cudandarray"):
+        pytest.importorskip(library)
+    x = gi.zeros(16, device="cpu")
+    x.readonly = True
+    for source in (x, host()):
+        assert not gi.explain(source, library, True, allow_readonly=True).refused
+        assert gi.to(source, library, True, allow_readonly=True) is not None
+        for call in (gi.to, gi.explain):
+            with pytest.raises(gi.ArgumentTypeError, match="allow_readonly=True or False"):
+                call(source, library, True, allow_readonly="yes")
+    assert gi.shares_memory(gi.to(x, library, allow_readonly=True), x)
+
+
+@pytest.mark.parametrize("call", [gi.to, gi.explain])
+def test_module_or_class_is_answered_with_the_name_of_its_library(call):
+    given = [
+        (np, "numpy"),
+        (np.ndarray, "numpy"),
+        ("PyTorsh", "torch"),
+        ("cudandaray", "cudandarray"),
+    ]
+    torch = pytest.importorskip("torch")
+    given += [(torch, "torch"), (torch.Tensor, "torch"), (torch.nn, "torch")]
+    for library, name in given:
+        with pytest.raises(gi.ConversionTypeError) as raised:
+            call(X, library)
+        assert raised.value.fix == f"write {name!r}"
+
+
+@pytest.mark.parametrize("name", ["np", "NumPy", "numpy", "NUMPY"])
+def test_capitals_of_a_library_do_not_matter(name):
+    assert isinstance(gi.to(gi.zeros(3, device="cpu"), name), np.ndarray)
