@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuinterop._version import __version__
 
-# Where each public name lives. One row a module, so that nothing is loaded before it is used.
+# The module of each public name; a module is loaded on the first use of one of its names.
 _MODULES: dict[str, str] = {
     "gpuinterop.ndarray": "CudaNdarray GpuArray",
     "gpuinterop.creation": (
@@ -82,10 +82,10 @@ __all__ = ["__version__", *sorted(_HOMES)]
 _BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.{name}")
 
 
-# What makes arrays without naming their classes.
+# Modules that make arrays without importing their classes.
 _MAKERS = ("gpuinterop.ops.", "gpuinterop.pinned")
 
-# Packages that are reached by attribute, as in gpuinterop.converters.to_torch.
+# Packages that are also attributes, as in gpuinterop.converters.to_torch.
 _PACKAGES = frozenset({"converters", "testing"})
 
 
@@ -161,6 +161,6 @@ sys.modules[__name__].__class__ = _Face
 
 
 def __dir__() -> list[str]:
-    # What a user may want to complete; the imports of this file are not among it.
+    # Names for completion, without the imports of this file.
     own = {name for name in globals() if name.startswith("__")}
     return sorted({*own, *__all__, *_PACKAGES})

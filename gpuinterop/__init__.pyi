@@ -12,9 +12,7 @@ from gpuinterop._core import Float32, OtherDType
 from gpuinterop import converters as converters, testing as testing
 from gpuinterop._version import __version__ as __version__
 from gpuinterop.ndarray import *
-from gpuinterop.creation import (
-    from_gpu_pointer as from_gpu_pointer,
-)
+from gpuinterop.creation import from_gpu_pointer as from_gpu_pointer
 from gpuinterop.pinned import *
 from gpuinterop.devices import (
     Device as Device,
@@ -29,16 +27,12 @@ from gpuinterop.devices import (
     synchronize as synchronize,
 )
 from gpuinterop.errors import *
-from gpuinterop.ops.equality import (
-    allclose as allclose,
-)
+from gpuinterop.ops.equality import allclose as allclose
 from gpuinterop.ops.expression import (
     CudaText as CudaText,
     Expression as Expression,
 )
-from gpuinterop.converters.library_streams import (
-    stream as stream,
-)
+from gpuinterop.converters.library_streams import stream as stream
 from gpuinterop.ops.elementwise_kernel import *
 from gpuinterop.ops.raw_kernel import (
     RawKernel as RawKernel,
@@ -591,15 +585,7 @@ def to(x: Any, library: Literal['cupy'], copyif: bool = False, **options: Any) -
 @overload
 def to(x: Any, library: Literal['jax', 'jax.numpy', 'jnp'], copyif: bool = False, **options: Any) -> jax.Array: ...
 @overload
-def to(x: Any, library: Literal['numba'], copyif: bool = False, **options: Any) -> Any: ...
-@overload
-def to(x: Any, library: Literal['pycuda', 'gpuarray'], copyif: bool = False, **options: Any) -> Any: ...
-@overload
-def to(x: Any, library: Literal['cudamat'], copyif: bool = False, **options: Any) -> Any: ...
-@overload
-def to(x: Any, library: Literal['gnumpy', 'garray'], copyif: bool = False, **options: Any) -> Any: ...
-@overload
-def to(x: Any, library: Literal['cuda_core', 'cuda.core', 'cuda-core'], copyif: bool = False, **options: Any) -> Any: ...
+def to(x: Any, library: Literal['numba', 'pycuda', 'gpuarray', 'cudamat', 'gnumpy', 'garray', 'cuda_core', 'cuda.core', 'cuda-core', 'array_api', 'array-api', 'array_api_strict', 'dpnp'], copyif: bool = False, **options: Any) -> Any: ...
 @overload
 def to(x: Any, library: Literal['tvm_ffi', 'tvm-ffi', 'tvm'], copyif: bool = False, **options: Any) -> tvm_ffi.Tensor: ...
 @overload
@@ -608,8 +594,6 @@ def to(x: Any, library: Literal['warp'], copyif: bool = False, **options: Any) -
 def to(x: Any, library: Literal['tensorflow', 'tf'], copyif: bool = False, **options: Any) -> tensorflow.Tensor: ...
 @overload
 def to(x: Any, library: Literal['buffer', 'memoryview'], copyif: bool = False, **options: Any) -> memoryview: ...
-@overload
-def to(x: Any, library: Literal['array_api', 'array-api', 'array_api_strict', 'dpnp'], copyif: bool = False, **options: Any) -> Any: ...
 @overload
 def to(x: Any, *, library: str, copyif: bool = False, **options: Any) -> Any: ...
 

@@ -1,4 +1,4 @@
-"""Any value as a core array: what arrays are made from and what is assigned to them."""
+"""Converts any value to a core array, to make an array from it or to assign it."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _import(value: Any, where: str, copyif: bool) -> _core.Array:
     try:
         return _core.import_any(_core.Array, value, where=where, realign=copyif)
     except ConversionTypeError:
-        # Last, so that arrays which speak a protocol pay nothing for those which do not.
+        # Last, so that arrays that implement a protocol need no search for a converter.
         if needs_converter(value):
             with reraise_from(where):
                 return core_view(import_module("gpuinterop.converters").from_any(value, copyif))
@@ -198,7 +198,7 @@ def refuse_foreign(value: Any, where: str) -> None:
 
 
 def needs_converter(value: Any) -> bool:
-    """Whether `value` speaks no protocol and only a converter knows it: gnumpy's, a plugin's."""
+    """Whether `value` implements no protocol, but a converter accepts it, as for gnumpy and plug-ins."""
     if value is None or isinstance(value, (str, list, tuple, dict, set, type)):
         return False
     found = import_module("gpuinterop.converters.registry").find_backend(value)
@@ -208,7 +208,7 @@ def needs_converter(value: Any) -> bool:
 def torch_function(
     cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
-    """`__torch_function__` of the array classes: torch takes their arrays as tensors."""
+    """Implement `__torch_function__` of the array classes, whose arrays torch accepts as tensors."""
     converters = import_module("gpuinterop.converters")
     call = converters.torch.call_with_tensors
     return call(converters.to_torch, func, args, kwargs or {})

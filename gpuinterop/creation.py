@@ -1,4 +1,4 @@
-"""Making arrays: from values, from other arrays, from shapes, from pointers."""
+"""Functions that make arrays from values, other arrays, shapes and pointers."""
 
 from __future__ import annotations
 
@@ -76,42 +76,41 @@ def _array(value: Any, dtype: Any, device: Any, where: str) -> Any:
 
 
 def _from_values(values: np.ndarray[Any, Any], device: Any, where: str) -> Any:
-    """An array of computed values, which is no copy of anything."""
+    """Return an array of values that were just computed, which does not count as a copy."""
     place = devices.default_device() if device is None else device
     return new_device_copy(class_for(values.dtype), wrap_numpy(values), place, where, True)
 
 
 @takes_copy_keyword("copy")
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
-    """Return `obj` as an array here: sharing its memory where possible.
+    """Return `obj` as a gpuinterop array, which shares its memory where possible.
 
-    What is shared is kept alive by the result, and is ready on the current stream. Float32 gives a
-    `CudaNdarray`, any other dtype a `GpuArray`; nothing is narrowed unless `dtype` says so. Python's
-    numbers and lists become float32, rounded; whole numbers that the default would round are refused,
-    as are those too large for the dtype. Host data shares memory on device "cpu" and is uploaded when
-    the (default) device is a GPU. ``copy=False`` raises where a copy would be needed, ``copy=True``
-    always copies.
+    The result keeps shared memory alive and is ready on the current stream. Float32 gives a
+    `CudaNdarray`, any other dtype a `GpuArray`; only `dtype` narrows values. Python scalars and lists
+    become float32, rounded; integers that float32 would round are refused, as are values too large for
+    the dtype. Host data shares memory on device "cpu" and is uploaded when the (default) device is a
+    GPU. ``copy=False`` raises where a copy would be needed, ``copy=True`` always copies.
 
     Raises
     ------
     CopyForbiddenError
         `copy` is false and a copy, cast or transfer is needed.
     DTypeError
-        A Python number that the dtype cannot hold.
+        A Python scalar that the dtype cannot hold.
     """
     if copy is not None:
         copy = require_optional_bool(copy, "copy", "asarray")
     if copy:
         return _array(obj, dtype, device, "asarray")
     if dtype is None and device is None:
-        # Foreign arrays that lie where home() would have them, in the ordinary case.
+        # The common case: arrays of other libraries that are already on the default device.
         found = _core.share_plain(obj)
         if found is not None and (
             found.device.type != "cpu" or devices.default_device().type == "cpu"
         ):
             return found
     plain = is_scalar_or_list(obj)
-    # A capsule is taken only when nothing can refuse it any more.
+    # A capsule is consumed only after all checks.
     seen = peek_capsule(obj, "asarray")
     source = _as_source(obj, dtype if plain else None, copy) if seen is None else seen
     wanted = source.dtype if dtype is None else as_supported_dtype(dtype, "asarray")
@@ -144,7 +143,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
 
 
 def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
-    """What `asarray` reads; the array of a converter is not copied where a copy is forbidden."""
+    """Return the array that `asarray` reads; no converter copies if `copy` is false."""
     try:
         return as_input_array(obj, dtype, "asarray", copyif=copy is None)
     except ContiguityError as error:
@@ -155,7 +154,7 @@ def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C") -> Any:
-    """Return an array whose elements are not set; float32 unless `dtype` says otherwise.
+    """Return an uninitialized array; float32 unless `dtype` says otherwise.
 
     A `CudaNdarray` for float32, a `GpuArray` for any other dtype, on `default_device()` unless
     `device` names one. `order` is "C" or "F".
@@ -175,7 +174,7 @@ def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") ->
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value; float32 unless `dtype` says otherwise."""
     if dtype is None and isinstance(value, (int, np.integer, list, tuple)):
-        # Only the check: a number itself is filled in on the device, without an upload.
+        # Only the check, because the scalar is filled in on the device without an upload.
         scalars_to_array(value, None, "full")
     return _full(shape, value, dtype, device, "full")
 
@@ -196,9 +195,9 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
 
 
 def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return an unset C-ordered array of `x`'s shape, dtype and device.
+    """Return an uninitialized C-ordered array of `x`'s shape, dtype and device.
 
-    `x` may be an array of any library; nothing of it is read.
+    `x` may be an array of any library; its elements are not read.
     """
     return _empty_like(x, dtype, device, "empty_like")
 
@@ -231,10 +230,10 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
             raise ArgumentTypeError(where=where, expected="an array to take shape and dtype from",
                                     got=f"an object of type {type(x).__name__}",
                                     fix="name them: empty, zeros, ones or full(shape, ...)")  # fmt: skip
-        if isinstance(x, np.ndarray):  # also one that could not be shared as it is
+        if isinstance(x, np.ndarray):  # also one that cannot be shared
             kind = x.dtype.newbyteorder("=") if dtype is None else dtype
             return _empty(x.shape, kind, "cpu" if device is None else device, where)
-        # Only described, not kept: foreign dtypes have names that NumPy does not know.
+        # Converted, because NumPy does not know the dtypes of other libraries.
         x = as_input_array(x, None, where)
     x = core_view(x)
     return _empty(x.shape, x.dtype if dtype is None else dtype,
@@ -255,10 +254,9 @@ def arange(
 ) -> Any:
     """Return evenly spaced values, as numpy.arange computes them; float32 by default.
 
-    Whole numbers that the default float32 would round, those beyond 2**24, are refused: name the
-    dtype, "int64" to keep them or "float32" to have them rounded. Of dtype bool there
-    are two values at most. The host computes them, so that every bit is NumPy's: on CUDA they are
-    uploaded, which a capture refuses.
+    Integers that the default float32 would round, those beyond 2**24, are refused: pass "int64" as the
+    dtype to keep them or "float32" to round them. With dtype bool there are at most two values. The host
+    computes them, so that every bit is NumPy's: on CUDA they are uploaded, which a capture refuses.
     """
     if stop is None:
         start, stop = 0, start
@@ -279,7 +277,7 @@ def arange(
 
 
 def _spaced(*given: Any) -> np.ndarray[Any, Any]:
-    """numpy.arange, which makes floats of whole numbers beyond int64 while nobody names a dtype."""
+    """Return numpy.arange(*given), but integers beyond int64 exactly, which NumPy converts to floats."""
     if all(isinstance(n, (int, np.integer)) for n in given):
         exact = [int(n) for n in given]
         if max(map(abs, exact)) >= 2**63:
@@ -294,9 +292,9 @@ def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, dtype: Any = None,
     device: Any = None,
 ) -> Any:  # fmt: skip
-    """Return `num` numbers from `start` to `stop`, as numpy.linspace computes them; float32 by default.
+    """Return `num` values from `start` to `stop`, as numpy.linspace computes them; float32 by default.
 
-    Integer dtypes round down, and refuse what they cannot hold. Uploaded on CUDA, as by `arange`.
+    Integer dtypes round down, and refuse values out of their range. Uploaded on CUDA, as by `arange`.
     """
     try:
         with reraise_from("linspace"):
@@ -312,7 +310,7 @@ def linspace(
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:
     """Return a view of `x` with its axes rearranged; see `CudaNdarray.dimshuffle`."""
-    # The documents' function takes nothing else, so neither does this one.
+    # Theano's function accepts no other objects.
     if not isinstance(x, ArrayMethods):
         raise not_an_array("dimshuffle", "x", x)
     return x.dimshuffle(*pattern)
@@ -330,9 +328,9 @@ def from_gpu_pointer(
 ) -> CudaNdarray:  # fmt: skip
     """Wrap float32 memory at an address, under Theano's name and with its units.
 
-    Shares, never copies or frees. `strides` count elements; None means C order. `base`, any
-    object, is kept alive by the array and every view of it. Without `device` the pointer itself
-    is asked where it lives. What is reached is checked as `CudaNdarray.from_pointer` says.
+    Shares, never copies or frees. `strides` count elements; None means C order. The array and every
+    view of it hold a reference to `base`, any object. Without `device` the driver is asked where the
+    memory is. Shape and strides are checked as by `CudaNdarray.from_pointer`.
     """
     made: CudaNdarray = from_address(
         CudaNdarray, ptr, shape, strides, base, device, nbytes, readonly

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from gpuinterop.errors import LibraryNotFoundError
 
-__all__ = ["NAMES", "Library", "decided_by", "describe", "find"]
+__all__ = ["MISSING", "NAMES", "Library", "decided_by", "describe", "find"]
 
 NAMES = ("nvrtc", "cublas")  # shown in reports; cuBLASLt comes with cuBLAS
+MISSING = "missing: "  # how a description of a library that was not found begins
 _TITLES = {
     "nvrtc": "NVRTC, the CUDA compiler",
     "cublas": "cuBLAS",
@@ -74,7 +75,7 @@ def describe(name: str) -> str:
     try:
         library = find(name)
     except LibraryNotFoundError as error:
-        return f"missing: {error.got.splitlines()[0]}"
+        return MISSING + (error.got.partition("\n")[0] or "not found")
     return f"{library.path} ({library.found_via})"
 
 

@@ -249,12 +249,9 @@ def _runtime(report: Report, facts: SystemFacts) -> None:
         if not facts.devices:
             report.runtime[name] = "not searched: not needed without a GPU"
             continue
-        try:
-            found = cuda_libraries.find(name)
-            report.runtime[name] = f"{found.path} ({found.found_via})"
-        except GpuInteropError as error:
-            facts.missing[name] = error.got.splitlines()[0] if error.got else "not found"
-            report.runtime[name] = f"missing: {facts.missing[name]}"
+        report.runtime[name] = cuda_libraries.describe(name)
+        if report.runtime[name].startswith(cuda_libraries.MISSING):
+            facts.missing[name] = report.runtime[name].removeprefix(cuda_libraries.MISSING)
 
 
 def _memory(report: Report, facts: SystemFacts) -> None:

@@ -104,7 +104,7 @@ STORAGE = {entry.name: entry.storage for entry in DTYPES if entry.storage}
 WORKING = {entry.name: entry.working for entry in DTYPES if entry.working}
 ACCUMULATORS = {entry.name: entry.accumulator for entry in DTYPES if entry.accumulator}
 _LATEST = ("int1", "uint1", "complex32")  # which ml_dtypes has from 0.6 on, the others from 0.5 on
-# To be meant by a misspelt name.
+# The names that are suggested for an unknown name.
 _LIKELY = [name for name in NAMES if name not in SUB_BYTE_INTEGERS]
 
 FLOAT32 = NAMES.index("float32")
@@ -133,7 +133,7 @@ def dtype_from_id(row: int) -> np.dtype[Any]:
 
 
 def is_complex(dtype: np.dtype[Any]) -> bool:
-    """Whether elements have an imaginary part; NumPy's kind does not tell for ml_dtypes' types."""
+    """Whether elements have an imaginary part; NumPy's kind is "V" for the types of ml_dtypes."""
     return dtype.kind == "c" or dtype.name in ("complex32", "bcomplex32")
 
 
@@ -175,7 +175,7 @@ def _printed_name(dtype: Any) -> str:
 
 
 def as_supported_dtype(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
-    """Return `dtype` as NumPy's object; a DTypeError when arrays here cannot hold it."""
+    """Return `dtype` as NumPy's object; raise DTypeError if gpuinterop arrays cannot hold it."""
     row = dtype_id(dtype, where)
     try:
         return dtype_from_id(row)
@@ -186,7 +186,7 @@ def as_supported_dtype(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
 
 
 def refuse_half_complex(dtype: np.dtype[Any], where: str) -> None:
-    """Refuse complex32, of which nothing is computed on either device."""
+    """Refuse complex32, with which no device computes."""
     if dtype.isbuiltin != 1 and dtype.name == "complex32":
         raise DTypeError(where=where, expected=f"a dtype that {where} is defined for", got=dtype.name,
                          fix="cast first: x.astype('complex64')")  # fmt: skip

@@ -27,7 +27,6 @@ from gpuinterop.errors import (
     RangeError,
     ReadOnlyError,
     ShapeError,
-    StreamError,
     short_repr,
 )
 
@@ -230,11 +229,6 @@ def negative_exponent(where: str) -> BoundsError:
 def devices_differ(where: str, device: Any, other: Any) -> DeviceMismatchError:
     return DeviceMismatchError(where=where, expected=f"operands on one device, {device} as the first",
                                got=f"an operand on {other}", fix=f'move it: x.to_device("{device}")')  # fmt: skip
-
-
-def not_a_stream(where: str, value: Any) -> StreamError:
-    return StreamError(where=where, expected="a gpuinterop.Stream or None", got=type_name(value),
-                       fix="wrap it: gpuinterop.devices.as_stream(stream)")  # fmt: skip
 
 
 # ---- out=, and the left operand of an operator in place --------------------------------------------

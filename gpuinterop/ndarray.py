@@ -290,10 +290,10 @@ class CudaNdarray(ArrayMethods):
     """A strided float32 array in CUDA memory, or in host memory on device "cpu".
 
     ``CudaNdarray(value)`` copies `value`: a NumPy array, nested lists of numbers, or an array of any
-    library that speaks an exchange protocol. The dtype must be float32; other dtypes raise
-    TypeError, because a cast is the caller's to write: ``dtype="float32"`` is one way to write it.
-    The result is C-ordered and owns its memory. Without `device` it stays where `value` is on a GPU,
-    and goes to `default_device()` otherwise. To share memory instead of copying use
+    library that implements an exchange protocol. The dtype must be float32; other dtypes raise
+    TypeError, because only the caller casts, for example by ``dtype="float32"``. The result is
+    C-ordered and owns its memory. Without `device` it is on the GPU of `value`, or on
+    `default_device()` if `value` is on the host. To share memory instead of copying use
     `gpuinterop.asarray` or `from_dlpack`.
 
     Examples
@@ -335,10 +335,10 @@ class CudaNdarray(ArrayMethods):
     ) -> CudaNdarray:
         """Wrap float32 memory at an address; the array and its views hold a reference to `base`.
 
-        Shares, never copies or frees. `strides` are in elements, as `from_gpu_pointer` takes
-        them. They and the shape are checked against `nbytes`, the bytes that may be touched from
-        `ptr` on; without it against the memory of `base` if that is an array of this library, and
-        else, on a GPU, against the allocation that the driver knows.
+        Shares, never copies or frees. `strides` are in elements, as for `from_gpu_pointer`. Strides
+        and shape are checked against `nbytes`, the size of the memory from `ptr` on. Without it they
+        are checked against the memory of `base` if that is a gpuinterop array, else on a GPU against
+        the driver's allocation.
         """
         return array_inputs.from_address(
             cls, ptr, shape, strides, base, device, nbytes, readonly,

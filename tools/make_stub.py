@@ -26,7 +26,7 @@ from gpuinterop import _core as core
 from gpuinterop.converters import registry
 from gpuinterop.ops.operation_table import ALIASES, ROWS, Row
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
-from gpuinterop.ops.ufunc_keywords import TRUTHS
+from gpuinterop.ops.ufunc_keywords import BOOL_RESULTS
 
 ROOT = Path(__file__).parents[1]
 SLOTS = ROOT / "tools" / "core_slots.pyi"
@@ -303,6 +303,8 @@ def face_stub() -> str:
         written = [name for name in words if name not in (*operators, *reduced)]
         if set(written) == set(import_module(module).__all__):
             imports.append(f"from {module} import *")
+        elif len(written) == 1:
+            imports.append(f"from {module} import {written[0]} as {written[0]}")
         elif written:
             lines = "".join(f"    {name} as {name},\n" for name in written)
             imports.append(f"from {module} import (\n{lines})")
@@ -321,12 +323,12 @@ def conversions() -> str:
     """
     modules = sorted({cls.partition(".")[0] for cls in CLASSES.values() if "." in cls} - {"np"})
     own = {"gpuinterop": "_Array", "cudandarray": "CudaNdarray"}
-    results = [((name,), cls) for name, cls in own.items()]
+    names_of = {cls: [name] for name, cls in own.items()}
     for row in registry.backends():
-        results.append(((row.name, *row.aliases), CLASSES.get(row.name, "Any")))
+        names_of.setdefault(CLASSES.get(row.name, "Any"), []).extend([row.name, *row.aliases])
     overloads = [
-        f"def to(x: Any, library: Literal{list(names)}, copyif: bool = False, **options: Any) -> {cls}: ..."
-        for names, cls in results
+        f"def to(x: Any, library: Literal{names}, copyif: bool = False, **options: Any) -> {cls}: ..."
+        for cls, names in names_of.items()
     ]
     overloads.append(
         "def to(x: Any, *, library: str, copyif: bool = False, **options: Any) -> Any: ..."
@@ -385,7 +387,7 @@ def family(row: Row) -> str:
     count = {1: "_Unary", 2: "_Binary"}[row.inputs]
     if row.results == 2:
         return count + "Pair"
-    return count + ("Other" if row.name in TRUTHS or computes_in_double(row) else "")
+    return count + ("Other" if row.name in BOOL_RESULTS or computes_in_double(row) else "")
 
 
 def computes_in_double(row: Row) -> bool:

@@ -1,7 +1,7 @@
 """The command line: ``gpuinterop COMMAND``, also ``python -m gpuinterop COMMAND``.
 
 A command is a file in this folder with ``add_arguments(parser)`` and ``run(arguments) -> int``, and a
-row in `COMMANDS`. Only the file of the command that was asked for is imported.
+row in `COMMANDS`. Only the file of the given command is imported.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
 COMMANDS = {
     "doctor": "examine driver, devices, contexts, libraries and memory; exit code 1 for a warning",
-    "matrix": "try every conversion of the installed libraries, and draw what came of it",
-    "explain": "say what a conversion would do: share, copy or refuse, and why",
+    "matrix": "try every conversion of the installed libraries, and print a table of the outcomes",
+    "explain": "predict whether a conversion shares, copies or refuses, and why",
     "demo": "share one array with every library that is installed",
     "version": "print the versions of the package and of what it builds on",
 }
 
-# The library by which a command tries the converter "array_api", which serves many.
+# The library with which commands try the converter "array_api", which serves many libraries.
 STRICT = "array_api_strict"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # paths and names may have letters that it lacks
+    if isinstance(sys.stdout, io.TextIOWrapper):  # paths may have letters that its encoding lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     name = next((word for word in words if not word.startswith("-")), "")
     parser = argparse.ArgumentParser(
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = _module(chosen.command).run(chosen)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has seen enough (`gpuinterop demo | head`).
+        # The reader has closed the pipe, as in `gpuinterop demo | head`.
         _discard_output()
         return 1
     except OSError as error:
@@ -76,23 +76,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     except GpuInteropError as error:
-        # The question was wrong, such as a device that is not here; the message says what to write.
-        print(_in_words_of_the_command_line(str(error)), file=sys.stderr)
+        # An argument is wrong, such as a device that does not exist; the message has the fix.
+        print(_for_shell(str(error)), file=sys.stderr)
         return 2
     return code
 
 
-# What a file says to which no more can be written.
+# The errors of a file system that is full.
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def _discard_output() -> None:
-    # The interpreter flushes once more at exit, so what is left goes nowhere.
+    # The interpreter flushes once more at exit; that must not fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """The words, with a value such as -16,4, which looks like an option, joined to its option."""
+    """Join a value that looks like an option, such as -16,4, to the option before it."""
     joined: list[str] = []
     for word in words:
         before = joined[-1] if joined else ""
@@ -104,37 +104,37 @@ def _joined(words: Sequence[str]) -> list[str]:
 
 
 def words_of(text: str | None, option: str) -> list[str] | None:
-    """The names in an option's value; None when it was not given."""
+    """Return the names in an option's value, or None without the option."""
     if text is None:
         return None
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
         raise ArgumentTypeError(
             where=option,
-            expected="names with commas between",
+            expected="names separated by commas",
             got=repr(text),
-            fix=f"leave {option} out for all",
+            fix=f"omit {option} for all",
         )
     return words
 
 
 def layouts_in_help() -> str:
-    """The legend of the layouts, for the end of a command's help."""
+    """Return the legend of the layouts, for the end of a command's help."""
     from gpuinterop.testing.layouts import legend  # noqa: PLC0415
 
     rows = "\n".join(f"  {name:12} {made_by}" for name, made_by in legend())
     return f"layouts, and how NumPy makes one:\n{rows}\n"
 
 
-# What messages recommend to a program, and the same for a shell.
-_SAID = {
+# Python code in the fixes of messages, and the shell command to use instead.
+_IN_SHELL = {
     'use device="cpu"': "write --device cpu",
     "gpuinterop.devices()": "gpuinterop doctor",
 }
 
 
-def _in_words_of_the_command_line(message: str) -> str:
-    for python, shell in _SAID.items():
+def _for_shell(message: str) -> str:
+    for python, shell in _IN_SHELL.items():
         message = message.replace(python, shell)
     return message
 

@@ -1,9 +1,9 @@
 """``gpuinterop demo``: one array shared with every library that is installed, on the default device.
 
-Ends with a table of what was shared, copied and refused. The exit code is 0 when everything that the
-table calls shared was seen to be shared, by writing on one side and reading on the other, and no
-library failed. A library that fails is a line of the table with its error; the others go on. With
-``--json`` the table and the refusals are printed as data, of the schema "gpuinterop.demo/1".
+Ends with a table of the outcomes: shared, copied or refused. For each shared array the demo writes on
+one side and reads on the other. The exit code is 0 if all of these reads see the writes and no library
+failed. The error of a library that fails is a line of the table; the demo continues with the others.
+``--json`` prints the table and the refusals as JSON of the schema "gpuinterop.demo/1".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 }
 PLAIN = "x"
 
-# Their arrays only describe memory: they have no elements to read or write.
+# Their arrays only describe memory, so they cannot read or write elements.
 DESCRIBE_ONLY = ("cuda_core", "tvm_ffi")
 IMMUTABLE = ("jax",)
 
@@ -77,8 +77,8 @@ class Library:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which device, which libraries."""
     parser.epilog = (
-        "exit code: 0 what is called shared was seen to be shared; 1 something was not, or failed; "
-        "2 the\nquestion is wrong\n\nexample: gpuinterop demo --only numpy,torch --device cpu\n"
+        "exit code: 0 all shared arrays were seen to share memory; 1 one was not, or a library failed; "
+        "2 an\nargument is wrong\n\nexample: gpuinterop demo --only numpy,torch --device cpu\n"
     )
     parser.add_argument("--device", help="instead of the default device")
     parser.add_argument("--only", metavar="LIBRARY,...", help="these libraries only")
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show it; the exit code counts what was promised but not seen."""
+    """Run the demo; return 1 if a promise was broken or a library failed."""
     # JAX would take three quarters of the GPU's memory at its first use and starve the others.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # Libraries warn that arrays of twelve elements do not fill a GPU.
@@ -120,31 +120,31 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _nothing(*words: object) -> None:
-    """Print nothing: what is told on the way is no part of the JSON."""
+    """Print nothing, in place of the text that is not part of the JSON."""
 
 
 ABSENT = "not installed"
 
 
 def chosen(only: str | None) -> list[str] | None:
-    """The libraries that ``--only`` names, by the names of their rows; None for all."""
+    """Return the registered names of the libraries in ``--only``; None for all."""
     words = words_of(only, "--only")
     return words and [registry.backend(word, "--only").name for word in words]
 
 
 def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], dict[str, str]]:
-    """What is installed and has arrays on `device`, and why the others are left out."""
+    """Return the installed libraries with arrays on `device`, and why others are omitted."""
     here: list[Library] = []
     left_out: dict[str, str] = {}
     installs: list[str] = []
     for row in converters.backends():
         if only and row.name not in only:
             continue
-        # NumPy is always here, so on a GPU it shows what a download is: refused, or a copy.
+        # NumPy is always installed, so on a GPU it shows a download: refused, or a copy.
         fits = device.type in row.devices or row.name == "numpy"
         package, converter = row.package, ""
         if row.name == "array_api":
-            # Of the many libraries that one converter serves, the one that every test run has.
+            # The converter serves many libraries; every test run has this one.
             package = converter = STRICT
             fits = device.type == "cpu"
         install = availability.how_to_install(row, package)
@@ -159,7 +159,7 @@ def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], dict[
         raise gi.ConversionTypeError(
             where="gpuinterop demo", expected=f"a library that is installed and has arrays on {device}",
             got=", ".join(f"{name} ({why})" for name, why in left_out.items()),
-            fix="; ".join(installs) or "leave --only out, or name another --device",
+            fix="; ".join(installs) or "omit --only, or pass another --device",
         )  # fmt: skip
     return here, left_out
 
@@ -168,12 +168,12 @@ def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], dict[
 
 
 def fresh(device: Any) -> Any:
-    """A new array, 3 x 4, with a different value in each place."""
+    """Return a new array, 3 x 4, of different values."""
     return gi.CudaNdarray(np.arange(12, dtype=np.float32).reshape(3, 4), device=device)
 
 
 def share(library: Library, device: Any) -> str:
-    """Write on each side and read on the other; return the story."""
+    """Write on each side and read on the other; describe the result."""
     x = fresh(device)
     try:
         other = library.convert(x)
@@ -193,7 +193,7 @@ def share(library: Library, device: Any) -> str:
 
 
 def observe(library: Library, x: Any, other: Any) -> list[tuple[str, bool]]:
-    """What is seen of one side's writes on the other side."""
+    """Return whether each side sees the other's writes, with a description."""
     seen = []
     if library.name not in DESCRIBE_ONLY:
         x[1, 2] = 100.0
@@ -209,21 +209,21 @@ def observe(library: Library, x: Any, other: Any) -> list[tuple[str, bool]]:
 
 
 def read(other: Any) -> float:
-    """The element [1, 2] by the library's own means."""
+    """Read element [1, 2] with the library."""
     element = other[1, 2]
     # PyCUDA's element is an array without dimensions, which is no number.
     return float(element.get() if hasattr(element, "get") else element)
 
 
 def write(other: Any, value: float) -> None:
-    """Set the element [1, 2] by the library's own means."""
+    """Set element [1, 2] with the library."""
     # PyCUDA assigns arrays only.
     pycuda = type(other).__module__.partition(".")[0] == "pycuda"
     other[1, 2] = np.array(value, np.float32) if pycuda else value
 
 
 def offer(library: Library, view: str, device: Any) -> None:
-    """Share the view, or take the refusal and then the copy; compare the values either way."""
+    """Try to share a view, then to copy it; compare the values."""
     try:
         compare(library, view, device)
     except Exception as error:  # whatever a foreign library may raise
@@ -231,7 +231,7 @@ def offer(library: Library, view: str, device: Any) -> None:
 
 
 def compare(library: Library, view: str, device: Any) -> None:
-    """What `offer` does, without the care for errors that are no refusals."""
+    """Do the work of `offer`, without handling errors of the library."""
     x = VIEWS[view](fresh(device))
     try:
         other = library.convert(x)
@@ -251,14 +251,14 @@ def compare(library: Library, view: str, device: Any) -> None:
 
 
 def kind(other: Any) -> str:
-    """The class of a library's array, as its users write it."""
+    """Return the class of a library's array, as its users write it."""
     cls = type(other)
     root = cls.__module__.partition(".")[0]
     return cls.__qualname__ if root == "builtins" else f"{root}.{cls.__qualname__}"
 
 
 def show_refusal(here: list[Library]) -> None:
-    """Print one refusal in full, then what copyif made of it."""
+    """Print one refusal in full, then the outcome with copyif=True."""
     for library in here:
         if library.refusal is not None:
             view, error = library.refusal
@@ -279,7 +279,7 @@ def show_refusal(here: list[Library]) -> None:
 
 
 def show(call: str, error: gi.GpuInteropError) -> None:
-    """A call and its error, indented."""
+    """Print a call and its error, indented."""
     print(f"   >>> {call}")
     print(f"   {type(error).__name__}:", str(error).replace("\n", "\n   "))
 
@@ -288,7 +288,7 @@ def show(call: str, error: gi.GpuInteropError) -> None:
 
 
 def table(here: list[Library]) -> str:
-    """One line a library, one column a layout, and the totals."""
+    """Return a table with a row for each library, a column for each layout, and totals."""
     lines = [["library", "version", *VIEWS]]
     lines += [[lib.name, lib.version(), *(lib.cells.get(v, "-") for v in VIEWS)] for lib in here]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
@@ -301,7 +301,7 @@ def table(here: list[Library]) -> str:
 
 
 def data(here: list[Library], left_out: dict[str, str], device: Any, ok: bool) -> dict[str, Any]:
-    """The outcome for programs."""
+    """Return the outcome for ``--json``."""
     rows = []
     for lib in here:
         view, error = lib.refusal or ("", None)

@@ -1,4 +1,4 @@
-"""``gpuinterop explain``: what a conversion of an array of this shape and layout would do, and why.
+"""``gpuinterop explain``: predicts the conversion of an array of a shape and layout, with the reason.
 
 Exit code 0: it shares, or copies with permission. 1: it refuses. 2: an argument is wrong. 3: the
 converter cannot predict the outcome.
@@ -30,10 +30,10 @@ example: gpuinterop explain --shape 3,4 --layout reversed --to torch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The array, and where it goes."""
+    """Add the options: the array and the library."""
     parser.epilog = f"{layouts_in_help()}\n{EPILOG}"
     parser.add_argument(
-        "--shape", metavar="N,...", help="extents; '' for 0-d [those of the layout below]"
+        "--shape", metavar="N,...", help="axis lengths; '' for 0-d [those of the layout below]"
     )
     parser.add_argument(
         "--layout", default="C", metavar="NAME",
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         if registry.own_name(target) is None:
             row = registry.backend(target, "--to")
             if row.name == "array_api" and registry.namespace(target, "--to") is None:
-                target = STRICT  # one of the many that it serves
+                target = STRICT  # one of the libraries that it serves
         plan = gi.explain(x, target, arguments.copyif)
     except MemoryError as error:
         print(error, file=sys.stderr)
@@ -74,7 +74,7 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
     if any(n < 0 for n in extents):
         raise ShapeError(
             where="--shape",
-            expected="extents of 0 or more",
+            expected="axis lengths of 0 or more",
             got=str(shape),
             fix="write it like 3,4",
         )
@@ -101,12 +101,12 @@ def _check_shape(layout: str, extents: tuple[int, ...]) -> None:
     if needs and not fits(extents):
         raise ShapeError(
             where=f"--layout {layout}", expected=needs, got=f"the shape {extents}",
-            fix="leave --shape out, or give one that has it",
+            fix="omit --shape, or pass one that has it",
         )  # fmt: skip
 
 
 def _strides(layout: str, extents: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a layout by name, for any shape."""
+    """Return the strides of a named layout, in elements, for any shape."""
     strides = c_strides(extents, 1)
     if layout == "F":
         return c_strides(extents[::-1], 1)[::-1]
@@ -122,7 +122,7 @@ def _strides(layout: str, extents: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(-s if i == axis else s for i, s in enumerate(strides))
     if layout == "broadcast" and extents:
         return (0, *strides[1:])
-    if layout == "size-1":  # there a stride means nothing
+    if layout == "size-1":  # whose stride has no meaning
         return tuple(777 if n == 1 else s for n, s in zip(extents, strides, strict=True))
     return strides
 
@@ -132,7 +132,7 @@ def _numbers(text: str, where: str) -> tuple[int, ...]:
         return tuple(int(word) for word in text.split(",") if word.strip())
     except ValueError:
         raise ArgumentTypeError(
-            where=where, expected="whole numbers with commas between", got=text, fix="write 3,4"
+            where=where, expected="integers separated by commas", got=text, fix="write 3,4"
         ) from None
 
 

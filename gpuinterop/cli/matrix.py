@@ -1,4 +1,4 @@
-"""``gpuinterop matrix``: the compatibility suite on one screen. Exit code 1 when something is wrong."""
+"""``gpuinterop matrix``: runs the compatibility suite. Exit code 1 if an outcome is wrong."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gpuinterop.testing import Matrix, matrix
 from gpuinterop.testing.suite import bridges_named, named
 
 EPILOG = """\
-exit code: 0 nothing is wrong; 1 something is, or nothing was tried; 2 the question is wrong
+exit code: 0 no outcome is wrong; 1 one is, or nothing was tried; 2 an argument is wrong
 
 example: gpuinterop matrix --only torch,jax --dtypes float32 --output matrix.json
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to try, or which saved run to show, and what of it."""
+    """Add the options: the cases to try, or the saved run to show."""
     parser.epilog = f"{layouts_in_help()}\n{EPILOG}"
     parser.add_argument("file", nargs="?", metavar="FILE", help="show this saved run; try nothing")
     parser.add_argument(
@@ -37,9 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Try, or read, and draw."""
+    """Run the suite or read a saved run; print the table."""
     if arguments.output:
-        # Before minutes of work, not after them.
+        # Checked first, because the run takes minutes.
         folder = Path(arguments.output).absolute().parent
         with _named("--output", "a file in a folder", f"make it first: mkdir -p {folder}"):
             folder.stat()
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _named(option: str, expected: str, fix: str) -> Iterator[None]:
-    """Tell of a file that cannot be had as of any other argument that is wrong."""
+    """Report a file that cannot be read or written as a wrong argument."""
     try:
         yield
     except OSError as error:
@@ -85,13 +85,13 @@ def _tried(arguments: argparse.Namespace) -> Matrix:
 
 
 def _part_of(saved: Matrix, arguments: argparse.Namespace) -> Matrix:
-    """What the options choose from a saved run."""
+    """Return the part of a saved run that the options choose."""
     if arguments.bridge:
         raise ArgumentTypeError(
             where="gpuinterop matrix: --bridge",
             expected="no FILE, because a saved run tries nothing",
             got=arguments.file,
-            fix="leave the file out, or choose from it with --only",
+            fix="omit the file, or choose from it with --only",
         )
     only = words_of(arguments.only, "--only")
     there = [row.name for row in saved.libraries] + [cell.library for cell in saved.cells]
@@ -122,6 +122,6 @@ def _chosen(option: str, wanted: list[str] | None, there: list[str]) -> list[str
                 where=f"gpuinterop matrix: {option}",
                 expected=f"names that the saved run has: {', '.join(dict.fromkeys(there))}",
                 got=repr(name),
-                fix=f"leave {option} out for all of it",
+                fix=f"omit {option} for all",
             )
     return wanted

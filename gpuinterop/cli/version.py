@@ -1,4 +1,4 @@
-"""``gpuinterop version``: what a bug report begins with."""
+"""``gpuinterop version``: prints versions, for the first line of a bug report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuinterop._version import __version__
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """For whom."""
+    """Add the option ``--json``."""
     parser.epilog = "exit code: 0\n\nexample: gpuinterop version --json\n"
     parser.add_argument("--json", action="store_true", help="for programs")
 

@@ -16,7 +16,6 @@ from gpuinterop import _core, copy_tracking
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.functions import (
     check_options,
-    export_plain,
     generated,
     option_names,
     own_options,
@@ -201,6 +200,7 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     return engine.import_array(obj, copyif, options)
 
 
+@_core.imports(_core.ANY_PROTOCOL)
 @takes_copy_keyword("copy")
 def from_dlpack(
     x: Any,
@@ -266,10 +266,6 @@ def to_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
     where = name or entry.module.RULES.where
 
     def call(x: Any, copyif: Any = False, **options: Any) -> Any:
-        if type(copyif) is bool and not options and not defaults and "plain" in vars(entry):
-            made = export_plain(x, entry)
-            if made is not None:
-                return made
         copyif = require_bool(copyif, "copyif", where)
         options = check_options(option_names(entry, "to"), {**defaults, **options}, where, False)
         return engine.export_array(x, entry, copyif, options, name)

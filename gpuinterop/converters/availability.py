@@ -12,8 +12,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXAMPLE",
-    "PlainExport",
     "broken_converters",
     "check_entry",
     "disable_converter",
@@ -45,19 +43,6 @@ __all__ = [
     "unknown_object_error",
     "with_need",
 ]
-
-
-@dataclass
-class PlainExport:
-    """The traits of arrays that a library shares, once a conversion has worked.
-
-    `libraries` holds the imported library for each kind of device, `export` makes its object.
-    """
-
-    mask: int = 0
-    wanted: int = -1
-    libraries: dict[int, Any] = field(default_factory=dict)
-    export: Callable[..., Any] = getattr
 
 
 # ---- without an import --------------------------------------------------------------------------

@@ -7,6 +7,9 @@ The module of a library has data, `RULES` above all, and at most these functions
 libraries that implement DLPack well:
 
 - ``describe(obj)``: an `ArrayInfo`; by default the object is imported by its protocol and described then
+- ``memory(obj)``: in place of `describe`, for GPU arrays without a protocol in C: (shape, strides, dtype,
+  address, device number or -1, stream). After one conversion the core calls it itself for objects of that
+  class, so that ordinary ones are not planned
 - ``judge(obj)``: a `Plan` if something other than the layout forbids sharing, else None
 - ``adopt(obj, info, plan)``: the gpuinterop array; by default an array over the described memory
 - ``export(x, library)``: the library's object over the memory of `x`; by default the library's from_dlpack
@@ -32,10 +35,8 @@ from gpuinterop.converters.foreign_layout import (
     refuse_unknown_memory,
 )
 from gpuinterop.converters.functions import (
-    EXPORTED_BY_CORE,
     accepted_options,
     describe_foreign,
-    export_plain,
     export_with,
     import_with,
     plan_with,
@@ -98,7 +99,7 @@ def plan_in(obj: Any, copyif: bool, options: dict[str, Any], where: str = "") ->
     try:
         if reader(entry) is not None:
             return plan_with(obj, entry, copyif, options, where)
-        if getattr(entry.module, "describe", None) is None:
+        if not (hasattr(entry.module, "describe") or hasattr(entry.module, "memory")):
             return _plan_by_protocol(obj, entry, where)
         return _plan_described(obj, entry, options, where)
     except errors.ArgumentTypeError:
@@ -206,7 +207,12 @@ def import_array(obj: Any, copyif: bool, options: dict[str, Any], where: str = "
     plan = incoming.plan.permit(copyif)
     if plan.refused:
         raise plan.exception()
-    return adopt(incoming, plan)
+    made = adopt(incoming, plan)
+    memory = None if entry is None else getattr(entry.module, "memory", None)
+    # An object of a subclass may report anything.
+    if memory and entry and plan.outcome == "shared" and registry.names_class(entry, type(obj)):
+        _core._set_memory_reader(type(obj), memory)
+    return made
 
 
 # ---- out: a gpuinterop array to a library's object ----------------------------------------------
@@ -258,10 +264,6 @@ def export_array(
     rules = getattr(entry.module, "RULES", None)
     if rules is None:
         return export_with(x, entry, copyif, options)
-    if not options and "plain" in vars(entry):  # a conversion to the library has worked
-        made = export_plain(x, entry)
-        if made is not None:
-            return made
     require_array(x, where or rules.where)
     info = ArrayInfo.of(x)
     plan = plan_out(info, entry, copyif, options, where).permit(copyif)
@@ -272,7 +274,9 @@ def export_array(
         library = import_library(entry, info.device, plan.where)
     source = x if plan.outcome == "shared" else _copied(x, plan)
     made = _exported(source, entry, library, options, plan.where)
-    if plan.outcome == "shared" and not options and entry.name not in EXPORTED_BY_CORE:
+    if (
+        plan.outcome == "shared" and not options and entry.name != "torch"
+    ):  # its table needs no call
         own = getattr(entry.module, "export", None)
         remember_plain(
             x, entry, library, own or partial(_export_by_dlpack, entry.module, rules.where)

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import registry
+from gpuinterop.converters.foreign_layout import (
+    device_of_address,
+    dtype_name,
+    read_dtype,
+    read_layout,
+)
 from gpuinterop.converters.plan import ArrayInfo, Incoming, Plan, share
 from gpuinterop.converters.registry import Backend
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.option_values import refuse_copy_keyword, require_bool
 
 __all__ = [
-    "EXPORTED_BY_CORE",
     "accepted_options",
     "check_options",
     "describe_foreign",
-    "export_plain",
     "export_with",
     "generated",
     "import_with",
@@ -38,7 +41,6 @@ __all__ = [
     "writer",
 ]
 
-EXPORTED_BY_CORE = ("torch",)  # without a call of Python, after the first conversion
 COMMON = "allow_readonly"  # the option that `to` accepts for every library
 
 
@@ -137,7 +139,18 @@ def plan_with(
 
 
 def describe_foreign(obj: Any, entry: Backend, options: dict[str, Any]) -> ArrayInfo:
-    """Describe `obj` by the converter's own function."""
+    """Describe `obj` by the converter's own function: `describe`, or `memory`, which the core can call."""
+    where = f"from_{entry.name}"
+    memory = getattr(entry.module, "memory", None)
+    if memory is not None:
+        lengths, steps, element, ptr, index, _ = memory(obj)
+        dtype = read_dtype(element, where)
+        shape, strides = read_layout(lengths, steps, dtype.itemsize, where)
+        device, index = device_of_address(ptr) if index < 0 else ("cuda", index)
+        return ArrayInfo(
+            shape, strides, dtype_name(dtype), dtype.itemsize, device, index,
+            0 if 0 in shape else ptr, library=entry.name,
+        )  # fmt: skip
     function = entry.module.describe
     made = function(obj, **accepted_options(function, options))
     info: ArrayInfo = require_type(made, ArrayInfo, entry, "describe")
@@ -262,13 +275,11 @@ def generated(
     call.__module__ = __package__
     call.__signature__ = inspect.Signature([array, copyif, *keywords])  # type: ignore[attr-defined]
     call.__doc__ = _doc_to(entry) if direction == "to" else _doc_from(entry)
-    if name == f"{direction}_{entry.name}":
-        if direction == "to" and entry.name in EXPORTED_BY_CORE:
-            return _core.exports(entry.name)(call)
-        families = {"torch": _core.TORCH, "numpy": _core.NUMPY, "cupy": _core.CUPY}
-        if direction == "from" and entry.name in families:
-            return _core.imports(families[entry.name])(call)
-    return call
+    if direction == "to":
+        return call if defaults else _core.exports(entry.name)(call)
+    families = {"torch": _core.TORCH, "numpy": _core.NUMPY, "cupy": _core.CUPY}
+    plain = families.get(entry.name) or getattr(entry.module, "memory", None)
+    return call if plain is None else _core.imports(plain)(call)
 
 
 def _doc_to(entry: Backend) -> str:
@@ -307,38 +318,24 @@ def _doc_from(entry: Backend) -> str:
 # ---- plain arrays -------------------------------------------------------------------------------
 
 
-def export_plain(x: Any, entry: Backend) -> Any:
-    """Return the library's object over `x` if the traits of `x` alone show that it is shared, else None.
-
-    A conversion that worked has shown that the library can be used there, so nothing is planned.
-    """
-    plain = entry.plain
-    bits = _core.traits(x)
-    if bits & plain.mask != plain.wanted:
-        return None
-    library = plain.libraries.get(bits & _core.ON_CUDA)
-    if library is None or sys.modules.get(library.__name__) is not library:
-        return None
-    if not bits & _core.ON_CUDA:
-        _core._require_values(entry.module.RULES.where, x)
-    return plain.export(x, library)
-
-
 def remember_plain(x: Any, entry: Backend, library: Any, export: Callable[..., Any]) -> None:
-    """Remember that a conversion to the library worked on the kind of device that `x` is on."""
-    rules, plain = entry.module.RULES, entry.plain
-    if rules.max_ndim < 64 or library is None:
+    """Let the core export arrays on the kind of device that `x` is on, without a plan.
+
+    A conversion that worked has shown that the library can be used there; the traits of an array show
+    that its layout and dtype are shared.
+    """
+    rules = entry.module.RULES
+    if rules.max_ndim < 64 or library is None or registry.backend(entry.name) is not entry:
         return
-    if not plain.libraries:
-        known = rules.dtypes is None or rules.dtypes.issuperset(NUMPY_NAMES)
-        wanted = _core.NUMPY_DTYPE if known else _core.IS_FLOAT32
-        mask = wanted | _core.EMPTY
-        if rules.layout != "any":
-            wanted |= _core.F_CONTIGUOUS if rules.layout == "f" else _core.C_CONTIGUOUS
-        if rules.alignment > 1:
-            wanted |= _core.ALIGNED64
-        mask |= wanted
-        mask |= 0 if rules.negative else _core.NEGATIVE
-        mask |= 0 if rules.readonly else _core.READONLY
-        plain.mask, plain.wanted, plain.export = mask, wanted, export
-    plain.libraries[_core.traits(x) & _core.ON_CUDA] = library
+    known = rules.dtypes is None or rules.dtypes.issuperset(NUMPY_NAMES)
+    wanted = _core.NUMPY_DTYPE if known else _core.IS_FLOAT32
+    if rules.layout != "any":
+        wanted |= _core.F_CONTIGUOUS if rules.layout == "f" else _core.C_CONTIGUOUS
+    if rules.alignment > 1:
+        wanted |= _core.ALIGNED64
+    mask = wanted | _core.EMPTY
+    mask |= 0 if rules.negative else _core.NEGATIVE
+    mask |= 0 if rules.readonly else _core.READONLY
+    on_cuda = bool(_core.traits(x) & _core.ON_CUDA)
+    for name in (entry.name, *entry.aliases):
+        _core._set_exporter(name, on_cuda, export, library, mask, wanted)

@@ -6,13 +6,13 @@ import sys
 from typing import Any
 
 from gpuinterop import _core, errors
-from gpuinterop.converters.foreign_layout import LEGACY, dtype_name, read_dtype, read_layout
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, refuse
+from gpuinterop.converters.foreign_layout import LEGACY
+from gpuinterop.converters.plan import Plan, Rules, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 
-__all__ = ["RULES", "describe", "export", "judge", "stream_used_by"]
+__all__ = ["RULES", "export", "judge", "memory", "stream_used_by"]
 
 ARRAY = "a Numba device array"
 STREAM = "Numba's default stream, or the stream that an array is bound to,"
@@ -111,23 +111,12 @@ class _Interface:
         }
 
 
-def describe(a: Any) -> ArrayInfo:
-    """Describe a Numba device array."""
-    dtype = read_dtype(a.dtype, "from_numba")
-    shape, strides = read_layout(a.shape, a.strides, dtype.itemsize, "from_numba")
-    ptr = int(a.device_ctypes_pointer.value or 0) if 0 not in shape else 0
+def memory(a: Any) -> tuple[Any, ...]:
+    """Read the memory of a Numba device array."""
     context = getattr(getattr(a, "gpu_data", None), "context", None)
     index = int(getattr(getattr(context, "device", None), "id", 0) or 0)
-    return ArrayInfo(
-        shape,
-        strides,
-        dtype_name(dtype),
-        dtype.itemsize,
-        "cuda",
-        index,
-        ptr,
-        library="numba",
-    )
+    ptr = int(a.device_ctypes_pointer.value or 0)
+    return a.shape, a.strides, a.dtype, ptr, index, stream_used_by(index, a)
 
 
 def judge(a: Any) -> Plan | None:

@@ -18,7 +18,7 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import LEGACY, dtype_name, read_dtype, read_layout
+from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
@@ -27,10 +27,10 @@ from gpuinterop.option_values import require_bool
 
 __all__ = [
     "RULES",
-    "describe",
     "export",
     "init",
     "kernel",
+    "memory",
     "plan_to",
     "stream_used_by",
 ]
@@ -117,7 +117,7 @@ def stream_used_by(index: int, obj: Any = None) -> int:
 def export(x: Any, gpuarray: Any, strided: bool = False) -> Any:
     """Return a GPUArray over the memory of `x`."""
     # The strides of C order are passed as well, because GPUArray computes them in Python.
-    parts = _core.ready_parts(x, 0, 0, LEGACY)
+    parts = _core.ready_parts(x, LEGACY)
     if parts is not None:
         shape, strides, dtype, ptr = parts
         return gpuarray.GPUArray(shape, dtype, base=x, gpudata=ptr, strides=strides)
@@ -158,12 +158,9 @@ def _address(gpudata: Any) -> int:
     return found
 
 
-def _device_of(ptr: int) -> int:
-    info = _core.pointer_info(ptr) if ptr else None
-    if info is not None:
-        return int(info[1])
+def _current_device() -> int:
     driver = sys.modules.get("pycuda.driver")
-    return _ordinal(driver.Context.get_device()) if driver is not None and not ptr else 0
+    return _ordinal(driver.Context.get_device()) if driver is not None else 0
 
 
 def _ordinal(device: Any) -> int:
@@ -175,16 +172,10 @@ def _ordinal(device: Any) -> int:
     return 0
 
 
-def describe(g: Any) -> ArrayInfo:
-    """Describe a GPUArray."""
-    dtype = read_dtype(g.dtype, "from_pycuda")
-    shape, strides = read_layout(g.shape, g.strides, dtype.itemsize, "from_pycuda")
-    # An odd slice of GPUArray may keep a pointer although it is empty.
-    ptr = 0 if 0 in shape else _address(g.gpudata)
-    return ArrayInfo(
-        shape, strides, dtype_name(dtype), dtype.itemsize, "cuda", _device_of(ptr), ptr,
-        library="pycuda",
-    )  # fmt: skip
+def memory(g: Any) -> tuple[Any, ...]:
+    """Read the memory of a GPUArray; its address tells the device, except of an empty one."""
+    ptr = _address(g.gpudata)
+    return g.shape, g.strides, g.dtype, ptr, -1 if ptr else _current_device(), LEGACY
 
 
 def kernel(

@@ -21,7 +21,6 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.converters.availability import (
     EXAMPLE,
-    PlainExport,
     broken_converters,
     check_entry,
     disable_converter,
@@ -54,6 +53,7 @@ __all__ = [
     "library_of",
     "load",
     "names",
+    "names_class",
     "namespace",
     "own_name",
     "register",
@@ -94,11 +94,6 @@ class Backend:
     aliases: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu", "cuda")
     matches: Callable[[Any], bool] | None = field(default=None, compare=False)
-
-    @cached_property
-    def plain(self) -> PlainExport:
-        """What the conversions so far have shown."""
-        return PlainExport()
 
     @cached_property
     def module(self) -> Any:
@@ -203,6 +198,8 @@ def register(entry: Backend) -> None:
         broken_converters.pop(entry.name, None)
         if entry.name in _entries:
             _forget_functions(entry.name)
+        for name in (entry.name, *entry.aliases):
+            _core._set_exporter(name)
         _entries[entry.name] = entry
         for alias in entry.aliases:
             _aliases[alias] = entry.name
@@ -345,7 +342,8 @@ def _of_class(cls: type) -> tuple[Backend | None, bool, weakref.ref[type]]:
     return found
 
 
-def _is_class_of(entry: Backend, cls: type) -> bool:
+def names_class(entry: Backend, cls: type) -> bool:
+    """Return whether the entry names this class, and not only a base of it."""
     name, module = cls.__qualname__, module_of(cls)
     root = module.partition(".")[0]
     if root != entry.package.partition(".")[0] and root not in entry.roots:
@@ -360,7 +358,7 @@ def _entry_of_class(cls: type) -> tuple[Backend | None, bool]:
     # The entry that names a class or the nearest of its bases, and whether it is the class itself.
     for base in cls.__mro__:
         for entry in list(_entries.values()):
-            if _is_class_of(entry, base):
+            if names_class(entry, base):
                 return entry, base is cls
     return None, False
 

@@ -70,7 +70,7 @@ def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False)
 
 def export(x: Any, torch: Any) -> Any:
     """Return a tensor over the memory of `x`, ordered on torch's current stream."""
-    _core._set_exporter("torch", torch.Tensor, torch.version.cuda is not None)
+    _core._set_exporter("torch", bool(_core.traits(x) & _core.ON_CUDA), torch.Tensor)
     if x.readonly:
         x = _core.writable_alias(x)
     try:

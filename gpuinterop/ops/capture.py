@@ -41,7 +41,7 @@ def _is_same(own: Any, given: Any) -> bool:
         return repr(own) == repr(given)  # 0.0 equals -0.0 and a NaN nothing
     try:
         return bool(own == given)
-    except ValueError:  # of NumPy arrays in a list, which nobody watches for changes
+    except ValueError:  # of NumPy arrays in a list, whose changes are not tracked
         return False
 
 

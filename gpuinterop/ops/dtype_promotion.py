@@ -78,11 +78,11 @@ def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
         where=row.name,
         expected=f"dtypes that {row.name} is defined for",
         got=", ".join(name_of_kind(k) for k in kinds),
-        fix=_mend(row, kinds),
+        fix=_suggested_fix(row, kinds),
     )
 
 
-def _mend(row: Row, kinds: Sequence[int]) -> str:
+def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
     """The cast that the operation is defined for, tried and not guessed."""
     strong = [dtype_from_id(row_of_kind(k)) for k in kinds if k >= 0]
     wide = any(d.itemsize == 8 and d.kind in "iuf" for d in strong)

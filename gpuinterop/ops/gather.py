@@ -42,7 +42,10 @@ def _require_whole(indices: Any, dtype: np.dtype[Any], size: int) -> None:
     if dtype.kind in "iu" or (size == 0 and dtype == np.float64):
         return
     raise ArgumentTypeError(
-        where="take", expected="integer indices", got=f"dtype {dtype}", fix=_mend(indices, dtype)
+        where="take",
+        expected="integer indices",
+        got=f"dtype {dtype}",
+        fix=_suggested_fix(indices, dtype),
     )
 
 
@@ -62,7 +65,7 @@ def _inside(indices: Any, mode: str, extent: int, ax: int) -> np.ndarray[Any, An
             where="take",
             expected=f"indices from {-extent} to {extent - 1}",
             got=f"indices from {host.min()} to {host.max()}",
-            fix="pass mode='clip' or mode='wrap', or mend the indices",
+            fix="pass mode='clip' or mode='wrap', or correct the indices",
             axis=ax,
         )
     wide = wide.astype(np.int64)
@@ -77,7 +80,7 @@ def _empty(count: int, ax: int) -> ArrayIndexError:
 
 
 def _brought_inside(indices: Any, mode: str, extent: int, ax: int) -> Any:
-    """Indices of an array, by operations on its device: nobody looks at them."""
+    """Return an array of indices within the axis, computed on its device without a wait of the host."""
     indices = output_arrays.plain(indices)
     for function, rest in _bringing_inside(indices, mode, extent, ax):
         indices = function(indices, *rest)
@@ -100,8 +103,8 @@ def _bringing_inside(
     return [*found, (cast, (np.int64,))] if indices.dtype == np.uint64 else found
 
 
-def _mend(indices: Any, dtype: np.dtype[Any]) -> str:
-    """What selects what was meant: as numbers, the truths of a mask would be the places 0 and 1."""
+def _suggested_fix(indices: Any, dtype: np.dtype[Any]) -> str:
+    """Return the fix for indices of a wrong dtype. The values of a mask would count as the indices 0 and 1."""
     given = "indices.get()" if isinstance(indices, _core.Array) else "indices"
     if dtype == np.bool_:
         return f"pass the places where the mask is true: numpy.flatnonzero({given})"

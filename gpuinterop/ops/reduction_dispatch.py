@@ -131,7 +131,7 @@ def _on_host(
         sink = sink.reshape([n for i, n in enumerate(sink.shape) if i not in axes])
 
     def work() -> None:
-        # A GPU has nobody to warn, and both devices are to behave alike.
+        # A GPU cannot warn, and both devices behave alike.
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             sink[...] = row.numpy(source, **arguments)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpuinterop import _core
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -128,18 +130,9 @@ def _counted(shape: Sequence[int], inputs: Sequence[Operand]) -> list[int]:
 
 
 def _merge(dims: list[_Dim]) -> list[_Dim]:
-    merged: list[_Dim] = []
-    for dim in dims:
-        last = merged[-1] if merged else None
-        if last is not None and all(
-            outer == inner * dim.extent
-            for outer, inner in zip(last.ins + last.outs, dim.ins + dim.outs, strict=True)
-        ):
-            last.extent *= dim.extent
-            last.ins, last.outs = dim.ins, dim.outs
-        else:
-            merged.append(_Dim(dim.extent, list(dim.ins), list(dim.outs)))
-    return merged
+    merged = _core._merge_dimensions([d.extent for d in dims], [d.ins + d.outs for d in dims])
+    n = len(dims[0].ins) if dims else 0
+    return [_Dim(extent, s[:n], s[n:]) for extent, s in zip(*merged, strict=True)]
 
 
 def simplify(

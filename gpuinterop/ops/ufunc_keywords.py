@@ -14,10 +14,10 @@ from .dtype_promotion import dtype_kind, is_extended
 from .operand_conversion import as_scalar, viewed
 from .operation_table import Row
 
-__all__ = ["TRUTHS", "bind_keywords"]
+__all__ = ["BOOL_RESULTS", "bind_keywords"]
 
-# What gives truths, in whatever the operands are.
-TRUTHS = {
+# Operations with results of dtype bool, for operands of every dtype.
+BOOL_RESULTS = {
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
     "signbit", "logical_and", "logical_or", "logical_xor", "logical_not",
 }  # fmt: skip
@@ -133,7 +133,7 @@ def _no_loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> DTypeError:
     return DTypeError(
         where=row.name,
         expected="dtype=bool, as the results are true or false"
-        if row.name in TRUTHS and wanted != np.bool_
+        if row.name in BOOL_RESULTS and wanted != np.bool_
         else f"a dtype= that NumPy computes {row.name} of {names} in",
         got=f"dtype={wanted}",
         fix=f"leave dtype out and cast the result: {row.name}(...).astype('{wanted}')",

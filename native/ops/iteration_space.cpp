@@ -69,19 +69,7 @@ void build_iteration_space(IterationSpace& w, const Layout* const* layouts, int 
   for (int d = 1; d < n; ++d)
     for (int e = d; e > 0 && w.stride[e - 1][lead] < w.stride[e][lead]; --e)
       swap_dimensions(w, e - 1, e);
-  int last = 0;
-  for (int d = 1; d < n; ++d) {
-    bool merges = true;
-    for (int i = 0; i < w.operands && merges; ++i)
-      merges = w.stride[last][i] == w.stride[d][i] * w.shape[d];
-    if (merges) {
-      w.shape[last] *= w.shape[d];
-    } else {
-      w.shape[++last] = w.shape[d];
-    }
-    for (int i = 0; i < w.operands; ++i) w.stride[last][i] = w.stride[d][i];
-  }
-  w.ndim = last + 1;
+  w.ndim = merge_dimensions(w.shape, w.stride, n, w.operands);
 }
 
 }  // namespace gpuinterop::ops

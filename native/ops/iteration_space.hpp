@@ -48,6 +48,25 @@ struct IterationSpace {
   }
 };
 
+// Joins each dimension to the one before it where every operand walks both as one, and returns how many are
+// left. strides[dimension][operand] count elements.
+template <class Strides>
+int merge_dimensions(int64_t* shape, Strides* strides, int ndim, int operands) {
+  int last = 0;
+  for (int d = 1; d < ndim; ++d) {
+    bool merges = true;
+    for (int i = 0; i < operands && merges; ++i)
+      merges = strides[last][i] == strides[d][i] * shape[d];
+    if (merges) {
+      shape[last] *= shape[d];
+    } else {
+      shape[++last] = shape[d];
+    }
+    for (int i = 0; i < operands; ++i) strides[last][i] = strides[d][i];
+  }
+  return ndim ? last + 1 : 0;
+}
+
 // Fills shape and strides of `w`, whose operands were added in this order, for results of the shape
 // (ndim, shape). layouts[i] is null for constants; every other broadcasts to that shape.
 void build_iteration_space(IterationSpace& w, const Layout* const* layouts, int ndim,

@@ -42,6 +42,9 @@ const char* shown_data(PyObject* o) noexcept;
 // back inside, and require_valid_layout() refuses until then.
 void change_geometry(PyObject* o, const Layout& layout, char* data, const char* where);
 
+// What converters ask of an array, as bits (converter_bindings.cpp).
+uint32_t traits_of(const Array& a) noexcept;
+
 // Another shape in place; ContiguityError when the strides forbid it.
 void reshape_in_place(PyObject* self, PyObject* value);
 

@@ -25,6 +25,8 @@ namespace {
 constexpr uint32_t kCContiguous = 1, kFContiguous = 2, kNegative = 4, kReadOnly = 8, kOnCuda = 16,
                    kEmpty = 32, kAligned64 = 64, kIsFloat32 = 128, kNumpyDType = 256;
 
+}  // namespace
+
 uint32_t traits_of(const Array& a) noexcept {
   const Layout& l = a.layout;
   return (l.is_c_contiguous() ? kCContiguous : 0u) | (l.is_f_contiguous() ? kFContiguous : 0u) |
@@ -35,6 +37,8 @@ uint32_t traits_of(const Array& a) noexcept {
          (a.dtype == kFloat32 ? kIsFloat32 : 0u) |
          (kDTypes[a.dtype].kind != 'V' ? kNumpyDType : 0u);
 }
+
+namespace {
 
 const Array& checked(nb::handle x, const char* where) {
   if (!is_array(x.ptr()))
@@ -50,42 +54,31 @@ bool primary_is_current(int device) {
   return cuda::driver().CtxGetCurrent(&current) == CUDA_SUCCESS && current == d.primary;
 }
 
-// The ordinary case of a converter whose library has no stream and context of its own to ask: the
-// traits under `mask` are `wanted`, the device's primary context is current (GPU arrays only), and the
-// consumer's stream now waits for what is queued on the array. False: take the slow path.
-bool ready_for(nb::handle x, uint32_t mask, uint32_t wanted, uint64_t consumer) {
-  if (!is_array(x.ptr())) return false;
-  require_valid_layout(x.ptr());
-  const Array& a = unwrap(x.ptr());
-  if ((traits_of(a) & mask) != wanted) return false;
-  if (a.device.is_cuda()) {
-    if (!primary_is_current(a.device.id)) return false;
-    try {
-      exchange::hand_over(a, cuda::stream_of(consumer), "converters");
-    } catch (const Error&) {  // a capture; the slow path refuses in the converter's own name
-      return false;
-    }
-  }
-  return true;
-}
-
-// What a library that takes pieces needs of an array for which ready_for() holds, in one call: shape,
-// strides in bytes (those of C order, also where an extent of 1 leaves a stride open), dtype, address.
+// What a library that takes pieces needs of a C-contiguous array, in one call: shape, strides in bytes
+// (those of C order, also where an extent of 1 leaves a stride open), dtype, address. The consumer's
+// stream then waits for what is queued on the array. None, for the slow path to raise the error: another
+// context than the device's primary one is current, or a capture forbids the wait.
 PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    if (nargs != 4)
-      fail(Kind::Type, "ready_parts", "four arguments", std::to_string(nargs),
-           "ready_parts(x, mask, wanted, consumer)");
-    const long mask = PyLong_AsLong(args[1]), wanted = PyLong_AsLong(args[2]);
-    const unsigned long long consumer = PyLong_AsUnsignedLongLong(args[3]);
+    if (nargs != 2)
+      fail(Kind::Type, "ready_parts", "two arguments", std::to_string(nargs),
+           "ready_parts(x, consumer)");
+    const unsigned long long consumer = PyLong_AsUnsignedLongLong(args[1]);
     if (PyErr_Occurred()) throw PythonError();
-    if (!ready_for(args[0], uint32_t(mask) | kCContiguous, uint32_t(wanted) | kCContiguous,
-                   consumer))
-      Py_RETURN_NONE;
+    const Array& a = checked(args[0], "ready_parts");
+    if (!a.layout.is_c_contiguous()) Py_RETURN_NONE;
+    if (a.device.is_cuda()) {
+      if (!primary_is_current(a.device.id)) Py_RETURN_NONE;
+      try {
+        exchange::hand_over(a, cuda::stream_of(consumer), "converters");
+      } catch (const Error&) {
+        Py_RETURN_NONE;
+      }
+    }
     // By value: making a tuple may run the collector, and with it code that changes the array.
-    const Layout layout = unwrap(args[0]).layout;
-    const char* data = unwrap(args[0]).data;
-    const DTypeId id = unwrap(args[0]).dtype;
+    const Layout layout = a.layout;
+    const char* data = a.data;
+    const DTypeId id = a.dtype;
     int64_t steps[kMaxDims], step = itemsize_of(id);
     for (int i = layout.ndim() - 1; i >= 0; --i) {
       steps[i] = step;
@@ -106,9 +99,8 @@ PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 PyMethodDef converter_functions[] = {
     {"ready_parts", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&ready_parts)),
      METH_FASTCALL,
-     "ready_parts(x, mask, wanted, consumer)\n--\n\n(shape, strides, dtype, address) of a "
-     "C-contiguous "
-     "array for which ready_for() holds, else None."},
+     "ready_parts(x, consumer)\n--\n\n(shape, strides, dtype, address) of a C-contiguous "
+     "array, for which the stream `consumer` waits; None where it cannot."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "ops/graph.hpp"
+#include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
 #include "python/exchange_import.hpp"
@@ -17,21 +19,28 @@ using namespace exchange;
 
 namespace {
 
-// A library whose objects its own exchange table makes.
+// How arrays on the host, or on GPUs, become objects of a library, once a conversion has shown that they
+// can: by the exchange table of a class, or else by a Python function (x, module) for arrays that have the
+// `wanted` ones among the traits in `mask`.
 struct Exporter {
   PyObject* library;
-  PyTypeObject* type;
-  bool has_cuda;  // one without would make an object over GPU memory that it cannot use
+  bool on_cuda;
+  PyRef maker;   // the class, or the function
+  PyRef module;  // the library as it was imported; none with a class
+  PyRef module_name;
+  uint32_t mask, wanted;
 };
 std::vector<Exporter>& exporters() {
   static auto* list = new std::vector<Exporter>;  // owns its objects, for the life of the process
   return *list;
 }
 
-const Exporter* find_exporter(PyObject* library) {
+const Exporter* find_exporter(PyObject* library, bool on_cuda) {
+  for (const Exporter& e : exporters())  // both names are interned, as a rule
+    if (e.library == library && e.on_cuda == on_cuda) return &e;
   for (const Exporter& e : exporters())
-    if (e.library == library ||
-        (PyUnicode_CheckExact(library) && PyUnicode_Compare(e.library, library) == 0))
+    if (e.on_cuda == on_cuda && PyUnicode_CheckExact(library) &&
+        PyUnicode_Compare(e.library, library) == 0)
       return &e;
   return nullptr;
 }
@@ -41,6 +50,7 @@ struct Converter {
   bool exports;
   Family family;       // imports: whose objects; Other: any plain object
   PyObject* library;   // exports: to which library; null: the second argument names it
+  PyObject* reader;    // imports, Described: the function that reads the memory of the objects
   PyObject* function;  // null: not decorated yet
   PyObject* dict;      // the function's names, and the function itself as __wrapped__
 };
@@ -51,16 +61,30 @@ PyObject* import_argument(const Converter* c, PyObject* obj) {
   const bool any = c->family == Family::Other;
   if (any && is_array(obj)) return PyRef::borrow(obj).release();
   ForeignType& p = foreign_type_of(Py_TYPE(obj));
-  const bool serves = any ? !converters_changed : p.family == c->family;
+  const bool serves = any ? !converters_changed : p.family == c->family && p.reader == c->reader;
   return p.plain && serves ? import_plain(p, obj) : nullptr;
+}
+
+PyObject* export_by_function(const Exporter& e, PyObject* x) {
+  // Held, because the function may register another exporter.
+  const PyRef function = PyRef::borrow(e.maker.get()), module = PyRef::borrow(e.module.get());
+  require_valid_layout(x);
+  const Array& a = unwrap(x);
+  if ((traits_of(a) & e.mask) != e.wanted) return nullptr;
+  if (PyDict_GetItem(PyImport_GetModuleDict(), e.module_name.get()) != module.get()) return nullptr;
+  if (!a.device.is_cuda()) ops::require_values("to", a);
+  PyObject* const args[] = {x, module.get()};
+  return run_python([&] { return PyObject_Vectorcall(function.get(), args, 2, nullptr); });
 }
 
 PyObject* export_argument(const Converter* c, PyObject* x, PyObject* library) {
   if (!is_array(x) || (!c->library && converters_changed)) return nullptr;
-  const Exporter* e = find_exporter(library);
-  if (!e || !is_plain_export(unwrap(x)) || (unwrap(x).device.is_cuda() && !e->has_cuda))
-    return nullptr;
-  return exchange_export(x, e->type);
+  const Exporter* e = find_exporter(library, unwrap(x).device.is_cuda());
+  if (!e) return nullptr;
+  if (e->module) return export_by_function(*e, x);
+  return is_plain_export(unwrap(x))
+             ? exchange_export(x, reinterpret_cast<PyTypeObject*>(e->maker.get()))
+             : nullptr;
 }
 
 // The result of the plain case. Null without a Python error: this is none, or it failed.
@@ -101,6 +125,10 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t nargs, PyObject* na
     PyErr_SetString(PyExc_TypeError, "a decorator for one function");
     return nullptr;
   }
+  if (converter(self)->family == Family::Protocols && n == 1 && !names) {
+    PyObject* const plain[] = {Py_None, args[0]};
+    return exchange_import_any(nullptr, plain, 2, nullptr);
+  }
   PyObject* made =
       guard((PyObject*)nullptr, [&] { return call_plain(converter(self), args, n, names); });
   if (made || PyErr_Occurred()) return made;
@@ -110,6 +138,7 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t nargs, PyObject* na
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(converter(self)->function);
   Py_VISIT(converter(self)->dict);
+  Py_VISIT(converter(self)->reader);
   Py_VISIT(Py_TYPE(self));
   return 0;
 }
@@ -124,6 +153,7 @@ void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   Py_XDECREF(converter(self)->function);
   Py_XDECREF(converter(self)->library);
+  Py_XDECREF(converter(self)->reader);
   Py_XDECREF(converter(self)->dict);
   PyObject_GC_Del(self);
   Py_DECREF(type);
@@ -151,20 +181,23 @@ PyMemberDef members[] = {
 
 PyTypeObject* converter_type = nullptr;
 
-PyObject* make(bool exports, Family family, PyObject* library) {
+PyObject* make(bool exports, Family family, PyObject* library, PyObject* reader = nullptr) {
   PyObject* made = PyType_GenericAlloc(converter_type, 0);
   if (!made) return nullptr;
   converter(made)->call = call;
   converter(made)->exports = exports;
   converter(made)->family = family;
   converter(made)->library = PyRef::borrow(library).release();
+  converter(made)->reader = PyRef::borrow(reader).release();
   return made;
 }
 
 PyObject* imports(PyObject*, PyObject* args) {
-  int family = int(Family::Other);
-  if (!PyArg_ParseTuple(args, "|i", &family)) return nullptr;
-  return make(false, static_cast<Family>(family), nullptr);
+  PyObject* of = nullptr;
+  if (!PyArg_ParseTuple(args, "|O", &of)) return nullptr;
+  if (of && PyCallable_Check(of)) return make(false, Family::Described, nullptr, of);
+  const long family = of ? PyLong_AsLong(of) : long(Family::Other);
+  return PyErr_Occurred() ? nullptr : make(false, static_cast<Family>(family), nullptr);
 }
 
 PyObject* exports(PyObject*, PyObject* args) {
@@ -174,33 +207,41 @@ PyObject* exports(PyObject*, PyObject* args) {
 }
 
 PyObject* set_exporter(PyObject*, PyObject* args) {
-  PyObject *library, *type;
-  int cuda;
-  if (!PyArg_ParseTuple(args, "UO!p", &library, &PyType_Type, &type, &cuda)) return nullptr;
-  const Exporter* known = find_exporter(library);
-  if (known && known->type == reinterpret_cast<PyTypeObject*>(type) &&
-      known->has_cuda == (cuda != 0))
-    Py_RETURN_NONE;
-  std::erase_if(exporters(), [&](const Exporter& e) {
-    return PyUnicode_Compare(e.library, library) == 0;  // its references stay: a call may use them
+  PyObject *library, *maker = Py_None, *module = Py_None;
+  int on_cuda = 0;
+  unsigned mask = 0, wanted = 0;
+  if (!PyArg_ParseTuple(args, "U|pOOII", &library, &on_cuda, &maker, &module, &mask, &wanted))
+    return nullptr;
+  PyRef name =
+      module == Py_None ? PyRef() : PyRef::steal(PyObject_GetAttrString(module, "__name__"));
+  if (module != Py_None && !name) return nullptr;
+  std::vector<Exporter> before;  // destroyed last: what it releases may run Python
+  std::erase_if(exporters(), [&](Exporter& e) {
+    const bool same = (maker == Py_None || e.on_cuda == bool(on_cuda)) &&
+                      PyUnicode_Compare(e.library, library) == 0;
+    if (same) before.push_back(std::move(e));
+    return same;
   });
-  exporters().push_back({PyRef::borrow(library).release(),
-                         reinterpret_cast<PyTypeObject*>(PyRef::borrow(type).release()),
-                         cuda != 0});
+  if (maker != Py_None)
+    exporters().push_back({PyRef::borrow(library).release(), bool(on_cuda), PyRef::borrow(maker),
+                           name ? PyRef::borrow(module) : PyRef(), std::move(name), mask, wanted});
   Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
     {"imports", imports, METH_VARARGS,
      "imports(family=0)\n--\n\nDecorator of a converter (obj, copyif=False): plain objects of the "
-     "family (NUMPY, TORCH, CUPY; 0: any) are imported without calling it."},
+     "family (NUMPY, TORCH, CUPY; a function given to _set_memory_reader; 0: any) are imported "
+     "without calling it. ANY_PROTOCOL: one object alone is given to import_any."},
     {"exports", exports, METH_VARARGS,
      "exports(library='')\n--\n\nDecorator of a converter (x, copyif=False), or without a library "
      "(x, library, copyif=False): plain arrays are exported without calling it, to a library that "
      "_set_exporter() has registered."},
     {"_set_exporter", set_exporter, METH_VARARGS,
-     "_set_exporter(library, type, cuda)\n--\n\nThe library's arrays are objects of `type`, which "
-     "its exchange table makes; `cuda`: on GPUs too."},
+     "_set_exporter(library, on_cuda=False, maker=None, module=None, mask=0, wanted=0)\n--\n\n"
+     "Export plain arrays by the exchange table of the class `maker`, or, with a module, those "
+     "whose "
+     "traits under `mask` are `wanted`, by maker(x, module). None: forget the library."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -226,6 +267,7 @@ void register_converter_functions(nanobind::module_& m) {
   converter_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   if (!converter_type || PyModule_AddFunctions(m.ptr(), functions) < 0)
     throw nanobind::python_error();
+  m.attr("ANY_PROTOCOL") = int(Family::Protocols);
   m.attr("NUMPY") = int(Family::Numpy);
   m.attr("TORCH") = int(Family::Torch);
   m.attr("CUPY") = int(Family::Cupy);

@@ -226,7 +226,8 @@ PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {
   try {
     const bool done = p.family == Family::Numpy   ? import_dlpack(p, obj, o, &a, &tried)
                       : p.family == Family::Torch ? import_c_api(p, obj, o, &a, &tried)
-                                                  : import_cupy(obj, o.where, &a);
+                      : p.family == Family::Cupy  ? import_cupy(obj, o.where, &a)
+                                                  : import_described(p, obj, o.where, &a);
     return done ? wrap(exchange_result_type(a.dtype), std::move(a)) : nullptr;
   } catch (const Error&) {
     return nullptr;

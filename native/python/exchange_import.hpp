@@ -79,6 +79,10 @@ bool import_buffer(PyObject* obj, const Options& o, Array* out, Attempts* tried)
 // An ordinary array of cupy.ndarray itself. False: go on with the protocols, whatever the reason.
 bool import_cupy(PyObject* obj, const char* where, Array* out);
 
+// An ordinary GPU array of a library without a C protocol, by what its converter's function reads.
+// False: Python has to judge it.
+bool import_described(const ForeignType& p, PyObject* obj, const char* where, Array* out);
+
 // A plain object (ForeignType::plain), shared. Null, with or without a Python error: Python has to judge
 // it, or to say what is wrong.
 PyObject* import_plain(ForeignType& p, PyObject* obj);

@@ -2,6 +2,8 @@
 // checked, the driver is asked, and the object is held as the owner.
 #include <nanobind/nanobind.h>
 
+#include <utility>
+
 #include "array/array.hpp"
 #include "array/error.hpp"
 #include "array/text_arguments.hpp"
@@ -43,11 +45,19 @@ exchange::Checked described(uint64_t ptr, nb::handle shape, nb::handle strides, 
   if (device_id < 0 && !c.data)
     fail(Kind::Exchange, where, "memory, whose address tells the device", "an empty array",
          "pass the device's number");
-  if (device_id < 0) device_id = cuda::inspect(c.data).device;
   c.device = {static_cast<DeviceType>(device_type), device_id};
-  c.memory = c.device.is_cuda() ? Memory::Device : Memory::Host;
+  c.memory = !c.device.is_cuda() ? Memory::Host
+             : device_id < 0     ? Memory::Managed  // check_memory() takes the driver's word
+                                 : Memory::Device;
   exchange::check_memory(&c, exchange::Trust::Never, false, where);
   return c;
+}
+
+Array array_over(exchange::Checked&& c, PyObject* base, uint64_t stream, const char* where) {
+  Buffer* b = c.layout.size() ? exchange::adopt_borrowed(c, {cuda::stream_of(stream)}) : nullptr;
+  Array a = exchange::make_array(std::move(c), b, PyRef::borrow(base));
+  if (b) exchange::join_stream_order(b, cuda::stream_of(stream), where);
+  return a;
 }
 
 // Foreign memory that `base` keeps alive, of a library without an exchange protocol of its own, which
@@ -58,18 +68,63 @@ nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle str
   const char* where = where_text.c_str();
   exchange::Checked c = described(ptr, shape, strides, dtype, device_type, device_id, where);
   c.readonly = readonly;
-  Buffer* b = c.layout.size() ? exchange::adopt_borrowed(c, {cuda::stream_of(stream)}) : nullptr;
   auto* type =
       cls.is_none() ? exchange_result_type(c.dtype) : reinterpret_cast<PyTypeObject*>(cls.ptr());
-  Array a = exchange::make_array(std::move(c), b, PyRef::borrow(base.ptr()));
-  if (b) exchange::join_stream_order(b, cuda::stream_of(stream), where);
-  return nb::steal(wrap_or_throw(type, std::move(a)));
+  return nb::steal(wrap_or_throw(type, array_over(std::move(c), base.ptr(), stream, where)));
 }
+
+PyObject* set_memory_reader(PyObject*, PyObject* args) {
+  PyObject *type, *reader;
+  if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &reader)) return nullptr;
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    exchange::ForeignType& p = exchange::foreign_type_of(reinterpret_cast<PyTypeObject*>(type));
+    if (p.family != exchange::Family::Other && p.family != exchange::Family::Described)
+      Py_RETURN_NONE;
+    const PyRef before = PyRef::steal(std::exchange(p.reader, PyRef::borrow(reader).release()));
+    p.family = exchange::Family::Described;
+    p.plain = true;
+    Py_RETURN_NONE;
+  });
+}
+
+PyMethodDef functions[] = {
+    {"_set_memory_reader", set_memory_reader, METH_VARARGS,
+     "_set_memory_reader(type, reader)\n--\n\nImport ordinary objects of exactly this class by "
+     "reader(obj), which returns (shape, strides, dtype, address, device or -1, stream)."},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 }  // namespace
 
+bool exchange::import_described(const ForeignType& p, PyObject* obj, const char* where,
+                                Array* out) {
+  const PyRef reader = PyRef::borrow(p.reader);
+  try {
+    const PyRef parts =
+        PyRef::steal(run_python([&] { return PyObject_CallOneArg(reader.get(), obj); }));
+    PyObject *shape, *strides, *dtype, *address, *stream;
+    int device;
+    if (!parts || !PyArg_ParseTuple(parts.get(), "OOOOiO", &shape, &strides, &dtype, &address,
+                                    &device, &stream))
+      throw PythonError();
+    const unsigned long long ptr = PyLong_AsUnsignedLongLong(address);
+    const unsigned long long producer = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(stream);
+    if (PyErr_Occurred()) throw PythonError();
+    *out = array_over(described(ptr, shape, strides, dtype, int(DeviceType::Cuda), device, where),
+                      obj, producer, where);
+    return true;
+  } catch (const PythonError&) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw;
+    PyErr_Clear();
+  } catch (const Error&) {
+    // Python raises the error, in its own words.
+  }
+  return false;
+}
+
 void register_borrowing(nb::module_& m) {
   using namespace nb::literals;
+  if (PyModule_AddFunctions(m.ptr(), functions) < 0) throw nb::python_error();
   m.def(
       "borrow", &borrow, "cls"_a.none(), "ptr"_a, "shape"_a, "strides"_a, "dtype"_a,
       "device_type"_a, "device_id"_a, "base"_a.none(), "readonly"_a, "stream"_a, "where"_a,

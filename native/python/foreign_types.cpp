@@ -67,6 +67,7 @@ PyObject* forget(PyObject* self, PyObject*) {
     ForeignType*& recent = recent_foreign_types[reinterpret_cast<uintptr_t>(type) >> 4 & 63];
     if (recent == &it->second) recent = nullptr;
     peers().erase(it);
+    Py_XDECREF(p.reader);
     Py_XDECREF(p.weakref);
   }
   Py_RETURN_NONE;

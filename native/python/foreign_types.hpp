@@ -22,10 +22,12 @@ void make_names();  // once, when the module is made; throws nanobind::python_er
 
 enum class Family : uint8_t {
   Other,
-  Numpy,  // numpy.ndarray itself
-  Torch,  // torch.Tensor and its subclasses
-  Cupy,   // cupy.ndarray itself
-  Jax,    // immutable, though its capsules cannot say so
+  Numpy,      // numpy.ndarray itself
+  Torch,      // torch.Tensor and its subclasses
+  Cupy,       // cupy.ndarray itself
+  Jax,        // immutable, though its capsules cannot say so
+  Described,  // has no C protocol: `reader`, a function of its converter, reads its memory
+  Protocols,  // of a converter: whatever implements one
 };
 
 struct ForeignType {
@@ -38,6 +40,8 @@ struct ForeignType {
   bool plain = false;
   // No protocol reports what forbids sharing such objects, so Python judges each one first.
   bool judged = false;
+  // Described: the function (obj) -> (shape, strides, dtype, address, device or -1, stream).
+  PyObject* reader = nullptr;
   // torch.nn.Parameter: shared through an alias.
   bool parameter = false;
   PyObject* weakref = nullptr;

@@ -1,5 +1,9 @@
 // gpuinterop._core's part of the operations: the table's entry, the operators as functions, and what
 // tests and benchmarks ask.
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
 #include <cstring>
 
 #include "array/hooks.hpp"
@@ -8,6 +12,7 @@
 #include "ops/copy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
+#include "ops/iteration_space.hpp"
 #include "ops/operands.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
@@ -161,6 +166,23 @@ void register_ops(nb::module_& m) {
       },
       "out"_a, "shape"_a, "dtype"_a, "like"_a, "where"_a,
       "Refuse an out of another shape, dtype (a row) or device than `like`, or not to be written.");
+  m.def(
+      "_merge_dimensions",
+      [](std::vector<int64_t> shape, std::vector<std::vector<int64_t>> strides) {
+        const size_t operands = strides.empty() ? 0 : strides[0].size();
+        for (const auto& row : strides)
+          if (row.size() != operands) throw nb::value_error("a stride of each operand expected");
+        if (strides.size() != shape.size())
+          throw nb::value_error("strides of each dimension expected");
+        const int left =
+            ops::merge_dimensions(shape.data(), strides.data(), static_cast<int>(shape.size()),
+                                  static_cast<int>(operands));
+        shape.resize(left);
+        strides.resize(left);
+        return std::make_pair(shape, strides);
+      },
+      "shape"_a, "strides"_a,
+      "Join dimensions that every operand walks as one; strides[dimension][operand].");
   m.def(
       "_may_overlap",
       [](nb::handle a, nb::handle b) {

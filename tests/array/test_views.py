@@ -257,3 +257,7 @@ def test_a_refused_shape_of_order_f_is_shown_as_it_was_passed():
         x.reshape(4, 2, order="F")
     with pytest.raises(gi.CopyForbiddenError, match=r"shape \(2, 3\) with strides \(12, 4\)"):
         x.reshape(6, order="F", copy=False)
+
+
+def test_stride_of_an_axis_of_size_1_continues_the_next_axis():
+    assert gi.zeros((4, 6), device="cpu")[:1, :4:2].strides == (16, 8)

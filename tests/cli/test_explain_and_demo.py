@@ -119,11 +119,11 @@ def test_the_array_api_goes_by_either_name(capsys):
     [
         (["--to", "numpy", "--layout", "size-1", "--shape", "3,4"], "an axis of one element"),
         (["--to", "numpy", "--layout", "empty", "--shape", "3,4"], "an axis without elements"),
-        (["--to", "numpy", "--layout", "0-d", "--shape", "3"], "fix: leave --shape out"),
+        (["--to", "numpy", "--layout", "0-d", "--shape", "3"], "fix: omit --shape"),
         (["--to", "nolib"], "--to: expected the name of a library"),
         (["--to", "tourch"], "fix: write 'torch'"),
         (["--to", "numpy", "--shape", "3,x"], "3,x"),
-        (["--to", "numpy", "--shape=-1"], "extents of 0 or more"),
+        (["--to", "numpy", "--shape=-1"], "axis lengths of 0 or more"),
         (["--to", "numpy", "--layout", "zigzag"], "zigzag"),
         (["--to", "numpy", "--layout", "4,4,4"], "4,4,4"),
         (["--to", "numpy", "--layout=3,1"], "whole elements"),
@@ -200,7 +200,7 @@ def test_the_demo_says_why_a_library_is_left_out(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--only="], "--only: expected names with commas between"),
+        (["--only="], "--only: expected names separated by commas"),
         (["--only", "nosuch"], "--only: expected the name of a library"),
         (["--only", "cupy", "--device", "cpu"], "has arrays on cpu\n  got: cupy"),
         (["--device", "mars"], "'mars'"),

@@ -134,7 +134,7 @@ def test_a_converter_under_a_known_name_replaces_every_door(clean):
 
 def test_a_converter_replaced_while_an_object_is_looked_at_is_forgotten(clean, monkeypatch):
     looking, go_on = threading.Event(), threading.Event()
-    is_class_of = registry._is_class_of
+    is_class_of = registry.names_class
     monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
     old, new = (
         converters.Backend("toy", "toy", ("ToyArray",), converter=toy_library.converter())
@@ -148,7 +148,7 @@ def test_a_converter_replaced_while_an_object_is_looked_at_is_forgotten(clean, m
             assert go_on.wait(30)
         return answer
 
-    monkeypatch.setattr(registry, "_is_class_of", slow)
+    monkeypatch.setattr(registry, "names_class", slow)
     toy = ToyArray(np.ones(3, np.float32))
     found = []
     converters.register(old)

@@ -107,8 +107,7 @@ def test_letting_go_during_a_capture_breaks_nothing(kind):
             others = [gi.full((N,), -1.0, device=CUDA) for _ in range(5)]
             assert address not in [y.ptr for y in others]
             del others
-        assert capture.end() == 1
-        capture.destroy()
+        assert capture.finish() == 1
     assert consumer.seen().max() == 4.0
     gi.synchronize()
     with t:

@@ -122,8 +122,7 @@ def test_a_capture_survives_the_end_of_memory():
     capture = driver.Capture(stream.handle)
     del host
     gc.collect()
-    assert capture.end() == 0
-    capture.destroy()
+    assert capture.finish() == 0
     pinned(np.ones(3))
 
 

@@ -64,43 +64,67 @@ def test_two_majors_follow_torch():
     assert "cuda-bindings==13" in finding.fix
 
 
-def test_a_driver_that_is_too_old():
-    finding = only(found(lib("cupy", "14", 13, "cupy-cuda13x"), driver=(12, 8)))
-    assert finding.code == "driver-old"
-    assert "CUDA 12" in finding.fix
+CUPY_13 = lib("cupy", "14", 13, "cupy-cuda13x")
+CUPY_TWICE = (lib("cupy", "13", None, "cupy"), lib("cupy", "13", 12, "cupy-cuda12x"))
+BROKEN_WARP = lib("warp", "1.0", None, "warp-lang", broken="its module is gone")
+NO_DRIVER = {"driver": (), "devices": 0}
+CONTEXT = {"device": "cuda:0", "current": True, "primary": False}
+
+# The libraries, the facts, then the code and the level of the only finding, and words of its fix.
+MIXES = {
+    "a driver that is too old": ((CUPY_13,), {"driver": (12, 8)}, "driver-old", "warning", "CUDA 12"),
+    "cupy twice": (CUPY_TWICE, {}, "cupy", "warning", "pip uninstall cupy cupy-cuda12x"),
+    "pycuda.autoinit": (
+        (), {"modules": frozenset({"pycuda.autoinit"})}, "context", "warning", "pycuda.autoprimaryctx",
+    ),
+    "a foreign context": ((), {"contexts": [CONTEXT]}, "context", "warning", ""),
+    "no nvrtc": (
+        (), {"missing": {"nvrtc": "no file"}}, "nvrtc", "warning",
+        "pip install 'nvidia-cuda-nvrtc==13.*'",
+    ),
+    "no cublas, CUDA 12": (
+        (), {"missing": {"cublas": "no file"}, "driver": (12, 4)}, "cublas", "warning",
+        "pip install nvidia-cublas-cu12",
+    ),
+    "no cublas, CUDA 14": (
+        (), {"missing": {"cublas": "no file"}, "driver": (14, 1)}, "cublas", "warning",
+        "pip install 'nvidia-cublas==13.*'",
+    ),
+    "old torch": ((lib("torch", "2.9.1", 13),), {}, "torch-old", "hint", ""),
+    "torch without CUDA": ((lib("torch", "2.13.0+cpu", 0),), {}, "torch-cpu", "hint", "cu130"),
+    "jax without its plugin": ((lib("jax", "0.11"),), {}, "jax-cpu", "hint", "jax[cuda13]"),
+    "a broken library": ((BROKEN_WARP,), {}, "installation", "warning", "--force-reinstall warp-lang"),
+    "cuda.core alone": ((lib("cuda.core", "1.2"),), {}, "cuda.core", "warning", "cuda-bindings"),
+    "a driver that does not answer": (
+        (), {**NO_DRIVER, "nvidia_files": True, "driver_reason": "no libcuda"}, "driver", "warning", "",
+    ),
+    "a GPU wished for without a driver": (
+        (), {**NO_DRIVER, "environment": {"GPUINTEROP_DEVICE": "cuda"}}, "device", "warning",
+        "unset GPUINTEROP_DEVICE",
+    ),
+    "a forked process": ((), {"forked": True}, "fork", "warning", "spawn"),
+    "a named driver": ((), {"stand_in": "/x.so"}, "stand-in", "hint", ""),
+    "a default device that does not exist": (
+        (), {"environment": {"GPUINTEROP_DEVICE": "cpuu"}, "device_fault": "'cpuu': no device"},
+        "device", "warning", "unset GPUINTEROP_DEVICE",
+    ),
+}  # fmt: skip
 
 
-def test_cupy_twice():
-    findings = found(lib("cupy", "13", None, "cupy"), lib("cupy", "13", 12, "cupy-cuda12x"))
-    assert "pip uninstall cupy cupy-cuda12x" in only(findings).fix
+@pytest.mark.parametrize("name", MIXES)
+def test_mix_that_breaks_is_found_with_its_fix(name):
+    libraries, facts, code, level, fix = MIXES[name]
+    finding = only(found(*libraries, **facts))
+    assert (finding.code, finding.level) == (code, level)
+    assert fix in finding.fix
+    assert str(facts.get("driver_reason", "")) in finding.text
+    assert str(facts.get("device_fault", "")) in finding.text
 
 
-def test_pycuda_autoinit():
-    finding = only(found(modules=frozenset({"pycuda.autoinit"})))
-    assert finding.code == "context"
-    assert "pycuda.autoprimaryctx" in finding.fix
+def test_contexts_and_modules_that_are_well():
+    for current in (True, False):
+        assert not found(contexts=[{**CONTEXT, "current": current, "primary": current}])
     assert not found(modules=frozenset({"pycuda.autoprimaryctx"}))
-
-
-@pytest.mark.parametrize(
-    ("row", "wrong"),
-    [
-        ({"current": True, "primary": False}, True),
-        ({"current": True, "primary": True}, False),
-        ({"current": False, "primary": False}, False),
-    ],
-)
-def test_contexts(row, wrong):
-    assert bool(found(contexts=[{"device": "cuda:0", **row}])) == wrong
-
-
-def test_missing_runtime_libraries_come_with_the_pip_line():
-    finding = only(found(missing={"nvrtc": "no file"}))
-    assert finding.fix == "pip install 'nvidia-cuda-nvrtc==13.*'"
-    finding = only(found(missing={"cublas": "no file"}, driver=(12, 4)))
-    assert finding.fix == "pip install nvidia-cublas-cu12"
-    finding = only(found(missing={"cublas": "no file"}, driver=(14, 1)))
-    assert finding.fix == "pip install 'nvidia-cublas==13.*'"
 
 
 def test_the_wheels_are_those_of_the_extras():
@@ -140,37 +164,9 @@ def test_a_driver_before_cuda_12():
     ]
 
 
-def test_old_torch_and_torch_without_cuda_are_hints():
-    finding = only(found(lib("torch", "2.9.1", 13)))
-    assert (finding.code, finding.level) == ("torch-old", "hint")
-    finding = only(found(lib("torch", "2.13.0+cpu", 0)))
-    assert (finding.code, finding.level) == ("torch-cpu", "hint")
-    assert "cu130" in finding.fix
-
-
-def test_jax_without_its_plugin():
-    assert "jax[cuda13]" in only(found(lib("jax", "0.11"))).fix
-
-
 def test_missing_numpy_and_ml_dtypes():
     findings = diagnose(SystemFacts())
     assert [(f.code, f.level) for f in findings] == [("numpy", "warning"), ("ml_dtypes", "hint")]
-
-
-def test_broken_installations():
-    finding = only(found(lib("warp", "1.0", None, "warp-lang", broken="its module is gone")))
-    assert "--force-reinstall warp-lang" in finding.fix
-    assert "cuda-bindings" in only(found(lib("cuda.core", "1.2"))).fix
-
-
-def test_the_driver_that_does_not_answer():
-    finding = only(found(driver=(), devices=0, nvidia_files=True, driver_reason="no libcuda"))
-    assert "no libcuda" in finding.text
-    assert finding.code == "driver"
-    finding = only(found(driver=(), devices=0, environment={"GPUINTEROP_DEVICE": "cuda"}))
-    assert "unset GPUINTEROP_DEVICE" in finding.fix
-    assert "spawn" in only(found(forked=True)).fix
-    assert only(found(stand_in="/x.so")).level == "hint"
 
 
 def test_streams():
@@ -186,14 +182,6 @@ def test_streams():
 def test_warnings_come_first():
     findings = found(lib("torch", "2.9.1", 13), missing={"nvrtc": "x"})
     assert [f.level for f in findings] == ["warning", "hint"]
-
-
-def test_a_default_device_that_does_not_exist():
-    environment = {"GPUINTEROP_DEVICE": "cpuu"}
-    finding = only(found(environment=environment, device_fault="'cpuu': no device of that name"))
-    assert finding.code == "device"
-    assert "cpuu" in finding.text
-    assert "unset GPUINTEROP_DEVICE" in finding.fix
 
 
 def test_a_gnumpy_that_cannot_be_imported_is_not_installed_again():

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import contextmanager
-from ctypes import byref, c_size_t, c_uint, c_void_p
+from ctypes import byref, c_size_t, c_void_p
 
 import numpy as np
 
 import gpuinterop as gi
+from doubles import driver
 from gpuinterop import _core
 from gpuinterop.ndarray import class_for
 from gpuinterop.testing import Bridge
-from gpuinterop.testing.memory import _call, _Current, elements, poke
+from gpuinterop.testing.memory import elements, poke
 
 PLACE = ("cuda", 0)
 
@@ -21,23 +22,15 @@ class Library:
     """Its state: one stream, which does not wait for the legacy one."""
 
     def __init__(self):
-        stream = c_void_p()
-        with _Current(0):
-            _call("cuStreamCreateWithPriority", byref(stream), c_uint(1), 0)
-        self.stream = stream.value
+        self.stream = driver.new_stream()
 
     def read(self, toy):
         """The elements, read on the library's own stream."""
         out = ctypes.create_string_buffer(toy.nbytes)
-        with _Current(0):
-            _call(
-                "cuMemcpyDtoHAsync_v2",
-                out,
-                c_void_p(toy.ptr),
-                c_size_t(toy.nbytes),
-                c_void_p(self.stream),
-            )
-            _call("cuStreamSynchronize", c_void_p(self.stream))
+        size, stream = c_size_t(toy.nbytes), c_void_p(self.stream)
+        with driver.Current():
+            driver.call("cuMemcpyDtoHAsync_v2", out, c_void_p(toy.ptr), size, stream)
+            driver.call("cuStreamSynchronize", stream)
         return np.frombuffer(out.raw, toy.dtype).reshape(toy.shape)
 
 
@@ -52,13 +45,13 @@ class Toy:
 class Allocation:
     def __init__(self, nbytes):
         pointer = c_void_p()
-        with _Current(0):
-            _call("cuMemAlloc_v2", byref(pointer), c_size_t(max(nbytes, 1)))
+        with driver.Current():
+            driver.call("cuMemAlloc_v2", byref(pointer), c_size_t(max(nbytes, 1)))
         self.ptr = pointer.value
 
     def __del__(self):
-        with _Current(0):
-            _call("cuMemFree_v2", c_void_p(self.ptr))
+        with driver.Current():
+            driver.call("cuMemFree_v2", c_void_p(self.ptr))
 
 
 def bridge(ordered=True, beside=0):

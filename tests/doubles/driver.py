@@ -146,6 +146,12 @@ class Capture:
         call("cuGraphGetNodes", self.graph, None, byref(count))
         return count.value
 
+    def finish(self) -> int:
+        """End the capture and destroy its graph; return the number of nodes."""
+        nodes = self.end()
+        self.destroy()
+        return nodes
+
     def launch(self, stream: int) -> None:
         with Current():
             if not self.executable:

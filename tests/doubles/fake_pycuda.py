@@ -204,6 +204,7 @@ def pycuda(driver, name="pycuda"):
         """The documented attributes; strides in bytes, not validated, as in PyCUDA."""
 
         __module__ = f"{name}.gpuarray"
+        __qualname__ = "GPUArray"
 
         def __init__(
             self, shape, dtype, allocator=None, base=None, gpudata=None, strides=None, order="C"

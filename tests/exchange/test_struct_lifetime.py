@@ -291,6 +291,8 @@ def test_a_pending_error_survives_the_deleters():
     class Loud:
         """Its memory is kept by a Python object whose end runs Python code that fails inside."""
 
+        ended = 0
+
         def __init__(self):
             self.n = np.zeros(3)
             self.__array_interface__ = self.n.__array_interface__
@@ -299,11 +301,18 @@ def test_a_pending_error_survives_the_deleters():
             try:
                 raise ValueError("inside")
             except ValueError:
-                pass
+                Loud.ended += 1
 
     # The interpreter drops what it holds of the tuple while the error is on its way.
+    start_counting()
     with pytest.raises(ZeroDivisionError):
-        (_core.import_any(None, Loud()), _core.import_any(None, Loud()).__dlpack__(), 1 / 0)
+        (
+            _core.import_any(None, Loud()),
+            _core.import_any(None, Loud()).__dlpack__(),
+            _core.import_any(None, capsule()).__dlpack__(max_version=(1, 3)),
+            1 / 0,
+        )
+    assert (freed(), Loud.ended) == (1, 2)
 
 
 @needs_compiler

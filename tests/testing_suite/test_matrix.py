@@ -281,6 +281,7 @@ WRONG_VARIABLES = [
 ]
 
 
+@pytest.mark.slow  # the next test looks at each of them without a run of pytest
 def test_a_wrong_variable_is_answered_in_words(tmp_path):
     variable, value, message = WRONG_VARIABLES[0]
     result = pyargs(tmp_path, **{variable: value})

@@ -40,13 +40,6 @@ def test_is_trans_swaps_the_logical_shape(cudamat):
     assert np.array_equal(values(x), host(3, 4).T)
 
 
-def test_writes_are_seen(cudamat, driver):
-    m = cudamat.CUDAMatrix(host(3, 4))
-    x = converters.from_cudamat(m)
-    driver.write(address(m) + 4, np.float32([77]))
-    assert values(x)[1, 0] == 77
-
-
 def test_slices_of_columns(cudamat):
     m = cudamat.CUDAMatrix(host(3, 6))
     x = converters.from_cudamat(m.slice(2, 5))

@@ -66,12 +66,6 @@ def test_our_memory_never_enters_the_reuse_cache(gnumpy, gpu):
     assert not gnumpy._cmsForReuse[6]
 
 
-def test_our_memory_lives_as_long_as_the_garray(gnumpy, gpu):
-    g = gi.cudandarray_to_garray(gpu(host(3, 4)))
-    gc.collect()
-    assert np.array_equal(g.ndarray, host(3, 4))
-
-
 def test_a_host_array_is_refused_in_gpu_mode(gnumpy):
     with pytest.raises(ValueError, match="to_device"):
         gi.cudandarray_to_garray(converters.from_numpy(host(3)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 import threading
 import types
 import weakref
@@ -411,3 +412,46 @@ def test_explain_is_what_happens(pycuda, gpu):
                 plan, g, error = agree(x, "pycuda", copyif, strided=strided)
                 if error is None:
                     assert (plan.shared or not x.size) == (g.gpudata == x.gpudata or not x.size)
+
+
+def python_calls(function):
+    """The Python functions that a call runs, by name."""
+    names = []
+    sys.setprofile(
+        lambda frame, event, _: names.append(frame.f_code.co_name) if event == "call" else None
+    )
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return names[1:-1] if names[-1:] == ["setprofile"] else names[1:]
+
+
+@pytest.mark.parametrize("convert", [converters.from_pycuda, gi.from_any])
+def test_second_import_of_a_class_plans_nothing(pycuda, convert):
+    g = pycuda.gpuarray.to_gpu(host(4, 6))
+    first = convert(g)
+    assert set(python_calls(lambda: convert(g))) <= {"memory", "_address", "__int__"}
+    again = convert(g)
+    assert (again.ptr, again.strides, again.base) == (first.ptr, first.strides, g)
+    g.strides = (24, 2)  # only a plan has the words, and only for this object
+    with pytest.raises(gi.ContiguityError, match="whole elements"):
+        convert(g)
+    assert convert(pycuda.gpuarray.to_gpu(host(3))).shape == (3,)
+
+
+def test_subclass_of_gpuarray_is_planned_each_time(pycuda):
+    class Own(pycuda.gpuarray.GPUArray):
+        pass
+
+    converters.from_pycuda(pycuda.gpuarray.to_gpu(host(3)))
+    for _ in range(2):
+        g = Own((3,), np.float32)
+        assert "plan_in" in python_calls(lambda g=g: converters.from_pycuda(g))
+
+
+def test_second_export_plans_nothing(pycuda, gpu):
+    x = gpu(host(4, 6))
+    for convert in (gi.to_gpuarray, lambda x: gi.to(x, "pycuda"), lambda x: gi.to(x, "gpuarray")):
+        convert(x)
+        assert not {"plan_out", "export_array"}.intersection(python_calls(lambda c=convert: c(x)))

@@ -274,8 +274,7 @@ def test_a_capture_that_outlives_the_block_of_a_wrapper(kept):
     gc.collect()
     with pytest.raises(CaptureError):
         x.fill(4.0)
-    capture.end()
-    capture.destroy()
+    capture.finish()
     held.clear()
     driver.destroy_stream(handle)
     gi.synchronize()
@@ -318,8 +317,7 @@ def test_an_event_that_a_capture_waits_for_comes_back_with_its_end():
             capture = driver.Capture(s.handle, driver.Capture.RELAXED)
             x.fill(2.0)
         gate.open()
-        capture.end()
-        capture.destroy()
+        capture.finish()
         gi.synchronize()
 
     captured()
@@ -339,8 +337,7 @@ def handed_to_a_capture() -> tuple[int, driver.Capture, list]:
 
 def test_a_capture_seen_on_a_stream_that_is_gone():
     handle, capture, held = handed_to_a_capture()
-    capture.end()
-    capture.destroy()
+    capture.finish()
     driver.destroy_stream(handle)
     held.clear()
     gi.zeros((N,), device=CUDA)
@@ -365,8 +362,7 @@ def test_what_waited_for_a_capture_that_cannot_be_asked_about_is_given_back():
         address = held[1].ptr
         held.clear()
         assert gi.empty((N,), device=CUDA).ptr != address
-        capture.end()
-        capture.destroy()
+        capture.finish()
         driver.destroy_stream(handle)
         assert gi.empty((N,), device=CUDA).ptr != address
         before = fake_driver.used()
@@ -378,8 +374,7 @@ def test_what_waited_for_a_capture_that_cannot_be_asked_about_is_given_back():
 
 def test_too_much_does_not_wait_for_such_a_capture():
     handle, capture, held = handed_to_a_capture()
-    capture.end()
-    capture.destroy()
+    capture.finish()
     driver.destroy_stream(handle)
     held.clear()
     size, most = 64 << 20, (1 << 30) // (256 << 20)
@@ -397,8 +392,7 @@ def test_too_much_does_not_wait_for_such_a_capture():
 def test_a_stream_named_again_after_its_capture_says_so():
     handle, capture, held = handed_to_a_capture()
     assert _core.capturing()
-    capture.end()
-    capture.destroy()
+    capture.finish()
     gi.zeros((N,), device=CUDA).__dlpack__(stream=handle)
     assert not _core.capturing()
     held.clear()

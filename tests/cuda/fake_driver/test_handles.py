@@ -73,8 +73,7 @@ def test_a_new_stream_during_a_capture_is_refused():
     capture = driver.Capture(captured.handle)
     with pytest.raises(CaptureError), stream:
         pass
-    assert capture.end() == 0
-    capture.destroy()
+    assert capture.finish() == 0
     gate.open()
     with stream:
         assert np.asarray(x.copy()).max() == 2.0

@@ -117,8 +117,7 @@ def test_a_graph_that_takes_no_hold_keeps_nothing():
         fake_driver.fail("cuUserObjectCreate", 999)
         with pytest.raises(CudaError, match="cuUserObjectCreate"):
             gi.copy_async(x, host)
-        capture.end()
-        capture.destroy()
+        capture.finish()
     del host
     gc.collect()
     assert gi.pinned_empty(100, device=CUDA).ctypes.data == address

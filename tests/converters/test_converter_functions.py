@@ -1,8 +1,9 @@
-"""Every converter is called alike, and the documents' functions as the documents call them."""
+"""Every converter is called alike, documented in the same order, and has Theano's name beside its own."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_every_promised_library_has_its_converter():
 
 
 @pytest.mark.parametrize("library", PROMISED)
-def test_every_converter_has_one_shape(library):
+def test_every_converter_takes_an_array_and_copyif(library):
     for direction in ("to", "from"):
         function = getattr(converters, f"{direction}_{library}")
         takes_an_array_and_copyif(function)
@@ -58,3 +59,30 @@ def test_the_page_about_kernels_says_first_that_an_address_has_no_strides():
     warning = page.index("A kernel that receives only an address cannot see strides")
     assert page[:warning].count("\n## ") == 1
     assert "```" not in page[:warning]
+
+
+# ---- docstrings ---------------------------------------------------------------------------------
+
+ORDER = (
+    ("what it shares", r"\bShares\b"),
+    ("what it copies", r"\b[Cc]opies\b"),
+    ("the dtype", r"\bdtype\b|\bfloat32\b"),
+    ("the stream", r"\bstream\b|\bqueued\b"),
+    ("the lifetime", r"\bkeeps\b|\bholds\b|\bheld\b"),
+    ("whether writes are seen", r"\bWrites\b"),
+)
+FUNCTIONS = [
+    name
+    for library in ("numpy", "buffer", "cupy", "numba", "pycuda", "cudamat", "gnumpy")
+    for name in (f"to_{library}", f"from_{library}")
+] + ["to_cudandarray", "to_gpuarray"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_docstring_answers_the_same_questions_in_order(name):
+    text = getattr(converters, name).__doc__
+    at = 0
+    for question, words in ORDER:
+        found = re.compile(words).search(text, at)
+        assert found, f"{name} does not tell, after the others, {question}"
+        at = found.end()

@@ -99,7 +99,7 @@ def test_parts_while_a_finaliser_reshapes():
     low, high = (1 << 20, *(1,) * 20), (2,) * 20 + (1,) * 40
     x = gi.GpuArray(np.zeros(low, "u1"), device="cpu")
     for parts in while_garbage_is_collected(
-        lambda: setattr(x, "shape", high), lambda: _core.ready_parts(x, 0, 0, 1)
+        lambda: setattr(x, "shape", high), lambda: _core.ready_parts(x, 1)
     ):
         shape, strides, _, _ = parts
         assert len(shape) == len(strides)
