@@ -29,7 +29,8 @@ __all__ = [
     "set_default_device",
 ]
 
-_SPELLING = re.compile(r"(cpu|host|cuda|gpu)(?::?(\d+))?", re.IGNORECASE)
+# int() limits the digits that it reads, and no device has a number of more than nine.
+_SPELLING = re.compile(r"(cpu|host|cuda|gpu)(?::?0*(\d{1,9}))?", re.IGNORECASE)
 _ACCEPTED = '"cpu", "cuda", "cuda:1", "gpu0", an int, (type, id) or another library\'s device'
 
 

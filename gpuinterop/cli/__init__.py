@@ -33,6 +33,9 @@ STRICT = "array_api_strict"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:
+        print("gpuinterop: the output cannot be written: stdout is closed", file=sys.stderr)
+        return 2
     if isinstance(sys.stdout, io.TextIOWrapper):  # paths may have letters that its encoding lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     name = next((word for word in words if not word.startswith("-")), "")

@@ -138,11 +138,12 @@ def _numbers(text: str, where: str) -> tuple[int, ...]:
 
 def _element_strides(text: str, extents: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
     wrong = f"one of {', '.join(LAYOUTS)}, or a byte stride for each of the {len(extents)} axes"
+    strides: tuple[int, ...] | None
     try:
         strides = tuple(int(word) for word in text.split(","))
     except ValueError:
-        strides = ()
-    if len(strides) != len(extents) or any(s % dtype.itemsize for s in strides):
+        strides = None
+    if strides is None or len(strides) != len(extents) or any(s % dtype.itemsize for s in strides):
         raise ShapeError(
             where="--layout", expected=f"{wrong}, in whole elements of {dtype.itemsize} bytes",
             got=text, fix="write --layout reversed, or --layout=-16,4",

@@ -16,6 +16,7 @@ from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression, Value
 from gpuinterop.ops.operand_conversion import gpuarray_class
 from gpuinterop.ops.reduction_kernel import ReductionKernel
+from gpuinterop.ops.reduction_table import accumulated_dtype
 
 __all__ = ["plan", "rank_one"]
 
@@ -64,14 +65,9 @@ def _times(common: np.dtype[Any]) -> Expression:
     if common == np.bool_:
         graph.results = [graph.apply("logical_and", x, y)]
     else:
-        held = _summed(common)
+        held = accumulated_dtype("sum", common)
         graph.results = [graph.apply("multiply", graph.cast(x, held), graph.cast(y, held))]
     return graph
-
-
-def _summed(common: np.dtype[Any]) -> np.dtype[Any]:
-    small = common.kind in "fV" and common.itemsize < 4
-    return np.dtype(np.float32) if small else common
 
 
 def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> ReductionKernel:
@@ -95,7 +91,7 @@ def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> Reduct
 def _scale(graph: Expression, x: Value, factor: float, common: np.dtype[Any]) -> Value:
     """The product with a number, which is rounded with the sum that it becomes part of."""
     if factor == 1:
-        return graph.cast(x, _summed(common))
+        return graph.cast(x, accumulated_dtype("sum", common))
     wide = np.complex128 if common.kind == "c" else np.float64
     return graph.apply("multiply", graph.cast(x, wide), factor)
 

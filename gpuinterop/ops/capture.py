@@ -19,8 +19,8 @@ from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import ArgumentTypeError, CaptureError, GpuInteropError, ShapeError
 from gpuinterop.layout import core_view
 from gpuinterop.ops import output_arrays
+from gpuinterop.ops.expression_graph import constant_key
 from gpuinterop.ops.operand_conversion import is_foreign_array, speaks
-from gpuinterop.ops.reduction_launch import may_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,20 +29,25 @@ if TYPE_CHECKING:
 __all__ = ["Capture", "capture"]
 
 
-def _is_same(own: Any, given: Any) -> bool:
-    """Whether a replay with `given` would be what was recorded with `own`."""
-    if own is given:
-        return True
-    if type(own) is not type(given):
-        return False
-    if isinstance(own, (tuple, list)):
-        return len(own) == len(given) and all(map(_is_same, own, given))
-    if isinstance(own, (float, complex, np.generic)):
-        return repr(own) == repr(given)  # 0.0 equals -0.0 and a NaN nothing
+def _fixed_key(value: Any) -> Any:
+    """Return a key that is equal for values of one type and exactly the same value, now and later.
+
+    The key keeps a copy of what a list, set, dict or NumPy array holds. Other values that cannot be
+    hashed are compared by identity.
+    """
+    kind = type(value)
+    if isinstance(value, dict):
+        return kind, *((_fixed_key(k), _fixed_key(v)) for k, v in value.items())
+    if isinstance(value, (tuple, list)):
+        return kind, *map(_fixed_key, value)
+    if isinstance(value, set):
+        return kind, constant_key(frozenset(value))
+    if isinstance(value, np.ndarray):
+        return kind, value.dtype, value.shape, value.tobytes()
     try:
-        return bool(own == given)
-    except ValueError:  # of NumPy arrays in a list, whose changes are not tracked
-        return False
+        return constant_key(value)
+    except TypeError:
+        return kind, id(value)  # `Capture.inputs` keeps the value alive
 
 
 def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
@@ -51,7 +56,7 @@ def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
     for (one, to_one), (other, to_other) in combinations(pairs, 2):
         kept = to_one is one and to_other is other
         same = one is other and to_one is to_other
-        if not (kept or same) and may_overlap(one, other):
+        if not (kept or same) and _core._may_overlap(one, other):
             raise CaptureError(
                 where="Capture",
                 expected="inputs in memory of their own, for other arguments than the captured ones",
@@ -72,7 +77,11 @@ def _ready(own: Any, given: Any, others: list[Any]) -> Any:
     if seen is not None:
         seen = core_view(seen)
         near = seen.device.type == "cpu" or seen.device == own.device
-        if near and seen.dtype == own.dtype and not any(may_overlap(o, seen) for o in others):
+        if (
+            near
+            and seen.dtype == own.dtype
+            and not any(_core._may_overlap(o, seen) for o in others)
+        ):
             return given
     made = output_arrays.new_like(own, own.shape, own.dtype, "Capture")
     _write(made, given, own)
@@ -117,7 +126,7 @@ class Capture:
 
     def __init__(self, device: Any = None) -> None:
         self.device = resolve_device(device, "capture")
-        self.inputs: tuple[Any, ...] = ()
+        self.inputs = ()
         self.outputs: Any = None
         self._recorder = _core.Recorder(self.device.type_code, self.device.index)
 
@@ -146,6 +155,16 @@ class Capture:
         recorder = getattr(self, "_recorder", None)
         if recorder is not None:
             recorder.leave()
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        return self._inputs
+
+    @inputs.setter
+    def inputs(self, inputs: tuple[Any, ...]) -> None:
+        # What is not an array is fixed by the recording, also if the object changes later.
+        self._fixed = [None if isinstance(x, _core.Array) else _fixed_key(x) for x in inputs]
+        self._inputs = inputs
 
     @property
     def nodes(self) -> int:
@@ -185,17 +204,17 @@ class Capture:
                 fix="pass all of them, or write into capture.inputs",
             )
         changed: list[tuple[Any, Any]] = []
-        for own, given in zip(self.inputs, arguments, strict=True):
-            if given is own:
-                continue
+        for own, fixed, given in zip(self.inputs, self._fixed, arguments, strict=True):
             if not isinstance(own, _core.Array):
-                if not _is_same(own, given):
+                if _fixed_key(given) != fixed:
                     raise CaptureError(
                         where="Capture",
                         expected=f"{reprlib.repr(own)}, which is fixed in the recorded operations",
                         got=reprlib.repr(given),
                         fix="pass arrays as arguments of their own, and a number that changes as a 0-d array",
                     )
+                continue
+            if given is own:
                 continue
             try:
                 shape = tuple(given.shape if hasattr(given, "shape") else np.shape(given))

@@ -17,7 +17,6 @@ from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.operand_conversion import result_class
-from gpuinterop.ops.reduction_launch import may_overlap
 from gpuinterop.option_values import is_index, read_shape
 from gpuinterop.views import read_axis
 
@@ -72,7 +71,7 @@ def _concatenated(arrays: Sequence[Any], axis: int | None, out: Any, where: str)
     else:
         output_arrays.check_out(out, shape, dtype, parts[0], "concatenate")
         # Writing one part must not change those still to be read.
-        parts = [x.copy() if may_overlap(x, out) else x for x in parts]
+        parts = [x.copy() if _core._may_overlap(x, out) else x for x in parts]
     target = output_arrays.plain(out)
     for key, x in zip(places, parts, strict=True):
         # No name for the part: its memory is free before the next one is cast.

@@ -19,6 +19,7 @@ from gpuinterop.host_views import as_numpy_views
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import render
 from gpuinterop.jit.spec import Body, KernelSpec
+from gpuinterop.layout import core_view
 
 from .dtype_promotion import (
     check_casts,
@@ -168,8 +169,12 @@ def _host(
         PRODUCTS_ON_HOST[op](op, *results, *inputs, *scalars)
         return
     entry = _by_id[op]  # which a replay may need when the operation has been dropped
-    if not _core._record_call(lambda: _host_now(entry, kinds, inputs, results)):
-        _host_now(entry, kinds, inputs, results)
+    if _core._recording() is None:
+        return _host_now(entry, kinds, inputs, results)
+    # A replay uses the layouts of now, also if the arrays' own are assigned to before it.
+    inputs = tuple(core_view(x) if isinstance(x, _core.Array) else x for x in inputs)
+    results = tuple(map(core_view, results))
+    _core._record_call(lambda: _host_now(entry, kinds, inputs, results))
 
 
 def _host_now(

@@ -21,16 +21,7 @@ from .expression_graph import Graph
 from .host_elementwise import run_row
 from .kernel_bodies import substitute
 
-__all__ = ["DeviceFunction", "ElementwiseOperation", "device_function", "statements"]
-
-
-def statements(graph: Graph, given: Sequence[int]) -> str:
-    """CUDA statements that compute o0, o1, ... from a0, a1, ..., rounded after every operation.
-
-    Each value is pinned, so that a product and a sum are not contracted: the results have the bits of
-    the single operations.
-    """
-    return _Statements(graph, given).text
+__all__ = ["DeviceFunction", "ElementwiseOperation", "device_function"]
 
 
 class DeviceFunction(NamedTuple):
@@ -51,6 +42,12 @@ def device_function(symbol: str, graph: Graph, given: Sequence[int]) -> DeviceFu
 
 
 class _Statements:
+    """CUDA statements that compute o0, o1, ... from a0, a1, ..., rounded after every operation.
+
+    Each value is pinned, so that a product and a sum are not contracted: the results have the bits of
+    the single operations.
+    """
+
     def __init__(self, graph: Graph, given: Sequence[int]) -> None:
         self.kinds, self.strict = graph.kinds(given)
         self.names: dict[int, str] = {}

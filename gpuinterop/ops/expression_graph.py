@@ -19,6 +19,7 @@ from gpuinterop.views import read_reduced_axes
 
 from .cuda_text import CudaText
 from .expression_dtypes import Operation, Value, is_number_kind, kinds_of, loop_of, met, strong
+from .reduction_table import reduced_shape
 
 __all__ = ["Graph", "constant_key", "ordered", "shapes_of"]
 
@@ -163,8 +164,7 @@ def shapes_of(
         elif value.reduction is not None:
             op, axis, keepdims = value.reduction
             axes = read_reduced_axes(axis, len(shapes[0]), op)
-            extents = [1 if i in axes else n for i, n in enumerate(shapes[0])]
-            shape = tuple(n for i, n in enumerate(extents) if keepdims or i not in axes)
+            shape = reduced_shape(shapes[0], axes, keepdims)
         else:
             shape = broadcast_shapes(shapes, "fuse")
         found[id(value)] = shape

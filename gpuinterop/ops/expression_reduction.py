@@ -20,6 +20,7 @@ from . import output_arrays
 from .expression_dtypes import is_strict, number_kind
 from .expression_graph import Graph
 from .reduction_kernel import ReductionKernel
+from .reduction_table import reduced_shape
 
 __all__ = ["FusedReduction"]
 
@@ -105,10 +106,9 @@ class FusedReduction:
             return kernel(*operands, out=out)
         shape = broadcast_shapes([x.shape for x in operands], "fuse")
         axes = read_reduced_axes(self.axis, len(shape), self.op)
-        full = tuple(1 if i in axes else n for i, n in enumerate(shape))
+        full = reduced_shape(shape, axes, keepdims=True)
         if out is None:
             return kernel(*operands).reshape(full)
         output_arrays.check_out(out, full, kernel._dtypes(operands)[0], operands[0], self.op)
-        kept = tuple(n for i, n in enumerate(shape) if i not in axes)
-        kernel(*operands, out=out.reshape(kept))
+        kernel(*operands, out=out.reshape(reduced_shape(shape, axes)))
         return out

@@ -62,7 +62,8 @@ _LGAMMA = (
 
 
 def _quotient(parts: tuple[tuple[float, ...], tuple[float, ...]], t: Any) -> Any:
-    above, below = (np.polynomial.polynomial.polyval(t, part) for part in parts)
+    # With tensor=True polyval adds an axis to the array's, of which it may have 64.
+    above, below = (np.polynomial.polynomial.polyval(t, part, tensor=False) for part in parts)
     return above / below
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuinterop.dtypes import STORAGE, as_supported_dtype
+from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.ops import output_arrays, reduction_launch
@@ -19,14 +19,12 @@ from gpuinterop.ops.cuda_text import CudaText, assigned
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.reduction_kernel import ReductionKernel
-from gpuinterop.ops.reduction_table import FUSED, REDUCTIONS
+from gpuinterop.ops.reduction_table import FUSED, REDUCTIONS, accumulated_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["MapReduce"]
-
-_DTYPES = {"int": "int32"} | {kind: name for name, kind in STORAGE.items()}  # of C++ types
 
 
 class MapReduce(ReductionKernel):
@@ -90,7 +88,8 @@ class MapReduce(ReductionKernel):
             (operands, extras), self._counts, "xe", ("operand", "extra"), strict=True
         ):
             if len(given) != count:
-                names = ", ".join(f"{letter}{i}" for i in range(count))
+                names = ", ".join(f"{letter}{i}" for i in range(min(count, 16)))
+                names += f", ... {letter}{count - 1}" * (count > 16)
                 raise ArgumentTypeError(
                     where=self._where,
                     expected=f"{count} {what}{'s'[: count != 1]}, as the expressions mention"
@@ -115,15 +114,13 @@ class MapReduce(ReductionKernel):
         self, operands: Sequence[Any], extras: Sequence[Any]
     ) -> tuple[Expression, Expression]:
         """The texts with the dtypes of these operands."""
-        common, row = self._common(operands), REDUCTIONS[self.op]
-        # Values are kept in the type that is accumulated, so that small floats are rounded once.
-        value = _DTYPES[row.kernel(common.name, row.result(common).name)[0]]
+        value = accumulated_dtype(self.op, self._common(operands))
         outs = [kind.name for kind in self._dtypes(operands)]
         mapped = CudaText(
             ", ".join(f"{x.dtype.name} x{i}" for i, x in enumerate(operands)),
             f"{value} gi_value", assigned("gi_value", value, self.map), "map", self.support,
         )  # fmt: skip
-        reduced = row.result(np.dtype(value)).name
+        reduced = REDUCTIONS[self.op].result(np.dtype(value)).name
         posts = CudaText(
             ", ".join([f"{reduced} r", *(f"{e.dtype.name} e{i}" for i, e in enumerate(extras))]),
             ", ".join(f"{name} gi_y{j}" for j, name in enumerate(outs)),
@@ -194,4 +191,5 @@ def _graph_of(text: CudaText) -> Expression:
 def _mentioned(letter: str, *texts: str) -> int:
     """How many operands the texts speak of: one more than the highest that they name."""
     found = re.findall(rf"\b{letter}(\d+)\b", " ".join(texts))
-    return max(map(int, found), default=-1) + 1
+    # int() limits the digits that it reads; far fewer name more operands than exist.
+    return max((int(number[:9]) for number in found), default=-1) + 1

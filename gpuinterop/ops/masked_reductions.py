@@ -20,7 +20,7 @@ from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.dtype_promotion import dtype_kind
 from gpuinterop.ops.map_reduce import MapReduce
 from gpuinterop.ops.operand_conversion import as_scalar, placed
-from gpuinterop.ops.reduction_table import REDUCTIONS
+from gpuinterop.ops.reduction_table import REDUCTIONS, reduced_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,8 +119,7 @@ def _number(initial: Any, dtype: Any, op: str) -> Any:
 
 
 def _filled(x: Any, axes: tuple[int, ...], keepdims: bool, start: Any) -> Any:
-    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes)
-    value = output_arrays.new_like(x, shape, x.dtype)
+    value = output_arrays.new_like(x, reduced_shape(x.shape, axes, keepdims), x.dtype)
     value[...] = start
     return value
 
@@ -135,9 +134,7 @@ def _joined_before_rounding(
         with np.errstate(over="ignore"):
             first[...] = np.asarray(start).astype(x.dtype).item()
     value = _joining(op, axes, x.dtype)(x, extras=(first,))
-    if not keepdims:
-        return value
-    return value.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+    return value.reshape(reduced_shape(x.shape, axes, keepdims=True)) if keepdims else value
 
 
 @lru_cache(maxsize=256)

@@ -55,9 +55,10 @@ def check_count(outs: Sequence[Any], count: int, where: str) -> None:
         raise wrong_number_of_outs(where, count, len(outs))
 
 
-def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> None:
-    """Refuse an `out` that does not fit; nothing has been computed yet."""
+def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
+    """Refuse an `out` that does not fit, before anything is computed; return it as `plain` does."""
     _core._check_out(out, shape, dtype_id(dtype), like, where)
+    return plain(out)
 
 
 def refuse_overlap(outs: Sequence[Any], where: str) -> None:

@@ -17,22 +17,21 @@ from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import c_strides
-from gpuinterop.ops import output_arrays, target
+from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, PREPARE
 from gpuinterop.ops.masked_reductions import reduce_selected
 from gpuinterop.ops.reduction_launch import (
     INPUT,
     OUTPUT,
     SCRATCH,
-    check_out,
     launches_for,
-    may_overlap,
+    multiprocessors,
     new_as,
     operand,
     over,
 )
 from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
-from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty, recipe_for
+from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty, recipe_for, reduced_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +62,7 @@ def plan_for(
 ) -> Any:
     device = x.device.index
     row = REDUCTIONS[op]
-    sms = target.multiprocessors(device)
+    sms = multiprocessors(device)
     strides_out = _full_strides(x, axes, out, keepdims)
     launches: list[Any] = []
     scratch = 0
@@ -190,21 +189,22 @@ def _reduce(
         value = reduce_selected(op, x, chosen, dtype, keepdims, ddof, initial, where)
         if out is None:
             return _core.view(output_arrays.class_for(cls, value.dtype), value)
-        _core.copy_into(check_out(out, value.shape, value.dtype, x, op), value, where=op)
+        _core.copy_into(
+            output_arrays.check_out(out, value.shape, value.dtype, x, op), value, where=op
+        )
         return given_out
     result = np.dtype(row.result(x.dtype) if dtype is None or row.shifted else dtype)
-    kept = [n for i, n in enumerate(x.shape) if i not in axes]
-    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else tuple(kept)
+    shape = reduced_shape(x.shape, axes, keepdims)
     reduced = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
     check_not_empty(op, reduced, x.shape)
     if out is not None:
-        out = check_out(out, shape, result, x, op)
+        out = output_arrays.check_out(out, shape, result, x, op)
     if x.device.type == "cpu":
         sink = new_as(cls, x, shape, result, op) if out is None else out
         if output_arrays.plain(sink).size:
             _on_host(op, x, axes, flat, keepdims, sink, ddof)
         return sink if out is None else given_out
-    overlaps = out is not None and may_overlap(x, out)
+    overlaps = out is not None and _core._may_overlap(x, out)
     plan = plan_for(op, x, axes, shape, result, None if overlaps else out, ddof, keepdims, cls)
     if not overlaps and dtype is None:
         return plan

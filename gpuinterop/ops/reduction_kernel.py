@@ -10,11 +10,11 @@ import numpy as np
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import DTypeError
 from gpuinterop.layout import broadcast_shapes, c_strides
-from gpuinterop.ops import output_arrays, reduction_launch, target
+from gpuinterop.ops import output_arrays, reduction_launch
 from gpuinterop.ops.expression_codegen import device_function
 from gpuinterop.ops.reduction_codegen import Recipe
 from gpuinterop.ops.reduction_plan import plan_reduction
-from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty
+from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty, reduced_shape
 from gpuinterop.views import read_reduced_axes
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class ReductionKernel:
         extras = [output_arrays.plain(e) for e in extras]
         shape = broadcast_shapes([x.shape for x in operands], self._where)
         axes = read_reduced_axes(self.axis, len(shape), self._where)
-        kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+        kept = reduced_shape(shape, axes)
         count = int(np.prod([shape[i] for i in axes], dtype=np.int64))
         check_not_empty(self.op, count, shape)
         full = [x if x.shape == shape else x.broadcast_to(shape) for x in operands]
@@ -87,15 +87,13 @@ class ReductionKernel:
             return self._on_host(cls, full, after, kept, out)
         sinks = [] if out is None else [o for o in out if isinstance(o, _core.Array)]
         # An extra is read by the thread that then writes its place.
-        if not any(reduction_launch.may_overlap(x, o) for x in full for o in sinks) and not any(
-            reduction_launch.may_overlap(e, o) and not _same_place(e, o)
-            for e in after
-            for o in sinks
+        if not any(_core._may_overlap(x, o) for x in full for o in sinks) and not any(
+            _core._may_overlap(e, o) and not _same_place(e, o) for e in after for o in sinks
         ):
-            return self._plan(cls, full, after, out)
+            return self._plan(cls, axes, full, after, out)
         # Elements would be overwritten before all blocks have read them.
         self._check_outs(full[0], kept, self._dtypes(full), out)
-        made = self._plan(cls, full, after, None).run((*full, *after), None)
+        made = self._plan(cls, axes, full, after, None).run((*full, *after), None)
         for o, value in zip(out, made if isinstance(made, tuple) else (made,), strict=True):
             _core.copy_into(o, value, where=self._where)
         return out if len(out) > 1 else out[0]
@@ -127,7 +125,7 @@ class ReductionKernel:
     ) -> list[Any]:
         output_arrays.check_count(outs, len(kinds), self._where)
         found = [
-            reduction_launch.check_out(given, kept, kind, like, self._where)
+            output_arrays.check_out(given, kept, kind, like, self._where)
             for given, kind in zip(outs, kinds, strict=True)
         ]
         output_arrays.refuse_overlap(found, self._where)
@@ -159,10 +157,16 @@ class ReductionKernel:
             defined="\n".join(function.defined for function in functions),
         )
 
-    def _plan(self, cls: type, operands: Sequence[Any], extras: Sequence[Any], outs: Any) -> Any:
+    def _plan(
+        self,
+        cls: type,
+        axes: tuple[int, ...],
+        operands: Sequence[Any],
+        extras: Sequence[Any],
+        outs: Any,
+    ) -> Any:
         shape = operands[0].shape
-        axes = read_reduced_axes(self.axis, len(shape), self._where)
-        kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+        kept = reduced_shape(shape, axes)
         kinds = self._dtypes(operands)
         if outs is not None:
             outs = self._check_outs(operands[0], kept, kinds, outs)
@@ -183,7 +187,11 @@ class ReductionKernel:
         given = [reduction_launch.operand(x) for x in operands]
         # Extras ride along as results do: their strides follow the kept dimensions.
         plan = plan_reduction(
-            shape, axes, given, [*full, *after], multiprocessors=target.multiprocessors(device)
+            shape,
+            axes,
+            given,
+            [*full, *after],
+            multiprocessors=reduction_launch.multiprocessors(device),
         )
         g = plan.geometry
         n = len(kinds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core
@@ -27,10 +28,9 @@ __all__ = [
     "OUTPUT",
     "SCRATCH",
     "TICKETS",
-    "check_out",
     "functions_for",
     "launches_for",
-    "may_overlap",
+    "multiprocessors",
     "new_as",
     "operand",
     "over",
@@ -59,14 +59,6 @@ def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[_core.LoadedK
         found = [loaded(name) for name in names]
         _functions[key] = found
     return found
-
-
-def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
-    """Refuse an `out` that does not fit; return it as `output_arrays.plain` does."""
-    if isinstance(out, _core.Array):
-        out = output_arrays.plain(out)
-    output_arrays.check_out(out, shape, dtype, like, where)
-    return out
 
 
 def operand(x: Any, strides: Sequence[int] | None = None) -> Operand:
@@ -129,6 +121,7 @@ def new_as(cls: type, x: Any, shape: tuple[int, ...], dtype: Any, where: str = "
     return _core.empty(made, shape, dtype, x.device.type_code, x.device.index, where=where)
 
 
-def may_overlap(x: Any, out: Any) -> bool:
-    """Whether two arrays may share a byte."""
-    return bool(_core._may_overlap(x, out))
+@cache
+def multiprocessors(device: int) -> int:
+    """How many multiprocessors the device has."""
+    return int(_core.cuda_device_properties(device)["multiProcessorCount"])

@@ -323,7 +323,7 @@ def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) 
     blocks = -(-g.n_out * team // block)
     splits, chunk = 1, g.n_red
     wanted = sms * tuning.blocks_per_sm
-    if team == block and loads > block * LOADS_BEFORE_SPLIT and blocks < sms * _BUSY:
+    if team == block and loads > block * LOADS_BEFORE_SPLIT and 0 < blocks < sms * _BUSY:
         splits = min(-(-wanted // blocks), loads // (block * unroll), MAX_SPLITS)
     if splits > 1:
         chunk = -(-g.n_red // splits)
@@ -352,7 +352,7 @@ def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tunin
     blocks = batches * tiles
     splits, chunk = 1, g.n_red
     wanted = sms * tuning.blocks_per_sm
-    if blocks < sms * _BUSY and g.n_red > max(rows * unroll * 4, _FEW_ROWS):
+    if 0 < blocks < sms * _BUSY and g.n_red > max(rows * unroll * 4, _FEW_ROWS):
         splits = min(-(-wanted // blocks), -(-g.n_red // (rows * unroll * 2)), MAX_SPLITS)
     if splits > 1:
         chunk = -(-g.n_red // splits)

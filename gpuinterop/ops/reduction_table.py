@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuinterop.dtypes import ACCUMULATORS, KINDS, WORKING
+from gpuinterop.dtypes import ACCUMULATORS, KINDS, STORAGE, WORKING
 from gpuinterop.errors import DTypeError, ShapeError
 from gpuinterop.ops.reduction_codegen import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["FUSED", "REDUCTIONS", "Reduction", "recipe_for"]
 
@@ -220,6 +220,18 @@ REDUCTIONS: dict[str, Reduction] = {
 }  # fmt: skip
 
 
+_DTYPES = {"int": "int32"} | {kind: name for name, kind in STORAGE.items()}  # of C++ types
+
+
+def accumulated_dtype(op: str, dtype: np.dtype) -> str:
+    """The name of the dtype in which elements that are computed reach the accumulator.
+
+    Small floats are rounded once, when everything has been accumulated.
+    """
+    row = REDUCTIONS[op]
+    return _DTYPES[row.kernel(dtype.name, row.result(dtype).name)[0]]
+
+
 # The reductions of computed values.
 FUSED = tuple(name for name, row in REDUCTIONS.items() if row.fused)
 
@@ -240,6 +252,13 @@ def recipe_for(
     value, mapped, accumulator = row.kernel(dtype.name, result.name)
     inputs = (dtype.name, shift.name) if shift is not None else (dtype.name,)
     return Recipe(inputs, value, mapped, accumulator, (result.name,))
+
+
+def reduced_shape(
+    shape: Sequence[int], axes: Sequence[int], keepdims: bool = False
+) -> tuple[int, ...]:
+    """The shape of a result."""
+    return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
 
 
 def check_not_empty(

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype, dtype_id
+from gpuinterop.error_messages import integer_out_of_range
 from gpuinterop.errors import ArgumentTypeError, DTypeError
 
 from .dtype_promotion import dtype_kind, is_extended
@@ -77,7 +78,10 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
             x = x.astype(dtype) if x.dtype != dtype else x
         elif numbers and isinstance(x, _NUMBERS):
             # Nothing else says the dtype: a number of it.
-            x = np.asarray(x).astype(dtype)[()]
+            try:
+                x = np.asarray(x).astype(dtype)[()]
+            except OverflowError:  # an int beyond float64
+                raise integer_out_of_range(row.name, x, dtype, "") from None
         cast.append(x)
     return tuple(cast)
 

@@ -21,8 +21,9 @@ struct type_caster<std::string> {
     text = source;
     return PyUnicode_Check(source.ptr());
   }
+  // A path or a capsule's name need not be UTF-8, and a message that quotes one is still to be read.
   static handle from_cpp(const std::string& value, rv_policy, cleanup_list*) noexcept {
-    return PyUnicode_FromStringAndSize(value.data(), Py_ssize_t(value.size()));
+    return PyUnicode_DecodeUTF8(value.data(), Py_ssize_t(value.size()), "backslashreplace");
   }
   template <class T>
   static constexpr bool can_cast() {

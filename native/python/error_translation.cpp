@@ -6,6 +6,8 @@
 
 #include <atomic>
 
+#include "array/text_arguments.hpp"
+
 namespace nb = nanobind;
 
 namespace gpuinterop {
@@ -61,11 +63,11 @@ nb::object built_error(const Error& e) {
   nb::list values;
   for (const MessageValue& value : e.values)
     if (const auto* text = std::get_if<std::string>(&value))
-      values.append(nb::str(text->data(), text->size()));
+      values.append(*text);
     else
       values.append(nb::int_(std::get<int64_t>(value)));
   nb::object builder = nb::module_::import_("gpuinterop.error_messages").attr(e.builder);
-  return builder(e.where.c_str(), *values);
+  return builder(e.where, *values);
 }
 
 }  // namespace
@@ -79,8 +81,8 @@ void set_python_error(const Error& e) noexcept {
     }
     nb::object cls = nb::module_::import_("gpuinterop.errors").attr(class_name(e.kind));
     nb::object value =
-        cls(nb::arg("where") = e.where.c_str(), nb::arg("expected") = e.expected.c_str(),
-            nb::arg("got") = e.got.c_str(), nb::arg("fix") = e.fix.c_str(),
+        cls(nb::arg("where") = e.where, nb::arg("expected") = e.expected, nb::arg("got") = e.got,
+            nb::arg("fix") = e.fix,
             nb::arg("axis") = e.axis < 0 ? nb::object(nb::none()) : nb::object(nb::int_(e.axis)));
     PyErr_SetObject(cls.ptr(), value.ptr());
   } catch (nb::python_error& error) {

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -124,3 +128,35 @@ def test_long_words_are_cut_between_characters(character, before):
         gi.zeros(3)[wordy]
     with pytest.raises(gi.ExchangeError, match=rf"BufferError: a{{{before}}}{character}+\.\.\."):
         gi.from_dlpack(wordy)
+
+
+def product(text):
+    return gi.MapReduce(text, lambda x, e: (x[0].sum(-1),))(gi.zeros(3, device="cpu"))
+
+
+HUGE = {
+    "device": lambda: gi.device("cuda:" + "9" * 5000),
+    "a number as an operand with a dtype": lambda: gi.exp(10**5000, dtype="float32"),
+    "an operand's number": lambda: product("x0 * x99999999"),
+    "more digits": lambda: product("x" + "9" * 5000),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_numbers_of_many_digits_are_refused_in_words(name):
+    with pytest.raises(gi.GpuInteropError) as caught:
+        HUGE[name]()
+    assert len(str(caught.value)) < 1000
+
+
+def test_lgamma_of_64_dimensions():
+    x = gi.full((1,) * 64, 3.0, device="cpu")
+    assert gi.lgamma(x).ndim == 64
+
+
+def test_a_path_that_is_not_utf8_is_shown():
+    program = "import gpuinterop as gi; gi.zeros(3, device='cuda')"
+    env = {**os.environb, b"PYTHONIOENCODING": b"utf-8", b"GPUINTEROP_LIBCUDA": b"/nowhere/\xff.so"}
+    run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, timeout=60)
+    assert b"DeviceError" in run.stderr
+    assert rb"/nowhere/\xff.so" in run.stderr

@@ -122,13 +122,43 @@ def test_fixed_arguments_are_told_apart(device: str) -> None:
     graph = gi.capture(lambda a, s: a + s, x, float("nan"))
     assert np.isnan(graph(x, float("nan")).tolist()).all()
     for own, other in (
-        (0.0, -0.0), (1, True), (1, 1.0), ([np.ones(2)], [np.ones(2)]), ((1, [0.0]), (1, [-0.0])),
+        (0.0, -0.0), (1, True), (1, 1.0), ([np.ones(2)], [np.zeros(2)]), ((1, [0.0]), (1, [-0.0])),
         ((1,), (1.0,)), ((1,), (1, 2)),
     ):  # fmt: skip
         graph = gi.capture(lambda a, s: a + 1, x, own)
         assert graph(x, own).tolist() == [2, 3]
         with pytest.raises(CaptureError, match="fixed in the recorded operations"):
             graph(x, other)
+
+
+class Celsius(float):
+    def __repr__(self):
+        return f"{self:.0f} C"
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (lambda: [2.0, 5], lambda c: c.__setitem__(0, 3.0)),
+        (lambda: {"a": 2.0}, lambda c: c.update(a=3.0)),
+        (lambda: ([2.0],), lambda c: c[0].append(1)),
+        (lambda: {1, 2}, lambda c: c.add(3)),
+        (lambda: [np.ones(2)], lambda c: c[0].fill(3)),
+    ],
+)
+def test_a_container_that_changed_is_another_argument(device, make, change):
+    x, own = array([1, 2], device), make()
+    graph = gi.capture(lambda a, c: a + 1, x, own)
+    assert graph(x, own).tolist() == graph(x, make()).tolist() == [2, 3]
+    change(own)
+    with pytest.raises(CaptureError, match="fixed in the recorded operations"):
+        graph(x, own)
+
+
+def test_a_short_repr_does_not_make_values_equal(device):
+    graph = gi.capture(lambda a, s: a + s, array([1, 2], device), Celsius(20.4))
+    with pytest.raises(CaptureError, match="fixed in the recorded operations"):
+        graph(graph.inputs[0], Celsius(19.6))
 
 
 def test_arrays_of_other_libraries_are_no_arguments(device: str) -> None:

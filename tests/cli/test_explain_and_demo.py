@@ -31,6 +31,21 @@ def run(capsys, *words):
 # ---- explain ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shape", ["", "3,4"])
+def test_an_unknown_layout_is_refused(capsys, shape):
+    words = ("explain", "--shape", shape, "--layout", "nonsense", "--to", "numpy")
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert "nonsense" in err
+
+
+def test_a_closed_output_is_reported():
+    program = 'exec "$0" -m gpuinterop version >&-'
+    run = subprocess.run(["sh", "-c", program, sys.executable], capture_output=True, timeout=60)
+    assert run.returncode == 2
+    assert run.stderr == b"gpuinterop: the output cannot be written: stdout is closed\n"
+
+
 def test_explain_shares_refuses_and_copies(capsys):
     pytest.importorskip("torch")
     code, out, _ = run(capsys, "explain", "--layout", "F", "--to", "torch")

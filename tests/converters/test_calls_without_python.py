@@ -77,17 +77,20 @@ def test_every_way_to_name_a_library():
     assert gi.to(x[::-1], "torch", True).shape == (2, 3)
 
 
-def test_a_converter_takes_arrays_of_its_own_library_alone():
-    a = np.ones(3, np.float32)
-    with pytest.raises(gi.ConversionTypeError, match=r"cupy\.ndarray"):
-        converters.from_cupy(a)
-    with pytest.raises(gi.ConversionTypeError, match=r"torch\.Tensor"):
-        converters.from_torch(a)
+def test_converter_takes_arrays_of_its_own_library_alone():
     torch = pytest.importorskip("torch")
-    t = torch.ones(3)
-    for function in (converters.from_cupy, converters.from_numpy):
-        with pytest.raises(gi.ConversionTypeError, match=r"torch\.Tensor"):
-            function(t)
+    a, t = np.ones(3, np.float32), torch.ones(3)
+    for function, wrong, word in (
+        (converters.from_cupy, a, r"cupy\.ndarray"),
+        (converters.from_torch, a, r"torch\.Tensor"),
+        (converters.from_torch, None, r"torch\.Tensor"),
+        (converters.from_cupy, t, r"torch\.Tensor"),
+        (converters.from_numpy, t, r"torch\.Tensor"),
+        (converters.to_torch, a, "CudaNdarray"),
+        (converters.to_torch, t, "CudaNdarray"),
+    ):
+        with pytest.raises(gi.ConversionTypeError, match=word):
+            function(wrong)
 
 
 def test_the_ordinary_case_is_served_without_a_python_frame():

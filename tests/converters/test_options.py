@@ -103,15 +103,6 @@ def test_bools_of_numpy_are_bools(call, value):
         assert not value
 
 
-def test_jax_asks_the_same_of_its_quick_way():
-    pytest.importorskip("jax")
-    x = gi.zeros(4, device="cpu")
-    for _ in range(2):  # before JAX is known to be complete, and after
-        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif=True or False"):
-            converters.to_jax(x, [])
-        converters.to_jax(x)
-
-
 def test_numpys_false_forbids_a_copy():
     x = ours()[:, ::2]
     for no in (False, np.False_):

@@ -35,6 +35,9 @@ case("2 __dlpack__ returns None", TypeError, "capsule")(lambda: take(Producer(la
 case("2 __dlpack__ returns an array", TypeError, "capsule")(
     lambda: take(Producer(lambda **_: np.zeros(3)))
 )
+case("3 a name that is not UTF-8", ValueError, r"tensor\xff")(
+    lambda: take(capsule(name=b"tensor\xff"))
+)
 case("3 another name", ValueError, "tensor_of_mine")(lambda: take(capsule(name=b"tensor_of_mine")))
 case("3 no name", ValueError, "nothing")(lambda: take(api.PyCapsule_New(ADDRESS, None, None)))
 

@@ -14,7 +14,7 @@ from programs import program, random_steps
 import gpuinterop as gi
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import ArgumentTypeError
-from gpuinterop.ops.expression_codegen import statements
+from gpuinterop.ops.expression_codegen import device_function
 from gpuinterop.ops.fuse_tracer import Trace, Tracer
 
 
@@ -205,7 +205,7 @@ def traced_texts(function, dtype: str, strict: bool = False) -> str:
     trace = Trace([x])
     trace.graph.strict = (strict,)
     trace.graph.results = [function(Tracer(trace, trace.graph.inputs[0])).value]
-    return statements(trace.graph, (dtype_id(np.dtype(dtype)),))
+    return device_function("f", trace.graph, (dtype_id(np.dtype(dtype)),)).text
 
 
 COMPARISONS = (

@@ -308,3 +308,10 @@ def test_an_out_in_the_making_is_refused_on_every_call(device: str) -> None:
         out._set_shape_i(0, 4)
         call(out)
         assert out.get().tolist() == [3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("axis", [0, (0,), -2])
+def test_no_results_of_many_elements(device, axis):
+    x = gi.empty((2**31 + 3, 0), device=device)
+    assert x.sum(axis=axis).shape == (0,)
+    assert x.T.sum(axis=1).shape == (0,)
