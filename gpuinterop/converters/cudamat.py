@@ -29,6 +29,7 @@ from gpuinterop.converters.foreign_layout import (
     import_memory,
     read_shape,
 )
+from gpuinterop.converters.foreign_layout import legacy_stream as stream_used_by
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.converters.suggested_fixes import cast_line
 from gpuinterop.host_views import as_numpy_view, refuse_mask
@@ -118,11 +119,6 @@ def check_module(module: Any, name: str, where: str, library: str) -> None:
             got=errors.short_repr(module),
             fix="omit module for the one that is installed",
         )
-
-
-def stream_used_by(index: int, obj: Any = None) -> int:
-    """Return the handle of the stream on which the library uses memory."""
-    return LEGACY
 
 
 def export(x: Any, module: Any, layout: str = "logical") -> Any:

@@ -40,6 +40,7 @@ __all__ = [
     "device_of_address",
     "dtype_name",
     "has_attributes",
+    "legacy_stream",
     "import_memory",
     "like_cudamat",
     "like_gnumpy",
@@ -149,6 +150,11 @@ def stream_number(stream: Any) -> int:
         return LEGACY
     plain = type(stream) is int and 0 <= stream < 1 << 64  # without a call of the driver each time
     return (stream if plain else as_stream(stream).handle) or LEGACY
+
+
+def legacy_stream(index: int, obj: Any = None) -> int:
+    """Return the stream of a library that works on the legacy default stream, as its `stream_used_by`."""
+    return LEGACY
 
 
 def device_of_address(ptr: int) -> tuple[str, int]:

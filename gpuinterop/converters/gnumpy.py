@@ -16,6 +16,7 @@ from gpuinterop.converters.foreign_layout import (
     dtype_name,
     read_shape,
 )
+from gpuinterop.converters.foreign_layout import legacy_stream as stream_used_by
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
 from gpuinterop.foreign_handles import loaded_module
 from gpuinterop.host_views import as_numpy_view
@@ -73,11 +74,6 @@ def plan_to(
     if plan.refused or place == "cuda":
         return plan
     return cudamat.precision_fault(_backend(module), "gnumpy", "to_gnumpy") or plan
-
-
-def stream_used_by(index: int, obj: Any = None) -> int:
-    """Return the handle of the stream on which the library uses memory."""
-    return LEGACY
 
 
 def export(x: Any, module: Any) -> Any:

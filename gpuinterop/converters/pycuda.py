@@ -19,6 +19,7 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import LEGACY
+from gpuinterop.converters.foreign_layout import legacy_stream as stream_used_by
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
@@ -107,11 +108,6 @@ def plan_to(
     if plan.refused or (plan.copied and not copyif) or not registry.installed("pycuda"):
         return plan
     return context_fault(info.index, "to_gpuarray") or plan
-
-
-def stream_used_by(index: int, obj: Any = None) -> int:
-    """Return the handle of the stream on which the library uses memory."""
-    return LEGACY
 
 
 def export(x: Any, gpuarray: Any, strided: bool = False) -> Any:

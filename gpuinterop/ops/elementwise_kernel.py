@@ -74,8 +74,8 @@ class ElementwiseKernel(_core.PreparedCalls):
         if len(args) != len(parameters):
             names = ", ".join(name for _, name in parameters)
             raise ArgumentTypeError(
-                where=self.name, expected=f"{len(parameters)} operands", got=f"{len(args)} arguments",
-                fix=f"call {self.name}({names})",
+                where=self.name, expected=f"{len(parameters)} operand{'s' * (len(parameters) != 1)}",
+                got=f"{len(args)}", fix=f"call {self.name}({names})",
             )  # fmt: skip
         arrays = [isinstance(value, _core.Array) for value in args]
         if False in arrays:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.error_messages import out_is_no_array
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
 from .core_callbacks import is_foreign_array
@@ -195,7 +196,7 @@ class Fused(_core.PreparedCalls):
         except GpuInteropError as error:
             if _TRACER not in error.got:
                 raise
-            if error.expected.endswith("as out="):
+            if getattr(error, "builder", ("",))[0] == out_is_no_array.__name__:
                 refuse_out(error.where, True)
             raise cannot_be_fused(error.where) from None
         several = isinstance(returned, (tuple, list))

@@ -109,7 +109,7 @@ def _suggested_fix(indices: Any, dtype: np.dtype[Any]) -> str:
     if dtype == np.bool_:
         return f"pass the places where the mask is true: numpy.flatnonzero({given})"
     if dtype.kind == "f":
-        return f"round them as you mean it, then cast: numpy.rint({given}).astype('int64')"
+        return f"choose a rounding, then cast, for example numpy.rint({given}).astype('int64')"
     return "pass integers, or a sequence of ints"
 
 

@@ -41,7 +41,7 @@ def bind_keywords(
         raise ArgumentTypeError(
             where=name,
             expected=f"{n} operand{'s' if n != 1 else ''}, and perhaps out=",
-            got=f"{len(args)} arguments",
+            got=f"{len(args)}",
             fix=f"call {name}({', '.join(names[i % len(names)] for i in range(n))})",
         )
     for key, value in kwargs.items():

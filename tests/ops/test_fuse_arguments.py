@@ -95,6 +95,15 @@ def test_integers_are_operands(device, dtype):
         assert gi.fuse(lambda x, n: x**n, static_argnames="n")(x, 2).tolist() == [1, 1]
 
 
+def test_integers_to_the_power_of_an_argument_need_a_static_argument(device):
+    x = gi.asarray(np.arange(4, dtype="int32"), device=device)
+    with pytest.raises(gi.BoundsError) as refused:
+        gi.fuse(lambda x, n: x**n)(x, 2)
+    assert refused.value.reason == gi.BoundsError.reason
+    assert "static_argnames" in refused.value.fix
+    assert gi.fuse(lambda x, n: x**n, static_argnames="n")(x, 2).tolist() == [0, 1, 4, 9]
+
+
 def test_new_numbers_make_no_new_kernels(device):
     x = gi.GpuArray(np.arange(1, 4, dtype=np.float32), device=device)
     step, times = traced(lambda x, g, rate, decay: (x * (1 - rate * decay) - rate * g, x * decay))
