@@ -189,10 +189,12 @@ def producer_fault(where: str, expected: str, got: str) -> ExchangeError:
 # ---- dtypes --------------------------------------------------------------------------------------
 
 
-def dtype_of_class(where: str, class_name: str, only: Any, dtype: Any) -> DTypeError:
+def dtype_of_class(
+    where: str, class_name: str, only: Any, dtype: Any, cast: str = "x.astype('{}')"
+) -> DTypeError:
     return DTypeError(where=where, expected=f"dtype {only}, the only one of {class_name}",
                       got=f"dtype {dtype}",
-                      fix=f"write the cast: x.astype('{only}'), or keep the dtype with GpuArray")  # fmt: skip
+                      fix=f"write the cast: {cast.format(only)}, or keep the dtype with GpuArray")  # fmt: skip
 
 
 def where_not_bool(where: str, dtype: Any) -> DTypeError:

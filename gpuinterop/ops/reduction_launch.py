@@ -38,22 +38,25 @@ __all__ = [
 
 INPUT, OUTPUT, SCRATCH, TICKETS = 0, 1, 2, 3  # ops::Slot
 
-_functions: dict[tuple[int, int, bytes], list[int]] = {}
+_functions: dict[tuple[int, int, bytes], list[_core.LoadedKernel]] = {}
 
 
-def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[int]:
-    """Handles of the kernels to launch, one or two, compiled and loaded once."""
+def functions_for(device: int, recipe: Recipe, plan: Plan) -> list[_core.LoadedKernel]:
+    """The kernels to launch, one or two, compiled and loaded once."""
     text, names = render(recipe, plan), kernel_names(plan)
     # A plan with parts to join and one without may have the same text.
     key = (device, len(names), hashlib.sha256(text.encode()).digest())
     found = _functions.get(key)
     if found is None:
 
-        def compiled(fresh: bool) -> bytes:
-            arch = _core._compute_capability(device)
-            return compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu", fresh=fresh)
+        def loaded(name: str) -> _core.LoadedKernel:
+            def compiled(fresh: bool) -> tuple[bytes, str]:
+                arch, file = _core._compute_capability(device), f"{names[0]}.cu"
+                return compile_source(text, arch, options=EXACT, name=file, fresh=fresh), name
 
-        found = [_core.load_function(device, compiled, name) for name in names]
+            return _core._load_kernel(device, compiled, name)
+
+        found = [loaded(name) for name in names]
         _functions[key] = found
     return found
 

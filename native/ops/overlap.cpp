@@ -12,45 +12,63 @@ struct Term {
   int64_t step;   // bytes, positive
   int64_t limit;  // the index runs from 0 to limit
 };
+using Wide = __int128;  // sums of terms go beyond 64 bits where layouts are absurd
 
 constexpr int kMaxTerms = 2 * kMaxDims + 2;
-constexpr int kMaxVisits = 2000;
+constexpr int64_t kMaxVisits = 2000;  // more would take longer than a copy
 
-// Is sum(step * index) == target for some indices? Terms come with falling steps; `reach` and
-// `divisor` hold, from each term on, the largest sum and the common divisor of the steps.
+// Is sum(step * index) == target for some indices? A bounded linear Diophantine equation of few terms.
+// The search goes down over the steps, the largest first, with two exact cuts at each of them: what the
+// other terms can still reach, and the greatest common divisor of their steps.
 struct Search {
   Term terms[kMaxTerms];
-  int64_t reach[kMaxTerms + 1], divisor[kMaxTerms + 1];
+  Wide reach[kMaxTerms + 1];       // from each term on, the largest sum
+  int64_t divisor[kMaxTerms + 1];  // and the common divisor of the steps
   int count = 0;
-  int visits = 0;
+  int64_t visits = 0, budget = kMaxVisits;
 
   void add(int64_t step, int64_t limit) {
-    if (step == 0 || limit == 0) return;
-    for (int i = 0; i < count; ++i)
-      if (terms[i].step == step) {
-        terms[i].limit += limit;
-        return;
-      }
-    terms[count++] = {step, limit};
+    if (step && limit) terms[count++] = {step, limit};
   }
   void prepare() {
-    std::sort(terms, terms + count, [](const Term& a, const Term& b) { return a.step > b.step; });
+    std::sort(terms, terms + count, [](const Term& a, const Term& b) { return a.step < b.step; });
+    int kept = 0;
+    for (int i = 0; i < count; ++i) {
+      const Term t = terms[i];
+      Term* last = kept ? &terms[kept - 1] : nullptr;
+      // Steps that fill each other's gaps are one: with them every multiple of the smaller one is reached.
+      // This is the usual nested layout.
+      if (last && t.step % last->step == 0 && t.step / last->step <= last->limit + 1)
+        last->limit += t.limit * (t.step / last->step);
+      else
+        terms[kept++] = t;
+    }
+    count = kept;
+    std::reverse(terms, terms + count);
     reach[count] = 0;
     divisor[count] = 0;
     for (int i = count - 1; i >= 0; --i) {
-      reach[i] = reach[i + 1] + terms[i].step * terms[i].limit;
+      reach[i] = reach[i + 1] + Wide{terms[i].step} * terms[i].limit;
       divisor[i] = std::gcd(terms[i].step, divisor[i + 1]);
     }
   }
-  bool solve(int i, int64_t target) {
-    if (target < 0 || target > reach[i]) return false;
+  // True as well when the budget is spent before the answer is known.
+  bool solve(int i, Wide target) {
     if (target == 0) return true;
-    if (i == count || target % divisor[i] != 0) return false;
-    if (++visits > kMaxVisits) return true;
+    if (target < 0 || target > reach[i] || target % divisor[i] != 0) return false;
+    if (i == count - 1) return true;
     const Term& t = terms[i];
-    const int64_t most = std::min(t.limit, target / t.step);
-    for (int64_t k = most; k >= 0 && target - k * t.step <= reach[i + 1]; --k)
-      if (solve(i + 1, target - k * t.step)) return true;
+    const Wide least = (target - reach[i + 1] + t.step - 1) / t.step;
+    const Wide most = std::min<Wide>(t.limit, target / t.step);
+    // Only indices that leave a multiple of the other steps' divisor can work; they repeat.
+    const int64_t period = divisor[i + 1] / divisor[i];
+    bool found = false;
+    for (Wide k = std::max<Wide>(least, 0); k <= most; k += found ? period : 1) {
+      if (++visits > budget) return true;
+      const Wide rest = target - k * t.step;
+      found = found || rest % divisor[i + 1] == 0;
+      if (found && solve(i + 1, rest)) return true;
+    }
     return false;
   }
 };
@@ -122,6 +140,20 @@ bool overlaps_itself(const Array& a) noexcept {
     if (s.solve(0, target)) return true;
   }
   return false;
+}
+
+std::optional<bool> reaches(const std::vector<std::pair<int64_t, int64_t>>& terms, int64_t target,
+                            int64_t budget) {
+  Search s;
+  s.budget = budget;
+  for (const auto& [step, limit] : terms) {
+    if (s.count == kMaxTerms) return std::nullopt;
+    s.add(step, limit);
+  }
+  s.prepare();
+  const bool found = s.solve(0, target);
+  if (s.visits > budget) return std::nullopt;
+  return found;
 }
 
 bool is_same_place(const Array& a, const Array& b) noexcept {

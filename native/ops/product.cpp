@@ -84,20 +84,12 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   note_use(*a.array);
   note_use(*b.array);
   if (c.array) note_use(*c.array);
-  if (!call.out) {
-    note_fresh(out);
-    gemm(out, *a.array, *b.array, c.array, call.alpha, call.beta, call.tf32, where);
-    return result.release();
-  }
-  note_use(out);
-  if (!may_overlap(*a.array, out, where) && !may_overlap(*b.array, out, where) &&
-      (!c.array || !must_go_apart(*c.array, out, where))) {
-    gemm(out, *a.array, *b.array, c.array, call.alpha, call.beta, call.tf32, where);
-  } else {
-    Array apart = make_empty(device, rule.dtype, shape.ndim, shape.extents, where);
-    gemm(apart, *a.array, *b.array, c.array, call.alpha, call.beta, call.tf32, where);
-    copy_elements(out, apart, where);
-  }
+  call.out ? note_use(out) : note_fresh(out);
+  const bool apart = call.out && !may_be_written(out, a, b, c, where);
+  const Array target =
+      apart ? make_empty(device, rule.dtype, shape.ndim, shape.extents, where) : out;
+  gemm(target, *a.array, *b.array, c.array, call.alpha, call.beta, call.tf32, where);
+  if (apart) copy_elements(out, target, where);
   return result.release();
 }
 

@@ -140,9 +140,10 @@ void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char*
        inner_fix(a, b, n, m));
 }
 
-void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShape& shape,
-                  const char* where) {
-  check_out(out, dtype, device, shape.ndim, shape.extents, where);
+bool may_be_written(const Array& out, const Side& a, const Side& b, const Side& c,
+                    const char* where) {
+  return !may_overlap(*a.array, out, where) && !may_overlap(*b.array, out, where) &&
+         (!c.array || !must_go_apart(*c.array, out, where));
 }
 
 PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ops/call_cache.hpp"
+#include "ops/operands.hpp"
 #include "ops/product.hpp"
 
 namespace gpuinterop::ops {
@@ -49,11 +50,16 @@ std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side&
                                             const Side& c);
 
 void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where);
-void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShape& shape,
-                  const char* where);
+inline void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShape& shape,
+                         const char* where) {
+  check_out(out, dtype, device, shape.ndim, shape.extents, where);
+}
 // The given out or a fresh array of the rule's class.
 PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,
                  const ProductShape& shape);
+// Whether a product may write `out` while it reads the operands; the addend may lie where `out` does.
+bool may_be_written(const Array& out, const Side& a, const Side& b, const Side& c,
+                    const char* where);
 // The operand in another dtype, or as it is.
 void cast_side(Side& side, DTypeId dtype, const char* where);
 // The array as the base class shows it: nothing that its own class says reaches Python's rules.

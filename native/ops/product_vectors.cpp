@@ -73,10 +73,7 @@ PyRef run_plan_into(PlanKind kind, const ProductCall& call, const ProductRule& r
   if (!out) return run_plan(kind, call, rule, a, b, c, nullptr);
   check_result(out, rule.dtype, device, shape, call.where);
   const Array& to = unwrap(out);
-  const bool apart = !may_overlap(*a.array, to, call.where) &&
-                     !may_overlap(*b.array, to, call.where) &&
-                     (!c.array || !must_go_apart(*c.array, to, call.where));
-  if (apart) return run_plan(kind, call, rule, a, b, c, out);
+  if (may_be_written(to, a, b, c, call.where)) return run_plan(kind, call, rule, a, b, c, out);
   PyRef made = run_plan(kind, call, rule, a, b, c, nullptr);
   note_use(to);
   copy_elements(to, unwrap(made.get()), call.where);

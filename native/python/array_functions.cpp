@@ -23,6 +23,14 @@ PyObject* device_objects[2][kMaxDevices] = {};
 
 }  // namespace
 
+Array& read_array(nb::handle o, const char* where) {
+  if (!is_array(o.ptr()))
+    fail(Kind::Type, where, "a gpuinterop array", "an object of type " + type_text(o.ptr()),
+         "convert it with gpuinterop.asarray(obj)");
+  require_valid_layout(o.ptr());
+  return unwrap(o.ptr());
+}
+
 PyObject* dtype_object(DTypeId id) {
   PyObject*& cached = dtype_objects[id];
   if (!cached)
@@ -78,14 +86,6 @@ Device read_device(int type, int id, const char* where) {
   return {static_cast<DeviceType>(type), type == 1 ? 0 : id};
 }
 
-Array& read_array(nb::handle o, const char* where) {
-  if (!is_array(o.ptr()))
-    fail(Kind::Type, where, "a gpuinterop array", "an object of type " + type_text(o.ptr()),
-         "convert it with gpuinterop.asarray(obj)");
-  require_valid_layout(o.ptr());
-  return unwrap(o.ptr());
-}
-
 nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_type, int device_id,
                  const std::string& order, const std::string& where_text) {
   const char* where = where_text.c_str();
@@ -114,9 +114,7 @@ void check_vouched(Array* a, nb::handle base, Unit unit, const char* where) {
     const bool everywhere = memory == Memory::Pinned || memory == Memory::Managed;
     if (owner.device != a->device && owner.buffer && !everywhere)
       fail(Kind::DeviceMismatch, where,
-           exchange::device_text(int(owner.device.type), owner.device.id) +
-               ", where the memory of base lies",
-           exchange::device_text(int(a->device.type), a->device.id),
+           device_text(owner.device) + ", where the memory of base lies", device_text(a->device),
            "leave the device out, or copy: base.to_device(device)");
     Array reached;
     reached.buffer = owner.buffer;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/iterative_free.hpp"
+#include "array/text_arguments.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
 #include "python/ops_slots.hpp"
@@ -123,13 +124,13 @@ PyMemberDef array_members[] = {
 
 Array& unwrap(PyObject* o) noexcept { return cast(o)->value; }
 
-void require_holds(PyTypeObject* type, DTypeId dtype, const char* where) {
+void require_holds(PyTypeObject* type, DTypeId dtype, const char* where, const char* cast) {
   if (dtype == kFloat32) return;
   PyTypeObject* only = exchange_result_type(kFloat32);
-  if (only != array_type && PyType_IsSubtype(type, only))
-    fail(Kind::DType, where, "dtype float32, the only one of a CudaNdarray",
-         std::string("dtype ") + kDTypes[dtype].name,
-         "keep the dtype with GpuArray, or write the cast: x.astype('float32')");
+  if (only == array_type || !PyType_IsSubtype(type, only)) return;
+  const nb::object name = nb::handle(reinterpret_cast<PyObject*>(type)).attr("__name__");
+  fail_with("dtype_of_class", where,
+            {nb::cast<std::string>(name), kDTypes[kFloat32].name, kDTypes[dtype].name, cast});
 }
 
 const Layout& shown_layout(PyObject* o) noexcept {

@@ -22,7 +22,11 @@ PyObject* array_iter(PyObject* self);
 // Kind::Bounds error for an address that is no multiple of alignment_of().
 void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* where);
 // Kind::DType error when objects of `type` are to hold nothing but float32: CudaNdarray and its subclasses.
-void require_holds(PyTypeObject* type, DTypeId dtype, const char* where);
+// `cast` is the call that casts, with {} for the dtype; by default NumPy's.
+void require_holds(PyTypeObject* type, DTypeId dtype, const char* where,
+                   const char* cast = "x.astype('{}')");
+// The array that an argument is, or Kind::Type error; its layout is valid.
+Array& read_array(nanobind::handle o, const char* where);
 
 // What is reached from `data` must lie inside the memory, as far as its extent is known.
 bool within_memory(const Array& a, const Layout& layout, const char* data, const char* where);

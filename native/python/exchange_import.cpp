@@ -20,37 +20,6 @@ using namespace exchange;
 
 namespace {
 
-// The table's row of the one dtype that a class holds (its attribute _only), or -1.
-int only_dtype(PyTypeObject* cls) {
-  static PyTypeObject* last = nullptr;
-  static int answer = -1;
-  if (cls == array_type) return -1;
-  if (cls == last) return answer;
-  PyRef value = PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(cls), names.only_dtype));
-  int row = -1;
-  if (!value && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
-  PyErr_Clear();
-  if (value && value.get() != Py_None) row = dtype_id_of(value.get());
-  // Classes are few and live long; holding the last one makes the comparison safe.
-  Py_INCREF(reinterpret_cast<PyObject*>(cls));
-  PyRef before = PyRef::steal(reinterpret_cast<PyObject*>(std::exchange(last, cls)));
-  answer = row;
-  return row;
-}
-
-[[noreturn]] void refuse_dtype(PyTypeObject* cls, int wanted, const Array& a, const ForeignType& p,
-                               const Options& o) {
-  PyRef name = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(cls), "__name__"));
-  const char* cls_name = name ? PyUnicode_AsUTF8AndSize(name.get(), nullptr) : nullptr;
-  forgive();
-  const std::string target = kDTypes[wanted].name;
-  const std::string cast =
-      p.family == Family::Torch ? "x.to(torch." + target + ")" : "x.astype('" + target + "')";
-  fail(Kind::DType, o.where, target + ", the only dtype of a " + (cls_name ? cls_name : "class"),
-       std::string("dtype ") + kDTypes[a.dtype].name,
-       "write the cast: " + cast + ", or keep the dtype with GpuArray");
-}
-
 void import_own(PyObject* obj, Array* out) {
   require_valid_layout(obj);
   const Array& a = unwrap(obj);
@@ -166,14 +135,15 @@ PyObject* import_object(PyTypeObject* cls, PyObject* given, Options o) {
   Array& a = held.array;
   o.claim = &held.claim;
   p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);
-  const int wanted = cls ? only_dtype(cls) : -1;
-  if (wanted >= 0 && wanted != a.dtype) refuse_dtype(cls, wanted, a, p, o);
+  if (cls && p.family == Family::Torch)
+    require_holds(cls, a.dtype, o.where, "x.to(torch.{})");
+  else if (cls)
+    require_holds(cls, a.dtype, o.where);
   const bool elsewhere = o.has_device && o.device != a.device;
   if (elsewhere && o.copy == 0)
     fail(Kind::CopyForbidden, o.where,
-         "memory on " + device_text(int(o.device.type), o.device.id) + ", because copy=False",
-         "memory on " + device_text(int(a.device.type), a.device.id),
-         "leave copy out, or set it to None");
+         "memory on " + device_text(o.device) + ", because copy=False",
+         "memory on " + device_text(a.device), "leave copy out, or set it to None");
   if (elsewhere || (o.copy == 1 && !a.is_copied) || (o.realign && !o.as_it_lies && !is_aligned(a)))
     a = moved(a, elsewhere ? o.device : a.device, o);
   if (!cls) cls = exchange_result_type(a.dtype);

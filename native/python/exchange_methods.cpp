@@ -194,8 +194,8 @@ void require_device(Device target) {
   const std::string here =
       cuda::available() ? ", of " + std::to_string(cuda::device_count()) + " CUDA devices here"
                         : "; " + cuda::unavailable_reason();
-  fail(Kind::Export, kWhere, "dl_device as a device that is here",
-       device_text(int(target.type), target.id) + here, "ask for a device of gpuinterop.devices()");
+  fail(Kind::Export, kWhere, "dl_device as a device that is here", device_text(target) + here,
+       "ask for a device of gpuinterop.devices()");
 }
 
 // A copy for the consumer, complete on `s` when it runs there.
@@ -258,9 +258,8 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     if (copy == 1 || target != a.device) {
       if (copy == 0)
         fail(Kind::CopyForbidden, kWhere,
-             "the array's own device, " + device_text(int(a.device.type), a.device.id) +
-                 ", because copy=False",
-             device_text(int(target.type), target.id), "leave copy out, or set it to None");
+             "the array's own device, " + device_text(a.device) + ", because copy=False",
+             device_text(target), "leave copy out, or set it to None");
       return finish(copied(a, target), stream, version, true);
     }
     return finish(a, stream, version, false);
@@ -339,8 +338,7 @@ PyObject* array_interface(PyObject* self, void*) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     const Array a = unwrap(self);  // by value: see dlpack()
     if (a.device.is_cuda())
-      no_attribute("__array_interface__", "the array is on device \"" +
-                                              device_text(int(a.device.type), a.device.id) +
+      no_attribute("__array_interface__", "the array is on device \"" + device_text(a.device) +
                                               "\"; numpy.asarray(x) downloads it");
     const std::string typestr = typestr_of(a.dtype);
     // NumPy would read "<V2" as raw bytes; without this attribute it asks __array__, which knows better.

@@ -47,7 +47,6 @@ void make_names() {
            intern("__array_interface__"),
            intern("device"),
            intern("where"),
-           intern("_only"),
            intern("dtype"),
            intern("realign")};
 }

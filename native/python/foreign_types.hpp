@@ -15,7 +15,7 @@ struct Names {
   PyObject *stream, *max_version, *dl_device, *copy;
   PyObject *dlpack, *dlpack_device, *api, *old_api;
   PyObject *cuda_interface, *array_interface;
-  PyObject *device, *where, *only_dtype, *dtype, *realign;
+  PyObject *device, *where, *dtype, *realign;
 };
 extern Names names;
 void make_names();  // once, when the module is made; throws nanobind::python_error

@@ -1,12 +1,10 @@
 // Kernels written by the user: loaded from machine code, launched with arrays and plain bytes.
 
 #include <cstring>
-#include <optional>
 #include <vector>
 
 #include "array/array.hpp"
 #include "array/text_arguments.hpp"
-#include "cuda/module.hpp"
 #include "ops/graph.hpp"
 #include "python/error_translation.hpp"
 #include "python/kernel_bindings.hpp"
@@ -17,13 +15,6 @@ using namespace nb::literals;
 namespace gpuinterop {
 
 namespace {
-
-struct LoadedKernel {
-  std::shared_ptr<cuda::Module> module;
-  cuda::Kernel kernel;
-  std::optional<std::vector<size_t>> parameters;  // bytes of each, where the driver tells them
-  int max_threads;                                // of a block of this kernel on this device
-};
 
 std::string listed(const std::vector<size_t>& sizes) {
   std::string out = std::to_string(sizes.size()) + (sizes.size() == 1 ? " argument" : " arguments");

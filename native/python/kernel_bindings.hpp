@@ -1,15 +1,23 @@
-// Kernels of the user, for register_ops(), and what every loader of code from Python shares.
+// Kernels from machine code, for launches of their own and for launch plans.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cuda/module.hpp"
+
 namespace gpuinterop {
 
-void register_kernels(nanobind::module_& m);
+struct LoadedKernel {
+  std::shared_ptr<cuda::Module> module;
+  cuda::Kernel kernel;
+  std::optional<std::vector<size_t>> parameters;  // bytes of each, where the driver tells them
+  int max_threads;                                // of a block of this kernel on this device
+};
 
-// compile(fresh: bool) -> bytes, for cuda::load_or_recompile.
-inline auto code_from(nanobind::callable compile) {
-  return [compile](bool fresh) { return nanobind::cast<nanobind::bytes>(compile(fresh)); };
-}
+void register_kernels(nanobind::module_& m);  // for register_ops()
 
 }  // namespace gpuinterop

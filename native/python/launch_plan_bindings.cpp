@@ -8,7 +8,6 @@
 #include "array/gil.hpp"
 #include "array/text_arguments.hpp"
 #include "cuda/cuda.hpp"
-#include "cuda/module.hpp"
 #include "ops/launch_plan.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
@@ -29,22 +28,9 @@ nb::object steal(PyObject* o) {
   return nb::steal(o);
 }
 
-// ---- Plan ----------------------------------------------------------------------------------------
+// ---- LaunchPlan ----------------------------------------------------------------------------------
 
-// Kernels stay loaded: plans may be dropped while their work still runs.
-std::vector<std::shared_ptr<cuda::Module>>& loaded() {
-  static auto* modules = new std::vector<std::shared_ptr<cuda::Module>>;
-  return *modules;
-}
-
-uintptr_t load_function(int device, nb::callable compile, const std::string& name) {
-  auto module = cuda::load_or_recompile(device, code_from(compile), name.c_str());
-  cuda::Kernel kernel = module->kernel(name.c_str(), name.c_str());
-  loaded().push_back(std::move(module));
-  return reinterpret_cast<uintptr_t>(kernel.function);
-}
-
-// launches: [(function, (grid x, grid y), block, params, [(offset, slot, index, shift)])]
+// launches: [(LoadedKernel, (grid x, grid y), block, params, [(offset, slot, index, shift)])]
 // outputs: [(class, dtype row, shape)]
 std::shared_ptr<LaunchPlan> make_plan(int device, nb::sequence launches, int64_t scratch_bytes,
                                       nb::sequence outputs) {
@@ -54,7 +40,9 @@ std::shared_ptr<LaunchPlan> make_plan(int device, nb::sequence launches, int64_t
   for (nb::handle item : launches) {
     auto t = nb::cast<nb::tuple>(item);
     ops::PlannedLaunch launch;
-    launch.function = reinterpret_cast<CUfunction>(nb::cast<uintptr_t>(t[0]));
+    const auto& loaded = nb::cast<const LoadedKernel&>(t[0]);
+    loaded.module->keep_loaded();  // plans may be dropped while their work still runs
+    launch.function = loaded.kernel.function;
     auto grid = nb::cast<nb::tuple>(t[1]);
     launch.grid_x = nb::cast<unsigned>(grid[0]);
     launch.grid_y = nb::cast<unsigned>(grid[1]);
@@ -210,11 +198,6 @@ void register_plans(nb::module_& m) {
           nb::arg("operands"), nb::arg("outs") = nb::none());
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
         nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
-  m.def("load_function", &load_function,
-        nb::sig("def load_function(device: int, compile: collections.abc.Callable[[bool], bytes], "
-                "name: str) -> int"),
-        nb::arg("device"), nb::arg("compile"), nb::arg("name"),
-        "Handle of a kernel of what compile(fresh: bool) returns; it stays loaded.");
   PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(plan_cache_traverse)},
                          {Py_tp_clear, reinterpret_cast<void*>(plan_cache_clear)},
                          {0, nullptr}};

@@ -141,12 +141,9 @@ void register_ops(nb::module_& m) {
   m.def(
       "_take",
       [](nb::handle src, nb::handle indices, int axis, nb::handle dst, int64_t extent) {
-        for (nb::handle h : {src, indices, dst}) {
-          if (!is_array(h.ptr())) throw nb::type_error("arrays expected");
-          require_valid_layout(h.ptr());
-        }
         // As they are now: making a copy may run Python code that gives the objects another shape.
-        const Array s = unwrap(src.ptr()), i = unwrap(indices.ptr()), d = unwrap(dst.ptr());
+        const Array s = read_array(src, "take"), i = read_array(indices, "take"),
+                    d = read_array(dst, "take");
         require_taken(s, i, axis, d, extent);
         for (const Array* a : {&s, &i, &d}) ops::note_use(*a);
         if (ops::may_overlap(s, d, "take")) {
@@ -163,10 +160,9 @@ void register_ops(nb::module_& m) {
   m.def(
       "_check_out",
       [](nb::handle out, nb::handle shape, DTypeId dtype, nb::handle like, const char* where) {
-        if (!is_array(like.ptr())) throw nb::type_error("an array expected");
         int64_t extents[kMaxDims];
         const int ndim = read_ints(shape.ptr(), extents, where, "a shape");
-        ops::check_out(out.ptr(), dtype, unwrap(like.ptr()).device, ndim, extents, where);
+        ops::check_out(out.ptr(), dtype, read_array(like, where).device, ndim, extents, where);
       },
       "out"_a, "shape"_a, "dtype"_a, "like"_a, "where"_a,
       "Refuse an out of another shape, dtype (a row) or device than `like`, or not to be written.");
@@ -190,18 +186,29 @@ void register_ops(nb::module_& m) {
   m.def(
       "_may_overlap",
       [](nb::handle a, nb::handle b) {
-        if (!is_array(a.ptr()) || !is_array(b.ptr())) throw nb::type_error("arrays expected");
-        return ops::may_overlap(unwrap(a.ptr()), unwrap(b.ptr()), "may_overlap");
+        return ops::may_overlap(read_array(a, "may_overlap"), read_array(b, "may_overlap"),
+                                "may_overlap");
       },
       "a"_a, "b"_a, "Do two arrays share a byte? True when that cannot be told quickly.");
   m.def(
-      "_overlaps_itself",
-      [](nb::handle a) {
-        if (!is_array(a.ptr())) throw nb::type_error("an array expected");
-        require_valid_layout(a.ptr());
-        return ops::overlaps_itself(unwrap(a.ptr()));
+      "_reaches",
+      [](nb::list terms, int64_t target, int64_t budget) -> nb::object {
+        std::vector<std::pair<int64_t, int64_t>> read;
+        for (nb::handle t : terms)
+          read.emplace_back(nb::cast<int64_t>(nb::object(t[0])),
+                            nb::cast<int64_t>(nb::object(t[1])));
+        const std::optional<bool> found = ops::reaches(read, target, budget);
+        return found ? nb::object(nb::bool_(*found)) : nb::none();
       },
-      "a"_a, "Do two elements share a byte? True when that cannot be told quickly.");
+      nb::sig(
+          "def _reaches(terms: list[tuple[int, int]], target: int, budget: int) -> bool | None"),
+      "terms"_a, "target"_a, "budget"_a,
+      "Whether sum(step * index) is target for some indices up to the limit of each (step, limit); "
+      "None if the budget is too small to decide.");
+  m.def(
+      "_overlaps_itself",
+      [](nb::handle a) { return ops::overlaps_itself(read_array(a, "overlaps_itself")); }, "a"_a,
+      "Do two elements share a byte? True when that cannot be told quickly.");
 }
 
 }  // namespace gpuinterop

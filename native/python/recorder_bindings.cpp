@@ -3,6 +3,7 @@
 
 #include "array/text_arguments.hpp"
 #include "ops/graph.hpp"
+#include "python/array_type.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
@@ -21,11 +22,6 @@ int recorder_traverse(PyObject* self, visitproc visit, void* arg) {
 int recorder_clear(PyObject* self) {
   if (nb::inst_ready(self)) nb::inst_ptr<Recorder>(self)->clear();
   return 0;
-}
-
-const Array& array_of(nb::handle o) {
-  if (!is_array(o.ptr())) throw nb::type_error("an array expected");
-  return unwrap(o.ptr());
 }
 
 }  // namespace
@@ -66,20 +62,20 @@ void register_recorder(nb::module_& m) {
   m.def(
       "_require_values",
       [](const std::string& where, nb::handle array) {
-        ops::require_values(where.c_str(), array_of(array));
+        ops::require_values(where.c_str(), read_array(array, where.c_str()));
       },
       nb::arg("where"), nb::arg("array"),
       "Refuse while this thread records on the host, and results that nothing has filled yet.");
   m.def(
       "_require_set",
       [](const std::string& where, nb::handle array) {
-        ops::require_set(where.c_str(), array_of(array));
+        ops::require_set(where.c_str(), read_array(array, where.c_str()));
       },
       nb::arg("where"), nb::arg("array"),
       "Refuse results of a capture that nothing has filled yet.");
   m.def(
-      "_note_write", [](nb::handle array) { ops::note_write(array_of(array)); }, nb::arg("array"),
-      "A write outside of a capture gives the array values.");
+      "_note_write", [](nb::handle array) { ops::note_write(read_array(array, "note_write")); },
+      nb::arg("array"), "A write outside of a capture gives the array values.");
   m.def(
       "_record_call",
       [](nb::object fn) {

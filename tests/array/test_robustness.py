@@ -192,7 +192,7 @@ def test_a_class_that_will_not_say_what_it_holds():
 
     class Meta(type):
         def __getattribute__(cls, name):
-            if name in ("_only", "_keeps_shape"):
+            if name == "_keeps_shape":
                 raise Interrupted
             return super().__getattribute__(name)
 
@@ -205,8 +205,6 @@ def test_a_class_that_will_not_say_what_it_holds():
         with pytest.raises(Interrupted):
             y.shape = (3, 2)
         assert y.shape == (2, 3)
-    with pytest.raises(Interrupted):
-        _core.import_any(Silent, np.zeros(3))
 
 
 @pytest.mark.parametrize("step", [2**63 - 1, -(2**63), 2**62, -(2**62)])
