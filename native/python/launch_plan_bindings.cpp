@@ -40,7 +40,7 @@ std::shared_ptr<LaunchPlan> make_plan(int device, nb::sequence launches, int64_t
   for (nb::handle item : launches) {
     auto t = nb::cast<nb::tuple>(item);
     ops::PlannedLaunch launch;
-    const auto& loaded = nb::cast<const LoadedKernel&>(t[0]);
+    const auto& loaded = *nb::cast<const LoadedKernel*>(t[0]);
     loaded.module->keep_loaded();  // plans may be dropped while their work still runs
     launch.function = loaded.kernel.function;
     auto grid = nb::cast<nb::tuple>(t[1]);
