@@ -50,7 +50,8 @@ ROWS: dict[str, Row] = {
     "reciprocal": Row(lambda x: 1 / x, (ANY,), 0.5, 0.5),
     "sqrt": Row(np.sqrt, (POSITIVE,), 0.5, 0.5),
     "rsqrt": Row(lambda x: 1 / np.sqrt(x), (POSITIVE,), 2, 2),
-    "cbrt": Row(np.cbrt, (HUGE,), 2, 1),
+    # Without AVX-512, NumPy calls the C library's cbrt, whose largest known error is 4.
+    "cbrt": Row(np.cbrt, (HUGE,), 2, 4),
     "hypot": Row(np.hypot, (ANY, ANY), 3, 2),
     "power": Row(np.power, ((0.01, 100.0), NEAR), 4, 2),
     "exp": Row(np.exp, ((-80.0, 80.0),), 3, 1),

@@ -320,7 +320,11 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     keeps `x` alive, as ``result.base``. Writes on either side are visible on the other; read-only memory
     stays read-only.
     """
-    return _as_own(x, "cudandarray", require_bool(copyif, "copyif", "to_cudandarray"), {})
+    copyif = require_bool(copyif, "copyif", "to_cudandarray")
+    found = _core.share_plain(x)
+    if type(found) is CudaNdarray:
+        return found
+    return _as_own(x, "cudandarray", copyif, {})
 
 
 def cudamat_to_cudandarray(x: Any, copyif: bool = False, *, layout: str = "memory") -> Any:

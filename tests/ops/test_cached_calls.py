@@ -74,7 +74,7 @@ SLOWER = {
     "astype, the same": (8, lambda o: o.x.astype("float32", copy=False)),
     "set": (1, lambda o: o.out.set(o.x)),
     "take": (13, lambda o: o.x.take(o.places, axis=0, mode="clip")),
-    "take, out": (13, lambda o: gi.take(o.x, o.places, 0, o.out[:2], "wrap")),
+    "take, out": (14, lambda o: gi.take(o.x, o.places, 0, o.out[:2], "wrap")),
     "take, flat": (16, lambda o: o.x.take(o.places, mode="wrap")),
     "concatenate": (17, lambda o: gi.concatenate([o.x, o.y])),
     "concatenate, dtypes": (24, lambda o: gi.concatenate((o.wide, o.whole), axis=1)),

@@ -184,11 +184,11 @@ def test_results_in_between_are_let_go_of(device):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 31, 32, 40])
-def test_a_wrong_number_of_operands_is_told(device, count):
+def test_wrong_number_of_operands_is_refused(device, count):
     (x,) = arrays(device, "float32")
     scale = gi.ElementwiseKernel("float32 a, int8 n, T x", "T z", "z = a * x + n", "scale")
     for _ in range(2):
-        with pytest.raises(gi.ArgumentTypeError, match=f"got: {count} arguments"):
+        with pytest.raises(gi.ArgumentTypeError, match=f"got: {count}\\n"):
             scale(*[x] * count)
 
 
