@@ -185,7 +185,12 @@ def adopt(incoming: Incoming, plan: Plan) -> Any:
             incoming.info.index, obj, **accepted_options(stream_used_by, options)
         )
     if array is None:
-        return import_memory(obj, incoming.info, plan, stream)
+        made = import_memory(obj, incoming.info, plan, stream)
+        memory = getattr(entry.module, "memory", None)
+        # The core imports the next ones of this class. An object of a subclass may report anything.
+        if memory and plan.outcome == "shared" and registry.names_class(entry, type(obj)):
+            _core._set_memory_reader(type(obj), memory)
+        return made
     if plan.copied:
         array = _core.import_any(None, obj, where=plan.where, realign=True)
     if stream is not None:
@@ -207,12 +212,7 @@ def import_array(obj: Any, copyif: bool, options: dict[str, Any], where: str = "
     plan = incoming.plan.permit(copyif)
     if plan.refused:
         raise plan.exception()
-    made = adopt(incoming, plan)
-    memory = None if entry is None else getattr(entry.module, "memory", None)
-    # An object of a subclass may report anything.
-    if memory and entry and plan.outcome == "shared" and registry.names_class(entry, type(obj)):
-        _core._set_memory_reader(type(obj), memory)
-    return made
+    return adopt(incoming, plan)
 
 
 # ---- out: a gpuinterop array to a library's object ----------------------------------------------
