@@ -313,8 +313,8 @@ def take_second():
 second = made(deleter("second"))
 y = gi.from_dlpack(made(deleter("first", take_second)))
 gate = work(mine, y)
-done = mine.record()
 del y
+done = mine.record()  # after the event of the deferred release
 assert ended == []
 gate.open()
 assert soon(done.query)
