@@ -122,5 +122,3 @@ def test_fix_of_an_assignment_speaks_of_the_assigned_value():
     torch = pytest.importorskip("torch")
     with pytest.raises(gi.ExportError, match=r"pass t\.detach\(\)"):
         x[0] = torch.nn.Parameter(torch.ones(()))
-
-
