@@ -276,7 +276,7 @@ def test_jax_is_still_computing(ours, rounds):
 
 
 @pytest.mark.parametrize("ours", ["side", "legacy"])
-def test_jax_gets_no_memory_back_that_is_still_read(gpuinterop):
+def test_jax_gets_no_memory_back_that_is_still_read(ours):
     """Its streams keep no order with the legacy one, and what it gets back it writes to at once."""
     produce, unit = jax_producer(0)
     torch = Torch()
