@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.converters import registry
+from gpuinterop.converters import availability, registry
 from gpuinterop.explain import explain as predict
 from gpuinterop.installed_libraries import version_of
 from gpuinterop.testing import peers_gpu
@@ -21,10 +21,11 @@ from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described, exported, writable_plain
 from gpuinterop.testing.layouts import PLAIN, Layout
 
-__all__ = ["installed", "load", "names"]
+__all__ = ["installed", "load", "names", "numpy_bridge"]
 
 
-def _numpy() -> Bridge:
+def numpy_bridge() -> Bridge:
+    """NumPy."""
     return Bridge(
         "numpy",
         make=lambda flat, layout, device: layout.of(flat),
@@ -223,12 +224,11 @@ def _buffer() -> Bridge:
 
 
 _BUILDERS: dict[str, Callable[[], Bridge]] = {
-    "numpy": _numpy,
+    "numpy": numpy_bridge,
     "torch": _torch,
     "jax": _jax,
     "tvm_ffi": _tvm_ffi,
     "cuda_core": _cuda_core,
-    "array_api": _array_api,
     "cupy": peers_gpu.cupy_bridge,
     "numba": peers_gpu.numba_bridge,
     "pycuda": peers_gpu.pycuda_bridge,
@@ -237,6 +237,7 @@ _BUILDERS: dict[str, Callable[[], Bridge]] = {
     "cudamat": peers_gpu.cudamat_bridge,
     "gnumpy": peers_gpu.gnumpy_bridge,
     "buffer": _buffer,
+    "array_api": _array_api,
 }
 # The packages that a bridge needs, one of them, if it is not that of the converter.
 _PACKAGES = {
@@ -249,7 +250,7 @@ _PACKAGES = {
 def _package(name: str) -> str | None:
     """Return the installed package of a library, without importing it; None if there is none."""
     packages = _PACKAGES.get(name) or (registry.backend(name).package,)
-    return next((package for package in packages if registry.installed(package)), None)
+    return next((package for package in packages if availability.installed(package)), None)
 
 
 def installed(name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import converters, creation
-from gpuinterop.converters import registry
+from gpuinterop.converters import availability, registry
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described, writable_plain
 from gpuinterop.testing.layouts import PLAIN, Layout
@@ -209,7 +209,7 @@ def cudamat_bridge() -> Bridge:
         describe,
         make=make,
         promises=holds,
-        devices=tuple(kind for kind, name in modules.items() if registry.installed(name)),
+        devices=tuple(kind for kind, name in modules.items() if availability.installed(name)),
     )
 
 

@@ -91,7 +91,7 @@ def gather(
     bridges: list[Bridge] = []
     rows: list[Library] = []
     for entry in _once(peers.names() if libraries is None else libraries):
-        bridge, why = _load(entry, libraries is not None)
+        bridge, why = _load(entry)
         if bridge is not None and not bridge.directions():
             raise ArgumentTypeError(
                 where="gpuinterop.testing",
@@ -110,7 +110,7 @@ def gather(
     return bridges, rows
 
 
-def _load(entry: str | Bridge, named: bool) -> tuple[Bridge | None, str]:
+def _load(entry: str | Bridge) -> tuple[Bridge | None, str]:
     """Return the bridge of a library, or the reason why there is none."""
     if isinstance(entry, Bridge):
         return entry, ""
@@ -121,10 +121,8 @@ def _load(entry: str | Bridge, named: bool) -> tuple[Bridge | None, str]:
     try:
         found = peers.load(entry)
     except Exception as error:  # the table shows a broken installation
-        if named:
-            raise
-        first = str(error).strip().partition("\n")[0]
-        return None, f"its import failed: {type(error).__name__}: {first}"
+        why = getattr(error, "got", "") or f"{type(error).__name__}: {error}"
+        return None, "its import failed: " + why.strip().partition("\n")[0]
     return found, "no bridge for the suite: its converter has no testing_bridge"
 
 

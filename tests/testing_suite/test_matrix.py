@@ -152,7 +152,7 @@ def test_an_unknown_library_is_refused():
         matrix(["nosuchlibrary"], ["cpu"])
 
 
-def test_a_broken_installation_is_a_row_when_all_are_asked_for(monkeypatch):
+def test_a_broken_installation_is_a_row(monkeypatch):
     from gpuinterop.testing import peers
 
     def broken():
@@ -166,8 +166,6 @@ def test_a_broken_installation_is_a_row_when_all_are_asked_for(monkeypatch):
     assert m.ok
     assert "libbroken.so.1" in m.libraries[1].why
     assert "more" not in m.libraries[1].why
-    with pytest.raises(ImportError, match="libbroken"):
-        matrix(["torch"], ["cpu"])
 
 
 def test_a_bridge_by_name(monkeypatch):

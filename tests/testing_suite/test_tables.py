@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuinterop import installed_libraries
-from gpuinterop.cli import STRICT, demo
+from gpuinterop.cli import STRICT
 from gpuinterop.converters import registry
 from gpuinterop.testing import peers
 
@@ -47,10 +47,6 @@ def test_what_is_recommended_is_what_the_doctor_looks_for(name):
     patterns = [pattern for pattern, _ in installed_libraries._KNOWN.values()]
     if install and "://" not in install:
         assert any(re.fullmatch(pattern, install) for pattern in patterns), install
-
-
-def test_the_demo_knows_what_it_makes_exceptions_for():
-    assert {*demo.DESCRIBE_ONLY, *demo.IMMUTABLE} <= set(ROWS)
 
 
 def test_the_light_import_looks_for_every_library(monkeypatch):
