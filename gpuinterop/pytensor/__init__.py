@@ -1,0 +1,10 @@
+"""A backend for PyTensor: functions run on the devices of gpuinterop."""
+
+from .mode import GPU, unuse, use
+from .transfers import GpuFromHost, HostFromGpu, as_device_variable, gpu_from_host, host_from_gpu
+from .types import CudaNdarrayType, GpuArrayType
+
+__all__ = [
+    "GPU", "CudaNdarrayType", "GpuArrayType", "GpuFromHost", "HostFromGpu", "as_device_variable",
+    "gpu_from_host", "host_from_gpu", "unuse", "use",
+]  # fmt: skip

@@ -1,0 +1,78 @@
+"""Operations on device arrays. Each holds the host's Op that it replaces, and computes by its lowering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.tensor.type import TensorType
+
+from .lowering import device_inputs, lower
+from .types import device_type, is_device
+
+__all__ = ["GpuOp", "class_for"]
+
+
+class GpuOp(Op):
+    """The device's version of a host Op: the same inputs, outputs, views and shapes, on device arrays.
+
+    Subclasses are made by `class_for`, one for each class of host Ops, and are named after it.
+    """
+
+    __props__ = ("host",)
+    capturable = True
+
+    def __init__(self, host: Op) -> None:
+        self.host = host
+        self.destroy_map = dict(host.destroy_map)
+        self.view_map = dict(host.view_map)
+
+    def host_node(self, inputs: Any) -> Any:
+        """The host's node for inputs of the same dtypes and shapes."""
+        return self.host.make_node(*(x.type.host()() if is_device(x) else x for x in inputs))
+
+    def make_node(self, *inputs: Any) -> Any:
+        like = next(type(x.type) for x in inputs if is_device(x))
+        shadow = self.host_node(inputs)
+        outputs = [
+            device_type(o.type.dtype, o.type.shape, like)() if isinstance(o.type, TensorType) else o.type()
+            for o in shadow.outputs
+        ]
+        return Apply(self, list(inputs), outputs)
+
+    def infer_shape(self, node: Any, shapes: Any) -> Any:
+        return self.host.infer_shape(None, self.host_node(node.inputs), shapes)
+
+    def do_constant_folding(self, fgraph: Any, node: Any) -> bool:
+        return False  # its memory is small compared with what a constant on the device would hold
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        lower(self.host, node)(inputs, outputs)
+
+    def make_thunk(self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None) -> Any:
+        inputs = [storage_map[v] for v in node.inputs]
+        outputs = [storage_map[v] for v in node.outputs]
+        run = lower(self.host, node)
+
+        def thunk() -> None:
+            run([cell[0] for cell in inputs], outputs)
+
+        thunk.lazy = False
+        return thunk
+
+    def __str__(self) -> str:
+        return "Gpu" + str(self.host)
+
+
+_classes: dict[type, type[GpuOp]] = {}
+
+
+def class_for(host: type[Op]) -> type[GpuOp]:
+    """Return the subclass of GpuOp for a class of host Ops, such as GpuElemwise for Elemwise."""
+    found = _classes.get(host)
+    if found is None:
+        name = "Gpu" + host.__name__.lstrip("C" if host.__name__.startswith("CG") else "")
+        found = _classes[host] = type(name, (GpuOp,), {"__module__": __name__})
+        globals()[name] = found  # for pickle
+    return found

@@ -1,0 +1,31 @@
+"""How each host Op is computed on device arrays.
+
+``lower(op, node)`` returns a function of the input values and the output cells, as `Op.perform` has them. A
+package adds its Op with ``@lower.register(ItsOp)``. An input cell holds a device array, or a host value where the
+Op reads it on the host (`device_inputs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+__all__ = ["device_inputs", "has_lowering", "lower"]
+
+
+@singledispatch
+def lower(op: Any, node: Any) -> Callable[[Any, Any], None]:
+    """Return ``run(inputs, outputs)`` for an Apply node on device arrays; raises NotImplementedError."""
+    raise NotImplementedError(f"{type(op).__name__} has no lowering for device arrays")
+
+
+def has_lowering(op: Any) -> bool:
+    return lower.dispatch(type(op)) is not lower.dispatch(object)
+
+
+@singledispatch
+def device_inputs(op: Any, node: Any) -> list[int]:
+    """Which inputs the device reads as arrays; the others are values on the host, such as shapes and alpha."""
+    dtypes = {o.type.dtype for o in node.outputs}
+    return [i for i, x in enumerate(node.inputs) if getattr(x.type, "ndim", 0) and x.type.dtype in dtypes]

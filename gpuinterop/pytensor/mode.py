@@ -1,0 +1,73 @@
+"""The mode that compiles functions for the device."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from pytensor.compile.mode import OPT_FAST_RUN, Mode, predefined_modes
+from pytensor.compile.sharedvalue import shared_constructor
+from pytensor.configdefaults import config
+from pytensor.link.vm import VMLinker
+
+import gpuinterop as gi
+
+from . import elementwise, rewrites, settings, shapes  # noqa: F401 (they register lowerings and rewrites)
+from .shared import device_shared_constructor
+
+__all__ = ["GPU", "GpuLinker", "unuse", "use"]
+
+
+class GpuLinker(VMLinker):
+    """Runs the nodes of a graph one after the other, in Python."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"use_cloop": False, **options})
+
+    def accept(self, fgraph: Any, no_recycling: Any = None, profile: Any = None) -> Any:
+        linker = copy.copy(self)
+        linker.fgraph, linker.no_recycling, linker.profile = fgraph, no_recycling or [], profile
+        linker.updated_vars = {}
+        return linker
+
+    def reduce_storage_allocations(self, storage_map: Any, order: Any) -> Any:
+        return ()  # it reads the values of 0-d arrays, which would wait for the device
+
+
+GPU = Mode(GpuLinker(), OPT_FAST_RUN.including("gpu"))
+predefined_modes["GPU"] = GPU
+for _array in (gi.CudaNdarray, gi.GpuArray):
+    shared_constructor.register(_array)(device_shared_constructor)
+
+_before: tuple[Any, ...] | None = None
+
+
+def use(device: Any = "cuda", *, any_dtype: bool = False) -> None:
+    """Compile functions for a device by default, and put shared float32 variables there."""
+    global _before
+    if _before is None:
+        _before = config.mode, config.floatX, shared_constructor.dispatch(np.ndarray)
+    host_constructor = _before[2]
+    settings.choose(gi.device(device), any_dtype)
+    kind = settings.array_type()
+
+    def constructor(value: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return device_shared_constructor(value, *args, like=kind, **options)
+        except TypeError:
+            return host_constructor(value, *args, **options)
+
+    shared_constructor.register(np.ndarray)(constructor)
+    config.mode = GPU
+    if not any_dtype:
+        config.floatX = "float32"
+
+
+def unuse() -> None:
+    """Undo `use`."""
+    global _before
+    if _before is not None:
+        config.mode, config.floatX, constructor = _before
+        shared_constructor.register(np.ndarray)(constructor)
+        _before = None

@@ -1,0 +1,87 @@
+"""PyTensor's BLAS Ops on device arrays. alpha and beta are numbers on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytensor.tensor import blas
+from pytensor.tensor.math import Dot
+
+import gpuinterop as gi
+
+from .device_op import class_for
+from .lowering import device_inputs, lower
+
+__all__ = ["INPLACE"]
+
+
+def _out(cell: Any, shape: tuple[int, ...]) -> Any:
+    """The result of the last call, if its memory can be used again."""
+    old = cell[0]
+    return old if old is not None and old.shape == shape and old.flags.c_contiguous else None
+
+
+def _addend(function: Any, op: Any) -> Any:
+    inplace = op.inplace
+
+    def run(inputs: Any, outputs: Any) -> None:
+        z, alpha, x, y, beta = inputs
+        out = z if inplace else _out(outputs[0], z.shape)
+        beta = float(beta)
+        if beta == 0:
+            outputs[0][0] = function(x, y, alpha=float(alpha), out=out)
+        else:
+            outputs[0][0] = function(x, y, z, alpha=float(alpha), beta=beta, out=out)
+
+    return run
+
+
+@lower.register(blas.Gemm)
+def _gemm(op: Any, node: Any) -> Any:
+    return _addend(gi.gemm, op)
+
+
+@lower.register(blas.Gemv)
+def _gemv(op: Any, node: Any) -> Any:
+    return _addend(gi.gemv, op)
+
+
+@lower.register(blas.Dot22)
+@lower.register(Dot)
+def _dot22(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        x, y = inputs
+        outputs[0][0] = gi.dot(x, y, out=_out(outputs[0], (*x.shape[:-1], *y.shape[1:])))
+
+    return run
+
+
+@lower.register(blas.Dot22Scalar)
+def _dot22scalar(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        x, y, alpha = inputs
+        outputs[0][0] = gi.gemm(x, y, alpha=float(alpha), out=_out(outputs[0], (x.shape[0], y.shape[1])))
+
+    return run
+
+
+@lower.register(blas.BatchedDot)
+def _batched_dot(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        outputs[0][0] = gi.matmul(*inputs)
+
+    return run
+
+
+@device_inputs.register(blas.Gemm)
+@device_inputs.register(blas.Gemv)
+def _operands(op: Any, node: Any) -> list[int]:
+    return [0, 2, 3]
+
+
+class _Gemm(class_for(blas.Gemm)):  # type: ignore[misc]
+    pass
+
+
+# Ops that can write to their first input.
+INPLACE = (blas.Gemm, blas.Gemv)

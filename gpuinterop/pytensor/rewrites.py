@@ -1,0 +1,160 @@
+"""Rewrites that move a graph to the device, under PyTensor's tag "gpu".
+
+They run after the fusion of elementwise Ops: bring inputs to the device, replace each Op that has a lowering and a
+neighbour on the device, and remove transfers that cancel each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytensor.compile.mode import optdb
+from pytensor.graph.basic import Constant
+from pytensor.graph.op import Op
+from pytensor.graph.rewriting.basic import (
+    EquilibriumGraphRewriter,
+    GraphRewriter,
+    copy_stack_trace,
+    in2out,
+    node_rewriter,
+)
+from pytensor.graph.rewriting.db import SequenceDB
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.rewriting.elemwise import InplaceGraphOptimizer
+from pytensor.tensor.shape import Shape_i
+from pytensor.tensor.type import TensorType
+
+from . import settings
+from .device_op import GpuOp, class_for
+from .lowering import device_inputs, has_lowering
+from .products import INPLACE
+from .scalar_ops import supported
+from .transfers import GpuFromHost, HostFromGpu, as_device_variable, gpu_from_host, host_from_gpu
+from .types import CudaNdarrayType, is_device
+
+
+def _may_move(variable: Any) -> bool:
+    """Whether values of this type are held on the device."""
+    if not isinstance(variable.type, TensorType):
+        return False
+    if issubclass(settings.array_type(), CudaNdarrayType):
+        return bool(variable.type.dtype == "float32")
+    return bool(variable.type.dtype != "object")
+
+
+def _from_device(variable: Any) -> bool:
+    return variable.owner is not None and isinstance(variable.owner.op, HostFromGpu)
+
+
+class InputsToDevice(GraphRewriter):
+    """Read inputs of the function through the device, so that the Ops that use them can move."""
+
+    def apply(self, fgraph: Any) -> None:
+        for x in list(fgraph.inputs):
+            if not (_may_move(x) and x.type.ndim):
+                continue
+            moved = host_from_gpu(gpu_from_host(x))
+            for client, i in list(fgraph.clients[x]):
+                if isinstance(client.op, Op) and not isinstance(client.op, (GpuFromHost, Shape_i)) and (
+                    has_lowering(client.op)
+                ):
+                    fgraph.change_node_input(client, i, moved, reason="inputs_to_device")
+
+
+@node_rewriter(None)
+def move_to_device(fgraph: Any, node: Any) -> Any:
+    """Replace a host Op by its device Op if an input comes from the device, or an output goes to it."""
+    op = node.op
+    if isinstance(op, (GpuOp, GpuFromHost, HostFromGpu)) or not has_lowering(op) or op.destroy_map:
+        return None
+    if isinstance(op, Elemwise) and not supported(op.scalar_op):
+        return None
+    wanted = any(isinstance(c.op, GpuFromHost) for o in node.outputs for c, _ in fgraph.clients[o])
+    if not wanted and not any(map(_from_device, node.inputs)):
+        return None
+    places = set(device_inputs(op, node))
+    inputs = []
+    for i, x in enumerate(node.inputs):
+        if i in places or _from_device(x):
+            if not _may_move(x):
+                return None
+            inputs.append(as_device_variable(x))
+        else:
+            inputs.append(x)
+    if not any(map(is_device, inputs)) or not any(_may_move(o) for o in node.outputs):
+        return None
+    outputs = class_for(type(op))(op)(*inputs, return_list=True)
+    copy_stack_trace(node.outputs, outputs)
+    return [host_from_gpu(o) if is_device(o) else o for o in outputs]
+
+
+@node_rewriter([GpuFromHost, HostFromGpu])
+def remove_round_trip(fgraph: Any, node: Any) -> Any:
+    """Remove a transfer that undoes another one, and move constants to the device once."""
+    (x,) = node.inputs
+    if isinstance(node.op, GpuFromHost) and isinstance(x, Constant):
+        return [as_device_variable(x)]
+    if x.owner is None or not isinstance(x.owner.op, (GpuFromHost, HostFromGpu)) or type(x.owner.op) is type(node.op):
+        return None
+    source = x.owner.inputs[0]
+    return [source] if node.outputs[0].type.is_super(source.type) else None
+
+
+@node_rewriter([GpuOp])
+def read_on_device(fgraph: Any, node: Any) -> Any:
+    """Pass an array of one element as it is, if it came to the device after the operation did."""
+    if not any(map(_from_device, node.inputs)):
+        return None
+    inputs = [as_device_variable(x) if _from_device(x) else x for x in node.inputs]
+    outputs = node.op(*inputs, return_list=True)
+    copy_stack_trace(node.outputs, outputs)
+    return outputs
+
+
+@node_rewriter([Shape_i])
+def shape_on_device(fgraph: Any, node: Any) -> Any:
+    """Read the shape of a device array without downloading it."""
+    (x,) = node.inputs
+    return [Shape_i(node.op.i)(x.owner.inputs[0])] if _from_device(x) else None
+
+
+@node_rewriter([class_for(op) for op in INPLACE], inplace=True)
+def products_in_place(fgraph: Any, node: Any) -> Any:
+    """Let a product write to its addend."""
+    host = node.op.host
+    if host.inplace:
+        return None
+    return type(node.op)(type(host)(inplace=True))(*node.inputs, return_list=True)
+
+
+class ElementwiseInPlace(InplaceGraphOptimizer):
+    """Let elementwise operations write to an operand that is used for the last time."""
+
+    op = class_for(Elemwise)
+
+    def filter_candidate_pairs(self, fgraph: Any, node: Any, protected_inputs: Any) -> Any:
+        free = [
+            (i, x) for i, x in enumerate(node.inputs)
+            if is_device(x) and not isinstance(x, Constant) and x not in protected_inputs
+            and not fgraph.has_destroyers([x]) and node.inputs.count(x) == 1
+        ]  # fmt: skip
+        return [((o, out), (i, x)) for o, out in enumerate(node.outputs) for i, x in free if x.type == out.type]
+
+    def create_inplace_node(self, node: Any, inplace_pattern: Any) -> Any:
+        host = node.op.host
+        pattern = {o: i for o, [i] in inplace_pattern.items()}
+        return type(node.op)(type(host)(host.scalar_op, pattern)).make_node(*node.inputs)
+
+
+_moves = SequenceDB()
+_moves.register("gpu_inputs", InputsToDevice(), "gpu", position=0)
+_moves.register(
+    "gpu_move",
+    EquilibriumGraphRewriter([move_to_device, read_on_device, shape_on_device], max_use_ratio=10, ignore_newtrees=False),
+    "gpu", position=1,
+)  # fmt: skip
+_moves.register("gpu_transfers", EquilibriumGraphRewriter([remove_round_trip], max_use_ratio=10), "gpu", position=2)
+optdb.register("gpu_opt", _moves, "gpu", position=49.05)
+# After the destroy handler (49.5); products first, so that they get the memory of their addends.
+optdb.register("gpu_products_in_place", in2out(products_in_place, name="gpu_products_in_place"), "gpu", "inplace", position=50.3)
+optdb.register("gpu_elementwise_in_place", ElementwiseInPlace(), "gpu", "inplace", position=50.6)

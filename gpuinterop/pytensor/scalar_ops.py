@@ -1,0 +1,126 @@
+"""PyTensor's scalar Ops as operations of an expression."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Constant
+from pytensor.scalar import basic, math
+
+from gpuinterop import Expression
+from gpuinterop.ops.expression import Value
+
+__all__ = ["Expressions", "compiled", "supported"]
+
+# Scalar Op -> elementwise operation of gpuinterop.
+_NAMES: dict[type, str] = {
+    basic.LT: "less", basic.GT: "greater", basic.LE: "less_equal", basic.GE: "greater_equal",
+    basic.EQ: "equal", basic.NEQ: "not_equal", basic.IsNan: "isnan", basic.IsInf: "isinf",
+    basic.Switch: "where", basic.OR: "bitwise_or", basic.XOR: "bitwise_xor", basic.AND: "bitwise_and",
+    basic.Invert: "invert", basic.Maximum: "maximum", basic.Minimum: "minimum", basic.Add: "add",
+    basic.Mul: "multiply", basic.Sub: "subtract", basic.TrueDiv: "divide", basic.IntDiv: "floor_divide",
+    basic.Mod: "remainder", basic.Pow: "power", basic.Clip: "clip", basic.Identity: "positive",
+    basic.Abs: "absolute", basic.Sign: "sign", basic.Ceil: "ceil", basic.Floor: "floor", basic.Trunc: "trunc",
+    basic.RoundHalfToEven: "rint", basic.Neg: "negative", basic.Reciprocal: "reciprocal", basic.Log: "log",
+    basic.Log2: "log2", basic.Log10: "log10", basic.Log1p: "log1p", basic.Exp: "exp", basic.Exp2: "exp2",
+    basic.Expm1: "expm1", basic.Sqr: "square", basic.Sqrt: "sqrt", basic.Cos: "cos", basic.ArcCos: "arccos",
+    basic.Sin: "sin", basic.ArcSin: "arcsin", basic.Tan: "tan", basic.ArcTan: "arctan",
+    basic.ArcTan2: "arctan2", basic.Cosh: "cosh", basic.ArcCosh: "arccosh", basic.Sinh: "sinh",
+    basic.ArcSinh: "arcsinh", basic.Tanh: "tanh", basic.ArcTanh: "arctanh", basic.Conj: "conjugate",
+    math.Erf: "erf", math.Erfc: "erfc", math.Erfinv: "erfinv", math.Gamma: "gamma", math.GammaLn: "lgamma",
+    math.Psi: "digamma", math.Sigmoid: "sigmoid",
+}  # fmt: skip
+for _late, _name in (("ScalarMaximum", "maximum"), ("ScalarMinimum", "minimum")):
+    if hasattr(basic, _late):
+        _NAMES[getattr(basic, _late)] = _name
+
+
+def supported(op: Any) -> bool:
+    """Whether an expression can compute a scalar Op."""
+    if isinstance(op, basic.Composite):
+        return all(supported(node.op) for node in op.fgraph.toposort())
+    return type(op) in _NAMES or type(op) in _SPECIAL
+
+
+class Expressions:
+    """Builds an expression from scalar Ops: values have the dtypes that PyTensor gives them."""
+
+    def __init__(self) -> None:
+        self.graph = Expression()
+
+    def outputs(self, op: Any, node: Any, operands: list[Value]) -> list[Value]:
+        """The values of the outputs of a scalar node."""
+        if isinstance(op, basic.Composite):
+            known: dict[Any, Value] = dict(zip(op.fgraph.inputs, operands, strict=True))
+            for inner in op.fgraph.toposort():
+                values = self.outputs(inner.op, inner, [self.value(known, x) for x in inner.inputs])
+                known.update(zip(inner.outputs, values, strict=True))
+            return [self.value(known, x) for x in op.fgraph.outputs]
+        dtypes = [str(x.type.dtype) for x in node.inputs]
+        wanted = str(node.outputs[0].type.dtype)
+        make = _SPECIAL.get(type(op))
+        if make is not None:
+            return [make(self.graph, op, node, operands)]
+        name = _NAMES[type(op)]
+        # PyTensor computes some functions of integers in float32 where NumPy takes float64.
+        if wanted.startswith(("float", "complex")) and not any(d == wanted for d in dtypes):
+            operands = [x if d == "bool" else self.graph.cast(x, wanted) for x, d in zip(operands, dtypes, strict=True)]
+        if len(operands) > 2 and name in ("add", "multiply", "maximum", "minimum", "bitwise_or", "bitwise_and"):
+            value = reduce(lambda a, b: self.graph.apply(name, a, b), operands)
+        else:
+            value = self.graph.apply(name, *operands)
+        return [self.as_dtype(value, name, dtypes, wanted)]
+
+    def as_dtype(self, value: Value, name: str, dtypes: list[str], wanted: str) -> Value:
+        """Cast a value whose dtype by NumPy's rule is not PyTensor's."""
+        found = np.result_type(*dtypes)
+        if name in ("less", "greater", "less_equal", "greater_equal", "equal", "not_equal", "isnan", "isinf"):
+            found = np.dtype(bool)
+        return value if str(found) == wanted else self.graph.cast(value, wanted)
+
+    def value(self, known: dict[Any, Value], x: Any) -> Value:
+        if x in known:
+            return known[x]
+        assert isinstance(x, Constant)
+        return self.number(x)
+
+    def number(self, x: Any) -> Value:
+        """A constant: float32 becomes a Python number, which a float32 operation takes exactly."""
+        data = np.asarray(x.data)
+        if data.dtype == np.float32 or data.dtype == np.bool_:
+            return self.graph.constant(data.item())
+        return self.graph.constant(data[()])
+
+
+def _cast(graph: Any, op: Any, node: Any, operands: Any) -> Value:
+    return graph.cast(operands[0], op.o_type.dtype)
+
+
+def _second(graph: Any, op: Any, node: Any, operands: Any) -> Value:
+    return graph.cast(graph.apply("where", True, operands[1], operands[0]), node.outputs[0].type.dtype)
+
+
+def _softplus(graph: Any, op: Any, node: Any, operands: Any) -> Value:
+    return graph.apply("logaddexp", operands[0], 0.0)
+
+
+def _log1mexp(graph: Any, op: Any, node: Any, operands: Any) -> Value:
+    (x,) = operands
+    near = graph.apply("log", graph.apply("negative", graph.apply("expm1", x)))
+    far = graph.apply("log1p", graph.apply("negative", graph.apply("exp", x)))
+    return graph.apply("where", graph.apply("less", x, -0.6931471805599453), far, near)
+
+
+_SPECIAL: dict[type, Any] = {
+    basic.Cast: _cast, basic.Second: _second, math.Softplus: _softplus, math.Log1mexp: _log1mexp,
+}  # fmt: skip
+
+
+def compiled(op: Any, node: Any, name: str) -> Any:
+    """Compile a scalar Op; `node` is the node of an Elemwise, with a dtype for each input."""
+    made = Expressions()
+    inputs = [made.graph.input() for _ in node.inputs]
+    shadow = op.make_node(*(basic.get_scalar_type(x.type.dtype)() for x in node.inputs))
+    return made.graph.compile(made.outputs(op, shadow, inputs), name=name)

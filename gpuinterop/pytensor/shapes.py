@@ -1,0 +1,133 @@
+"""Allocation, reshaping, slicing, indexing and joining of device arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pytensor.tensor.basic import Alloc, AllocEmpty, Join, Split
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import (
+    IncSubtensor,
+    Subtensor,
+    unflatten_index_variables,
+)
+
+import gpuinterop as gi
+
+from . import settings
+from .lowering import device_inputs, lower
+
+
+def _lengths(values: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in values)
+
+
+@lower.register(Alloc)
+def _alloc(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        value, shape = inputs[0], _lengths(inputs[1:])
+        result = gi.empty(shape, value.dtype, device=value.device)
+        result[...] = value
+        outputs[0][0] = result
+
+    return run
+
+
+@device_inputs.register(Alloc)
+@device_inputs.register(Reshape)
+@device_inputs.register(SpecifyShape)
+@device_inputs.register(Subtensor)
+@device_inputs.register(Split)
+def _first(op: Any, node: Any) -> list[int]:
+    return [0]
+
+
+@lower.register(AllocEmpty)
+def _alloc_empty(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        outputs[0][0] = gi.empty(_lengths(inputs), op.dtype, device=settings.device())
+
+    return run
+
+
+@lower.register(Reshape)
+def _reshape(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        x, shape = inputs
+        outputs[0][0] = x.reshape(_lengths(shape))
+
+    return run
+
+
+@lower.register(SpecifyShape)
+def _specify_shape(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        x, *lengths = inputs
+        if any(n is not None and int(n) != m for n, m in zip(lengths, x.shape, strict=True)):
+            raise AssertionError(f"SpecifyShape: expected shape {tuple(lengths)}, got {x.shape}")
+        outputs[0][0] = x
+
+    return run
+
+
+def _key(op: Any, values: Any) -> Any:
+    whole = lambda v: v if v is None else int(v)  # noqa: E731
+    key = unflatten_index_variables([np.asarray(v) for v in values], op.idx_list)
+    return tuple(
+        slice(whole(k.start), whole(k.stop), whole(k.step)) if isinstance(k, slice) else int(k) for k in key
+    )
+
+
+@lower.register(Subtensor)
+def _subtensor(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        outputs[0][0] = inputs[0][_key(op, inputs[1:])]
+
+    return run
+
+
+@lower.register(IncSubtensor)
+def _inc_subtensor(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        x, y, *index = inputs
+        result = x if op.inplace else x.copy()
+        key = _key(op, index)
+        if op.set_instead_of_inc:
+            result[key] = y
+        else:
+            part = result[key]
+            part += y
+        outputs[0][0] = result
+
+    return run
+
+
+@device_inputs.register(IncSubtensor)
+def _two(op: Any, node: Any) -> list[int]:
+    return [0, 1]
+
+
+@lower.register(Join)
+def _join(op: Any, node: Any) -> Any:
+    static = getattr(op, "axis", None)
+
+    def run(inputs: Any, outputs: Any) -> None:
+        axis, parts = (static, inputs) if static is not None else (int(inputs[0]), inputs[1:])
+        outputs[0][0] = gi.concatenate(list(parts), axis=axis)
+
+    return run
+
+
+@lower.register(Split)
+def _split(op: Any, node: Any) -> Any:
+    static = getattr(op, "axis", None)
+
+    def run(inputs: Any, outputs: Any) -> None:
+        x = inputs[0]
+        axis, lengths = (static, inputs[1]) if static is not None else (int(inputs[1]), inputs[2])
+        ends = np.cumsum(lengths)[:-1].tolist()
+        for cell, part in zip(outputs, gi.split(x, ends, axis=axis), strict=True):
+            cell[0] = part
+
+    return run

@@ -1,0 +1,175 @@
+"""Symbolic types of arrays on gpuinterop's device: `CudaNdarrayType` for float32, `GpuArrayType` for any dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.type import HasDataType, HasShape, Type
+from pytensor.tensor import _as_tensor_variable
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorConstantSignature, _tensor_py_operators
+
+import gpuinterop as gi
+
+__all__ = ["CudaNdarrayType", "GpuArrayType", "device_type", "is_device"]
+
+_NAMES = {
+    (): "scalar", (False,): "vector", (False, False): "matrix", (True, False): "row", (False, True): "col",
+}  # fmt: skip
+
+
+class GpuArrayType(Type, HasDataType, HasShape):
+    """Arrays of one dtype and number of dimensions; `shape` has the lengths that are known, else None."""
+
+    __props__ = ("dtype", "shape")
+    array_class: type = gi.GpuArray
+
+    def __init__(self, dtype: str, shape: Iterable[Any] = (), name: str | None = None) -> None:
+        self.dtype = str(np.dtype(dtype))
+        # Theano described a shape by broadcastable flags: True is length 1, False any length.
+        known = {True: 1, False: None}
+        self.shape = tuple(known[n] if isinstance(n, bool) else n for n in shape)
+        self.ndim = len(self.shape)
+        self.broadcastable = tuple(n == 1 for n in self.shape)
+        self.name = name
+
+    def clone(self, dtype: str | None = None, shape: Any = None, **_: Any) -> GpuArrayType:
+        return device_type(dtype or self.dtype, self.shape if shape is None else shape, type(self))
+
+    def host(self) -> TensorType:
+        """Return the same type in host memory."""
+        return TensorType(self.dtype, self.shape)
+
+    def filter(self, data: Any, strict: bool = False, allow_downcast: bool | None = None) -> Any:
+        if not isinstance(data, (gi.CudaNdarray, gi.GpuArray)):
+            if strict:
+                raise TypeError(f"expected a {self.array_class.__name__}, got {type(data).__name__}")
+            data = self.array_class(self.host().filter(data, allow_downcast=allow_downcast))
+        if str(data.dtype) != self.dtype or not isinstance(data, self.array_class):
+            raise TypeError(f"expected {self}, got {type(data).__name__} of dtype {data.dtype}")
+        if data.ndim != self.ndim or any(
+            n is not None and n != m for n, m in zip(self.shape, data.shape, strict=True)
+        ):
+            raise TypeError(f"expected shape {self.shape}, got {data.shape}")
+        return data
+
+    def in_same_class(self, other: Any) -> bool:
+        return type(other) is type(self) and other.dtype == self.dtype and (
+            other.broadcastable == self.broadcastable
+        )
+
+    def is_super(self, other: Any) -> bool:
+        return (
+            type(other) is type(self)
+            and other.dtype == self.dtype
+            and other.ndim == self.ndim
+            and all(n is None or n == m for n, m in zip(self.shape, other.shape, strict=True))
+        )
+
+    def filter_variable(self, other: Any, allow_convert: bool = True) -> Any:
+        """Convert a variable for `updates` and `givens`; a tensor is transferred to the device."""
+        from .transfers import as_device_variable
+
+        if not isinstance(other, Variable):
+            other = self.constant_type(type=self, data=other)
+        if isinstance(other.type, TensorType) and other.type.dtype == self.dtype:
+            other = as_device_variable(other)
+        if self.is_super(other.type):
+            return other
+        raise TypeError(f"expected a variable of {self}, got {other.type}; cast it to {self.dtype}")
+
+    def convert_variable(self, var: Any) -> Any:
+        return var if self.is_super(var.type) else None
+
+    @staticmethod
+    def values_eq(a: Any, b: Any) -> bool:
+        return bool(np.array_equal(a.get(), b.get()))
+
+    @staticmethod
+    def values_eq_approx(a: Any, b: Any, **options: Any) -> bool:
+        return bool(TensorType.values_eq_approx(a.get(), b.get(), **options))
+
+    @staticmethod
+    def may_share_memory(a: Any, b: Any) -> bool:
+        arrays = (gi.CudaNdarray, gi.GpuArray)
+        return isinstance(a, arrays) and isinstance(b, arrays) and gi.may_share_memory(a, b)
+
+    def get_shape_info(self, obj: Any) -> Any:
+        return obj.shape
+
+    def get_size(self, info: Any) -> int:
+        return int(np.prod(info)) * np.dtype(self.dtype).itemsize
+
+    def __str__(self) -> str:
+        return f"GpuArray<{self.dtype}>"
+
+    __repr__ = __str__
+
+
+class CudaNdarrayType(GpuArrayType):
+    """Float32 arrays, Theano's first type on a GPU."""
+
+    array_class = gi.CudaNdarray
+
+    def __init__(self, broadcastable: Iterable[Any] = (), name: str | None = None, dtype: str | None = None) -> None:
+        if dtype not in (None, "float32"):
+            raise TypeError(f"CudaNdarrayType holds float32, got {dtype}")
+        super().__init__("float32", broadcastable, name)
+
+    def __str__(self) -> str:
+        kind = _NAMES.get(self.broadcastable, f"{self.ndim}D")
+        return f"CudaNdarrayType(float32, {kind})"
+
+    __repr__ = __str__
+
+
+def device_type(dtype: str, shape: Iterable[Any], like: type[GpuArrayType] = CudaNdarrayType) -> GpuArrayType:
+    """Return the type of a result: beside `CudaNdarrayType`, float32 is a CudaNdarray, any other dtype a GpuArray."""
+    if issubclass(like, CudaNdarrayType) and dtype == "float32":
+        return CudaNdarrayType(tuple(shape))
+    return GpuArrayType(dtype, shape)
+
+
+def is_device(variable: Any) -> bool:
+    return isinstance(variable.type, GpuArrayType)
+
+
+class GpuArrayVariable(_tensor_py_operators, Variable):
+    """PyTensor's operators and functions accept it, because it converts to a tensor by `HostFromGpu`."""
+
+
+class GpuArrayConstant(GpuArrayVariable, Constant):
+    def __init__(self, type: GpuArrayType, data: Any, name: str | None = None) -> None:
+        data = type.filter(data)
+        Constant.__init__(self, type.clone(shape=data.shape), data, name)
+
+    def signature(self) -> Any:
+        return _Signature((self.type, self.data.get()))
+
+    def __str__(self) -> str:
+        return self.name or f"{self.type.array_class.__name__}Constant{{{self.data.get()}}}"
+
+    __repr__ = __str__
+
+
+class _Signature(TensorConstantSignature):
+    """Equal for constants of one type and equal values."""
+
+
+GpuArrayType.variable_type = GpuArrayVariable
+GpuArrayType.constant_type = GpuArrayConstant
+
+
+@_as_tensor_variable.register(GpuArrayVariable)
+def _tensor_of(x: Any, name: str | None = None, ndim: int | None = None, dtype: Any = None, **_: Any) -> Any:
+    from pytensor.tensor import as_tensor_variable
+
+    from .transfers import host_from_gpu
+
+    host = host_from_gpu(x)
+    if dtype is not None and dtype != host.dtype:
+        host = host.astype(dtype)
+    return host if ndim is None or ndim == host.ndim else as_tensor_variable(host, ndim=ndim)
