@@ -1,7 +1,15 @@
 """A backend for PyTensor: functions run on the devices of gpuinterop."""
 
 from .mode import GPU, unuse, use
-from .transfers import GpuFromHost, HostFromGpu, as_device_variable, gpu_from_host, host_from_gpu
+from .transfers import (
+    GpuContiguous,
+    GpuFromHost,
+    HostFromGpu,
+    as_device_variable,
+    gpu_contiguous,
+    gpu_from_host,
+    host_from_gpu,
+)
 from .types import CudaNdarrayType, GpuArrayType
 
 __all__ = [

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.type import TensorType
 
-from .lowering import device_inputs, lower
+from . import settings
+from .lowering import lower
 from .types import device_type, is_device
 
-__all__ = ["GpuOp", "class_for"]
+__all__ = ["GpuOp", "class_for", "printed"]
 
 
 class GpuOp(Op):
@@ -33,7 +35,7 @@ class GpuOp(Op):
         return self.host.make_node(*(x.type.host()() if is_device(x) else x for x in inputs))
 
     def make_node(self, *inputs: Any) -> Any:
-        like = next(type(x.type) for x in inputs if is_device(x))
+        like = next((type(x.type) for x in inputs if is_device(x)), settings.array_type())
         shadow = self.host_node(inputs)
         outputs = [
             device_type(o.type.dtype, o.type.shape, like)() if isinstance(o.type, TensorType) else o.type()
@@ -62,17 +64,24 @@ class GpuOp(Op):
         return thunk
 
     def __str__(self) -> str:
-        return "Gpu" + str(self.host)
+        return printed(self.host, type(self).__name__)
+
+
+@singledispatch
+def printed(host: Any, name: str) -> str:
+    """Return the text of a device Op, as Theano printed it; `name` is the name of its class."""
+    return name
 
 
 _classes: dict[type, type[GpuOp]] = {}
 
 
 def class_for(host: type[Op]) -> type[GpuOp]:
-    """Return the subclass of GpuOp for a class of host Ops, such as GpuElemwise for Elemwise."""
+    """Return the subclass of GpuOp for a class of host Ops: GpuElemwise for Elemwise, GpuCAReduce for Sum."""
+    host = next(base for base in host.__mro__ if base in lower.registry)
     found = _classes.get(host)
     if found is None:
-        name = "Gpu" + host.__name__.lstrip("C" if host.__name__.startswith("CG") else "")
+        name = "Gpu" + host.__name__
         found = _classes[host] = type(name, (GpuOp,), {"__module__": __name__})
         globals()[name] = found  # for pickle
     return found

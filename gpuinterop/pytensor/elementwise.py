@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from pytensor.scalar import basic
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 import gpuinterop as gi
 
-from .device_op import class_for
+from .device_op import printed
 from .lowering import device_inputs, lower
 from .scalar_ops import compiled
 
@@ -95,9 +94,19 @@ def _first(op: Any, node: Any) -> list[int]:
     return [0]
 
 
-class _Elemwise(class_for(Elemwise)):  # type: ignore[misc]
-    def __str__(self) -> str:
-        op = self.host
-        name = getattr(op.scalar_op, "name", None) or str(op.scalar_op)
-        inplace = f"}}[{', '.join(f'({o}, {i})' for o, i in op.inplace_pattern.items())}]" if op.inplace_pattern else ",no_inplace}"
-        return f"GpuElemwise{{{name}{inplace}"
+@printed.register(Elemwise)
+def _print_elemwise(host: Any, name: str) -> str:
+    pairs = ", ".join(f"({o}, {i})" for o, i in sorted(host.inplace_pattern.items()))
+    operation = getattr(host.scalar_op, "name", None) or str(host.scalar_op)
+    return f"{name}{{{operation}}}[{pairs}]" if pairs else f"{name}{{{operation},no_inplace}}"
+
+
+@printed.register(CAReduce)
+def _print_reduction(host: Any, name: str) -> str:
+    axes = "" if host.axis is None else "{" + ",".join(map(str, host.axis)) + "}"
+    return f"{name}{{{getattr(host.scalar_op, 'name', None) or host.scalar_op}}}{axes}"
+
+
+@printed.register(DimShuffle)
+def _print_dimshuffle(host: Any, name: str) -> str:
+    return f"{name}{{{','.join(map(str, host.new_order))}}}"

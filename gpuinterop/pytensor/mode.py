@@ -29,6 +29,7 @@ class GpuLinker(VMLinker):
         linker = copy.copy(self)
         linker.fgraph, linker.no_recycling, linker.profile = fgraph, no_recycling or [], profile
         linker.updated_vars = {}
+        linker._allow_gc = config.allow_gc  # read for each function, not only when the mode is made
         return linker
 
     def reduce_storage_allocations(self, storage_map: Any, order: Any) -> Any:

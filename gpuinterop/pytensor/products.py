@@ -9,7 +9,7 @@ from pytensor.tensor.math import Dot
 
 import gpuinterop as gi
 
-from .device_op import class_for
+from .device_op import printed
 from .lowering import device_inputs, lower
 
 __all__ = ["INPLACE"]
@@ -79,8 +79,10 @@ def _operands(op: Any, node: Any) -> list[int]:
     return [0, 2, 3]
 
 
-class _Gemm(class_for(blas.Gemm)):  # type: ignore[misc]
-    pass
+@printed.register(blas.Gemm)
+@printed.register(blas.Gemv)
+def _print_product(host: Any, name: str) -> str:
+    return f"{name}{{{'inplace' if host.inplace else 'no_inplace'}}}"
 
 
 # Ops that can write to their first input.

@@ -81,7 +81,7 @@ def move_to_device(fgraph: Any, node: Any) -> Any:
             inputs.append(as_device_variable(x))
         else:
             inputs.append(x)
-    if not any(map(is_device, inputs)) or not any(_may_move(o) for o in node.outputs):
+    if not (wanted or any(map(is_device, inputs))) or not any(_may_move(o) for o in node.outputs):
         return None
     outputs = class_for(type(op))(op)(*inputs, return_list=True)
     copy_stack_trace(node.outputs, outputs)

@@ -85,3 +85,20 @@ def as_device_variable(x: Any) -> Any:
         kind = device_type(x.type.dtype, x.type.shape, settings.array_type())
         return kind.make_constant(np.asarray(x.data))
     return gpu_from_host(x)
+
+
+class GpuContiguous(_Transfer):
+    """Return a C-contiguous array: the same one, or a copy."""
+
+    view_map = {0: [0]}  # noqa: RUF012 (PyTensor reads it from the class)
+
+    def make_node(self, x: Any) -> Any:
+        x = as_device_variable(x)
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        (x,) = inputs
+        outputs[0][0] = x if x.flags.c_contiguous else x.copy()
+
+
+gpu_contiguous = GpuContiguous()

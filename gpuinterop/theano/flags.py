@@ -1,0 +1,52 @@
+"""THEANO_FLAGS and .theanorc: the settings of old programs, and what they mean here."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["KNOWN", "device_of", "read_flags", "truth"]
+
+# Flags that have an effect, with their defaults.
+KNOWN = {
+    "device": "cpu", "floatX": "float64", "mode": "", "profile": "False", "allow_gc": "True",
+    "force_device": "False", "print_active_device": "True", "optimizer": "fast_run",
+}  # fmt: skip
+
+
+def read_flags(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the flags of .theanorc, overridden by those of THEANO_FLAGS; warn about unknown ones."""
+    environment = os.environ if environment is None else environment
+    found: dict[str, str] = {}
+    for name in environment.get("THEANORC", "~/.theanorc").split(os.pathsep):
+        parser = configparser.ConfigParser()
+        parser.optionxform = str  # type: ignore[assignment, method-assign]
+        parser.read(Path(name).expanduser())
+        for section in parser.sections():
+            prefix = "" if section == "global" else f"{section}."
+            found |= {prefix + key: value for key, value in parser.items(section)}
+    for part in filter(None, (p.strip() for p in environment.get("THEANO_FLAGS", "").split(","))):
+        key, _, value = part.partition("=")
+        found[key.strip()] = value.strip()
+    for key in found:
+        if key not in KNOWN:
+            warnings.warn(f"THEANO_FLAGS: {key} has no effect in gpuinterop", stacklevel=2)
+    return KNOWN | {key: value for key, value in found.items() if key in KNOWN}
+
+
+def truth(text: str) -> bool:
+    return text.strip().lower() in ("1", "true", "yes", "on")
+
+
+def device_of(text: str) -> tuple[str, bool]:
+    """Return gpuinterop's name of a device, and whether arrays have any dtype (Theano's second backend)."""
+    for prefix, any_dtype in (("gpu", False), ("cuda", True)):
+        rest = text.removeprefix(prefix)
+        if text.startswith(prefix) and (not rest or rest.isdigit()):
+            return f"cuda:{rest or 0}", any_dtype
+    if text == "cpu":
+        return "cpu", False
+    raise ValueError(f"device={text}: expected cpu, gpu, gpuN, cuda or cudaN")
