@@ -13,7 +13,7 @@ import gpuinterop as gi
 from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import LibraryNotFoundError
 from gpuinterop.jit import codegen, compiler, nvrtc
-from gpuinterop.jit.spec import KernelSpec
+from gpuinterop.jit.codegen import KernelSpec
 from gpuinterop.ops.expression_codegen import ElementwiseOperation
 from gpuinterop.ops.fuse_tracer import Trace, Tracer
 from gpuinterop.ops.kernel_bodies import body_for

@@ -93,8 +93,7 @@ def text_body(operation):
 
 
 def test_an_error_in_an_elementwise_expression_shows_it(nvrtc):
-    from gpuinterop.jit.codegen import render
-    from gpuinterop.jit.spec import KernelSpec
+    from gpuinterop.jit.codegen import KernelSpec, render
 
     spec = KernelSpec(text_body("y = x +* 2"), ("float32", "float32"), "CC", "flat", 0, 4, 1, False)
     with pytest.raises(CompileError, match=r">\s+1 \| y = x \+\* 2;"):
@@ -103,8 +102,7 @@ def test_an_error_in_an_elementwise_expression_shows_it(nvrtc):
 
 @pytest.mark.parametrize("comment", ["", "  // twice", "\n// twice"])
 def test_a_comment_may_end_an_elementwise_expression(nvrtc, comment):
-    from gpuinterop.jit.codegen import render
-    from gpuinterop.jit.spec import KernelSpec
+    from gpuinterop.jit.codegen import KernelSpec, render
 
     def compiled(text):
         spec = KernelSpec(

@@ -9,7 +9,7 @@ import pytest
 from doubles import host_kernels
 
 from gpuinterop.ops import reduction_plan
-from gpuinterop.ops.reduction_codegen import accumulator_bytes, pack_params, pointer_offsets, render
+from gpuinterop.ops.reduction_codegen import ACCUMULATOR_BYTES, pack_params, render
 from gpuinterop.ops.reduction_plan import Operand, plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
 
@@ -52,18 +52,18 @@ def run(
         multiprocessors=sms,
     )
     library = host_kernels.load(render(recipe, plan))
-    params = bytearray(pack_params(recipe, plan, count=plan.geometry.n_red, parameter=ddof))
+    params = bytearray(pack_params(recipe, plan, ddof))
     assert len(params) == library.sizes(1)
-    assert accumulator_bytes(recipe, wide=plan.wide) == library.sizes(0)
-    in_at, out_at, scratch_at, _ = pointer_offsets(recipe, plan)
+    assert library.sizes(0) <= ACCUMULATOR_BYTES
     scratch = np.full(plan.geometry.n_out * plan.splits * library.sizes(0) + 1, 255, np.uint8)
 
     def put(at: int, address: int) -> None:
         params[at : at + 8] = address.to_bytes(8, "little")
 
-    for at, a, shift in zip(in_at, inputs, plan.geometry.in_shifts, strict=True):
-        put(at, a.__array_interface__["data"][0] + shift * a.itemsize)
-    put(out_at[0], out.__array_interface__["data"][0] + plan.geometry.out_shifts[0] * out.itemsize)
+    shifts = (*plan.geometry.in_shifts, *plan.geometry.out_shifts)
+    for i, (a, shift) in enumerate(zip((*inputs, out), shifts, strict=True)):
+        put(8 * i, a.__array_interface__["data"][0] + shift * a.itemsize)
+    scratch_at = 8 * len(shifts)
     put(scratch_at, scratch.ctypes.data)
     tickets = np.zeros(plan.grid[0], np.uint32)
     put(scratch_at + 8, tickets.ctypes.data)

@@ -188,7 +188,7 @@ def test_norms_without_an_axis(device: str) -> None:
             else:
                 np.testing.assert_allclose(np.linalg.norm(x, ord).item(), expected, rtol=1e-6)
     cube = gi.CudaNdarray(host.reshape(2, 3, 4), device=device)
-    with pytest.raises(ShapeError, match="one axis or two"):
+    with pytest.raises(ShapeError, match="one axis, or two"):
         np.linalg.norm(cube, axis=(0, 1, 2))
 
 
@@ -199,7 +199,7 @@ def test_norms_without_an_axis(device: str) -> None:
 def test_dtypes_that_hold_no_such_result(device: str, name: str, dtype) -> None:
     for source in ("float32", "int32", "bool"):
         x = gi.GpuArray(np.ones(3, source), device=device)
-        with pytest.raises(DTypeError, match=f"a dtype that holds a {name}"):
+        with pytest.raises(DTypeError, match=f"a dtype to compute the {name}"):
             getattr(x, name)(dtype=dtype)
 
 
@@ -222,12 +222,12 @@ def test_operands_are_counted(device: str) -> None:
     assert dot(x, x).tolist() == [3, 3]
     assert scaled(x, x, extras=(x[:, 0],)).tolist() == [3, 3]
     for call, said in (
-        (lambda: dot(x), "2 operands, as the expressions mention: x0, x1\n  got: 1"),
-        (lambda: dot(x, x, x), "2 operands, .*\n  got: 3"),
-        (lambda: dot(x, x, extras=(x,)), "0 extras, .*\n  got: 1\n  fix: leave out the extras"),
-        (lambda: scaled(x, x), "1 extra, as the expressions mention: e0\n  got: 0"),
+        (lambda: dot(x), "2 and 0\n  got: 1 and 0"),
+        (lambda: dot(x, x, x), "2 and 0\n  got: 3 and 0"),
+        (lambda: dot(x, x, extras=(x,)), "2 and 0\n  got: 2 and 1"),
+        (lambda: scaled(x, x), "2 and 1\n  got: 2 and 0"),
     ):
-        with pytest.raises(ArgumentTypeError, match=f"^MapReduce: expected {said}"):
+        with pytest.raises(ArgumentTypeError, match=said):
             call()
 
 
@@ -236,18 +236,10 @@ def test_what_host_gives_to_a_mapped_reduction() -> None:
     for host in (None, "x0"):
         with pytest.raises(ArgumentTypeError, match="as host"):
             gi.MapReduce("x0", host)
-    for given, kind in (
-        (np.ones(2), "ndarray"), (None, "NoneType"), ((), "tuple of 0"), ((1, 2), "tuple of 2"),
-    ):  # fmt: skip
+    for given in (np.ones(2), None, (), (1, 2), (np.ones((2, 3)),)):
         kernel = gi.MapReduce("x0", lambda x, e, given=given: given)
-        with pytest.raises(
-            ArgumentTypeError, match=f"a tuple of 1 array from host=\n  got: {kind}"
-        ):
+        with pytest.raises(ShapeError, match="from host="):
             kernel(x)
-    with pytest.raises(
-        ShapeError, match=r"shape \(2,\) from host=\n  got: ndarray of shape \(2, 3\)"
-    ):
-        gi.MapReduce("x0", lambda x, e: (x[0],))(x)
 
 
 def test_outs_that_share_memory_are_refused_on_a_warm_call_too(device):
