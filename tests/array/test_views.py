@@ -225,7 +225,7 @@ def test_copies_in_every_order_match_numpy(data):
 def test_iteration_and_length(device):
     theirs = numbers((3, 2))
     ours = gi.CudaNdarray(theirs, device=device)
-    assert len(gpuinterop) == 3
+    assert len(ours) == 3
     assert [row.tolist() for row in ours] == theirs.tolist()
     assert all(row.base is ours for row in ours)
     with pytest.raises(TypeError, match="0-d"):
