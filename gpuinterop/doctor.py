@@ -228,7 +228,7 @@ def _streams(report: Report, facts: SystemFacts) -> None:
 def _libraries(report: Report, facts: SystemFacts) -> None:
     facts.libraries = installed_libraries.scan()
     # Imports that failed in this process; nothing is imported for the report.
-    for package, why in availability.failures().items():
+    for package, why in availability.failures.items():
         broken = f"its import fails: {why}"
         if package in {row.library for row in facts.libraries}:
             facts.libraries = [

@@ -244,7 +244,7 @@ def installed(name: str) -> bool:
     if name in _IN_STYLE:
         return True
     package = _PACKAGES.get(name) or registry.backend(name).package
-    return registry.Backend(name, package).installed()
+    return registry.installed(package)
 
 
 def names() -> list[str]:

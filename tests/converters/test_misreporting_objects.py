@@ -12,7 +12,6 @@ from cases import agree
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.converters import foreign_layout
 
 
 def refused(x, error, match):
@@ -133,41 +132,3 @@ def test_a_subclass_inside_a_matrix_is_taken_for_what_it_is(cls):
     assert np.array_equal(gi.from_any(m).get(), host)
     assert gi.from_any(Garray(m, (2, 2))).tolist() == [[0, 1], [2, 3]]
     refused(Garray(m, (10**6,)), gi.ExchangeError, "at most 4 elements")
-
-
-@pytest.mark.parametrize(
-    ("shape", "error", "match"),
-    [
-        ((2.5,), gi.ExchangeError, "whole numbers"),
-        ("4", gi.ExchangeError, "whole numbers"),
-        (None, gi.ExchangeError, "whole numbers"),
-        ((-2,), gi.ExchangeError, "at least 0"),
-        ((2**64, 0), gi.BoundsError, "64 bits"),
-        ((2**62, 2**62, 0), gi.BoundsError, r"2\*\*63 bytes"),
-    ],
-)
-def test_a_shape_that_is_none_is_refused(shape, error, match):
-    if shape is None:  # by which a garray is known
-        with pytest.raises(error, match=match):
-            foreign_layout.read_shape(shape, 4, "here")
-        return
-    refused(Garray(Kept(np.zeros((4, 1), np.float32)), shape), error, match)
-
-
-def test_strides_go_with_the_shape():
-    read = foreign_layout.read_layout
-    assert read([2, np.int64(3)], (np.int32(12), 4), 4, "here") == ((2, 3), (12, 4))
-    assert read((0, 3), (5, 7), 4, "here") == ((0, 3), (12, 4))
-    assert read((2, 3), None, 4, "here") == ((2, 3), (12, 4))
-    assert read(3, 8, 4, "here") == ((3,), (8,))
-    with pytest.raises(gi.ExchangeError, match="as many strides"):
-        read((2, 3), (4,), 4, "here")
-    with pytest.raises(gi.ExchangeError, match="strides as a sequence"):
-        read((2,), (4.0,), 4, "here")
-
-
-def test_a_dtype_is_numpys():
-    assert foreign_layout.read_dtype("f4", "here") == np.float32
-    for wrong in (None, "no such", object(), 3):
-        with pytest.raises(gi.DTypeError, match="NumPy knows"):
-            foreign_layout.read_dtype(wrong, "here")

@@ -11,7 +11,6 @@ from doubles.fake_pycuda import values
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.converters import registry
 
 
 def host(*shape, order="C"):
@@ -120,27 +119,6 @@ def test_matrices_are_told_apart_whatever_their_class_calls_equal(cudamat, names
     assert (a.mat.owns_data, b.mat.owns_data) == (1, 1)
 
 
-def test_a_struct_is_read_once(cudamat):
-    whole = cudamat.CUDAMatrix(host(2, 3))
-    small, large = whole.mat, type(whole.mat)()
-    large.size[0], large.size[1] = 1000, 1000
-    large.on_device, large.owns_data, large.data_device = 1, 1, small.data_device
-    looks = []
-
-    class Changing(cudamat.CUDAMatrix):
-        def __init__(self):
-            pass
-
-        @property
-        def mat(self):
-            looks.append(1)
-            return small if len(looks) == 1 else large
-
-    x = gi.from_any(Changing())
-    assert (x.shape, small.owns_data, large.owns_data) == ((2, 3), 0, 1)
-    assert np.array_equal(values(x), host(2, 3))
-
-
 @pytest.mark.parametrize("size", [(-2, 3), (2, -3), (1000, 1000), (2**31 - 1, 2**31 - 1)])
 def test_a_size_that_is_none_is_refused(cudamat, size):
     m = cudamat.CUDAMatrix(host(2, 3))
@@ -149,28 +127,6 @@ def test_a_size_that_is_none_is_refused(cudamat, size):
     with pytest.raises(gi.GpuInteropError):
         gi.from_any(m)
     assert m.mat.owns_data == 1
-
-
-def test_a_struct_in_a_slot_or_a_property_is_found(cudamat):
-    m = cudamat.CUDAMatrix(host(2, 3))
-    methods = {"asarray": None, "copy_to_device": None, "free_device_memory": None}
-
-    def like(**names):
-        named = {name: lambda self: 1 / 0 for name in methods}
-        return type("Port", (), {"shape": property(lambda self: (2, 3)), **named, **names})()
-
-    slotted = like(__slots__=("mat",))
-    assert registry.find_backend(slotted) is None
-    slotted.mat = m.mat
-    computed = like(mat=property(lambda self: m.mat))
-    for port in (slotted, computed):
-        assert registry.find_backend(port).name == "cudamat"
-        assert gi.explain(port).shared
-        assert np.array_equal(values(gi.from_any(port)), host(2, 3))
-    slotted.mat = 3
-    assert registry.find_backend(slotted) is None
-    other = type("Other", (), {"mat": property(lambda self: 1 / 0), "shape": (2, 3)})()
-    assert registry.find_backend(other) is None
 
 
 def test_a_slice_of_itself_has_an_end(cudamat):

@@ -340,23 +340,6 @@ def test_numba_lifetimes_and_refusals(numba, gpu):
         gi.from_any(records)
 
 
-@pytest.mark.parametrize(
-    ("names", "error", "match"),
-    [
-        ({"strides": ()}, gi.ExchangeError, "as many strides"),
-        ({"strides": (4, 4)}, gi.ExchangeError, "as many strides"),
-        ({"shape": (2.5,)}, gi.ExchangeError, "shape as a sequence"),
-        ({"dtype": "floaty"}, gi.DTypeError, "a dtype"),
-    ],
-)
-def test_a_malformed_array_of_numba_is_refused_in_words(numba, gpu, names, error, match):
-    a = converters.to_numba(gpu(host(4)))
-    vars(a).update(names)
-    assert gi.explain(a).refused
-    with pytest.raises(error, match=match):
-        gi.from_any(a)
-
-
 def test_numbas_bound_stream_is_waited_for(numba, gpu, driver):
     s = gi.Stream()
     a = converters.to_numba(gpu(host(4)))
