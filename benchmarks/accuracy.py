@@ -138,11 +138,11 @@ def main() -> None:
     found = measure(chosen.device, chosen.count)
     for name, errors in found.items():
         row = ROWS[name]
-        told = "".join(
+        text = "".join(
             f"  {errors.get(t, math.nan):8.2f} of {getattr(row, t) or '-'}"
             for t in ("float32", "float64")
         )
-        print(f"{name:12}{told}")
+        print(f"{name:12}{text}")
     if chosen.json:
         record = {
             "device": chosen.device.partition(":")[0],

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from bench_common import OURS, Benchmark, optional
+from bench_common import GPUINTEROP, Benchmark, optional
 
 Cases = dict[str, tuple[float, dict[str, Callable[[], Any]]]]
 
@@ -26,21 +26,23 @@ def ratios(
         for name, (_, calls) in cases(d).items():
             if only not in name:
                 continue
-            contenders = {who: c for who, c in calls.items() if who in (OURS, "torch", "cupy")}
+            contenders = {
+                who: c for who, c in calls.items() if who in (GPUINTEROP, "torch", "cupy")
+            }
             times = _loops(d, contenders, 1 if bench.options.quick else 7)
             bench.rows[f"{name}, 2^{log2}"] = times
-            others = {who: t for who, t in times.items() if who != OURS}
+            others = {who: t for who, t in times.items() if who != GPUINTEROP}
             if not others:
                 continue
             peer = min(others, key=lambda who: others[who])
-            ratio = table.setdefault(name, {})[f"2^{log2}"] = times[OURS] / others[peer]
+            ratio = table.setdefault(name, {})[f"2^{log2}"] = times[GPUINTEROP] / others[peer]
             if ratio > 1.05:
                 slow.append(
-                    f"{name}, 2^{log2}: {times[OURS]:.2f} us, {peer} {others[peer]:.2f} us, {ratio:.2f}"
+                    f"{name}, 2^{log2}: {times[GPUINTEROP]:.2f} us, {peer} {others[peer]:.2f} us, {ratio:.2f}"
                 )
         del d
     columns = list(dict.fromkeys(size for row in table.values() for size in row))
-    print(f"{'ours / best peer':18}" + "".join(f"{size:>7}" for size in columns))
+    print(f"{'gpuinterop / best':18}" + "".join(f"{size:>7}" for size in columns))
     for name, row in table.items():
         print(
             f"{name:18}" + "".join(f"{row[c]:7.2f}" if c in row else f"{'-':>7}" for c in columns)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from bandwidth_baseline import floors
 from bandwidth_tables import ratios
-from bench_common import OURS, Benchmark, optional, parser, peers
+from bench_common import GPUINTEROP, Benchmark, optional, parser, peers
 
 import gpuinterop as gi
 
@@ -78,23 +78,23 @@ def cases(d: Device) -> dict[str, tuple[float, dict[str, Callable[[], Any]]]]:
     half = out[: n // 2]
     four = 4.0 * n
     found: dict[str, tuple[float, dict[str, Callable[[], Any]]]] = {
-        "exp(x)": (2 * four, {OURS: lambda: gi.exp(x, out=out)}),
-        "x + y": (3 * four, {OURS: lambda: gi.add(x, y, out=out)}),
-        "X + Y.T": (3 * four, {OURS: lambda: gi.add(matrix, other.T, out=result)}),
-        "copy of X.T": (2 * four, {OURS: lambda: result.__setitem__(..., matrix.T)}),
-        "X + row": (2 * four, {OURS: lambda: gi.add(matrix, row, out=result)}),
-        "X + column": (2 * four, {OURS: lambda: gi.add(matrix, column, out=result)}),
-        "exp(x[::-1])": (2 * four, {OURS: lambda: gi.exp(x[::-1], out=out)}),
-        "exp(x[::2])": (four, {OURS: lambda: gi.exp(x[::2], out=half)}),
-        "x[1:] + y[:-1]": (3 * four, {OURS: lambda: gi.add(x[1:], y[:-1], out=out[:-1])}),
+        "exp(x)": (2 * four, {GPUINTEROP: lambda: gi.exp(x, out=out)}),
+        "x + y": (3 * four, {GPUINTEROP: lambda: gi.add(x, y, out=out)}),
+        "X + Y.T": (3 * four, {GPUINTEROP: lambda: gi.add(matrix, other.T, out=result)}),
+        "copy of X.T": (2 * four, {GPUINTEROP: lambda: result.__setitem__(..., matrix.T)}),
+        "X + row": (2 * four, {GPUINTEROP: lambda: gi.add(matrix, row, out=result)}),
+        "X + column": (2 * four, {GPUINTEROP: lambda: gi.add(matrix, column, out=result)}),
+        "exp(x[::-1])": (2 * four, {GPUINTEROP: lambda: gi.exp(x[::-1], out=out)}),
+        "exp(x[::2])": (four, {GPUINTEROP: lambda: gi.exp(x[::2], out=half)}),
+        "x[1:] + y[:-1]": (3 * four, {GPUINTEROP: lambda: gi.add(x[1:], y[:-1], out=out[:-1])}),
         "X[:, 1:-1] * 2": (2 * four, {
-            OURS: lambda: gi.multiply(matrix[:, 1:-1], 2, out=result[:, 1:-1])}),
+            GPUINTEROP: lambda: gi.multiply(matrix[:, 1:-1], 2, out=result[:, 1:-1])}),
         "short rows + 1": (2 * four * 7 / 8, {
-            OURS: lambda: gi.add(x.reshape(-1, 8)[:, :7], 1, out=out.reshape(-1, 8)[:, :7])}),
-        "astype(float16)": (1.5 * four, {OURS: lambda: x.astype("float16")}),
-        "x > y": (2.25 * four, {OURS: lambda: x > y}),
-        "x * 2 (fresh)": (2 * four, {OURS: lambda: x * 2}),
-        "fill": (four, {OURS: lambda: out.fill(1.5)}),
+            GPUINTEROP: lambda: gi.add(x.reshape(-1, 8)[:, :7], 1, out=out.reshape(-1, 8)[:, :7])}),
+        "astype(float16)": (1.5 * four, {GPUINTEROP: lambda: x.astype("float16")}),
+        "x > y": (2.25 * four, {GPUINTEROP: lambda: x > y}),
+        "x * 2 (fresh)": (2 * four, {GPUINTEROP: lambda: x * 2}),
+        "fill": (four, {GPUINTEROP: lambda: out.fill(1.5)}),
     }  # fmt: skip
     if not d.on_host:
         for name, call in floors(x, y, out, m).items():
@@ -192,11 +192,11 @@ class Burst:
 def same_result(d: Device, calls: dict[str, Callable[[], Any]], name: str) -> None:
     """The floor computes what we compute: an empty kernel would be faster."""
     d.out.fill(0)
-    calls[OURS]()
-    ours = d.out.copy()
+    calls[GPUINTEROP]()
+    own = d.out.copy()
     d.out.fill(0)
     calls["floor"]()
-    if not gi.allclose(d.out, ours, rtol=1e-6):
+    if not gi.allclose(d.out, own, rtol=1e-6):
         raise SystemExit(f"{name}: the floor's kernel gives another result")
 
 
@@ -211,7 +211,7 @@ def measure(bench: Benchmark, d: Device, repeat: int, only: str, marks: dict[str
                 # JAX has a stream of its own: the host's clock around a wait.
                 counts[who] = d.burst(call, events=who != "jax")
                 continue
-            bench.failed |= who == OURS
+            bench.failed |= who == GPUINTEROP
             del calls[who]
         if "floor" in calls and not bench.options.quick:
             same_result(d, calls, name)

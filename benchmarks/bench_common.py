@@ -32,7 +32,7 @@ import gpuinterop as gi
 # JAX would take most of the device's memory for itself.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-OURS = "gpuinterop"
+GPUINTEROP = "gpuinterop"
 SCHEMA = "gpuinterop.benchmark/1"
 
 
@@ -42,8 +42,8 @@ class Options(argparse.ArgumentParser):
     def __init__(self, doc: str, *, on_host: bool = False) -> None:
         super().__init__(description=doc.strip().splitlines()[0])
         self.on_host = on_host
-        told = "where arrays live" if on_host else 'where to run; "cpu" only shows that it runs'
-        self.add_argument("--device", default=None, help=f"{told} (default: a GPU if there is one)")
+        text = "where arrays live" if on_host else 'where to run; "cpu" only shows that it runs'
+        self.add_argument("--device", default=None, help=f"{text} (default: a GPU if there is one)")
         self.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write all numbers")
         self.add_argument("--plot", type=Path, metavar="PNG", help="draw a picture (needs [viz])")
         self.add_argument("--quick", action="store_true", help="small sizes, few repeats")
@@ -111,7 +111,7 @@ def peers(
 
 def waiting(libraries: dict[str, Any], device: str) -> dict[str, Callable[[], Any]]:
     """How each library's own queue is waited for."""
-    found: dict[str, Callable[[], Any]] = {OURS: lambda: gi.synchronize(device)}
+    found: dict[str, Callable[[], Any]] = {GPUINTEROP: lambda: gi.synchronize(device)}
     if "torch" in libraries:
         found["torch"] = libraries["torch"].cuda.synchronize if device != "cpu" else lambda: None
     if "cupy" in libraries:
@@ -180,7 +180,7 @@ class Benchmark:
                 call.wait()
             except Exception as error:
                 print(f"{row}: {who} left out, {_line(error)}", flush=True)
-                self.failed |= who.startswith(OURS)
+                self.failed |= who.startswith(GPUINTEROP)
             else:
                 found[who] = call
         return found
@@ -220,8 +220,8 @@ class Benchmark:
         for _ in range(turns):
             for who, call in calls.items():
                 times[who].append(self._timed(call, counts[who]))
-        told = lambda t: 1e6 * t if moved is None else moved / t / 1e9  # noqa: E731
-        self.keep(row, {who: [told(t) for t in found] for who, found in times.items()}, mark)
+        unit = lambda t: 1e6 * t if moved is None else moved / t / 1e9  # noqa: E731
+        self.keep(row, {who: [unit(t) for t in found] for who, found in times.items()}, mark)
 
     def _timed(self, call: Call, count: int) -> float:
         if self.on_host or not call.events:
@@ -253,12 +253,12 @@ class Benchmark:
     # ---- telling ------------------------------------------------------------------------------------
 
     def verdict(self, row: str) -> str:
-        """How we stand beside the mark: the first contender that is ours counts."""
+        """Whether the first figure of gpuinterop in a row reaches the mark."""
         mark = self.marks.get(row)
-        ours = next((v for who, v in self.rows[row].items() if who.startswith(OURS)), None)
-        if mark is None or ours is None or self.options.quick:
+        own = next((v for who, v in self.rows[row].items() if who.startswith(GPUINTEROP)), None)
+        if mark is None or own is None or self.options.quick:
             return ""
-        reached = ours <= mark if self.lower_is_better else ours >= mark
+        reached = own <= mark if self.lower_is_better else own >= mark
         return f"{mark:.3g} {'reached' if reached else 'MISSED'}"
 
     def finish(self) -> None:
@@ -348,9 +348,9 @@ def versions() -> dict[str, str]:
 
 def commit() -> str:
     """Which sources were measured: GPUINTEROP_COMMIT where they lie without their history."""
-    told = os.environ.get("GPUINTEROP_COMMIT")
-    if told is not None:
-        return told
+    text = os.environ.get("GPUINTEROP_COMMIT")
+    if text is not None:
+        return text
     try:
         return subprocess.run(
             ["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent,

@@ -80,7 +80,7 @@ def host_rows(n: int) -> dict[str, dict[str, Callable[[], Any]]]:
         },
         "CudaNdarray -> numpy, host": {
             "gpuinterop": lambda: converters.to_numpy(x),
-            "numpy.from_dlpack(ours)": lambda: np.from_dlpack(x),
+            "numpy.from_dlpack(gpuinterop)": lambda: np.from_dlpack(x),
         },
         "explain, host": {"gpuinterop": lambda: gi.explain(x, "numpy")},
         "shares_memory, interleaved": {"gpuinterop": lambda: gi.shares_memory(x[::2], x[1::2])},
@@ -90,7 +90,7 @@ def host_rows(n: int) -> dict[str, dict[str, Callable[[], Any]]]:
         t = torch.from_numpy(a)
         rows["CudaNdarray -> torch, host"] = {
             "gpuinterop": lambda: converters.to_torch(x),
-            "torch.from_dlpack(ours)": lambda: torch.from_dlpack(x),
+            "torch.from_dlpack(gpuinterop)": lambda: torch.from_dlpack(x),
             "torch.from_numpy(numpy)": lambda: torch.from_numpy(a),
         }
         rows["torch -> CudaNdarray, host"] = {
@@ -156,7 +156,7 @@ def gpu_rows(n: int) -> dict[str, dict[str, Callable[[], Any]]]:
     if c is not None:
         rows["CudaNdarray -> cupy"] = {
             "gpuinterop": lambda: converters.to_cupy(x),
-            "cupy.from_dlpack(ours)": lambda: cupy.from_dlpack(x),
+            "cupy.from_dlpack(gpuinterop)": lambda: cupy.from_dlpack(x),
         }
         rows["cupy -> CudaNdarray"] = {"gpuinterop": lambda: converters.from_cupy(c)}
         if tvm_ffi is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from bench_common import OURS, Benchmark, parser
+from bench_common import GPUINTEROP, Benchmark, parser
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -107,9 +107,9 @@ def runnable(names: dict[str, Any]) -> list[tuple[str, str, float | None, Callab
 
 
 def label(statement: str, mark: float | None) -> str:
-    """The statement, told to be ours where the work is done here."""
-    ours = mark is not None or statement.startswith(("x", "gi.", "import_any", "export_via"))
-    return f"{OURS}: {statement}" if ours else statement
+    """Prefix a statement whose work gpuinterop does with its name."""
+    own = mark is not None or statement.startswith(("x", "gi.", "import_any", "export_via"))
+    return f"{GPUINTEROP}: {statement}" if own else statement
 
 
 def measure(bench: Benchmark, device: str, turns: int, number: int) -> None:

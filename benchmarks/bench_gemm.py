@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from bench_common import OURS, Benchmark, Call, jax_call, optional, parser, peers, waiting
+from bench_common import GPUINTEROP, Benchmark, Call, jax_call, optional, parser, peers, waiting
 
 import gpuinterop as gi
 
@@ -43,23 +43,23 @@ class Run:
         return gi.CudaNdarray(host, device=self.device)
 
     def row(
-        self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any, jax: Any = None
+        self, name: str, own: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any, jax: Any = None
     ) -> None:
         """`torch` and `cupy` take the library and its views of the arrays; they return a call.
 
         `jax` is a function of arrays, to be jitted.
         """
-        self.bench.device(name, self.calls(name, ours, arrays, torch, cupy, jax), budget=0.2)
+        self.bench.device(name, self.calls(name, own, arrays, torch, cupy, jax), budget=0.2)
 
     def loop(
-        self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any, jax: Any = None
+        self, name: str, own: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any, jax: Any = None
     ) -> None:
-        self.bench.loop(name, self.calls(name, ours, arrays, torch, cupy, jax))
+        self.bench.loop(name, self.calls(name, own, arrays, torch, cupy, jax))
 
     def calls(
-        self, name: str, ours: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any, jax: Any
+        self, name: str, own: Any, arrays: tuple[Any, ...], torch: Any, cupy: Any, jax: Any
     ) -> dict[str, Call]:
-        calls = {OURS: Call(ours, self.wait[OURS])}
+        calls = {GPUINTEROP: Call(own, self.wait[GPUINTEROP])}
         for who, made in (("torch", torch), ("cupy", cupy)):
             if made is None:
                 continue

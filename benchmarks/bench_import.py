@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from bench_common import OURS, Benchmark, parser
+from bench_common import GPUINTEROP, Benchmark, parser
 
 import gpuinterop as gi
 
@@ -59,13 +59,13 @@ def main() -> None:
 
     turns = [milliseconds("import numpy", "import gpuinterop") for _ in range(repeat)]
     bench.keep("import numpy", {"numpy": [numpy for numpy, _ in turns]})
-    bench.keep("import gpuinterop, beyond NumPy", {OURS: [own for _, own in turns]}, MARK_MS)
+    bench.keep("import gpuinterop, beyond NumPy", {GPUINTEROP: [own for _, own in turns]}, MARK_MS)
     print("heaviest:", ", ".join(heaviest(5)))
 
     if chosen.names:
         for name in gi.__all__:
             used = [milliseconds("import gpuinterop", f"gpuinterop.{name}")[1] for _ in "123"]
-            bench.keep(f"first use of {name}", {OURS: used})
+            bench.keep(f"first use of {name}", {GPUINTEROP: used})
     bench.finish()
 
 

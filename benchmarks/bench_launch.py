@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 import numpy as np
-from bench_common import OURS, Benchmark, Call, jax_call, optional, parser, peers, waiting
+from bench_common import GPUINTEROP, Benchmark, Call, jax_call, optional, parser, peers, waiting
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -35,9 +35,11 @@ def measure(bench: Benchmark, libraries: dict[str, Any], n: int, floor: Call | N
     x.reshape(-1, len(block))[...] = gi.asarray(block, device=device)
     y, out = x.copy(), gi.empty_like(x)
     bodies = {
-        f"exp, out given, {label(n)}": {OURS: Call(lambda: gi.exp(x, out=out), wait[OURS])},
-        f"exp, fresh, {label(n)}": {OURS: Call(lambda: gi.exp(x), wait[OURS])},
-        f"x + y, {label(n)}": {OURS: Call(lambda: x + y, wait[OURS])},
+        f"exp, out given, {label(n)}": {
+            GPUINTEROP: Call(lambda: gi.exp(x, out=out), wait[GPUINTEROP])
+        },
+        f"exp, fresh, {label(n)}": {GPUINTEROP: Call(lambda: gi.exp(x), wait[GPUINTEROP])},
+        f"x + y, {label(n)}": {GPUINTEROP: Call(lambda: x + y, wait[GPUINTEROP])},
     }
     given, fresh, add = bodies.values()
     with optional(libraries, "torch", label(n)) as torch:
@@ -97,7 +99,7 @@ def first_of_a_process(bench: Benchmark) -> None:
                 found.append(float(done.stdout))
     marks = {"compiled": 100_000.0, "from the disk cache": 5_000.0}
     for name, found in times.items():
-        bench.keep(f"first kernel of a process, {name}", {OURS: found}, mark=marks[name])
+        bench.keep(f"first kernel of a process, {name}", {GPUINTEROP: found}, mark=marks[name])
 
 
 def further_kernel(bench: Benchmark) -> None:
@@ -114,7 +116,7 @@ def further_kernel(bench: Benchmark) -> None:
         gi.arctan(x)
         gi.synchronize(device)
         found.append(1e6 * (time.perf_counter() - start))
-    bench.keep("further kernel, compiled", {OURS: found[1:]})
+    bench.keep("further kernel, compiled", {GPUINTEROP: found[1:]})
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from bench_common import OURS, Benchmark, parser, peers
+from bench_common import GPUINTEROP, Benchmark, parser, peers
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -30,24 +30,24 @@ def allocations(bench: Benchmark, place: gi.Device, torch: Any) -> None:
     def empty(shape: tuple[int, ...] = shape) -> Any:
         return _core.empty(gi.CudaNdarray, shape, float32, *home)
 
-    times = {OURS: turns(bench, empty, 20_000)}
+    times = {GPUINTEROP: turns(bench, empty, 20_000)}
     if torch:
         times["torch"] = turns(bench, lambda: torch.empty(shape, device=str(place)), 20_000)
     bench.keep("empty(230400), allocated and freed", times)
     bench.keep(
-        "the same without memory, empty(0)", {OURS: turns(bench, lambda: empty((0,)), 20_000)}
+        "the same without memory, empty(0)", {GPUINTEROP: turns(bench, lambda: empty((0,)), 20_000)}
     )
 
 
 def streams(bench: Benchmark, torch: Any) -> None:
     a, b = gi.Stream(), gi.Stream()
-    times = {OURS: turns(bench, lambda: a.wait(b), 20_000)}
+    times = {GPUINTEROP: turns(bench, lambda: a.wait(b), 20_000)}
     if torch:
         s, t = torch.cuda.Stream(), torch.cuda.Stream()
         times["torch"] = turns(bench, lambda: s.wait_stream(t), 20_000)
     bench.keep("a stream waits for another", times)
     event = gi.Event()
-    bench.keep("record an event", {OURS: turns(bench, lambda: event.record(a), 20_000)})
+    bench.keep("record an event", {GPUINTEROP: turns(bench, lambda: event.record(a), 20_000)})
     gi.synchronize()
 
 
@@ -57,8 +57,12 @@ def transfers(bench: Benchmark, place: gi.Device, torch: Any) -> None:
             break
         host = np.ones(int(mib * 2**18), np.float32)
         there = gi.asarray(host, device=place)
-        up = {OURS: turns(bench, lambda h=host: (gi.asarray(h, device=place), gi.synchronize()), 1)}
-        down = {OURS: turns(bench, lambda x=there: np.asarray(x), 1)}
+        up = {
+            GPUINTEROP: turns(
+                bench, lambda h=host: (gi.asarray(h, device=place), gi.synchronize()), 1
+            )
+        }
+        down = {GPUINTEROP: turns(bench, lambda x=there: np.asarray(x), 1)}
         if torch:
             tensor = torch.from_numpy(host)
             on_gpu = tensor.cuda()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from bench_common import OURS, Benchmark, Call, jax_call, optional, parser, peers, waiting
+from bench_common import GPUINTEROP, Benchmark, Call, jax_call, optional, parser, peers, waiting
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -43,7 +43,7 @@ def tiled(shape: tuple[int, ...], device: str) -> tuple[gi.CudaNdarray, float]:
     return x.reshape(shape), block.astype(np.float64).sum() * (n // len(block))
 
 
-def ours(x: gi.CudaNdarray, op: str, axis: int | None) -> Callable[[], Any]:
+def own_call(x: gi.CudaNdarray, op: str, axis: int | None) -> Callable[[], Any]:
     if op == "norm":
         return lambda: gi.norm(x, axis=axis)
     return lambda: getattr(x, op)(axis)
@@ -85,7 +85,7 @@ class Run:
         self.wait = waiting(self.libraries, self.device)
 
     def measure(self, name: str, x: gi.CudaNdarray, op: str, axis: int | None) -> None:
-        calls = {OURS: Call(ours(x, op, axis), self.wait[OURS])}
+        calls = {GPUINTEROP: Call(own_call(x, op, axis), self.wait[GPUINTEROP])}
         with optional(self.libraries, "torch", name) as torch:
             calls["torch"] = Call(
                 of_torch(torch, torch.from_dlpack(x), op, axis), self.wait["torch"]
@@ -129,7 +129,7 @@ def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callabl
     for knobs in combinations(kind, split, run.bench.options.quick):
         reduction_plan.TUNING[kind] = dataclasses.replace(chosen, **knobs)
         _core._forget_calls()
-        call = Call(make(), run.wait[OURS])
+        call = Call(make(), run.wait[GPUINTEROP])
         try:
             seconds = min(run.bench._timed(call, count) for _ in range(turns + 1))
         except gi.errors.GpuInteropError as error:  # such as more shared memory than there is
@@ -149,7 +149,14 @@ def tune(run: Run, x: gi.CudaNdarray) -> None:
     """Threads, blocks a multiprocessor, loads in flight, and the columns' threads side by side."""
     for name, axis in AXES:
         kind = "columns" if axis == 0 else "rows"
-        sweep(run, f"sum {name}", kind, axis != 1, x.nbytes, lambda axis=axis: ours(x, "sum", axis))
+        sweep(
+            run,
+            f"sum {name}",
+            kind,
+            axis != 1,
+            x.nbytes,
+            lambda axis=axis: own_call(x, "sum", axis),
+        )
     side = min(8192, x.shape[0])
     m = x.ravel()[: side * side].reshape(side, side)
     v = x.ravel()[:side]
@@ -161,7 +168,9 @@ def tune(run: Run, x: gi.CudaNdarray) -> None:
     sweep(run, f"({side}^2).T @ v", "columns", True, m.nbytes, product)
     for k in (24, 20):
         part = x.ravel()[: 1 << k]
-        sweep(run, f"sum of 2^{k}", "rows", True, part.nbytes, lambda p=part: ours(p, "sum", None))
+        sweep(
+            run, f"sum of 2^{k}", "rows", True, part.nbytes, lambda p=part: own_call(p, "sum", None)
+        )
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_common import OURS, Benchmark, Call, jax_call, optional, parser, peers, waiting
+from bench_common import GPUINTEROP, Benchmark, Call, jax_call, optional, parser, peers, waiting
 
 import gpuinterop as gi
 from gpuinterop import cuda_libraries
@@ -51,10 +51,10 @@ def exp_loop(bench: Benchmark, libraries: dict[str, Any]) -> None:
     host_out = np.empty_like(host)
     x = gi.CudaNdarray(host, device=device)
     y = gi.empty_like(x)
-    ours = lambda body: {OURS: Call(body, wait[OURS])}  # noqa: E731
-    given, fresh = ours(lambda: gi.exp(x, out=y)), ours(lambda: gi.exp(x))
+    own_call = lambda body: {GPUINTEROP: Call(body, wait[GPUINTEROP])}  # noqa: E731
+    given, fresh = own_call(lambda: gi.exp(x, out=y)), own_call(lambda: gi.exp(x))
     graph = gi.capture(lambda: gi.exp(x, out=y), device=device)
-    captured = ours(graph.replay)
+    captured = own_call(graph.replay)
 
     def repeated() -> None:
         for _ in range(MANY):
@@ -81,13 +81,13 @@ def exp_loop(bench: Benchmark, libraries: dict[str, Any]) -> None:
         kernel((1,), (1,), x)
         loaded = kernel._loaded[gi.devices.device(device).index]
         # Launches of an empty kernel from C++ are what no caller from Python can go below.
-        given["floor"] = Call(lambda: loaded.repeat(1000), wait[OURS], per=1000)
+        given["floor"] = Call(lambda: loaded.repeat(1000), wait[GPUINTEROP], per=1000)
     bench.loop("exp, out given", given, mark=3.1)
     bench.loop("exp, fresh result", fresh, mark=3.8)
     # What a node costs when no launch comes between: the floor of a captured call.
-    captured["floor"] = Call(many.replay, wait[OURS], per=MANY)
+    captured["floor"] = Call(many.replay, wait[GPUINTEROP], per=MANY)
     bench.loop("exp, captured graph", captured, mark=2.3)
-    bench.loop("exp, result on the host", ours(lambda: np.asarray(gi.exp(x))), count=200)
+    bench.loop("exp, result on the host", own_call(lambda: np.asarray(gi.exp(x))), count=200)
 
 
 def line(bench: Benchmark, libraries: dict[str, Any], n: int) -> None:
@@ -96,7 +96,7 @@ def line(bench: Benchmark, libraries: dict[str, Any], n: int) -> None:
     m, v, b = (gi.CudaNdarray(h, device=device) for h in hosts)
     z, w = gi.empty_like(b), gi.empty_like(b)
     w.fill(0)
-    calls = {OURS: Call(lambda: gi.gemm(m, v, b, out=z), wait[OURS])}
+    calls = {GPUINTEROP: Call(lambda: gi.gemm(m, v, b, out=z), wait[GPUINTEROP])}
     with optional(libraries, "torch", "y = m.x + b") as torch:
         tm, tv, tb = (torch.from_dlpack(a) for a in (m, v, b))
         tz = torch.empty_like(tb)
@@ -109,11 +109,11 @@ def line(bench: Benchmark, libraries: dict[str, Any], n: int) -> None:
         highest = jax.jit(lambda m, x, b: jax.numpy.dot(m, x, precision="highest") + b)
         calls["jax"] = jax_call(jax, highest, *inputs)
     if not bench.on_host:
-        with optional({OURS: gi}, OURS, "a bare cublasSgemm"):
+        with optional({GPUINTEROP: gi}, GPUINTEROP, "a bare cublasSgemm"):
             floor = bare_sgemm(m, v, w)
             floor()
             np.testing.assert_allclose(w.get(), (m @ v).get(), rtol=1e-4, atol=1e-3)
-            calls["floor"] = Call(floor, wait[OURS])
+            calls["floor"] = Call(floor, wait[GPUINTEROP])
     calls["numpy"] = Call(
         lambda: hosts[0] @ hosts[1] + hosts[2], lambda: None, events=False, share=0.03
     )
@@ -227,7 +227,7 @@ def regression(bench: Benchmark, libraries: dict[str, Any]) -> None:
     np.testing.assert_allclose(run["w"], exact["w"], rtol=1e-3, atol=1e-4)
     print(f"{row}: {run['nodes']} nodes, {steps} steps as accurate as float64 asks")
     others = Regression(module)
-    calls = {OURS: Call(module.Training(device).step.replay, wait[OURS])}
+    calls = {GPUINTEROP: Call(module.Training(device).step.replay, wait[GPUINTEROP])}
     calls["numpy"] = Call(others.numpy(), lambda: None, events=False)
     with optional(libraries, "torch", "logistic regression") as torch:
         step = others.torch(torch, device)

@@ -1,6 +1,6 @@
 """Pictures of benchmark records: ``pictures.py RECORD.json PICTURE.png`` draws one anew.
 
-Colours are Okabe and Ito's, told apart by colour-blind readers too, and every contender has a marker
+Colours are Okabe and Ito's, distinguished by colour-blind readers too, and every contender has a marker
 of its own, so that nothing depends on colour.
 """
 
@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-OURS = "gpuinterop"
+GPUINTEROP = "gpuinterop"
 STYLES = {
-    OURS: ("#0072B2", "o"),
+    GPUINTEROP: ("#0072B2", "o"),
     "torch": ("#D55E00", "s"),
     "cupy": ("#009E73", "^"),
     "jax": ("#CC79A7", "D"),
@@ -93,7 +93,7 @@ def _title(record: dict[str, Any]) -> str:
 
 def _scatter(axes: Any, who: str, x: list[float], y: list[float]) -> None:
     colour, marker = STYLES.get(who, OTHER)
-    size = {OURS: 62, "floor": 110, "torch graph": 52, "torch.compile": 46}.get(who, 34)
+    size = {GPUINTEROP: 62, "floor": 110, "torch graph": 52, "torch.compile": 46}.get(who, 34)
     edge = {"linewidths": 2} if marker == "|" else {"linewidths": 0.5, "edgecolors": "white"}
     # A rate near zero stays whole at the edge.
     axes.scatter(x, y, s=size, c=colour, marker=marker, label=who, zorder=3, clip_on=False, **edge)
@@ -158,15 +158,17 @@ def points(pyplot: Any, record: dict[str, Any]) -> Any:
 
 
 def ratio(pyplot: Any, record: dict[str, Any]) -> Any:
-    """Times as multiples of ours: right of the line we are ahead."""
+    """Times as multiples of gpuinterop's: right of the line gpuinterop is faster."""
     height = _height(record)
     figure, axes = pyplot.subplots(figsize=(8, height))
     alone = all(len(row) == 1 for row in record["rows"].values())  # no peer is installed
-    rows = {n: row for n, row in record["rows"].items() if OURS in row and (alone or len(row) > 1)}
+    rows = {
+        n: row for n, row in record["rows"].items() if GPUINTEROP in row and (alone or len(row) > 1)
+    }
     shown = {**record, "rows": rows, "marks": {}}
-    _dots(axes, shown, lambda name, value: value / rows[name][OURS])
-    _log(axes, [v / row[OURS] for row in rows.values() for v in row.values()])
-    axes.axvline(1, color=STYLES[OURS][0], linewidth=1, zorder=1)
+    _dots(axes, shown, lambda name, value: value / rows[name][GPUINTEROP])
+    _log(axes, [v / row[GPUINTEROP] for row in rows.values() for v in row.values()])
+    axes.axvline(1, color=STYLES[GPUINTEROP][0], linewidth=1, zorder=1)
     axes.set_xlabel("time as a multiple of gpuinterop's: right of 1 is slower than gpuinterop")
     axes.set_title(_title(record), loc="left")
     _legend(axes, -0.5 / (height - 0.6))
@@ -191,7 +193,7 @@ def lines(pyplot: Any, record: dict[str, Any]) -> Any:
             colour, marker = STYLES[who]
             x, y = zip(*sorted(found[who]), strict=True)
             handles[who] = ax.plot(x, y, color=colour, marker=marker, markersize=4, linewidth=1.3,
-                                   zorder=4 if who == OURS else 3)[0]  # fmt: skip
+                                   zorder=4 if who == GPUINTEROP else 3)[0]  # fmt: skip
         floor = record["rows"].get("empty kernel", {}).get("floor")
         if floor:
             empty = ax.axhline(floor, color="#555555", linestyle=":")
@@ -225,9 +227,13 @@ def routes(pyplot: Any, record: dict[str, Any]) -> Any:
             axes.text(-0.012, y + 0.12, name, transform=axes.get_yaxis_transform(), ha="right",
                       va="center", fontsize=8, fontweight="bold")  # fmt: skip
             continue
-        colour = STYLES[OURS][0] if who.startswith(OURS) else "#B4BCC4"
+        colour = STYLES[GPUINTEROP][0] if who.startswith(GPUINTEROP) else "#B4BCC4"
         axes.barh(y, value - low, left=low, height=0.74, color=colour, zorder=3)
-        mark = record["marks"].get(name) if who.startswith(OURS) and not shown.get(name) else None
+        mark = (
+            record["marks"].get(name)
+            if who.startswith(GPUINTEROP) and not shown.get(name)
+            else None
+        )
         shown[name] = shown.get(name) or mark
         # Beyond the line of the mark where that stands in the way.
         after = max(value, mark) if mark and mark < 1.7 * value else value

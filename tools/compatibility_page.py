@@ -116,9 +116,9 @@ def section(place: str, matrix: Matrix) -> list[str]:
         f"{library.name} {library.version}" for library in matrix.libraries if not library.why
     )
     counts = Counter(cell.outcome for cell in here)
-    told = ", ".join(f"{counts[o]} {o}" for o in ("shared", "copied", "refused", "wrong"))
+    text = ", ".join(f"{counts[o]} {o}" for o in ("shared", "copied", "refused", "wrong"))
     if counts["none"]:
-        told += f", and {counts['none']} for which the bridge makes no array"
+        text += f", and {counts['none']} for which the bridge makes no array"
     streams = sum(1 for cell in here if cell.stream == "side" and cell.outcome != "none")
     order = (
         f" In {streams} of the cases a slow producer was still running on a side stream."
@@ -129,7 +129,7 @@ def section(place: str, matrix: Matrix) -> list[str]:
         f"## {PLACES[place]}",
         "",
         f"{versions}; Python {about['python']}, {about['date'][:10]}.",
-        f"{len(here)} cases: {told}.{order}",
+        f"{len(here)} cases: {text}.{order}",
         *untried(matrix),
         "",
         "Layouts of float32:",

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import accuracy_page
 import compatibility_page
 import performance_page
+import performance_pictures
 import performance_readme
 import reference_page
 
@@ -121,8 +122,8 @@ def main(arguments: list[str]) -> int:
         elif not path.is_file() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path.relative_to(ROOT)))
     if not check:
-        performance_page.draw()
-    stale += [f"docs/images/{name}.png" for name in performance_page.stale_pictures()]
+        performance_pictures.draw()
+    stale += [f"docs/images/{name}.png" for name in performance_pictures.stale_pictures()]
     for name in stale:
         print(f"{name} is stale: run `make docs` (python tools/make_docs.py)")
     return int(bool(stale))

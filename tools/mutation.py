@@ -119,14 +119,14 @@ class Core:
         command, mutant = self.compile[file], str(place / "mutant.o")
         compiled = command.partition(" -o ")[2].partition(" ")[0]
         # All includes come from the copy too, because each header must be found in one place only.
-        ours = command.replace(str(self.place / "native"), str(place / "native"))
+        own = command.replace(str(self.place / "native"), str(place / "native"))
         link = self.link.replace(f" -o {self.module.name} ", f" -o {module} ")
         return all(
             subprocess.run(
                 line.replace(f" {compiled} ", f" {mutant} "),
                 shell=True, cwd=self.build_dir, check=False, capture_output=True,
             ).returncode == 0
-            for line in (ours, link)
+            for line in (own, link)
         )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-IMAGES = ROOT / "docs" / "images"
 TEMPLATE = ROOT / "tools" / "performance.md"
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -31,7 +30,7 @@ from performance_targets import (  # noqa: E402
     Promise,
 )
 
-OURS = "gpuinterop"
+GPUINTEROP = "gpuinterop"
 MARKS = (*CONVERSIONS, *BANDWIDTH, *PROGRAMS)
 NAMES = {
     "torch": "PyTorch",
@@ -72,9 +71,9 @@ def records() -> dict[str, dict[str, Any]]:
     return found
 
 
-def ours(row: dict[str, float]) -> float:
-    """The first figure that is ours."""
-    return next(value for who, value in row.items() if who.startswith(OURS))
+def own_figure(row: dict[str, float]) -> float:
+    """Return the first figure of gpuinterop."""
+    return next(value for who, value in row.items() if who.startswith(GPUINTEROP))
 
 
 def is_rate(record: dict[str, Any]) -> bool:
@@ -96,15 +95,15 @@ def scaled(mark: Mark, row: dict[str, float], rate: bool) -> tuple[float, str] |
 def verdict(record: dict[str, Any], mark: Mark) -> str:
     row = record["rows"][mark.row]
     here = scaled(mark, row, is_rate(record))
-    reached = lambda aim: not better(record, aim, ours(row))  # noqa: E731
+    reached = lambda aim: not better(record, aim, own_figure(row))  # noqa: E731
     if here is None:
-        off = ours(row) / mark.value - 1
+        off = own_figure(row) / mark.value - 1
         return "met" if reached(mark.value) else f"**missed** by {percent(abs(off))}"
     if reached(mark.value) and reached(here[0]):
         return "met"
     if reached(here[0]):
         return "met as a ratio"
-    off = abs(ours(row) / here[0] - 1)
+    off = abs(own_figure(row) / here[0] - 1)
     if reached(mark.value):
         return f"met in absolute terms; **missed** by {percent(off)} as a ratio"
     return f"**missed** by {percent(off)}"
@@ -124,7 +123,7 @@ def figure(value: float | None) -> str:
 
 
 def bold(row: dict[str, float]) -> str:
-    return f"**{figure(ours(row))}**"
+    return f"**{figure(own_figure(row))}**"
 
 
 def conversions_table(found: dict[str, dict[str, Any]]) -> list[str]:
@@ -138,7 +137,7 @@ def conversions_table(found: dict[str, dict[str, Any]]) -> list[str]:
         peers = "<br>".join(
             f"{spelt(who)} {figure(v)}"
             for who, v in row.items()
-            if not who.startswith(OURS) and "(ours)" not in who
+            if not who.startswith(GPUINTEROP) and "(gpuinterop)" not in who
         )
         lines.append(
             f"| {mark.title} | {bold(row)} | {peers} | {goal(record, mark)} | {verdict(record, mark)} |"
@@ -166,7 +165,7 @@ def spelt(who: str) -> str:
 def wide_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> list[str]:
     """Contenders in columns."""
     every = [who for mark in marks for who in found[mark.record]["rows"][mark.row]]
-    columns = [who for who in pictures.STYLES if who in every and who != OURS]
+    columns = [who for who in pictures.STYLES if who in every and who != GPUINTEROP]
     lines = [
         "| | gpuinterop | "
         + " | ".join(NAMES.get(c, c) for c in columns)
@@ -189,7 +188,7 @@ def promises(found: dict[str, dict[str, Any]]) -> list[Promise]:
         values = found.get(name, {"rows": {}})["rows"].get(row)
         if values is None:
             continue
-        aim, value = values["torch.from_numpy(numpy)"] if mark is None else mark, ours(values)
+        aim, value = values["torch.from_numpy(numpy)"] if mark is None else mark, own_figure(values)
         if row == LAUNCHED:  # what is promised is the part above the driver's own call
             value -= raw_launch(found[name])
         long = found[name]["unit"] == "us" and aim >= 1000
@@ -216,23 +215,23 @@ def every_size() -> str:
     record = json.loads(file.read_text(encoding="utf-8"))
     cells = [(v, name, size) for name, row in record["ratios"].items() for size, v in row.items()]
     slow = sorted((cell for cell in cells if cell[0] > AHEAD), reverse=True)
-    told = f"{len(slow)} of {len(cells)} cells are above {AHEAD:g}."
+    text = f"{len(slow)} of {len(cells)} cells are above {AHEAD:g}."
     if not slow:
-        return told
+        return text
     lines = [
         "| | elements | time as a multiple of the fastest other library's |",
         "| --- | --- | --- |",
     ]
     lines += [f"| `{name}` | {size} | {value:.2f} |" for value, name, size in slow]
-    return "\n".join([told, "", *lines])
+    return "\n".join([text, "", *lines])
 
 
 def promises_table(found: dict[str, dict[str, Any]]) -> list[str]:
     lines = ["| | | gpuinterop | target | |", "| --- | --- | --- | --- | --- |"]
     for one in promises(found):
-        told = "met" if one.met else "**missed**"
+        text = "met" if one.met else "**missed**"
         lines.append(
-            f"| {one.title} | {one.unit} | {figure(one.value)} | {figure(one.mark)} | {told} |"
+            f"| {one.title} | {one.unit} | {figure(one.value)} | {figure(one.mark)} | {text} |"
         )
     return lines
 
@@ -246,18 +245,18 @@ def ahead(found: dict[str, dict[str, Any]]) -> list[tuple[str, str, str, float, 
     lost = []
     for name, record in found.items():
         for title, row in record["rows"].items():
-            if not any(who.startswith(OURS) for who in row):
+            if not any(who.startswith(GPUINTEROP) for who in row):
                 continue
             rivals = {
                 who: value for who, value in row.items()
-                if not who.startswith((OURS, "floor")) and "(ours)" not in who and "(x" not in who
+                if not who.startswith((GPUINTEROP, "floor")) and "(gpuinterop)" not in who and "(x" not in who
             }  # fmt: skip
             if not rivals:
                 continue
             best = min(
                 rivals, key=lambda who: rivals[who] if "/s" not in record["unit"] else -rivals[who]
             )
-            mine = ours(row)
+            mine = own_figure(row)
             factor = mine / rivals[best] if "/s" not in record["unit"] else rivals[best] / mine
             marked = (name, title) in {(mark.record, mark.row) for mark in missed(found)}
             if factor > AHEAD and not marked:
@@ -274,7 +273,7 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
         for mark in open_marks:
             row = found[mark.record]["rows"][mark.row]
             lines.append(
-                f"- {mark.title}, {figure(ours(row))} {found[mark.record]['unit']}. {why(mark.record, mark.row)}"
+                f"- {mark.title}, {figure(own_figure(row))} {found[mark.record]['unit']}. {why(mark.record, mark.row)}"
             )
         lines += [
             f"- {one.title}, {figure(one.value)} {one.unit}. {why(one.record, one.row)}"
@@ -291,14 +290,14 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
             "| | gpuinterop | fastest other library | |", "| --- | --- | --- | --- |",
         ]  # fmt: skip
         above = ""
-        for name, title, who, mine, theirs in rivals:
-            told = f"{spelt(who)} {figure(theirs)}"
+        for name, title, who, mine, others in rivals:
+            text = f"{spelt(who)} {figure(others)}"
             shown = title.replace("->", "to").replace("|", "\\|")
             shown += " (`bench_exchange`)" if name == "exchange" else ""
             reason = why(name, title)
             again = "The same." if reason == above else reason
             above = reason
-            lines.append(f"| {shown} | {figure(mine)} {found[name]['unit']} | {told} | {again} |")
+            lines.append(f"| {shown} | {figure(mine)} {found[name]['unit']} | {text} | {again} |")
     return lines or ["None in this run."]
 
 
@@ -320,13 +319,13 @@ def machine(found: dict[str, dict[str, Any]]) -> str:
         "numba": "Numba",
         "pycuda": "PyCUDA",
     }
-    told = [
+    text = [
         f"{names.get(who, NAMES.get(who, who))} {version}"
         for who, version in versions.items()
         if names.get(who, "x")
     ]
     processor = f", {record['processor']}" if record["processor"] else ""
-    return f"one {gpu} (driver {driver}){processor}; " + ", ".join(told)
+    return f"one {gpu} (driver {driver}){processor}; " + ", ".join(text)
 
 
 def wrapped(text: str) -> str:
@@ -340,17 +339,9 @@ def wrapped(text: str) -> str:
 
 
 def sources(found: dict[str, dict[str, Any]]) -> str:
-    """The measured commits; records without one are older than the method described."""
-    commits = sorted({str(record["commit"]) for record in found.values() if record.get("commit")})
-    told = f"; sources of {', '.join(commits)}" if commits else ""
-    if any("commit" not in record for record in found.values()):
-        told += (
-            ". **These records are older than the method below**: the baselines of "
-            "y = m.x + b and of the copy were calls "
-            "of gpuinterop, its logistic regression ran before the others and not in turns, JAX was waited for after "
-            "each call of the bandwidth table, and the raw launch was timed before the calls beside it"
-        )
-    return told
+    """The measured commits."""
+    commits = sorted({str(record["commit"]) for record in found.values()})
+    return f"; sources of {', '.join(commits)}"
 
 
 def summary(found: dict[str, dict[str, Any]]) -> str:
@@ -358,9 +349,9 @@ def summary(found: dict[str, dict[str, Any]]) -> str:
     lost = len(missed(found)) + sum(not one.met for one in made)
     every = len(MARKS) + len(made)
     dates = " to ".join(sorted({record["date"] for record in found.values()}))
-    told = f", {lost} are missed; [why](#where-other-libraries-are-faster)" if lost else ""
+    text = f", {lost} are missed; [why](#where-other-libraries-are-faster)" if lost else ""
     return (
-        f"Measured on {machine(found)}; {dates}{sources(found)}. {every - lost} of {every} targets are met{told}. "
+        f"Measured on {machine(found)}; {dates}{sources(found)}. {every - lost} of {every} targets are met{text}. "
         "A target with another library or a baseline beside it counts as a ratio to those: the *scaled target*."
     )
 
@@ -382,43 +373,3 @@ def page() -> str:
     for name, part in parts.items():
         text = text.replace("{{" + name + "}}", part)
     return text
-
-
-def drawn(found: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
-    """A record as its picture shows it: the figures of the table beside it, and the marks that count."""
-    rows, marks = dict(found[name]["rows"]), {}
-    if name == "converters":  # its table has rows of two records, and names for readers
-        first = {}
-        for mark in CONVERSIONS:
-            row = found[mark.record]["rows"][mark.row]
-            rows.pop(mark.row, None)
-            first[plain(mark.title)] = {plain(spelt(who)): value for who, value in row.items()}
-        rows = first | {title.replace(" -> ", " to "): row for title, row in rows.items()}
-    for mark in MARKS:
-        record = found[mark.record]
-        here = scaled(mark, record["rows"][mark.row], is_rate(record))
-        title = plain(mark.title) if mark in CONVERSIONS else mark.row
-        if title in rows:
-            marks[title] = here[0] if here else mark.value
-    return {**found[name], "rows": rows, "marks": marks, "mark": "mark in this run"}
-
-
-def plain(text: str) -> str:
-    return text.replace("`", "")
-
-
-def stale_pictures() -> list[str]:
-    """Names of pictures that are missing or drawn from other numbers."""
-    found = records()
-    return [
-        name for name in PICTURES
-        if not (IMAGES / f"{name}.png").is_file()
-        or pictures.digest(drawn(found, name)).encode() not in (IMAGES / f"{name}.png").read_bytes()
-    ]  # fmt: skip
-
-
-def draw() -> None:
-    found = records()
-    IMAGES.mkdir(exist_ok=True)
-    for name in stale_pictures():
-        pictures.draw(drawn(found, name), IMAGES / f"{name}.png")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from performance_page import NAMES, OURS, figure, ours, records, spelt
+from performance_page import GPUINTEROP, NAMES, figure, own_figure, records, spelt
 
 KEY = (
     ("documents", "exp, out given", "`exp` of 230,400 floats, out given"),
@@ -43,12 +43,16 @@ def readme_table() -> str:
     for record, row, title in (*KEY, *KEY_BANDWIDTH):
         values = found[record]["rows"][row]
         cells = " | ".join(readme_cell(values, c) for c in columns)
-        lines.append(f"| {title} | {found[record]['unit']} | {figure(ours(values))} | {cells} |")
+        lines.append(
+            f"| {title} | {found[record]['unit']} | {figure(own_figure(values))} | {cells} |"
+        )
     lines += ["", "| a conversion, 64 x 64 | | gpuinterop | others |", "| --- " * 4 + "|"]
     for row, title in CONVERTED:
         values = found["converters"]["rows"][row]
         others = ", ".join(
-            f"{spelt(who)} {figure(v)}" for who, v in values.items() if not who.startswith(OURS)
+            f"{spelt(who)} {figure(v)}"
+            for who, v in values.items()
+            if not who.startswith(GPUINTEROP)
         )
-        lines.append(f"| {title} | us | {figure(ours(values))} | {others} |")
+        lines.append(f"| {title} | us | {figure(own_figure(values))} | {others} |")
     return "\n".join(lines) + "\n"

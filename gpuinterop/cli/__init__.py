@@ -7,11 +7,9 @@ row in `COMMANDS`. Only the file of the given command is imported.
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
 import io
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -33,9 +31,6 @@ STRICT = "array_api_strict"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if sys.stdout is None:
-        print("gpuinterop: the output cannot be written: stdout is closed", file=sys.stderr)
-        return 2
     if isinstance(sys.stdout, io.TextIOWrapper):  # paths may have letters that its encoding lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     name = next((word for word in words if not word.startswith("-")), "")
@@ -59,51 +54,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if row == name:
             _module(row).add_arguments(command)
-    chosen = parser.parse_args(_joined(words))
+    chosen = parser.parse_args(words)
     if chosen.command is None:
         parser.print_help()
         return 2
     try:
         code: int = _module(chosen.command).run(chosen)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has closed the pipe, as in `gpuinterop demo | head`.
-        _discard_output()
-        return 1
-    except OSError as error:
-        if error.errno not in _UNWRITABLE:
-            raise
-        _discard_output()
-        print(
-            f"gpuinterop {chosen.command}: the output cannot be written: {error}", file=sys.stderr
-        )
+    except OSError as error:  # of a file that an option names, or of the output
+        _discard_unwritten_output()
+        if isinstance(
+            error, BrokenPipeError
+        ):  # the reader has closed it, as in `gpuinterop demo | head`
+            return 1
+        print(f"gpuinterop {chosen.command}: {error}", file=sys.stderr)
         return 2
     except GpuInteropError as error:
         # An argument is wrong, such as a device that does not exist; the message has the fix.
-        print(_for_shell(str(error)), file=sys.stderr)
+        print(error, file=sys.stderr)
         return 2
     return code
 
 
-# The errors of a file system that is full.
-_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-
-
-def _discard_output() -> None:
+def _discard_unwritten_output() -> None:
     # The interpreter flushes once more at exit; that must not fail again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _joined(words: Sequence[str]) -> list[str]:
-    """Join a value that looks like an option, such as -16,4, to the option before it."""
-    joined: list[str] = []
-    for word in words:
-        before = joined[-1] if joined else ""
-        if re.match(r"-\d", word) and re.fullmatch(r"--\w[\w-]*", before):
-            joined[-1] = f"{before}={word}"
-        else:
-            joined.append(word)
-    return joined
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def words_of(text: str | None, option: str) -> list[str] | None:
@@ -127,19 +105,6 @@ def layouts_in_help() -> str:
 
     rows = "\n".join(f"  {name:12} {made_by}" for name, made_by in legend())
     return f"layouts, and how NumPy makes one:\n{rows}\n"
-
-
-# Python code in the fixes of messages, and the shell command to use instead.
-_IN_SHELL = {
-    'use device="cpu"': "write --device cpu",
-    "gpuinterop.devices()": "gpuinterop doctor",
-}
-
-
-def _for_shell(message: str) -> str:
-    for python, shell in _IN_SHELL.items():
-        message = message.replace(python, shell)
-    return message
 
 
 def _module(command: str) -> Any:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from gpuinterop.cli import layouts_in_help, words_of
@@ -39,89 +37,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the suite or read a saved run; print the table."""
     if arguments.output:
-        # Checked first, because the run takes minutes.
-        folder = Path(arguments.output).absolute().parent
-        with _named("--output", "a file in a folder", f"make it first: mkdir -p {folder}"):
-            folder.stat()
-    if arguments.file:
-        fix = "correct the name; without one the conversions are tried here"
-        with _named("FILE", "a run that --output has saved", fix):
-            found = Matrix.load(arguments.file)
-        found = _part_of(found, arguments)
-    else:
-        found = _tried(arguments)
+        Path(arguments.output).touch()  # fails now, because the run takes minutes
+    wanted = {
+        "library": words_of(arguments.only, "--only"),
+        "device": arguments.device,
+        "layout": words_of(arguments.layouts, "--layouts"),
+        "dtype": words_of(arguments.dtypes, "--dtypes"),
+    }
+    found = _part_of(arguments.file, wanted) if arguments.file else _tried(arguments.bridge, wanted)
     print(found.to_json(indent=1) if arguments.json else found)
     if arguments.output:
-        with _named("--output", "a file that can be written", "name another"):
-            found.save(arguments.output)
+        found.save(arguments.output)
     return int(not found.ok)
 
 
-@contextmanager
-def _named(option: str, expected: str, fix: str) -> Iterator[None]:
-    """Report a file that cannot be read or written as a wrong argument."""
-    try:
-        yield
-    except OSError as error:
-        raise ArgumentTypeError(
-            where=f"gpuinterop matrix: {option}",
-            expected=expected,
-            got=str(error),
-            fix=fix,
-        ) from None
+def _tried(bridges: list[str], wanted: dict[str, list[str] | None]) -> Matrix:
+    only = wanted["library"]
+    libraries = None if only is None else named(only, "--only")
+    if bridges:
+        libraries = (libraries or []) + bridges_named(bridges)
+    return matrix(libraries, wanted["device"], layouts=wanted["layout"], dtypes=wanted["dtype"])
 
 
-def _tried(arguments: argparse.Namespace) -> Matrix:
-    words = words_of(arguments.only, "--only")
-    libraries = None if words is None else named(words, "--only")
-    if arguments.bridge:
-        libraries = (libraries or []) + bridges_named(arguments.bridge)
-    return matrix(
-        libraries,
-        arguments.device,
-        layouts=words_of(arguments.layouts, "--layouts"),
-        dtypes=words_of(arguments.dtypes, "--dtypes"),
-    )
-
-
-def _part_of(saved: Matrix, arguments: argparse.Namespace) -> Matrix:
+def _part_of(file: str, wanted: dict[str, list[str] | None]) -> Matrix:
     """Return the part of a saved run that the options choose."""
-    if arguments.bridge:
+    saved = Matrix.load(file)
+
+    def chosen(field: str, value: str) -> bool:
+        names = wanted[field]
+        return names is None or value in names
+
+    cells = [c for c in saved.cells if all(chosen(field, getattr(c, field)) for field in wanted)]
+    if saved.cells and not cells:
         raise ArgumentTypeError(
-            where="gpuinterop matrix: --bridge",
-            expected="no FILE, because a saved run tries nothing",
-            got=arguments.file,
-            fix="omit the file, or choose from it with --only",
+            where="gpuinterop matrix",
+            expected="options that choose cases of the saved run",
+            got=", ".join(f"{field} {names}" for field, names in wanted.items() if names),
+            fix="omit the options for all cases",
         )
-    only = words_of(arguments.only, "--only")
-    there = [row.name for row in saved.libraries] + [cell.library for cell in saved.cells]
-    libraries = only and _chosen("--only", named(only, "--only", there), there)
-    devices = _chosen("--device", arguments.device, saved.devices)
-    layouts = _chosen(
-        "--layouts", words_of(arguments.layouts, "--layouts"), [c.layout for c in saved.cells]
-    )
-    dtypes = _chosen(
-        "--dtypes", words_of(arguments.dtypes, "--dtypes"), [c.dtype for c in saved.cells]
-    )
-    cells = [
-        cell
-        for cell in saved.cells
-        if (libraries is None or cell.library in libraries)
-        and (devices is None or cell.device in devices)
-        and (layouts is None or cell.layout in layouts)
-        and (dtypes is None or cell.dtype in dtypes)
-    ]
-    rows = [row for row in saved.libraries if libraries is None or row.name in libraries]
-    return Matrix(cells, rows, devices or saved.devices, saved.about)
-
-
-def _chosen(option: str, wanted: list[str] | None, there: list[str]) -> list[str] | None:
-    for name in wanted or ():
-        if name not in there:
-            raise ArgumentTypeError(
-                where=f"gpuinterop matrix: {option}",
-                expected=f"names that the saved run has: {', '.join(dict.fromkeys(there))}",
-                got=repr(name),
-                fix=f"omit {option} for all",
-            )
-    return wanted
+    rows = [row for row in saved.libraries if chosen("library", row.name)]
+    devices = [device for device in saved.devices if chosen("device", device)]
+    return Matrix(cells, rows, devices, saved.about)

@@ -50,7 +50,9 @@ FROM_NOTE = """The result holds `obj` (as ``result.base.owner``), and while it e
 allocation of the process on that device; no array can be kept alive across it."""
 
 _LAYOUTS = ("logical", "memory")
-RULES = Rules("cudamat", "to_cudamat", frozenset({"float32"}), layout="f")
+RULES = Rules(
+    "cudamat", "to_cudamat", frozenset({"float32"}), layout="f", min_ndim=2, max_ndim=2
+)  # fmt: skip
 
 
 def _check_layout(layout: Any, where: str) -> None:

@@ -13,7 +13,12 @@ from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import PLAIN, Layout, named_dtype
 from gpuinterop.testing.memory import elements, poke
 
-__all__ = ["described", "exported", "legacy", "uploaded"]
+__all__ = ["described", "exported", "writable_plain"]
+
+
+def writable_plain(layout: Layout, dtype: str, device: str) -> bool:
+    """What many libraries can hold: writable arrays of NumPy's own dtypes."""
+    return dtype in PLAIN and not layout.readonly
 
 
 @contextmanager
@@ -22,16 +27,11 @@ def legacy(device: str) -> Iterator[int]:
     yield 1
 
 
-def uploaded(flat: Any, layout: Layout, device: str) -> Any:
-    """Return a view with `layout` of a copy of `flat` on a GPU, for libraries that cannot allocate."""
-    base = ndarray.class_for(flat.dtype)(flat, device=device)
-    return layout.over(base.ptr, flat.dtype, (base.device.type, base.device.index), base)
-
-
 def exported(flat: Any, layout: Layout, device: str) -> Any:
     """Return a view with `layout`, which libraries that cannot allocate import by DLPack."""
     if device != "cpu":
-        return uploaded(flat, layout, device)
+        base = ndarray.class_for(flat.dtype)(flat, device=device)
+        return layout.over(base.ptr, flat.dtype, (base.device.type, base.device.index), base)
     window = layout.of(flat)
     # NumPy does not export the dtypes of ml_dtypes.
     return window if flat.dtype.name in PLAIN else converters.from_numpy(window)
@@ -47,17 +47,13 @@ def described(name: str, describe: Callable[[Any], Description], **rest: Any) ->
     """
 
     def width(dtype: str) -> int:
-        found = named_dtype(dtype)
-        return found.itemsize if found is not None else 0
+        return np.dtype(named_dtype(dtype)).itemsize
 
     def values(a: Any) -> Any:
         address, shape, strides, dtype, place = describe(a)
-        found = named_dtype(dtype)
-        if found is None:
-            raise TypeError(f"{name} reports an unknown dtype: {dtype}")
-        steps = tuple(s * found.itemsize for s in strides)
+        steps = tuple(s * width(dtype) for s in strides)
         # A wait for the whole device would hide a library that reads too early.
-        return elements(address, shape, steps, found, place, patient=False)
+        return elements(address, shape, steps, np.dtype(named_dtype(dtype)), place, patient=False)
 
     def write(a: Any, index: tuple[int, ...], value: Any) -> None:
         address, _, strides, dtype, place = describe(a)

@@ -7,9 +7,9 @@ number, and `Matrix.from_json` refuses unknown schemas.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable
+import re
+from collections.abc import Container
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,7 @@ class Matrix:
 
     def outcome(self, **wanted: str) -> str:
         """Return the worst outcome of the selected cells, or "" if there are none."""
-        found = {cell.outcome for cell in self.select(**wanted)}
-        return _worst(found)
+        return _worst({cell.outcome for cell in self.select(**wanted)})
 
     # ---- JSON ---------------------------------------------------------------------------------
 
@@ -133,23 +132,21 @@ class Matrix:
 
     # ---- text ---------------------------------------------------------------------------------
 
-    def text(self, device: str | None = None) -> str:
-        """Return tables of layouts and dtypes by libraries, for one device or for all devices."""
+    def __str__(self) -> str:
+        """Return tables of layouts and dtypes by libraries, for each device."""
         parts = []
-        for place in self.devices if device is None else [device]:
-            cells = [cell for cell in self.cells if cell.device == place]
-            if not cells:
-                continue
-            parts.append(f"{place}, float32")
-            parts.append(_grid([c for c in cells if c.dtype == "float32"], "layout"))
-            others = _grid([c for c in cells if c.layout == "C"], "dtype")
-            parts.append(f"\n{place}, C-contiguous\n{others}")
-            side = [cell for cell in cells if cell.stream == "side"]
-            if side:
-                parts.append(
-                    f"\n{place}, a slow producer on a side stream\n{_grid(side, 'layout')}"
-                )
-        return "\n".join([*parts, "", self._tail()])
+        for place in self.devices:
+            tables = {
+                ", float32": (self.select(device=place, dtype="float32"), "layout"),
+                ", C-contiguous": (self.select(device=place, layout="C"), "dtype"),
+                ", a slow producer on a side stream": (
+                    self.select(device=place, stream="side"), "layout",
+                ),
+            }  # fmt: skip
+            for title, (cells, column) in tables.items():
+                if cells:
+                    parts += [place + title, _grid(cells, column), ""]
+        return "\n".join([*parts, self._tail()])
 
     def _tail(self) -> str:
         """Return the legend, the number of each outcome, and the wrong cases."""
@@ -166,54 +163,11 @@ class Matrix:
             parts.append(f"... and {len(self.wrong) - 20} more wrong cases")
         return "\n".join(parts)
 
-    def __str__(self) -> str:
-        return self.text()
-
-    def _repr_html_(self) -> str:
-        """Return the tables and the text around them as HTML, for notebooks."""
-        parts = []
-        for place in self.devices:
-            for column, chosen in (("layout", {"dtype": "float32"}), ("dtype", {"layout": "C"})):
-                heads, rows = _letters(self.select(device=place, **chosen), column)
-                names = "".join(f"<th>{escape(head)}</th>" for head in heads)
-                lines = [
-                    f"<tr><th>{escape(f'{d} {name}')}</th>"
-                    + "".join(f"<td>{letter.strip()}</td>" for letter in letters)
-                    + "</tr>"
-                    for (name, d), letters in rows
-                ]
-                parts.append(f"<table><tr><th/>{names}</tr>{''.join(lines)}</table>")
-        return "".join(parts) + f"<pre>{escape(self._tail())}</pre>"
-
-
-_SHORT = {"float": "f", "uint": "u", "int": "i", "complex": "c", "bfloat": "bf"}
-
 
 def _short(name: str) -> str:
-    """Return a column head: the name of a layout, or a dtype as f32, i8, bf16."""
-    for word in ("bfloat", "float", "uint", "int", "complex"):
-        if name.startswith(word) and name[len(word) :][:1].isdigit():
-            return (_SHORT[word] + name[len(word) :]).partition("_")[0] + (
-                "e" + name.partition("_e")[2][0] if "_e" in name else ""
-            )
-    return name
-
-
-_Row = tuple[tuple[str, str], list[str]]  # library and direction, and a letter for each column
-
-
-def _letters(cells: list[Cell], column: str) -> tuple[list[str], list[_Row]]:
-    """Return the heads of the columns, and the rows."""
-    columns = _unique(getattr(c, column) for c in cells)
-    found: dict[tuple[str, str], dict[str, set[str]]] = {}
-    for c in cells:
-        row = found.setdefault((c.library, c.direction), {})
-        row.setdefault(getattr(c, column), set()).add(c.outcome)
-    rows = [
-        (key, [LETTERS[_worst(outcomes.get(name, ()))] for name in columns])
-        for key, outcomes in found.items()
-    ]
-    return [_short(name) for name in columns], rows
+    """Return a column head: the name of a layout, or a dtype as f32, i8, bf16, f8e4."""
+    word = re.fullmatch(r"(b?)(float|uint|int|complex)(\d+)(?:_(e\d)\w*)?", name)
+    return f"{word[1]}{word[2][0]}{word[3]}{word[4] or ''}" if word else name
 
 
 def _worst(outcomes: Container[str]) -> str:
@@ -221,17 +175,20 @@ def _worst(outcomes: Container[str]) -> str:
 
 
 def _grid(cells: list[Cell], column: str) -> str:
-    heads, rows = _letters(cells, column)
-    label = max((len(f"{d:4} {lib}") for (lib, d), _ in rows), default=0)
+    """Return a table: a row for each library and direction, a letter for each layout or dtype."""
+    columns = list(dict.fromkeys(getattr(c, column) for c in cells))
+    heads = [_short(name) for name in columns]
+    found: dict[str, dict[str, set[str]]] = {}
+    for c in cells:
+        row = found.setdefault(f"{c.direction:4} {c.library}", {})
+        row.setdefault(getattr(c, column), set()).add(c.outcome)
+    label = max(map(len, found), default=0)
     lines = [" " * label + "  " + " ".join(heads)]
-    for (library, direction), letters in rows:
-        marks = [letter.ljust(len(head)) for letter, head in zip(letters, heads, strict=True)]
-        lines.append((f"{direction:4} {library}".ljust(label) + "  " + " ".join(marks)).rstrip())
+    for name, outcomes in found.items():
+        letters = (LETTERS[_worst(outcomes.get(c, ()))] for c in columns)
+        marks = (letter.ljust(len(head)) for letter, head in zip(letters, heads, strict=True))
+        lines.append((name.ljust(label) + "  " + " ".join(marks)).rstrip())
     return "\n".join(lines)
-
-
-def _unique(values: Iterable[Any]) -> list[Any]:
-    return list(dict.fromkeys(values))
 
 
 def _unreadable(got: str) -> ExchangeError:

@@ -13,18 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.converters import registry
+from gpuinterop.converters import availability, registry
 from gpuinterop.explain import explain as predict
 from gpuinterop.installed_libraries import version_of
-from gpuinterop.testing import peers_gpu, peers_matrix
+from gpuinterop.testing import peers_gpu
 from gpuinterop.testing.bridge import Bridge
-from gpuinterop.testing.interface_bridges import described, exported
+from gpuinterop.testing.interface_bridges import described, exported, writable_plain
 from gpuinterop.testing.layouts import PLAIN, Layout
 
-__all__ = ["installed", "load", "names"]
+__all__ = ["installed", "load", "names", "numpy_bridge"]
 
 
-def _numpy() -> Bridge:
+def numpy_bridge() -> Bridge:
+    """NumPy."""
     return Bridge(
         "numpy",
         make=lambda flat, layout, device: layout.of(flat),
@@ -43,12 +44,14 @@ def _numpy() -> Bridge:
 def _torch() -> Bridge:
     import torch  # noqa: PLC0415
 
+    def holds(layout: Layout, dtype: str, device: str) -> bool:
+        return hasattr(torch, dtype) and not (layout.negative or layout.readonly)
+
     def make(flat: Any, layout: Layout, device: str) -> Any:
         name = flat.dtype.name
-        if layout.negative or layout.readonly or not hasattr(torch, name):
+        if not holds(layout, name, device):
             return None
-        own = getattr(torch, name)
-        base = torch.from_numpy(flat.view(np.uint8)).to(device).view(own)
+        base = torch.from_numpy(flat.view(np.uint8)).to(device).view(getattr(torch, name))
         return base.as_strided(layout.shape, layout.strides, layout.offset)
 
     def values(t: Any) -> Any:
@@ -70,7 +73,7 @@ def _torch() -> Bridge:
         write=lambda t, index, value: t.__setitem__(index, value),
         strides=lambda t: tuple(s * t.element_size() for s in t.stride()),
         dtype=lambda t: str(t.dtype).removeprefix("torch."),
-        promises=lambda layout, dtype, device: not (layout.negative or layout.readonly),
+        promises=holds,
         stream=stream,
         devices=("cpu", "cuda") if torch.cuda.is_available() else ("cpu",),
     )
@@ -102,10 +105,8 @@ def _jax() -> Bridge:
         return made if made.dtype == flat.dtype else None
 
     def promises(layout: Layout, dtype: str, device: str) -> bool:
-        wide = dtype.endswith("64") and dtype != "complex64"
-        return layout.name in ("C", "F", "permuted", "readonly") and not (
-            wide or dtype == "complex128"
-        )
+        narrow = dtype == "complex64" or not dtype.endswith(("64", "128"))
+        return narrow and layout.name in ("C", "F", "permuted", "readonly")
 
     return Bridge(
         "jax",
@@ -122,8 +123,11 @@ def _jax() -> Bridge:
 def _tvm_ffi() -> Bridge:
     import tvm_ffi  # noqa: PLC0415
 
+    def holds(layout: Layout, dtype: str, device: str) -> bool:
+        return not (layout.readonly or dtype.startswith("complex"))
+
     def make(flat: Any, layout: Layout, device: str) -> Any:
-        if layout.readonly or flat.dtype.kind == "c":
+        if not holds(layout, flat.dtype.name, device):
             return None
         return tvm_ffi.from_dlpack(exported(flat, layout, device))
 
@@ -136,7 +140,7 @@ def _tvm_ffi() -> Bridge:
         "tvm_ffi",
         describe,
         make=make,
-        promises=lambda layout, dtype, device: not (layout.readonly or dtype.startswith("complex")),
+        promises=holds,
         devices=("cpu", "cuda"),
     )
 
@@ -173,8 +177,11 @@ def _cuda_core() -> Bridge:
 def _array_api() -> Bridge:
     import array_api_strict as xp  # noqa: PLC0415
 
+    def holds(layout: Layout, dtype: str, device: str) -> bool:
+        return writable_plain(layout, dtype, device) and hasattr(xp, dtype)
+
     def make(flat: Any, layout: Layout, device: str) -> Any:
-        if layout.readonly or flat.dtype.name not in PLAIN or not hasattr(xp, flat.dtype.name):
+        if not holds(layout, flat.dtype.name, device):
             return None
         return xp.asarray(layout.of(flat), copy=False)
 
@@ -187,9 +194,7 @@ def _array_api() -> Bridge:
         readonly=lambda a: not np.from_dlpack(a).flags.writeable,
         strides=lambda a: np.from_dlpack(a).strides,
         dtype=lambda a: np.from_dlpack(a).dtype.name,
-        promises=lambda layout, dtype, device: (
-            dtype in PLAIN and hasattr(xp, dtype) and not layout.readonly
-        ),
+        promises=holds,
         options={"xp": xp},
     )
 
@@ -219,32 +224,38 @@ def _buffer() -> Bridge:
 
 
 _BUILDERS: dict[str, Callable[[], Bridge]] = {
-    "numpy": _numpy,
+    "numpy": numpy_bridge,
     "torch": _torch,
     "jax": _jax,
     "tvm_ffi": _tvm_ffi,
     "cuda_core": _cuda_core,
-    "array_api": _array_api,
     "cupy": peers_gpu.cupy_bridge,
     "numba": peers_gpu.numba_bridge,
     "pycuda": peers_gpu.pycuda_bridge,
     "warp": peers_gpu.warp_bridge,
     "tensorflow": peers_gpu.tensorflow_bridge,
-    "cudamat": peers_matrix.cudamat_bridge,
-    "gnumpy": peers_matrix.gnumpy_bridge,
+    "cudamat": peers_gpu.cudamat_bridge,
+    "gnumpy": peers_gpu.gnumpy_bridge,
     "buffer": _buffer,
+    "array_api": _array_api,
 }
-_PACKAGES = {"array_api": "array_api_strict", "numba": "numba_cuda"}
-# Libraries that are tried with the test doubles of peers_matrix.py, which need no installation.
-_IN_STYLE = ("cudamat", "gnumpy")
+# The packages that a bridge needs, one of them, if it is not that of the converter.
+_PACKAGES = {
+    "array_api": ("array_api_strict",),
+    "numba": ("numba_cuda",),
+    "cudamat": ("cudamat", "npmat"),
+}
+
+
+def _package(name: str) -> str | None:
+    """Return the installed package of a library, without importing it; None if there is none."""
+    packages = _PACKAGES.get(name) or (registry.backend(name).package,)
+    return next((package for package in packages if availability.installed(package)), None)
 
 
 def installed(name: str) -> bool:
     """Whether the library can be tried, without importing it."""
-    if name in _IN_STYLE:
-        return True
-    package = _PACKAGES.get(name) or registry.backend(name).package
-    return registry.installed(package)
+    return _package(name) is not None
 
 
 def names() -> list[str]:
@@ -261,10 +272,12 @@ def load(name: str) -> Bridge | None:
         found = getattr(row.module, "testing_bridge", None)
         bridge = found() if callable(found) else found
         return bridge if isinstance(bridge, Bridge) else None
-    if name not in _IN_STYLE and row.package and installed(name):
-        registry.load(row.name, f"the bridge to {name}")  # raises for a file of the same name
+    package = _package(name) or row.package
+    if row.package:
+        # Raises for an absent library, and for a file of the same name.
+        registry.load(row.name, f"the bridge to {name}", "" if name == "numba" else package)
     made = builder()
-    version = made.version or version_of(_PACKAGES.get(name, row.package))
+    version = made.version or version_of(package)
     if name == "numba":  # numba.cuda lives in a package of its own
         version = f"{version_of(name)} with numba-cuda {version}"
-    return replace(made, explain=made.explain or predict, version=version)
+    return replace(made, explain=predict, version=version)

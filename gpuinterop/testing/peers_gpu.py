@@ -1,20 +1,24 @@
-"""Bridges of libraries whose arrays are on GPUs."""
+"""Bridges of libraries whose arrays are on GPUs, or on the host as well."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import c_void_p, cast
 from typing import Any
 
 import numpy as np
 
-from gpuinterop import converters
-from gpuinterop.converters import registry
+from gpuinterop import converters, creation
+from gpuinterop.converters import availability, registry
 from gpuinterop.testing.bridge import Bridge
-from gpuinterop.testing.interface_bridges import described
+from gpuinterop.testing.interface_bridges import described, writable_plain
 from gpuinterop.testing.layouts import PLAIN, Layout
 
-__all__ = ["cupy_bridge", "numba_bridge", "pycuda_bridge", "tensorflow_bridge", "warp_bridge"]
+__all__ = [
+    "cudamat_bridge", "cupy_bridge", "gnumpy_bridge", "numba_bridge", "pycuda_bridge",
+    "tensorflow_bridge", "warp_bridge",
+]  # fmt: skip
 
 
 def cupy_bridge() -> Bridge:
@@ -22,7 +26,7 @@ def cupy_bridge() -> Bridge:
     import cupy  # noqa: PLC0415
 
     def make(flat: Any, layout: Layout, device: str) -> Any:
-        if layout.readonly or flat.dtype.name not in PLAIN:
+        if not writable_plain(layout, flat.dtype.name, device):
             return None
         base = cupy.asarray(flat)
         return cupy.ndarray(
@@ -44,7 +48,7 @@ def cupy_bridge() -> Bridge:
         write=lambda a, index, value: a.__setitem__(index, value),
         strides=lambda a: tuple(a.strides),
         dtype=lambda a: a.dtype.name,
-        promises=lambda layout, dtype, device: dtype in PLAIN and not layout.readonly,
+        promises=writable_plain,
         stream=stream,
         devices=("cuda",),
     )
@@ -69,7 +73,7 @@ def numba_bridge() -> Bridge:
             }  # fmt: skip
 
     def make(flat: Any, layout: Layout, device: str) -> Any:
-        if layout.readonly or flat.dtype.name not in PLAIN:
+        if not writable_plain(layout, flat.dtype.name, device):
             return None
         return cuda.as_cuda_array(Window(cuda.to_device(flat), flat, layout), sync=False)
 
@@ -84,7 +88,7 @@ def numba_bridge() -> Bridge:
         "numba",
         describe,
         make=make,
-        promises=lambda layout, dtype, device: dtype in PLAIN and not layout.readonly,
+        promises=writable_plain,
         devices=("cuda",),
     )
 
@@ -97,7 +101,7 @@ def pycuda_bridge() -> Bridge:
     from pycuda.gpuarray import GPUArray, to_gpu  # noqa: PLC0415
 
     def make(flat: Any, layout: Layout, device: str) -> Any:
-        if layout.readonly or flat.dtype.name not in PLAIN:
+        if not writable_plain(layout, flat.dtype.name, device):
             return None
         base = to_gpu(flat)
         return GPUArray(
@@ -130,12 +134,9 @@ def warp_bridge() -> Bridge:
         own = getattr(warp, flat.dtype.name, None)
         if layout.readonly or own is None or not 1 <= len(layout.shape) <= 4:
             return None
-        held = [flat]
-        base = flat
-        if device != "cpu":
-            base = warp.array(flat, dtype=own, device=device)
-            held = [base]
-        address = base.ptr if device != "cpu" else flat.ctypes.data
+        base = flat if device == "cpu" else warp.array(flat, dtype=own, device=device)
+        held = [base]
+        address = flat.ctypes.data if device == "cpu" else base.ptr
         return warp.array(
             ptr=address + layout.offset * flat.itemsize, dtype=own, shape=layout.shape,
             strides=layout.byte_strides(flat.itemsize), device=device,
@@ -143,9 +144,9 @@ def warp_bridge() -> Bridge:
         )  # fmt: skip
 
     def describe(a: Any) -> Any:
-        found = np.dtype(warp.dtype_to_numpy(a.dtype)) if a.dtype is not warp.bfloat16 else None
-        name = found.name if found is not None else "bfloat16"
-        width = found.itemsize if found is not None else 2
+        narrow = a.dtype is warp.bfloat16  # which NumPy does not have
+        found = np.dtype("uint16" if narrow else warp.dtype_to_numpy(a.dtype))
+        name, width = "bfloat16" if narrow else found.name, found.itemsize
         place = ("cuda", a.device.ordinal) if a.device.is_cuda else ("cpu", 0)
         return a.ptr or 0, tuple(a.shape), tuple(s // width for s in a.strides), name, place
 
@@ -174,3 +175,64 @@ def tensorflow_bridge() -> Bridge:
         dtype=lambda t: t.dtype.name,
         devices=("cpu", "cuda") if tf.config.list_physical_devices("GPU") else ("cpu",),
     )
+
+
+def _matrix_place(m: Any) -> tuple[int, tuple[str, int]]:
+    """Return the address of a matrix of npmat or CUDAMat, and its device."""
+    struct: Any = getattr(m, "mat", None)
+    if not hasattr(struct, "data_device"):
+        return m.numpy_array.ctypes.data, ("cpu", 0)
+    return cast(struct.data_device, c_void_p).value or 0, ("cuda", 0)
+
+
+def cudamat_bridge() -> Bridge:
+    """CUDAMat on GPUs, and npmat, gnumpy's replacement for it, on the host."""
+    modules = {"cpu": "npmat", "cuda": "cudamat"}
+
+    def holds(layout: Layout, dtype: str, device: str) -> bool:
+        dense = layout.of(np.empty(layout.count, np.float32)).flags.f_contiguous
+        return dense and len(layout.shape) == 2 and dtype == "float32" and not layout.readonly
+
+    def make(flat: Any, layout: Layout, device: str) -> Any:
+        if not holds(layout, flat.dtype.name, device):
+            return None
+        library = registry.load("cudamat", "gpuinterop.testing", modules[device])
+        return library.CUDAMatrix(layout.of(flat))
+
+    def describe(m: Any) -> Any:
+        address, place = _matrix_place(m)
+        rows, columns = m.shape
+        return address, (rows, columns), (1, rows), "float32", place
+
+    return described(
+        "cudamat",
+        describe,
+        make=make,
+        promises=holds,
+        devices=tuple(kind for kind, name in modules.items() if availability.installed(name)),
+    )
+
+
+def gnumpy_bridge() -> Bridge:
+    """Gnumpy, whose mode is either that of the host or that of the GPU."""
+    gnumpy: Any = registry.load("gnumpy", "gpuinterop.testing")
+    device = "cuda" if hasattr(gnumpy._cudamat, "cudamat") else "cpu"
+    # The first conversion stores a garray in the module; do it before buffers are counted.
+    converters.to_gnumpy(creation.zeros(1, device=device))
+
+    def holds(layout: Layout, dtype: str, device: str) -> bool:
+        dense = layout.of(np.empty(layout.count, np.float32)).flags.c_contiguous
+        return dense and dtype == "float32" and not layout.readonly
+
+    def make(flat: Any, layout: Layout, device: str) -> Any:
+        if not holds(layout, flat.dtype.name, device):
+            return None
+        # A copy, because gnumpy keeps the memory of destroyed arrays for later ones.
+        return gnumpy.garray(layout.of(flat).copy())
+
+    def describe(g: Any) -> Any:
+        address, place = _matrix_place(g._base)
+        strides = tuple(int(np.prod(g.shape[axis + 1 :])) for axis in range(len(g.shape)))
+        return address, g.shape, strides, "float32", place
+
+    return described("gnumpy", describe, make=make, promises=holds, devices=(device,))

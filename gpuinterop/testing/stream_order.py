@@ -13,7 +13,7 @@ from gpuinterop import creation, devices, errors
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import fill, slow, wait
-from gpuinterop.testing.verdict import Verdict, refused_parts
+from gpuinterop.testing.verdict import Verdict
 
 __all__ = ["run_order"]
 
@@ -30,7 +30,7 @@ def run_order(bridge: Bridge, direction: str, layout: Layout, index: int) -> Ver
                 break
     except errors.GpuInteropError as error:
         verdict.outcome = "refused"
-        refused_parts(verdict, error)
+        verdict.refuse(error)
     except Exception as error:  # from the library under test: it is a fault of this case
         verdict.fault("usable", "an array that its own library can use", repr(error))
     finally:

@@ -22,7 +22,6 @@ from gpuinterop.testing.layouts import DTYPES, LAYOUTS, named_dtype
 from gpuinterop.testing.matrix_table import Cell, Library, Matrix
 from gpuinterop.testing.run_case import run
 from gpuinterop.testing.stream_order import run_order
-from gpuinterop.testing.verdict import Verdict
 
 __all__ = [
     "Case", "about", "bridge_at", "bridges_named", "cases", "gather", "matrix", "named", "try_case",
@@ -91,33 +90,9 @@ def gather(
     places = _places(devices)
     bridges: list[Bridge] = []
     rows: list[Library] = []
-    named = libraries is not None
-    for entry in peers.names() if libraries is None else _once(libraries):
-        if isinstance(entry, Bridge):
-            bridge: Bridge | None = entry
-        elif ":" in entry:
-            bridge = bridge_at(entry)
-        elif not peers.installed(entry):
-            rows.append(Library(entry, why="not installed"))
-            continue
-        else:
-            try:
-                bridge = peers.load(entry)
-            except Exception as error:  # the table shows a broken installation
-                if named:
-                    raise
-                text = str(error).strip().splitlines() or [""]
-                rows.append(
-                    Library(entry, why=f"its import failed: {type(error).__name__}: {text[0]}")
-                )
-                continue
-        if bridge is None:
-            rows.append(
-                Library(
-                    str(entry), why="no bridge for the suite: its converter has no testing_bridge"
-                )
-            )
-        elif not bridge.directions():
+    for entry in _once(peers.names() if libraries is None else libraries):
+        bridge, why = _load(entry)
+        if bridge is not None and not bridge.directions():
             raise ArgumentTypeError(
                 where="gpuinterop.testing",
                 expected="a Bridge with something to try: to=, or make= with from_=, or a name "
@@ -125,12 +100,30 @@ def gather(
                 got=f"Bridge({bridge.name!r}) with none of them",
                 fix="pass the converter's functions, or correct the name",
             )
+        if bridge is None:
+            rows.append(Library(str(entry), why=why))
         elif not any(place.partition(":")[0] in bridge.devices for place in places):
             rows.append(Library(bridge.name, bridge.version, f"no arrays on {', '.join(places)}"))
         else:
             bridges.append(bridge)
             rows.append(Library(bridge.name, bridge.version))
     return bridges, rows
+
+
+def _load(entry: str | Bridge) -> tuple[Bridge | None, str]:
+    """Return the bridge of a library, or the reason why there is none."""
+    if isinstance(entry, Bridge):
+        return entry, ""
+    if ":" in entry:
+        return bridge_at(entry), ""
+    if not peers.installed(entry):
+        return None, "not installed"
+    try:
+        found = peers.load(entry)
+    except Exception as error:  # the table shows a broken installation
+        why = getattr(error, "got", "") or f"{type(error).__name__}: {error}"
+        return None, "its import failed: " + why.strip().partition("\n")[0]
+    return found, "no bridge for the suite: its converter has no testing_bridge"
 
 
 def _once(entries: Iterable[str | Bridge]) -> list[str | Bridge]:
@@ -190,13 +183,11 @@ def try_case(case: Case) -> Cell:
     """Run one case."""
     place = device(case.device)
     layout = LAYOUTS[case.layout]
-    verdict: Verdict
     with place:
         if case.stream == "side":
             verdict = run_order(case.bridge, case.direction, layout, place.index)
         else:
-            dtype = named_dtype(case.dtype)
-            assert dtype is not None  # `cases` yields no unknown names
+            dtype = np.dtype(named_dtype(case.dtype))
             verdict = run(case.bridge, case.direction, layout, dtype, (place.type, place.index))
     return Cell(
         case.bridge.name, case.direction, case.device, case.layout, case.dtype, case.stream,

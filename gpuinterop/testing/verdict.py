@@ -12,7 +12,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import GpuInteropError
 
-__all__ = ["Fault", "Verdict", "alike", "another", "buffers", "refused_parts", "settled"]
+__all__ = ["Fault", "Verdict", "alike", "another", "buffers", "settled"]
 
 _PATIENCE = 2.0  # seconds that a library may take to release memory: some do it on another thread
 _waited: dict[str, float] = {}  # seconds waited without success, for each bridge
@@ -43,18 +43,16 @@ class Verdict:
     def fault(self, check: str, expected: object, got: object) -> None:
         self.faults.append(Fault(check, str(expected), str(got)))
 
+    def refuse(self, error: GpuInteropError) -> None:
+        """Record the reason and the fix of a refusal, and check that no part of its message is missing."""
+        for part in ("where", "expected", "got", "fix"):
+            told = bool(getattr(error, part))
+            self.expect(told, "error", f"a message with its {part}", repr(str(error)))
+        self.reason, self.fix = error.expected, error.fix
+
     def expect(self, holds: bool, check: str, expected: object, got: object) -> None:
         if not holds:
             self.fault(check, expected, got)
-
-
-def refused_parts(verdict: Verdict, error: GpuInteropError) -> None:
-    """Record the reason and the fix of a refusal, and check that no part of its message is missing."""
-    for part in ("where", "expected", "got", "fix"):
-        verdict.expect(
-            bool(getattr(error, part)), "error", f"a message with its {part}", repr(str(error))
-        )
-    verdict.reason, verdict.fix = error.expected, error.fix
 
 
 def buffers(place: tuple[str, int]) -> int:

@@ -33,6 +33,13 @@ int dtype_from_dlpack(uint8_t code, uint8_t bits) noexcept {
   return -1;
 }
 
+std::string typestr_of(DTypeId id) {
+  const DTypeRow& row = kDTypes[id];
+  if (row.kind != 'V')
+    return std::string(row.itemsize == 1 ? "|" : "<") + row.kind + std::to_string(row.itemsize);
+  return id == kBFloat16 ? "<V2" : "";
+}
+
 std::string dlpack_code_name(uint8_t code) {
   static const char* const names[] = {"int",
                                       "uint",

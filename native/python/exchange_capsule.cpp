@@ -1,6 +1,6 @@
 // In: DLPack, by the C exchange API, by __dlpack__, and by a capsule in the hand.
-#include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
@@ -85,23 +85,6 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
 
 // ---- capsules ---------------------------------------------------------------------------------
 
-Claim::Claim(PyObject* capsule, const char* name, const char* used_name)
-    : name_(name), destructor_(PyCapsule_GetDestructor(capsule)) {
-  // Renamed for consumers and destructors that look at the name, without a destructor for those
-  // that do not.
-  if (PyCapsule_SetName(capsule, used_name) != 0 || PyCapsule_SetDestructor(capsule, nullptr) != 0)
-    throw PythonError();
-  capsule_ = PyRef::borrow(capsule);
-}
-
-Claim::~Claim() {
-  if (!capsule_) return;
-  ErrorSaver saver;
-  PyCapsule_SetName(capsule_.get(), name_);
-  PyCapsule_SetDestructor(capsule_.get(), destructor_);
-  capsule_ = PyRef();  // perhaps the last reference, and then the producer frees
-}
-
 namespace {
 
 std::string text(const DLDevice& d) { return device_text(d.device_type, d.device_id); }
@@ -116,9 +99,16 @@ bool agree(const DLDevice& a, const DLDevice& b) {
   return a.device_type == b.device_type && a.device_id == b.device_id;
 }
 
+[[noreturn]] void refuse_used(const char* where) {
+  fail(Kind::Exchange, where, "a DLPack capsule that nobody has used",
+       "a capsule that was consumed already; a capsule can be consumed once",
+       "ask the producer for a new one: x.__dlpack__()");
+}
+
 template <class Managed>
-Array consume(Claim claim, Managed* m, const Incoming& in, PyObject* owner, const DLDevice* claimed,
-              bool readonly, const Options& o) {
+Array consume(PyObject* capsule, const char* name, const char* used_name, Managed* m,
+              const Incoming& in, PyObject* owner, const DLDevice* claimed, bool readonly,
+              const Options& o) {
   if (claimed && !agree(in.tensor.device, *claimed))
     fail(Kind::DeviceMismatch, o.where,
          "memory on " + text(*claimed) + ", as __dlpack_device__() says",
@@ -126,16 +116,16 @@ Array consume(Claim claim, Managed* m, const Incoming& in, PyObject* owner, cons
   Checked c = check(in, Trust::Never, o.may_copy(), o.where);
   c.readonly |= readonly;
   if (o.look) return make_array(std::move(c), nullptr, PyRef::borrow(owner));
+  // The first use of the driver lets other threads run.
+  if (!PyCapsule_IsValid(capsule, name)) refuse_used(o.where);
+  // Renamed for consumers and destructors that look at the name, without a destructor for those that
+  // do not. Nothing of the producer's was touched until here.
+  if (PyCapsule_SetName(capsule, used_name) != 0 || PyCapsule_SetDestructor(capsule, nullptr) != 0)
+    throw PythonError();
   // A capsule does not tell the stream that its producer goes on with.
   constexpr Producer unknown{nullptr, true};
-  // Nothing of the producer's was touched until here.
   Buffer* buffer = m->deleter ? adopt(c, m, unknown) : adopt_borrowed(c, unknown);
-  Array a = make_array(std::move(c), buffer, PyRef::borrow(owner));
-  if (o.claim)
-    *o.claim = std::move(claim);
-  else
-    claim.keep();
-  return a;
+  return make_array(std::move(c), buffer, PyRef::borrow(owner));
 }
 
 }  // namespace
@@ -144,34 +134,24 @@ Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claime
                       const Options& o) {
   const char* name = PyCapsule_GetName(capsule);
   if (!name) forgive();
-  if (name && std::strcmp(name, kVersionedName) == 0) {
+  const std::string_view kind = name ? name : "";
+  if (kind == kVersionedName) {
     auto* m = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, name));
     if (!m) throw PythonError();
-    if (m->version.major != kMajor) {
-      // Only the deleter is promised to stay where it is.
-      const DLPackVersion version = m->version;
-      if (o.look) refuse_version(version, o.where);
-      Claim(capsule, name, kVersionedUsed).keep();
-      Owned owned{m};
-      refuse_version(version, o.where);
-    }
-    return consume(Claim(capsule, name, kVersionedUsed), m, {m->dl_tensor, m->flags}, owner,
+    if (m->version.major != kMajor) refuse_version(m->version, o.where);
+    return consume(capsule, kVersionedName, kVersionedUsed, m, {m->dl_tensor, m->flags}, owner,
                    claimed, readonly, o);
   }
-  if (name && std::strcmp(name, kLegacyName) == 0) {
+  if (kind == kLegacyName) {
     auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, name));
     if (!m) throw PythonError();
-    return consume(Claim(capsule, name, kLegacyUsed), m, {m->dl_tensor, 0}, owner, claimed,
+    return consume(capsule, kLegacyName, kLegacyUsed, m, {m->dl_tensor, 0}, owner, claimed,
                    readonly, o);
   }
-  const bool used =
-      name && (std::strcmp(name, kVersionedUsed) == 0 || std::strcmp(name, kLegacyUsed) == 0);
-  fail(Kind::Exchange, o.where, "a DLPack capsule that nobody has used",
-       used ? "a capsule that was consumed already; a capsule can be consumed once"
-            : "a capsule named " +
-                  (name ? "\"" + std::string(name).substr(0, 60) + "\"" : std::string("nothing")),
-       used ? "ask the producer for a new one: x.__dlpack__()"
-            : "pass what x.__dlpack__() returns, or x itself");
+  if (kind == kVersionedUsed || kind == kLegacyUsed) refuse_used(o.where);
+  fail(Kind::Exchange, o.where, "a DLPack capsule",
+       "a capsule named \"" + std::string(kind.substr(0, 60)) + "\"",
+       "pass what x.__dlpack__() returns, or x itself");
 }
 
 Array look_into(PyObject* capsule, const char* where, bool realign) {
@@ -186,86 +166,33 @@ Array look_into(PyObject* capsule, const char* where, bool realign) {
 
 namespace {
 
-// Keywords of __dlpack__, as bits.
-constexpr uint8_t kStream = 1, kMaxVersion = 2;
-
-PyRef call_dlpack(PyObject* method, PyObject* stream, uint8_t keywords) {
+// Calls with all keywords. A producer of an older standard refuses one of them, by an error of its own
+// choice, and is asked again with fewer; the last error stands. What one object refuses is not remembered
+// for its class, because without max_version it could not say that its memory is read-only.
+PyRef call_dlpack(PyObject* method, PyObject* stream, bool* ordered) {
   static PyObject* const version = Py_BuildValue("(ii)", int(kMajor), int(kMinor));
-  static PyObject* const names_of[] = {
-      nullptr, PyTuple_Pack(1, names.stream), PyTuple_Pack(1, names.max_version),
-      PyTuple_Pack(2, names.stream, names.max_version)};  // by kStream | kMaxVersion
-  if (!stream) keywords &= uint8_t(~kStream);
-  PyObject* values[3] = {nullptr};
-  int n = 0;
-  if (keywords & kStream) values[++n] = stream;
-  if (keywords & kMaxVersion) values[++n] = version;
-  return PyRef::steal(run_python([&] {
-    return PyObject_Vectorcall(method, values + 1, PY_VECTORCALL_ARGUMENTS_OFFSET,
-                               names_of[keywords]);
-  }));
-}
-
-// A pending Python error, kept aside.
-struct SavedError {
-  PyRef type, value, trace;
-  SavedError() {
-    PyObject *t, *v, *tr;
-    PyErr_Fetch(&t, &v, &tr);
-    PyErr_NormalizeException(&t, &v, &tr);
-    type = PyRef::steal(t), value = PyRef::steal(v), trace = PyRef::steal(tr);
+  static PyObject* const only_version = PyTuple_Pack(1, names.max_version);
+  static PyObject* const with_stream[] = {nullptr, PyTuple_Pack(1, names.stream),
+                                          PyTuple_Pack(2, names.stream, names.max_version)};
+  PyObject* values[] = {nullptr, stream ? stream : version, version};
+  for (int n = stream ? 2 : 1;; --n) {
+    PyObject* keywords = stream || n == 0 ? with_stream[n] : only_version;
+    PyRef result = PyRef::steal(run_python([&] {
+      return PyObject_Vectorcall(method, values + 1, PY_VECTORCALL_ARGUMENTS_OFFSET, keywords);
+    }));
+    *ordered = stream && n > 0;
+    if (result || n == 0 ||
+        !(PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError)))
+      return result;
+    PyErr_Clear();
   }
-  void restore() { PyErr_Restore(type.release(), value.release(), trace.release()); }
-  // A TypeError that speaks of a keyword means an older signature, and so does a ValueError that speaks of
-  // max_version: array_api_strict's, as long as it plays an older standard.
-  bool is_about_keywords() const {
-    const bool value_error = PyErr_GivenExceptionMatches(type.get(), PyExc_ValueError);
-    if (!value_error && !PyErr_GivenExceptionMatches(type.get(), PyExc_TypeError)) return false;
-    PyRef words = value ? PyRef::steal(PyObject_Str(value.get())) : PyRef();
-    const char* text = words ? PyUnicode_AsUTF8AndSize(words.get(), nullptr) : nullptr;
-    forgive();
-    if (!text) return false;
-    if (value_error) return std::strstr(text, "max_version");
-    return std::strstr(text, "keyword") || std::strstr(text, "takes no arguments") ||
-           std::strstr(text, "unexpected argument");
-  }
-};
-
-// Calls with all keywords, and with fewer when the producer reports that it does not know one. What one
-// object's failure shows is not kept for its class: the TypeError may be about something else, and an object
-// of the class asked without max_version could not say that its memory is read-only. Of several such errors
-// the first is raised; a reason of its own that an older signature then has counts more.
-PyRef negotiate(PyObject* method, PyObject* stream, uint8_t* passed) {
-  std::optional<SavedError> first;
-  for (const uint8_t keywords : {uint8_t(kStream | kMaxVersion), kStream, uint8_t(0)}) {
-    if (keywords == kStream && !stream) continue;
-    *passed = keywords;
-    PyRef result = call_dlpack(method, stream, keywords);
-    if (result) return result;
-    SavedError error;
-    const bool older = error.is_about_keywords();
-    const bool own_reason =
-        !older && !PyErr_GivenExceptionMatches(error.type.get(), PyExc_TypeError);
-    if (own_reason || !first) first.emplace(std::move(error));
-    if (!older) break;
-  }
-  first->restore();
-  return {};
 }
 
 DLDevice read_claim(PyObject* result, const Options& o) {
-  const bool pair = PyTuple_Check(result) && PyTuple_Size(result) == 2;
-  long v[2] = {0, 0};
-  for (int i = 0; pair && i < 2; ++i) {
-    PyObject* item = PyTuple_GetItem(result, i);
-    if (PyBool_Check(item) || !PyIndex_Check(item)) goto wrong;
-    PyRef index = PyRef::steal(PyNumber_Index(item));
-    if (!index) throw PythonError();
-    int overflow;
-    v[i] = PyLong_AsLongAndOverflow(index.get(), &overflow);
-    if (overflow || v[i] != int32_t(v[i])) goto wrong;
-  }
-  if (pair) return {static_cast<DLDeviceType>(v[0]), int32_t(v[1])};
-wrong:
+  int type, id;
+  if (PyTuple_Check(result) && PyArg_ParseTuple(result, "ii", &type, &id))
+    return {static_cast<DLDeviceType>(type), id};
+  forgive();
   fail(Kind::Protocol, o.where, "a tuple of two ints from __dlpack_device__()", repr_text(result),
        "report it to the producer");
 }
@@ -321,8 +248,8 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
                                                       : PyLong_FromVoidPtr(current));
     if (!stream) throw PythonError();
   }
-  uint8_t passed = 0;
-  PyRef capsule = negotiate(method.get(), stream.get(), &passed);
+  bool ordered;
+  PyRef capsule = call_dlpack(method.get(), stream.get(), &ordered);
   if (!capsule) return refused(tried);
   if (!PyCapsule_CheckExact(capsule.get()))
     fail(Kind::Protocol, o.where, "a capsule from __dlpack__()",
@@ -330,7 +257,7 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
   *out = consume_capsule(capsule.get(), obj, &claimed, p.family == Family::Jax, o);
   // A producer that took the stream has made it wait; one that did not may work on the legacy one.
   if (stream && out->buffer)
-    join_stream_order(out->buffer.get(), passed & kStream ? nullptr : CU_STREAM_LEGACY, o.where);
+    join_stream_order(out->buffer.get(), ordered ? nullptr : CU_STREAM_LEGACY, o.where);
   return true;
 }
 

@@ -2,8 +2,6 @@
 // order in which the doors of a foreign object are tried, and what happens to what came through.
 #include "python/exchange_import.hpp"
 
-#include <cstring>
-
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
@@ -44,9 +42,6 @@ void import_own(PyObject* obj, Array* out) {
 
 void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out);
 
-// An object may change its class while it is asked, and what is known of a type goes with the type.
-PyRef type_of(PyObject* obj) { return PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj))); }
-
 void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
   if (p.judged) refuse_foreign(obj, o.where);
   if (p.family == Family::Cupy && import_cupy(obj, o.where, out)) return;
@@ -65,8 +60,7 @@ void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* 
     return;
   }
   if (!same_door &&
-      (import_cuda_interface(obj, o, out, &tried) ||
-       import_array_interface(p, obj, o, out, &tried) || import_buffer(obj, o, out, &tried)))
+      (import_cuda_interface(obj, o, out, &tried) || import_by_numpy(p, obj, o, out, &tried)))
     return;
   nothing_worked(obj, o, tried);
 }
@@ -96,61 +90,43 @@ Array moved(const Array& a, Device target, const Options& o) {
   return out;
 }
 
-// What came in. When it is refused after all, its capsule gets it back, if nothing has used the memory
-// yet; else the producer's deleter may have to take it back while an error is on its way.
-struct Held {
-  Claim claim;
+// What came in, which the producer's deleter may have to take back while an error is on its way.
+struct Imported {
   Array array;
-  ~Held() {
-    if (!claim && !PyErr_Occurred()) return;
+  ~Imported() {
     ErrorSaver saver;
-    Buffer* b = array.buffer.get();
-    if (claim && b && b->refs.load(std::memory_order_relaxed) == 1 && !b->stream)
-      b->release = nullptr;
-    else
-      claim.keep();
     array = Array();
-    claim = Claim();
   }
 };
 
-// A weak proxy has the attributes of the object that it stands for, and keeps nothing alive.
-PyRef behind_proxy(PyObject* obj) {
-  if (!PyWeakref_CheckProxy(obj)) return PyRef::borrow(obj);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  // From 3.13 on; what replaces it is not in the stable ABI of 3.12.
-  PyObject* target = PyWeakref_GetObject(obj);
-#pragma GCC diagnostic pop
-  if (!target) throw PythonError();
-  return PyRef::borrow(target == Py_None ? obj : target);
-}
-
-PyObject* import_object(PyTypeObject* cls, PyObject* given, Options o) {
-  const PyRef strong = behind_proxy(given);
-  PyObject* obj = strong.get();
-  const PyRef type = type_of(obj);
-  ForeignType& p = foreign_type_of(Py_TYPE(obj));
-  Held held;
-  Array& a = held.array;
-  o.claim = &held.claim;
-  p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);
+void require_wanted(const Array& a, PyTypeObject* cls, const ForeignType& p, const Options& o) {
   if (cls && p.family == Family::Torch)
     require_holds(cls, a.dtype, o.where, "x.to(torch.{})");
   else if (cls)
     require_holds(cls, a.dtype, o.where);
-  const bool elsewhere = o.has_device && o.device != a.device;
-  if (elsewhere && o.copy == 0)
+  if (o.has_device && o.device != a.device && o.copy == 0)
     fail(Kind::CopyForbidden, o.where,
          "memory on " + device_text(o.device) + ", because copy=False",
          "memory on " + device_text(a.device), "leave copy out, or set it to None");
+}
+
+PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
+  if (PyWeakref_CheckProxy(obj))
+    fail(Kind::ConversionType, o.where, "an object that keeps its memory alive", "a weak proxy",
+         "pass the object itself");
+  // An object may change its class while it is asked, and what is known of a type goes with the type.
+  const PyRef type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)));
+  ForeignType& p = foreign_type_of(Py_TYPE(obj));
+  // A capsule can be taken once, so what forbids it is found before.
+  if (PyCapsule_CheckExact(obj)) require_wanted(look_into(obj, o.where, o.may_copy()), cls, p, o);
+  Imported imported;
+  Array& a = imported.array;
+  p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);
+  require_wanted(a, cls, p, o);
+  const bool elsewhere = o.has_device && o.device != a.device;
   if (elsewhere || (o.copy == 1 && !a.is_copied) || (o.realign && !o.as_it_lies && !is_aligned(a)))
     a = moved(a, elsewhere ? o.device : a.device, o);
-  if (!cls) cls = exchange_result_type(a.dtype);
-  held.claim.keep();
-  PyObject* result = wrap(cls, std::move(a));
-  if (!result) throw PythonError();
-  return result;
+  return wrap_or_throw(cls ? cls : exchange_result_type(a.dtype), std::move(a));
 }
 
 // ---- arguments --------------------------------------------------------------------------------
@@ -168,18 +144,11 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
   // device, copy, where, realign
   PyObject* given[4] = {Py_None, Py_None, Py_None, Py_False};
   for (Py_ssize_t i = 2; i < nargs; ++i) given[i - 2] = args[i];
-  for (Py_ssize_t i = 0, n = kwnames ? PyTuple_Size(kwnames) : 0; i < n; ++i) {
-    PyObject* key = PyTuple_GetItem(kwnames, i);
-    PyObject* const known[] = {names.device, names.copy, names.where, names.realign};
-    int at = -1;
-    for (int k = 0; k < 4; ++k)
-      if (key == known[k] || PyUnicode_Compare(key, known[k]) == 0) at = k;
-    if (at < 0) {
-      PyErr_Format(PyExc_TypeError, "import_any() got an unexpected keyword argument '%U'", key);
-      throw PythonError();
-    }
-    given[at] = args[nargs + i];
-  }
+  read_keywords("import_any", args + nargs, kwnames,
+                {{names.device, &given[0]},
+                 {names.copy, &given[1]},
+                 {names.where, &given[2]},
+                 {names.realign, &given[3]}});
   Options o;
   if (given[2] != Py_None) {
     o.where = PyUnicode_AsUTF8AndSize(given[2], nullptr);  // lives as long as the caller's argument
@@ -251,9 +220,7 @@ PyObject* exchange_look_into(PyObject*, PyObject* args) {
     int realign = 0;
     if (!PyArg_ParseTuple(args, "O|sp", &obj, &where, &realign)) throw PythonError();
     if (!PyCapsule_CheckExact(obj)) Py_RETURN_NONE;
-    PyObject* seen = wrap(array_type, look_into(obj, where, realign));
-    if (!seen) throw PythonError();
-    return seen;
+    return wrap_or_throw(array_type, look_into(obj, where, realign));
   });
 }
 

@@ -15,31 +15,6 @@
 
 namespace gpuinterop::exchange {
 
-// A capsule under the name of a used one, from before its struct is looked at: what looks at it may run
-// Python code or let another thread run, and neither must find it unused. It is given back as it was,
-// for its producer to free, unless it is kept.
-class Claim {
- public:
-  Claim() noexcept = default;
-  Claim(PyObject* capsule, const char* name, const char* used_name);  // throws PythonError
-  Claim(Claim&& o) noexcept
-      : capsule_(std::move(o.capsule_)), name_(o.name_), destructor_(o.destructor_) {}
-  Claim& operator=(Claim&& o) noexcept {
-    std::swap(capsule_, o.capsule_);
-    std::swap(name_, o.name_);
-    std::swap(destructor_, o.destructor_);
-    return *this;
-  }
-  ~Claim();
-  void keep() noexcept { capsule_ = PyRef(); }
-  explicit operator bool() const noexcept { return bool(capsule_); }
-
- private:
-  PyRef capsule_;
-  const char* name_ = nullptr;
-  PyCapsule_Destructor destructor_ = nullptr;
-};
-
 struct Options {
   const char* where = "from_dlpack";
   bool has_device = false;
@@ -49,7 +24,6 @@ struct Options {
   bool realign = false;     // copy what cannot be shared because its elements are not aligned
   bool as_it_lies = false;  // with `realign`: do not, because the array is for looking at alone
   bool only_plain = false;  // import_c_api: false for a tensor that Python would have to judge
-  Claim* claim = nullptr;   // where a capsule's claim goes, to be kept or not; null: it is kept
   bool may_copy() const noexcept { return copy == 1 || realign; }
 };
 
@@ -73,9 +47,9 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
 bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                    Attempts* tried);
 bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts* tried);
-bool import_array_interface(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
-                            Attempts* tried);
-bool import_buffer(PyObject* obj, const Options& o, Array* out, Attempts* tried);
+// The array interface and the buffer protocol, both as NumPy reads them.
+bool import_by_numpy(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
+                     Attempts* tried);
 // An ordinary array of cupy.ndarray itself. False: go on with the protocols, whatever the reason.
 bool import_cupy(PyObject* obj, const char* where, Array* out);
 

@@ -52,28 +52,6 @@ struct Request {
   PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
 };
 
-void read_keywords(Request* r, PyObject* const* values, PyObject* kwnames) {
-  const Py_ssize_t n = PyTuple_Size(kwnames);
-  const std::pair<PyObject*, PyObject**> known[] = {{names.stream, &r->stream},
-                                                    {names.max_version, &r->max_version},
-                                                    {names.dl_device, &r->dl_device},
-                                                    {names.copy, &r->copy}};
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* name = PyTuple_GetItem(kwnames, i);
-    PyObject** slot = nullptr;
-    for (auto& [key, target] : known)
-      if (name == key) slot = target;
-    // Interned names meet above; one that was built at run time is compared by its text.
-    for (auto& [key, target] : known)
-      if (!slot && PyUnicode_Compare(name, key) == 0) slot = target;
-    if (!slot) {
-      PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", name);
-      throw PythonError();
-    }
-    *slot = values[i];
-  }
-}
-
 long read_int(PyObject* o, const char* what) {
   const long v = PyLong_AsLong(o);
   if (v == -1 && PyErr_Occurred()) {
@@ -240,7 +218,11 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
       throw PythonError();
     }
     Request r;
-    if (kwnames) read_keywords(&r, args, kwnames);
+    read_keywords("__dlpack__", args, kwnames,
+                  {{names.stream, &r.stream},
+                   {names.max_version, &r.max_version},
+                   {names.dl_device, &r.dl_device},
+                   {names.copy, &r.copy}});
     const RequestedStream stream = read_stream(r.stream);
     const int version = read_version(r.max_version);
     const std::optional<DevicePair> place = read_device(r.dl_device);
@@ -272,14 +254,6 @@ PyObject* dlpack_device(PyObject* self, PyObject*) {
 }
 
 // ---- interface dictionaries -------------------------------------------------------------------
-
-// NumPy's spelling; null where there is none that a reader would understand.
-std::string typestr_of(DTypeId id) {
-  const DTypeRow& row = kDTypes[id];
-  if (row.kind != 'V')
-    return std::string(row.itemsize == 1 ? "|" : "<") + row.kind + std::to_string(row.itemsize);
-  return id == kBFloat16 ? "<V2" : "";
-}
 
 PyRef ints(int n, const int64_t* values, int64_t unit) {
   PyRef t = PyRef::steal(int_tuple(n, values, unit));

@@ -23,7 +23,13 @@ namespace gpuinterop {
 exchange::Checked exchange::read_parts(PyObject* shape, PyObject* strides, PyObject* dtype,
                                        const char* where) {
   Checked c;
-  c.dtype = dtype_id_of(dtype);
+  try {
+    c.dtype = dtype_id_of(dtype);
+  } catch (const PythonError&) {
+    forgive();
+    fail(Kind::DType, where, "a dtype of numbers in native byte order that gpuinterop holds",
+         repr_text(dtype), "cast the array in its own library first");
+  }
   int64_t extents[kMaxDims], steps[kMaxDims];
   const int n = read_ints(shape, extents, where, "shape");
   const bool dense = strides == Py_None;

@@ -4,6 +4,7 @@
 
 #include <Python.h>
 
+#include <initializer_list>
 #include <string>
 
 #include "exchange/dlpack.hpp"
@@ -19,6 +20,15 @@ struct Names {
 };
 extern Names names;
 void make_names();  // once, when the module is made; throws nanobind::python_error
+
+// Puts the values of keywords where they belong, for functions that are called without a tuple of arguments.
+// Throws PythonError for a keyword that is not known.
+struct Keyword {
+  PyObject* name;
+  PyObject** value;
+};
+void read_keywords(const char* function, PyObject* const* values, PyObject* kwnames,
+                   std::initializer_list<Keyword> known);
 
 enum class Family : uint8_t {
   Other,

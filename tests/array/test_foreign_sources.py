@@ -251,16 +251,6 @@ def test_bytes_are_counted_before_a_capsule_is_used(ledger, name, take):
     assert len(ledger) == 1
 
 
-def test_a_typestr_ends_where_its_string_ends():
-    class Lying(Interface):
-        @property
-        def __array_interface__(self):
-            return {**self.array.__array_interface__, "typestr": "<f4\0i8"}
-
-    with pytest.raises(gi.ProtocolError, match="typestr"):
-        gi.from_any(Lying(VALUES))
-
-
 @pytest.mark.parametrize("kind", ["float32", "int8", "bool", "complex64", "bfloat16"])
 def test_the_memory_that_a_scalar_shows_is_gone_and_not_shared(kind):
     value = np.dtype(gi.ones(1, kind, device="cpu").dtype).type(1)
@@ -277,29 +267,10 @@ def test_the_memory_that_a_scalar_shows_is_gone_and_not_shared(kind):
     assert len(others) == 50
 
 
-def test_what_is_behind_a_weak_proxy_is_kept_alive():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    for make in (lambda: Interface(VALUES.copy()), lambda: VALUES.astype(ml_dtypes.bfloat16)):
-        owner = make()
-        x = gi.from_dlpack(weakref.proxy(owner))
-        gone = weakref.ref(owner)
-        del owner
-        gc.collect()
-        assert x.base is gone()
-        assert x.base is not None
-        assert x.tolist() == VALUES.tolist()
-        del x
-        gc.collect()
-        assert gone() is None
-
-
-def test_a_weak_proxy_of_what_is_gone_says_so():
+def test_a_weak_proxy_keeps_no_memory_alive_and_is_refused():
     owner = Interface(VALUES)
-    proxy = weakref.proxy(owner)
-    del owner
-    gc.collect()
-    with pytest.raises(ReferenceError):
-        gi.from_dlpack(proxy)
+    with pytest.raises(gi.ConversionTypeError, match="weak proxy"):
+        gi.from_dlpack(weakref.proxy(owner))
 
 
 class Wrapper:

@@ -33,24 +33,22 @@ def test_concatenate_with_empty_and_out(device: str) -> None:
     assert gpuinterop.join(0, a, a).shape == (0, 2)
 
 
-def test_concatenate_promotes(device: str) -> None:
-    x, y = GpuArray(np.arange(3), device=device), GpuArray(np.float64([0.5]), device=device)
-    result = gpuinterop.concatenate([x, y])
-    assert result.dtype == np.float64
-    assert result.tolist() == [0, 1, 2, 0.5]
-
-
 def test_refusals(device: str) -> None:
     x = CudaNdarray(values(2, 3), device=device)
-    for wrong in ([], [x, x[0]], [x, x[:1, :2]], [x.sum()]):
-        with pytest.raises(ValueError, match="concatenate: expected"):
-            gpuinterop.concatenate(wrong)
-    with pytest.raises(ValueError, match="an axis from"):
-        gpuinterop.concatenate([x], 2)
-    with pytest.raises(ValueError, match="divides"):
-        gpuinterop.split(x, 2, axis=1)
-    with pytest.raises(TypeError, match=r"arrays of this library(.|\n)*asarray"):
-        gpuinterop.concatenate([x, [[1.0, 2.0, 3.0]]])
+    for join in (gpuinterop.concatenate, gpuinterop.stack):
+        for wrong in ([], [x, x[0]], [x, x[:1, :2]]):
+            with pytest.raises(gpuinterop.ShapeError):
+                join(wrong)
+        for wrong in (3, [x, [[1.0, 2.0, 3.0]]]):
+            with pytest.raises(gpuinterop.ArgumentTypeError):
+                join(wrong)
+    for call in (lambda: gpuinterop.concatenate([x.sum()]), lambda: gpuinterop.concatenate([x], 2),
+                 lambda: gpuinterop.split(x, 2, axis=1)):  # fmt: skip
+        with pytest.raises(gpuinterop.ShapeError):
+            call()
+    for sections in ("ab", 1.5, None, [0.5]):
+        with pytest.raises(gpuinterop.ArgumentTypeError, match="parts"):
+            gpuinterop.split(x, sections)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "complex64"])
@@ -83,17 +81,6 @@ def test_a_refusal_names_the_function_that_was_called(device: str, name: str) ->
     with pytest.raises(DTypeError) as caught:
         call()
     assert caught.value.where == where
-
-
-def test_arrays_of_numpy_go_where_ours_are(device: str) -> None:
-    host = values(2, 3)
-    x = CudaNdarray(host, device=device)
-    for parts in ([x, host], [host, x]):
-        for join in ("concatenate", "stack"):
-            for ours in (getattr(gpuinterop, join), getattr(np, join)):
-                result = ours(parts)
-                assert (type(result), result.device) == (CudaNdarray, x.device)
-                np.testing.assert_array_equal(result.get(), getattr(np, join)([host, host]))
 
 
 def test_stack(device: str) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import sys
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
-from doubles import driver, fake_driver
+from doubles import fake_driver
 from test_products import close, values
 
 import gpuinterop
-from gpuinterop import CudaNdarray, GpuArray, _core
+from gpuinterop import CudaNdarray, _core
 from gpuinterop.ops import core_callbacks, reduction_launch
 
 GEMM, BATCHED, SEPARATE, BIAS, WIDE, WORKSPACES, HEURISTICS, COMPUTE = range(8)
@@ -30,43 +29,6 @@ def cublas() -> ctypes.CDLL:
 
 def calls_of(which: int) -> int:
     return cublas().fakecublas_calls(which)
-
-
-def test_calls_before_cublas_is_open() -> None:
-    program = """
-import gpuinterop as gi
-from gpuinterop import _core
-from doubles import host_kernels
-
-host_kernels.install()
-try:
-    print(_core.blas_version(0))
-except OSError as error:
-    print(str(error).splitlines()[0])
-gi.gemm(*[gi.ones((2, 2), device="cuda:0")] * 2)
-print(_core.blas_version(0))
-"""
-    early, opened = driver.run(program).splitlines()
-    assert "cuBLAS to be open" in early
-    assert opened == "130000"
-
-
-@pytest.mark.parametrize(
-    ("sizes", "ld", "code"),
-    [((2, 3, 4), (2, 4, 2), 0), ((2, 3, 4), (1, 4, 2), 7), ((2, 3, 4), (2, 3, 2), 7),
-     ((2, 3, 4), (2, 4, 1), 7), ((2, 1, 1), (2, 0, 2), 7), ((-1, 1, 1), (1, 1, 1), 7)],
-)  # fmt: skip
-def test_the_fake_refuses_what_cublas_refuses(sizes, ld, code: int) -> None:
-    store = (ctypes.c_float * 64)()
-    one, handle = ctypes.c_float(1), ctypes.c_void_p()
-    cublas().cublasCreate_v2(ctypes.byref(handle))
-    a, b, c = (ctypes.byref(store, 4 * at) for at in (0, 16, 32))
-    m, n, k = sizes
-    sides = [[ctypes.byref(one), a, 0, ld[0]], [b, 0, ld[1]], [ctypes.byref(one), c, 0, ld[2]]]
-    call = [handle, 0, 0, m, n, k, *sides[0], *sides[1], *sides[2], 68, -1]
-    assert cublas().cublasGemmEx(*call) == code
-    call[6] = None  # alpha
-    assert cublas().cublasGemmEx(*call) == 7
 
 
 def test_an_addend_costs_no_copy(device: str) -> None:
@@ -108,85 +70,6 @@ def test_stacks_are_one_call(device: str, shapes, batched: int) -> None:
     close(CudaNdarray(a, device=device) @ CudaNdarray(b, device=device), a.astype(float) @ b)
     assert calls_of(BATCHED) - before[1] == batched
     assert calls_of(GEMM) - before[0] == 1 - batched
-
-
-def test_float64(device: str) -> None:
-    a, b = values(4, 5, dtype="float64"), values(5, 3, dtype="float64")
-    x, y = gpuinterop.GpuArray(a, device=device), gpuinterop.GpuArray(b, device=device)
-    np.testing.assert_allclose(np.asarray(x @ y), a @ b, rtol=1e-14)
-
-
-# ---- warm calls -------------------------------------------------------------------------------------
-
-
-def python_calls(call) -> list[str]:
-    """Names of the Python functions that a warm call runs."""
-    for _ in range(2):
-        call()
-    seen: list[str] = []
-    sys.setprofile(lambda frame, event, _: event == "call" and seen.append(frame.f_code.co_name))
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return seen[1:]  # the first is `call` itself
-
-
-@pytest.mark.parametrize("cls", [CudaNdarray, GpuArray])
-def test_no_python_in_a_warm_call(device: str, cls) -> None:
-    a, b, c = (cls(values(4, 4), device=device) for _ in range(3))
-    v, w = cls(values(4), device=device), cls(values(4), device=device)
-    stack = cls(values(2, 4, 4), device=device)
-    for call in [
-        lambda: a @ b,
-        lambda: a.T @ b,
-        lambda: a @ b[::-1],
-        lambda: gpuinterop.matmul(a, b, out=c),
-        lambda: gpuinterop.matmul(a, b, out=c.T),
-        lambda: gpuinterop.matmul(a, b, tf32=True),
-        lambda: gpuinterop.dot(a, b),
-        lambda: a.dot(b),
-        lambda: gpuinterop.inner(a, b),
-        lambda: gpuinterop.gemm(a, b, c, alpha=2, beta=0.5),
-        lambda: gpuinterop.gemm(a, b, c, out=c),
-        lambda: gpuinterop.gemm(a, b, v),
-        lambda: gpuinterop.addmm(c, a, b),
-        lambda: gpuinterop.matmul(a, b, out=a),
-        lambda: gpuinterop.gemm(a, b, c, alpha=0),
-        lambda: a @ v,
-        lambda: v @ a,
-        lambda: v @ w,
-        lambda: a @ v[::-1],
-        lambda: gpuinterop.dot(a, v, out=w),
-        lambda: gpuinterop.vdot(v, w),
-        lambda: gpuinterop.gemv(a, v, w, alpha=2.0, beta=0.5),
-        lambda: gpuinterop.gemv(a, v, w, out=w),
-        lambda: gpuinterop.ger(v, w),
-        lambda: gpuinterop.ger(v, w, a, alpha=0.5, out=c),
-        lambda: stack @ a,
-        lambda: a @ stack,
-    ]:
-        assert python_calls(call) == []
-
-
-def test_integers_and_casts_stay_in_the_core(device: str) -> None:
-    n = GpuArray(np.ones((3, 3), np.int32), device=device)
-    x = GpuArray(values(3, 3).astype("float64"), device=device)
-    for call in (lambda: n @ n, lambda: gpuinterop.gemm(n, n, n), lambda: n @ x):
-        assert python_calls(call) == []
-
-
-def test_new_shapes_are_not_new_to_python(device: str) -> None:
-    arrays = [CudaNdarray(values(n, n), device=device) for n in range(1, 20)]
-    _ = arrays[0] @ arrays[0]
-    seen: list[str] = []
-    sys.setprofile(lambda frame, event, _: event == "call" and seen.append(frame.f_code.co_name))
-    try:
-        for x in arrays:
-            x @ x
-    finally:
-        sys.setprofile(None)
-    assert seen == []
 
 
 def test_the_workspace_is_told_once(device: str) -> None:
@@ -232,27 +115,6 @@ def test_alphas_that_never_come_again_compile_nothing(
         assert gpuinterop.gemv(a, x, out, alpha=alpha, beta=-1, out=out) is out
         close(out, alpha * exact - values(3))
     assert len(images) == count
-    assert python_calls(lambda: gpuinterop.gemv(a, x, y, alpha=4.125)) == []
-
-
-def test_small_floats_and_alphas_that_never_come_again(device: str) -> None:
-    a = GpuArray(np.full((2, 2), 300, np.float16), device=device)
-    y = GpuArray(np.array([4, np.nan], np.float16), device=device)
-    out = GpuArray(np.zeros(4, np.float16), device=device)
-    for i in range(65):  # more than there are kernels for; nothing is compiled for no rows
-        gpuinterop.gemv(a[:0], a[0], alpha=1 + i / 128)
-    n = GpuArray(np.full((2, 2), 3, np.int32), device=device)
-    assert gpuinterop.gemv(n, n[0], n[1], beta=1).tolist() == [21, 21]
-    for number in (0.125, 0.0625):
-        expected = [np.float16(180000 * number)] * 2
-        assert gpuinterop.gemv(a, a[0], alpha=number).tolist() == expected
-        assert gpuinterop.gemv(a, a[0], y, alpha=number, beta=0).tolist() == expected
-        made = gpuinterop.gemv(a, a[0], y, alpha=number, beta=8)
-        assert made.dtype == np.float16
-        assert made[0].item() == np.float16(180000 * number + 32)
-        assert np.isnan(made[1].item())
-        gpuinterop.gemv(a, a[0], y, alpha=number, beta=8, out=out[::2])
-        assert out[:2].tolist() == [made[0].item(), 0]
 
 
 def test_sizes_that_cublaslt_refuses(device: str) -> None:

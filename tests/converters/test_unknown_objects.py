@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from unittest import mock
 
 import numpy as np
@@ -123,36 +122,3 @@ def test_fix_of_an_assignment_speaks_of_the_assigned_value():
     torch = pytest.importorskip("torch")
     with pytest.raises(gi.ExportError, match=r"pass t\.detach\(\)"):
         x[0] = torch.nn.Parameter(torch.ones(()))
-
-
-# ---- weak references ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("library", ["gpuinterop", "cudandarray", "numpy", "torch", "buffer"])
-def test_a_weak_proxy_is_shared_as_what_it_stands_for(library):
-    if library == "torch":
-        pytest.importorskip(library)
-    x = gi.ones((2, 3), device="cpu")
-    proxy = weakref.proxy(x)
-    assert gi.explain(proxy, library).shared
-    made = gi.to(proxy, library)
-    assert type(made) is not type(proxy)
-    assert gi.shares_memory(made, x)
-    assert gi.shares_memory(proxy, x)
-
-
-def test_a_weak_proxy_is_taken_wherever_an_array_is_made():
-    x = gi.ones((2, 3), device="cpu")
-    proxy = weakref.proxy(x)
-    for make in (
-        gi.from_any,
-        gi.to_cudandarray,
-        lambda y: gi.asarray(y, device="cpu"),
-        gi.CudaNdarray,
-    ):
-        assert type(make(proxy)) is gi.CudaNdarray
-    other = gi.zeros((2, 3), device="cpu") + 2
-    x[...] = weakref.proxy(other)
-    assert x.tolist() == [[2, 2, 2]] * 2
-    with pytest.raises(gi.DeviceMismatchError), converters.pointer_arguments((proxy,)):
-        pass

@@ -12,7 +12,20 @@ from collections import defaultdict
 
 import numpy as np
 
-from gpuinterop.testing.peers_matrix import MatrixStruct
+
+class MatrixStruct(ctypes.Structure):
+    """The struct of a matrix in CUDAMat's C library."""
+
+    _fields_ = (
+        ("data_host", ctypes.POINTER(ctypes.c_float)),
+        ("data_device", ctypes.POINTER(ctypes.c_float)),
+        ("on_device", ctypes.c_int),
+        ("on_host", ctypes.c_int),
+        ("size", ctypes.c_int * 2),
+        ("is_trans", ctypes.c_int),
+        ("owns_data", ctypes.c_int),
+    )
+
 
 # ---- CUDAMat ------------------------------------------------------------------------------------
 

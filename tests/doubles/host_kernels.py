@@ -72,27 +72,14 @@ def build(text: str) -> Path | None:
             source += _ENTRY.format(
                 name=name, kernel=f"{name}_kernel", parameters="Params", together=1
             )
-        source += (
-            'extern "C" long sizes(int which) { return which ? sizeof(Params) : sizeof(Acc); }\n'
-        )
         # Fibers would take many times as long through the sanitizer's checks.
         return library(source, "-O1", sanitized=False)
     return None
 
 
 def load(text: str) -> ctypes.CDLL:
-    """The functions of plain kernel text, or the entries of a generated program."""
-    return ctypes.CDLL(str(build(text) or library(host_text(text), "-O1", sanitized=False)))
-
-
-def launch(function: Any, grid: tuple[int, ...], threads: int, parameters: bytes) -> None:
-    """Run an entry of a loaded program as the fake driver does."""
-    extents = [
-        (ctypes.c_uint * 3)(*grid, *[1] * (3 - len(grid))),
-        (ctypes.c_uint * 3)(threads, 1, 1),
-    ]
-    arguments = (ctypes.c_char_p * 1)(parameters)
-    function(*extents, 0, arguments)
+    """The functions of plain kernel text."""
+    return ctypes.CDLL(str(library(host_text(text), "-O1", sanitized=False)))
 
 
 SANITIZED = (

@@ -23,7 +23,6 @@ constexpr size_t STACK = 64 * 1024;
 std::deque<Fiber> fibers;  // each serves one thread of every block to come
 void* scheduler[5];
 unsigned current, arrived, generation;
-bool backwards;
 void (*kernel_now)(void*);
 void* parameters_now;
 
@@ -94,9 +93,6 @@ extern "C" unsigned host_shuffle_down(unsigned value, int distance, int width) {
   return got;
 }
 
-// Blocks run one after the other: which of them is last is for a test to say.
-extern "C" void host_order(int reversed) { backwards = reversed; }
-
 extern "C" void host_run(const unsigned* grid, const unsigned* block, void (*kernel)(void*), void* parameters, int together) {
   static std::mutex one_at_a_time;
   std::lock_guard<std::mutex> lock(one_at_a_time);
@@ -107,7 +103,7 @@ extern "C" void host_run(const unsigned* grid, const unsigned* block, void (*ker
   const unsigned threads = block[0] * block[1];
   for (unsigned y = 0; y < grid[1]; ++y)
     for (unsigned x = 0; x < grid[0]; ++x) {
-      blockIdx = backwards ? HostIndex{grid[0] - 1 - x, grid[1] - 1 - y, 0} : HostIndex{x, y, 0};
+      blockIdx = {x, y, 0};
       if (together) {
         run_together(threads);
         continue;

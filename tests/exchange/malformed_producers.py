@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import sys
 from typing import ClassVar
@@ -137,41 +136,14 @@ case("48 __cuda_stream__ of version 1", ValueError, "version 1")(
 
 
 class Inner:
-    calls = 0
-
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        Inner.calls += 1
         raise TypeError("cannot add a str to an int")
 
     def __dlpack_device__(self):
         return (1, 0)
 
 
-@case("64 an inner TypeError", TypeError, "cannot add a str")
-def _():
-    try:
-        take(Inner())
-    finally:
-        assert Inner.calls == 1
-
-
-class About:
-    calls = 0
-
-    def __dlpack__(self, **keywords):
-        About.calls += 1
-        raise TypeError(f"call {About.calls}: my keyword is wrong")
-
-    def __dlpack_device__(self):
-        return (1, 0)
-
-
-@case("64 an inner TypeError about keywords", TypeError, "call 1")
-def _():
-    try:
-        take(About())
-    finally:
-        assert About.calls <= 3
+case("64 an inner TypeError", TypeError, "cannot add a str")(lambda: take(Inner()))
 
 
 class Old:
@@ -229,7 +201,6 @@ for claim in (
     (1, 0, 0),
     ("cpu", 0),
     (1.0, 0),
-    (True, 0),
     (1, None),
     (2**40, 0),
     [1, 0],
@@ -329,14 +300,6 @@ class Interrupts:
         raise KeyboardInterrupt
 
 
-class InterruptsDtype:
-    @property
-    def dtype(self):
-        raise KeyboardInterrupt
-
-    __array_interface__: ClassVar = {**Interrupts.__array_interface__, "typestr": "<V2"}
-
-
 class InterruptsMro(type):
     @property
     def __mro__(cls):
@@ -344,7 +307,6 @@ class InterruptsMro(type):
 
 
 case("66 an interrupt in __array_struct__", KeyboardInterrupt)(lambda: take(Interrupts()))
-case("66 an interrupt in a dtype", KeyboardInterrupt)(lambda: take(InterruptsDtype()))
 case("66 an interrupt in a metaclass", KeyboardInterrupt)(
     lambda: take(InterruptsMro("C", (Speaks,), {})())
 )
@@ -352,37 +314,6 @@ case("67 a C++ exception", BufferError, "peer fell over")(lambda: take(with_tabl
 case("67 a C++ exception that is no exception", BufferError, "C++ exception")(
     lambda: take(with_table(5))
 )
-
-
-class Emptying:
-    """An int of an interface dictionary that empties the dictionary when it is read."""
-
-    def __init__(self, value, fields):
-        self.value, self.fields = value, fields
-
-    def __index__(self):
-        self.fields.clear()
-        gc.collect()
-        self.reused = [(0, True) for _ in range(1000)]  # the memory of what was in it
-        return self.value
-
-
-def emptied(key, make):
-    n = np.arange(6, dtype=np.float32)
-    fields = dict(n.reshape(2, 3).__array_interface__)
-    fields[key] = make(fields, n)
-    x = take(type("Emptied", (), {"__array_interface__": property(lambda self: fields)})())
-    assert np.asarray(x).tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert not x.readonly
-
-
-for key, make in {
-    "shape": lambda fields, n: (Emptying(2, fields), 3),
-    "strides": lambda fields, n: [Emptying(12, fields), 4],
-    "data": lambda fields, n: (Emptying(n.ctypes.data, fields), False),
-    "version": lambda fields, n: Emptying(3, fields),
-}.items():
-    case(f"0 a dictionary emptied by its {key}")(functools.partial(emptied, key, make))
 
 
 for text in ("no", 0, 1.0, []):

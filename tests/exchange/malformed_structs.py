@@ -39,7 +39,9 @@ case("3 a name that is not UTF-8", ValueError, r"tensor\xff")(
     lambda: take(capsule(name=b"tensor\xff"))
 )
 case("3 another name", ValueError, "tensor_of_mine")(lambda: take(capsule(name=b"tensor_of_mine")))
-case("3 no name", ValueError, "nothing")(lambda: take(api.PyCapsule_New(ADDRESS, None, None)))
+case("3 no name", ValueError, "a DLPack capsule")(
+    lambda: take(api.PyCapsule_New(ADDRESS, None, None))
+)
 
 
 @case("4 used twice", ValueError, "consumed already")
@@ -86,16 +88,8 @@ def _():
     try:
         take(cap)
     finally:
-        assert freed() == 1
-        assert name_of(cap) == b"used_dltensor_versioned"
-
-
-@case("6 another major version, and a deleter that throws", BufferError, "version 2.0")
-def _():
-    try:
-        take(capsule(version=(2, 0), deleter="throw"))
-    finally:
-        assert freed() == 1
+        assert freed() == 0
+        assert name_of(cap) == b"dltensor_versioned"
 
 
 @case("6 another major version from a table, and a deleter that throws", BufferError, "version 2.3")
@@ -335,7 +329,7 @@ def _():
 
 refused("28 opaque handles", BufferError, "opaque handle", dtype=(3, 64, 1))
 case("29 big-endian numpy", ValueError, "native byte order")(lambda: take(np.zeros(3, ">f4")))
-case("29 big-endian typestr", ValueError, "little-endian")(
+case("29 big-endian typestr", ValueError, "native byte order")(
     lambda: take(interface("__array_interface__", typestr=">f4"))
 )
 for bad in (

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gpuinterop.cli import demo
+from gpuinterop.testing import peers
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -41,45 +43,34 @@ def test_a_strided_refusal_is_shown_with_numpy_alone():
     assert "got: stride 5 bytes on axis 0" in text
 
 
+def library(convert):
+    """NumPy with another function that converts to it."""
+    return demo.Library(replace(peers.load("numpy"), to=convert))
+
+
 def test_a_library_that_copies_silently_is_caught():
-    liar = demo.Library("numpy", "numpy", "numpy")
-    liar.convert = lambda x, copyif=False: x.copy()  # type: ignore[method-assign]
+    liar = library(lambda x, copyif=False: x.copy())
     assert demo.share(liar, demo.gi.device("cpu")).startswith("NOT: our write seen there")
     assert liar.cells[demo.PLAIN] == "BROKEN"
 
 
 def test_a_library_that_drops_strides_is_caught():
-    liar = demo.Library("numpy", "numpy", "numpy")
-    liar.convert = lambda x, copyif=False: demo.np.zeros(x.shape, "float32")  # type: ignore[method-assign]
+    liar = library(lambda x, copyif=False: np.zeros(x.shape, "float32"))
     demo.offer(liar, "x[:, ::-1]", demo.gi.device("cpu"))
     assert liar.cells["x[:, ::-1]"] == "WRONG"
 
 
 def test_a_library_that_fails_is_a_line_of_the_table():
-    broken = demo.Library("numpy", "numpy", "numpy")
-
     def convert(x, copyif=False):
         raise MemoryError("no room\nand a long trace")
 
-    broken.convert = convert  # type: ignore[method-assign]
+    broken = library(convert)
     place = demo.gi.device("cpu")
     assert demo.share(broken, place) == "FAILED: MemoryError: no room"
-    demo.offer(broken, "x.T", place)
-    assert broken.cells == {"x": "FAILED", "x.T": "FAILED"}
+    for view in demo.VIEWS:
+        demo.offer(broken, view, place)
+    assert set(broken.cells.values()) == {"FAILED"}
     assert demo.table([broken]).splitlines()[-1].strip() == "numpy failed: MemoryError: no room"
-
-
-def test_an_element_without_a_number_of_its_own():
-    class Element:
-        def get(self):
-            return np.array(3, np.float32)
-
-    class Table:
-        def __getitem__(self, key):
-            assert key == (1, 2)
-            return Element()
-
-    assert demo.read(Table()) == 3.0
 
 
 def test_a_closed_pipe_is_no_traceback():

@@ -176,7 +176,7 @@ def test_every_public_name_has_an_example():
 
 @pytest.mark.parametrize("name", tool("performance_page").PICTURES)
 def test_pictures_are_small_and_fresh(name):
-    assert not [n for n in tool("performance_page").stale_pictures() if n == name], (
+    assert not [n for n in tool("performance_pictures").stale_pictures() if n == name], (
         "run `make docs` (python tools/make_docs.py)"
     )
     assert (ROOT / "docs" / "images" / f"{name}.png").stat().st_size < 150_000
@@ -187,11 +187,11 @@ def test_pictures_draw_what_the_tables_say():
     found = made.records()
     for mark in made.MARKS:
         converted = mark in made.CONVERSIONS
-        picture = made.drawn(found, "converters" if converted else mark.record)
+        picture = tool("performance_pictures").drawn(found, "converters" if converted else mark.record)
         name = mark.title.replace("`", "") if converted else mark.row
         row = found[mark.record]["rows"][mark.row]
         assert list(picture["rows"][name].values()) == list(row.values())
-        beyond = made.better(picture, picture["marks"][name], made.ours(row))
+        beyond = made.better(picture, picture["marks"][name], made.own_figure(row))
         assert beyond == ("missed" in made.verdict(found[mark.record], mark)), mark.title
 
 
@@ -221,17 +221,17 @@ def test_every_row_in_which_a_peer_is_ahead_is_told():
         more = "/s" in record["unit"]
         for row, values in record["rows"].items():
             mine = [v for who, v in values.items() if who.startswith("gpuinterop")]
-            # What takes our array, as numpy.from_dlpack(ours) does, is ours in part, and no peer's.
+            # What takes our array, as numpy.from_dlpack(gpuinterop) does, is ours in part, and no peer's.
             theirs = {who: v for who, v in values.items()
                       if not who.startswith(("gpuinterop", "floor"))
-                      and "(ours)" not in who and "(x" not in who}  # fmt: skip
+                      and "(gpuinterop)" not in who and "(x" not in who}  # fmt: skip
             if not mine or not theirs:
                 continue
             best = (max if more else min)(theirs.values())
             if (best / mine[0] if more else mine[0] / best) > 1.05:
                 assert (name, row) in told, f"{row!r} of {name} is not listed"
                 assert told[name, row] is None or told[name, row][1] == best
-    assert "Not explained yet" not in text
+    assert "No explanation yet" not in text
     assert len(told) == len(made.ahead(found)) + len(made.missed(found))
 
 

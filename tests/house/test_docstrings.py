@@ -5,7 +5,9 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import pickle
 import pkgutil
+import pydoc
 
 import pytest
 
@@ -29,6 +31,38 @@ def test_public_name_has_a_docstring(name):
     assert inspect.getdoc(getattr(gi, name))
 
 
+@pytest.mark.parametrize(
+    "name", ["add", "where", "clip", "divmod", "matmul", "gemm", "sum", "var", "norm"]
+)
+def test_operations_of_the_core_are_shown_as_functions_of_the_package(name):
+    function = getattr(gi, name)
+    assert inspect.isroutine(function)
+    assert function.__name__ == function.__qualname__ == name
+    assert function.__module__.startswith("gpuinterop")
+    assert len(inspect.signature(function).parameters) >= 2
+    text = pydoc.plain(pydoc.render_doc(function))
+    assert inspect.getdoc(function).splitlines()[0] in text
+    assert f"{name}(" in text
+    assert "method of" not in text
+    assert "builtins" not in text
+    assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_signatures_name_every_argument():
+    x = gi.zeros(3, device="cpu")
+    for call, arguments in [
+        (gi.add, "x y out dtype"),
+        (gi.sum, "x axis dtype out keepdims initial where"),
+        (x.var, "axis dtype out ddof keepdims where"),
+        (x.take, "indices axis out mode max_threads"),
+        (x.exp, ""),
+    ]:
+        assert list(inspect.signature(call).parameters) == arguments.split()
+    assert inspect.signature(gi.mean).parameters["where"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert x.copy.__self__ is x
+    assert pickle.loads(pickle.dumps(x.copy))().tolist() == [0, 0, 0]
+
+
 @pytest.mark.parametrize("cls", [gi.CudaNdarray, gi.GpuArray, gi.Device, gi.Stream, gi.Event])
 def test_public_methods_have_docstrings(cls):
     names = [n for n in dir(cls) if not n.startswith("_")]
@@ -36,6 +70,9 @@ def test_public_methods_have_docstrings(cls):
     told = {n: inspect.getdoc(getattr(cls, n)) or "" for n in names}
     assert not [n for n, doc in told.items() if not doc.partition("\n")[2] and "(self" in doc]
     assert all(told.values())
+    assert not [n for n, doc in told.items() if "$self" in doc]
+    if issubclass(cls, gi.CudaNdarray | gi.GpuArray):
+        assert all(inspect.signature(m) for n in names if callable(m := getattr(cls, n)))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ ALLOWED = {
     "ops/block_counters.cpp",
     "python/array_attributes.cpp",  # the number, to be looked at
     "python/array_functions.cpp",
-    "python/exchange_import.cpp",  # whether there was a use at all
 }
 
 

@@ -6,20 +6,39 @@ import sys
 
 import numpy as np
 import pytest
+from doubles.on_fake import FAKE
 
 import gpuinterop as gi
 
 HOST = np.arange(20, dtype="float32").reshape(4, 5)
+SCALE = 2.0
+
+
+class Model:
+    rate = 0.5
+
+    @gi.fuse
+    def step(self, x, y):
+        return x - y * self.rate
+
+
+FUSED = gi.fuse(lambda x, y, n=1, up=True: x * y * SCALE + n if up else y)
+STATIC = gi.fuse(lambda x, rate: x if rate > 1 else x * rate, static_argnames="rate")
+SEVERAL = gi.fuse(lambda x, y: (x + y, x - y))
+AXPY = gi.ElementwiseKernel("float32 a, T x", "T z", "z = a * x", "axpy", host=lambda a, x: a * x)
 
 
 class Operands:
     def __init__(self, device):
         self.x, self.y = (gi.CudaNdarray(HOST, device=device) for _ in "xy")
-        self.out = gi.CudaNdarray(HOST, device=device)
+        self.out, self.more = (gi.CudaNdarray(HOST, device=device) for _ in "xy")
         self.wide = gi.GpuArray(HOST, dtype="float64", device=device)
         self.whole = gi.GpuArray(HOST, dtype="int32", device=device)
         self.places = gi.GpuArray([2, 0], dtype="int64", device=device)
-        self.axpy = gi.ElementwiseKernel("float32 a, float32 x", "float32 z", "z = a * x", "axpy")
+        self.a, self.b, self.c = (gi.CudaNdarray(HOST[:, :4], device=device) for _ in "abc")
+        self.v, self.w = (gi.CudaNdarray(HOST[0, :4], device=device) for _ in "vw")
+        self.stack = gi.CudaNdarray(np.ones((2, 4, 4), "float32"), device=device)
+        self.rows, self.total = gi.empty(4, device=device), gi.empty((), device=device)
 
 
 CALLS = {
@@ -49,18 +68,46 @@ CALLS = {
     "numpy.divmod": lambda o: np.divmod(o.x, o.y),
     "x.sum()": lambda o: o.x.sum(),
     "sum, axis": lambda o: gi.sum(o.x, axis=0),
-    "x.mean()": lambda o: o.x.mean(),
+    "sum, out": lambda o: gi.sum(o.x, out=o.total),
+    "max, keepdims": lambda o: o.x.max((0, 1), keepdims=True),
+    "x.mean()": lambda o: o.x.mean(1, out=o.rows),
     "x.argmax()": lambda o: o.x.argmax(axis=1),
     "x.var()": lambda o: o.x.var(ddof=1, keepdims=True),
-    "ElementwiseKernel": lambda o: o.axpy(2.0, o.x),
-    "ElementwiseKernel, out": lambda o: o.axpy(2, o.x, out=o.out),
+    "ElementwiseKernel": lambda o: AXPY(2.0, o.x),
+    "ElementwiseKernel, out": lambda o: AXPY(2, o.x, out=o.out),
     "fuse": lambda o: FUSED(o.x, o.y),
+    "fuse, numbers and constants": lambda o: FUSED(o.x, o.y, 300, True),
+    "fuse, a static number": lambda o: STATIC(o.x, 0.5),
+    "fuse, several results": lambda o: SEVERAL(o.x, o.y),
+    "fuse, outs": lambda o: SEVERAL(o.x, o.y, out=(o.out, o.more)),
+    "fuse, a method": lambda o: MODEL.step(o.x, o.y),
 }
+MODEL = Model()
 PRODUCTS = {
-    "x @ y": lambda o: o.x @ o.y.T,
-    "dot": lambda o: gi.dot(o.x, o.y.T),
-    "x.dot": lambda o: o.x.dot(o.y.T),
-    "matmul": lambda o: gi.matmul(o.x, o.y.T),
+    "a @ b": lambda o: o.a @ o.b,
+    "a @ b.T": lambda o: o.a @ o.b.T[::-1],
+    "matmul": lambda o: gi.matmul(o.a, o.b, out=o.c.T),
+    "matmul, tf32": lambda o: gi.matmul(o.a, o.b, tf32=True),
+    "matmul onto itself": lambda o: gi.matmul(o.a, o.b, out=o.a),
+    "dot": lambda o: gi.dot(o.a, o.b),
+    "a.dot": lambda o: o.a.dot(o.b),
+    "inner": lambda o: gi.inner(o.a, o.b),
+    "gemm": lambda o: gi.gemm(o.a, o.b, o.c, alpha=2, beta=0.5),
+    "gemm, out": lambda o: gi.gemm(o.a, o.b, o.c, out=o.c),
+    "gemm, a row": lambda o: gi.gemm(o.a, o.b, o.v),
+    "gemm, nothing": lambda o: gi.gemm(o.a, o.b, o.c, alpha=0),
+    "addmm": lambda o: gi.addmm(o.c, o.a, o.b),
+    "a @ v": lambda o: o.a @ o.v[::-1],
+    "v @ a": lambda o: o.v @ o.a,
+    "v @ w": lambda o: o.v @ o.w,
+    "dot, out": lambda o: gi.dot(o.a, o.v, out=o.w),
+    "vdot": lambda o: gi.vdot(o.v, o.w),
+    "gemv": lambda o: gi.gemv(o.a, o.v, o.w, alpha=2.0, beta=0.5, out=o.w),
+    "ger": lambda o: gi.ger(o.v, o.w, o.a, alpha=0.5, out=o.c),
+    "stack @ a": lambda o: o.stack @ o.a,
+    "a @ stack": lambda o: o.a @ o.stack,
+    "integers": lambda o: o.whole[:, :4] @ o.whole[:, :4],
+    "mixed": lambda o: o.whole[:, :4] @ o.wide[:, :4],
 }
 # Calls that run Python, for the reasons in docs/operations.md.
 SLOWER = {
@@ -86,7 +133,6 @@ SLOWER = {
     "numpy.sum": (6, lambda o: np.sum(o.x)),
     "norm": (5, lambda o: o.x.norm()),
 }
-FUSED = gi.fuse(lambda x, y: x * y + 1)
 
 
 def functions_of(call, operands):
@@ -103,17 +149,9 @@ def functions_of(call, operands):
 
 
 @pytest.mark.driver
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", [*CALLS, *PRODUCTS])
 def test_a_cached_call_runs_no_python_function(device, name):
-    assert functions_of(CALLS[name], Operands(device)) == []
-
-
-@pytest.mark.driver
-@pytest.mark.parametrize("name", PRODUCTS)
-def test_a_cached_product_runs_no_python_function(device, name):
-    operands = Operands(device)
-    # The transposed view is made by no Python function either.
-    assert functions_of(PRODUCTS[name], operands) == []
+    assert functions_of({**CALLS, **PRODUCTS}[name], Operands(device)) == []
 
 
 @pytest.mark.driver
@@ -123,3 +161,123 @@ def test_python_functions_of_other_cached_calls(device, name):
     functions = functions_of(call, Operands(device))
     # Comprehensions are functions of their own before Python 3.12.
     assert 0 < len(functions) <= stated, functions
+
+
+@pytest.mark.driver
+def test_new_shapes_of_a_product_run_no_python_function(device):
+    arrays = [gi.CudaNdarray(np.ones((n, n), "float32"), device=device) for n in range(1, 20)]
+    _ = arrays[0] @ arrays[0]
+    assert functions_of(lambda o: [x @ x for x in arrays], None) in ([], ["<listcomp>"])
+
+
+# A cached call must not be served by the entry of another one.
+
+
+def test_cached_calls_distinguish_arguments(device):
+    fused = gi.fuse(lambda x, n: x / n)
+    x, y = (gi.GpuArray(np.ones(1, t), device=device) for t in ("float32", "float64"))
+    strict = gi.CudaNdarray(np.ones(1, np.float32), device=device)
+    zero, matrix = (gi.GpuArray(v, device=device) for v in (np.ones(1, "int32"), np.ones((1, 1))))
+    with np.errstate(all="ignore"):
+        for _ in range(2 if FAKE else 4):
+            for n in (1, 1.0, True, -0.0, 0.0, 1000):
+                for one in (x, y, strict, zero, matrix):
+                    found, expected = fused(one, n), one / n
+                    assert (type(found), found.dtype) == (type(expected), expected.dtype)
+                    assert found.get().tobytes() == expected.get().tobytes()
+                    assert found.shape == one.shape
+
+
+def test_round_and_astype_distinguish_their_arguments(device):
+    x, n = (gi.GpuArray(HOST / 8, dtype=d, device=device) for d in ("float64", "int32"))
+    for decimals in (1, 2, 0, -1, 1):
+        for array in (x, n):
+            np.testing.assert_array_equal(
+                array.round(decimals).get(), np.round(array.get(), decimals)
+            )
+    for dtype in ("int16", np.float32, np.dtype("bool"), float, "int16", "float64"):
+        np.testing.assert_array_equal(x.astype(dtype).get(), x.get().astype(dtype), strict=True)
+        assert (x.astype(dtype, copy=False) is x) == (np.dtype(dtype) == x.dtype)
+        assert x.astype(dtype, "F").flags.f_contiguous
+    with pytest.raises(gi.ShapeError):
+        x.astype("float64", "Z", copy=False)
+
+
+def test_where_and_maximum_distinguish_kinds_of_operands(device):
+    x, n = (gi.GpuArray(HOST / 8, dtype=d, device=device) for d in ("float32", "int16"))
+    for a in (x, n, gi.CudaNdarray(HOST, device=device)) * 2:
+        host = a.get()
+        for b in (1, 1.5, True, a[0], n[1]):
+            value = b.get() if isinstance(b, gi.GpuArray | gi.CudaNdarray) else b
+            for found, expected in (
+                (gi.where(a > 1, a, b), np.where(host > 1, host, value)),
+                (np.maximum(a, b), np.maximum(host, value)),
+            ):
+                assert found.dtype == (np.float32 if type(a) is gi.CudaNdarray else expected.dtype)
+                np.testing.assert_array_equal(found.get(), expected.astype(found.dtype))
+
+
+def test_take_distinguishes_layouts_axes_and_modes(device):
+    x, i = (gi.GpuArray(v, device=device) for v in (HOST, np.array([[7, -1]])))
+    host, places = x.get(), i.get()
+    for mode in ("clip", "wrap", "clip"):
+        for axis in (0, 1, None, -1):
+            for view, seen in [(x, host), (x[::-1], host[::-1]), (x.T, host.T), (x[1:], host[1:])]:
+                found = view.take(i, axis, mode=mode)
+                np.testing.assert_array_equal(found.get(), np.take(seen, places, axis, mode=mode))
+    out = gi.GpuArray(np.zeros((4, 1, 2), "float32"), device=device)
+    for _ in range(2):
+        assert x.take(i, 1, out, "clip") is out
+        np.testing.assert_array_equal(out.get(), np.take(host, places, 1, mode="clip"))
+        with pytest.raises(gi.ShapeError, match="take"):
+            x.take(i, 0, out[:, :, :1], "clip")
+
+
+def test_joins_distinguish_shapes_and_dtypes(device):
+    x, n = (gi.GpuArray(HOST, dtype=d, device=device) for d in ("float32", "int16"))
+    for _ in range(2):
+        for parts in ([x, x], [x, n], (n, n), [x[:1], x], [x[::-1], n[:, ::-1]], [n]):
+            expected = np.concatenate([p.get() for p in parts])
+            for found in (gi.concatenate(parts), gi.join(0, *parts)):
+                np.testing.assert_array_equal(found.get(), expected, strict=True)
+        for name, wrong in (("concatenate", lambda: gi.concatenate([x, x.T])),
+                            ("join", lambda: gi.join(0, x, x.T))):  # fmt: skip
+            with pytest.raises(gi.ShapeError) as caught:
+                wrong()
+            assert caught.value.where == name
+
+
+def test_numbers_are_checked_in_every_call(device):
+    x, n = (gi.GpuArray(HOST, dtype=d, device=device) for d in ("float32", "int8"))
+    scale = gi.ElementwiseKernel("float32 a, int8 n, float32 x", "float32 z", "z = a * x + n", "scale",
+                                 host=lambda a, n, x: a * x + n)  # fmt: skip
+    for _ in range(3):
+        x.fill(2.5)
+        n.fill(-3)
+        assert (x[0, 0].item(), n[0, 0].item(), scale(2.0, 3, x)[0, 0].item()) == (2.5, -3, 8)
+        for array, value in [(x, 1e300), (n, 200), (n, -129), (n, 2**70)]:
+            with pytest.raises(gi.DTypeError) as caught:
+                array.fill(value)
+            assert caught.value.where == "fill"
+        for bad in [(1e39, 3), (2.0, 300), (2.0, 10**400)]:
+            with pytest.raises(gi.DTypeError, match="scale, parameter"):
+                scale(*bad, x)
+        for wrong in (lambda: scale(1.0, x), lambda: gi.where(x), lambda: gi.clip(x, mni=1),
+                      lambda: x.clip(1, 2, None, 4), lambda: x.copy("C", "F"), lambda: x.exp(1)):  # fmt: skip
+            with pytest.raises(TypeError):
+                wrong()
+        with pytest.raises(gi.ReadOnlyError):
+            x[:1].broadcast_to(x.shape).fill(1.0)
+
+
+def test_cached_copies_are_announced(device):
+    x = gi.CudaNdarray(HOST, device=device)
+    for _ in range(3):
+        with gi.count_copies() as seen:
+            x.copy()
+        assert seen.count == 1
+        with gi.no_copies():
+            x.astype("float64")
+            gi.concatenate([x, x])
+            with pytest.raises(gi.CopyForbiddenError, match="copy"):
+                x.copy()

@@ -70,24 +70,6 @@ def test_python_exponents_are_those_of_numpys_power(device, dtype, exponent):
     check(got.get(), expected, (base,))
 
 
-def test_zero_to_a_negative_power(device):
-    zero = gi.GpuArray(np.zeros(4, complex), device=device)
-    power = gi.float_power(zero, np.array([-2, 0, 2, 1j])).get()
-    np.testing.assert_array_equal(power, [complex(np.nan, np.nan), 1, 0, complex(np.nan, np.nan)])
-
-
-def test_integers_to_negative_powers_are_cut(device):
-    base = np.array([2, 3, 1, -1, -1, 0, -2])
-    exponents = np.array([-1, -3, -5, -2, -3, -1, -1])
-    exact = np.array([float(b) ** int(e) if b else 0 for b, e in zip(base, exponents, strict=True)])
-    x = gi.GpuArray(base, device=device)
-    got = x ** gi.GpuArray(exponents, device=device)
-    assert got.dtype == np.int64
-    np.testing.assert_array_equal(got.get(), np.trunc(exact))
-    with pytest.raises(ValueError, match="cast the base"):
-        x**-1
-
-
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_roots_of_the_largest_and_the_smallest_numbers(device, dtype):
     info = np.finfo(dtype)

@@ -68,10 +68,6 @@ def test_other_libraries_arrays_are_cast_too(device):
     assert gi.add(x, torch.tensor([0.1], dtype=torch.float64), dtype="float32").dtype == np.float32
 
 
-def test_numbers_alone():
-    assert gi.add(1, 2, dtype="float32").dtype == np.float32
-
-
 def test_small_floats_and_arrays_of_the_documents(device):
     x = gi.CudaNdarray([1, 2], device=device)
     assert gi.add(x, 2, dtype="bfloat16").astype("float32").tolist() == [3, 4]
@@ -80,13 +76,3 @@ def test_small_floats_and_arrays_of_the_documents(device):
         np.equal(x, x, dtype="float64")
     with pytest.raises(gi.DTypeError, match="as the results are true or false"):
         np.isnan(x, dtype="int8")
-
-
-def test_inside_a_fused_function(device):
-    x = gi.CudaNdarray([1, 2], device=device)
-    assert gi.fuse(lambda x: gi.add(x, 0.5, dtype="float64"))(x).dtype == np.float64
-
-
-def test_what_is_no_operand_is_still_told_so(device):
-    with pytest.raises(gi.ConversionTypeError, match="asarray"):
-        gi.add(gi.ones(2, device=device), [1, 2], dtype="float32")

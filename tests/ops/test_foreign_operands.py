@@ -65,20 +65,6 @@ def test_what_is_computed_from_them_alone_is_a_gpuarray(name):
         assert type(OURS["clip beside ours"](HOST)[0]) is gi.CudaNdarray
 
 
-def test_what_makes_an_array_of_them_keeps_float32_in_a_cudandarray():
-    with gi.device("cpu"):
-        for make in (
-            gi.asarray,
-            gi.array,
-            gi.from_any,
-            gi.from_dlpack,
-            gi.ones_like,
-            gi.zeros_like,
-        ):
-            assert type(make(HOST)) is gi.CudaNdarray
-            assert type(make(HOST.astype("f8"))) is gi.GpuArray
-
-
 @pytest.mark.torch
 @pytest.mark.gpu
 def test_tensors_stay_on_their_gpu():
@@ -92,12 +78,6 @@ def test_tensors_stay_on_their_gpu():
     assert gi.shares_memory(gi.split(tensor, 2)[0], tensor)
     with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
         gi.concatenate([tensor, HOST])
-
-
-def test_host_arrays_are_shared_on_the_host():
-    with gi.device("cpu"):
-        part = gi.split(HOST, 2)[0]
-        assert gi.shares_memory(part, HOST)
 
 
 @pytest.mark.parametrize("value", [[1.0, 2.0], None, "text", 3])

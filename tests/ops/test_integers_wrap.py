@@ -11,11 +11,8 @@ from doubles import host_kernels
 
 import gpuinterop as gi
 from gpuinterop.dtypes import NAMES
-from gpuinterop.errors import LibraryNotFoundError
-from gpuinterop.jit import codegen, compiler, nvrtc
+from gpuinterop.jit import codegen
 from gpuinterop.jit.spec import KernelSpec
-from gpuinterop.ops.expression_codegen import ElementwiseOperation
-from gpuinterop.ops.fuse_tracer import Trace, Tracer
 from gpuinterop.ops.kernel_bodies import body_for
 from gpuinterop.ops.operation_table import ROWS
 
@@ -55,16 +52,6 @@ def test_fused_integers_wrap_around(device, name, dtype):
         assert found.dtype == expected.dtype
 
 
-@pytest.mark.parametrize("dtype", SIGNED)
-@pytest.mark.parametrize("name", [n for n in FOLDED if "-" in n])
-def test_fused_integers_of_either_sign_wrap_around(device, name, dtype):
-    values = edges(dtype)
-    with np.errstate(all="ignore"):
-        expected = FOLDED[name](values)
-    found = gi.fuse(FOLDED[name])(gi.GpuArray(values, device=device))
-    np.testing.assert_array_equal(found.get(), expected)
-
-
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint64"])
 def test_reduced_integers_wrap_around(device, dtype):
     values = np.resize(edges(dtype), 300)
@@ -76,38 +63,6 @@ def test_reduced_integers_wrap_around(device, dtype):
         odd = values | 1
         assert int((x | 1).prod()) == int(odd.prod(dtype=wide))
         np.testing.assert_array_equal((x @ x).get(), values @ values)
-
-
-def _ptx(function, dtype: str) -> str:
-    trace = Trace([gi.GpuArray(np.ones(1, dtype), device="cpu")])
-    trace.graph.results = [function(Tracer(trace, trace.graph.inputs[0])).value]
-    body = ElementwiseOperation("wraps", trace.graph).body((NAMES.index(dtype),))
-    spec = KernelSpec(body, (*body.loop_in, *body.loop_out), "CC", "flat", 0, 1, 1, False)
-    options = (*compiler._OPTIONS, *compiler.EXACT)
-    try:
-        text = nvrtc.nvrtc_compile(codegen.render(spec), "k.cu", nvrtc.Target(90, False), options)
-    except LibraryNotFoundError as error:
-        pytest.skip(f"no NVRTC: {error.got}")
-    return text.decode()
-
-
-@pytest.mark.text
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
-@pytest.mark.parametrize("name", [n for n in FOLDED if " < " in n or " > " in n])
-def test_comparisons_of_what_may_wrap_are_computed(name, dtype):
-    # A comparison whose answer the compiler thought that it knew would not read x.
-    assert "ld.global" in _ptx(FOLDED[name], dtype)
-
-
-@pytest.mark.text
-@pytest.mark.parametrize("name", ["x * 2 // 2", "x * 10 % 10", "(x << 1) // 2"])
-def test_products_of_what_may_wrap_are_computed(name):
-    text = _ptx(FOLDED[name], "int32")
-    assert any(step in text for step in ("mul.lo.s32", "shl.b32", "add.s32"))
-    body = text[text.index("ld.global") :]
-    assert len(body.splitlines()) > len(
-        _ptx(lambda x: x + 1, "int32").partition("ld.global")[2].splitlines()
-    )
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from layouts import pair, recipes, shapes
 
 import gpuinterop as gi
-from gpuinterop import _core
 
 QUICK = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -86,18 +85,6 @@ def test_operands_that_overlap_their_result(device, data):
     np.testing.assert_array_equal(views[out](base).get(), expected)
 
 
-@pytest.mark.parametrize("shift", [1, 3, -2])
-def test_a_shifted_result(device, shift):
-    host = np.arange(2000, dtype=np.float32)
-    base = gi.GpuArray(host, device=device)
-    into, source = (slice(shift, None), slice(None, -shift)) if shift > 0 else (
-        slice(None, shift), slice(-shift, None))  # fmt: skip
-    gi.add(base[source], 1, out=base[into])
-    expected = host.copy()
-    expected[into] = host[source] + 1
-    np.testing.assert_array_equal(base.get(), expected)
-
-
 @pytest.mark.parametrize("name", ["isfinite", "isinf", "isnan", "signbit"])
 @pytest.mark.parametrize("step", [2, -1, -2])
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
@@ -118,73 +105,9 @@ def test_questions_are_answered_into_any_view(device, name, step, dtype):
         assert expected[places].tolist() == [single(v) for v in host.tolist()]
 
 
-def test_interleaved_halves_need_no_temporary(device):
-    base = gi.GpuArray(np.arange(100, dtype=np.float32), device=device)
-    assert not _core._may_overlap(base[::2], base[1::2])
-    gi.negative(base[::2], out=base[1::2])
-    np.testing.assert_array_equal(base.get()[1::2], -np.arange(0, 100, 2, dtype=np.float32))
-
-
-@settings(max_examples=300, deadline=None)
-@given(data=st.data())
-def test_overlap_is_told_exactly(data):
-    """Against the sets of all addresses."""
-    strides = st.integers(-9, 9).filter(bool)
-    base = gi.GpuArray(np.zeros(400, np.int16), device="cpu")
-
-    def view():
-        n = data.draw(st.integers(1, 3))
-        shape = [data.draw(st.integers(1, 4)) for _ in range(n)]
-        steps = [data.draw(strides) for _ in range(n)]
-        return base._restrided(shape, steps, data.draw(st.integers(100, 300)))
-
-    def addresses(a):
-        grid = np.indices(a.shape).reshape(a.ndim, -1).T
-        return {a.ptr + int(i @ np.array(a.strides)) for i in grid}
-
-    x, y = view(), view()
-    assert _core._may_overlap(x, y) == bool(addresses(x) & addresses(y))
-
-
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0, 2), (1, 1, 1)])
-def test_small_shapes(device, shape):
-    host = np.full(shape, 2.0, np.float32)
-    x = gi.CudaNdarray(host, device=device)
-    for result, expected in [(x + x, host + host), (gi.exp(x), np.exp(host)), (x * 3, host * 3)]:
-        assert result.shape == shape
-        np.testing.assert_allclose(result.get(), expected, rtol=1e-6)
-    x += 1
-    np.testing.assert_array_equal(x.get(), host + 1)
-
-
 def test_more_dimensions_than_usual(device):
     host = np.arange(2**9, dtype=np.float32).reshape((2,) * 9)
     x = gi.GpuArray(host, device=device)
     order = (8, 0, 7, 1, 6, 2, 5, 3, 4)
     result = x.transpose(order)[..., ::-1] + x
     np.testing.assert_array_equal(result.get(), host.transpose(order)[..., ::-1] + host)
-
-
-@pytest.mark.parametrize("axis", [0, 1, -1, None])
-def test_take(device, axis):
-    host = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
-    x = gi.CudaNdarray(host, device=device)[:, ::-1]
-    index = np.array([[2, 0], [-1, 1]])
-    np.testing.assert_array_equal(
-        x.take(index, axis=axis).get(), host[:, ::-1].take(index, axis=axis)
-    )
-    with pytest.raises(IndexError, match="take: expected indices from"):
-        x.take([99], axis=axis)
-    np.testing.assert_array_equal(
-        x.take([99, -99], axis=axis, mode="clip").get(),
-        host[:, ::-1].take([99, -99], axis=axis, mode="clip"),
-    )
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 5, 7])
-def test_take_reads_nothing_behind_the_last_row(device, width):
-    """Of a thread's four places the last row fills some: under a sanitizer the others show."""
-    host = np.arange(2 * 1024 * width, dtype=np.float32).reshape(2, 1024 * width)
-    x = gi.CudaNdarray(host, device=device)[:, ::1024]
-    np.testing.assert_array_equal(x.take([1], axis=0).get(), host[1:, ::1024])
-    np.testing.assert_array_equal(x[:, ::-1].take([1], axis=0).get(), host[1:, ::-1][:, 1023::1024])

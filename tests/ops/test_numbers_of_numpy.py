@@ -50,13 +50,6 @@ def test_a_masked_number_is_refused(name, kind):
             take(one, MASKED[kind])
 
 
-@pytest.mark.parametrize("name", [*TAKES, *FUNCTIONS])
-def test_one_of_which_nothing_is_masked_is_a_number(name):
-    take, x = {**TAKES, **FUNCTIONS}[name], gi.GpuArray(HOST, device="cpu")
-    expected = take(x, np.int8(3))
-    assert str(take(x, np.ma.array(3, dtype="int8"))) == str(expected)
-
-
 @pytest.mark.parametrize("take", [
     lambda x, m: x.sum(where=m), lambda x, m: np.copyto(x, 0, where=m), lambda x, m: x.take(m.astype(int)),
 ])  # fmt: skip

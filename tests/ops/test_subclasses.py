@@ -1,4 +1,4 @@
-"""The class of a result: of operands of one family the most derived one, wherever it stands."""
+"""Subclasses: the class of a result is the most derived one, and overridden attributes are not believed."""
 
 from __future__ import annotations
 
@@ -80,13 +80,85 @@ def test_a_cudandarray_comes_before_other_arrays(device):
 def test_a_class_made_at_run_time_goes_with_its_arrays(device):
     """The cache of calls must not keep it, nor find its entries for a class at the same address."""
     for _ in range(3):
+        for family in (gi.CudaNdarray, gi.GpuArray):
+            made = type("Made", (family,), {})
+            x = made(np.ones((2, 3), "float32"), device=device)
+            assert type(x + x) is type(x.sum(0)) is type(x @ x.T) is made
+            assert type(x.argmax()) is (made if family is gi.GpuArray else gi.GpuArray)
+            gone = weakref.ref(made)
+            del x, made
+            gc.collect()
+            assert gone() is None
 
-        class Made(gi.GpuArray):
-            pass
 
-        x = Made(np.ones((2, 3)), dtype="float32", device=device)
-        assert type(x + x) is type(x.sum(0)) is type(x @ x.T) is Made
-        gone = weakref.ref(Made)
-        del x, Made
-        gc.collect()
-        assert gone() is None
+class Liar(gi.GpuArray):
+    """Overrides whatever would lead a kernel out of its memory."""
+
+    shape = property(lambda self: (1 << 40, 1 << 40))
+    strides = property(lambda self: (8000, 1 << 50))
+    _strides = property(lambda self: (0, 0))
+    ndim = property(lambda self: 7)
+    size = property(lambda self: 1 << 60)
+    nbytes = property(lambda self: 1 << 60)
+    itemsize = property(lambda self: 1)
+    dtype = property(lambda self: np.dtype("complex128"))
+    ptr = gpudata = property(lambda self: 64)
+    device = property(lambda self: gi.device("cpu"))
+    readonly = property(lambda self: False)
+
+    def is_c_contiguous(self):
+        return True
+
+    def copy(self, order="C"):
+        return self
+
+
+A = np.arange(6, dtype=np.float32).reshape(2, 3)
+BELIEVED = {
+    "take": (lambda a, x: a.take([5, 0]), A.take([5, 0])),
+    "take rows": (lambda a, x: a.take([1], axis=0), A[1:]),
+    "concatenate": (lambda a, x: gi.concatenate([a, x]), np.concatenate([A, A])),
+    "concatenate flat": (lambda a, x: gi.concatenate([x, a], axis=None), np.tile(A.ravel(), 2)),
+    "concatenate, out": (lambda a, x: gi.concatenate([x[:1], x[1:]], out=a), A),
+    "stack": (lambda a, x: gi.stack([a, x]), np.stack([A, A])),
+    "split": (lambda a, x: gi.split(a, 3, axis=1)[2], A[:, 2:]),
+    "diagonal": (lambda a, x: a.diagonal(1), A.diagonal(1)),
+    "where": (lambda a, x: gi.where(a, a, x), A),
+    "clip": (lambda a, x: gi.clip(a, 1, 2), A.clip(1, 2)),
+    "+": (lambda a, x: a + x, A + A),
+    "astype": (lambda a, x: gi.astype(a, "int32"), A.astype("int32")),
+    "exp, out": (lambda a, x: gi.exp(x, out=a), np.exp(A)),
+    **{name: (lambda a, x, n=name: getattr(a, n)(axis=1), getattr(np, name)(A, axis=1))
+       for name in ("sum", "max", "argmin", "var", "any")},
+    "sum of all": (lambda a, x: a.sum(), A.sum()),
+    "norm": (lambda a, x: gi.norm(a, axis=1), np.linalg.norm(A, axis=1)),
+    "MapReduce": (lambda a, x: gi.MapReduce("x0 * x1", lambda v, e: (np.sum(v[0] * v[1], axis=-1),))(a, a),
+                  (A * A).sum(1)),
+    "@": (lambda a, x: a @ x.T, A @ A.T),
+    "dot of a vector": (lambda a, x: gi.dot(a, x[0]), A @ A[0]),
+    "inner": (lambda a, x: gi.inner(a, a), np.inner(A, A)),
+    "vdot": (lambda a, x: gi.vdot(a, a), np.vdot(A, A)),
+    "gemm": (lambda a, x: gi.gemm(a, x.T, x[:, :2], beta=2), A @ A.T + 2 * A[:, :2]),
+    "gemv": (lambda a, x: gi.gemv(a, x[0], alpha=2), 2 * (A @ A[0])),
+    "ger": (lambda a, x: gi.ger(x[:, 0], x[0], a), np.outer(A[:, 0], A[0]) + A),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BELIEVED)
+def test_overridden_attributes_are_not_believed(device, name):
+    call, expected = BELIEVED[name]
+    found = call(Liar(A, device=device), gi.GpuArray(A, device=device))
+    np.testing.assert_allclose(gi.GpuArray.get(found), expected, rtol=1e-6)
+
+
+def test_indices_and_outs_are_checked_against_the_real_shape(device):
+    liar, x = Liar(A, device=device), gi.GpuArray(A, device=device)
+    with pytest.raises(IndexError):
+        liar.take([6])
+    for call in (lambda: x.sum(axis=0, out=liar), lambda: gi.matmul(x, x.T, out=liar)):
+        with pytest.raises(gi.ShapeError):
+            call()
+    fixed = Liar(A, device=device)
+    gi.GpuArray.readonly.__set__(fixed, True)
+    with pytest.raises(gi.ReadOnlyError):
+        gi.add(x, x, out=fixed)

@@ -68,24 +68,6 @@ def test_norms(device: str, ord: object) -> None:
     np.testing.assert_allclose(got.get(), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["min", "max", "argmin", "argmax"])
-@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)], ids=str)
-@pytest.mark.parametrize("axis", [None, 0, 1])
-def test_axes_without_elements(
-    device: str, name: str, shape: tuple[int, int], axis: object
-) -> None:
-    host = np.zeros(shape, np.float32)
-    x = gi.CudaNdarray(host, device=device)
-    try:
-        expected = getattr(np, name)(host, axis=axis)
-    except ValueError:
-        with pytest.raises(gi.ShapeError, match="no identity"):
-            getattr(x, name)(axis)
-    else:
-        got = getattr(x, name)(axis)
-        assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
-
-
 @pytest.mark.parametrize("name", ["var", "std"])
 def test_the_dtype_of_a_variance_is_what_it_is_computed_in(device: str, name: str) -> None:
     host = np.array([3 + 4j, 1j, -2j])

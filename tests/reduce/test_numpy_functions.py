@@ -99,7 +99,7 @@ def arrays_on(device: str) -> tuple[gi.CudaNdarray, ...]:
 def test_functions(device, name):
     call = CALLS[name]
     got, expected = call(*arrays_on(device)), np.asarray(call(MATRIX, VECTOR, CUBE))
-    assert isinstance(got, gi._core.Array)
+    assert isinstance(got, gi.CudaNdarray | gi.GpuArray)
     assert str(got.device).startswith(device)
     assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
     assert isinstance(got, gi.CudaNdarray) == (expected.dtype == np.float32)
@@ -125,15 +125,7 @@ def test_questions_answer_with_python_values(device):
         (np.allclose(gi.GpuArray(np.uint8([0]), device=device), np.uint8([255])), False),
     ]:  # fmt: skip
         assert answer == expected
-        assert not isinstance(answer, gi._core.Array)
-
-
-def test_copyto(device):
-    m, v, _ = arrays_on(device)
-    np.copyto(m, v)
-    np.testing.assert_array_equal(m.get(), np.broadcast_to(VECTOR, m.shape))
-    np.copyto(m, -1, where=m > 2)
-    np.testing.assert_array_equal(m.get()[0], [-1, -1, 2, -1])
+        assert not isinstance(answer, gi.CudaNdarray | gi.GpuArray)
 
 
 def test_isclose_takes_numbers_as_numbers(device):
@@ -185,106 +177,39 @@ def test_a_shape_that_numpy_refuses(device, call):
         call(arrays_on(device)[0])
 
 
-def test_a_number_of_differences_that_is_none(device):
-    with pytest.raises(gi.ArgumentTypeError, match="an int as the number of times"):
-        np.diff(arrays_on(device)[0], 1.5)
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
-def test_clip_by_bounds_that_no_element_passes(device, dtype):
-    info = np.iinfo(dtype)
-    host = np.array([info.min, 1, 2, 3, info.max], dtype)
-    x = gi.GpuArray(host, device=device)
-    for bounds in [
-        (-(2**70), 2),
-        (2, 2**70),
-        (-(2**70), 2**70),
-        (info.min, info.max),
-        (info.min, 2),
-    ]:
-        expected = np.clip(host, *bounds)
-        for got in (np.clip(x, *bounds), x.clip(*bounds), gi.clip(x, *bounds)):
-            assert got.dtype == expected.dtype
-            np.testing.assert_array_equal(got.get(), expected)
-    for bounds in [(info.max + 1, None), (None, info.min - 1), (1, info.min - 1)]:
-        with pytest.raises(OverflowError):
-            np.clip(host, *bounds)
-        with pytest.raises(OverflowError):
-            np.clip(x, *bounds)
-
-
-@pytest.mark.parametrize("dtype", ["int16", "float32", "complex64"])
-def test_an_axis_of_no_axes(device, dtype):
-    host = np.array(3, dtype)
-    x = gi.asarray(host, device=device)
-    for name in ("argmin", "argmax", "min", "sum", "all"):
-        for axis in (0, -1, None):
-            got, expected = getattr(x, name)(axis=axis), getattr(host, name)(axis=axis)
-            assert (got.shape, got.item()) == (expected.shape, expected.item())
-
-
-def test_size_along_axes(device):
-    cube = arrays_on(device)[2]
-    for axis, expected in [
-        (None, 24),
-        (1, 3),
-        (-1, 4),
-        ((0, 2), 8),
-        ((), 1),
-        (np.array([0, 1]), 6),
-    ]:
-        assert np.size(cube, axis) == expected
-
-
 LARGE = np.array([2**60 + 1, -(2**60) - 1, 3])
 CHOSEN = np.array([False, True, False])
 
 
 @pytest.mark.parametrize(
     ("src", "casting"),
-    [
-        (7, "same_kind"), (True, "safe"), (LARGE[::-1].copy(), "no"), (np.int32([[5, 6, 7]]), "safe"),
-        (np.array([1.5, 2.5, 3]), "unsafe"), (np.array(4), "same_kind"), (np.int8(-4), "safe"),
-        ([4, 5, 6], "same_kind"), (2.5, "unsafe"),
-    ],
+    [(7, "same_kind"), (True, "safe"), (LARGE[::-1].copy(), "no"), (np.int32([[5, 6, 7]]), "safe"),
+     (np.array([1.5, 2.5, 3]), "unsafe"), (np.int8(-4), "safe"), ([4, 5, 6], "same_kind"), (2.5, "unsafe")],
 )  # fmt: skip
 def test_copyto_changes_what_the_mask_selects(device, src, casting):
     for where in (CHOSEN, CHOSEN[:1], True, np.False_, CHOSEN.tolist()):
         expected, x = LARGE.copy(), gi.GpuArray(LARGE, device=device)
         np.copyto(expected, src, casting, where)
-        given = [src, gi.GpuArray(src, device=device)] if isinstance(src, np.ndarray) else [src]
-        for theirs in given:
+        np.copyto(x, src, casting, where)
+        np.testing.assert_array_equal(x.get(), expected)
+        if isinstance(src, np.ndarray):
             x[...] = LARGE
-            np.copyto(x, theirs, casting, where)
+            np.copyto(x, gi.GpuArray(src, device=device), casting, where)
             np.testing.assert_array_equal(x.get(), expected)
-    np.copyto(x, -1, where=gi.GpuArray(~CHOSEN, device=device))
-    assert x.tolist() == [-1, expected[1], -1]
-
-
-def test_copyto_to_numpy(device):
-    x, mask = gi.GpuArray(LARGE[::-1].copy(), device=device), gi.GpuArray(CHOSEN, device=device)
-    for where in (CHOSEN, mask):
-        expected, got = LARGE.copy(), LARGE.copy()
-        np.copyto(expected, LARGE[::-1], where=CHOSEN)
-        np.copyto(got, x, where=where)
-        np.testing.assert_array_equal(got, expected)
-    with pytest.raises(TypeError):
-        np.copyto(got, x.astype("float64"))
-    for where in (CHOSEN.astype(int), x):
-        with pytest.raises(gi.DTypeError, match="where of dtype bool"):
-            np.copyto(got, x, where=where)
+    if casting == "no":  # into memory of NumPy
+        host, mask = LARGE.copy(), gi.GpuArray(CHOSEN, device=device)
+        np.copyto(host, gi.GpuArray(src, device=device), where=mask)
+        np.testing.assert_array_equal(host, np.where(CHOSEN, src, LARGE))
 
 
 def test_copyto_refuses_what_numpy_refuses(device):
     x = gi.GpuArray(LARGE, device=device)
     for src, options in [
-        (1.5, {}), (np.float64(1.5), {}), (LARGE / 2, {}), (gi.GpuArray(LARGE / 2, device=device), {}),
-        ([0.5, 1, 2], {}), (1j, {}), (np.uint64(1), {"casting": "safe"}),
-        (7, {"where": CHOSEN.astype(int)}), (7, {"where": x}),
+        (1.5, {}), (np.float64(1.5), {}), (LARGE / 2, {}), ([0.5, 1, 2], {}), (1j, {}),
+        (np.uint64(1), {"casting": "safe"}), (7, {"where": CHOSEN.astype(int)}),
     ]:  # fmt: skip
-        theirs = {k: v.get() if v is x else v for k, v in options.items()}
         with pytest.raises(TypeError):
-            np.copyto(LARGE.copy(), src.get() if isinstance(src, gi.GpuArray) else src, **theirs)
+            np.copyto(LARGE.copy(), src, **options)
         with pytest.raises(gi.DTypeError):
             np.copyto(x, src, **options)
     for src, where in [(LARGE, np.ones((2, 3), bool)), (LARGE[:2], CHOSEN), (1, np.ones(2, bool))]:
@@ -313,6 +238,7 @@ def test_copyto_refuses_what_numpy_refuses(device):
         lambda x: np.einsum("ij->i", x),
         lambda x: np.arange(3, like=x),
         lambda x: np.array_split(x, 0),
+        lambda x: np.diff(x, 1.5),
     ],
 )
 def test_what_is_not_here_says_what_to_write(device, call):

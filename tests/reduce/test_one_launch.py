@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -72,41 +70,6 @@ def test_a_graph_of_torch() -> None:
         graph.replay()
         torch.cuda.synchronize()
         assert float(total) == value * (1 << 22)
-
-
-def python_calls(function) -> list[str]:
-    """Names of the Python functions that run while `function` does, its own excepted."""
-    names: list[str] = []
-
-    def note(frame, event, argument) -> None:
-        if event == "call":
-            names.append(frame.f_code.co_name)
-
-    sys.setprofile(note)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return names[1:]
-
-
-def test_a_warm_call_runs_no_python_on_the_way_to_the_launch(device: str) -> None:
-    x = gi.CudaNdarray(np.ones((6, 7), np.float32), device=device)
-    out, rows = gi.empty((), device=device), gi.empty((6,), device=device)
-    calls = {
-        "x.sum()": lambda: x.sum(),
-        "x.sum(axis=0)": lambda: x.sum(axis=0),
-        "x.max((0, 1), keepdims=True)": lambda: x.max((0, 1), keepdims=True),
-        "x.var(1, ddof=1)": lambda: x.var(1, ddof=1),
-        "x.mean(1, out=rows)": lambda: x.mean(1, out=rows),
-        "gi.sum(x)": lambda: gi.sum(x),
-        "gi.sum(x, out=out)": lambda: gi.sum(x, out=out),
-    }
-    for name, call in calls.items():
-        call()
-        call()
-        found = python_calls(call)
-        assert found == [], (name, found)
 
 
 @pytest.mark.gpu

@@ -109,19 +109,3 @@ def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
     kernel = blas_plans._product(*[SimpleNamespace(dtype=dtype_named(n)) for n in (a, b)])
     arch = archs()[len(a + b) % len(archs())]
     assert compile_source(product_text(kernel, [a, b], []), arch, use_cache=False)
-
-
-@pytest.mark.parametrize(
-    ("a", "x", "y"),
-    [("complex64", "complex64", "complex64"), ("complex64", "float32", "float64"),
-     ("float32", "complex128", "complex64"), ("float64", "float64", "complex64"),
-     ("complex128", "bool", "float16"), ("complex64", "complex64", None),
-     ("float16", "float16", "float16"), ("bfloat16", "bfloat16", "bfloat16")],
-)  # fmt: skip
-@pytest.mark.slow
-@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (-0.5, 2.5), (3.0, 0.0), (1.0, -1.0)])
-def test_scaled_products_compile(a: str, x: str, y: str | None, alpha: float, beta: float) -> None:
-    given = [None if n is None else SimpleNamespace(dtype=dtype_named(n)) for n in (a, x, y)]
-    kernel = blas_plans._scaled_product(*given, alpha, beta)
-    text = product_text(kernel, [a, x], [] if y is None else [y])
-    assert compile_source(text, archs()[-1], use_cache=False)

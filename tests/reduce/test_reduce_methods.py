@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-
 import numpy as np
 import pytest
+from doubles.on_fake import FAKE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import gpuinterop
 from gpuinterop import CudaNdarray, GpuArray
 
 NAMES = ["sum", "prod", "mean", "min", "max", "argmin", "argmax", "any", "all", "var", "std"]
@@ -88,11 +86,6 @@ def test_empty_axes_without_identity_refuse(device: str, name: str) -> None:
     assert getattr(x, name)(axis=0).shape == (0,)
 
 
-def test_the_largest_of_no_magnitudes_is_refused_by_its_name(device: str) -> None:
-    with pytest.raises(ValueError, match=r"^norm: expected at least one element"):
-        gpuinterop.norm(CudaNdarray(np.zeros((3, 0), np.float32), device=device), np.inf, axis=1)
-
-
 def test_mean_of_nothing_is_nan(device: str) -> None:
     x = CudaNdarray(np.zeros((0, 2), np.float32), device=device)
     assert np.isnan(np.asarray(x.mean(axis=0))).all()
@@ -121,36 +114,6 @@ def test_out(device: str) -> None:
     forwards = CudaNdarray(np.zeros((1, 8), np.float32), device=device)
     x.sum(axis=0, out=forwards[:, ::-1], keepdims=True)
     close(forwards, host.astype(np.float64).sum(0, keepdims=True)[:, ::-1])
-
-
-def test_out_may_overlap_the_operand(device: str) -> None:
-    host = values((6, 6))
-    x = CudaNdarray(host, device=device)
-    x.sum(axis=0, out=x[0])
-    close(x, np.concatenate([host.astype(np.float64).sum(0)[None], host[1:]]))
-
-
-def test_ddof(device: str) -> None:
-    host = values((4, 9))
-    x = CudaNdarray(host, device=device)
-    close(x.var(axis=1, ddof=1), host.astype(np.float64).var(axis=1, ddof=1))
-    close(x.std(ddof=2.5), host.astype(np.float64).std(ddof=2.5))
-
-
-def test_wrong_arguments_name_themselves(device: str) -> None:
-    x = CudaNdarray(values((2, 3)), device=device)
-    with pytest.raises(ValueError, match="an axis from -2 to 1"):
-        x.sum(axis=2)
-    with pytest.raises(ValueError, match="each axis once"):
-        x.sum(axis=(0, -2))
-    with pytest.raises(TypeError, match="no argument 'axes'"):
-        x.sum(axes=0)
-    with pytest.raises(TypeError, match="twice"):
-        x.sum(0, axis=0)
-    with pytest.raises(TypeError, match="an axis or more"):
-        x.argmax(axis=())
-    with pytest.raises(TypeError, match="float32, the only dtype"):
-        x.sum(dtype=np.float64)
 
 
 @pytest.mark.parametrize("axes", [(0, 1), (0, 2), (2, 0), (1, 2), (-1, 0, 1), (1,)])
@@ -248,25 +211,6 @@ def strided(draw):
     return shape, tuple(order), steps, None if axes is None or not shape else tuple(axes)
 
 
-@settings(max_examples=150, deadline=None)
-@given(strided())
-def test_any_view(case) -> None:
-    shape, order, steps, axes = case
-    host = values(shape)
-    x = CudaNdarray(host, device="cpu")[steps].transpose(order)
-    reference = host[steps].transpose(order).astype(np.float64)
-    close(x.sum(axis=axes), reference.sum(axis=axes))
-    if x.size:
-        close(x.max(axis=axes), reference.max(axis=axes))
-        close(x.var(axis=axes), reference.var(axis=axes))
-
-
-def test_functions_take_arrays(device: str) -> None:
-    x = gpuinterop.asarray(values((3, 4)), device=device)
-    close(gpuinterop.sum(x, axis=0), values((3, 4)).astype(np.float64).sum(0))
-    close(gpuinterop.amax(x), values((3, 4)).max())
-
-
 @pytest.mark.parametrize(("name", "rows"), [("sum", (2, 2051)), ("max", (2051, 2))])
 def test_with_and_without_parts_to_join(device: str, name: str, rows: tuple[int, int]) -> None:
     """Two layouts whose kernels have one text, of which only one is launched twice."""
@@ -277,12 +221,49 @@ def test_with_and_without_parts_to_join(device: str, name: str, rows: tuple[int,
         np.testing.assert_allclose(got, exact, rtol=1e-3, atol=1e-3 * np.sqrt(n))
 
 
-def test_a_class_where_another_one_was_in_memory(device: str) -> None:
-    host = np.arange(4, dtype=np.float32)
-    for _ in range(20):
-        for family in (CudaNdarray, GpuArray):
-            passing = type("Passing", (family,), {})
-            expected = GpuArray if family is CudaNdarray else passing
-            assert type(passing(host, device=device).argmax()) is expected
-            del passing, expected
-            gc.collect()
+@settings(max_examples=12 if FAKE else 150, deadline=None)
+@given(case=strided())
+def test_any_view(device: str, case) -> None:
+    shape, order, steps, axes = case
+    host = values(shape)
+    x = CudaNdarray(host, device=device)[steps].transpose(order)
+    reference = host[steps].transpose(order).astype(np.float64)
+    close(x.sum(axis=axes), reference.sum(axis=axes))
+    if x.size:
+        close(x.max(axis=axes), reference.max(axis=axes))
+        close(x.var(axis=axes, ddof=-1), reference.var(axis=axes, ddof=-1))
+
+
+@pytest.mark.parametrize("shape", [(140_003,), (20_000, 7)], ids=str)
+def test_parts_are_joined(device: str, shape: tuple[int, ...]) -> None:
+    host = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    x, exact = CudaNdarray(host, device=device), host.astype(np.float64)
+    np.testing.assert_allclose(x.sum(axis=0).get(), exact.sum(axis=0), rtol=1e-6, atol=1e-4)
+    np.testing.assert_allclose(
+        x.std(axis=0, ddof=1.5).get(), exact.std(axis=0, ddof=1.5), rtol=1e-6
+    )
+    host[4], host[[70, 9_000]] = np.nan, 99
+    x.set(host)
+    np.testing.assert_array_equal(x.argmax(axis=0).get(), np.argmax(host, axis=0))
+    np.testing.assert_array_equal(x[5:].argmax(axis=0).get(), np.argmax(host[5:], axis=0))
+
+
+def test_sums_do_not_lose_small_terms(device: str) -> None:
+    # 1 followed by 65,536 terms that a running float32 sum would drop one and all.
+    host = np.full(65_537, 2.0**-25, np.float32)
+    host[0] = 1
+    exact = host.astype(np.float64).sum()
+    for shape in ((65_537,), (65_537, 1)):
+        found = CudaNdarray(host.reshape(shape), device=device).sum(axis=0)
+        assert abs(found.item() - exact) <= np.spacing(np.float32(exact))
+
+
+def test_infinities_and_nans_survive_compensation(device: str) -> None:
+    host = np.ones((6, 40), np.float32)
+    host[0, 3], host[1, 3], host[3, 7] = np.inf, -np.inf, np.nan
+    host[2, 3], host[2, 9] = np.inf, -np.inf
+    host[4, :2] = 3e38
+    with np.errstate(all="ignore"):
+        for axis in (0, 1):
+            found = CudaNdarray(host, device=device).sum(axis=axis)
+            np.testing.assert_array_equal(found.get(), host.sum(axis=axis))

@@ -69,14 +69,6 @@ def test_libraries_that_take_any_memory(library):
     assert m.outcome(direction="to", layout="reversed") == "shared"
 
 
-@pytest.mark.parametrize(("library", "layout"), [("cudamat", "F"), ("gnumpy", "C")])
-def test_matrices_in_the_style_of_cudamat(library, layout):
-    m = matrix([library], ["cuda:0"], layouts=[layout, "empty"], dtypes=["float32", "int8"])
-    assert m.ok, str(m)
-    for direction in ("to", "from"):
-        assert m.outcome(direction=direction, layout=layout, dtype="float32") == "shared"
-
-
 def test_the_doctor_sees_the_gpu_and_starts_nothing():
     import subprocess
     import sys

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from xml.etree import ElementTree
 
 import pytest
 from doubles import faulty_libraries as faulty
@@ -78,25 +77,6 @@ def test_drawing():
     assert "not tried: lib (not installed)" in lines
     assert "  address: expected 0x10, got 0x20" in lines
     assert "to   toy  S   R" in lines  # by dtype
-
-
-def test_a_notebook_shows_a_table():
-    m = small()
-    m.libraries[1] = Library("lib", why="its import failed: <unknown>")
-    page = ElementTree.fromstring(f"<page>{m._repr_html_()}</page>")
-    tables = page.findall("table")
-    assert [cell.text for cell in tables[0].iter("th")] == [
-        None,
-        "C",
-        "reversed",
-        "0-d",
-        "to toy",
-        "from toy",
-    ]
-    assert [cell.text for cell in tables[0].iter("td")] == ["S", "C", "W", "-", None, None]
-    words = "".join(page.itertext())
-    assert "not tried: lib (its import failed: <unknown>)" in words
-    assert "address: expected 0x10, got 0x20" in words
 
 
 def test_drawing_of_nothing():
@@ -172,7 +152,7 @@ def test_an_unknown_library_is_refused():
         matrix(["nosuchlibrary"], ["cpu"])
 
 
-def test_a_broken_installation_is_a_row_when_all_are_asked_for(monkeypatch):
+def test_a_broken_installation_is_a_row(monkeypatch):
     from gpuinterop.testing import peers
 
     def broken():
@@ -186,8 +166,6 @@ def test_a_broken_installation_is_a_row_when_all_are_asked_for(monkeypatch):
     assert m.ok
     assert "libbroken.so.1" in m.libraries[1].why
     assert "more" not in m.libraries[1].why
-    with pytest.raises(ImportError, match="libbroken"):
-        matrix(["torch"], ["cpu"])
 
 
 def test_a_bridge_by_name(monkeypatch):
@@ -228,7 +206,7 @@ def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path):
     info = tmp_path / "toylib-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toylib\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[gpuinterop.converters]\ntoy = toylib_bridge\n")
+    (info / "entry_points.txt").write_text("[gpuinterop.converters]\ntoy = toylib_bridge:backend\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
     monkeypatch.setattr(registry, "_entry_points", None)

@@ -1,0 +1,46 @@
+"""How a reduction is cut into blocks and parts: what no result shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuinterop.ops.reduction_plan import Operand, plan_reduction
+
+
+def test_one_launch_unless_one_block_had_too_much_to_join() -> None:
+    tall = plan_reduction((1 << 22, 64), (0,), [Operand((64, 1), 4)], [(0, 1)])
+    assert tall.mode == "columns"
+    assert tall.splits > 500
+    assert (tall.one_launch, tall.finish_team, tall.finish_grid) == (False, 2, 32)
+    side = 1 << 14
+    for axes, strides in (((0,), (0, 1)), ((0, 1), (0, 0))):
+        square = plan_reduction((side, side), axes, [Operand((side, 1), 4)], [strides])
+        assert square.splits > 1
+        assert (square.one_launch, square.finish_grid) == (True, 0)
+        assert square.grid[0] * square.grid[1] >= 132 * 4
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+@pytest.mark.parametrize("stride", [0, 1])
+def test_narrow_indices_hold_the_end_of_the_last_part(itemsize: int, stride: int) -> None:
+    narrow = 0
+    for n in range((1 << 31) - 400_000, (1 << 31) + 20_000, 1009):
+        plan = plan_reduction((n,), (0,), [Operand((stride,), itemsize)], [(0,)])
+        assert plan.splits > 1
+        assert plan.wide or plan.splits * plan.chunk < 1 << 31
+        narrow += not plan.wide
+    assert narrow
+
+
+@pytest.mark.parametrize(
+    ("strides", "mode", "vector"),
+    [((1, 8192), "columns", 4), ((8192, 1), "rows", 4), ((-1, 8192), "columns", 1)],
+)
+def test_the_matrix_says_how_it_is_walked_not_the_vector(
+    strides: tuple[int, int], mode: str, vector: int
+) -> None:
+    inputs = [Operand(strides, 4), Operand((0, 1), 4)]
+    for order in (inputs, inputs[::-1]):
+        plan = plan_reduction((8192, 8192), (1,), order, [(1, 0)])
+        assert (plan.mode, plan.vector) == (mode, vector)
+        assert plan.grid[0] * plan.grid[1] >= 132 * 4  # every multiprocessor is busy
