@@ -7,33 +7,39 @@ under it is still in use here. On the fake driver, with a stand-in for torch tha
 from __future__ import annotations
 
 import pytest
-from peers import run
+from doubles import driver, fake_driver
+from peers import environment, has_compiler
+from test_late_release import SETUP
+from test_stream_order import PRELUDE
 
-pytestmark = pytest.mark.fake_driver
+pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 
 TORCH = """
-import sys, types
-from ctypes import addressof
-import gpuinterop as gi
-from doubles import driver, fake_driver
-from doubles.driver import Gate
-from peers import CUDA, TO_STRUCT, WORK_STREAM, counting, exchange_table, struct
-from queued import gated, soon_synchronized, syncs, use, waits
+import sys
+from ctypes import CFUNCTYPE, PYFUNCTYPE, POINTER, addressof, c_int, c_int32, c_uint32, c_void_p, py_object
+driver.fakecuda_faults.restype = ctypes.c_char_p
 
-x, mine, theirs = gi.zeros((64,), device="cuda:0"), gi.Stream("cuda:0"), gi.Stream("cuda:0")
-legacy = gi.devices.legacy_stream("cuda:0")
-
+@PYFUNCTYPE(c_int, py_object, POINTER(c_void_p))
 def from_py_object(obj, out):
     out[0] = addressof(struct(device=CUDA, data=x.ptr, shape=(64,), strides=(1,)))
     return 0
 
+@PYFUNCTYPE(c_int, c_int, c_int32, POINTER(c_void_p))
 def current_work_stream(kind, device, out):
     out[0] = current.cuda_stream or None
     return 0
 
-table = exchange_table(TO_STRUCT(from_py_object), None, WORK_STREAM(current_work_stream))
+class Table(ctypes.Structure):
+    _fields_ = [("major", c_uint32), ("minor", c_uint32)] + [
+        (name, c_void_p) for name in ("prev", "allocate", "from_", "to", "borrow", "stream")]
+
+forever((from_py_object, current_work_stream))
+as_pointer = lambda f: ctypes.cast(f, c_void_p).value
+table = forever(Table(1, 3, None, None, as_pointer(from_py_object), None, None,
+                      as_pointer(current_work_stream)))
 Tensor = type("Tensor", (), {
-    "__module__": "torch", "__torch_dispatch__": None, "__dlpack_c_exchange_api__": table})
+    "__module__": "torch", "__torch_dispatch__": None,
+    "__dlpack_c_exchange_api__": api.PyCapsule_New(addressof(table), forever(b"dlpack_exchange_api"), None)})
 torch = types.ModuleType("torch")
 torch.Tensor, torch.version = Tensor, types.SimpleNamespace(cuda=None)
 asked = []
@@ -48,53 +54,65 @@ class Stream:
         self.cuda_stream = handle
         self.stream_id = handle if number is None else number
 
-freed = counting()
+def new_stream():
+    handle = c_void_p()
+    assert driver.cuStreamCreate(ctypes.byref(handle), 1) == 0
+    return handle
+
+driver.cuCtxPushCurrent_v2(context)
 """
 
 PROGRAMS = {
     "a stream from outside that its maker has destroyed": """
 for used_on in (mine, legacy):
-    freed, handle = counting(), driver.new_stream()
-    current = Stream(handle)
+    start_counting()
+    handle = new_stream()
+    current = Stream(handle.value)
     y = gi.from_dlpack(Tensor())
-    driver.destroy_stream(handle)
-    gate = gated(used_on, y)
+    assert driver.cuStreamDestroy_v2(handle) == 0
+    gate = work(used_on, y)
     before = waits()
     del y
-    assert (waits(), freed()) == (before, 0)
+    assert waits() == before
+    assert freed() == 0
     gate.open()
     used_on.synchronize()
-    assert soon_synchronized(lambda: freed() == 1)
-    assert fake_driver.faults() == ""
+    assert soon(lambda: (gi.synchronize(), freed() == 1)[1])
+    assert driver.fakecuda_faults() == b""
 """,
     "one of torch's own, which is made to wait": """
-handle = driver.new_stream()
-current = Stream(handle, 3)
-for count in (1, 2):
+handle = new_stream()
+current = Stream(handle.value, 3)
+for _ in range(3):
+    start_counting()
     y = gi.from_dlpack(Tensor())
-    gate = gated(mine, y)
+    gate = work(mine, y)
     before = syncs()
     del y
     # The tensor may have been allocated on another stream, so it goes back after the work on it.
-    assert (freed(), syncs()) == (count - 1, before)
-    assert not driver.is_done(handle)
+    assert freed() == 0 and syncs() == before
+    assert driver.cuStreamQuery(handle) == 600
     gate.open()
+    assert driver.cuStreamSynchronize(handle) == 0
     gi.synchronize()
-    assert freed() == count
+    assert freed() == 1
 assert asked == [0], asked
 """,
     "memory that is not used here waits for nothing, and its address waits once": """
-current = Stream(driver.new_stream(), 3)
+current = Stream(new_stream().value, 3)
 gi.from_dlpack(Tensor())
 assert waits() == 0
 y = gi.from_dlpack(Tensor())
+before = waits()
 assert y.ptr == y.ptr == x.ptr
-assert waits() == 1
+assert waits() == before + 1
+z = gi.from_dlpack(Tensor())
+assert z.__cuda_array_interface__["stream"] == 1 and waits() == before + 2
 """,
     "memory that is used here waits for torch's stream, at the first use": """
-handle = driver.new_stream()
-current = Stream(handle, 3)
-gate = Gate(handle)
+handle = new_stream()
+current = Stream(handle.value, 3)
+gate = Gate(handle.value)
 y = gi.from_dlpack(Tensor())
 with mine:
     copy = y.copy()
@@ -102,7 +120,7 @@ assert not mine.record().query()
 gate.open()
 mine.synchronize()
 """,
-    "nobody is asked on torch's default stream, or on one of gpuinterop's": """
+    "nobody is asked on torch's default stream, or on one of ours": """
 for current in (Stream(0), Stream(mine.handle)):
     y = gi.from_dlpack(Tensor())
     use(theirs, y)
@@ -111,17 +129,18 @@ assert asked == []
 """,
     "a torch that does not tell": """
 torch.cuda = None
-current = Stream(driver.new_stream(), 3)
+start_counting()
+current = Stream(new_stream().value, 3)
 y = gi.from_dlpack(Tensor())
-gate = gated(mine, y)
+gate = work(mine, y)
 del y
 assert freed() == 0
 gate.open()
-assert soon_synchronized(lambda: freed() == 1)
+assert soon(lambda: (gi.synchronize(), freed() == 1)[1])
 """,
 }
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_stream_of_torch(program):
-    run(TORCH + program)
+    driver.run(PRELUDE + SETUP + TORCH + program, fake_driver.library(), **environment())
