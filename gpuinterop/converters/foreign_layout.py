@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -138,6 +139,22 @@ def plan_import(info: ArrayInfo, where: str) -> Plan:
         f"strides and address in whole elements of {info.itemsize} bytes", got,
         code="alignment", axis=axis,
     )  # fmt: skip
+
+
+def refusal_of(
+    obj: Any,
+    where: str,
+    rows: tuple[tuple[Callable[[Any], Any], type[errors.GpuInteropError], str, str, str, str], ...],
+) -> Plan | None:
+    """Return the refusal of the first row whose condition holds for `obj`, None if none does.
+
+    A row is (condition, error, code, expected, got, fix). The code "" is that of the error class, and `got` may
+    name attributes of the object: "{0.dtype}".
+    """
+    for condition, error, code, expected, got, fix in rows:
+        if condition(obj):
+            return refuse("gpuinterop", where, error, expected, got.format(obj), fix, code=code)
+    return None
 
 
 def refuse_unknown_memory(plan: Plan, info: ArrayInfo) -> Plan:

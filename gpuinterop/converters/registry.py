@@ -43,6 +43,7 @@ __all__ = [
     "installed",
     "library_of",
     "load",
+    "load_or_none",
     "names",
     "names_class",
     "own_name",
@@ -293,6 +294,14 @@ def load(name: str, where: str, module: str = "") -> Any:
     """Import a library, or raise an error that says how to install or repair it."""
     entry = _entries[name]
     return import_package(entry, module or entry.package, where)
+
+
+def load_or_none(name: str, module: str = "") -> Any:
+    """Import a library to plan with it; None if it is missing or broken, which the conversion then reports."""
+    try:
+        return load(name, "", module)
+    except MissingLibraryError:
+        return None
 
 
 # ---- which entry an object belongs to -----------------------------------------------------------
