@@ -55,14 +55,12 @@ _MODULES: dict[str, str] = {
     "gpuinterop.ops.elementwise_kernel": "ElementwiseKernel",
     "gpuinterop.ops.raw_kernel": "RawKernel strided",
     "gpuinterop.sharing": "may_share_memory shares_memory",
-    "gpuinterop.ops.numpy_reductions": (
-        "all amax amin any argmax argmin concatenate dot inner join matmul max mean min prod "
-        "split stack std sum vdot var"
+    "gpuinterop.ops.reductions": (
+        "all amax amin any argmax argmin max mean min norm prod reduce_sum std sum var"
     ),
-    "gpuinterop.ops.blas": "addmm allow_tf32 gemm gemv ger",
+    "gpuinterop.ops.concat_split": "concatenate join split stack",
+    "gpuinterop.ops.blas": "addmm allow_tf32 dot gemm gemv ger inner matmul vdot",
     "gpuinterop.ops.map_reduce": "MapReduce",
-    "gpuinterop.ops.norms": "norm",
-    "gpuinterop.ops.reduction_dispatch": "reduce_sum",
     "gpuinterop.ops.capture": "Capture capture",
     "gpuinterop.copy_tracking": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",

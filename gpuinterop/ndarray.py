@@ -29,7 +29,7 @@ from gpuinterop.errors import (
 from gpuinterop.host_views import only_element, to_host_array, uninitialized_host, wrap_numpy
 from gpuinterop.kernel_protocols import ArgumentMethods
 from gpuinterop.layout import core_view
-from gpuinterop.ops.reduction_methods import ReductionMethods
+from gpuinterop.ops.reductions import ReductionMethods
 from gpuinterop.option_values import require_bool
 from gpuinterop.views import ViewMethods, own_state
 

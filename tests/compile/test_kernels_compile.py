@@ -14,7 +14,7 @@ from gpuinterop import jit
 from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import DTypeError
 from gpuinterop.jit import codegen
-from gpuinterop.jit.spec import KernelSpec
+from gpuinterop.jit.codegen import KernelSpec
 from gpuinterop.ops.kernel_bodies import body_for, raw_body, take_body
 from gpuinterop.ops.operation_table import ROWS
 
