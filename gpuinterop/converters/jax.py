@@ -48,7 +48,8 @@ RULES = Rules(
     device_alignment=16,
 )
 # Not in RULES, by which the core later exports arrays without asking `plan_to`.
-_WITH_WIDE = replace(RULES, dtypes=_DTYPES | frozenset(_WIDE))
+_ALL = _DTYPES | frozenset(_WIDE)
+_WITH_WIDE = replace(RULES, dtypes=_ALL)
 
 
 def _without_cuda(jax: Any) -> str:
@@ -120,7 +121,7 @@ _REFUSALS = (
         "an array with {0.sharding}", "jax.device_put(a, jax.devices('cpu')[0])",
     ),
     (
-        lambda a: getattr(a.dtype, "name", "") not in _WITH_WIDE.dtypes, errors.DTypeError, "",
+        lambda a: getattr(a.dtype, "name", "") not in _ALL, errors.DTypeError, "",
         "a dtype that has plain memory", "dtype {0.dtype}",
         "pass the bits of a random key: jax.random.key_data(a), or convert the values, for example "
         "a.astype('float32')",
