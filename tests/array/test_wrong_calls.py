@@ -44,9 +44,6 @@ CALLS = [
     ("gi.arange(2**70)", "ShapeError: arange"),
     ('gi.arange(float("nan"))', "ShapeError: arange"),
     ("gi.arange(2**24, 2**24 + 4)", "DTypeError: arange", "name the dtype"),
-    ("gi.arange(3, dtype=bool)", "DTypeError: arange", "gpuinterop.arange(n) > 0"),
-    ('gi.arange(2**63, dtype="uint64")', "ShapeError: arange"),
-    ('gi.arange(2**64, 2**64 + 2, dtype="uint64")', "DTypeError: arange"),
     ('gi.linspace("a", 1)', "ShapeError: linspace"),
     ("gi.linspace(0, 1, -1)", "ShapeError: linspace"),
     # values
@@ -119,7 +116,7 @@ CALLS = [
     ("x[[0, 0.5]]", "IndexKindError: x[key]", "int("),
     ('x.item("a")', "ArgumentTypeError: item"),
     ("x.item()", "ShapeError: item", "x.tolist()"),
-    ("x.item(9)", "ArrayIndexError: item", "an index into 6 elements"),
+    ("x.item(9)", "ArrayIndexError: item", "one index into 6 elements"),
     ("x.item(1, 2, 3)", "ArrayIndexError: item", "one for each of 2 axes"),
     ("x.item((1, 2, 3))", "ArrayIndexError: item", "one for each of 2 axes"),
     ("x.item(10**5000)", "ArrayIndexError: item", "an int of 16610 bits"),

@@ -15,7 +15,7 @@ from test_products import close, values
 
 import gpuinterop
 from gpuinterop import CudaNdarray, _core
-from gpuinterop.ops import core_callbacks, reduction_launch
+from gpuinterop.ops import core_callbacks, reduction_codegen
 
 GEMM, BATCHED, SEPARATE, BIAS, WIDE, WORKSPACES, HEURISTICS, COMPUTE = range(8)
 
@@ -93,7 +93,7 @@ def test_alphas_that_never_come_again_compile_nothing(
 ) -> None:
     a, x, y = (CudaNdarray(values(*s), device=device) for s in ((3, 4), (4,), (3,)))
     images: list[bytes] = []
-    compile_source = reduction_launch.compile_source
+    compile_source = reduction_codegen.compile_source
 
     def the_first_again(*arguments, **options) -> bytes:
         images.append(images[0] if images else compile_source(*arguments, **options))
@@ -102,7 +102,7 @@ def test_alphas_that_never_come_again_compile_nothing(
     with (
         monkeypatch.context() as patch
     ):  # what the pairs with a kernel of their own compute is not asked
-        patch.setattr(reduction_launch, "compile_source", the_first_again)
+        patch.setattr(reduction_codegen, "compile_source", the_first_again)
         for i in range(64):
             gpuinterop.gemv(a, x, y, alpha=1.0 + i / 128, beta=0.25)
     assert images

@@ -51,19 +51,8 @@ def test_the_lines_that_an_error_shows_are_the_users(nvrtc, at):
     lines[at - 1] = "oops " + lines[at - 1]
     with pytest.raises(CompileError) as told:
         gi.RawKernel("\n".join(lines), "k").compile(90)
-    shown = [line for line in told.value.got.splitlines() if " | " in line]
-    numbers = range(max(1, at - 2), min(4, at + 1) + 1)
-    assert shown == [f"{'>' if n == at else ' '} {n:4d} | {lines[n - 1]}" for n in numbers]
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "fix"),
-    [("", ("--nonsense",), "option"), ("#include <vector>", (), "-I"), ("oops", (), "correct")],
-)
-def test_the_fix_is_for_what_is_wrong(nvrtc, text, options, fix):
-    with pytest.raises(CompileError) as caught:
-        gi.RawKernel(text, "k", options).compile(90)
-    assert fix in caught.value.fix
+    assert told.value.got.startswith(f"k.cu({at}): error")
+    assert f"\n  {lines[at - 1].strip()}\n" in told.value.got
 
 
 def test_an_architecture_is_a_number():
