@@ -22,10 +22,11 @@ from gpuinterop._version import __version__
 from gpuinterop.converters import availability
 from gpuinterop.device_spec import wished
 from gpuinterop.doctor_rules import Finding, SystemFacts, diagnose
+from gpuinterop.error_messages import not_one_of
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.foreign_handles import CUDA
 
-__all__ = ["SCHEMA", "Report", "doctor"]
+__all__ = ["SCHEMA", "Report", "doctor", "show_config"]
 
 SCHEMA = "gpuinterop.doctor/1"
 
@@ -95,7 +96,11 @@ def doctor() -> Report:
     >>> all(warning.fix for warning in report.warnings)
     True
     """
-    shown = {k: v for k, v in os.environ.items() if k in _VARIABLES or k.startswith("GPUINTEROP_")}
+    shown = {  # an empty variable counts as unset
+        name: value
+        for name, value in os.environ.items()
+        if value and (name in _VARIABLES or name.startswith("GPUINTEROP_"))
+    }
     facts = SystemFacts(
         environment=shown,
         modules=frozenset(name for name in _WATCHED if name in sys.modules),
@@ -106,6 +111,18 @@ def doctor() -> Report:
         _guarded(part, report, facts)
     report.findings = diagnose(facts)
     return report
+
+
+def show_config(mode: str = "stdout") -> dict[str, Any] | None:
+    """Print the report of `doctor` with every detail, or return it with ``mode="dicts"``."""
+    if mode not in ("stdout", "dicts"):
+        fix = 'pass mode="dicts" for a dict'
+        raise not_one_of("show_config", "mode", ("stdout", "dicts"), mode, fix)
+    report = doctor()
+    if mode == "dicts":
+        return asdict(report)
+    print(report.text(verbose=True))
+    return None
 
 
 def _guarded(

@@ -199,6 +199,22 @@ def plan_import(info: ArrayInfo, where: str) -> Plan:
     )  # fmt: skip
 
 
+def refusal_of(
+    obj: Any,
+    where: str,
+    rows: tuple[tuple[Callable[[Any], Any], type[errors.GpuInteropError], str, str, str, str], ...],
+) -> Plan | None:
+    """Return the refusal of the first row whose condition holds for `obj`, None if none does.
+
+    A row is (condition, error, code, expected, got, fix). The code "" is that of the error class, and `got` may
+    name attributes of the object: "{0.dtype}".
+    """
+    for condition, error, code, expected, got, fix in rows:
+        if condition(obj):
+            return refuse("gpuinterop", where, error, expected, got.format(obj), fix, code=code)
+    return None
+
+
 def refuse_unknown_memory(plan: Plan, info: ArrayInfo) -> Plan:
     """Return `plan`, or a refusal if the driver does not know the memory that `info` describes.
 
@@ -322,7 +338,6 @@ def has_attributes(*attributes: str) -> Callable[[Any], bool]:
 
 _like_npmat = has_attributes("numpy_array", "num_elems", "set_trans", "reshape")
 _like_matrix = has_attributes("data_device", "on_device", "size", "is_trans")
-_like_cudamatrix = has_attributes("mat", "shape", "asarray", "copy_to_device", "free_device_memory")
 like_pycuda = has_attributes("mem_size", "strides", "dtype", "shape", "flags", "ptr")
 _like_garray = has_attributes("_base", "shape")
 
@@ -330,13 +345,6 @@ _like_garray = has_attributes("_base", "shape")
 def like_cudamat(obj: Any) -> bool:
     """Return whether `obj` has the structure of CUDAMat's matrices, or of npmat's."""
     struct = _static(obj, "mat")
-    if type(struct) is property:  # its value is not known; the methods are those of the class
-        return _like_cudamatrix(obj) or _like_npmat(obj)
-    if type(struct) is MemberDescriptorType:
-        try:  # the interpreter itself keeps slots, so no code of the class runs
-            struct = struct.__get__(obj, type(obj))
-        except AttributeError:  # the slot is empty
-            struct = _MISSING
     return (struct is not _MISSING and _like_matrix(struct)) or _like_npmat(obj)
 
 

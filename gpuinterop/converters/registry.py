@@ -34,12 +34,7 @@ from gpuinterop.converters.foreign_layout import (
     like_gnumpy,
     like_pycuda,
 )
-from gpuinterop.errors import (
-    ArgumentTypeError,
-    GpuInteropError,
-    MissingLibraryError,
-    short_repr,
-)
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, MissingLibraryError, short_repr
 from gpuinterop.foreign_handles import is_being_imported, module_of
 
 __all__ = [
@@ -52,6 +47,7 @@ __all__ = [
     "installed",
     "library_of",
     "load",
+    "load_or_none",
     "names",
     "names_class",
     "namespace",
@@ -300,6 +296,14 @@ def load(name: str, where: str, module: str = "") -> Any:
     """Import a library, or raise an error that says how to install or repair it."""
     entry = _entries[name]
     return import_package(entry, module or entry.package, where)
+
+
+def load_or_none(name: str, module: str = "") -> Any:
+    """Import a library to plan with it; None if it is missing or broken, which the conversion then reports."""
+    try:
+        return load(name, "", module)
+    except MissingLibraryError:
+        return None
 
 
 # ---- which entry an object belongs to -----------------------------------------------------------

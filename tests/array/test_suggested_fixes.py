@@ -169,14 +169,6 @@ def test_numbers_have_no_memory_to_share(value):
     assert "byte order" not in error.got
 
 
-def test_show_config_prints_the_variables_that_are_set(monkeypatch):
-    monkeypatch.setenv("GPUINTEROP_CACHE_MB", "512")
-    monkeypatch.setenv("GPUINTEROP_DEVICE", "")
-    shown = gi.show_config(mode="dicts")["environment"]
-    assert shown["GPUINTEROP_CACHE_MB"] == "512"
-    assert "GPUINTEROP_DEVICE" not in shown
-
-
 @pytest.mark.filterwarnings("ignore:Casting complex values")
 @pytest.mark.parametrize("name", ["expm1", "log2", "arctanh", "sigmoid", "erf", "digamma"])
 def test_functions_without_a_kernel_for_complex_numbers(device, name):

@@ -8,9 +8,8 @@ from test_products import close, values
 
 import gpuinterop as gi
 from gpuinterop import ArgumentTypeError, CudaNdarray, DTypeError, GpuArray, ShapeError
-from gpuinterop.ops import blas
 
-PRODUCTS = [gi.matmul, gi.dot, gi.inner, gi.gemm, gi.ger, gi.gemv, gi.vdot, blas.dot22]
+PRODUCTS = [gi.matmul, gi.dot, gi.inner, gi.gemm, gi.ger, gi.gemv, gi.vdot]
 
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: p.__name__)

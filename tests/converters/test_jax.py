@@ -84,7 +84,7 @@ def test_jax_memory_that_is_looked_at_is_not_donated(jax):
     add(k).block_until_ready()
     assert k.is_deleted()
     assert gi.explain(k).refused
-    with pytest.raises(gi.ExchangeError, match="donated"):
+    with pytest.raises(gi.ExchangeError, match="donates"):
         gi.from_any(k)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = [
@@ -20,18 +19,7 @@ UFUNCS = [
     r for r in ROWS if isinstance(r.numpy, np.ufunc) and r.name not in ("cast", "where", "clip")
 ]
 # See docs/operations.md: these have no kernels for complex numbers.
-REAL = (
-    "expm1",
-    "log2",
-    "log10",
-    "log1p",
-    "arcsin",
-    "arccos",
-    "arctan",
-    "arcsinh",
-    "arccosh",
-    "arctanh",
-)
+REAL = "expm1 log2 log10 log1p arcsin arccos arctan arcsinh arccosh arctanh".split()
 
 
 def answer(function, operands, dtype, *refusals):
@@ -53,7 +41,7 @@ def test_as_numpy_takes_it(row):
             continue
         ours = [gi.GpuArray(h, device="cpu") if isinstance(h, np.ndarray) else h for h in hosts]
         expected = answer(row.numpy, hosts, wanted, TypeError, OverflowError)
-        got = answer(FUNCTIONS[row.name], ours, wanted, gi.DTypeError, gi.RangeError)
+        got = answer(getattr(gi, row.name), ours, wanted, gi.DTypeError, gi.RangeError)
         assert (expected is None) == (got is None), (hosts, wanted)
         for a, b in zip(expected or (), got or (), strict=True):
             assert a.dtype == b.dtype, (hosts, wanted)

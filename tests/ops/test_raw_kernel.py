@@ -11,15 +11,12 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import jit
 from gpuinterop.errors import (
     ArgumentTypeError,
     CompileError,
     ContiguityError,
-    LibraryNotFoundError,
     ShapeError,
 )
-from gpuinterop.ops import core_callbacks
 
 SCALE = """
 extern "C" __global__ void scale(gpuinterop_strided<float, 2> x, float by) {
@@ -30,17 +27,9 @@ extern "C" __global__ void scale(gpuinterop_strided<float, 2> x, float by) {
 TWICE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
 
 
-@pytest.fixture
-def nvrtc():
-    try:
-        jit.compiler_version()
-    except LibraryNotFoundError as error:
-        pytest.skip(f"no NVRTC: {error.got}")
-
-
 def test_text_compiles_for_any_architecture(nvrtc):
     kernel = gi.RawKernel(SCALE, "scale")
-    assert kernel.compile(jit.supported_archs()[0]).startswith(b"\x7fELF")
+    assert kernel.compile(90).startswith(b"\x7fELF")
     # A device newer than the compiler gets PTX.
     assert kernel.compile(999).startswith(b"//")
 
@@ -51,19 +40,8 @@ def test_the_lines_that_an_error_shows_are_the_users(nvrtc, at):
     lines[at - 1] = "oops " + lines[at - 1]
     with pytest.raises(CompileError) as told:
         gi.RawKernel("\n".join(lines), "k").compile(90)
-    shown = [line for line in told.value.got.splitlines() if " | " in line]
-    numbers = range(max(1, at - 2), min(4, at + 1) + 1)
-    assert shown == [f"{'>' if n == at else ' '} {n:4d} | {lines[n - 1]}" for n in numbers]
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "fix"),
-    [("", ("--nonsense",), "option"), ("#include <vector>", (), "-I"), ("oops", (), "correct")],
-)
-def test_the_fix_is_for_what_is_wrong(nvrtc, text, options, fix):
-    with pytest.raises(CompileError) as caught:
-        gi.RawKernel(text, "k", options).compile(90)
-    assert fix in caught.value.fix
+    assert told.value.got.startswith(f"k.cu({at}): error")
+    assert f"\n  {lines[at - 1].strip()}\n" in told.value.got
 
 
 def test_an_architecture_is_a_number():
@@ -149,21 +127,20 @@ def test_operations_go_with_what_made_them(device):
     kept(x)
     graph = gi.capture(gi.fuse(lambda x: x + 7), x)
     gc.collect()
-    before = len(core_callbacks._by_id)
+    made = []
     for i in range(5):
         big = gi.ones(3, device=device)
-        gone = weakref.ref(big)
         function = gi.fuse(lambda x, big=big, i=i: (x + big) * i)
         assert function(x).tolist() == [i, 2 * i, 3 * i]
         kernel = gi.ElementwiseKernel(
             "float32 x", "float32 y", f"y = x * {i}", "add", host=lambda x, i=i: x * i
         )  # fmt: skip
         assert kernel(x).tolist() == [0, i, 2 * i]
+        made += map(weakref.ref, (big, function, kernel))
     assert (x + x).tolist() == [0, 2, 4]  # a kernel may have the name of an operation
     del function, kernel, big
     gc.collect()
-    assert gone() is None
-    assert len(core_callbacks._by_id) == before
+    assert not any(reference() for reference in made)
     assert kept(x).tolist() == [0, 2, 4]
     assert graph().tolist() == [7, 8, 9]
 
