@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-
 __all__ = [
     "CPU",
     "CUDA",

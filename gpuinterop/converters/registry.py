@@ -175,13 +175,11 @@ _aliases: dict[str, str] = {alias: entry.name for entry in _BUILT_IN for alias i
 # By the class's address, because a WeakKeyDictionary costs more than a conversion. The weak reference
 # removes the item with the class.
 _of_type: dict[int, tuple[Backend | None, bool, weakref.ref[type]]] = {}
-_generation = 0  # of the entries: a look-up in older ones is not cached
 _entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
 
 
 def register(entry: Backend) -> None:
     """Add a library, or replace the one of the same name."""
-    global _generation
     if not isinstance(entry, Backend):
         raise ArgumentTypeError(
             where="gpuinterop.converters.register",
@@ -199,7 +197,6 @@ def register(entry: Backend) -> None:
         _entries[entry.name] = entry
         for alias in entry.aliases:
             _aliases[alias] = entry.name
-        _generation += 1
         _of_type.clear()
         _core._set_converters_changed(any(_entries[known.name] is not known for known in _BUILT_IN))
 
@@ -333,16 +330,12 @@ def library_of(obj: Any) -> str:
 
 def _of_class(cls: type) -> tuple[Backend | None, bool, weakref.ref[type]]:
     # The entry that names the class or a base, and whether objects of the class need no further test.
-    generation = _generation
     entry, own = (None, True) if issubclass(cls, _core.Array) else _entry_of_class(cls)
     if not own and _load_waiting():
-        generation = _generation
         entry, own = _entry_of_class(cls)
     number = id(cls)
     found = entry, own, weakref.ref(cls, lambda _: _of_type.pop(number, None))
-    with _lock:
-        if generation == _generation:
-            _of_type[number] = found
+    _of_type[number] = found
     return found
 
 

@@ -95,52 +95,6 @@ def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):
     assert availability.installed(other)
 
 
-def test_a_bare_folder_is_no_library(tmp_path, monkeypatch):
-    monkeypatch.setattr(availability, "_AT_ONCE", 0)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    name = "gpuinterop_test_of_bare_folders"
-    (tmp_path / name).mkdir()
-    assert not availability.installed(name)
-
-
-def test_a_missing_library_is_not_looked_for_again_and_again(monkeypatch):
-    x = gi.from_any(np.ones((2, 3), np.float32))
-    looks = []
-
-    class Finder:
-        def find_spec(self, name, *more):
-            looks.append(name)
-
-    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
-    for _ in range(5):
-        with pytest.raises(gi.MissingLibraryError, match="gnumpy of PyPI"):
-            converters.to_gnumpy(x)
-    assert looks.count("gnumpy") <= 1
-
-
-@pytest.fixture
-def hidden(tmp_path, monkeypatch):
-    """A library that a file of its name hides, as one in the current folder does."""
-    monkeypatch.delitem(sys.modules, "warp", raising=False)
-    (tmp_path / "warp.py").write_text("x = 1\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(availability, "_AT_ONCE", 0)
-    yield tmp_path / "warp.py"
-    sys.modules.pop("warp", None)
-    availability._found.discard("warp")
-
-
-def test_a_file_that_hides_a_library_is_named(hidden):
-    x = gi.ones((2, 3), device="cpu")
-    for _ in range(2):  # not loaded yet, and loaded
-        plan = gi.explain(x, "warp")
-        assert plan.refused
-        with pytest.raises(gi.MissingLibraryError, match="rename that file") as error:
-            gi.to(x, "warp")
-        assert str(hidden) in error.value.got
-        assert (plan.got, plan.fix) == (error.value.got, error.value.fix)
-
-
 def test_a_file_that_hides_torch_is_named(tmp_path):
     (tmp_path / "torch.py").write_text("x = 1\n")
     program = (
