@@ -47,9 +47,9 @@ RULES = Rules(
     alignment=64,
     device_alignment=16,
 )
-# Not in RULES, by which the core later exports arrays without asking `plan_to`.
-_ALL = _DTYPES | frozenset(_WIDE)
-_WITH_WIDE = replace(RULES, dtypes=_ALL)
+# Apart, because the core remembers what `RULES` allows, and jax_enable_x64 may change.
+_ALL_DTYPES = _DTYPES | frozenset(_WIDE)
+_WITH_WIDE = replace(RULES, dtypes=_ALL_DTYPES)
 
 
 def _without_cuda(jax: Any) -> str:
@@ -82,7 +82,7 @@ def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
             f"jax.config.update('jax_enable_x64', True), or narrow it yourself: "
             f"{cast_line(info.library, _WIDE[info.dtype])}",
         )  # fmt: skip
-    return plan_layout(info, _WITH_WIDE if wide else RULES)
+    return plan_layout(info, _WITH_WIDE)
 
 
 def stream_used_by(index: int, obj: Any = None) -> int | None:
@@ -121,7 +121,7 @@ _REFUSALS = (
         "an array with {0.sharding}", "jax.device_put(a, jax.devices('cpu')[0])",
     ),
     (
-        lambda a: getattr(a.dtype, "name", "") not in _ALL, errors.DTypeError, "",
+        lambda a: getattr(a.dtype, "name", "") not in _ALL_DTYPES, errors.DTypeError, "",
         "a dtype that has plain memory", "dtype {0.dtype}",
         "pass the bits of a random key: jax.random.key_data(a), or convert the values, for example "
         "a.astype('float32')",

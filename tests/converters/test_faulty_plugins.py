@@ -74,23 +74,6 @@ def test_a_plan_that_is_none(clean, name, kind, ask, made):
         ask()
 
 
-def test_a_plan_without_a_description_is_enough(clean):
-    packed = ToyArray(np.zeros(3, [("tag", "u1"), ("value", "f4")])["value"])
-
-    def plan_from(obj, copyif=False):
-        return gi.explain(obj.host, "gpuinterop", copyif)
-
-    toy_library.register(plan_from=plan_from)
-    assert gi.explain(toy()).shared
-    assert gi.explain(toy(), "numpy").shared
-    assert gi.explain(toy(), "cudandarray").shared
-    assert gi.explain(packed).refused
-    plan = gi.explain(packed, "numpy", copyif=True)
-    with gi.count_copies() as copied:
-        gi.to(packed, "numpy", copyif=True)
-    assert (plan.outcome, plan.bytes) == ("copied", copied.bytes) == ("copied", 12)
-
-
 def test_what_the_functions_are_given(clean):
     given = []
 

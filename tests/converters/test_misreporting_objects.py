@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import re
-import weakref
 
 import numpy as np
 import pytest
@@ -39,69 +37,11 @@ class Kept(Matrix):
         self.mat = self.numpy_array = host
 
 
-class MadeAnew(Matrix):
-    """Each look gives another array, which nobody else holds."""
-
-    def __init__(self):
-        self.made = []
-
-    @property
-    def numpy_array(self):
-        host = np.asfortranarray(np.full((20, 30), len(self.made) + 5, np.float32))
-        self.made.append(weakref.ref(host))
-        return host
-
-
 class Garray:
     _is_alias_of = None
 
     def __init__(self, base, shape):
         self._base, self.shape = base, shape
-
-
-def test_the_array_that_is_described_is_the_one_that_is_held():
-    matrix = MadeAnew()
-    for make in (converters.from_cudamat, lambda m: converters.from_gnumpy(Garray(m, (600,)))):
-        matrix.made.clear()
-        x = make(matrix)
-        gc.collect()
-        assert len(matrix.made) == 1
-        assert matrix.made[0]() is not None
-        assert np.all(x.get() == 5)
-        x[...] = 7
-        assert np.all(matrix.made[0]() == 7)
-        del x
-        gc.collect()
-        assert matrix.made[0]() is None
-
-
-class Counting:
-    """A garray whose shape grows from look to look."""
-
-    _is_alias_of = None
-    looks = 0
-
-    def __init__(self, base):
-        self._base = base
-
-    @property
-    def shape(self):
-        self.looks += 1
-        return (4,) if self.looks < 2 else (10**6,)
-
-
-def test_a_shape_is_read_once():
-    g = Counting(Kept(np.zeros((4, 1), np.float32)))
-    assert gi.from_any(g).shape == (4,)
-    assert g.looks == 1
-
-
-class SaysDtype(np.ndarray):
-    dtype = property(lambda self: np.dtype("f8"))
-
-
-class SaysSize(np.ndarray):
-    size = property(lambda self: 10**9)
 
 
 class SaysAll(np.ndarray):
@@ -114,21 +54,24 @@ class SaysAll(np.ndarray):
     ctypes = property(lambda self: None)
 
 
-@pytest.mark.parametrize("cls", [SaysDtype, SaysSize, SaysAll])
 @pytest.mark.parametrize("make", [gi.from_any, converters.from_numpy])
 @pytest.mark.parametrize("dtype", ["u1", "f4", ">f4"])
-def test_a_subclass_is_taken_for_what_it_is(cls, make, dtype):
+def test_a_subclass_is_taken_for_what_it_is(make, dtype):
     host = np.arange(6, dtype=dtype).reshape(2, 3)
-    x = make(host.view(cls), copyif=True)
+    x = make(host.view(SaysAll), copyif=True)
     assert (x.shape, x.dtype, x.nbytes) == ((2, 3), host.dtype.newbyteorder("="), host.nbytes)
     assert np.array_equal(x.get(), host)
-    assert gi.explain(host.view(cls)).shared == host.dtype.isnative
+    assert gi.explain(host.view(SaysAll)).shared == host.dtype.isnative
 
 
-@pytest.mark.parametrize("cls", [SaysDtype, SaysSize, SaysAll])
-def test_a_subclass_inside_a_matrix_is_taken_for_what_it_is(cls):
+def test_a_subclass_inside_a_matrix_is_taken_for_what_it_is():
     host = np.arange(4, dtype=np.float32).reshape(4, 1)
-    m = Kept(host.view(cls))
+    m = Kept(host.view(SaysAll))
     assert np.array_equal(gi.from_any(m).get(), host)
     assert gi.from_any(Garray(m, (2, 2))).tolist() == [[0, 1], [2, 3]]
     refused(Garray(m, (10**6,)), gi.ExchangeError, "at most 4 elements")
+
+
+@pytest.mark.parametrize("shape", [(2.5,), "4", (-2,)])
+def test_a_shape_that_is_none_is_refused(shape):
+    assert agree(Garray(Kept(np.zeros((4, 1), np.float32)), shape))[0].refused

@@ -89,10 +89,3 @@ def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):
     assert not availability.installed(other)
     monkeypatch.syspath_prepend(str(later))
     assert availability.installed(other)
-
-
-def test_a_bare_folder_is_no_library(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    name = "gpuinterop_test_of_bare_folders"
-    (tmp_path / name).mkdir()
-    assert not availability.installed(name)
