@@ -25,7 +25,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.pinned": "copy_async pinned_empty",
     "gpuinterop.devices": (
         "Device Event Stream default_device device devices empty_cache mem_info memory_stats "
-        "show_config synchronize"
+        "synchronize"
     ),
     "gpuinterop.errors": (
         "ArgumentTypeError ArrayIndexError BoundsError CaptureError CompileError ContextError "
@@ -64,7 +64,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.ops.capture": "Capture capture",
     "gpuinterop.copy_tracking": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",
-    "gpuinterop.doctor": "doctor",
+    "gpuinterop.doctor": "doctor show_config",
     "gpuinterop.converters": (
         "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any from_dlpack "
         "garray_to_cudandarray to to_cudandarray to_gpuarray"

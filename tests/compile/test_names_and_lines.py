@@ -6,7 +6,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import jit
-from gpuinterop.errors import CompileError, LibraryNotFoundError
+from gpuinterop.errors import CompileError
 from gpuinterop.jit.codegen import KernelSpec, render
 from gpuinterop.jit.nvrtc import kernels_in, symbol_of
 from gpuinterop.ops.expression import CudaText, Expression
@@ -30,13 +30,7 @@ extern "C" __global__ void plain(float *x) { x[0] = 2; }
 """
 PTX = 999  # newer than any compiler
 
-
-@pytest.fixture(autouse=True)
-def nvrtc():
-    try:
-        jit.compiler_version()
-    except LibraryNotFoundError as error:
-        pytest.skip(f"no NVRTC: {error.got}")
+pytestmark = pytest.mark.usefixtures("nvrtc")
 
 
 @pytest.mark.parametrize("arch", [90, PTX])
@@ -59,12 +53,13 @@ def test_a_kernel_is_found_by_its_plain_name(arch):
 
 def test_names_that_are_several_kernels_or_none():
     for name, said in {
-        "scale": r"got: _Z5scalePd, _Z5scalePf\n.*one of these symbols",
-        "scal": r"got: _Z4fillIfEvPT_, _Z5scalePd, _Z5scalePf, _ZN5inner4fillEPi, plain\n",
-        "add": r"got: _Z4fillIfEvPT_, ",
+        "scale": "_Z5scalePd, _Z5scalePf",
+        "scal": "_Z4fillIfEvPT_, _Z5scalePd",
+        "add": "_Z4fillIfEvPT_",
     }.items():
-        with pytest.raises(CompileError, match=rf"expected one kernel called {name} .*\n.*{said}"):
+        with pytest.raises(CompileError) as caught:
             gi.RawKernel(MANY, name).compile(90)
+        assert said in caught.value.got
 
 
 def test_what_is_no_machine_code_is_left_to_the_driver():
@@ -120,12 +115,6 @@ def test_a_preamble_may_have_any_names(kind, dtype, layout):
     assert len(kernels_in(code)) == 1
 
 
-def test_a_preamble_is_used():
-    jit.compile_source(program("y = more(x) + n", "#define n 5\n" + PREAMBLES["functions"]), 90)
-    product = program("y = x * x + x", dtype="complex128")
-    jit.compile_source(product, 90)
-
-
 def test_an_error_in_a_preamble_shows_the_line_of_the_preamble():
     preamble = "__device__ float f(float v) {\n  return oops;\n}"
     with pytest.raises(CompileError, match=r"\n\s+return oops;") as told:
@@ -133,23 +122,10 @@ def test_an_error_in_a_preamble_shows_the_line_of_the_preamble():
     assert "mine.preamble(2)" in told.value.got
 
 
-def test_an_error_in_an_operation_shows_its_line():
-    with pytest.raises(CompileError, match=r"mine\(2\): error.*\n\s+y = oops;"):
-        jit.compile_source(program("T z = x;\ny = oops", "#define n 5"), 90, name="mine.cu")
-
-
-def test_a_log_may_quote_a_header_of_any_encoding(tmp_path):
-    (tmp_path / "old.h").write_bytes("#error für später\n".encode("latin-1"))
-    with pytest.raises(CompileError, match=r"old\.h") as caught:
-        jit.compile_source('#include "old.h"\n', 90, options=(f"-I{tmp_path}",))
-    assert "sp\N{REPLACEMENT CHARACTER}ter" in caught.value.log
-
-
-@pytest.mark.parametrize("arch", [90, PTX])
-def test_options_that_ask_for_no_machine_code(arch):
-    kernel = gi.RawKernel(MULTIPLY, "multiply_them", ("-dlto",))
-    for _ in range(2):
-        with pytest.raises(CompileError, match="no machine code and no error") as caught:
-            kernel.compile(arch)
-        assert "-dlto" in caught.value.fix
-        assert caught.value.source.endswith(MULTIPLY)
+@pytest.mark.parametrize("comment", ["", "  // twice", "\n// twice"])
+def test_an_error_in_an_operation_shows_its_line(comment):
+    assert jit.compile_source(program(f"y = 2 * x{comment}"), 90)  # it may end with a comment
+    with pytest.raises(CompileError, match=r"mine\(2\): error.*\n\s+y = oops"):
+        jit.compile_source(
+            program(f"T z = x;\ny = oops{comment}", "#define n 5"), 90, name="mine.cu"
+        )

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import jit
 from gpuinterop.errors import (
     ArgumentTypeError,
     CompileError,
     ContiguityError,
-    LibraryNotFoundError,
     ShapeError,
 )
-from gpuinterop.ops import core_callbacks
 
 SCALE = """
 extern "C" __global__ void scale(gpuinterop_strided<float, 2> x, float by) {
@@ -28,17 +25,9 @@ extern "C" __global__ void scale(gpuinterop_strided<float, 2> x, float by) {
 TWICE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
 
 
-@pytest.fixture
-def nvrtc():
-    try:
-        jit.compiler_version()
-    except LibraryNotFoundError as error:
-        pytest.skip(f"no NVRTC: {error.got}")
-
-
 def test_text_compiles_for_any_architecture(nvrtc):
     kernel = gi.RawKernel(SCALE, "scale")
-    assert kernel.compile(jit.supported_archs()[0]).startswith(b"\x7fELF")
+    assert kernel.compile(90).startswith(b"\x7fELF")
     # A device newer than the compiler gets PTX.
     assert kernel.compile(999).startswith(b"//")
 
@@ -124,21 +113,20 @@ def test_operations_go_with_what_made_them(device):
     kept(x)
     graph = gi.capture(gi.fuse(lambda x: x + 7), x)
     gc.collect()
-    before = len(core_callbacks._by_id)
+    made = []
     for i in range(5):
         big = gi.ones(3, device=device)
-        gone = weakref.ref(big)
         function = gi.fuse(lambda x, big=big, i=i: (x + big) * i)
         assert function(x).tolist() == [i, 2 * i, 3 * i]
         kernel = gi.ElementwiseKernel(
             "float32 x", "float32 y", f"y = x * {i}", "add", host=lambda x, i=i: x * i
         )  # fmt: skip
         assert kernel(x).tolist() == [0, i, 2 * i]
+        made += map(weakref.ref, (big, function, kernel))
     assert (x + x).tolist() == [0, 2, 4]  # a kernel may have the name of an operation
     del function, kernel, big
     gc.collect()
-    assert gone() is None
-    assert len(core_callbacks._by_id) == before
+    assert not any(reference() for reference in made)
     assert kept(x).tolist() == [0, 2, 4]
     assert graph().tolist() == [7, 8, 9]
 
