@@ -25,7 +25,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.pinned": "copy_async pinned_empty",
     "gpuinterop.devices": (
         "Device Event Stream default_device device devices empty_cache mem_info memory_stats "
-        "show_config synchronize"
+        "synchronize"
     ),
     "gpuinterop.errors": (
         "ArgumentTypeError ArrayIndexError BoundsError CaptureError CompileError ContextError "
@@ -55,18 +55,16 @@ _MODULES: dict[str, str] = {
     "gpuinterop.ops.elementwise_kernel": "ElementwiseKernel",
     "gpuinterop.ops.raw_kernel": "RawKernel strided",
     "gpuinterop.sharing": "may_share_memory shares_memory",
-    "gpuinterop.ops.numpy_reductions": (
-        "all amax amin any argmax argmin concatenate dot inner join matmul max mean min prod "
-        "split stack std sum vdot var"
+    "gpuinterop.ops.reductions": (
+        "all amax amin any argmax argmin max mean min norm prod reduce_sum std sum var"
     ),
-    "gpuinterop.ops.blas": "addmm allow_tf32 gemm gemv ger",
+    "gpuinterop.ops.concat_split": "concatenate join split stack",
+    "gpuinterop.ops.blas": "addmm allow_tf32 dot gemm gemv ger inner matmul vdot",
     "gpuinterop.ops.map_reduce": "MapReduce",
-    "gpuinterop.ops.norms": "norm",
-    "gpuinterop.ops.reduction_dispatch": "reduce_sum",
     "gpuinterop.ops.capture": "Capture capture",
     "gpuinterop.copy_tracking": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",
-    "gpuinterop.doctor": "doctor",
+    "gpuinterop.doctor": "doctor show_config",
     "gpuinterop.converters": (
         "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any from_dlpack "
         "garray_to_cudandarray to to_cudandarray to_gpuarray"

@@ -17,7 +17,7 @@ __all__ = ["RULES", "describe", "export", "judge", "plan_to", "stream_used_by"]
 ARRAY = "a cuda.core StridedMemoryView or Buffer"
 STREAM = "`stream`"
 IMPORTS = "cuda.core.utils"
-TO_OPTIONS = FROM_OPTIONS = {"stream": None}
+FROM_OPTIONS = {"stream": None}
 TO_NOTE = """cuda.core has no current stream, so `stream` names the one that will use the view (any stream object or
 a handle); the legacy default stream otherwise."""
 FROM_NOTE = (
@@ -71,15 +71,13 @@ def describe(v: Any) -> ArrayInfo:
 
 def judge(v: Any) -> Plan | None:
     """Refuse a view without a dtype."""
-    if not hasattr(v, "ptr"):
-        return None
     try:
-        why = "a StridedMemoryView without a dtype" if v.dtype is None else ""
+        got = "" if not hasattr(v, "ptr") or v.dtype is not None else "a view without one"
     except TypeError as e:  # the view accepts any struct, and reads the dtype only on request
-        why = f"a StridedMemoryView whose dtype cannot be read: {e}"
-    if not why:
+        got = str(e)
+    if not got:
         return None
     return refuse(
-        "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype", why,
+        "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype", got,
         "pass the array that it was made from, v.exporting_obj, or dtype= to from_buffer",
     )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import _core, errors
+from gpuinterop import _core
 from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import read_layout
 from gpuinterop.converters.kernel_pointers import pointer_arguments
@@ -36,21 +36,10 @@ _WITH_BFLOAT16 = replace(RULES, dtypes=_DTYPES | {"bfloat16"})
 
 
 def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False) -> Plan:
-    """Plan a conversion to CuPy, whose dtypes depend on its version."""
-    rules = _WITH_BFLOAT16 if info.dtype == "bfloat16" and _has_bfloat16() else RULES
+    """Plan a conversion to CuPy, which has bfloat16, the type of ml_dtypes, from version 14 on."""
+    cupy = registry.load_or_none("cupy") if info.dtype == "bfloat16" else None
+    rules = _WITH_BFLOAT16 if cupy is not None and _makes_bfloat16(cupy) else RULES
     return plan_layout(info, rules, allow_readonly)
-
-
-def _has_bfloat16() -> bool:
-    """Return whether CuPy makes arrays of bfloat16, the type of ml_dtypes: from version 14 on."""
-    if not registry.installed("ml_dtypes"):
-        return False
-    if not registry.installed("cupy"):
-        return True  # the error is then that CuPy is missing
-    try:
-        return _makes_bfloat16(registry.load("cupy", "to_cupy"))
-    except errors.MissingLibraryError:  # the conversion itself raises it next
-        return True
 
 
 @cache

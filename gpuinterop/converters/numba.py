@@ -27,18 +27,14 @@ def export(x: Any, cuda: Any) -> Any:
     index = x.device.index
     _core.hand_over(x, _default_stream(cuda), "to_numba")
     context = _context(cuda, index) if _core.primary_is_current(index) else None
-    return _build(cuda)(x, context)
+    build = _builders.get(cuda)
+    if build is None:
+        build = _builders[cuda] = _builder(cuda)
+    return build(x, context)
 
 
 _builders: dict[Any, Any] = {}
 _contexts: dict[tuple[Any, int], Any] = {}
-
-
-def _build(cuda: Any) -> Any:
-    build = _builders.get(cuda)
-    if build is None:
-        build = _builders[cuda] = _builder(cuda)
-    return build
 
 
 def _context(cuda: Any, index: int) -> Any:
@@ -83,7 +79,7 @@ def _builder(cuda: Any) -> Any:
             devicearray.DeviceNDArray,
         )
     except AttributeError:
-        return lambda x, context: cuda.as_cuda_array(_Interface(x), sync=False)
+        return lambda x, context: cuda.as_cuda_array(x, sync=False)
 
     def build(x: Any, context: Any) -> Any:
         seen = x if type(x) is CudaNdarray else core_view(x)
@@ -91,24 +87,6 @@ def _builder(cuda: Any) -> Any:
         return array(seen.shape, seen.strides, seen.dtype, 0, memory)
 
     return build
-
-
-class _Interface:
-    """An array interface without a stream, because an event has ordered the work already."""
-
-    __slots__ = ("__cuda_array_interface__", "array")
-
-    def __init__(self, x: Any) -> None:
-        self.array = x
-        x = core_view(x)
-        self.__cuda_array_interface__ = {
-            "shape": x.shape,
-            "strides": tuple(x.strides),
-            "typestr": x.dtype.str,
-            "data": (x.ptr, False),
-            "version": 3,
-            "stream": None,
-        }
 
 
 def memory(a: Any) -> tuple[Any, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters.foreign_layout import LEGACY
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, refuse
+from gpuinterop.converters.foreign_layout import LEGACY, refusal_of
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.foreign_handles import CPU
 from gpuinterop.ndarray import class_for
@@ -48,43 +48,32 @@ def export(x: Any, tf: Any) -> Any:
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())
 
 
+_REFUSALS = (
+    (
+        lambda t: "Variable" in type(t).__name__, errors.ConversionTypeError, "",
+        "a tensor; a variable may move its memory on every assignment", "a variable",
+        "pass v.value(), or tf.identity(v)",
+    ),
+    (
+        lambda t: not hasattr(t, "numpy"), errors.ConversionTypeError, "",
+        "an eager tensor with values", "a symbolic tensor inside tf.function",
+        "convert outside the function, or use tf.py_function",
+    ),
+    (
+        lambda t: t.dtype.name not in _DTYPES, errors.DTypeError, "", "a numeric dtype",
+        "dtype {0.dtype.name}", "convert the values with tf.cast",
+    ),
+    (
+        lambda t: t.device.rpartition("/device:")[2][:4] not in ("CPU:", "GPU:"),
+        errors.DeviceMismatchError, "", "a tensor on CPU or GPU", "a tensor on {0.device}",
+        "copy it: with tf.device('/CPU:0'): tf.identity(t)",
+    ),
+)  # fmt: skip
+
+
 def judge(t: Any) -> Plan | None:
     """Refuse variables, symbolic tensors, and tensors without numbers or on other devices."""
-
-    def no(error: type[errors.GpuInteropError], reason: str, got: str, fix: str) -> Plan:
-        return refuse("gpuinterop", "from_tensorflow", error, reason, got, fix)
-
-    name = type(t).__name__
-    if "Variable" in name:
-        return no(
-            errors.ConversionTypeError,
-            "a tensor; a variable may move its memory on every assignment",
-            f"a tf.{name}",
-            "pass v.value(), or tf.identity(v)",
-        )
-    if not hasattr(t, "numpy"):
-        return no(
-            errors.ConversionTypeError,
-            "an eager tensor with values",
-            f"a symbolic {name} inside tf.function",
-            "convert outside the function, or use tf.py_function",
-        )
-    if t.dtype.name not in _DTYPES:
-        return no(
-            errors.DTypeError,
-            "a numeric dtype",
-            f"dtype {t.dtype.name}",
-            "convert the values with tf.cast",
-        )
-    kind = t.device.rpartition("/device:")[2].partition(":")[0]
-    if kind not in ("CPU", "GPU"):
-        return no(
-            errors.DeviceMismatchError,
-            "a tensor on CPU or GPU",
-            f"a tensor on {t.device}",
-            "copy it: with tf.device('/CPU:0'): tf.identity(t)",
-        )
-    return None
+    return refusal_of(t, "from_tensorflow", _REFUSALS)
 
 
 def describe(t: Any) -> ArrayInfo:

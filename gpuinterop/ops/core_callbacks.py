@@ -17,8 +17,7 @@ from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
 from gpuinterop.host_views import as_numpy_views
 from gpuinterop.jit import EXACT, compile_source
-from gpuinterop.jit.codegen import render
-from gpuinterop.jit.spec import Body, KernelSpec
+from gpuinterop.jit.codegen import Body, KernelSpec, render
 from gpuinterop.layout import core_view
 
 from .dtype_promotion import (

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuinterop.dtypes import NAMES, dtype_from_id
-from gpuinterop.jit.codegen import STORAGE, WORKING
-from gpuinterop.jit.spec import Body
+from gpuinterop.jit.codegen import STORAGE, WORKING, Body
 from gpuinterop.layout import broadcast_shapes
 
 from .core_callbacks import CustomOperation

@@ -9,8 +9,7 @@ import numpy as np
 
 from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import DTypeError
-from gpuinterop.jit.codegen import STORAGE
-from gpuinterop.jit.spec import ADDRESS, Body
+from gpuinterop.jit.codegen import ADDRESS, STORAGE, Body
 
 from .dtype_promotion import Loop, dtype_kind, loop_dtypes, name_of_kind
 from .operation_table import Row

@@ -15,17 +15,20 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
-from . import functions
 from .core_callbacks import CALLS, FUNCTIONS
 from .functions import astype, clip, round
 from .gather import take
-from .numpy_tables import NUMPY_FUNCTIONS, UFUNC_METHODS
 from .operation_table import ALIASES, ROWS
 
 __all__ = [
-    "NUMPY_FUNCTIONS", "UFUNC_METHODS", "__array_function__", "__array_ufunc__", "astype", "clip",
-    "round", "take", "ufunc_method",
-]  # fmt: skip
+    "__array_function__",
+    "__array_ufunc__",
+    "astype",
+    "clip",
+    "round",
+    "take",
+    "ufunc_method",
+]
 
 UFUNCS: dict[Any, Any] = {
     row.numpy: FUNCTIONS[row.name]
@@ -39,22 +42,9 @@ UFUNCS |= {
 }
 
 
-def _clip(
-    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
-    max: Any = None, dtype: Any = None,
-) -> Any:  # fmt: skip
-    if dtype is not None:
-        a = a.astype(dtype, copy=False)
-    return clip(a, a_min if min is None else min, a_max if max is None else max, out)
-
-
-NUMPY_FUNCTIONS.update({np.clip: _clip, np.round: functions.round, np.take: take})
-
-
-def _register_neighbours() -> None:
-    # The reductions, BLAS and the functions of shape bring rows of their own.
-    import_module(f"{__package__}.numpy_reductions")
-    import_module(f"{__package__}.numpy_functions")
+# numpy.where -> the function for gpuinterop arrays; filled by the first call, because conversions and
+# operators do without the module.
+_NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def __array_ufunc__(
@@ -106,8 +96,7 @@ def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:
 
 def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
     """What computes a method of a ufunc, None where nothing does."""
-    _register_neighbours()
-    return UFUNC_METHODS.get((ufunc, method))
+    return import_module(f"{__package__}.numpy_functions").UFUNC_METHODS.get((ufunc, method))
 
 
 def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any) -> Any:
@@ -122,10 +111,10 @@ def __array_function__(
     self: Any, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Compute a NumPy function on arrays of this library."""
-    found = NUMPY_FUNCTIONS.get(func)
+    found = _NUMPY_FUNCTIONS.get(func)
     if found is None:
-        _register_neighbours()
-        found = NUMPY_FUNCTIONS.get(func)
+        _NUMPY_FUNCTIONS.update(import_module(f"{__package__}.numpy_functions").NUMPY_FUNCTIONS)
+        found = _NUMPY_FUNCTIONS.get(func)
     if found is not None:
         try:
             return found(*args, **kwargs)

@@ -41,12 +41,12 @@ def leading(operands: Sequence[Any]) -> Any:
     return next(x for x in operands if type(x) is cls)
 
 
-def new_like(x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
-    """Return an unset C-ordered array on `x`'s device, of the class that holds `dtype`."""
-    device = core_view(x).device
-    return _core.empty(
-        class_for(type(x), dtype), shape, dtype, device.type_code, device.index, where=where
-    )
+def new_like(
+    x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty", cls: type | None = None
+) -> Any:
+    """Return an unset C-ordered array on `x`'s device, of the class that an operand of x's leads to."""
+    device, made = core_view(x).device, class_for(cls or type(x), dtype)
+    return _core.empty(made, shape, dtype, device.type_code, device.index, where=where)
 
 
 def check_count(outs: Sequence[Any], count: int, where: str) -> None:

@@ -12,7 +12,7 @@ from doubles import host_kernels
 import gpuinterop as gi
 from gpuinterop.dtypes import NAMES
 from gpuinterop.jit import codegen
-from gpuinterop.jit.spec import KernelSpec
+from gpuinterop.jit.codegen import KernelSpec
 from gpuinterop.ops.kernel_bodies import body_for
 from gpuinterop.ops.operation_table import ROWS
 

@@ -139,13 +139,6 @@ def test_a_shape_beyond_the_allocation(pycuda, cudamat, gnumpy):
     refused(garray, gi.ExchangeError, "the size of its matrix")
 
 
-@pytest.mark.parametrize("address", [-8, 1 << 64, 1 << 70])
-def test_numbers_that_are_no_address(pycuda, address):
-    g = pycuda.gpuarray.to_gpu(host(3))
-    g.gpudata = address
-    refused(g, gi.BoundsError, "address")
-
-
 def test_a_negative_stream(pycuda):
     g = pycuda.gpuarray.to_gpu(host(3))
     n = DeviceNDArray((3,), (4,), "f4", -5, MemoryPointer(CONTEXT, int(g.gpudata), 12))
