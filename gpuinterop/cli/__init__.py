@@ -21,6 +21,7 @@ COMMANDS = {
     "matrix": "try every conversion of the installed libraries, and print a table of the outcomes",
     "explain": "predict whether a conversion shares, copies or refuses, and why",
     "demo": "share one array with every library that is installed",
+    "run": "run a program that was written for Theano",
     "version": "print the versions of the package and of what it builds on",
 }
 

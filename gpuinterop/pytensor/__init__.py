@@ -1,6 +1,6 @@
 """A backend for PyTensor: functions run on the devices of gpuinterop."""
 
-from .mode import GPU, unuse, use
+from .mode import GPU, HOST, unuse, use
 from .transfers import (
     GpuContiguous,
     GpuFromHost,
@@ -13,6 +13,6 @@ from .transfers import (
 from .types import CudaNdarrayType, GpuArrayType
 
 __all__ = [
-    "GPU", "CudaNdarrayType", "GpuArrayType", "GpuFromHost", "HostFromGpu", "as_device_variable",
+    "GPU", "HOST", "CudaNdarrayType", "GpuArrayType", "GpuFromHost", "HostFromGpu", "as_device_variable",
     "gpu_from_host", "host_from_gpu", "unuse", "use",
 ]  # fmt: skip

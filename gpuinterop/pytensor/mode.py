@@ -16,7 +16,7 @@ import gpuinterop as gi
 from . import elementwise, rewrites, settings, shapes  # noqa: F401 (they register lowerings and rewrites)
 from .shared import device_shared_constructor
 
-__all__ = ["GPU", "GpuLinker", "unuse", "use"]
+__all__ = ["GPU", "HOST", "GpuLinker", "unuse", "use"]
 
 
 class GpuLinker(VMLinker):
@@ -37,6 +37,7 @@ class GpuLinker(VMLinker):
 
 
 GPU = Mode(GpuLinker(), OPT_FAST_RUN.including("gpu"))
+HOST = Mode(GpuLinker(), OPT_FAST_RUN)
 predefined_modes["GPU"] = GPU
 for _array in (gi.CudaNdarray, gi.GpuArray):
     shared_constructor.register(_array)(device_shared_constructor)

@@ -25,8 +25,7 @@ class Configuration:
         if truth(flags["profile"]):
             config.profile = True
         config.allow_gc = truth(flags["allow_gc"])
-        if self.device != "cpu":
-            self.use(self.device, force=self.force_device)
+        self.use(self.device, force=self.force_device)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(config, name)
@@ -35,20 +34,23 @@ class Configuration:
         setattr(config, name, value)
 
     def use(self, device: str, force: bool = False, **_: Any) -> None:
-        """Compile for a device; without a GPU for "cpu", unless `force`."""
+        """Compile for a device. Without a GPU functions stay on the host, and a line says so, unless `force`."""
         where, any_dtype = device_of(device)
-        if where != "cpu" and not gi.devices()[1:] and not force:
+        floats = config.floatX
+        if where != "cpu" and not force and not gi.devices()[1:]:
+            self._say(f"No GPU for device={device}: functions run on the cpu")
             where = "cpu"
-        chosen, floats = gi.device(where), config.floatX
-        backend.use(chosen, any_dtype=any_dtype)
+        if where == "cpu":
+            backend.unuse()
+            config.mode = backend.HOST
+        else:
+            chosen = gi.device(where)
+            backend.use(chosen, any_dtype=any_dtype)
+            name = gi.devices.device_properties(chosen)["name"]
+            self._say(f"Using device {device}: {name}" if any_dtype else f"Using gpu device {chosen.index}: {name}")
         config.floatX = floats
-        self.__dict__["on_gpu"] = chosen.type == "cuda"
+        self.__dict__["on_gpu"] = where != "cpu"
+
+    def _say(self, line: str) -> None:
         if self.print_active_device:
-            print(_device_line(device, chosen, any_dtype), file=sys.stderr)
-
-
-def _device_line(asked: str, chosen: Any, any_dtype: bool) -> str:
-    if chosen.type == "cpu":
-        return f"No GPU: device={asked} runs on the cpu"
-    name = gi.device_name(chosen) if hasattr(gi, "device_name") else str(chosen)
-    return f"Using device {asked}: {name}" if any_dtype else f"Using gpu device {chosen.index}: {name}"
+            print(line, file=sys.stderr)

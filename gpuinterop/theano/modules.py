@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class _Module(types.ModuleType):
 
     def __init__(self, name: str, source: Any = None, **names: Any) -> None:
         super().__init__(name)
-        self.__dict__.update(names, __path__=[], _source=source)
+        self.__dict__.update({"__path__": [], **names}, _source=source)
 
     def __getattr__(self, name: str) -> Any:
         source = self.__dict__.get("_source")
@@ -94,7 +95,8 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     add("theano.sandbox.cuda.cuda_ndarray", None, cuda_ndarray=found["theano.sandbox.cuda"])
     add("theano.sandbox.gpuarray", None, GpuArrayType=backend.GpuArrayType, **operations)
     add("theano.sandbox.gpuarray.basic_ops", None, **operations)
-    add("theano.misc")
+    # A folder, so that the import of theano.misc.pycuda_init runs that file.
+    add("theano.misc", None, __path__=[str(Path(__file__).with_name("misc"))])
     add("theano.misc.pycuda_utils", None, to_gpuarray=gi.to_gpuarray, to_cudandarray=gi.to_cudandarray)
     add("theano.misc.cudamat_utils", None, cudandarray_to_cudamat=gi.cudandarray_to_cudamat,
         cudamat_to_cudandarray=gi.cudamat_to_cudandarray)  # fmt: skip

@@ -1,0 +1,33 @@
+"""``gpuinterop run SCRIPT``: run a program that was written for Theano."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+__all__ = ["add_arguments", "run"]
+
+EPILOG = """THEANO_FLAGS and .theanorc are read: device, floatX, profile, allow_gc, force_device, print_active_device.
+Programs in Python 2 are translated in memory. Needs PyTensor: pip install 'gpuinterop[pytensor]'.
+
+example:
+  THEANO_FLAGS=device=gpu,floatX=float32 gpuinterop run check1.py
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the script and its arguments."""
+    parser.epilog = EPILOG
+    parser.add_argument("script", help="the program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the program")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the script; its errors and its exit code are its own."""
+    try:
+        from gpuinterop.theano.runner import run as run_script  # noqa: PLC0415
+    except ImportError as error:
+        print(f"gpuinterop run: {error}; pip install 'gpuinterop[pytensor]'", file=sys.stderr)
+        return 2
+    run_script(arguments.script, arguments.arguments)
+    return 0

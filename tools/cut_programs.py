@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Cut the programs of the old documents into tests/documents, word for word: ``cut_programs.py FOLDER``.
+
+FOLDER holds the four documents as text. Two of them lost the line breaks or the indentation of their programs when
+they were saved; `INDENTS` and `BREAKS` restore white space, and nothing else. The fragments of the blog get the
+imports that they name. ``--check`` compares instead of writing.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+TARGET = Path(__file__).resolve().parents[1] / "tests" / "documents"
+TUTORIAL, CHINESE, CONVERSIONS, BLOG = "001", "000", "002", "003"
+
+# Program -> document, its first line, its last line; which occurrence of the first line.
+LINES = {
+    "solution": (CHINESE, "#!/usr/bin/env python", "print(predict())", 0),
+    "gpuarray_check1": (CHINESE, "from theano import function, config, shared, tensor, sandbox", "print 'Used the gpu'", 0),
+    "gpuarray_check2": (CHINESE, "from theano import function, config, shared, tensor, sandbox", "print 'Used the gpu'", 1),
+    "blog_numpy": (BLOG, "# define data", 'print "numpy", time.time()-start, "sec"', 0),
+    "blog_theano": (BLOG, "import theano", 'print "theano", time.time()-start, "sec"', 0),
+    "blog_shared": (BLOG, "# define data", "print tm.get_value().shape  # note: we can get the value back at any time", 2),
+    "blog_shared2": (BLOG, "#define data", 'print "theano", time.time()-start, "sec"', 0),
+}  # fmt: skip
+IMPORTS = {
+    "blog_numpy": "import time\nimport numpy as np\n",
+    "blog_theano": "import time\nimport numpy as np\n",
+    "blog_shared": "import time\nimport numpy as np\nimport theano\nimport theano.tensor as T\n",
+    "blog_shared2": "import time\nimport numpy as np\nimport theano\nimport theano.tensor as T\n",
+}
+# Lines of a program, by their first words, that the document prints without their indentation.
+INDENTS = {
+    "solution": ("pred, err = train()", "print('Used the", "print('ERROR", "print(train."),
+    "gpuarray_check1": ("r = f()", "print 'Used the"),
+    "gpuarray_check2": ("r = f()", "print 'Used the"),
+}
+
+
+def tutorial(text: str) -> dict[str, str]:
+    """The programs of the tutorial, which kept its indentation, in order."""
+    found = re.findall(r"^\.\. code-block:: python\n[ ]*\n((?:[ ]{2,}.*\n|[ ]*\n)+)", text, flags=re.M)
+    names = ("check1", "check2", "check3", "logistic_regression", "pycuda_multiply", "pycuda_double_op")
+    programs = {name: textwrap.dedent(block).strip() + "\n" for name, block in zip(names, found, strict=True)}
+    test = re.findall(r"^>>> (.*)$", text, flags=re.M)
+    programs["pycuda_double_op"] += "\n" + "\n".join(test) + "\n"
+    return programs
+
+
+def by_lines(text: str, first: str, last: str, occurrence: int) -> list[str]:
+    lines = [line.rstrip() for line in text.splitlines()]
+    begin = [i for i, line in enumerate(lines) if line == first][occurrence]
+    end = next(i for i in range(begin, len(lines)) if lines[i] == last)
+    return lines[begin : end + 1]
+
+
+def programs(folder: Path) -> dict[str, str]:
+    """Every program of the documents, by its name."""
+    texts = {path.name[:3]: path.read_text(encoding="utf-8") for path in folder.glob("00*.txt")}
+    found = tutorial(texts[TUTORIAL])
+    for name, (document, first, last, occurrence) in LINES.items():
+        lines = by_lines(texts[document], first, last, occurrence)
+        deeper = INDENTS.get(name, ())
+        lines = ["    " + line if deeper and line.startswith(deeper) else line for line in lines]
+        found[name] = IMPORTS.get(name, "") + "\n".join(lines) + "\n"
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    check = "--check" in arguments
+    (folder,) = (Path(a) for a in arguments if a != "--check")
+    TARGET.mkdir(parents=True, exist_ok=True)
+    stale = []
+    for name, text in programs(folder).items():
+        path = TARGET / f"{name}.py"
+        if check and (not path.is_file() or path.read_text(encoding="utf-8") != text):
+            stale.append(path.name)
+        elif not check:
+            path.write_text(text, encoding="utf-8")
+    if stale:
+        print("not as printed:", ", ".join(stale))
+    return int(bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
