@@ -91,6 +91,7 @@ def _subtensor(op: Any, node: Any) -> Any:
 def _inc_subtensor(op: Any, node: Any) -> Any:
     def run(inputs: Any, outputs: Any) -> None:
         x, y, *index = inputs
+        y = y.item() if isinstance(y, np.ndarray) else y
         result = x if op.inplace else x.copy()
         key = _key(op, index)
         if op.set_instead_of_inc:
@@ -104,8 +105,8 @@ def _inc_subtensor(op: Any, node: Any) -> Any:
 
 
 @device_inputs.register(IncSubtensor)
-def _two(op: Any, node: Any) -> list[int]:
-    return [0, 1]
+def _target_and_value(op: Any, node: Any) -> list[int]:
+    return [0, 1] if node.inputs[1].type.ndim else [0]  # a 0-d value is a number on the host
 
 
 @lower.register(Join)

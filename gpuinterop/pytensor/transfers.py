@@ -8,12 +8,9 @@ import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.basic import as_tensor_variable
-from pytensor.tensor.type import TensorType
-
-import gpuinterop as gi
 
 from . import settings
-from .types import device_type, is_device
+from .types import CudaNdarrayType, device_type, is_device
 
 __all__ = ["GpuFromHost", "HostFromGpu", "as_device_variable", "gpu_from_host", "host_from_gpu"]
 
@@ -58,16 +55,22 @@ class GpuFromHost(_Transfer):
 class HostFromGpu(_Transfer):
     """Copy an array from the device to a new NumPy array."""
 
+    __props__ = ("any_dtype",)
+
+    def __init__(self, any_dtype: bool = False) -> None:
+        self.any_dtype = any_dtype  # the type is not Theano's first, which its text says
+
     def make_node(self, x: Any) -> Any:
         if not is_device(x):
             raise TypeError(f"expected a variable on the device, got {x.type}")
-        return Apply(self, [x], [x.type.host()()])
+        op = self if isinstance(x.type, CudaNdarrayType) else HostFromGpu(any_dtype=True)
+        return Apply(op, [x], [x.type.host()()])
 
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
         outputs[0][0] = inputs[0].get()
 
     def __str__(self) -> str:
-        return "HostFromGpu"
+        return "HostFromGpu(gpuarray)" if self.any_dtype else "HostFromGpu"
 
 
 gpu_from_host, host_from_gpu = GpuFromHost(), HostFromGpu()

@@ -1,0 +1,23 @@
+"""Functions compiled for a device, beside the same functions in host PyTensor."""
+
+import pytest
+
+pytest.importorskip("pytensor")
+
+import gpuinterop.pytensor as backend
+from pytensor.configdefaults import config
+
+# Host functions run in Python and NumPy: no test needs their C code, which takes seconds to compile.
+config.cxx = ""
+config.blas__ldflags = ""
+
+
+@pytest.fixture
+def on_device(device):
+    """Compile for the device, with float32 shared variables there."""
+    floats = config.floatX
+    backend.use(device)
+    yield device
+    backend.unuse()
+    config.allow_gc, config.floatX = True, floats
+

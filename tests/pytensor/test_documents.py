@@ -1,0 +1,67 @@
+"""The programs of the old documents run as printed (tests/documents, cut by tools/cut_programs.py)."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pytensor")
+
+import gpuinterop as gi
+from doubles.on_fake import FAKE
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / "tests" / "documents"
+EXP = "[1.2317803 1.6187934 1.5227807 ... 2.2077184 2.2996774 1.6232328]"
+ELEMWISE = "GpuElemwise{exp,no_inplace}"
+ON_GPU = {
+    "check1": f"[{ELEMWISE}(<CudaNdarrayType(float32, vector)>), HostFromGpu({ELEMWISE}.0)]",
+    "check2": f"[{ELEMWISE}(<CudaNdarrayType(float32, vector)>)]",
+    "check3": f"[{ELEMWISE}(<CudaNdarrayType(float32, vector)>)]",
+    "gpuarray_check1": f"[{ELEMWISE}(<GpuArray<float64>>), HostFromGpu(gpuarray)({ELEMWISE}.0)]",
+    "gpuarray_check2": f"[{ELEMWISE}(<GpuArray<float64>>)]",
+}
+
+
+def printed_by(name, **flags):
+    """The output of a program; the environment is the test's, so that a fake driver is found too."""
+    flags = {"device": "cuda0", "floatX": "float64"} if name.startswith("gpuarray") else {"device": "gpu", "floatX": "float32"} | flags
+    environment = {**os.environ, "THEANO_FLAGS": ",".join(f"{k}={v}" for k, v in flags.items()),
+                   "PYTENSOR_FLAGS": "cxx=,blas__ldflags=", "THEANORC": os.devnull}  # fmt: skip
+    kernels = "from doubles import host_kernels; host_kernels.install(); " if FAKE else ""
+    command = f"from gpuinterop.cli import main; sys.exit(main(['run', '{PROGRAMS / name}.py']))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r}); {kernels}{command}"],
+        check=False, capture_output=True, text=True, env=environment, cwd=PROGRAMS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ON_GPU)
+def test_program_prints_graph_and_numbers(name, device):
+    out, err = printed_by(name)
+    on_gpu = gi.device(device).type == "cuda"
+    assert out.rstrip().endswith("Used the gpu" if on_gpu else "Used the cpu")
+    if on_gpu:
+        assert out.splitlines()[0] == ON_GPU[name]
+        assert re.search(r"Using (gpu device 0|device cuda0): ", err)
+    else:
+        assert "No GPU" in err
+    first, last = re.search(r"\[(1\.23178\d*) .* (1\.62323\d*)\]", out).groups()
+    assert abs(float(first) - 1.2317803) < 1e-6 and abs(float(last) - 1.6232329) < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["logistic_regression", "solution", "blog_theano", "blog_shared", "blog_shared2"])
+def test_training_program_runs(name, device):
+    out, _ = printed_by(name)
+    if name in ("logistic_regression", "solution"):
+        used = "gpu" if gi.device(device).type == "cuda" else "cpu"
+        assert out.startswith(f"Used the {used}\n")
+        target, prediction = re.search(r"target values for D\s*\[(.*?)\]\s*prediction on D\s*\[(.*?)\]", out, re.S).groups()
+        agree = [float(t) == (p == "True") for t, p in zip(target.split(), prediction.split(), strict=True)]
+        assert all(agree)  # 784 weights fit 400 labels
