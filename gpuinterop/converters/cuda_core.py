@@ -17,7 +17,7 @@ __all__ = ["RULES", "describe", "export", "judge", "plan_to", "stream_used_by"]
 ARRAY = "a cuda.core StridedMemoryView or Buffer"
 STREAM = "`stream`"
 IMPORTS = "cuda.core.utils"
-TO_OPTIONS = FROM_OPTIONS = {"stream": None}
+FROM_OPTIONS = {"stream": None}
 TO_NOTE = """cuda.core has no current stream, so `stream` names the one that will use the view (any stream object or
 a handle); the legacy default stream otherwise."""
 FROM_NOTE = (

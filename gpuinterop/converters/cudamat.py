@@ -38,7 +38,6 @@ __all__ = ["RULES", "adopt", "describe", "export", "plan_to", "stream_used_by"]
 ARRAY = "a cudamat.CUDAMatrix"
 STREAM = "CUDAMat's default stream"
 IMPORTS = {"cpu": "npmat", "cuda": "cudamat"}
-TO_OPTIONS = {"layout": "logical", "trans": False, "module": None}
 FROM_OPTIONS = {"layout": "logical"}
 TO_NOTE = """Entry (i, j) of `x` is entry (i, j) of the matrix. C-contiguous matrices are shared with
 ``trans=True``, as a matrix whose `is_trans` flag is set; many CUDAMat functions refuse that flag. The matrix
