@@ -193,11 +193,6 @@ class FreeGuard(OwnerGroup):
                 self.struct.owns_data = 1
 
 
-def address(mat: Any) -> int:
-    """Return the device address in a struct."""
-    return int(ctypes.cast(mat.data_device, ctypes.c_void_p).value or 0)
-
-
 def read_struct(mat: Any, where: str) -> tuple[int, int, int]:
     """Return the rows, the columns and the device address in a struct whose memory is on the GPU."""
     rows, columns = read_shape((mat.size[0], mat.size[1]), 4, where)
@@ -208,7 +203,7 @@ def read_struct(mat: Any, where: str) -> tuple[int, int, int]:
             got=f"a matrix of size ({rows}, {columns}) that is on the host only, or was freed",
             fix="call m.copy_to_device() first",
         )
-    return rows, columns, address(mat)
+    return rows, columns, int(ctypes.cast(mat.data_device, ctypes.c_void_p).value or 0)
 
 
 def describe(m: Any, layout: str = "logical") -> ArrayInfo:
