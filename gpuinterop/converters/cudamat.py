@@ -38,7 +38,6 @@ __all__ = ["RULES", "adopt", "describe", "export", "plan_to", "stream_used_by"]
 ARRAY = "a cudamat.CUDAMatrix"
 STREAM = "CUDAMat's default stream"
 IMPORTS = {"cpu": "npmat", "cuda": "cudamat"}
-TO_OPTIONS = {"layout": "logical", "trans": False, "module": None}
 FROM_OPTIONS = {"layout": "logical"}
 TO_NOTE = """Entry (i, j) of `x` is entry (i, j) of the matrix. C-contiguous matrices are shared with
 ``trans=True``, as a matrix whose `is_trans` flag is set; many CUDAMat functions refuse that flag. The matrix
@@ -194,11 +193,6 @@ class FreeGuard(OwnerGroup):
                 self.struct.owns_data = 1
 
 
-def address(mat: Any) -> int:
-    """Return the device address in a struct."""
-    return int(ctypes.cast(mat.data_device, ctypes.c_void_p).value or 0)
-
-
 def read_struct(mat: Any, where: str) -> tuple[int, int, int]:
     """Return the rows, the columns and the device address in a struct whose memory is on the GPU."""
     rows, columns = read_shape((mat.size[0], mat.size[1]), 4, where)
@@ -209,7 +203,7 @@ def read_struct(mat: Any, where: str) -> tuple[int, int, int]:
             got=f"a matrix of size ({rows}, {columns}) that is on the host only, or was freed",
             fix="call m.copy_to_device() first",
         )
-    return rows, columns, address(mat)
+    return rows, columns, int(ctypes.cast(mat.data_device, ctypes.c_void_p).value or 0)
 
 
 def describe(m: Any, layout: str = "logical") -> ArrayInfo:

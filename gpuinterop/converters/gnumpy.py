@@ -26,7 +26,6 @@ __all__ = [
 
 ARRAY = "a gnumpy.garray"
 STREAM = "gnumpy's default stream"
-TO_OPTIONS = {"module": None}
 TO_NOTE = """The garray holds `x`, and gnumpy never puts the memory into its reuse cache. `module` names the gnumpy
 to use, if it is not the installed one; in CPU mode it accepts host arrays, otherwise GPU arrays."""
 FROM_NOTE = """The garray itself is held, because gnumpy puts the memory of a destroyed garray into its reuse cache

@@ -13,7 +13,7 @@ from gpuinterop import _core
 from gpuinterop.errors import ShapeError
 from gpuinterop.layout import broadcast_shapes
 from gpuinterop.ops.dtype_promotion import common_dtype
-from gpuinterop.ops.expression import Expression, Value
+from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.operand_conversion import gpuarray_class
 from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_table import accumulated_dtype
@@ -21,16 +21,12 @@ from gpuinterop.ops.reduction_table import accumulated_dtype
 __all__ = ["plan", "rank_one"]
 
 _products: dict[tuple[Any, Any, bool], ReductionKernel] = {}  # by the operands' dtypes
-_scaled: dict[Any, ReductionKernel] = {}  # by dtype, alpha and beta: the core asks for at most 64
 
 
-def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any) -> Any:
+def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
     """Return the `_core.LaunchPlan` of a product of CUDA operands, whose shapes were checked."""
-    a, b, c, out = (None if x is None else _core.view(gpuarray_class(), x) for x in (a, b, c, out))
+    a, b, out = (None if x is None else _core.view(gpuarray_class(), x) for x in (a, b, out))
     outs = None if out is None else (out,)
-    if kind == "gemv":
-        extras = () if c is None else (c,)
-        return _scaled_product(a, b, c, alpha, beta).resolved((a, b), extras, outs)
     if kind == "integer":
         batch = broadcast_shapes((a.shape[:-2], b.shape[:-2]), "matmul")
         if len(batch) > _core.MAX_DIMS - 3:  # the sum's axis and the two of the result
@@ -68,32 +64,6 @@ def _times(common: np.dtype[Any]) -> Expression:
         held = accumulated_dtype("sum", common)
         graph.results = [graph.apply("multiply", graph.cast(x, held), graph.cast(y, held))]
     return graph
-
-
-def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> ReductionKernel:
-    common = common_dtype([v.dtype for v in (a, x, y) if v is not None], "gemv")
-    key = (common, alpha, None if y is None else beta)
-    kernel = _scaled.get(key)
-    if kernel is None:
-        posts = Expression()
-        value = _scale(posts, posts.input(), alpha, common)
-        if y is not None:
-            addend = posts.input()
-            if beta != 0:
-                value = posts.apply("add", value, _scale(posts, addend, beta, common))
-        posts.results = [posts.cast(value, common)]
-        kernel = _scaled[key] = ReductionKernel(
-            _times(common), "sum", posts=posts, dtypes=(common,), where="gemv"
-        )
-    return kernel
-
-
-def _scale(graph: Expression, x: Value, factor: float, common: np.dtype[Any]) -> Value:
-    """The product with a number, which is rounded with the sum that it becomes part of."""
-    if factor == 1:
-        return graph.cast(x, accumulated_dtype("sum", common))
-    wide = np.complex128 if common.kind == "c" else np.float64
-    return graph.apply("multiply", graph.cast(x, wide), factor)
 
 
 _kept: list[Any] = []  # operations that the core calls by their numbers

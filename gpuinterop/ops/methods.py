@@ -42,9 +42,9 @@ UFUNCS |= {
 }
 
 
-def _numpy_functions() -> Any:
-    # Imported by the first call that needs it, because conversions and operators do without.
-    return import_module(f"{__package__}.numpy_functions")
+# numpy.where -> the function for gpuinterop arrays; filled by the first call, because conversions and
+# operators do without the module.
+_NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def __array_ufunc__(
@@ -96,7 +96,7 @@ def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:
 
 def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
     """What computes a method of a ufunc, None where nothing does."""
-    return _numpy_functions().UFUNC_METHODS.get((ufunc, method))
+    return import_module(f"{__package__}.numpy_functions").UFUNC_METHODS.get((ufunc, method))
 
 
 def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any) -> Any:
@@ -111,7 +111,10 @@ def __array_function__(
     self: Any, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Compute a NumPy function on arrays of this library."""
-    found = _numpy_functions().NUMPY_FUNCTIONS.get(func)
+    found = _NUMPY_FUNCTIONS.get(func)
+    if found is None:
+        _NUMPY_FUNCTIONS.update(import_module(f"{__package__}.numpy_functions").NUMPY_FUNCTIONS)
+        found = _NUMPY_FUNCTIONS.get(func)
     if found is not None:
         try:
             return found(*args, **kwargs)

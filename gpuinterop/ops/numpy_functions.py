@@ -329,7 +329,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.count_nonzero: _count_nonzero,
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
     np.result_type: lambda *given: np.result_type(
-        *(x.dtype if isinstance(x, _core.Array) else x for x in given)
+        *(x.dtype if hasattr(x, "__array_function__") else x for x in given)
     ),
     np.may_share_memory: _may_share_memory,
     np.array_repr: lambda arr: repr(arr),

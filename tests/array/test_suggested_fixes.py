@@ -24,30 +24,16 @@ def x(device):
     return gi.asarray(HOST.copy(), device=device)
 
 
-BITWISE = {
-    "and": lambda x: x & x,
-    "or with a number": lambda x: x | 1,
-    "xor": lambda x: x ^ x,
-    "not": lambda x: ~x,
-    "shift": lambda x: x << 1,
-    "shift from": lambda x: 1 >> x,
-    "common divisor": lambda x: gi.gcd(x, x),
-}
-
-
-@pytest.mark.filterwarnings("ignore:Casting complex values")
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
-@pytest.mark.parametrize("name", BITWISE)
-def test_bits_of_floats(x, dtype, name):
-    call = BITWISE[name]
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "call", [lambda x: x & x, lambda x: ~x, lambda x: 1 >> x, lambda x: gi.gcd(x, x)]
+)
+def test_bits_of_floats(x, dtype, call):
     x = x.astype(dtype)
     fix = refused(lambda: call(x)).fix
-    with np.errstate(all="ignore"):
-        found = call(eval(fix.partition(": ")[2].partition(", ")[0]))
-        expected = call(np.real(HOST).astype("int64" if dtype == "float64" else "int32")) if (
-            name != "common divisor"
-        ) else np.gcd(HOST.astype(int), HOST.astype(int))  # fmt: skip
-    assert found.get().tolist() == expected.tolist()
+    found = call(eval(fix.partition(": ")[2].partition(", ")[0]))
+    expected = call(gi.asarray(HOST.astype("int32"), device=x.device))
+    assert found.get().tolist() == expected.get().tolist()
 
 
 def test_out_of_another_shape(device, x):
@@ -113,25 +99,20 @@ def test_a_misspelt_device_for_unpickling(monkeypatch):
     assert "pickled" not in error.expected
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: gi.arange(10**15),
-        lambda: gi.linspace(0, 1, 10**15),
-        lambda: gi.zeros(10**15, device="cpu"),
-        lambda: _repeated().get(),
-        lambda: _repeated().tolist(),
-        lambda: _repeated().tobytes(),
-        lambda: pickle.dumps(_repeated()),
-        lambda: gi.asarray(_repeated(), dtype="float64"),
-        lambda: _repeated().astype("float64"),
-        lambda: gi.pinned_empty(10**15, device="cpu"),
-    ],
-    ids=["arange", "linspace", "zeros", "get", "tolist", "tobytes", "pickle", "asarray", "astype",
-         "pinned_empty"],
-)  # fmt: skip
-def test_too_much_host_memory_tells_what_is_free(make):
-    error = refused(make)
+TOO_MUCH = {
+    "arange": lambda: gi.arange(10**15),
+    "zeros": lambda: gi.zeros(10**15, device="cpu"),
+    "get": lambda: _repeated().get(),
+    "tolist": lambda: _repeated().tolist(),
+    "pickle": lambda: pickle.dumps(_repeated()),
+    "astype": lambda: _repeated().astype("float64"),
+    "pinned_empty": lambda: gi.pinned_empty(10**15, device="cpu"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_too_much_host_memory_tells_what_is_free(name):
+    error = refused(TOO_MUCH[name])
     assert isinstance(error, gi.OutOfMemoryError)
     free, total = map(int, re.search(r"(\d+) bytes free of (\d+)", error.got).groups())
     assert 0 < free < total == gi.mem_info("cpu")[1]

@@ -155,23 +155,6 @@ class TestTorch:
         with torch.inference_mode():
             assert from_dlpack(torch.ones(3)).tolist() == [1, 1, 1]
 
-    @pytest.mark.filterwarnings(
-        "ignore:.torch.jit.script. is:DeprecationWarning"
-    )  # make_dual itself
-    def test_tensor_with_a_tangent_is_refused(self, torch):
-        forward = torch.autograd.forward_ad
-        primal = torch.ones(2, 3)
-        with forward.dual_level():
-            dual = forward.make_dual(primal, torch.full((2, 3), 2.0))
-            for tensor in (dual, dual * 3, dual.T):
-                with pytest.raises(gi.ExportError, match="tangent"):
-                    from_dlpack(tensor)
-            assert gi.explain(dual).code == "grad"
-            for mended in (forward.unpack_dual(dual).primal, dual.detach(), primal):
-                assert from_dlpack(mended).ptr == primal.data_ptr()
-        # A level that ends takes its tangents along.
-        assert from_dlpack(dual).ptr == primal.data_ptr()
-
 
 # ---- tvm-ffi ------------------------------------------------------------------------------------
 

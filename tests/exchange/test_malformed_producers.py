@@ -205,33 +205,3 @@ def test_argument_of_an_export_may_reshape_the_array():
     x = gi.GpuArray(host, device="cpu")
     y = gi.from_dlpack(x.__dlpack__(max_version=(1, Reshaping())))
     assert y.tolist() == host.ravel().tolist()
-
-
-def test_finaliser_may_reshape_an_array_whose_dictionary_is_made():
-    """Before Python 3.12 a tuple in the making may run the collector, and finalisers with it."""
-    full = (2,) * 20
-    x = gi.GpuArray(np.zeros(full, "u1"), device="cpu")
-
-    class Finaliser:
-        def __del__(self):
-            x.shape = (x.size,)
-
-    threshold = gc.get_threshold()
-    try:
-        for _ in range(20):
-            gc.disable()
-            x.shape = full
-            gc.collect()
-            gc.set_threshold(1, 1000, 1000)
-            garbage = Finaliser()
-            garbage.me = garbage
-            del garbage
-            gc.enable()
-            entries = x.__array_interface__
-            gc.disable()
-            assert entries["shape"] in (full, (x.size,))
-            assert entries["strides"] is None
-            gc.collect()
-    finally:
-        gc.set_threshold(*threshold)
-        gc.enable()

@@ -49,6 +49,8 @@ REFUSED = [
     ({"shape": (2,), "strides": (-(2**60),)}, "address space"),
     ({"shape": (2,), "strides": (-(2**63),)}, ""),
     ({"data": ADDRESS + 160, "shape": (6, 8), "strides": (2**62 - 8, 1)}, "reach fits"),
+    ({"shape": (0, 2**61), "strides": None}, "bytes fit"),
+    ({"shape": (2**61,), "strides": (0,)}, "bytes fit"),
     ({"byte_offset": 2**64 - 8}, "byte_offset"),
     ({"byte_offset": 2**60}, "address space"),
     ({"byte_offset": 2}, "aligned"),

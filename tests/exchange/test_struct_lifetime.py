@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from peers import Producer, capsule, consume, peer, run
+from peers import Producer, capsule, consume, forever, peer, run, struct
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -249,6 +249,17 @@ def test_pending_error_survives_the_deleters(freed):
             1 / 0,
         )
     assert (freed(), Loud.ended) == (1, 2)
+
+
+def test_deleter_in_python_runs_while_an_error_is_on_its_way():
+    ended = {}
+    # A method call: CPython checks that it begins without an exception.
+    deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(lambda address: ended.update({address: 1}))
+    managed = struct()
+    managed.deleter = ctypes.cast(forever(deleter), ctypes.c_void_p).value
+    with pytest.raises(gi.CopyForbiddenError), gi.no_copies():
+        gi.asarray(Producer(lambda **_: capsule(managed)), copy=True)
+    assert list(ended) == [ctypes.addressof(managed)]
 
 
 # ---- the end of the process ---------------------------------------------------------------------

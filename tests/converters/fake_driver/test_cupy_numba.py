@@ -263,7 +263,7 @@ def test_numba_lifetimes_and_refusals(numba, gpu):
     records = DeviceNDArray(
         (2,), (8,), [("a", "f4"), ("b", "f4")], gpu_data=MemoryPointer(None, 0, 0)
     )
-    with pytest.raises(gi.DTypeError, match="field"):
+    with pytest.raises(gi.DTypeError):
         gi.from_any(records)
 
 

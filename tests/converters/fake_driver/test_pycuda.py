@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 import sys
 import threading
 import types
@@ -79,23 +78,21 @@ def test_a_slice_that_pycuda_made_too_long_is_refused(pycuda):
 
 
 MALFORMED = {
-    "fewer strides": ({"strides": ()}, gi.ExchangeError, "as many strides"),
-    "half a stride": ({"strides": (4.5,)}, gi.ExchangeError, "strides as a sequence"),
-    "a negative shape": ({"shape": (-4,)}, gi.ExchangeError, "at least 0"),
-    "a huge shape": ({"shape": (2**64,)}, gi.BoundsError, "64 bits"),
-    "no dtype": ({"dtype": object()}, gi.DTypeError, "a dtype"),
-    "no address": ({"gpudata": 4096}, gi.ExchangeError, "does not know"),
-}  # fmt: skip
+    "more strides than axes": {"strides": (4, 4)},
+    "a stride that is no int": {"strides": (4.5,)},
+    "no shape": {"shape": object()},
+    "a negative shape": {"shape": (-4,)},
+    "a huge shape": {"shape": (2**64,)},
+    "no dtype": {"dtype": "floaty"},
+    "an address of nothing": {"gpudata": 4096},
+}
 
 
 @pytest.mark.parametrize("case", MALFORMED)
-def test_a_malformed_array_is_refused_in_words(pycuda, case):
-    names, error, match = MALFORMED[case]
+def test_a_malformed_array_is_refused(pycuda, case):
     g = pycuda.gpuarray.to_gpu(host(4))
-    vars(g).update(names)
-    _, _, raised = agree(g)
-    assert type(raised) is error
-    assert re.search(match, str(raised))
+    vars(g).update(MALFORMED[case])
+    assert agree(g)[0].refused
 
 
 def test_base_holds_the_gpuarray(pycuda):
@@ -309,4 +306,4 @@ def test_second_export_plans_nothing(pycuda, gpu):
     x = gpu(host(4, 6))
     for convert in (gi.to_gpuarray, lambda x: gi.to(x, "pycuda"), lambda x: gi.to(x, "gpuarray")):
         convert(x)
-        assert not {"plan_out", "export_array"}.intersection(python_calls(lambda c=convert: c(x)))
+        assert not {"plan_out", "convert"}.intersection(python_calls(lambda c=convert: c(x)))
