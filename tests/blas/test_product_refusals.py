@@ -95,8 +95,10 @@ def test_calls_that_are_nearly_wrong(device: str) -> None:
     close(gi.gemm(x, x, beta=0, out=out), product)  # nothing is added
     close(gi.gemm(x, x, beta=None), product)
     close(gi.gemm(x, x, out, beta=1, out=out), 2 * product)
-    same, out = out, CudaNdarray(values(2, 2), device=device)
-    same @= out  # into the same memory
+    before = same = out
+    out = CudaNdarray(values(2, 2), device=device)
+    same @= out
+    assert same is before
     out @= out
     close(same, 2 * product @ values(2, 2))
     close(out, product)
