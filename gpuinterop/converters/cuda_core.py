@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from gpuinterop import _core
-from gpuinterop.converters.foreign_layout import device_of_address, read_dtype, stream_number
+from gpuinterop.converters.foreign_layout import device_of_address, stream_number
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
@@ -55,10 +57,10 @@ def describe(v: Any) -> ArrayInfo:
             where = device_of_address(ptr)
         return ArrayInfo((v.size,), (1,), "int8", 1, *where, ptr, library="cuda_core")
     try:
-        named = v.dtype
+        named = "object" if v.dtype is None else v.dtype
     except TypeError:  # the view accepts any struct, and reads the dtype only on request
-        named = None
-    dtype = read_dtype(named, "from_cuda_core")
+        named = "object"
+    dtype = numpy.dtype(named)
     shape = tuple(v.shape)
     if v.strides is None:
         strides = c_strides(shape, dtype.itemsize)

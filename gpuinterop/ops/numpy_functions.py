@@ -19,7 +19,7 @@ from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.layout import broadcast_shapes, core_view
 from gpuinterop.ops import blas, concat_split, equality, functions, output_arrays
-from gpuinterop.ops.copying import copyto
+from gpuinterop.ops.casting import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
