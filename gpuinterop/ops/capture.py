@@ -145,7 +145,7 @@ class Capture:
             if kind is None:
                 self._recorder.end()
             else:
-                self._recorder.abandon()
+                self._recorder.leave()
         finally:
             leaver = getattr(_of_thread, "leaver", None)
             if leaver is not None and leaver.recorder is self._recorder:
