@@ -222,7 +222,7 @@ def _streams(report: Report) -> None:
 
 def _libraries(report: Report) -> None:
     # Imports that failed in this process; nothing is imported for the report.
-    failed = {name: f"its import fails: {why}" for name, why in availability.failures().items()}
+    failed = {name: f"its import fails: {why}" for name, why in availability.failures.items()}
     found = installed_libraries.scan()
     rows = [replace(row, broken=failed.get(row.library, row.broken)) for row in found]
     for name in failed.keys() - {row.library for row in rows}:

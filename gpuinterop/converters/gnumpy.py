@@ -26,7 +26,6 @@ __all__ = [
 
 ARRAY = "a gnumpy.garray"
 STREAM = "gnumpy's default stream"
-TO_OPTIONS = {"module": None}
 TO_NOTE = """The garray holds `x`, and gnumpy never puts the memory into its reuse cache. `module` names the gnumpy
 to use, if it is not the installed one; in CPU mode it accepts host arrays, otherwise GPU arrays."""
 FROM_NOTE = """The garray itself is held, because gnumpy puts the memory of a destroyed garray into its reuse cache
@@ -44,7 +43,6 @@ def plan_to(
     info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False, module: Any = None
 ) -> Plan:
     """Plan a conversion to gnumpy, whose device depends on its mode."""
-    cudamat.check_module(module, "garray", "to_gnumpy", "gnumpy")
     module = module or registry.load_or_none("gnumpy")
     if module is None:  # which the conversion itself reports
         return plan_layout(info, RULES, allow_readonly)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from typing import Any
 
 from gpuinterop import errors
@@ -29,7 +30,7 @@ FROM_NOTE = """The result is read-only: JAX takes its arrays for immutable and m
 several names. ``from_jax(a).copy()`` can be written to."""
 
 _WIDE = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
-_DTYPES = frozenset(_WIDE) | frozenset(
+_DTYPES = frozenset(
     "bool int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32 complex64 float8_e3m4 "
     "float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
     "float8_e8m0fnu".split()
@@ -46,6 +47,9 @@ RULES = Rules(
     alignment=64,
     device_alignment=16,
 )
+# Apart, because the core remembers what `RULES` allows, and jax_enable_x64 may change.
+_ALL_DTYPES = _DTYPES | frozenset(_WIDE)
+_WITH_WIDE = replace(RULES, dtypes=_ALL_DTYPES)
 
 
 def _without_cuda(jax: Any) -> str:
@@ -78,7 +82,7 @@ def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
             f"jax.config.update('jax_enable_x64', True), or narrow it yourself: "
             f"{cast_line(info.library, _WIDE[info.dtype])}",
         )  # fmt: skip
-    return plan_layout(info, RULES)
+    return plan_layout(info, _WITH_WIDE)
 
 
 def stream_used_by(index: int, obj: Any = None) -> int | None:
@@ -88,13 +92,6 @@ def stream_used_by(index: int, obj: Any = None) -> int | None:
     same rules. Arrays of JAX wait for the stream that the importer names.
     """
     return LEGACY if obj is None else None
-
-
-def _is_elsewhere(a: Any) -> bool:
-    # JAX cannot export the pinned host memory of a GPU.
-    platform = next(iter(a.devices())).platform
-    pinned = platform != "cpu" and a.sharding.memory_kind == "pinned_host"
-    return pinned or platform not in ("cpu", "gpu", "cuda")
 
 
 # In this order, because an array that meets one condition may fail to answer the next.
@@ -113,11 +110,7 @@ _REFUSALS = (
         "an array with {0.sharding}", "convert one shard: a.addressable_shards[0].data",
     ),
     (
-        _is_elsewhere, errors.DeviceMismatchError, "", "an array in the memory of a CPU or a CUDA device",
-        "an array with {0.sharding}", "jax.device_put(a, jax.devices('cpu')[0])",
-    ),
-    (
-        lambda a: getattr(a.dtype, "name", "") not in _DTYPES, errors.DTypeError, "",
+        lambda a: getattr(a.dtype, "name", "") not in _ALL_DTYPES, errors.DTypeError, "",
         "a dtype that has plain memory", "dtype {0.dtype}",
         "pass the bits of a random key: jax.random.key_data(a), or convert the values, for example "
         "a.astype('float32')",
@@ -126,5 +119,5 @@ _REFUSALS = (
 
 
 def judge(a: Any) -> Plan | None:
-    """Refuse tracers, and arrays that are deleted, sharded, elsewhere, or of a dtype without memory."""
+    """Refuse tracers, and arrays that are deleted, sharded, or of a dtype without memory."""
     return refusal_of(a, "from_jax", _REFUSALS)

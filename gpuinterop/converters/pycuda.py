@@ -39,7 +39,6 @@ __all__ = [
 ARRAY = "a pycuda.gpuarray.GPUArray"
 STREAM = "PyCUDA's default stream"
 IMPORTS = "pycuda.gpuarray"
-TO_OPTIONS = {"strided": False}
 TO_NOTE = """``strided=True`` shares every layout: the GPUArray gets the strides, which only slicing, ``get`` and
 ``view`` of PyCUDA honour, its kernels do not. `x` is ``result.base``.
 

@@ -14,11 +14,10 @@ from gpuinterop.layout import broadcast_shapes
 
 from .core_callbacks import CustomOperation
 from .cuda_text import CudaText
-from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, numpy_types
+from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, numpy_types, substitute
 from .expression_dtypes import Value, loop_of, met, settled, strong
 from .expression_graph import Graph
 from .host_elementwise import run_row
-from .kernel_bodies import substitute
 
 __all__ = ["DeviceFunction", "ElementwiseOperation", "device_function"]
 

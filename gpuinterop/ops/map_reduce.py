@@ -15,7 +15,7 @@ from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.cuda_text import CudaText, assigned
+from gpuinterop.ops.cuda_text import CudaText, assigned, host_results
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.reduction_kernel import ReductionKernel
@@ -139,18 +139,11 @@ class MapReduce(ReductionKernel):
 
         def work() -> None:
             with np.errstate(all="ignore"):
-                found = self.host(reads, reads_after)
-                try:
-                    # An operand that is returned is read before any out is written.
-                    values = [np.broadcast_to(v, kept).copy() for v in found]
-                    for sink, value in zip(writes, values, strict=True):
-                        sink[...] = value
-                except (TypeError, ValueError):
-                    raise ShapeError(
-                        where=self._where, expected=f"a tuple of {len(writes)} of numbers of shape {kept} from host=",
-                        got=f"a {type(found).__name__}",
-                        fix=f"reduce over axis {self.axis} in host= as well, and return a tuple",
-                    ) from None  # fmt: skip
+                values = host_results(self._where, self.host(reads, reads_after), kept, kinds)
+                if len(values) > 1:  # an operand that is returned is read before any out is written
+                    values = tuple(v.copy() for v in values)
+                for sink, value in zip(writes, values, strict=True):
+                    sink[...] = value
 
         output_arrays.record_or_run(work)
         return outs[0] if len(outs) == 1 else tuple(outs)

@@ -19,7 +19,7 @@ from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.layout import broadcast_shapes, core_view
 from gpuinterop.ops import blas, concat_split, equality, functions, output_arrays
-from gpuinterop.ops.copying import copyto
+from gpuinterop.ops.casting import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
@@ -329,7 +329,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.count_nonzero: _count_nonzero,
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
     np.result_type: lambda *given: np.result_type(
-        *(x.dtype if isinstance(x, _core.Array) else x for x in given)
+        *(x.dtype if hasattr(x, "__array_function__") else x for x in given)
     ),
     np.may_share_memory: _may_share_memory,
     np.array_repr: lambda arr: repr(arr),

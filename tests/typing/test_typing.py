@@ -318,7 +318,6 @@ MISTAKES = {
     "gi.fuse(gi.device)(5, 6)": "No overload variant",
     "gi.fuse(gi.device, static_argname='x')": "No overload variant",
     "gi.Expression().apply('exp', 'x')": "incompatible type",
-    "gi.converters.to_tourch(x)": 'has no attribute "to_tourch"',
 }
 
 
