@@ -63,7 +63,6 @@ def test_driver_without_symbols(tmp_path):
     path = compiled(tmp_path / "libcuda.so", "int cuInit(unsigned f) { return 0; }")
     out = run(WITHOUT, path)
     assert "it lacks cuDriverGetVersion" in out
-    assert "more" in out
 
 
 @pytest.mark.parametrize(
