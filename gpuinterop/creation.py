@@ -20,7 +20,7 @@ from gpuinterop.array_inputs import (
 )
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import not_an_array
+from gpuinterop.error_messages import not_an_array, type_name
 from gpuinterop.errors import (
     ArgumentTypeError,
     ContiguityError,
@@ -297,7 +297,7 @@ def dimshuffle(x: Any, *pattern: Any) -> Any:
     """Return a view of `x` with its axes rearranged; see `CudaNdarray.dimshuffle`."""
     # Theano's function accepts no other objects.
     if not isinstance(x, ArrayMethods):
-        raise not_an_array("dimshuffle", "x", x)
+        raise not_an_array("dimshuffle", "x", type_name(x))
     return x.dimshuffle(*pattern)
 
 

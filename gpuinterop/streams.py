@@ -7,14 +7,13 @@ sets another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
 from types import TracebackType
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop._core import Event, Stream
+from gpuinterop._core import Stream
 from gpuinterop.device_spec import gpu
 from gpuinterop.errors import StreamError, short_repr
 from gpuinterop.foreign_handles import (
@@ -34,28 +33,6 @@ __all__ = [
     "per_thread_stream",
     "stream",
 ]
-
-
-class _Arguments:
-    """The signature of a class of the core for inspect.signature; a subclass has its own."""
-
-    def __init__(self, owner: type, example: Callable[..., None]) -> None:
-        self._owner, self._example = owner, example
-
-    def __get__(self, instance: object, cls: type) -> Any:
-        import inspect  # noqa: PLC0415
-
-        if cls is not self._owner:
-            raise AttributeError("__signature__")
-        return inspect.signature(self._example)
-
-
-_core_class: Any
-for _core_class, _example in (
-    (Stream, lambda device=None, *, blocking=False, priority=0: None),
-    (Event, lambda device=None, *, timing=False, blocking=False: None),
-):
-    _core_class.__signature__ = _Arguments(_core_class, _example)
 
 
 @cache

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import _core, errors
+from gpuinterop import _core
 from gpuinterop.converters.foreign_layout import device_of_address, stream_number
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 
-__all__ = ["RULES", "describe", "export", "judge", "plan_to", "stream_used_by"]
+__all__ = ["RULES", "describe", "export", "plan_to", "stream_used_by"]
 
 ARRAY = "a cuda.core StridedMemoryView or Buffer"
 STREAM = "`stream`"
@@ -56,7 +56,11 @@ def describe(v: Any) -> ArrayInfo:
         if v.is_device_accessible and index < 0:  # pinned memory, which belongs to no device
             where = device_of_address(ptr)
         return ArrayInfo((v.size,), (1,), "int8", 1, *where, ptr, library="cuda_core")
-    dtype = numpy.dtype(v.dtype)
+    try:
+        named = "object" if v.dtype is None else v.dtype
+    except TypeError:  # the view accepts any struct, and reads the dtype only on request
+        named = "object"
+    dtype = numpy.dtype(named)
     shape = tuple(v.shape)
     if v.strides is None:
         strides = c_strides(shape, dtype.itemsize)
@@ -66,18 +70,4 @@ def describe(v: Any) -> ArrayInfo:
     return ArrayInfo(
         shape, strides, dtype.name, dtype.itemsize, *where,
         int(v.ptr) if 0 not in shape else 0, bool(v.readonly), "cuda_core",
-    )  # fmt: skip
-
-
-def judge(v: Any) -> Plan | None:
-    """Refuse a view without a dtype."""
-    try:
-        got = "" if not hasattr(v, "ptr") or v.dtype is not None else "a view without one"
-    except TypeError as e:  # the view accepts any struct, and reads the dtype only on request
-        got = str(e)
-    if not got:
-        return None
-    return refuse(
-        "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype", got,
-        "pass the array that it was made from, v.exporting_obj, or dtype= to from_buffer",
     )  # fmt: skip

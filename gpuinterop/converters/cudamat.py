@@ -76,7 +76,6 @@ def plan_to(
     """Plan a conversion to CUDAMat or, for a host array, to npmat."""
     where = "to_cudamat"
     _check_layout(layout, where)
-    check_module(module, "CUDAMatrix", where, "CUDAMat or npmat")
     if len(info.shape) != 2 or max(info.shape) >= 1 << 31:  # its sizes have 32 bits
         return refuse(
             "cudamat", where, errors.ConversionTypeError,
@@ -95,17 +94,6 @@ def plan_to(
         if plan.code == "strides" and on_gpu and info.c_contiguous:
             return replace(plan, fix="pass trans=True to share it as a transposed matrix")
     return plan
-
-
-def check_module(module: Any, name: str, where: str, library: str) -> None:
-    """Refuse as option `module` a module without the class of the library."""
-    if module is not None and not hasattr(module, name):
-        raise errors.ArgumentTypeError(
-            where=where,
-            expected=f"as module {library}, with its {name}",
-            got=errors.short_repr(module),
-            fix="omit module for the one that is installed",
-        )
 
 
 def export(x: Any, module: Any, layout: str = "logical") -> Any:
@@ -131,7 +119,6 @@ def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: b
     mat.data_device = ctypes.cast(ctypes.c_void_p(ptr), ctypes.POINTER(ctypes.c_float))
     made = module.CUDAMatrix(mat)
     made._base = owner
-    made.mat_on_host = False  # the tutorials' converter set it; nothing reads it
     if getattr(made, "T", None) is not None:
         # The transposed twin copies the struct and knows nothing of its parent: it needs the owner
         # as well. Made by the constructor, it does not have the flag of a transposed matrix right.
@@ -192,11 +179,6 @@ class FreeGuard(OwnerGroup):
                 self.struct.owns_data = 1
 
 
-def address(mat: Any) -> int:
-    """Return the device address in a struct."""
-    return int(ctypes.cast(mat.data_device, ctypes.c_void_p).value or 0)
-
-
 def read_struct(mat: Any, where: str) -> tuple[int, int, int]:
     """Return the rows, the columns and the device address in a struct whose memory is on the GPU."""
     rows, columns = mat.size[0], mat.size[1]
@@ -207,7 +189,7 @@ def read_struct(mat: Any, where: str) -> tuple[int, int, int]:
             got=f"a matrix of size ({rows}, {columns}) that is on the host only, or was freed",
             fix="call m.copy_to_device() first",
         )
-    return rows, columns, address(mat)
+    return rows, columns, int(ctypes.cast(mat.data_device, ctypes.c_void_p).value or 0)
 
 
 def describe(m: Any, layout: str = "logical") -> ArrayInfo:

@@ -44,7 +44,6 @@ def plan_to(
     info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False, module: Any = None
 ) -> Plan:
     """Plan a conversion to gnumpy, whose device depends on its mode."""
-    cudamat.check_module(module, "garray", "to_gnumpy", "gnumpy")
     module = module or registry.load_or_none("gnumpy")
     if module is None:  # which the conversion itself reports
         return plan_layout(info, RULES, allow_readonly)

@@ -94,13 +94,6 @@ def stream_used_by(index: int, obj: Any = None) -> int | None:
     return LEGACY if obj is None else None
 
 
-def _is_elsewhere(a: Any) -> bool:
-    # JAX cannot export the pinned host memory of a GPU.
-    platform = next(iter(a.devices())).platform
-    pinned = platform != "cpu" and a.sharding.memory_kind == "pinned_host"
-    return pinned or platform not in ("cpu", "gpu", "cuda")
-
-
 # In this order, because an array that meets one condition may fail to answer the next.
 _REFUSALS = (
     (
@@ -117,10 +110,6 @@ _REFUSALS = (
         "an array with {0.sharding}", "convert one shard: a.addressable_shards[0].data",
     ),
     (
-        _is_elsewhere, errors.DeviceMismatchError, "", "an array in the memory of a CPU or a CUDA device",
-        "an array with {0.sharding}", "jax.device_put(a, jax.devices('cpu')[0])",
-    ),
-    (
         lambda a: getattr(a.dtype, "name", "") not in _ALL_DTYPES, errors.DTypeError, "",
         "a dtype that has plain memory", "dtype {0.dtype}",
         "pass the bits of a random key: jax.random.key_data(a), or convert the values, for example "
@@ -130,5 +119,5 @@ _REFUSALS = (
 
 
 def judge(a: Any) -> Plan | None:
-    """Refuse tracers, and arrays that are deleted, sharded, elsewhere, or of a dtype without memory."""
+    """Refuse tracers, and arrays that are deleted, sharded, or of a dtype without memory."""
     return refusal_of(a, "from_jax", _REFUSALS)

@@ -6,14 +6,10 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import numpy
-
 from gpuinterop import _core, errors
 from gpuinterop.converters.foreign_layout import LEGACY, refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.foreign_handles import CPU
-from gpuinterop.ndarray import class_for
 
 __all__ = ["RULES", "adopt", "describe", "export", "judge", "stream_used_by"]
 
@@ -79,12 +75,7 @@ def judge(t: Any) -> Plan | None:
 def describe(t: Any) -> ArrayInfo:
     """Describe an eager tensor by an array over its memory, which is the owner."""
     tf = sys.modules["tensorflow"]
-    if numpy.prod(t.shape.as_list(), dtype="int64") == 0:
-        # TensorFlow exports an empty tensor without the device that it is on.
-        dtype = t.dtype.as_numpy_dtype
-        array: Any = _core.empty(class_for(dtype), tuple(t.shape), dtype, CPU, 0)
-    else:
-        array = _core.import_any(None, tf.experimental.dlpack.to_dlpack(t))
+    array: Any = _core.import_any(None, tf.experimental.dlpack.to_dlpack(t))
     array.readonly = True
     return replace(ArrayInfo.of(array), library="tensorflow", owner=array)
 

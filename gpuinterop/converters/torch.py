@@ -108,11 +108,6 @@ def _has_no_memory(t: Any) -> bool:
     )
 
 
-def _is_elsewhere(t: Any) -> bool:
-    cuda = sys.modules["torch"].version.cuda  # None for ROCm, whose tensors call their device cuda
-    return t.device.type not in ("cpu", "cuda" if cuda else "cpu")
-
-
 # In this order, because a tensor that meets one condition may fail to answer the next.
 _REFUSALS = (
     (
@@ -131,7 +126,7 @@ _REFUSALS = (
         "pass the bytes: t.view(torch.uint8)",
     ),
     (
-        _is_elsewhere, errors.DeviceMismatchError, "", "a tensor on cpu or cuda",
+        lambda t: t.device.type not in ("cpu", "cuda"), errors.DeviceMismatchError, "", "a tensor on cpu or cuda",
         "a tensor on {0.device}", "make it there, or move it first: t.to('cpu')",
     ),
     (

@@ -24,8 +24,7 @@ from gpuinterop.dtypes import (
 )
 from gpuinterop.errors import DTypeError
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.blas_host import compute
-from gpuinterop.ops.blas_plans import plan, rank_one
+from gpuinterop.ops.blas_plans import compute, plan, rank_one
 from gpuinterop.ops.core_callbacks import (
     CALLS,
     FUNCTIONS,

@@ -15,7 +15,7 @@ from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.cuda_text import CudaText, assigned
+from gpuinterop.ops.cuda_text import CudaText, assigned, host_results
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.reduction_kernel import ReductionKernel
@@ -60,7 +60,6 @@ class MapReduce(ReductionKernel):
         posts: Sequence[str] = ("r",),
         locals: str = "",
         dtypes: Sequence[Any] | None = None,
-        support: str = "",
         where: str = "MapReduce",
     ) -> None:
         if op not in FUSED:
@@ -78,7 +77,7 @@ class MapReduce(ReductionKernel):
         super().__init__(
             Expression(), op, axis, None, dtypes, where
         )  # the graphs follow the dtypes
-        self.map, self.host, self.support = map, host, support
+        self.map, self.host = map, host
         self.texts, self.locals = tuple(posts), locals
         self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
 
@@ -113,7 +112,7 @@ class MapReduce(ReductionKernel):
         outs = [kind.name for kind in self._dtypes(operands)]
         mapped = CudaText(
             ", ".join(f"{x.dtype.name} x{i}" for i, x in enumerate(operands)),
-            f"{value} gi_value", assigned("gi_value", value, self.map), "map", self.support,
+            f"{value} gi_value", assigned("gi_value", value, self.map), "map",
         )  # fmt: skip
         reduced = REDUCTIONS[self.op].result(np.dtype(value)).name
         posts = CudaText(
@@ -122,7 +121,7 @@ class MapReduce(ReductionKernel):
             self.locals + " ".join(
                 f"{assigned(f'gi_y{j}', name, post)};"
                 for j, (name, post) in enumerate(zip(outs, self.texts, strict=True))
-            ), "posts", self.support,
+            ), "posts",
         )  # fmt: skip
         return _graph_of(mapped), _graph_of(posts)
 
@@ -139,18 +138,11 @@ class MapReduce(ReductionKernel):
 
         def work() -> None:
             with np.errstate(all="ignore"):
-                found = self.host(reads, reads_after)
-                try:
-                    # An operand that is returned is read before any out is written.
-                    values = [np.broadcast_to(v, kept).copy() for v in found]
-                    for sink, value in zip(writes, values, strict=True):
-                        sink[...] = value
-                except (TypeError, ValueError):
-                    raise ShapeError(
-                        where=self._where, expected=f"a tuple of {len(writes)} of numbers of shape {kept} from host=",
-                        got=f"a {type(found).__name__}",
-                        fix=f"reduce over axis {self.axis} in host= as well, and return a tuple",
-                    ) from None  # fmt: skip
+                values = host_results(self._where, self.host(reads, reads_after), kept, kinds)
+                if len(values) > 1:  # an operand that is returned is read before any out is written
+                    values = tuple(v.copy() for v in values)
+                for sink, value in zip(writes, values, strict=True):
+                    sink[...] = value
 
         output_arrays.record_or_run(work)
         return outs[0] if len(outs) == 1 else tuple(outs)

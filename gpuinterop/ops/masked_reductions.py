@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import as_input_array
-from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
-from gpuinterop.host_views import refuse_mask
+from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
-from gpuinterop.ops.operand_conversion import as_scalar, placed
+from gpuinterop.ops.operand_conversion import as_scalar
 from gpuinterop.ops.reduction_table import REDUCTIONS, reduced_shape
 from gpuinterop.scalars import scalars_to_array
 
@@ -27,7 +25,7 @@ def reduce_selected(
 ) -> Any:  # fmt: skip
     """Return the reduction of an array of the general class; `dtype` is the one it is computed in."""
     row = REDUCTIONS[op]
-    mask = None if where is None else selected(where, x, op)
+    mask = None if where is None else output_arrays.selected(where, x, op)
     if row.ufunc is None:  # these take no initial value
         if op == "mean":
             return _mean(x, mask, axis, keepdims)
@@ -50,31 +48,6 @@ def reduce_selected(
     given = {"dtype": dtype} if "dtype" in row.parameters else {}
     value = getattr(x, op)(axis=axis, keepdims=keepdims, **given)
     return value if start is None else FUNCTIONS[row.ufunc.__name__](value, start)
-
-
-def selected(where: Any, x: Any, op: str) -> Any:
-    """The condition on x's device, in x's shape."""
-    if isinstance(where, _core.Array):
-        output_arrays.require_arrays(op, x, where)
-        mask = output_arrays.plain(where)
-    else:
-        refuse_mask(where, op)
-        host = np.asarray(where)
-        mask = placed(as_input_array(host, None, op), x, op, host.ndim == 0)
-    if mask.dtype != np.bool_:
-        raise DTypeError(
-            where=op,
-            expected="where of dtype bool",
-            got=str(mask.dtype),
-            fix="compare: where=x > 0",
-        )
-    try:
-        return mask.broadcast_to(x.shape)
-    except ShapeError:
-        raise ShapeError(
-            where=op, expected=f"where of a shape that broadcasts to {x.shape}", got=str(mask.shape),
-            fix="reshape it",
-        ) from None  # fmt: skip
 
 
 def _number(initial: Any, dtype: Any, op: str) -> Any:

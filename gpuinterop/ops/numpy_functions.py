@@ -19,7 +19,7 @@ from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.layout import broadcast_shapes, core_view
 from gpuinterop.ops import blas, concat_split, equality, functions, output_arrays
-from gpuinterop.ops.copying import copyto
+from gpuinterop.ops.casting import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
@@ -185,16 +185,6 @@ def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     return a
 
 
-def _where(condition: Any, *choices: Any) -> Any:
-    if len(choices) != 2:
-        raise ArgumentTypeError(
-            where="numpy.where", expected="a condition and both choices: how many places there are "
-            "depends on the values", got="a condition" if not choices else "one choice",
-            fix="numpy.nonzero(condition.get()), or where(condition, x, y)",
-        )  # fmt: skip
-    return FUNCTIONS["where"](condition, *choices)
-
-
 def _clip(
     a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
     max: Any = None, dtype: Any = None,
@@ -329,14 +319,14 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.count_nonzero: _count_nonzero,
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
     np.result_type: lambda *given: np.result_type(
-        *(x.dtype if isinstance(x, _core.Array) else x for x in given)
+        *(x.dtype if hasattr(x, "__array_function__") else x for x in given)
     ),
     np.may_share_memory: _may_share_memory,
     np.array_repr: lambda arr: repr(arr),
     np.array_str: lambda a: str(a),
     np.outer: _outer,
     np.diff: _diff,
-    np.where: _where,
+    np.where: FUNCTIONS["where"],
 }  # fmt: skip
 
 _ROWS = [row for row in REDUCTIONS.values() if row.doc]

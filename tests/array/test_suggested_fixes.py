@@ -129,7 +129,7 @@ def test_integers_of_a_few_bits_are_cast_first(device, dtype):
         pytest.skip("needs ml_dtypes 0.6")
     host = np.array([[1, 0], [1, 1], [0, 1]], dtype)
     x = gi.asarray(host, device=device)
-    assert refused(lambda: x + x).fix == "cast both first: x.astype('int32')"
+    assert refused(lambda: x + x).fix == "cast first: x.astype('int32')"
     for wanted in ("int32", "float32", "bool", "complex64", "bfloat16", dtype):
         for order in ("C", "F"):
             found = x[::-1].astype(wanted, order=order)
@@ -148,19 +148,6 @@ def test_numbers_have_no_memory_to_share(value):
     assert type(value).__name__ in error.got
     assert "no memory to share" in error.got
     assert "byte order" not in error.got
-
-
-@pytest.mark.filterwarnings("ignore:Casting complex values")
-@pytest.mark.parametrize("name", ["expm1", "log2", "arctanh", "sigmoid", "erf", "digamma"])
-def test_functions_without_a_kernel_for_complex_numbers(device, name):
-    z = gi.asarray(np.array([0.25 + 2j, 0.5 - 1j]), device=device)
-    fix = refused(getattr(gi, name), z).fix
-    if hasattr(np, name):
-        found = eval(fix.partition(", ")[2].partition(";")[0], {"numpy": np, "x": z})
-        np.testing.assert_array_equal(found, getattr(np, name)(z.get()))
-    else:
-        cast = eval(fix.partition(" keeps")[0], {"x": z})
-        assert getattr(gi, name)(cast).shape == z.shape
 
 
 @pytest.mark.parametrize("make", [lambda: range(3), lambda: {0, 1, 2}, lambda: iter([0, 1, 2])])
@@ -189,33 +176,15 @@ def test_whole_numbers_that_a_cudandarray_would_round(value):
 def test_masks_as_indices(x):
     for mask in (HOST > 2, gi.asarray(HOST, device=x.device) > 2):
         fix = refused(lambda mask=mask: x.take(mask)).fix
-        places = eval(fix.partition(": ")[2], {"numpy": np, "indices": mask})
+        places = eval(fix.partition("for a mask ")[2], {"numpy": np, "mask": np.asarray(mask)})
         assert x.take(places).tolist() == HOST[HOST > 2].tolist()
-    assert "rint(indices)" in refused(lambda: x.take([0.6])).fix
 
 
-def test_inner_extents(x):
-    vector, cube = gi.ones(4, device=x.device), gi.ones((2, 2, 3), device=x.device)
-    assert refused(lambda: gi.dot(vector, vector[:3])).fix == "pass vectors of one length"
-    for left, right in ((x, x), (x, vector[:2]), (x[:1], x), (cube, x), (cube, cube)):
-        mend = refused(lambda left=left, right=right: left @ right).fix.partition(": ")[2]
-        mended = eval(mend, {"x": left, "y": right})
-        product = mended @ right if mend.startswith("x") else left @ mended
-        assert product.shape[-1:]
-    assert refused(lambda: x @ vector).fix == "reshape or slice one operand"
-
-
-def test_functions_that_are_missing_are_called_with_all_arguments(x):
-    square, vector = x[:, :2], x[0, :2]
-    assert refused(lambda: np.linalg.solve(square, vector)).fix == (
-        "download first: numpy.linalg.solve(x.get(), y.get())"
-    )
-    assert refused(lambda: np.percentile(x, 5, axis=0)).fix.endswith("(x.get(), ..., axis=...)")
-    assert refused(lambda: np.block([vector, vector])).fix.endswith("([x.get(), y.get()])")
+def test_functions_that_are_missing(x):
     for call in (
-        lambda: np.add.at(x, [0], 1), lambda: np.put(x, [0], 1), lambda: np.fill_diagonal(x, 1)
+        lambda: np.linalg.solve(x[:, :2], x[0, :2]), lambda: np.percentile(x, 5, axis=0),
+        lambda: np.add.at(x, [0], 1), lambda: np.put(x, [0], 1), lambda: np.shares_memory(x, x),
     ):  # fmt: skip
-        fix = refused(call).fix
-        assert "host = x.get()" in fix
-        assert fix.endswith("x[...] = host")
-    assert refused(lambda: np.shares_memory(x, x)).fix == "gpuinterop.shares_memory(x, y)"
+        error = refused(call)
+        assert error.where.startswith("numpy.")
+        assert "x.get()" in error.fix

@@ -95,6 +95,17 @@ def test_calls_that_are_nearly_wrong(device: str) -> None:
     close(gi.gemm(x, x, beta=0, out=out), product)  # nothing is added
     close(gi.gemm(x, x, beta=None), product)
     close(gi.gemm(x, x, out, beta=1, out=out), 2 * product)
+    before = same = out
+    out = CudaNdarray(values(2, 2), device=device)
+    same @= out
+    assert same is before
+    out @= out
+    close(same, 2 * product @ values(2, 2))
+    close(out, product)
+    with pytest.raises(ShapeError):
+        out @= gi.ones((2, 3), device=device)
+    with pytest.raises(ShapeError):
+        out @= 3
     small = GpuArray(np.ones((2, 2), np.int8), device=device)
     assert type(x @ small) is CudaNdarray
     close(x @ small, values(2, 2).astype(float) @ np.ones((2, 2)))

@@ -277,37 +277,13 @@ def test_only_the_own_thread_ends_a_capture(device: str) -> None:
 
     with graph:
         made = x + 1
-        for reason in ((None,) * 3, (KeyError, KeyError(), None)):
-            thread = threading.Thread(target=elsewhere, args=reason)
-            thread.start()
-            thread.join()
-    assert len(refused) == 2
+        thread = threading.Thread(target=elsewhere, args=(None,) * 3)
+        thread.start()
+        thread.join()
+    assert len(refused) == 1
     assert all("in the thread that began it" in text for text in refused)
     graph.replay()
     assert made.tolist() == [2, 3]
-
-
-def test_a_capture_that_dies_elsewhere_while_it_records(device: str) -> None:
-    x = array([1, 2], device)
-    died: list[bool] = []
-
-    def record() -> None:
-        graph = gi.capture(device=device)
-        graph.__enter__()
-        own = [graph]
-        own.append(own)  # only the collector can free it
-        del graph, own
-        collector = threading.Thread(target=gc.collect)
-        collector.start()
-        collector.join()
-        _ = x + 1
-        died.append(True)
-
-    thread = threading.Thread(target=record)
-    thread.start()
-    thread.join()
-    assert died
-    assert (x + 1).tolist() == [2, 3]
 
 
 def test_a_capture_dropped_while_it_records(device: str) -> None:

@@ -15,7 +15,7 @@ from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import DTypeError
 from gpuinterop.jit import codegen
 from gpuinterop.jit.codegen import KernelSpec
-from gpuinterop.ops.kernel_bodies import body_for, raw_body, take_body
+from gpuinterop.ops.dtype_promotion import body_for, raw_body, take_body
 from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]

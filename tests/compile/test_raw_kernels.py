@@ -123,7 +123,7 @@ print(told(strict, np.ones(4, "float32"), np.float64(3), block=(1, 1, 1)))
     assert "launches: 3" in told  # a copy in, the kernel, a copy back
     assert "ReadOnlyError: pycuda.kernel, argument 0" in told
     assert "\nlaunched\n" in told
-    assert "x = gpuinterop.asarray(x)" in told
+    assert "gpuinterop.asarray(x)" in told
 
 
 def test_a_module_is_unloaded_with_its_kernel(run):

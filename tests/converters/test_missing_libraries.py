@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import types
 
 import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import cli, converters, installed_libraries
+from gpuinterop import cli, converters
 from gpuinterop.converters import availability
 
 
@@ -63,16 +62,6 @@ def test_the_demo_goes_on_without_a_broken_library(broken, capsys):
     assert BROKEN[broken][1] in text
     assert f": {broken}" in text
     assert "4 shared" in text
-
-
-def test_a_module_of_one_file_for_python_2_is_seen_without_importing_it(tmp_path, monkeypatch):
-    (tmp_path / "gnumpy.py").write_text("print 'Python 2'\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    metadata_of = types.SimpleNamespace(metadata={"Name": "gnumpy", "Version": "0.2"})
-    (row,) = installed_libraries.scan([metadata_of])
-    assert "SyntaxError" in row.broken
-    (tmp_path / "gnumpy.py").write_text("garray = None\n")
-    assert installed_libraries.scan([metadata_of])[0].broken == ""
 
 
 def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):

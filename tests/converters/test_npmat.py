@@ -121,16 +121,6 @@ def test_recognised_by_structure_under_other_names():
     assert converters.to_cudamat(x.T, module=npmat).shape == (3, 2)
 
 
-@pytest.mark.parametrize("order", "CF")
-@pytest.mark.parametrize("library", ["cudamat", "gnumpy"])
-@pytest.mark.parametrize("module", [3, np])
-def test_a_module_of_another_library_is_refused(library, module, order):
-    x = converters.from_numpy(np.zeros((2, 3), np.float32, order))
-    for ask in (gi.to, gi.explain):
-        with pytest.raises(gi.ArgumentTypeError, match="omit module"):
-            ask(x, library, module=module)
-
-
 @pytest.mark.parametrize("layout", [np.array(["logical", "memory"]), [], "C"])
 def test_a_layout_is_one_of_two_words(layout):
     x = converters.from_numpy(host(2, 3))

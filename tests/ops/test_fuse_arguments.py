@@ -151,14 +151,6 @@ def test_numbers_beside_and_inside_reductions(device):
         assert (len(times), len(traces)) == (1, 1)
 
 
-def test_a_placeholder_kept_from_another_call_is_refused():
-    x, kept = ones(), []
-    gi.fuse(lambda x, n: kept.extend((x, n)) or x * n)(x, 3.0)
-    for old in kept:
-        with pytest.raises(ArgumentTypeError, match="kept from another fused call"):
-            gi.fuse(lambda x, old=old: x * old)(x)
-
-
 # ---- constants ----------------------------------------------------------------------------------
 
 
@@ -196,6 +188,20 @@ def test_constants_are_compared_by_type_and_exact_value(device):
     for value in ({}, [1.0], {1}):
         with pytest.raises(ArgumentTypeError, match="hashable constants"):
             function(x, value)
+
+
+def test_arguments_without_a_position(device):
+    x, y = (gi.GpuArray(np.arange(1, 4, dtype=np.float32) * n, device=device) for n in (1, 10))
+
+    @gi.fuse
+    def scaled(a, *, by=2.0, plus=None, **more):
+        value = a * by if plus is None else a * by + plus
+        return value - more["less"] if more else value
+
+    assert scaled(x).tolist() == [2, 4, 6]
+    assert scaled(x, by=3.0).tolist() == [3, 6, 9]
+    assert scaled(x, by=x, plus=y).tolist() == [11, 24, 39]
+    assert scaled(x, plus=y, less=1.0).tolist() == [11, 23, 35]
 
 
 def test_globals_and_closures_are_read_once(device):

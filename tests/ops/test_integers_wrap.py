@@ -13,7 +13,7 @@ import gpuinterop as gi
 from gpuinterop.dtypes import NAMES
 from gpuinterop.jit import codegen
 from gpuinterop.jit.codegen import KernelSpec
-from gpuinterop.ops.kernel_bodies import body_for
+from gpuinterop.ops.dtype_promotion import body_for
 from gpuinterop.ops.operation_table import ROWS
 
 SIGNED = ("int8", "int16", "int32", "int64")

@@ -175,7 +175,7 @@ def test_operands_and_extras_of_a_map_reduce(device: str) -> None:
     assert scaled(x, x, extras=(x[:, 0],)).tolist() == [3, 3]
 
 
-@pytest.mark.parametrize("given", [np.ones(2), None, (), (1, 2), (np.ones((2, 3)),)], ids=repr)
+@pytest.mark.parametrize("given", [np.ones(3), None, (), (1, 2), (np.ones((2, 3)),)], ids=repr)
 def test_what_a_host_function_of_a_map_reduce_must_not_return(given) -> None:
     kernel = gi.MapReduce("x0", lambda x, e: given)
     with pytest.raises((ArgumentTypeError, ShapeError), match="host="):

@@ -137,10 +137,3 @@ def test_a_shape_beyond_the_allocation(pycuda, cudamat, gnumpy):
     garray = gnumpy.garray(host(3, 4))
     garray.shape = (1000,)
     refused(garray, gi.ExchangeError, "the size of its matrix")
-
-
-def test_a_negative_stream(pycuda):
-    g = pycuda.gpuarray.to_gpu(host(3))
-    n = DeviceNDArray((3,), (4,), "f4", -5, MemoryPointer(CONTEXT, int(g.gpudata), 12))
-    with pytest.raises(gi.StreamError, match="-5"):
-        gi.from_any(n)
