@@ -16,14 +16,17 @@ from pathlib import Path
 TARGET = Path(__file__).resolve().parents[1] / "tests" / "documents"
 TUTORIAL, CHINESE, CONVERSIONS, BLOG = "001", "000", "002", "003"
 
+GPUARRAY = "from theano import function, config, shared, tensor, sandbox"
+SHAPE = "print tm.get_value().shape  # note: we can get the value back at any time"
+
 # Program -> document, its first line, its last line; which occurrence of the first line.
 LINES = {
     "solution": (CHINESE, "#!/usr/bin/env python", "print(predict())", 0),
-    "gpuarray_check1": (CHINESE, "from theano import function, config, shared, tensor, sandbox", "print 'Used the gpu'", 0),
-    "gpuarray_check2": (CHINESE, "from theano import function, config, shared, tensor, sandbox", "print 'Used the gpu'", 1),
+    "gpuarray_check1": (CHINESE, GPUARRAY, "print 'Used the gpu'", 0),
+    "gpuarray_check2": (CHINESE, GPUARRAY, "print 'Used the gpu'", 1),
     "blog_numpy": (BLOG, "# define data", 'print "numpy", time.time()-start, "sec"', 0),
     "blog_theano": (BLOG, "import theano", 'print "theano", time.time()-start, "sec"', 0),
-    "blog_shared": (BLOG, "# define data", "print tm.get_value().shape  # note: we can get the value back at any time", 2),
+    "blog_shared": (BLOG, "# define data", SHAPE, 2),
     "blog_shared2": (BLOG, "#define data", 'print "theano", time.time()-start, "sec"', 0),
 }  # fmt: skip
 IMPORTS = {
@@ -42,9 +45,21 @@ INDENTS = {
 
 def tutorial(text: str) -> dict[str, str]:
     """The programs of the tutorial, which kept its indentation, in order."""
-    found = re.findall(r"^\.\. code-block:: python\n[ ]*\n((?:[ ]{2,}.*\n|[ ]*\n)+)", text, flags=re.M)
-    names = ("check1", "check2", "check3", "logistic_regression", "pycuda_multiply", "pycuda_double_op")
-    programs = {name: textwrap.dedent(block).strip() + "\n" for name, block in zip(names, found, strict=True)}
+    found = re.findall(
+        r"^\.\. code-block:: python\n[ ]*\n((?:[ ]{2,}.*\n|[ ]*\n)+)", text, flags=re.M
+    )
+    names = (
+        "check1",
+        "check2",
+        "check3",
+        "logistic_regression",
+        "pycuda_multiply",
+        "pycuda_double_op",
+    )
+    programs = {
+        name: textwrap.dedent(block).strip() + "\n"
+        for name, block in zip(names, found, strict=True)
+    }
     test = re.findall(r"^>>> (.*)$", text, flags=re.M)
     programs["pycuda_double_op"] += "\n" + "\n".join(test) + "\n"
     return programs

@@ -13,6 +13,6 @@ from .transfers import (
 from .types import CudaNdarrayType, GpuArrayType
 
 __all__ = [
-    "GPU", "HOST", "CudaNdarrayType", "GpuArrayType", "GpuFromHost", "HostFromGpu", "as_device_variable",
-    "gpu_from_host", "host_from_gpu", "unuse", "use",
+    "GPU", "HOST", "CudaNdarrayType", "GpuArrayType", "GpuContiguous", "GpuFromHost", "HostFromGpu",
+    "as_device_variable", "gpu_contiguous", "gpu_from_host", "host_from_gpu", "unuse", "use",
 ]  # fmt: skip

@@ -38,7 +38,9 @@ class GpuOp(Op):
         like = next((type(x.type) for x in inputs if is_device(x)), settings.array_type())
         shadow = self.host_node(inputs)
         outputs = [
-            device_type(o.type.dtype, o.type.shape, like)() if isinstance(o.type, TensorType) else o.type()
+            device_type(o.type.dtype, o.type.shape, like)()
+            if isinstance(o.type, TensorType)
+            else o.type()
             for o in shadow.outputs
         ]
         return Apply(self, list(inputs), outputs)
@@ -52,7 +54,9 @@ class GpuOp(Op):
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
         lower(self.host, node)(inputs, outputs)
 
-    def make_thunk(self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None) -> Any:
+    def make_thunk(
+        self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None
+    ) -> Any:
         inputs = [storage_map[v] for v in node.inputs]
         outputs = [storage_map[v] for v in node.outputs]
         run = lower(self.host, node)
@@ -60,7 +64,6 @@ class GpuOp(Op):
         def thunk() -> None:
             run([cell[0] for cell in inputs], outputs)
 
-        thunk.lazy = False
         return thunk
 
     def __str__(self) -> str:

@@ -28,7 +28,9 @@ def _elemwise(op: Any, node: Any) -> Any:
     by_value = [not hasattr(x.type, "array_class") for x in node.inputs]
 
     def run(inputs: Any, outputs: Any) -> None:
-        operands = [x.reshape(())[()] if host else x for x, host in zip(inputs, by_value, strict=True)]
+        operands = [
+            x.reshape(())[()] if host else x for x, host in zip(inputs, by_value, strict=True)
+        ]
         shape = _shape(op, operands, patterns)
         out = []
         for i, cell in enumerate(outputs):

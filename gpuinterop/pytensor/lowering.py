@@ -21,6 +21,7 @@ def lower(op: Any, node: Any) -> Callable[[Any, Any], None]:
 
 
 def has_lowering(op: Any) -> bool:
+    """Whether `lower` has an entry for the class of an Op."""
     return lower.dispatch(type(op)) is not lower.dispatch(object)
 
 
@@ -28,4 +29,8 @@ def has_lowering(op: Any) -> bool:
 def device_inputs(op: Any, node: Any) -> list[int]:
     """Which inputs the device reads as arrays; the others are values on the host, such as shapes and alpha."""
     dtypes = {o.type.dtype for o in node.outputs}
-    return [i for i, x in enumerate(node.inputs) if getattr(x.type, "ndim", 0) and x.type.dtype in dtypes]
+    return [
+        i
+        for i, x in enumerate(node.inputs)
+        if getattr(x.type, "ndim", 0) and x.type.dtype in dtypes
+    ]

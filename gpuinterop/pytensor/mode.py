@@ -54,11 +54,11 @@ def use(device: Any = "cuda", *, any_dtype: bool = False) -> None:
     settings.choose(gi.device(device), any_dtype)
     kind = settings.array_type()
 
-    def constructor(value: Any, *args: Any, **options: Any) -> Any:
+    def constructor(value: Any, name: str | None = None, **options: Any) -> Any:
         try:
-            return device_shared_constructor(value, *args, like=kind, **options)
+            return device_shared_constructor(value, name, **options, like=kind)
         except TypeError:
-            return host_constructor(value, *args, **options)
+            return host_constructor(value, name=name, **options)
 
     shared_constructor.register(np.ndarray)(constructor)
     config.mode = GPU

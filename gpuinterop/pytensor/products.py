@@ -60,7 +60,9 @@ def _dot22(op: Any, node: Any) -> Any:
 def _dot22scalar(op: Any, node: Any) -> Any:
     def run(inputs: Any, outputs: Any) -> None:
         x, y, alpha = inputs
-        outputs[0][0] = gi.gemm(x, y, alpha=float(alpha), out=_out(outputs[0], (x.shape[0], y.shape[1])))
+        outputs[0][0] = gi.gemm(
+            x, y, alpha=float(alpha), out=_out(outputs[0], (x.shape[0], y.shape[1]))
+        )
 
     return run
 

@@ -55,8 +55,10 @@ class InputsToDevice(GraphRewriter):
                 continue
             moved = host_from_gpu(gpu_from_host(x))
             for client, i in list(fgraph.clients[x]):
-                if isinstance(client.op, Op) and not isinstance(client.op, (GpuFromHost, Shape_i)) and (
-                    has_lowering(client.op)
+                if (
+                    isinstance(client.op, Op)
+                    and not isinstance(client.op, (GpuFromHost, Shape_i))
+                    and (has_lowering(client.op))
                 ):
                     fgraph.change_node_input(client, i, moved, reason="inputs_to_device")
 
@@ -94,7 +96,11 @@ def remove_round_trip(fgraph: Any, node: Any) -> Any:
     (x,) = node.inputs
     if isinstance(node.op, GpuFromHost) and isinstance(x, Constant):
         return [as_device_variable(x)]
-    if x.owner is None or not isinstance(x.owner.op, (GpuFromHost, HostFromGpu)) or type(x.owner.op) is type(node.op):
+    if (
+        x.owner is None
+        or not isinstance(x.owner.op, (GpuFromHost, HostFromGpu))
+        or type(x.owner.op) is type(node.op)
+    ):
         return None
     source = x.owner.inputs[0]
     return [source] if node.outputs[0].type.is_super(source.type) else None
@@ -138,7 +144,12 @@ class ElementwiseInPlace(InplaceGraphOptimizer):
             if is_device(x) and not isinstance(x, Constant) and x not in protected_inputs
             and not fgraph.has_destroyers([x]) and node.inputs.count(x) == 1
         ]  # fmt: skip
-        return [((o, out), (i, x)) for o, out in enumerate(node.outputs) for i, x in free if x.type == out.type]
+        return [
+            ((o, out), (i, x))
+            for o, out in enumerate(node.outputs)
+            for i, x in free
+            if x.type == out.type
+        ]
 
     def create_inplace_node(self, node: Any, inplace_pattern: Any) -> Any:
         host = node.op.host
@@ -150,11 +161,21 @@ _moves = SequenceDB()
 _moves.register("gpu_inputs", InputsToDevice(), "gpu", position=0)
 _moves.register(
     "gpu_move",
-    EquilibriumGraphRewriter([move_to_device, read_on_device, shape_on_device], max_use_ratio=10, ignore_newtrees=False),
+    EquilibriumGraphRewriter(
+        [move_to_device, read_on_device, shape_on_device], max_use_ratio=10, ignore_newtrees=False
+    ),
     "gpu", position=1,
 )  # fmt: skip
-_moves.register("gpu_transfers", EquilibriumGraphRewriter([remove_round_trip], max_use_ratio=10), "gpu", position=2)
+_moves.register(
+    "gpu_transfers",
+    EquilibriumGraphRewriter([remove_round_trip], max_use_ratio=10),
+    "gpu",
+    position=2,
+)
 optdb.register("gpu_opt", _moves, "gpu", position=49.05)
 # After the destroy handler (49.5); products first, so that they get the memory of their addends.
-optdb.register("gpu_products_in_place", in2out(products_in_place, name="gpu_products_in_place"), "gpu", "inplace", position=50.3)
+optdb.register(
+    "gpu_products_in_place", in2out(products_in_place, name="gpu_products_in_place"),
+    "gpu", "inplace", position=50.3,
+)  # fmt: skip
 optdb.register("gpu_elementwise_in_place", ElementwiseInPlace(), "gpu", "inplace", position=50.6)

@@ -66,8 +66,18 @@ class Expressions:
         name = _NAMES[type(op)]
         # PyTensor computes some functions of integers in float32 where NumPy takes float64.
         if wanted.startswith(("float", "complex")) and not any(d == wanted for d in dtypes):
-            operands = [x if d == "bool" else self.graph.cast(x, wanted) for x, d in zip(operands, dtypes, strict=True)]
-        if len(operands) > 2 and name in ("add", "multiply", "maximum", "minimum", "bitwise_or", "bitwise_and"):
+            operands = [
+                x if d == "bool" else self.graph.cast(x, wanted)
+                for x, d in zip(operands, dtypes, strict=True)
+            ]
+        if len(operands) > 2 and name in (
+            "add",
+            "multiply",
+            "maximum",
+            "minimum",
+            "bitwise_or",
+            "bitwise_and",
+        ):
             value = reduce(lambda a, b: self.graph.apply(name, a, b), operands)
         else:
             value = self.graph.apply(name, *operands)
@@ -76,7 +86,16 @@ class Expressions:
     def as_dtype(self, value: Value, name: str, dtypes: list[str], wanted: str) -> Value:
         """Cast a value whose dtype by NumPy's rule is not PyTensor's."""
         found = np.result_type(*dtypes)
-        if name in ("less", "greater", "less_equal", "greater_equal", "equal", "not_equal", "isnan", "isinf"):
+        if name in (
+            "less",
+            "greater",
+            "less_equal",
+            "greater_equal",
+            "equal",
+            "not_equal",
+            "isnan",
+            "isinf",
+        ):
             found = np.dtype(bool)
         return value if str(found) == wanted else self.graph.cast(value, wanted)
 
@@ -91,22 +110,25 @@ class Expressions:
         data = np.asarray(x.data)
         if data.dtype == np.float32 or data.dtype == np.bool_:
             return self.graph.constant(data.item())
-        return self.graph.constant(data[()])
+        number: Any = data[()]
+        return self.graph.constant(number)
 
 
-def _cast(graph: Any, op: Any, node: Any, operands: Any) -> Value:
+def _cast(graph: Expression, op: Any, node: Any, operands: Any) -> Value:
     return graph.cast(operands[0], op.o_type.dtype)
 
 
-def _second(graph: Any, op: Any, node: Any, operands: Any) -> Value:
-    return graph.cast(graph.apply("where", True, operands[1], operands[0]), node.outputs[0].type.dtype)
+def _second(graph: Expression, op: Any, node: Any, operands: Any) -> Value:
+    return graph.cast(
+        graph.apply("where", True, operands[1], operands[0]), node.outputs[0].type.dtype
+    )
 
 
-def _softplus(graph: Any, op: Any, node: Any, operands: Any) -> Value:
+def _softplus(graph: Expression, op: Any, node: Any, operands: Any) -> Value:
     return graph.apply("logaddexp", operands[0], 0.0)
 
 
-def _log1mexp(graph: Any, op: Any, node: Any, operands: Any) -> Value:
+def _log1mexp(graph: Expression, op: Any, node: Any, operands: Any) -> Value:
     (x,) = operands
     near = graph.apply("log", graph.apply("negative", graph.apply("expm1", x)))
     far = graph.apply("log1p", graph.apply("negative", graph.apply("exp", x)))

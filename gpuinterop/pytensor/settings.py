@@ -19,10 +19,12 @@ def choose(device: Any, any_dtype: bool = False) -> None:
 
 
 def device() -> Any:
+    """Return the device of transfers and shared variables."""
     return gi.default_device() if _device is None else _device
 
 
 def array_type() -> Any:
+    """Return the class of types: `CudaNdarrayType`, or `GpuArrayType` for any dtype."""
     from .types import CudaNdarrayType, GpuArrayType
 
     return GpuArrayType if _any_dtype else CudaNdarrayType

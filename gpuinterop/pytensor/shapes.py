@@ -10,7 +10,6 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import (
     IncSubtensor,
     Subtensor,
-    unflatten_index_variables,
 )
 
 import gpuinterop as gi
@@ -72,10 +71,15 @@ def _specify_shape(op: Any, node: Any) -> Any:
 
 
 def _key(op: Any, values: Any) -> Any:
-    whole = lambda v: v if v is None else int(v)  # noqa: E731
-    key = unflatten_index_variables([np.asarray(v) for v in values], op.idx_list)
+    """The key of basic indexing: `op.idx_list` has places among the values for ints and slices."""
+    numbers = [int(v) for v in values]
+
+    def at(place: int | None) -> int | None:
+        return None if place is None else numbers[place]
+
     return tuple(
-        slice(whole(k.start), whole(k.stop), whole(k.step)) if isinstance(k, slice) else int(k) for k in key
+        slice(at(k.start), at(k.stop), at(k.step)) if isinstance(k, slice) else at(k)
+        for k in op.idx_list
     )
 
 

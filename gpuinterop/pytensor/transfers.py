@@ -16,16 +16,17 @@ __all__ = ["GpuFromHost", "HostFromGpu", "as_device_variable", "gpu_from_host", 
 
 
 class _Transfer(Op):
-    __props__ = ()
+    __props__: tuple[str, ...] = ()
 
-    def make_thunk(self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None) -> Any:
+    def make_thunk(
+        self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None
+    ) -> Any:
         (source,), (target,) = ([storage_map[v] for v in vs] for vs in (node.inputs, node.outputs))
         perform = self.perform
 
         def thunk() -> None:
             perform(node, (source[0],), (target,))
 
-        thunk.lazy = False
         return thunk
 
     def infer_shape(self, node: Any, shapes: Any) -> Any:

@@ -25,7 +25,7 @@ class GpuArrayType(Type, HasDataType, HasShape):
     """Arrays of one dtype and number of dimensions; `shape` has the lengths that are known, else None."""
 
     __props__ = ("dtype", "shape")
-    array_class: type = gi.GpuArray
+    array_class: Any = gi.GpuArray
 
     def __init__(self, dtype: str, shape: Iterable[Any] = (), name: str | None = None) -> None:
         self.dtype = str(np.dtype(dtype))
@@ -46,7 +46,9 @@ class GpuArrayType(Type, HasDataType, HasShape):
     def filter(self, data: Any, strict: bool = False, allow_downcast: bool | None = None) -> Any:
         if not isinstance(data, (gi.CudaNdarray, gi.GpuArray)):
             if strict:
-                raise TypeError(f"expected a {self.array_class.__name__}, got {type(data).__name__}")
+                raise TypeError(
+                    f"expected a {self.array_class.__name__}, got {type(data).__name__}"
+                )
             data = self.array_class(self.host().filter(data, allow_downcast=allow_downcast))
         if str(data.dtype) != self.dtype or not isinstance(data, self.array_class):
             raise TypeError(f"expected {self}, got {type(data).__name__} of dtype {data.dtype}")
@@ -57,8 +59,10 @@ class GpuArrayType(Type, HasDataType, HasShape):
         return data
 
     def in_same_class(self, other: Any) -> bool:
-        return type(other) is type(self) and other.dtype == self.dtype and (
-            other.broadcastable == self.broadcastable
+        return (
+            type(other) is type(self)
+            and other.dtype == self.dtype
+            and (other.broadcastable == self.broadcastable)
         )
 
     def is_super(self, other: Any) -> bool:
@@ -114,7 +118,9 @@ class CudaNdarrayType(GpuArrayType):
 
     array_class = gi.CudaNdarray
 
-    def __init__(self, broadcastable: Iterable[Any] = (), name: str | None = None, dtype: str | None = None) -> None:
+    def __init__(
+        self, broadcastable: Iterable[Any] = (), name: str | None = None, dtype: str | None = None
+    ) -> None:
         if dtype not in (None, "float32"):
             raise TypeError(f"CudaNdarrayType holds float32, got {dtype}")
         super().__init__("float32", broadcastable, name)
@@ -126,7 +132,9 @@ class CudaNdarrayType(GpuArrayType):
     __repr__ = __str__
 
 
-def device_type(dtype: str, shape: Iterable[Any], like: type[GpuArrayType] = CudaNdarrayType) -> GpuArrayType:
+def device_type(
+    dtype: str, shape: Iterable[Any], like: type[GpuArrayType] = CudaNdarrayType
+) -> GpuArrayType:
     """Return the type of a result: beside `CudaNdarrayType`, float32 is a CudaNdarray, any other dtype a GpuArray."""
     if issubclass(like, CudaNdarrayType) and dtype == "float32":
         return CudaNdarrayType(tuple(shape))
@@ -134,6 +142,7 @@ def device_type(dtype: str, shape: Iterable[Any], like: type[GpuArrayType] = Cud
 
 
 def is_device(variable: Any) -> bool:
+    """Whether the values of a variable are device arrays."""
     return isinstance(variable.type, GpuArrayType)
 
 
@@ -164,7 +173,9 @@ GpuArrayType.constant_type = GpuArrayConstant
 
 
 @_as_tensor_variable.register(GpuArrayVariable)
-def _tensor_of(x: Any, name: str | None = None, ndim: int | None = None, dtype: Any = None, **_: Any) -> Any:
+def _tensor_of(
+    x: Any, name: str | None = None, ndim: int | None = None, dtype: Any = None, **_: Any
+) -> Any:
     from pytensor.tensor import as_tensor_variable
 
     from .transfers import host_from_gpu

@@ -14,7 +14,11 @@ def install(environment: Mapping[str, str] | None = None, *, replace: bool = Fal
 
     Reads THEANO_FLAGS and .theanorc. A `theano` package that is installed is used instead, unless `replace`.
     """
-    if not replace and "theano" not in sys.modules and importlib.util.find_spec("theano") is not None:
+    if (
+        not replace
+        and "theano" not in sys.modules
+        and importlib.util.find_spec("theano") is not None
+    ):
         return
     from .configuration import Configuration
     from .flags import read_flags

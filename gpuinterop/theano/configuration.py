@@ -47,7 +47,11 @@ class Configuration:
             chosen = gi.device(where)
             backend.use(chosen, any_dtype=any_dtype)
             name = gi.devices.device_properties(chosen)["name"]
-            self._say(f"Using device {device}: {name}" if any_dtype else f"Using gpu device {chosen.index}: {name}")
+            self._say(
+                f"Using device {device}: {name}"
+                if any_dtype
+                else f"Using gpu device {chosen.index}: {name}"
+            )
         config.floatX = floats
         self.__dict__["on_gpu"] = where != "cpu"
 

@@ -38,6 +38,7 @@ def read_flags(environment: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def truth(text: str) -> bool:
+    """Read a boolean flag."""
     return text.strip().lower() in ("1", "true", "yes", "on")
 
 

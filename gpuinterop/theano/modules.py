@@ -37,10 +37,10 @@ class Op(pytensor.graph.op.Op):
         old = cls.__dict__.get("make_thunk")
         if old is not None and len(inspect.signature(old).parameters) < 6:
 
-            def make_thunk(self: Any, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None) -> Any:
-                return old(self, node, storage_map, compute_map, no_recycling)
+            def make_thunk(self: Any, *arguments: Any, impl: Any = None) -> Any:
+                return old(self, *arguments[:4])
 
-            cls.make_thunk = make_thunk  # type: ignore[method-assign]
+            cls.make_thunk = make_thunk
 
 
 class _Module(types.ModuleType):
@@ -53,7 +53,9 @@ class _Module(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         source = self.__dict__.get("_source")
         if source is None or name.startswith("__"):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r} in gpuinterop")
+            raise AttributeError(
+                f"module {self.__name__!r} has no attribute {name!r} in gpuinterop"
+            )
         return getattr(source, name)
 
 
@@ -73,7 +75,11 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     add("theano.tensor", pytensor.tensor, Elemwise=Elemwise, DimShuffle=DimShuffle, CAReduce=CAReduce,
         inv=pytensor.tensor.reciprocal, grad=pytensor.gradient.grad)  # fmt: skip
     add("theano.scalar", pytensor.scalar)
-    add("theano.compile", pytensor.compile, SharedVariable=pytensor.compile.sharedvalue.SharedVariable)
+    add(
+        "theano.compile",
+        pytensor.compile,
+        SharedVariable=pytensor.compile.sharedvalue.SharedVariable,
+    )
     add("theano.gof", pytensor.graph, Op=Op, Apply=Apply, Variable=Variable, Constant=Constant)
     add("theano.printing", pytensor.printing)
     add("theano.sandbox")
@@ -97,12 +103,17 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     add("theano.sandbox.gpuarray.basic_ops", None, **operations)
     # A folder, so that the import of theano.misc.pycuda_init runs that file.
     add("theano.misc", None, __path__=[str(Path(__file__).with_name("misc"))])
-    add("theano.misc.pycuda_utils", None, to_gpuarray=gi.to_gpuarray, to_cudandarray=gi.to_cudandarray)
+    add(
+        "theano.misc.pycuda_utils",
+        None,
+        to_gpuarray=gi.to_gpuarray,
+        to_cudandarray=gi.to_cudandarray,
+    )
     add("theano.misc.cudamat_utils", None, cudandarray_to_cudamat=gi.cudandarray_to_cudamat,
         cudamat_to_cudandarray=gi.cudamat_to_cudandarray)  # fmt: skip
     add("theano.misc.gnumpy_utils", None, cudandarray_to_garray=gi.cudandarray_to_garray,
         garray_to_cudandarray=gi.garray_to_cudandarray)  # fmt: skip
     add("theano.tests")
-    add("theano.tests.unittest_tools", None, seed_rng=lambda: np.random.seed(), fetch_seed=lambda: None,
+    add("theano.tests.unittest_tools", None, seed_rng=lambda: None, fetch_seed=lambda: None,
         assert_allclose=np.testing.assert_allclose)  # fmt: skip
     return found

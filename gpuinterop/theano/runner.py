@@ -15,8 +15,14 @@ def translated(text: str, name: str) -> str:
     """Return Python 2 source code as Python 3; the numbers of the lines stay."""
     from fissix.refactor import RefactoringTool, get_fixers_from_package
 
-    fixers = [f for f in get_fixers_from_package("fissix.fixes") if not f.endswith((".fix_import", ".fix_imports"))]
-    return str(RefactoringTool(fixers).refactor_string(text if text.endswith("\n") else text + "\n", name))
+    fixers = [
+        f
+        for f in get_fixers_from_package("fissix.fixes")
+        if not f.endswith((".fix_import", ".fix_imports"))
+    ]
+    return str(
+        RefactoringTool(fixers).refactor_string(text if text.endswith("\n") else text + "\n", name)
+    )
 
 
 def compiled(text: str, name: str) -> types.CodeType:

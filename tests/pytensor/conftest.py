@@ -4,8 +4,9 @@ import pytest
 
 pytest.importorskip("pytensor")
 
-import gpuinterop.pytensor as backend
 from pytensor.configdefaults import config
+
+import gpuinterop.pytensor as backend
 
 # Host functions run in Python and NumPy: no test needs their C code, which takes seconds to compile.
 config.cxx = ""
@@ -20,4 +21,3 @@ def on_device(device):
     yield device
     backend.unuse()
     config.allow_gc, config.floatX = True, floats
-

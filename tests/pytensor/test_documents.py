@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("pytensor")
 
-import gpuinterop as gi
 from doubles.on_fake import FAKE
+
+import gpuinterop as gi
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "documents"
@@ -28,7 +29,12 @@ ON_GPU = {
 
 def printed_by(name, **flags):
     """The output of a program; the environment is the test's, so that a fake driver is found too."""
-    flags = {"device": "cuda0", "floatX": "float64"} if name.startswith("gpuarray") else {"device": "gpu", "floatX": "float32"} | flags
+    second = name.startswith("gpuarray")
+    flags = {
+        "device": "cuda0" if second else "gpu",
+        "floatX": "float64" if second else "float32",
+        **flags,
+    }
     environment = {**os.environ, "THEANO_FLAGS": ",".join(f"{k}={v}" for k, v in flags.items()),
                    "PYTENSOR_FLAGS": "cxx=,blas__ldflags=", "THEANORC": os.devnull}  # fmt: skip
     kernels = "from doubles import host_kernels; host_kernels.install(); " if FAKE else ""
@@ -52,16 +58,22 @@ def test_program_prints_graph_and_numbers(name, device):
     else:
         assert "No GPU" in err
     first, last = re.search(r"\[(1\.23178\d*) .* (1\.62323\d*)\]", out).groups()
-    assert abs(float(first) - 1.2317803) < 1e-6 and abs(float(last) - 1.6232329) < 1e-6
+    assert [float(first), float(last)] == pytest.approx([1.2317803, 1.6232329], abs=1e-6)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["logistic_regression", "solution", "blog_theano", "blog_shared", "blog_shared2"])
+@pytest.mark.parametrize(
+    "name", ["logistic_regression", "solution", "blog_theano", "blog_shared", "blog_shared2"]
+)
 def test_training_program_runs(name, device):
     out, _ = printed_by(name)
     if name in ("logistic_regression", "solution"):
         used = "gpu" if gi.device(device).type == "cuda" else "cpu"
         assert out.startswith(f"Used the {used}\n")
-        target, prediction = re.search(r"target values for D\s*\[(.*?)\]\s*prediction on D\s*\[(.*?)\]", out, re.S).groups()
-        agree = [float(t) == (p == "True") for t, p in zip(target.split(), prediction.split(), strict=True)]
+        lists = re.findall(r"(?:target values for|prediction on) D\s*\[(.*?)\]", out, re.DOTALL)
+        target, prediction = lists
+        agree = [
+            float(t) == (p == "True")
+            for t, p in zip(target.split(), prediction.split(), strict=True)
+        ]
         assert all(agree)  # 784 weights fit 400 labels

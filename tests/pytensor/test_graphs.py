@@ -5,14 +5,14 @@ import pytest
 
 pytest.importorskip("pytensor")
 
-import gpuinterop as gi
-import gpuinterop.pytensor as backend
 import pytensor
 import pytensor.tensor as pt
-from gpuinterop.pytensor.device_op import GpuOp
-from gpuinterop.pytensor.lowering import has_lowering
 from pytensor.configdefaults import config
 
+import gpuinterop as gi
+import gpuinterop.pytensor as backend
+from gpuinterop.pytensor.device_op import GpuOp
+from gpuinterop.pytensor.lowering import has_lowering
 
 
 def values(seed, *shape):
@@ -34,16 +34,32 @@ GRAPHS = {
     "any and all": lambda x, w, v: ([(x > 0).any(axis=0), (x > 0).all()], {}),
     "product": lambda x, w, v: ([pt.dot(x, w), pt.dot(x, v), pt.dot(x, w) * 0.5 + v], {}),
     "outer": lambda x, w, v: ([pt.outer(v, v)], {}),
-    "shapes": lambda x, w, v: ([x.T, x.reshape((-1,)), x.dimshuffle(0, "x", 1), x.flatten() * 2], {}),
-    "slices": lambda x, w, v: ([x[1:], x[::-1, 0], x[0] * v, pt.set_subtensor(x[0], v), pt.inc_subtensor(x[:, 1], 1)], {}),
+    "shapes": lambda x, w, v: (
+        [x.T, x.reshape((-1,)), x.dimshuffle(0, "x", 1), x.flatten() * 2],
+        {},
+    ),
+    "slices": lambda x, w, v: ([x[1:], x[::-1, 0], x[0] * v], {}),
+    "written slices": lambda x, w, v: (
+        [pt.set_subtensor(x[0], v), pt.inc_subtensor(x[:, 1], 1)],
+        {},
+    ),
     "join": lambda x, w, v: ([pt.concatenate([x, w], axis=0) * 2, pt.stack([v, v])], {}),
     "alloc": lambda x, w, v: ([pt.zeros_like(x) + v, pt.alloc(v, 3, v.shape[0]) * 2], {}),
     "updates": lambda x, w, v: ([w.sum()], {w: w - 0.1 * w * x.sum(), v: v * 0.5}),
     "swap": lambda x, w, v: ([], {w: w.T, v: v + 1}),
     "gradient": lambda x, w, v: (mlp(x, w, v), {w: w - 0.01 * mlp(x, w, v)[1]}),
-    "softmax": lambda x, w, v: ([pt.special.softmax(x, axis=1), pt.special.log_softmax(x, axis=1)], {}),
-    "sigmoid": lambda x, w, v: ([pt.sigmoid(x), pt.softplus(x), pt.log1p(pt.exp(-x)), pt.erf(x)], {}),
-    "scalar of the host": lambda x, w, v: ([x / x.shape[0], x * pt.cast(x.shape[1], "float32")], {}),
+    "softmax": lambda x, w, v: (
+        [pt.special.softmax(x, axis=1), pt.special.log_softmax(x, axis=1)],
+        {},
+    ),
+    "sigmoid": lambda x, w, v: (
+        [pt.sigmoid(x), pt.softplus(x), pt.log1p(pt.exp(-x)), pt.erf(x)],
+        {},
+    ),
+    "scalar of the host": lambda x, w, v: (
+        [x / x.shape[0], x * pt.cast(x.shape[1], "float32")],
+        {},
+    ),
     "view of a shared variable": lambda x, w, v: ([w, w[0], w.T], {w: w + 1}),
 }
 
@@ -52,17 +68,23 @@ def compiled(name, mode, shared):
     x = pt.matrix("x", dtype="float32")
     w, v = (shared(values(i, *shape)) for i, shape in ((1, (4, 4)), (2, (4,))))
     outputs, updates = GRAPHS[name](x, w, v)
-    return pytensor.function([x], outputs, updates=updates, mode=mode, on_unused_input="ignore"), w, v
+    return (
+        pytensor.function([x], outputs, updates=updates, mode=mode, on_unused_input="ignore"),
+        w,
+        v,
+    )
 
 
 @pytest.mark.parametrize("allow_gc", [True, False])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graph_agrees_with_host(name, allow_gc, on_device):
     config.allow_gc = allow_gc
-    ours, w, v = compiled(name, "GPU", pytensor.shared)
+    tested, w, v = compiled(name, "GPU", pytensor.shared)
     work_on_host = [
-        node for node in ours.maker.fgraph.toposort()
-        if has_lowering(node.op) and any(o.type.dtype == "float32" and not all(o.type.broadcastable) for o in node.outputs)
+        node
+        for node in tested.maker.fgraph.toposort()
+        if has_lowering(node.op)
+        and any(o.type.dtype == "float32" and not all(o.type.broadcastable) for o in node.outputs)
     ]
     assert not work_on_host
     backend.unuse()
@@ -72,7 +94,7 @@ def test_graph_agrees_with_host(name, allow_gc, on_device):
     for step, rows in enumerate((4, 4, 3, 4, 7)):
         if name == "join" or rows == 4 or "swap" not in name:
             x = values(10 + step, rows, 4)
-            found, expected = ours(x), host(x)
+            found, expected = tested(x), host(x)
             kept.append((found, [np.array(e) for e in expected]))
         if step == 2:
             for mine, reference in ((w, hw), (v, hv)):
@@ -91,7 +113,8 @@ def test_shared_data_stays_on_device(on_device):
     w = pytensor.shared(values(1, 4, 4))
     step = pytensor.function([], [], updates={w: w * 0.5 + pt.dot(w, w)})
     nodes = step.maker.fgraph.toposort()
-    assert nodes and all(isinstance(node.op, GpuOp) for node in nodes)
+    assert nodes
+    assert all(isinstance(node.op, GpuOp) for node in nodes)
     assert isinstance(w.get_value(borrow=True, return_internal_type=True), gi.CudaNdarray)
 
 
@@ -110,5 +133,6 @@ def test_device_output_is_an_array(on_device):
     x = pytensor.shared(values(1, 5))
     f = pytensor.function([], backend.gpu_from_host(pt.exp(x)))
     first, second = f(), f()
-    assert type(first) is gi.CudaNdarray and first is not second
+    assert type(first) is gi.CudaNdarray
+    assert first is not second
     np.testing.assert_allclose(first.get(), np.exp(x.get_value()), rtol=1e-6)
