@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
     TARGET.mkdir(parents=True, exist_ok=True)
     stale = []
     for name, text in programs(folder).items():
-        path = TARGET / f"{name}.py"
+        path = TARGET / f"{name}.py.txt"
         if check and (not path.is_file() or path.read_text(encoding="utf-8") != text):
             stale.append(path.name)
         elif not check:

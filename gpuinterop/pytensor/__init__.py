@@ -1,7 +1,12 @@
-"""A backend for PyTensor: functions run on the devices of gpuinterop."""
+"""A backend for PyTensor: functions run on the devices of gpuinterop.
 
-from .mode import GPU, HOST, unuse, use
-from .transfers import (
+``use("cuda")`` makes it the default; ``pytensor.function(..., mode="GPU")`` uses it for one function.
+"""
+
+from .device_op import GpuOp
+from .device_variables import (
+    CudaNdarrayType,
+    GpuArrayType,
     GpuContiguous,
     GpuFromHost,
     HostFromGpu,
@@ -10,9 +15,12 @@ from .transfers import (
     gpu_from_host,
     host_from_gpu,
 )
-from .types import CudaNdarrayType, GpuArrayType
+from .lowering import device_inputs, has_lowering, lower
+from .mode import GPU, HOST, unuse, use
+from .report import Transfer, transfers
 
 __all__ = [
-    "GPU", "HOST", "CudaNdarrayType", "GpuArrayType", "GpuContiguous", "GpuFromHost", "HostFromGpu",
-    "as_device_variable", "gpu_contiguous", "gpu_from_host", "host_from_gpu", "unuse", "use",
+    "GPU", "HOST", "CudaNdarrayType", "GpuArrayType", "GpuContiguous", "GpuFromHost", "GpuOp", "HostFromGpu",
+    "Transfer", "as_device_variable", "device_inputs", "gpu_contiguous", "gpu_from_host", "has_lowering",
+    "host_from_gpu", "lower", "transfers", "unuse", "use",
 ]  # fmt: skip

@@ -9,9 +9,8 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.type import TensorType
 
-from . import settings
+from .device_variables import current_type, device_type, is_device
 from .lowering import lower
-from .types import device_type, is_device
 
 __all__ = ["GpuOp", "class_for", "printed"]
 
@@ -35,7 +34,7 @@ class GpuOp(Op):
         return self.host.make_node(*(x.type.host()() if is_device(x) else x for x in inputs))
 
     def make_node(self, *inputs: Any) -> Any:
-        like = next((type(x.type) for x in inputs if is_device(x)), settings.array_type())
+        like = next((type(x.type) for x in inputs if is_device(x)), current_type())
         shadow = self.host_node(inputs)
         outputs = [
             device_type(o.type.dtype, o.type.shape, like)()

@@ -14,6 +14,7 @@ from pytensor.link.vm import VMLinker
 import gpuinterop as gi
 
 from . import elementwise, rewrites, settings, shapes  # noqa: F401 (they register lowerings and rewrites)
+from .device_variables import current_type
 from .shared import device_shared_constructor
 
 __all__ = ["GPU", "HOST", "GpuLinker", "unuse", "use"]
@@ -52,7 +53,7 @@ def use(device: Any = "cuda", *, any_dtype: bool = False) -> None:
         _before = config.mode, config.floatX, shared_constructor.dispatch(np.ndarray)
     host_constructor = _before[2]
     settings.choose(gi.device(device), any_dtype)
-    kind = settings.array_type()
+    kind = current_type()
 
     def constructor(value: Any, name: str | None = None, **options: Any) -> Any:
         try:

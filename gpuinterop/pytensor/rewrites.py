@@ -24,20 +24,27 @@ from pytensor.tensor.rewriting.elemwise import InplaceGraphOptimizer
 from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.type import TensorType
 
-from . import settings
 from .device_op import GpuOp, class_for
+from .device_variables import (
+    CudaNdarrayType,
+    GpuFromHost,
+    HostFromGpu,
+    as_device_variable,
+    current_type,
+    gpu_from_host,
+    host_from_gpu,
+    is_device,
+)
 from .lowering import device_inputs, has_lowering
 from .products import INPLACE
 from .scalar_ops import supported
-from .transfers import GpuFromHost, HostFromGpu, as_device_variable, gpu_from_host, host_from_gpu
-from .types import CudaNdarrayType, is_device
 
 
 def _may_move(variable: Any) -> bool:
     """Whether values of this type are held on the device."""
     if not isinstance(variable.type, TensorType):
         return False
-    if issubclass(settings.array_type(), CudaNdarrayType):
+    if issubclass(current_type(), CudaNdarrayType):
         return bool(variable.type.dtype == "float32")
     return bool(variable.type.dtype != "object")
 

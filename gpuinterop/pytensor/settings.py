@@ -6,16 +6,16 @@ from typing import Any
 
 import gpuinterop as gi
 
-__all__ = ["array_type", "choose", "device"]
+__all__ = ["any_dtype", "choose", "device"]
 
 _device: Any = None
 _any_dtype = False
 
 
-def choose(device: Any, any_dtype: bool = False) -> None:
-    """Set the device of transfers and shared variables; `any_dtype`: GpuArrays instead of CudaNdarrays."""
+def choose(device: Any, every_dtype: bool = False) -> None:
+    """Set the device of transfers and shared variables; `every_dtype`: GpuArrays, not CudaNdarrays alone."""
     global _device, _any_dtype
-    _device, _any_dtype = device, any_dtype
+    _device, _any_dtype = device, every_dtype
 
 
 def device() -> Any:
@@ -23,8 +23,6 @@ def device() -> Any:
     return gi.default_device() if _device is None else _device
 
 
-def array_type() -> Any:
-    """Return the class of types: `CudaNdarrayType`, or `GpuArrayType` for any dtype."""
-    from .types import CudaNdarrayType, GpuArrayType
-
-    return GpuArrayType if _any_dtype else CudaNdarrayType
+def any_dtype() -> bool:
+    """Whether arrays of any dtype are on the device, or float32 only."""
+    return _any_dtype

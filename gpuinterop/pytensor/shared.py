@@ -10,7 +10,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 import gpuinterop as gi
 
 from . import settings
-from .types import CudaNdarrayType, GpuArrayType, GpuArrayVariable, device_type
+from .device_variables import CudaNdarrayType, GpuArrayType, GpuArrayVariable, device_type
 
 __all__ = ["GpuArraySharedVariable", "device_shared_constructor"]
 

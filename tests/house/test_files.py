@@ -13,7 +13,7 @@ from gpuinterop import cuda_libraries
 ROOT = Path(__file__).parents[2]
 REPORT, LIMIT = 400, 600
 INTERNAL_IMPORTS = Path(__file__).with_name("internal_imports.txt")
-PUBLIC = {*gi.__all__, "converters", "errors", "testing"}
+PUBLIC = {*gi.__all__, "converters", "errors", "pytensor", "testing", "theano"}
 
 # Outside native/cuda/: who sets the stream of a buffer, compares with it, or shows its number.
 READERS_OF_STREAMS = {

@@ -38,7 +38,9 @@ def printed_by(name, **flags):
     environment = {**os.environ, "THEANO_FLAGS": ",".join(f"{k}={v}" for k, v in flags.items()),
                    "PYTENSOR_FLAGS": "cxx=,blas__ldflags=", "THEANORC": os.devnull}  # fmt: skip
     kernels = "from doubles import host_kernels; host_kernels.install(); " if FAKE else ""
-    command = f"from gpuinterop.cli import main; sys.exit(main(['run', '{PROGRAMS / name}.py']))"
+    command = (
+        f"from gpuinterop.cli import main; sys.exit(main(['run', '{PROGRAMS / name}.py.txt']))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r}); {kernels}{command}"],
         check=False, capture_output=True, text=True, env=environment, cwd=PROGRAMS,

@@ -11,8 +11,6 @@ from pytensor.configdefaults import config
 
 import gpuinterop as gi
 import gpuinterop.pytensor as backend
-from gpuinterop.pytensor.device_op import GpuOp
-from gpuinterop.pytensor.lowering import has_lowering
 
 
 def values(seed, *shape):
@@ -83,7 +81,7 @@ def test_graph_agrees_with_host(name, allow_gc, on_device):
     work_on_host = [
         node
         for node in tested.maker.fgraph.toposort()
-        if has_lowering(node.op)
+        if backend.has_lowering(node.op)
         and any(o.type.dtype == "float32" and not all(o.type.broadcastable) for o in node.outputs)
     ]
     assert not work_on_host
@@ -114,7 +112,7 @@ def test_shared_data_stays_on_device(on_device):
     step = pytensor.function([], [], updates={w: w * 0.5 + pt.dot(w, w)})
     nodes = step.maker.fgraph.toposort()
     assert nodes
-    assert all(isinstance(node.op, GpuOp) for node in nodes)
+    assert all(isinstance(node.op, backend.GpuOp) for node in nodes)
     assert isinstance(w.get_value(borrow=True, return_internal_type=True), gi.CudaNdarray)
 
 
@@ -136,3 +134,42 @@ def test_device_output_is_an_array(on_device):
     assert type(first) is gi.CudaNdarray
     assert first is not second
     np.testing.assert_allclose(first.get(), np.exp(x.get_value()), rtol=1e-6)
+
+
+def test_transfers_say_why_and_what_to_do(on_device):
+    x, w = pt.matrix("x", dtype="float32"), pytensor.shared(values(1, 4, 4), name="w")
+    step = pytensor.function([x], pt.dot(x, w))
+    up, down = backend.transfers(step)
+    assert (up.value, up.direction) == ("x", "to the device")
+    assert "shared variable" in up.fix
+    assert down.direction == "to the host"
+    assert "gpu_from_host" in down.fix
+    stays = pytensor.function([], [], updates={w: pt.dot(w, w)})
+    assert backend.transfers(stays) == []
+
+
+def test_another_package_adds_a_lowering(on_device):
+    class Twice(pytensor.graph.op.Op):
+        __props__ = ()
+
+        def make_node(self, x):
+            x = pt.as_tensor_variable(x)
+            return pytensor.graph.basic.Apply(self, [x], [x.type()])
+
+        def perform(self, node, inputs, outputs):
+            outputs[0][0] = inputs[0] * 2
+
+        def infer_shape(self, node, shapes):
+            return shapes
+
+    @backend.lower.register(Twice)
+    def _(op, node):
+        def run(inputs, outputs):
+            outputs[0][0] = inputs[0] * 2
+
+        return run
+
+    w = pytensor.shared(values(1, 4))
+    twice = pytensor.function([], Twice()(w) + 1)
+    assert any(type(node.op).__name__ == "GpuTwice" for node in twice.maker.fgraph.toposort())
+    np.testing.assert_allclose(twice(), w.get_value() * 2 + 1, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Symbolic types of arrays on gpuinterop's device: `CudaNdarrayType` for float32, `GpuArrayType` for any dtype."""
+"""Symbolic arrays on the device: their types, variables and constants, and transfers from and to the host."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
 from pytensor.graph.type import HasDataType, HasShape, Type
 from pytensor.tensor import _as_tensor_variable
+from pytensor.tensor.basic import as_tensor_variable
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstantSignature, _tensor_py_operators
 
 import gpuinterop as gi
 
-__all__ = ["CudaNdarrayType", "GpuArrayType", "device_type", "is_device"]
+from . import settings
+
+__all__ = [
+    "CudaNdarrayType", "GpuArrayType", "GpuArrayVariable", "GpuContiguous", "GpuFromHost", "HostFromGpu",
+    "as_device_variable", "current_type", "device_type", "gpu_contiguous", "gpu_from_host", "host_from_gpu",
+    "is_device",
+]  # fmt: skip
 
 _NAMES = {
     (): "scalar", (False,): "vector", (False, False): "matrix", (True, False): "row", (False, True): "col",
@@ -75,8 +83,6 @@ class GpuArrayType(Type, HasDataType, HasShape):
 
     def filter_variable(self, other: Any, allow_convert: bool = True) -> Any:
         """Convert a variable for `updates` and `givens`; a tensor is transferred to the device."""
-        from .transfers import as_device_variable
-
         if not isinstance(other, Variable):
             other = self.constant_type(type=self, data=other)
         if isinstance(other.type, TensorType) and other.type.dtype == self.dtype:
@@ -141,6 +147,11 @@ def device_type(
     return GpuArrayType(dtype, shape)
 
 
+def current_type() -> type[GpuArrayType]:
+    """Return the class of types that `use` chose."""
+    return GpuArrayType if settings.any_dtype() else CudaNdarrayType
+
+
 def is_device(variable: Any) -> bool:
     """Whether the values of a variable are device arrays."""
     return isinstance(variable.type, GpuArrayType)
@@ -176,11 +187,103 @@ GpuArrayType.constant_type = GpuArrayConstant
 def _tensor_of(
     x: Any, name: str | None = None, ndim: int | None = None, dtype: Any = None, **_: Any
 ) -> Any:
-    from pytensor.tensor import as_tensor_variable
-
-    from .transfers import host_from_gpu
-
     host = host_from_gpu(x)
     if dtype is not None and dtype != host.dtype:
         host = host.astype(dtype)
     return host if ndim is None or ndim == host.ndim else as_tensor_variable(host, ndim=ndim)
+
+
+# ---- transfers ----------------------------------------------------------------------------------
+
+
+class _Transfer(Op):
+    __props__: tuple[str, ...] = ()
+
+    def make_thunk(
+        self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None
+    ) -> Any:
+        (source,), (target,) = ([storage_map[v] for v in vs] for vs in (node.inputs, node.outputs))
+        perform = self.perform
+
+        def thunk() -> None:
+            perform(node, (source[0],), (target,))
+
+        return thunk
+
+    def infer_shape(self, node: Any, shapes: Any) -> Any:
+        return shapes
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> Any:
+        # The host type on both sides: the gradient of a shared variable has the type that it has on the host.
+        return [as_tensor_variable(cotangents[0])]
+
+
+class GpuFromHost(_Transfer):
+    """Copy a tensor to the device."""
+
+    def make_node(self, x: Any) -> Any:
+        x = as_tensor_variable(x)
+        return Apply(self, [x], [device_type(x.type.dtype, x.type.shape, current_type())()])
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        (x,), cell = inputs, outputs[0]
+        old = cell[0]
+        if old is not None and old.shape == x.shape and old.flags.c_contiguous:
+            old[...] = x
+        else:
+            cell[0] = node.outputs[0].type.array_class(x, device=settings.device())
+
+
+class HostFromGpu(_Transfer):
+    """Copy an array from the device to a new NumPy array."""
+
+    __props__ = ("any_dtype",)
+
+    def __init__(self, any_dtype: bool = False) -> None:
+        self.any_dtype = any_dtype  # the type is not Theano's first, which its text says
+
+    def make_node(self, x: Any) -> Any:
+        if not is_device(x):
+            raise TypeError(f"expected a variable on the device, got {x.type}")
+        op = self if isinstance(x.type, CudaNdarrayType) else HostFromGpu(any_dtype=True)
+        return Apply(op, [x], [x.type.host()()])
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        outputs[0][0] = inputs[0].get()
+
+    def __str__(self) -> str:
+        return "HostFromGpu(gpuarray)" if self.any_dtype else "HostFromGpu"
+
+
+gpu_from_host, host_from_gpu = GpuFromHost(), HostFromGpu()
+
+
+def as_device_variable(x: Any) -> Any:
+    """Return a variable on the device: the source of a `HostFromGpu`, a constant, or a transfer."""
+    if not isinstance(x, Variable):
+        x = as_tensor_variable(x)
+    if is_device(x):
+        return x
+    if x.owner is not None and isinstance(x.owner.op, HostFromGpu):
+        return x.owner.inputs[0]
+    if isinstance(x, Constant):
+        kind = device_type(x.type.dtype, x.type.shape, current_type())
+        return kind.make_constant(np.asarray(x.data))
+    return gpu_from_host(x)
+
+
+class GpuContiguous(_Transfer):
+    """Return a C-contiguous array: the same one, or a copy."""
+
+    view_map = {0: [0]}  # noqa: RUF012 (PyTensor reads it from the class)
+
+    def make_node(self, x: Any) -> Any:
+        x = as_device_variable(x)
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        (x,) = inputs
+        outputs[0][0] = x if x.flags.c_contiguous else x.copy()
+
+
+gpu_contiguous = GpuContiguous()
