@@ -89,3 +89,17 @@ def _print_product(host: Any, name: str) -> str:
 
 # Ops that can write to their first input.
 INPLACE = (blas.Gemm, blas.Gemv)
+
+if hasattr(blas, "Ger"):  # before PyTensor 3.3.7
+
+    @lower.register(blas.Ger)
+    def _ger(op: Any, node: Any) -> Any:
+        def run(inputs: Any, outputs: Any) -> None:
+            a, alpha, x, y = inputs
+            outputs[0][0] = gi.ger(x, y, a, alpha=float(alpha), out=_out(outputs[0], a.shape))
+
+        return run
+
+    @device_inputs.register(blas.Ger)
+    def _matrix_and_vectors(op: Any, node: Any) -> list[int]:
+        return [0, 2, 3]
