@@ -71,7 +71,7 @@ def _zeros_like(info: ArrayInfo) -> Any:
     made: Any = _core.empty(GpuArray, (info.nbytes,), "uint8", code, info.index)
     if _core._recording() is None:  # a capture would fill it at each replay
         made.fill(0)
-    return _core.borrow(
+    return _core.from_pointer(
         class_for(dtype), made.ptr, info.shape, c_strides(info.shape, info.itemsize), dtype,
         code, info.index, made, False, made._stream or LEGACY, "explain",
     )  # fmt: skip

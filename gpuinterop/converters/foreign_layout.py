@@ -235,19 +235,19 @@ def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = No
     stream = LEGACY if stream is None else stream
     dtype, code = as_supported_dtype(info.dtype), TYPE_CODES[info.device]
     if plan.shared:
-        return _core.borrow(
+        return _core.from_pointer(
             class_for(dtype), info.ptr, info.shape, info.strides, dtype, code, info.index, owner,
             info.readonly, stream, plan.where,
         )  # fmt: skip
     # Strides or an address between elements: as bytes, with an axis for the bytes of an element.
     shape = (*info.shape, info.itemsize)
-    source: Any = _core.borrow(
+    source: Any = _core.from_pointer(
         GpuArray, info.ptr, shape, (*info.strides, 1), _BYTE, code, info.index, owner, True, stream,
         plan.where,
     )  # fmt: skip
     fresh: Any = _core.empty(GpuArray, shape, _BYTE, code, info.index)
     _core.copy_into(fresh, source, where=plan.where)
-    return _core.borrow(
+    return _core.from_pointer(
         class_for(dtype), fresh.ptr, info.shape, c_strides(info.shape, info.itemsize), dtype, code,
         info.index, fresh, False, fresh._stream or LEGACY, plan.where,
     )  # fmt: skip

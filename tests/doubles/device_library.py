@@ -81,7 +81,7 @@ def bridge(ordered=True, beside=0):
             int(np.prod(toy.shape[i + 1 :])) * toy.dtype.itemsize for i in range(len(toy.shape))
         ]
         stream = library.stream if ordered else 1
-        return _core.borrow(
+        return _core.from_pointer(
             class_for(toy.dtype), toy.ptr, toy.shape, tuple(strides), toy.dtype, 2, 0, toy,
             False, stream, "from_toy",
         )  # fmt: skip

@@ -187,7 +187,9 @@ def test_pictures_draw_what_the_tables_say():
     found = made.records()
     for mark in made.MARKS:
         converted = mark in made.CONVERSIONS
-        picture = tool("performance_pictures").drawn(found, "converters" if converted else mark.record)
+        picture = tool("performance_pictures").drawn(
+            found, "converters" if converted else mark.record
+        )
         name = mark.title.replace("`", "") if converted else mark.row
         row = found[mark.record]["rows"][mark.row]
         assert list(picture["rows"][name].values()) == list(row.values())
