@@ -46,7 +46,6 @@ test: $(VENV)/.installed ## the quick suite (JOBS=1: in one process)
 
 test-all: $(VENV)/.installed ## with the slow tests
 	@$(call on_both_drivers,$(bin)/python,-m "not bench")
-	FAKECUDA_POOLS=0 $(bin)/python -m pytest -n $(JOBS) --driver=fake tests/cuda $(PYTEST_FLAGS)
 
 test-asan: $(VENV)-asan/.installed ## what computes and shares, on a core built with ASan and UBSan
 	@$(call on_both_drivers,tools/with-asan $(VENV)-asan/bin/python,$(core))

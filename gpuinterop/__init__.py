@@ -6,9 +6,7 @@ are resolved on first use.
 
 from __future__ import annotations
 
-import os
 import sys
-from _thread import RLock
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -25,7 +23,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.pinned": "copy_async pinned_empty",
     "gpuinterop.devices": (
         "Device Event Stream default_device device devices empty_cache mem_info memory_stats "
-        "show_config synchronize"
+        "synchronize"
     ),
     "gpuinterop.errors": (
         "ArgumentTypeError ArrayIndexError BoundsError CaptureError CompileError ContextError "
@@ -55,18 +53,16 @@ _MODULES: dict[str, str] = {
     "gpuinterop.ops.elementwise_kernel": "ElementwiseKernel",
     "gpuinterop.ops.raw_kernel": "RawKernel strided",
     "gpuinterop.sharing": "may_share_memory shares_memory",
-    "gpuinterop.ops.numpy_reductions": (
-        "all amax amin any argmax argmin concatenate dot inner join matmul max mean min prod "
-        "split stack std sum vdot var"
+    "gpuinterop.ops.reductions": (
+        "all amax amin any argmax argmin max mean min norm prod reduce_sum std sum var"
     ),
-    "gpuinterop.ops.blas": "addmm allow_tf32 gemm gemv ger",
+    "gpuinterop.ops.concat_split": "concatenate join split stack",
+    "gpuinterop.ops.blas": "addmm allow_tf32 dot gemm gemv ger inner matmul vdot",
     "gpuinterop.ops.map_reduce": "MapReduce",
-    "gpuinterop.ops.norms": "norm",
-    "gpuinterop.ops.reduction_dispatch": "reduce_sum",
     "gpuinterop.ops.capture": "Capture capture",
     "gpuinterop.copy_tracking": "count_copies log_transfers no_copies",
     "gpuinterop.explain": "explain",
-    "gpuinterop.doctor": "doctor",
+    "gpuinterop.doctor": "doctor show_config",
     "gpuinterop.converters": (
         "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any from_dlpack "
         "garray_to_cudandarray to to_cudandarray to_gpuarray"
@@ -89,47 +85,12 @@ _MAKERS = ("gpuinterop.ops.", "gpuinterop.pinned")
 _PACKAGES = frozenset({"converters", "testing"})
 
 
-# Held while a name is loaded, and by a fork: the child has none of the threads that would finish an
-# import, and would wait for ever for what one of them was loading.
-_loading = RLock()
-_held_for_fork: list[bool] = []
-
-
-def _before_fork() -> None:
-    # Not for ever: that import may need what the forking thread is about to load.
-    _held_for_fork.append(_loading.acquire(timeout=10))
-
-
-def _after_fork_in_parent() -> None:
-    if _held_for_fork.pop():
-        _loading.release()
-
-
-def _after_fork_in_child() -> None:
-    global _loading
-    _held_for_fork.clear()
-    _loading = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
-    )
-
-
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
-    if home is None and name not in _PACKAGES:
-        raise AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
-    with _loading:
-        return _load(name, home)
-
-
-def _load(name: str, home: str | None) -> Any:
     if home is None:
-        return import_module(f"gpuinterop.{name}")
+        if name in _PACKAGES:
+            return import_module(f"gpuinterop.{name}")
+        raise AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
     if home.startswith(_MAKERS):
         import_module("gpuinterop.ndarray")  # tells the core its dtypes, devices and classes
     module = import_module(home)

@@ -277,7 +277,7 @@ def from_address(
     array, else on a GPU against the driver's allocation.
     """
     if isinstance(ptr, bool | _core.Array) or not hasattr(ptr, "__index__"):
-        raise error_messages.not_an_int(where, "address", ptr, "pass int(x.gpudata) or x.ptr")
+        raise error_messages.not_an_int(where, "address", ptr, fix="pass int(x.gpudata) or x.ptr")
     address = operator.index(ptr)
     if not 0 <= address < 1 << 64:
         raise BoundsError(where=where, expected="an address from 0 to 2**64 - 1",

@@ -20,12 +20,11 @@ from gpuinterop.array_inputs import (
 )
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import not_an_array
+from gpuinterop.error_messages import not_an_array, type_name
 from gpuinterop.errors import (
     ArgumentTypeError,
     ContiguityError,
     CopyForbiddenError,
-    DTypeError,
     ShapeError,
     short_repr,
 )
@@ -204,23 +203,23 @@ def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
 
 def full_like(x: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value with `x`'s shape, dtype and device."""
-    made = _empty_like(x, dtype, device, "full_like")
-    with reraise_from("full_like"):
-        made[...] = value
-    return made
+    return _full_like(x, value, dtype, device, "full_like")
 
 
 def zeros_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return C-ordered zeros with `x`'s shape, dtype and device."""
-    made = _empty_like(x, dtype, device, "zeros_like")
-    made[...] = 0
-    return made
+    return _full_like(x, 0, dtype, device, "zeros_like")
 
 
 def ones_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return C-ordered ones with `x`'s shape, dtype and device."""
-    made = _empty_like(x, dtype, device, "ones_like")
-    made[...] = 1
+    return _full_like(x, 1, dtype, device, "ones_like")
+
+
+def _full_like(x: Any, value: Any, dtype: Any, device: Any, where: str) -> Any:
+    made = _empty_like(x, dtype, device, where)
+    with reraise_from(where):
+        made[...] = value
     return made
 
 
@@ -255,37 +254,27 @@ def arange(
     """Return evenly spaced values, as numpy.arange computes them; float32 by default.
 
     Integers that the default float32 would round, those beyond 2**24, are refused: pass "int64" as the
-    dtype to keep them or "float32" to round them. With dtype bool there are at most two values. The host
-    computes them, so that every bit is NumPy's: on CUDA they are uploaded, which a capture refuses.
+    dtype to keep them or "float32" to round them. The host computes them, so that every bit is NumPy's: on
+    CUDA they are uploaded, which a capture refuses.
     """
     if stop is None:
         start, stop = 0, start
-    try:
-        if start is None or stop is None:
-            raise TypeError("None is no number")
-        with reraise_from("arange"):
-            values = _spaced(start, stop, step)
-    except (ArithmeticError, ValueError, TypeError) as error:
-        raise ShapeError(where="arange", expected="finite start, stop and step, with step not 0",
-                         got=f"arange({short_repr(start)}, {short_repr(stop)}, {short_repr(step)}): {error}",
-                         fix="pass numbers that give a finite count") from error  # fmt: skip
-    if dtype is not None and as_supported_dtype(dtype, "arange") == np.bool_ and values.size > 2:
-        raise DTypeError(where="arange", expected="at most two values of dtype bool",
-                         got=f"{values.size} values",
-                         fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
+    given = (start, stop, step)
+    values = _computed("arange", np.arange, given, "finite start, stop and step, with step not 0")
     return _from_values(scalars_to_array(values, dtype, "arange"), device, "arange")
 
 
-def _spaced(*given: Any) -> np.ndarray[Any, Any]:
-    """Return numpy.arange(*given), but integers beyond int64 exactly, which NumPy converts to floats."""
-    if all(isinstance(n, (int, np.integer)) for n in given):
-        exact = [int(n) for n in given]
-        if max(map(abs, exact)) >= 2**63:
-            numbers = range(*exact)
-            count = len(numbers)
-            fits = count and all(0 <= n < 2**64 for n in (numbers[0], numbers[-1]))
-            return np.fromiter(numbers, np.uint64 if fits else object, count)
-    return np.arange(*given)
+def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) -> Any:
+    """Return what NumPy's function makes of numbers that its caller gave."""
+    try:
+        if None in given:
+            raise TypeError("None is no number")
+        with reraise_from(where):
+            return function(*given)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        told = ", ".join(map(short_repr, given))
+        raise ShapeError(where=where, expected=expected, got=f"{where}({told}): {error}",
+                         fix="pass numbers that give a finite count") from error  # fmt: skip
 
 
 def linspace(
@@ -296,13 +285,9 @@ def linspace(
 
     Integer dtypes round down, and refuse values out of their range. Uploaded on CUDA, as by `arange`.
     """
-    try:
-        with reraise_from("linspace"):
-            values = np.linspace(start, stop, num, endpoint)
-    except (ArithmeticError, ValueError, TypeError) as error:
-        raise ShapeError(where="linspace", expected="numbers as start and stop, and how many, 0 or more",
-                         got=f"linspace({short_repr(start)}, {short_repr(stop)}, {short_repr(num)}): {error}",
-                         fix="pass numbers: linspace(0, 1, 5)") from error  # fmt: skip
+    given = (start, stop, num, endpoint)
+    rule = "numbers as start and stop, and how many, 0 or more"
+    values = _computed("linspace", np.linspace, given, rule)
     if dtype is not None and as_supported_dtype(dtype, "linspace").name.startswith(("int", "uint")):
         values = np.floor(values)
     return _from_values(scalars_to_array(values, dtype, "linspace"), device, "linspace")
@@ -312,7 +297,7 @@ def dimshuffle(x: Any, *pattern: Any) -> Any:
     """Return a view of `x` with its axes rearranged; see `CudaNdarray.dimshuffle`."""
     # Theano's function accepts no other objects.
     if not isinstance(x, ArrayMethods):
-        raise not_an_array("dimshuffle", "x", x)
+        raise not_an_array("dimshuffle", "x", type_name(x))
     return x.dimshuffle(*pattern)
 
 

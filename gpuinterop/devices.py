@@ -23,7 +23,6 @@ from gpuinterop.device_spec import (
     no_cuda,
     set_default_device,
 )
-from gpuinterop.error_messages import not_one_of
 from gpuinterop.errors import DeviceError
 from gpuinterop.foreign_handles import CUDA
 from gpuinterop.streams import (
@@ -54,7 +53,6 @@ __all__ = [
     "per_thread_stream",
     "reset_peak_memory",
     "set_default_device",
-    "show_config",
     "stream",
     "synchronize",
 ]
@@ -122,65 +120,3 @@ def device_properties(device: Any = None) -> dict[str, Any]:
     if place.type == "cpu":
         raise no_cuda("device_properties", DeviceError)
     return _core.cuda_device_properties(place.index)
-
-
-# ---- what there is -----------------------------------------------------------------------------
-
-
-def config() -> dict[str, Any]:
-    """Return the configuration of this machine, for reports."""
-    import platform  # noqa: PLC0415
-
-    import numpy as np  # noqa: PLC0415
-
-    from gpuinterop import cuda_libraries  # noqa: PLC0415
-
-    version, available = _core.cuda_driver_version(), _core.cuda_available()
-    found: dict[str, Any] = {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "driver": f"{version // 1000}.{version % 1000 // 10}" if version else None,
-        "libcuda": _core.cuda_library_path() or None,
-    }
-    if not available:
-        found["no CUDA because"] = _core.cuda_unavailable_reason()
-    return found | {
-        "devices": [
-            str(place) if place.name == str(place) else f"{place} {place.name}"
-            for place in devices()
-        ],
-        "default device": str(default_device()),
-        "libraries": {
-            n: cuda_libraries.describe(n) if available else "not looked for"
-            for n in cuda_libraries.NAMES
-        },
-        "environment": {
-            name: text
-            for name, text in sorted(os.environ.items())
-            if name.startswith("GPUINTEROP_") and text  # an empty one counts as unset
-        },
-    }
-
-
-def show_config(mode: str = "stdout") -> dict[str, Any] | None:
-    """Print the configuration of this machine, or return it with ``mode="dicts"``."""
-    if mode not in ("stdout", "dicts"):
-        raise not_one_of(
-            "show_config", "mode", ("stdout", "dicts"), mode, 'pass mode="dicts" for a dict'
-        )
-    found = config()
-    if mode == "dicts":
-        return found
-    for key, value in found.items():
-        print(f"{key}: {_as_text(value)}")
-        if key == "no CUDA because":
-            print(
-                'without CUDA: arrays are in host memory, on device "cpu"; everything but CUDA C++ works'
-            )
-    return None
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, dict):
-        return "".join(f"\n  {name}: {text}" for name, text in value.items()) or "none"
-    return ", ".join(value) if isinstance(value, list) else "none found" if value is None else value

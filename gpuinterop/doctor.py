@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,12 @@ from gpuinterop import _core, cuda_libraries, installed_libraries
 from gpuinterop._version import __version__
 from gpuinterop.converters import availability
 from gpuinterop.device_spec import wished
-from gpuinterop.doctor_rules import Finding, SystemFacts, diagnose
+from gpuinterop.doctor_rules import Facts, Finding, diagnose
+from gpuinterop.error_messages import not_one_of
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.foreign_handles import CUDA
 
-__all__ = ["SCHEMA", "Report", "doctor"]
+__all__ = ["SCHEMA", "Report", "doctor", "show_config"]
 
 SCHEMA = "gpuinterop.doctor/1"
 
@@ -41,21 +41,12 @@ _VARIABLES = (
     "LD_LIBRARY_PATH", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "GNUMPY_USE_GPU",
     *PER_THREAD.values(),
 )  # fmt: skip
-_WATCHED = ("pycuda.autoinit", "pycuda.autoprimaryctx")
 
 
 @dataclass
-class Report:
+class Report(Facts):
     """The result of `doctor`; prints as a page, and `to_json` returns JSON."""
 
-    system: dict[str, str] = field(default_factory=dict)
-    driver: dict[str, Any] = field(default_factory=dict)
-    devices: list[dict[str, Any]] = field(default_factory=list)
-    streams: dict[str, Any] = field(default_factory=dict)
-    libraries: list[dict[str, Any]] = field(default_factory=list)
-    runtime: dict[str, str] = field(default_factory=dict)
-    memory: dict[str, dict[str, int]] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -95,34 +86,39 @@ def doctor() -> Report:
     >>> all(warning.fix for warning in report.warnings)
     True
     """
-    shown = {k: v for k, v in os.environ.items() if k in _VARIABLES or k.startswith("GPUINTEROP_")}
-    facts = SystemFacts(
-        environment=shown,
-        modules=frozenset(name for name in _WATCHED if name in sys.modules),
-        stand_in=os.environ.get("GPUINTEROP_LIBCUDA", ""),
-    )
-    report = Report(environment=dict(sorted(facts.environment.items())))
+    shown = {  # an empty variable counts as unset
+        name: value
+        for name, value in sorted(os.environ.items())
+        if value and (name in _VARIABLES or name.startswith("GPUINTEROP_"))
+    }
+    report = Report(environment=shown)
     for part in (_system, _driver, _devices, _streams, _libraries, _runtime, _memory):
-        _guarded(part, report, facts)
-    report.findings = diagnose(facts)
+        try:
+            part(report)
+        except Exception as error:  # something is often broken; the report names it as a warning
+            what = part.__name__.strip("_")
+            why = f"{type(error).__name__}: {error}"
+            report.failures.append(f"the {what} could not be described: {why}")
+    report.findings = diagnose(report)
     return report
 
 
-def _guarded(
-    part: Callable[[Report, SystemFacts], None], report: Report, facts: SystemFacts
-) -> None:
-    """Run a part of the report; an exception becomes a warning, because something is often broken."""
-    try:
-        part(report, facts)
-    except Exception as error:  # named in the report, as a warning
-        what = part.__name__.strip("_")
-        facts.failures.append(f"the {what} could not be described: {type(error).__name__}: {error}")
+def show_config(mode: str = "stdout") -> dict[str, Any] | None:
+    """Print the report of `doctor` with every detail, or return it with ``mode="dicts"``."""
+    if mode not in ("stdout", "dicts"):
+        fix = 'pass mode="dicts" for a dict'
+        raise not_one_of("show_config", "mode", ("stdout", "dicts"), mode, fix)
+    report = doctor()
+    if mode == "dicts":
+        return asdict(report)
+    print(report.text(verbose=True))
+    return None
 
 
 # ---- parts --------------------------------------------------------------------------------------
 
 
-def _system(report: Report, facts: SystemFacts) -> None:
+def _system(report: Report) -> None:
     report.system = {
         "gpuinterop": __version__,
         "python": platform.python_version(),
@@ -132,44 +128,41 @@ def _system(report: Report, facts: SystemFacts) -> None:
     }
 
 
-def _driver(report: Report, facts: SystemFacts) -> None:
-    version = _core.cuda_driver_version()
-    facts.driver = (version // 1000, version % 1000 // 10) if version else ()
-    facts.driver_reason = "" if _core.cuda_available() else _core.cuda_unavailable_reason()
-    facts.nvidia_files = Path("/proc/driver/nvidia/version").exists()
-    facts.forked = bool(_core.cuda_forked())
+def _driver(report: Report) -> None:
+    version, available = _core.cuda_driver_version(), bool(_core.cuda_available())
     report.driver = {
-        "available": bool(_core.cuda_available()),
-        "cuda": ".".join(map(str, facts.driver)) or None,
+        "available": available,
+        "cuda": f"{version // 1000}.{version % 1000 // 10}" if version else None,
         "library": _core.cuda_library_path() or None,
-        "reason": facts.driver_reason,
+        "reason": "" if available else _core.cuda_unavailable_reason(),
         "kernel_module": _kernel_module(),
+        "forked": bool(_core.cuda_forked()),
+        "autoinit": "pycuda.autoinit" in sys.modules,
     }
-
-
-def _kernel_module() -> str:
-    try:
-        first = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").splitlines()[0]
-    except (OSError, IndexError, UnicodeError):
-        return ""
-    return first.removeprefix("NVRM version:").strip()
-
-
-def _devices(report: Report, facts: SystemFacts) -> None:
-    facts.devices = _core.cuda_device_count()
     wish = os.environ.get("GPUINTEROP_DEVICE", "").strip()
     if wish:
         try:
             wished(wish)
         except GpuInteropError as error:
-            facts.device_fault = error.got
-    driver = ctypes.CDLL(_core.cuda_library_path()) if facts.devices else None
-    for index in range(facts.devices):
+            report.driver["default_device_fault"] = error.got
+
+
+def _kernel_module() -> str:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return text.partition("\n")[0].removeprefix("NVRM version:").strip()
+
+
+def _devices(report: Report) -> None:
+    count = _core.cuda_device_count()
+    driver = ctypes.CDLL(_core.cuda_library_path()) if count else None
+    for index in range(count):
         row = {"device": f"cuda:{index}", **_properties(driver, index), **_context(driver, index)}
         if _core.cuda_started(index):
             row["free_bytes"] = _core.cuda_mem_info(index)[0]
         report.devices.append(row)
-        facts.contexts.append(row)
 
 
 def _properties(driver: Any, index: int) -> dict[str, Any]:
@@ -209,60 +202,47 @@ def _context(driver: Any, index: int) -> dict[str, Any]:
     return {"primary_active": bool(active.value), "current": here, "primary": same}
 
 
-def _streams(report: Report, facts: SystemFacts) -> None:
-    facts.per_thread = {
-        library: os.environ.get(variable, "0").strip() not in ("", "0")
-        for library, variable in PER_THREAD.items()
-    }
+def _started(report: Report) -> list[int]:
+    return [index for index in range(len(report.devices)) if _core.cuda_started(index)]
+
+
+def _streams(report: Report) -> None:
     handles = {0: "legacy default", 1: "legacy default", 2: "per-thread default"}
     report.streams = {
-        "per_thread_default": facts.per_thread,
+        "per_thread_default": {
+            library: os.environ.get(variable, "0").strip() not in ("", "0")
+            for library, variable in PER_THREAD.items()
+        },
         "current": {
             f"cuda:{i}": handles.get(h := _core.current_stream_handle(i), hex(h))
-            for i in range(facts.devices)
-            if _core.cuda_started(i)
+            for i in _started(report)
         },
     }
 
 
-def _libraries(report: Report, facts: SystemFacts) -> None:
-    facts.libraries = installed_libraries.scan()
+def _libraries(report: Report) -> None:
     # Imports that failed in this process; nothing is imported for the report.
-    for package, why in availability.failures().items():
-        broken = f"its import fails: {why}"
-        if package in {row.library for row in facts.libraries}:
-            facts.libraries = [
-                replace(row, broken=broken) if row.library == package else row
-                for row in facts.libraries
-            ]
-        else:
-            facts.libraries.append(
-                installed_libraries.Installed(package, package, "", broken=broken)
-            )
-    report.libraries = [asdict(row) for row in facts.libraries]
-    converters = sys.modules.get("gpuinterop.converters.availability")
-    facts.disabled_converters = dict(converters.broken_converters) if converters is not None else {}
+    failed = {name: f"its import fails: {why}" for name, why in availability.failures.items()}
+    found = installed_libraries.scan()
+    rows = [replace(row, broken=failed.get(row.library, row.broken)) for row in found]
+    for name in failed.keys() - {row.library for row in rows}:
+        rows.append(installed_libraries.Installed(name, name, "", broken=failed[name]))
+    report.libraries = rows
+    report.disabled_converters = dict(availability.broken_converters)
 
 
-def _runtime(report: Report, facts: SystemFacts) -> None:
+def _runtime(report: Report) -> None:
     for name in cuda_libraries.NAMES:
-        if not facts.devices:
-            report.runtime[name] = "not searched: not needed without a GPU"
-            continue
-        report.runtime[name] = cuda_libraries.describe(name)
-        if report.runtime[name].startswith(cuda_libraries.MISSING):
-            facts.missing[name] = report.runtime[name].removeprefix(cuda_libraries.MISSING)
+        unneeded = "not searched: not needed without a GPU"
+        report.runtime[name] = cuda_libraries.describe(name) if report.devices else unneeded
 
 
-def _memory(report: Report, facts: SystemFacts) -> None:
+def _memory(report: Report) -> None:
     report.memory["gpuinterop on cpu"] = dict(devices.memory_stats("cpu"))
-    for index in range(facts.devices):
-        if _core.cuda_started(index):
-            report.memory[f"gpuinterop on cuda:{index}"] = dict(
-                _core.memory_statistics(CUDA, index)
-            )
+    for index in _started(report):
+        report.memory[f"gpuinterop on cuda:{index}"] = dict(_core.memory_statistics(CUDA, index))
     cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
-    if cupy is not None and facts.devices and hasattr(cupy, "get_default_memory_pool"):
+    if cupy is not None and report.devices and hasattr(cupy, "get_default_memory_pool"):
         pool = cupy.get_default_memory_pool()
         report.memory["cupy"] = {"live_bytes": pool.used_bytes(), "pool_bytes": pool.total_bytes()}
     if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized():
@@ -357,13 +337,13 @@ def _library_lines(report: Report, verbose: bool) -> list[str]:
     lines = []
     for row in report.libraries:
         notes = []
-        if row["cuda"] is not None:
-            notes.append(f"CUDA {row['cuda']}" if row["cuda"] else "without CUDA")
-        if row["loaded"]:
+        if row.cuda is not None:
+            notes.append(f"CUDA {row.cuda}" if row.cuda else "without CUDA")
+        if row.loaded:
             notes.append("loaded")
-        if row["broken"]:
-            notes.append(f"BROKEN: {row['broken']}")
+        if row.broken:
+            notes.append(f"BROKEN: {row.broken}")
         if verbose:
-            notes.append(f"package {row['distribution']}")
-        lines.append(f"{row['library']:16} {row['version'] or '?':14} {', '.join(notes)}".rstrip())
+            notes.append(f"package {row.distribution}")
+        lines.append(f"{row.library:16} {row.version or '?':14} {', '.join(notes)}".rstrip())
     return lines

@@ -1,6 +1,6 @@
 """The rules of the doctor: one function for each group of findings.
 
-A rule reads only the `SystemFacts`, so that tests can check combinations that are not installed.
+A rule reads only the `Report`, so that tests can check combinations that are not installed.
 """
 
 from __future__ import annotations
@@ -9,20 +9,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuinterop.cuda_libraries import MISSING
 from gpuinterop.installed_libraries import BY_HAND, Installed, numbers
 
-__all__ = ["SystemFacts", "Finding", "diagnose"]
+__all__ = ["Facts", "Finding", "diagnose"]
 
-# Published packages, by CUDA version; the fixes recommend only these.
-TORCH_INDEXES = ((11, 8), (12, 1), (12, 4), (12, 6), (12, 8), (12, 9), (13, 0))
-JAX_MAJORS = (12, 13)
+# The wheels that the fixes recommend, by the driver's CUDA major version.
 RUNTIME_WHEELS = {
     12: {"nvrtc": "nvidia-cuda-nvrtc-cu12", "cublas": "nvidia-cublas-cu12"},
     13: {"nvrtc": "'nvidia-cuda-nvrtc==13.*'", "cublas": "'nvidia-cublas==13.*'"},
 }
-OLDEST = 12  # the oldest supported CUDA major version
-
-_UPDATE = f"update the driver to one of CUDA {OLDEST} or later"
+OLDEST, NEWEST = min(RUNTIME_WHEELS), max(RUNTIME_WHEELS)
 
 
 @dataclass(frozen=True)
@@ -39,32 +36,37 @@ class Finding:
 
 
 @dataclass
-class SystemFacts:
-    """The facts about the machine that the rules read."""
+class Facts:
+    """What the rules read; the fields are those of the doctor's JSON."""
 
-    driver: tuple[int, ...] = ()  # (13, 0); () without a driver
-    driver_reason: str = ""
-    device_fault: str = ""  # why the default device does not exist, or ""
-    stand_in: str = ""  # GPUINTEROP_LIBCUDA
-    nvidia_files: bool = False  # the kernel module is loaded
-    forked: bool = False
-    devices: int = 0
-    contexts: list[dict[str, Any]] = field(default_factory=list)
+    system: dict[str, str] = field(default_factory=dict)
+    driver: dict[str, Any] = field(default_factory=dict)
+    devices: list[dict[str, Any]] = field(default_factory=list)
+    streams: dict[str, Any] = field(default_factory=dict)
     libraries: list[Installed] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)  # of NVRTC and cuBLAS, and why
-    per_thread: dict[str, bool] = field(default_factory=dict)  # library -> flag
+    runtime: dict[str, str] = field(default_factory=dict)
+    memory: dict[str, dict[str, int]] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    modules: frozenset[str] = frozenset()  # loaded modules that affect contexts
-    disabled_converters: dict[str, str] = field(
-        default_factory=dict
-    )  # converters of other packages, with the reason
-    failures: list[str] = field(default_factory=list)  # parts that could not be described
+    # Converters of other packages that are disabled, and parts of the report that failed, with the reasons.
+    disabled_converters: dict[str, str] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
 
     def find(self, library: str) -> list[Installed]:
+        """Return the installed distributions of a library."""
         return [row for row in self.libraries if row.library == library]
 
+    @property
+    def cuda(self) -> tuple[int, ...]:
+        """The driver's CUDA version, as in (13, 0); () without a driver."""
+        return numbers(self.driver.get("cuda") or "")
 
-def diagnose(facts: SystemFacts) -> list[Finding]:
+    @property
+    def wheels(self) -> int:
+        """The CUDA major version of the wheels that the driver runs."""
+        return max(OLDEST, min(self.cuda[0], NEWEST)) if self.cuda else NEWEST
+
+
+def diagnose(facts: Facts) -> list[Finding]:
     """Return all findings, warnings first."""
     found = [finding for rule in _RULES for finding in rule(facts)]
     return sorted(found, key=lambda f: f.level != "warning")
@@ -77,105 +79,71 @@ def _named(row: Installed) -> str:
 # ---- driver and contexts ------------------------------------------------------------------------
 
 
-def _driver(facts: SystemFacts) -> Iterator[Finding]:
-    if not facts.driver and facts.nvidia_files:
+def _driver(facts: Facts) -> Iterator[Finding]:
+    driver = facts.driver
+    if not facts.cuda and driver.get("kernel_module"):
         yield Finding(
             "driver",
-            f"there is an NVIDIA GPU, but its driver does not work: {facts.driver_reason}",
+            f"there is an NVIDIA GPU, but its driver does not work: {driver['reason']}",
             "reboot after a driver update, or install the driver's libcuda.so.1 (in a container: "
             "start it with --gpus all)",
         )
-    wanted = facts.environment.get("GPUINTEROP_DEVICE", "").lower()
-    if not facts.devices and wanted.startswith(("cuda", "gpu")):
-        yield Finding(
-            "device",
-            f"GPUINTEROP_DEVICE is {wanted!r}, but there is no CUDA device",
-            "unset GPUINTEROP_DEVICE, or set it to cpu",
-        )
-    elif facts.device_fault:
-        yield Finding(
-            "device",
-            f"GPUINTEROP_DEVICE names a device that does not exist: {facts.device_fault}",
-            "unset GPUINTEROP_DEVICE, or set it to cpu, cuda or cuda:1",
-        )
-    if facts.driver and facts.driver[0] < OLDEST:
+    if facts.cuda and facts.cuda[0] < OLDEST:
         yield Finding(
             "driver-old",
-            f"the driver supports CUDA {'.'.join(map(str, facts.driver))}, which is too old: NVRTC, cuBLAS, "
-            f"CuPy and JAX are built for CUDA {OLDEST} or later",
-            _UPDATE,
+            f"the driver supports CUDA {driver['cuda']}, which is too old: NVRTC, cuBLAS, CuPy and JAX "
+            f"are built for CUDA {OLDEST} or later",
+            f"update the driver to one of CUDA {OLDEST} or later",
         )
-    if facts.forked:
+    if driver.get("default_device_fault"):
+        yield Finding(
+            "device",
+            f"GPUINTEROP_DEVICE names a device that does not exist: {driver['default_device_fault']}",
+            "unset GPUINTEROP_DEVICE, or set it to cpu, cuda or cuda:1",
+        )
+    if driver.get("forked"):
         yield Finding(
             "fork",
             "a parent process had used CUDA before it forked this one, where CUDA cannot work",
             'start workers with multiprocessing.get_context("spawn")',
         )
-    if facts.stand_in:
+    if stand_in := facts.environment.get("GPUINTEROP_LIBCUDA"):
         yield Finding(
             "stand-in",
-            f"GPUINTEROP_LIBCUDA names the driver's library: {facts.stand_in}",
+            f"GPUINTEROP_LIBCUDA names the driver's library: {stand_in}",
             "unset GPUINTEROP_LIBCUDA to use the system's driver",
             "hint",
         )
+    fix = "import pycuda.autoprimaryctx instead of pycuda.autoinit"
+    if driver.get("autoinit"):
+        text = "pycuda.autoinit is loaded: it made a separate context, in which the memory and streams "
+        yield Finding("context", f"{text}of all other libraries are invalid", fix)
+        return
+    for row in facts.devices:
+        if row["current"] and not row["primary"]:
+            text = f"the current context on {row['device']} is not the primary one, which other libraries use"
+            yield Finding(
+                "context", text, f"with PyCUDA: {fix}; elsewhere: cuDevicePrimaryCtxRetain"
+            )
+
+
+def _report(facts: Facts) -> Iterator[Finding]:
     for name, why in facts.disabled_converters.items():
-        yield Finding(
-            "converter", f"the converter {name!r} is disabled: {why}",
-            "repair or uninstall the package that provides it",
-        )  # fmt: skip
+        text = f"the converter {name!r} is disabled: {why}"
+        yield Finding("converter", text, "repair or uninstall the package that provides it")
     for failure in facts.failures:
         yield Finding("report", failure, "run with --verbose and report the output")
-
-
-def _contexts(facts: SystemFacts) -> Iterator[Finding]:
-    if "pycuda.autoinit" in facts.modules:
-        yield Finding(
-            "context",
-            "pycuda.autoinit is loaded: it made a separate context, in which the memory and streams "
-            "of all other libraries are invalid",
-            "import pycuda.autoprimaryctx instead of pycuda.autoinit",
-        )
-        return
-    for row in facts.contexts:
-        if row.get("current") and not row.get("primary"):
-            yield Finding(
-                "context",
-                f"the current context on {row['device']} is not the primary one, which other "
-                "libraries use",
-                "with PyCUDA: import pycuda.autoprimaryctx; elsewhere: cuDevicePrimaryCtxRetain and "
-                "cuCtxSetCurrent",
-            )
 
 
 # ---- installed libraries ------------------------------------------------------------------------
 
 
-def _broken(facts: SystemFacts) -> Iterator[Finding]:
+def _broken(facts: Facts) -> Iterator[Finding]:
     for row in facts.libraries:
         if row.broken:
-            yield Finding(
-                "installation",
-                f"{row.distribution}: {row.broken}",
-                BY_HAND.get(row.library) or f"pip install --force-reinstall {row.distribution}",
-            )
-    if not facts.find("numpy"):
-        yield Finding("numpy", "NumPy is not installed", "pip install numpy")
-    if not facts.find("ml_dtypes"):
-        yield Finding(
-            "ml_dtypes",
-            "ml_dtypes is not installed: no bfloat16 and no 8-bit floats",
-            "pip install ml_dtypes",
-            "hint",
-        )
-    if facts.find("cuda.core") and not facts.find("cuda.bindings"):
-        yield Finding(
-            "cuda.core",
-            "cuda-core is installed without cuda-bindings, and cannot be imported",
-            "pip install cuda-bindings",
-        )
-
-
-def _duplicates(facts: SystemFacts) -> Iterator[Finding]:
+            again = f"pip install --force-reinstall {row.distribution}"
+            text = f"{row.distribution}: {row.broken}"
+            yield Finding("installation", text, BY_HAND.get(row.library) or again)
     rows = facts.find("cupy")
     if len(rows) > 1:
         names = " ".join(row.distribution for row in rows)
@@ -184,23 +152,27 @@ def _duplicates(facts: SystemFacts) -> Iterator[Finding]:
             f"CuPy is installed {len(rows)} times ({names}); the files overwrite each other",
             f"pip uninstall {names}, then pip install one of them",
         )
+    if not facts.find("numpy"):
+        yield Finding("numpy", "NumPy is not installed", "pip install numpy")
+    if not facts.find("ml_dtypes"):
+        text = "ml_dtypes is not installed: no bfloat16 and no 8-bit floats"
+        yield Finding("ml_dtypes", text, "pip install ml_dtypes", "hint")
+    if facts.find("cuda.core") and not facts.find("cuda.bindings"):
+        text = "cuda-core is installed without cuda-bindings, and cannot be imported"
+        yield Finding("cuda.core", text, "pip install cuda-bindings")
 
 
-def _majors(facts: SystemFacts) -> Iterator[Finding]:
-    rows = [
-        row for name in ("torch", "cupy", "jax plugin", "cuda.bindings") for row in facts.find(name)
-    ]
-    rows = [row for row in rows if row.cuda]
-    torch = next((row for row in facts.find("torch") if numbers(row.version) >= (2, 11)), None)
-    old_cupy = next((row for row in facts.find("cupy") if row.cuda == 12), None)
-    if torch and old_cupy and torch.cuda not in (0, 12):
-        yield Finding(
-            "cuda-majors",
-            f"{_named(torch)} loads CUDA 13 and {_named(old_cupy)} CUDA 12: CuPy's casts fail in "
-            "such a process",
-            f"pip uninstall {old_cupy.distribution}; pip install cupy-cuda13x",
-        )
-        rows.remove(old_cupy)
+# How to install a library for a CUDA major version.
+_FOR_MAJOR = {
+    "cupy": "pip uninstall {row.distribution}; pip install cupy-cuda{major}x",
+    "jax plugin": "pip uninstall {row.distribution}; pip install 'jax[cuda{major}]'",
+    "cuda.bindings": "pip install 'cuda-bindings=={major}.*'",
+    "torch": "install a build of torch for CUDA {major}",
+}
+
+
+def _majors(facts: Facts) -> Iterator[Finding]:
+    rows = [row for name in _FOR_MAJOR for row in facts.find(name) if row.cuda]
     majors = sorted({row.cuda for row in rows if row.cuda})
     if len(majors) > 1:
         leader = next((row for row in rows if row.library == "torch"), None)
@@ -210,94 +182,49 @@ def _majors(facts: SystemFacts) -> Iterator[Finding]:
             "cuda-majors",
             "libraries for two CUDA majors are installed, and the first import decides which one is "
             "loaded: " + ", ".join(f"{_named(row)} (CUDA {row.cuda})" for row in rows),
-            "; ".join(_same_major(row, target or majors[-1]) for row in others),
+            "; ".join(_FOR_MAJOR[row.library].format(row=row, major=target) for row in others),
         )
     newest = majors[-1] if majors else 0
-    if facts.driver and facts.driver[0] >= OLDEST and newest > facts.driver[0]:
+    if facts.cuda and OLDEST <= facts.cuda[0] < newest:
         names = ", ".join(_named(row) for row in rows if row.cuda == newest)
         yield Finding(
             "driver-old",
-            f"the driver supports CUDA {facts.driver[0]}, and is too old for {names} (CUDA {newest})",
-            f"update the driver, or install builds for CUDA {facts.driver[0]}",
+            f"the driver supports CUDA {facts.cuda[0]}, and is too old for {names} (CUDA {newest})",
+            f"update the driver, or install builds for CUDA {facts.cuda[0]}",
         )
 
 
-def _same_major(row: Installed, major: int) -> str:
-    if row.library == "cupy":
-        return f"pip uninstall {row.distribution}; pip install cupy-cuda{major}x"
-    if row.library == "jax plugin":
-        return f"pip uninstall {row.distribution}; {_jax_for(major)}"
-    if row.library == "cuda.bindings":
-        return f"pip install 'cuda-bindings=={major}.*'"
-    return f"install a build of {row.distribution} for CUDA {major}"
-
-
-def _torch_for(driver: tuple[int, ...]) -> str:
-    fitting = [version for version in TORCH_INDEXES if not driver or version <= driver]
-    if not fitting:
-        return f"{_UPDATE}, then install torch anew"
-    index = "".join(map(str, fitting[-1]))
-    return (
-        "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/"
-        f"cu{index}"
-    )
-
-
-def _jax_for(major: int) -> str:
-    fitting = [known for known in JAX_MAJORS if known <= major]
-    command = f"pip install 'jax[cuda{(fitting or JAX_MAJORS)[-1 if fitting else 0]}]'"
-    return command if fitting else f"{_UPDATE}, then {command}"
-
-
-def _without_cuda(facts: SystemFacts) -> Iterator[Finding]:
+def _without_cuda(facts: Facts) -> Iterator[Finding]:
     for row in facts.find("torch"):
         if facts.devices and row.cuda == 0:
-            yield Finding(
-                "torch-cpu",
-                f"{_named(row)} is built without CUDA: it cannot share arrays on a GPU",
-                _torch_for(facts.driver),
-                "hint",
-            )
+            text = f"{_named(row)} is built without CUDA: it cannot share arrays on a GPU"
+            fix = f"install a build of torch for CUDA {facts.wheels}: https://pytorch.org/get-started/locally"
+            yield Finding("torch-cpu", text, fix, "hint")
         if numbers(row.version) and numbers(row.version) < (2, 10):
-            yield Finding(
-                "torch-old",
-                f"{_named(row)} has no C interface for exchange: conversions take 5 us instead of 0.5",
-                "pip install 'torch>=2.10'",
-                "hint",
-            )
+            text = "has no C interface for exchange: conversions take 5 us instead of 0.5"
+            yield Finding("torch-old", f"{_named(row)} {text}", "pip install 'torch>=2.10'", "hint")
     if facts.devices and facts.find("jax") and not facts.find("jax plugin"):
-        yield Finding(
-            "jax-cpu",
-            "JAX is installed without its CUDA plug-in, and there are GPUs",
-            _jax_for(facts.driver[0] if facts.driver else JAX_MAJORS[-1]),
-            "hint",
-        )
+        text = "JAX is installed without its CUDA plug-in, and there are GPUs"
+        yield Finding("jax-cpu", text, f"pip install 'jax[cuda{facts.wheels}]'", "hint")
 
 
-def _runtime(facts: SystemFacts) -> Iterator[Finding]:
-    major = max(OLDEST, min(facts.driver[0] if facts.driver else 13, max(RUNTIME_WHEELS)))
-    for name, why in facts.missing.items():
-        needs = {"nvrtc": "kernels cannot be compiled", "cublas": "matrices cannot be multiplied"}[
-            name
-        ]
-        yield Finding(
-            name,
-            f"{ {'nvrtc': 'NVRTC', 'cublas': 'cuBLAS'}[name] } is missing, so {needs} on the GPU: {why}",
-            f"pip install {RUNTIME_WHEELS[major][name]}",
-        )
+def _runtime(facts: Facts) -> Iterator[Finding]:
+    needs = {"nvrtc": "kernels cannot be compiled", "cublas": "matrices cannot be multiplied"}
+    for name, found in facts.runtime.items():
+        if found.startswith(MISSING):
+            why = found.removeprefix(MISSING)
+            text = f"lib{name} is missing, so {needs[name]} on the GPU: {why}"
+            yield Finding(name, text, f"pip install {RUNTIME_WHEELS[facts.wheels][name]}")
 
 
 # ---- streams ------------------------------------------------------------------------------------
 
 
-def _streams(facts: SystemFacts) -> Iterator[Finding]:
-    on = sorted(library for library, flag in facts.per_thread.items() if flag)
-    here = {"CuPy": "cupy", "Numba": "numba-cuda", "cuda-python": "cuda.bindings"}
-    off = sorted(
-        library
-        for library, flag in facts.per_thread.items()
-        if not flag and facts.find(here.get(library, library))
-    )
+def _streams(facts: Facts) -> Iterator[Finding]:
+    flags = facts.streams.get("per_thread_default", {})
+    installed = {"CuPy": "cupy", "Numba": "numba-cuda", "cuda-python": "cuda.bindings"}
+    on = sorted(library for library, flag in flags.items() if flag)
+    off = sorted(name for name, flag in flags.items() if not flag and facts.find(installed[name]))
     if on and off:
         yield Finding(
             "streams",
@@ -307,22 +234,13 @@ def _streams(facts: SystemFacts) -> Iterator[Finding]:
             "either way",
             "hint",
         )
-    if facts.environment.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
+    if facts.environment.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
+        text = "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel"
         yield Finding(
-            "blocking",
-            "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel",
-            "unset CUDA_LAUNCH_BLOCKING when the error is found",
-            "hint",
+            "blocking", text, "unset CUDA_LAUNCH_BLOCKING when the error is found", "hint"
         )
 
 
-_RULES: tuple[Callable[[SystemFacts], Iterator[Finding]], ...] = (
-    _driver,
-    _contexts,
-    _broken,
-    _duplicates,
-    _majors,
-    _without_cuda,
-    _runtime,
-    _streams,
-)
+_RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    _driver, _report, _broken, _majors, _without_cuda, _runtime, _streams,
+)  # fmt: skip

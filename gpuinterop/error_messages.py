@@ -11,10 +11,8 @@ arrive as text, so builders only put values into sentences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from difflib import get_close_matches
-from functools import wraps
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any
 
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -22,7 +20,6 @@ from gpuinterop.errors import (
     ContiguityError,
     DeviceMismatchError,
     DTypeError,
-    ExchangeError,
     GpuInteropError,
     RangeError,
     ReadOnlyError,
@@ -52,20 +49,14 @@ __all__ = [
     "out_read_only",
     "out_shape_differs",
     "outs_overlap",
-    "producer_fault",
     "read_only",
     "repeated_axis",
     "shapes_do_not_broadcast",
     "strides_of_partial_elements",
     "type_name",
-    "unknown_keyword",
-    "where_not_bool",
     "wrong_number_of_outs",
     "wrong_number_of_strides",
 ]
-
-
-Builder = TypeVar("Builder", bound=Callable[..., Any])
 
 
 def type_name(value: Any) -> str:
@@ -75,65 +66,85 @@ def type_name(value: Any) -> str:
     return f"an object of type {module}{cls.__qualname__}"
 
 
-def _choices(values: Sequence[Any]) -> str:
-    *first, last = [repr(value) for value in values]
-    return f"{', '.join(first)} or {last}" if first else last
+class Builder:
+    """Makes the errors of one kind: ``builder(where, *values)``.
+
+    `names` are the names of the values in the three sentences; a "value" is shown as its repr, any other as
+    text. In the sentences `{out}` is ``out=``, or the left operand of a statement. `in_place` is the fix for
+    a statement if it is another one; `{spelled}` in it is ``x = x + y`` for ``x += y``.
+    """
+
+    def __init__(
+        self, error: type[GpuInteropError], names: str, *, expected: str, got: str, fix: str,
+        in_place: str = "",
+    ) -> None:  # fmt: skip
+        self.error, self.names = error, names.split()
+        self.expected, self.got, self.fix, self.in_place = expected, got, fix, in_place or fix
+
+    def __call__(self, where: str, *values: Any, fix: str = "") -> GpuInteropError:
+        words = {
+            name: short_repr(value) if name == "value" or isinstance(value, int) else str(value)
+            for name, value in zip(self.names, values, strict=True)
+        }
+        statement = "= " in where
+        words["out"] = "x" if statement else "out="
+        if statement:
+            x, operator, y = where.split(" ")
+            words["spelled"] = f"{x} = {x} {operator[:-1]} {y}"
+        fix = fix or (self.in_place if statement else self.fix)
+        expected, got, fix = (part.format(**words) for part in (self.expected, self.got, fix))
+        error = self.error(where=where, expected=expected, got=got, fix=fix)
+        if "value" not in self.names:  # which may be any object; errors are pickled
+            error.__dict__["builder"] = (self, values)  # for `in_statement`
+        return error
+
+
+def in_statement(error: BaseException, statement: str) -> BaseException:
+    """Return the error of an operator in place, such as ``x += y``, in the words of the statement."""
+    if not isinstance(error, GpuInteropError):
+        return error
+    builder, values = getattr(error, "builder", (None, ()))
+    if builder is not None:
+        reworded: GpuInteropError = builder(statement, *values)
+        return reworded
+    return type(error)(where=statement, expected=error.expected, got=error.got, fix=error.fix,
+                       reason=error.reason, axis=error.axis)  # fmt: skip
 
 
 # ---- arguments -----------------------------------------------------------------------------------
 
-
-def not_a_bool(where: str, name: str, value: Any) -> ArgumentTypeError:
-    return ArgumentTypeError(where=where, expected=f"{name}=True or False",
-                             got=f"{name}={short_repr(value)}",
-                             fix=f"pass {name}=True, or omit {name}")  # fmt: skip
-
-
-def not_an_optional_bool(where: str, name: str, value: Any) -> ArgumentTypeError:
-    return ArgumentTypeError(where=where, expected=f"{name}=True, False or None",
-                             got=f"{name}={short_repr(value)}",
-                             fix=f"pass {name}=False to forbid a copy, or True to make one")  # fmt: skip
-
-
-def not_an_int(where: str, name: str, value: Any, fix: str = "pass an int") -> ArgumentTypeError:
-    return ArgumentTypeError(
-        where=where, expected=f"an int as {name}", got=short_repr(value), fix=fix
-    )
-
-
-def not_ints(where: str, name: str, value: Any) -> ArgumentTypeError:
-    return ArgumentTypeError(where=where, expected=f"an int or a sequence of ints as {name}",
-                             got=short_repr(value), fix="pass a tuple of ints")  # fmt: skip
+not_a_bool = Builder(
+    ArgumentTypeError, "name value", expected="{name}=True or False", got="{name}={value}",
+    fix="pass {name}=True, or omit {name}",
+)  # fmt: skip
+not_an_optional_bool = Builder(
+    ArgumentTypeError, "name value", expected="{name}=True, False or None", got="{name}={value}",
+    fix="pass {name}=False to forbid a copy, or True to make one",
+)  # fmt: skip
+not_an_int = Builder(
+    ArgumentTypeError, "name value", expected="an int as {name}", got="{value}", fix="pass an int"
+)
+not_ints = Builder(
+    ArgumentTypeError, "name value", expected="an int or a sequence of ints as {name}", got="{value}",
+    fix="pass a tuple of ints",
+)  # fmt: skip
+# The object is given by `type_name`.
+not_an_array = Builder(
+    ArgumentTypeError, "name object", expected="a gpuinterop array as {name}", got="{object}",
+    fix="convert it: gpuinterop.asarray(x)",
+)  # fmt: skip
 
 
 def not_one_of(
     where: str, name: str, choices: Sequence[Any], value: Any,
     fix: str = "pass one of these values", error: type[GpuInteropError] = ArgumentTypeError,
 ) -> GpuInteropError:  # fmt: skip
-    return error(where=where, expected=f"{name}={_choices(choices)}",
-                 got=f"{name}={short_repr(value)}", fix=fix)  # fmt: skip
+    *first, last = [repr(choice) for choice in choices]
+    told = f"{', '.join(first)} or {last}" if first else last
+    return error(where=where, expected=f"{name}={told}", got=f"{name}={short_repr(value)}", fix=fix)
 
 
-def unknown_keyword(
-    where: str, accepted: Sequence[str], name: str, value: Any
-) -> ArgumentTypeError:
-    """The error for a keyword that a function does not accept; suggests the closest one."""
-    near = get_close_matches(name, accepted, 1)
-    return ArgumentTypeError(where=where, expected=f"options among {', '.join(accepted)}",
-                             got=f"{name}={short_repr(value)}",
-                             fix=f"{f'write {near[0]}=...' if near else 'pass one of these'}, or omit it")  # fmt: skip
-
-
-def not_an_array(
-    where: str, name: str, value: Any, fix: str = "convert it: gpuinterop.asarray(x)"
-) -> ArgumentTypeError:
-    """The error where only a gpuinterop array will do."""
-    return ArgumentTypeError(
-        where=where, expected=f"a gpuinterop array as {name}", got=type_name(value), fix=fix
-    )
-
-
-# ---- shapes and axes -----------------------------------------------------------------------------
+# ---- shapes, axes and strides --------------------------------------------------------------------
 
 
 def axis_out_of_range(where: str, axis: Any, ndim: int) -> ShapeError:
@@ -145,15 +156,22 @@ def axis_out_of_range(where: str, axis: Any, ndim: int) -> ShapeError:
     )  # fmt: skip
 
 
-def repeated_axis(where: str, axes: Any) -> ShapeError:
-    return ShapeError(
-        where=where, expected="each axis once", got=f"axes {axes}", fix="name each axis once"
-    )
-
-
-def negative_length(where: str, shape: Any) -> ShapeError:
-    return ShapeError(where=where, expected="axis lengths of 0 or more", got=f"shape {shape}",
-                      fix="pass lengths that are not negative")  # fmt: skip
+repeated_axis = Builder(
+    ShapeError, "axes", expected="each axis once", got="axes {axes}", fix="name each axis once"
+)
+negative_length = Builder(
+    ShapeError, "shape", expected="axis lengths of 0 or more", got="shape {shape}",
+    fix="pass lengths that are not negative",
+)  # fmt: skip
+wrong_number_of_strides = Builder(
+    ShapeError, "ndim strides", expected="one stride for each axis, {ndim} in all",
+    got="strides {strides}", fix="pass one stride for each axis",
+)  # fmt: skip
+strides_of_partial_elements = Builder(
+    BoundsError, "itemsize strides",
+    expected="strides in multiples of the itemsize, {itemsize} bytes", got="strides {strides} bytes",
+    fix="pass byte strides of whole elements",
+)  # fmt: skip
 
 
 def shapes_do_not_broadcast(where: str, *shapes: Any) -> ShapeError:
@@ -163,30 +181,7 @@ def shapes_do_not_broadcast(where: str, *shapes: Any) -> ShapeError:
     )  # fmt: skip
 
 
-def wrong_number_of_strides(where: str, ndim: int, strides: Any) -> ShapeError:
-    return ShapeError(where=where, expected=f"one stride for each axis, {ndim} in all",
-                      got=f"strides {strides}", fix="pass one stride for each axis")  # fmt: skip
-
-
-# ---- strides and memory --------------------------------------------------------------------------
-
-
-def strides_of_partial_elements(where: str, itemsize: int, strides: Any) -> BoundsError:
-    return BoundsError(where=where, expected=f"strides in multiples of the itemsize, {itemsize} bytes",
-                       got=f"strides {strides} bytes", fix="pass byte strides of whole elements")  # fmt: skip
-
-
-def read_only(where: str, name: str = "the array") -> ReadOnlyError:
-    return ReadOnlyError(where=where, expected=f"{name} in writable memory", got="a read-only array",
-                         fix="write to a copy: x.copy()")  # fmt: skip
-
-
-def producer_fault(where: str, expected: str, got: str) -> ExchangeError:
-    return ExchangeError(where=where, expected=expected, got=got,
-                         fix="report it to the library that made the object")  # fmt: skip
-
-
-# ---- dtypes --------------------------------------------------------------------------------------
+# ---- dtypes, memory and devices ------------------------------------------------------------------
 
 
 def dtype_of_class(
@@ -195,17 +190,6 @@ def dtype_of_class(
     return DTypeError(where=where, expected=f"dtype {only}, the only one of {class_name}",
                       got=f"dtype {dtype}",
                       fix=f"write the cast: {cast.format(only)}, or keep the dtype with GpuArray")  # fmt: skip
-
-
-def where_not_bool(where: str, dtype: Any) -> DTypeError:
-    return DTypeError(where=where, expected="where= of dtype bool", got=f"where= of dtype {dtype}",
-                      fix="compare: where=x > 0")  # fmt: skip
-
-
-def cast_changes_values(where: str, dtype: Any, got: str) -> DTypeError:
-    """The error for values in a list that the dtype of the array would change."""
-    return DTypeError(where=where, expected=f"arrays that {dtype} holds exactly", got=got,
-                      fix=f"write the cast: a.astype('{dtype}'), or numpy.stack(list) to keep the dtype")  # fmt: skip
 
 
 def integer_out_of_range(where: str, value: Any, dtype: Any, wider: Any) -> RangeError:
@@ -218,112 +202,57 @@ def integer_out_of_range(where: str, value: Any, dtype: Any, wider: Any) -> Rang
                       got=value if isinstance(value, str) else short_repr(value), fix=fix)  # fmt: skip
 
 
-def negative_exponent(where: str) -> BoundsError:
-    return BoundsError(where=where, expected="an exponent of 0 or more for integers",
-                       got="a negative exponent", fix="cast the base to a float: x.astype('float64')")  # fmt: skip
-
-
-# ---- devices -------------------------------------------------------------------------------------
-
-
-def devices_differ(where: str, device: Any, other: Any) -> DeviceMismatchError:
-    return DeviceMismatchError(where=where, expected=f"operands on one device, {device} as the first",
-                               got=f"an operand on {other}", fix=f'move it: x.to_device("{device}")')  # fmt: skip
-
+# For values in a list that the dtype of the array would change.
+cast_changes_values = Builder(
+    DTypeError, "dtype array", expected="arrays that {dtype} holds exactly", got="{array}",
+    fix="write the cast: a.astype('{dtype}'), or numpy.stack(list) to keep the dtype",
+)  # fmt: skip
+negative_exponent = Builder(
+    BoundsError, "", expected="an exponent of 0 or more for integers", got="a negative exponent",
+    fix="cast the base to a float: x.astype('float64')",
+)  # fmt: skip
+read_only = Builder(
+    ReadOnlyError, "", expected="the array in writable memory", got="a read-only array",
+    fix="write to a copy: x.copy()",
+)  # fmt: skip
+devices_differ = Builder(
+    DeviceMismatchError, "device other", expected="operands on one device, {device} as the first",
+    got="an operand on {other}", fix='move it: x.to_device("{device}")',
+)  # fmt: skip
 
 # ---- out=, and the left operand of an operator in place --------------------------------------------
 
-
-def in_statement(error: BaseException, statement: str) -> BaseException:
-    """Return the error of an operator in place, such as ``x += y``, in the words of the statement."""
-    if not isinstance(error, GpuInteropError):
-        return error
-    name, *values = getattr(error, "builder", ("",))
-    if name:
-        reworded: GpuInteropError = globals()[name](statement, *values)
-        return reworded
-    return type(error)(where=statement, expected=error.expected, got=error.got, fix=error.fix,
-                       reason=error.reason, axis=error.axis)  # fmt: skip
-
-
-def _rewordable(builder: Builder) -> Builder:
-    """Keep the arguments of a builder in its errors, for `in_statement`."""
-
-    @wraps(builder)
-    def build(where: str, *values: Any) -> GpuInteropError:
-        error: GpuInteropError = builder(where, *values)
-        error.__dict__["builder"] = (builder.__name__, *values)
-        return error
-
-    return cast(Builder, build)
-
-
-def _in_place(where: str) -> bool:
-    return "= " in where
-
-
-def _out(where: str) -> str:
-    return "x" if _in_place(where) else "out="
-
-
-def _without_out(where: str, otherwise: str) -> str:
-    """The fix that needs no `out`: ``x = x + y`` for ``x += y``."""
-    if not _in_place(where):
-        return otherwise
-    x, operator, y = where.split(" ")
-    return f"write {x} = {x} {operator[:-1]} {y}"
-
-
-@_rewordable
-def out_is_no_array(where: str, value: str) -> ArgumentTypeError:
-    return ArgumentTypeError(where=where, expected="a gpuinterop array as out=", got=f"out= as {value}",
-                             fix="share its memory: out=gpuinterop.asarray(out), or omit out=")  # fmt: skip
-
-
-@_rewordable
-def out_shape_differs(where: str, shape: Any, got: Any) -> ShapeError:
-    return ShapeError(
-        where=where, expected=f"{_out(where)} with shape {shape}", got=f"{_out(where)} with shape {got}",
-        fix=_without_out(where, f"pass an array of shape {shape}, or omit out="),
-    )  # fmt: skip
-
-
-@_rewordable
-def out_dtype_differs(where: str, dtype: Any, got: Any) -> DTypeError:
-    return DTypeError(
-        where=where, expected=f"{_out(where)} with a dtype that {dtype} casts to",
-        got=f"{_out(where)} with dtype {got}",
-        fix=_without_out(where, f"pass an array of dtype {dtype}, or cast the result with astype"),
-    )  # fmt: skip
-
-
-@_rewordable
-def out_on_other_device(where: str, device: Any, got: Any) -> DeviceMismatchError:
-    return DeviceMismatchError(where=where, expected=f"{_out(where)} on {device}, with the operands",
-                               got=f"{_out(where)} on {got}", fix=f'move it: out.to_device("{device}")')  # fmt: skip
-
-
-@_rewordable
-def out_read_only(where: str) -> ReadOnlyError:
-    return ReadOnlyError(
-        where=where, expected=f"{_out(where)} in writable memory", got="a read-only array",
-        fix=_without_out(where, "pass a copy: out=x.copy()"),
-    )  # fmt: skip
-
-
-@_rewordable
-def out_is_broadcast(where: str, layout: str) -> ContiguityError:
-    return ContiguityError(
-        where=where, expected=f"{_out(where)} whose elements do not overlap",
-        got=f"{_out(where)} with {layout}", fix=_without_out(where, "pass a copy: out=x.copy()"),
-    )  # fmt: skip
-
-
-def outs_overlap(where: str) -> BoundsError:
-    return BoundsError(where=where, expected="out= arrays that do not overlap",
-                       got="two out= arrays that share memory", fix="pass a copy of one of them")  # fmt: skip
-
-
-def wrong_number_of_outs(where: str, count: int, got: int) -> ShapeError:
-    return ShapeError(where=where, expected=f"{count} out= arrays, one for each result",
-                      got=str(got), fix="pass a tuple with one array or None for each result")  # fmt: skip
+# The object is given by `type_name`.
+out_is_no_array = Builder(
+    ArgumentTypeError, "object", expected="a gpuinterop array as out=", got="out= as {object}",
+    fix="share its memory: out=gpuinterop.asarray(out), or omit out=",
+)  # fmt: skip
+out_shape_differs = Builder(
+    ShapeError, "shape found", expected="{out} with shape {shape}", got="{out} with shape {found}",
+    fix="pass an array of shape {shape}, or omit out=", in_place="write {spelled}",
+)  # fmt: skip
+out_dtype_differs = Builder(
+    DTypeError, "dtype found", expected="{out} with a dtype that {dtype} casts to",
+    got="{out} with dtype {found}", in_place="write {spelled}",
+    fix="pass an array of dtype {dtype}, or cast the result with astype",
+)  # fmt: skip
+out_on_other_device = Builder(
+    DeviceMismatchError, "device found", expected="{out} on {device}, with the operands",
+    got="{out} on {found}", fix='move it: out.to_device("{device}")',
+)  # fmt: skip
+out_read_only = Builder(
+    ReadOnlyError, "", expected="{out} in writable memory", got="a read-only array",
+    fix="pass a copy: out=x.copy()", in_place="write {spelled}",
+)  # fmt: skip
+out_is_broadcast = Builder(
+    ContiguityError, "layout", expected="{out} whose elements do not overlap",
+    got="{out} with {layout}", fix="pass a copy: out=x.copy()", in_place="write {spelled}",
+)  # fmt: skip
+outs_overlap = Builder(
+    BoundsError, "", expected="out= arrays that do not overlap",
+    got="two out= arrays that share memory", fix="pass a copy of one of them",
+)  # fmt: skip
+wrong_number_of_outs = Builder(
+    ShapeError, "count found", expected="{count} out= arrays, one for each result", got="{found}",
+    fix="pass a tuple with one array or None for each result",
+)  # fmt: skip

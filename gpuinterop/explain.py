@@ -6,9 +6,8 @@ from typing import Any
 
 from gpuinterop import copy_tracking
 from gpuinterop.converters import engine, registry
-from gpuinterop.converters.functions import own_options, resolve_options
+from gpuinterop.converters.functions import export_options, own_options
 from gpuinterop.converters.plan import Plan, plan_from_error
-from gpuinterop.errors import MissingLibraryError
 from gpuinterop.option_values import require_bool
 
 __all__ = ["explain"]
@@ -41,15 +40,13 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     label = f"explain(x, {to!r})"
     own = registry.own_name(to)
     if own is not None:
-        plan = engine.plan_own(x, own, copyif, own_options(x, own, options, label))[0]
+        options = own_options(x, own, options, label)
+        plan = engine.plan_own(x, copyif, options, dtype=registry.OWN_NAMES[own])[0]
     else:
         entry = registry.backend(to, "gpuinterop.explain")
         entry.module  # noqa: B018 - imported first, so that the plan is not interrupted by it
         if options or entry.name == "array_api":
-            try:
-                entry, options = resolve_options(entry, to, options, label)
-            except MissingLibraryError as e:
-                return plan_from_error(e, entry.name, f"to_{entry.name}")
+            options = export_options(entry, to, options, label)
         plan = engine.plan_conversion(x, entry, copyif, options).plan
     if plan.outcome == "copied" and plan.bytes:
         forbidden = copy_tracking.forbidden_copy_error(plan.crosses, plan.bytes, plan.where)

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.errors import short_repr
-
 __all__ = [
     "CPU",
     "CUDA",
@@ -19,8 +17,6 @@ __all__ = [
     "loaded_module",
     "module_of",
     "never_destroyed",
-    "odd_stream_protocol",
-    "other_than_stream",
     "protocols_of",
     "stream_device",
     "stream_handle",
@@ -115,7 +111,7 @@ def _pair(kind: Any, number: Any) -> tuple[int, int | None] | None:
 
 
 def stream_handle(stream: Any) -> int | None:
-    """Return the driver's handle of a stream-like object, else None."""
+    """Return the driver's handle of a stream-like object, else None, also for arrays and events."""
     found = as_int(stream)
     if found is not None or isinstance(
         stream, (bool, type)
@@ -127,6 +123,13 @@ def stream_handle(stream: Any) -> int | None:
         # In a later version of the protocol the second entry may have another meaning.
         known = isinstance(pair, tuple) and len(pair) == 2 and as_int(pair[0]) == 0
         return as_int(pair[1]) if known else None
+    kind = type(stream)
+    if (
+        kind.__name__ == "Event"
+        or hasattr(kind, "__dlpack__")
+        or hasattr(kind, "__cuda_array_interface__")
+    ):
+        return None  # their addresses and handles are none of streams
     for name in ("cuda_stream", "ptr", "handle"):  # torch; CuPy; PyCUDA, Numba, cuda.core
         value: Any = getattr(stream, name, None)
         if value is not None and hasattr(value, "value"):  # a ctypes pointer, whose null is None
@@ -155,33 +158,6 @@ def torch_keeps_stream(device: int, handle: int) -> bool:
         return bool(stream.cuda_stream == handle) and never_destroyed(stream)
     except Exception:  # a version of torch without these attributes
         return False
-
-
-def odd_stream_protocol(stream: Any) -> str | None:
-    """Return the fault in the result of a stream-like object's ``__cuda_stream__``, else None."""
-    protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is None or isinstance(stream, type):
-        return None
-    pair = protocol() if callable(protocol) else protocol
-    if not isinstance(pair, tuple):
-        return f"{short_repr(pair)}, not a tuple"
-    if len(pair) != 2:
-        return f"{short_repr(pair)}, a tuple of length {len(pair)}"
-    if as_int(pair[0]) != 0:
-        return f"{short_repr(pair)}, version {short_repr(pair[0])} of the protocol"
-    return (
-        None if as_int(pair[1]) is not None else f"{short_repr(pair)}, whose handle is not an int"
-    )
-
-
-def other_than_stream(value: Any) -> str | None:
-    """Return "an array" or "an event" for such an object, else None."""
-    kind = type(value)
-    if hasattr(kind, "__cuda_stream__"):
-        return None
-    if hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"):
-        return "an array"
-    return "an event" if kind.__name__ == "Event" else None
 
 
 def stream_device(stream: Any) -> Any:

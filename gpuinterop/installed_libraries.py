@@ -6,10 +6,8 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 __all__ = ["BY_HAND", "Installed", "canonical", "how_to_repair", "numbers", "scan", "version_of"]
@@ -123,8 +121,6 @@ def _describe(library: str, name: str, module: str, distribution: Any) -> Instal
     broken = "" if version else "its metadata has no version"
     if module and not broken and module not in sys.modules and not _findable(module):
         broken = f"the package is installed, but its module {module} is missing"
-    elif module and not broken and module not in sys.modules:
-        broken = _unreadable(module)
     return Installed(
         library, name, version, _cuda(library, canonical(name), version, distribution),
         module in sys.modules, broken,
@@ -139,26 +135,6 @@ def _findable(module: str) -> bool:
         return spec is not None and (spec.origin is not None or "." in module)
     except (ImportError, ValueError):
         return False
-
-
-def _unreadable(module: str) -> str:
-    """Return the syntax error of a module of one file, or ""."""
-    if "." in module:
-        return ""
-    try:
-        spec = importlib.util.find_spec(module)
-        if spec is None or spec.submodule_search_locations is not None:
-            return ""
-        source = Path(spec.origin or "")
-        if source.suffix == ".py":
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                compile(source.read_bytes(), str(source), "exec", dont_inherit=True)
-    except SyntaxError as error:
-        return f"its import fails: SyntaxError: {error}"
-    except (ImportError, OSError, ValueError):
-        return ""
-    return ""
 
 
 def _cuda(library: str, name: str, version: str, distribution: Any) -> int | None:
@@ -186,10 +162,4 @@ def _cuda_of_torch(version: str, distribution: Any) -> int | None:
     told = re.search(r"^cuda\b[^=]*=\s*(?:'(\d+)|(None))", text, re.MULTILINE)
     if told:
         return int(told.group(1)) if told.group(1) else 0
-    for line in getattr(distribution, "requires", None) or ():
-        needs = re.match(
-            r"nvidia-cuda-runtime(?:-cu(\d+)|\s*\(?==(\d+))|cuda-bindings[^;]*?[>=~]=\s*(\d+)", line
-        )
-        if needs:
-            return int(next(filter(None, needs.groups())))
     return None

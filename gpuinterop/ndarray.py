@@ -29,7 +29,7 @@ from gpuinterop.errors import (
 from gpuinterop.host_views import only_element, to_host_array, uninitialized_host, wrap_numpy
 from gpuinterop.kernel_protocols import ArgumentMethods
 from gpuinterop.layout import core_view
-from gpuinterop.ops.reduction_methods import ReductionMethods
+from gpuinterop.ops.reductions import ReductionMethods
 from gpuinterop.option_values import require_bool
 from gpuinterop.views import ViewMethods, own_state
 
@@ -109,21 +109,15 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 raise ArgumentTypeError(where="item", expected="an int, or one for each axis",
                                         got=", ".join(map(short_repr, index)),
                                         fix="write x.item(0)") from None  # fmt: skip
-            if len(places) not in (1, one.ndim):
+            flat = len(places) == 1
+            if len(places) not in (1, one.ndim) or (flat and not -one.size <= places[0] < one.size):
                 raise ArrayIndexError(
-                    where="item", expected=f"one index, or one for each of {one.ndim} axes",
-                    got=f"{len(places)} for an array of shape {one.shape}",
+                    where="item",
+                    expected=f"one index into {one.size} elements, or one for each of {one.ndim} axes",
+                    got=f"{', '.join(map(short_repr, places))} for an array of shape {one.shape}",
                     fix="count through all elements, or name every axis",
-                )  # fmt: skip
-            if len(places) == 1 and not -one.size <= places[0] < one.size:
-                raise ArrayIndexError(
-                    where="item", expected=f"an index into {one.size} elements",
-                    got=f"{short_repr(places[0])} for an array of shape {one.shape}",
-                    fix=f"count from 0 to {one.size - 1}, or back from -1"
-                    if one.size
-                    else "there is none to read: ask for x.size first",
-                )  # fmt: skip
-            if len(places) == 1:
+                )
+            if flat:
                 places = [int(i) for i in np.unravel_index(places[0] % one.size, one.shape)]
             with reraise_from("item"):
                 one = one[tuple(places)]
@@ -273,10 +267,6 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
             expected=error.expected if wish else f"the device the array was pickled on, {place}",
             fix="set GPUINTEROP_UNPICKLE_DEVICE=cpu to load it into host memory",
         ) from error  # fmt: skip
-    if not isinstance(host, np.ndarray):
-        raise ArgumentTypeError(where="unpickle", expected="the elements as a NumPy array",
-                                got=f"an object of type {type(host).__name__}",
-                                fix="pickle the array itself")  # fmt: skip
     host = np.asarray(host)  # because a subclass may report any dtype
     array_inputs.check_cast(cls, host.dtype, "unpickle")
     array: ArrayMethods = _core.empty(

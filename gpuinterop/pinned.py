@@ -11,7 +11,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import negative_length, not_an_array
+from gpuinterop.error_messages import negative_length, not_an_array, type_name
 from gpuinterop.errors import DeviceError, ShapeError
 from gpuinterop.host_views import as_numpy_view, require_aligned_host, require_no_zero_strides
 from gpuinterop.layout import core_view
@@ -63,7 +63,10 @@ def _side(x: Any, name: str) -> _core.Array:
     if isinstance(x, np.ndarray):
         return require_aligned_host(x, "copy_async")
     raise not_an_array(
-        "copy_async", name, x, "pass a gpuinterop array or a NumPy array of pinned_empty"
+        "copy_async",
+        name,
+        type_name(x),
+        fix="pass a gpuinterop array or a NumPy array of pinned_empty",
     )
 
 

@@ -8,9 +8,8 @@ import numpy
 
 from gpuinterop import _core
 from gpuinterop.converters import engine, registry
-from gpuinterop.converters.functions import describe_foreign
 from gpuinterop.converters.plan import ArrayInfo
-from gpuinterop.errors import ConversionTypeError, GpuInteropError
+from gpuinterop.errors import ConversionTypeError
 from gpuinterop.overlap import byte_range, share_bytes
 
 __all__ = ["may_share_memory", "shares_memory"]
@@ -75,17 +74,12 @@ def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, .
 def _describe(obj: Any) -> tuple[ArrayInfo, Any]:
     """Return the description of any array, and what keeps its memory at that address."""
     entry = None if issubclass(type(obj), _core.Array) else registry.find_backend(obj)
-    if entry is None or getattr(entry.module, "describe", None) is None:
-        incoming = engine.plan_in(obj, False, {})
-        if incoming.plan.refused:
-            raise incoming.plan.exception()
-        return incoming.info, obj if incoming.array is None else incoming.array
-    try:  # an object that cannot be shared may have memory all the same
-        return describe_foreign(obj, entry, {}), obj
-    except GpuInteropError:
-        raise
-    except Exception as e:  # the library's own refusal: sparse, deleted, symbolic, ...
-        plan = engine.plan_in(obj, True, {}).plan
-        if plan.refused:
-            raise plan.exception() from e
-        raise
+    if entry is not None and hasattr(entry.module, "describe"):
+        try:  # an object that cannot be shared may have memory all the same
+            return engine.describe(obj, entry, {}), obj
+        except Exception:  # the plan has the words: sparse, deleted, symbolic, ...
+            pass
+    incoming = engine.plan_in(obj, True, {})
+    if incoming.plan.refused:
+        raise incoming.plan.exception()
+    return incoming.info, obj if incoming.array is None else incoming.array

@@ -7,22 +7,19 @@ sets another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
 from types import TracebackType
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop._core import Event, Stream
+from gpuinterop._core import Stream
 from gpuinterop.device_spec import gpu
 from gpuinterop.errors import StreamError, short_repr
 from gpuinterop.foreign_handles import (
     CUDA,
     as_int,
     never_destroyed,
-    odd_stream_protocol,
-    other_than_stream,
     stream_device,
     stream_handle,
 )
@@ -36,28 +33,6 @@ __all__ = [
     "per_thread_stream",
     "stream",
 ]
-
-
-class _Arguments:
-    """The signature of a class of the core for inspect.signature; a subclass has its own."""
-
-    def __init__(self, owner: type, example: Callable[..., None]) -> None:
-        self._owner, self._example = owner, example
-
-    def __get__(self, instance: object, cls: type) -> Any:
-        import inspect  # noqa: PLC0415
-
-        if cls is not self._owner:
-            raise AttributeError("__signature__")
-        return inspect.signature(self._example)
-
-
-_core_class: Any
-for _core_class, _example in (
-    (Stream, lambda device=None, *, blocking=False, priority=0: None),
-    (Event, lambda device=None, *, timing=False, blocking=False: None),
-):
-    _core_class.__signature__ = _Arguments(_core_class, _example)
 
 
 @cache
@@ -109,31 +84,15 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
         return stream
     if stream is None:
         return legacy_stream(device)
-    other = other_than_stream(stream)
-    handle = None if other else stream_handle(stream)
-    if handle is not None and not 0 <= handle < 2**64:
-        owner = "" if as_int(stream) is not None else f", the handle of {short_repr(stream)}"
-        raise StreamError(
-            where="stream",
-            expected="a handle from 0 to 2**64 - 1, an address in the driver",
-            got=f"{short_repr(handle)}{owner}",
-            fix="pass the stream object of the other library, or gpuinterop.Stream()",
-        )
-    odd = None if other or handle is not None else odd_stream_protocol(stream)
-    if odd is not None:
-        raise StreamError(
-            where="stream",
-            expected="(0, handle) from __cuda_stream__: a tuple of version 0 of the protocol and an int",
-            got=f"{odd}, from a {type(stream).__module__}.{type(stream).__qualname__}",
-            fix="pass the stream's handle as an int, or report it to the stream's library",
-        )
-    if handle is None:
+    handle = stream_handle(stream)
+    if handle is None or not 0 <= handle < 2**64:
+        kind = type(stream)
         raise StreamError(
             where="stream",
             expected="a stream: an object with __cuda_stream__, .cuda_stream, .ptr or .handle, "
-            "a handle as an int, or None",
-            got=(f"{other}, of type " if other else f"{short_repr(stream)} of type ")
-            + f"{type(stream).__module__}.{type(stream).__qualname__}",
+            "a handle as an int from 0 to 2**64 - 1, or None",
+            got=f"{short_repr(stream)} of type {kind.__module__}.{kind.__qualname__}"
+            + ("" if handle is None else f", handle {short_repr(handle)}"),
             fix="pass the stream object of the other library, or gpuinterop.Stream()",
         )
     if handle in (0, 1, 2):

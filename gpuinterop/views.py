@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import operator
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -67,16 +68,8 @@ def read_reduced_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
 
 def own_state(x: Any) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
     """Return the __dict__ and the slots of an object of a subclass, in pickle's form; None if empty."""
-    slots: dict[str, Any] = {}
-    for cls in type(x).__mro__:
-        names = cls.__dict__.get("__slots__", ())
-        for name in (names,) if isinstance(names, str) else names:
-            if name.startswith("__") and not name.endswith(
-                "__"
-            ):  # private, hence under another name
-                name = f"_{cls.__name__.lstrip('_')}{name}"
-            if name not in ("__dict__", "__weakref__") and hasattr(x, name):
-                slots[name] = getattr(x, name)
+    names: list[str] = copyreg._slotnames(type(x))  # type: ignore[attr-defined]
+    slots = {name: getattr(x, name) for name in names if hasattr(x, name)}
     values = getattr(x, "__dict__", None) or None
     return (values, slots) if values or slots else None
 
@@ -84,7 +77,7 @@ def own_state(x: Any) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
 def _set_state(x: Any, state: tuple[dict[str, Any] | None, dict[str, Any]] | None) -> None:
     values, slots = state or (None, {})
     if values:
-        x.__dict__.update(values)
+        vars(x).update(values)
     for name, value in slots.items():
         setattr(x, name, value)
 
@@ -117,16 +110,10 @@ _FLAGS: dict[str, Callable[[_core.Array, _core.Array], bool]] = {
     "c_contiguous": lambda x, seen: seen.is_c_contiguous(),
     "f_contiguous": lambda x, seen: seen.is_f_contiguous(),
     "forc": lambda x, seen: seen.is_c_contiguous() or seen.is_f_contiguous(),
-    "fnc": lambda x, seen: seen.is_f_contiguous() and not seen.is_c_contiguous(),
-    "behaved": lambda x, seen: _FLAGS["aligned"](x, seen) and not seen.readonly,
-    "carray": lambda x, seen: _FLAGS["behaved"](x, seen) and seen.is_c_contiguous(),
-    "farray": lambda x, seen: _FLAGS["behaved"](x, seen) and _FLAGS["fnc"](x, seen),
-    "writebackifcopy": lambda x, seen: False,
 }
 _FLAGS["contiguous"], _FLAGS["fortran"] = _FLAGS["c_contiguous"], _FLAGS["f_contiguous"]
 _FLAG_LETTERS = {
     "C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "A": "aligned", "O": "owndata",
-    "B": "behaved", "CA": "carray", "FA": "farray", "X": "writebackifcopy",
 }  # fmt: skip
 
 
@@ -153,9 +140,6 @@ class Flags:
             raise AttributeError(f"{name}: only writeable can be set")
         # The core's own attribute, because a subclass may define another of that name.
         _core.Array.readonly.__set__(self._array, not value)  # type: ignore[attr-defined]
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_FLAGS})
 
     def __getitem__(self, key: str) -> bool:
         return bool(getattr(self, self._name(key)))

@@ -108,6 +108,18 @@ def device(request) -> str:
     return request.param
 
 
+@pytest.fixture(scope="session")
+def nvrtc():
+    """The module `gpuinterop.jit`, where NVRTC is installed."""
+    from gpuinterop import LibraryNotFoundError, jit
+
+    try:
+        jit.compiler_version()
+    except LibraryNotFoundError as error:
+        pytest.skip(f"no NVRTC: {error.got}")
+    return jit
+
+
 def pytest_ignore_collect(collection_path, config):
     """Spare the fake driver the folders that have nothing for it, and the quick suite the slow ones."""
     left_out = {"house", "cli", "doctor", "typing"}

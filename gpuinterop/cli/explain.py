@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     target = arguments.to
     if registry.own_name(target) is None:
         row = registry.backend(target, "--to")
-        if row.name == "array_api" and registry.namespace(target, "--to") is None:
+        if row.name == "array_api" and target.lower() not in registry.NAMESPACES:
             target = STRICT  # one of the libraries that it serves
     plan = gi.explain(x, target, arguments.copyif)
     if arguments.json:

@@ -16,13 +16,13 @@ from gpuinterop import _core, copy_tracking
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.functions import (
     check_options,
+    export_options,
     generated,
-    option_names,
     own_options,
     reader,
-    resolve_options,
     writer,
 )
+from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import ConversionTypeError, GpuInteropError
@@ -46,12 +46,7 @@ __all__ = [
     "to_gpuarray",
 ]
 
-if TYPE_CHECKING:  # a type checker knows these names only; at runtime they are made on first use
-    from gpuinterop.converters.array_api import to_array_api as to_array_api
-    from gpuinterop.converters.kernel_pointers import pointer_arguments as pointer_arguments
-
-    class _To(Protocol):
-        def __call__(self, x: Any, copyif: bool = False, **options: Any) -> Any: ...
+if TYPE_CHECKING:  # of the functions that are made on first use, those with a class of their own
 
     class _ToNumpy(Protocol):
         def __call__(self, x: Any, copyif: bool = False) -> np.ndarray[Any, Any]: ...
@@ -59,43 +54,9 @@ if TYPE_CHECKING:  # a type checker knows these names only; at runtime they are 
     class _ToBuffer(Protocol):
         def __call__(self, x: Any, copyif: bool = False) -> memoryview: ...
 
-    class _From(Protocol):
-        def __call__(self, obj: Any, copyif: bool = False, **options: Any) -> Any: ...
-
     to_numpy: _ToNumpy
     to_buffer: _ToBuffer
-    to_cuda_core: _To
-    to_cudamat: _To
-    to_cupy: _To
-    to_gnumpy: _To
-    to_gpuarray: _To
-    to_jax: _To
-    to_numba: _To
-    to_pycuda: _To
-    to_tensorflow: _To
-    to_torch: _To
-    to_tvm_ffi: _To
-    to_warp: _To
-    cudandarray_to_cudamat: _To
-    cudandarray_to_garray: _To
-    from_array_api: _From
-    from_buffer: _From
-    from_cuda_core: _From
-    from_cudamat: _From
-    from_cupy: _From
-    from_gnumpy: _From
-    from_jax: _From
-    from_numba: _From
-    from_numpy: _From
-    from_pycuda: _From
-    from_tensorflow: _From
-    from_torch: _From
-    from_tvm_ffi: _From
-    from_warp: _From
 
-_HOMES = {
-    "pointer_arguments": "kernel_pointers",
-}
 # Theano's names: the library, and the options that have other defaults.
 _THEANO: dict[str, tuple[str, dict[str, Any]]] = {
     "to_gpuarray": ("pycuda", {}),
@@ -104,43 +65,25 @@ _THEANO: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _loaded(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is not None:
-        value = getattr(import_module(f"{__name__}.{home}"), name)
-        globals()[name] = value
-        return value
-    if name in _THEANO:
-        library, defaults = _THEANO[name]
-        value = to_function(registry.built_in(library), name, **defaults)
-        globals()[name] = value
-        return value
+def __getattr__(name: str) -> Any:
     direction, _, library = name.partition("_")
-    if direction in ("to", "from") and library in registry.names():
-        return _function(direction, library, name)
     try:
-        return import_module(f"{__name__}.{name}")
+        if name in _THEANO:
+            library, defaults = _THEANO[name]
+            value = to_function(registry.backend(library), name, **defaults)
+        elif direction in ("to", "from") and library in registry.names():
+            entry = registry.backend(library, f"gpuinterop.converters.{name}")
+            value = (to_function if direction == "to" else from_function)(entry)
+        else:
+            return import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as e:
         if e.name != f"{__name__}.{name}":
             raise
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-
-
-def _function(direction: str, library: str, name: str) -> Any:
-    """Return ``to_<library>`` or ``from_<library>``, and keep it as a name of this module."""
-    try:
-        entry = registry.backend(library, f"gpuinterop.converters.{name}")
-        value = (to_function if direction == "to" else from_function)(entry)
-    except (GpuInteropError, ImportError) as e:  # an attribute that does not exist, for hasattr()
+    except GpuInteropError as e:  # an attribute that does not exist, for hasattr()
         raise AttributeError(str(e)) from e
     globals()[name] = value
-    if registry.backend(library) is not entry:  # replaced meanwhile
-        globals().pop(name, None)
     return value
-
-
-if not TYPE_CHECKING:  # else every unknown name would have a type
-    __getattr__ = _loaded
 
 
 def __dir__() -> list[str]:
@@ -169,13 +112,11 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     own = registry.own_name(library)
     if own is not None:
         options = own_options(x, own, options, f"to(x, {library!r})")
-        return _as_own(x, own, copyif, options)
+        return engine.import_array(x, copyif, options, dtype=registry.OWN_NAMES[own])
     entry = registry.backend(library)
     entry.module  # noqa: B018 - imported first, so that the plan is not interrupted by it
     if options or entry.name == "array_api":
-        entry, options = resolve_options(entry, library, options, f"to(x, {library!r})")
-    if issubclass(type(x), _core.Array):
-        return engine.export_array(x, entry, copyif, options)
+        options = export_options(entry, library, options, f"to(x, {library!r})")
     return engine.convert(x, entry, copyif, options)
 
 
@@ -192,12 +133,11 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
         `obj` is not an array: the message lists what is recognised.
     """
     copyif = require_bool(copyif, "copyif", "from_any")
+    own = issubclass(type(obj), _core.Array)
     if options:
-        entry = None if issubclass(type(obj), _core.Array) else registry.find_backend(obj)
-        check_options(option_names(entry, "from"), options, "from_any", common=False)
-    if issubclass(type(obj), _core.Array):
-        return obj
-    return engine.import_array(obj, copyif, options)
+        entry = None if own else registry.find_backend(obj)
+        options = check_options(entry, "from", options, "from_any", common=False)
+    return obj if own else engine.import_array(obj, copyif, options)
 
 
 @_core.imports(_core.ANY_PROTOCOL)
@@ -267,48 +207,37 @@ def to_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
 
     def call(x: Any, copyif: Any = False, **options: Any) -> Any:
         copyif = require_bool(copyif, "copyif", where)
-        options = check_options(option_names(entry, "to"), {**defaults, **options}, where, False)
-        return engine.export_array(x, entry, copyif, options, name)
+        options = check_options(entry, "to", {**defaults, **options}, where)
+        engine.require_array(x, where)
+        return engine.convert(x, entry, copyif, options, name)
 
     return generated(call, entry, "to", name or f"to_{entry.name}", defaults)
 
 
 def from_function(entry: Backend) -> Any:
     """Return the function ``from_<library>`` of an entry."""
-    own = reader(entry)
-    if own is not None:
-        return own
     where = f"from_{entry.name}"
 
     def call(obj: Any, copyif: Any = False, **options: Any) -> Any:
-        copyif = require_bool(copyif, "copyif", where)
-        options = check_options(option_names(entry, "from"), options, where, False)
-        _require_library(obj, entry, where)
-        return engine.import_array(obj, copyif, options, where)
+        options = check_options(entry, "from", options, where, common=False)
+        return _import_from(entry.name, obj, copyif, options, where)
 
-    return generated(call, entry, "from", where, {})
+    return reader(entry) or generated(call, entry, "from", where, {})
 
 
-def _require_library(obj: Any, entry: Backend, where: str) -> None:
-    found = registry.find_backend(obj)
-    if found is None or found.name != entry.name:
+def _import_from(
+    library: str, obj: Any, copyif: Any, options: dict[str, Any], where: str, dtype: Any = None
+) -> Any:
+    """Return a gpuinterop array over the memory of `obj`, which must be an array of the library."""
+    copyif = require_bool(copyif, "copyif", where)
+    if registry.library_of(obj) != library:
         raise ConversionTypeError(
             where=where,
-            expected=entry.module.ARRAY,
+            expected=registry.backend(library).module.ARRAY,
             got=f"{type(obj).__module__}.{type(obj).__qualname__}",
             fix="use gpuinterop.from_any, which accepts every known array",
         )
-
-
-def _as_own(x: Any, own: str, copyif: bool, options: dict[str, Any], where: str = "") -> Any:
-    """Return `x` as a gpuinterop array; as a CudaNdarray if `own` is "cudandarray"."""
-    plan, incoming = engine.plan_own(x, own, copyif, options, where)
-    if plan.refused:
-        raise plan.exception()
-    found = engine.adopt(incoming, plan)
-    if own != "cudandarray" or issubclass(type(found), CudaNdarray):
-        return found
-    return _core.adopt(CudaNdarray, found)
+    return engine.import_array(obj, copyif, options, where, dtype)
 
 
 def to_cudandarray(x: Any, copyif: bool = False) -> Any:
@@ -324,7 +253,7 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     found = _core.share_plain(x)
     if type(found) is CudaNdarray:
         return found
-    return _as_own(x, "cudandarray", copyif, {})
+    return engine.import_array(x, copyif, {}, dtype="float32")
 
 
 def cudamat_to_cudandarray(x: Any, copyif: bool = False, *, layout: str = "memory") -> Any:
@@ -333,15 +262,10 @@ def cudamat_to_cudandarray(x: Any, copyif: bool = False, *, layout: str = "memor
     The inverse of `cudandarray_to_cudamat`, with the same reading of rows and columns;
     ``layout="logical"`` keeps the meaning, as `from_cudamat` does.
     """
-    where = "cudamat_to_cudandarray"
-    copyif = require_bool(copyif, "copyif", where)
-    _require_library(x, registry.built_in("cudamat"), where)
-    return _as_own(x, "cudandarray", copyif, {"layout": layout}, where)
+    options = {"layout": layout}
+    return _import_from("cudamat", x, copyif, options, "cudamat_to_cudandarray", "float32")
 
 
 def garray_to_cudandarray(x: Any, copyif: bool = False) -> Any:
     """Return a CudaNdarray over the memory of a garray, as in the Theano tutorials."""
-    where = "garray_to_cudandarray"
-    copyif = require_bool(copyif, "copyif", where)
-    _require_library(x, registry.built_in("gnumpy"), where)
-    return _as_own(x, "cudandarray", copyif, {}, where)
+    return _import_from("gnumpy", x, copyif, {}, "garray_to_cudandarray", "float32")

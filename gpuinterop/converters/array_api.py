@@ -6,31 +6,31 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from gpuinterop import _core, copy_tracking, errors
+from gpuinterop import _core, errors
 from gpuinterop.converters import engine, registry
-from gpuinterop.converters.foreign_layout import LEGACY, new_copy
-from gpuinterop.converters.functions import check_options, option_names
+from gpuinterop.converters.availability import import_package
 from gpuinterop.converters.plan import (
     TYPE_CODES,
     ArrayInfo,
     Plan,
-    c_strides,
+    Rules,
     copy_needed,
-    plan_from_error,
     refuse,
     share,
 )
+from gpuinterop.converters.registry import NAMESPACES, Backend
 from gpuinterop.converters.suggested_fixes import cast_line, copy_line, fix_dtype
-from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.layout import core_view
-from gpuinterop.ndarray import GpuArray, class_for
-from gpuinterop.option_values import require_bool
-from gpuinterop.overlap import byte_range
 
-__all__ = ["plan_to", "to_array_api"]
+__all__ = ["RULES", "export", "plan_to"]
 
 ARRAY = "an array of a library with an array-API namespace"
 STREAM = "the stream that its export waits for"
+TO_NOTE = """Shares by ``xp.from_dlpack``, and compares the result: what `xp` cannot take, or would copy or make
+writable, is refused, or with ``copyif=True`` copied first; nothing is ever narrowed. NumPy, torch, CuPy and
+``jax.numpy`` are converted by the converters of these libraries."""
+
+RULES = Rules("array_api", "to_array_api")
 
 # Errors of a namespace that cannot take an array: the standard names BufferError, libraries differ.
 _REFUSALS = (BufferError, TypeError, ValueError, RuntimeError, AttributeError)
@@ -41,12 +41,15 @@ _EVERYWHERE = frozenset({"float32", "complex64"})  # the dtypes to cast to that 
 _OWN = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "jax.numpy": "jax"}
 
 
-def own_converter(xp: Any) -> str:
-    """Return the library with a converter whose namespace, or array-api-compat's of it, `xp` is."""
+def _read_namespace(xp: Any) -> tuple[Any, Backend | None]:
+    """Return a namespace, which may be given by name, and the entry if it has a converter of its own."""
+    if isinstance(xp, str) and xp in NAMESPACES:
+        xp = import_package(Backend(xp, xp, install=NAMESPACES[xp]), xp, RULES.where)
     name = getattr(xp, "__name__", None)
     if not isinstance(name, str) or sys.modules.get(name) is not xp:
-        return ""
-    return _OWN.get(name.rpartition("array_api_compat.")[2], "")
+        return xp, None
+    own = _OWN.get(name.rpartition("array_api_compat.")[2], "")
+    return xp, registry.backend(own) if own else None
 
 
 def plan_to(
@@ -54,75 +57,43 @@ def plan_to(
 ) -> Plan:
     """Plan a conversion to a namespace by a trial, because only the namespace knows what it accepts.
 
-    Sharing has no side effects. Whether it would accept a copy is tried with one of zeros.
+    Sharing has no side effects. A copy that does not exist yet is tried with one element of its dtype.
     """
-    array = info.owner
+    xp, own = _read_namespace(xp)
+    if own is not None:
+        writable = {} if own.module.RULES.readonly else {"allow_readonly": allow_readonly}
+        return engine.plan_out(info, own, copyif, writable)
+    if not callable(getattr(xp, "from_dlpack", None)):
+        return refuse(
+            "array_api", RULES.where, errors.ArgumentTypeError,
+            "as xp the namespace to convert to, because many libraries share this converter: a module "
+            "with from_dlpack",
+            f"xp={errors.short_repr(xp)}", "pass it: to_array_api(x, xp=array_api_strict)",
+        )  # fmt: skip
+    name = _name_of(xp)
+    array: Any = info.owner
+    if array is None:
+        place = TYPE_CODES[info.device], info.index
+        array = _core.empty(_core.Array, (1,) * len(info.shape), info.dtype, *place)
     try:
-        array = array if issubclass(type(array), _core.Array) else _zeros_like(info)
-    except errors.OutOfMemoryError as e:
-        return plan_from_error(e, "array_api", "to_array_api")
-    info = replace(ArrayInfo.of(array), library=info.library)
-    return _attempt(array, info, allow_readonly, xp)[0]
-
-
-def _zeros_like(info: ArrayInfo) -> Any:
-    """Return an array of zeros with the layout of the copy that a description stands for."""
-    dtype, code = as_supported_dtype(info.dtype), TYPE_CODES[info.device]
-    made: Any = _core.empty(GpuArray, (info.nbytes,), "uint8", code, info.index)
-    if _core._recording() is None:  # a capture would fill it at each replay
-        made.fill(0)
-    return _core.from_pointer(
-        class_for(dtype), made.ptr, info.shape, c_strides(info.shape, info.itemsize), dtype,
-        code, info.index, made, False, made._stream or LEGACY, "explain",
-    )  # fmt: skip
-
-
-def _no_namespace(xp: Any) -> Plan | None:
-    if callable(getattr(xp, "from_dlpack", None)):
-        return None
-    named = isinstance(xp, str) and xp.isidentifier()
-    return refuse(
-        "array_api", "to_array_api", errors.ArgumentTypeError,
-        "as xp the namespace to convert to, because many libraries share this converter: a module "
-        "with from_dlpack",
-        f"xp={errors.short_repr(xp)}",
-        f"import {xp}, and pass the module: xp={xp}" if named
-        else "pass it: to_array_api(x, xp=array_api_strict)",
-    )  # fmt: skip
-
-
-def _attempt(x: Any, info: ArrayInfo, allow_readonly: bool, xp: Any) -> tuple[Plan, Any]:
-    """Return the plan for `x`, and the array that `xp` made of it if that can be the result."""
-    where = "to_array_api"
-    allow_readonly = require_bool(allow_readonly, "allow_readonly", where)
-    fault = _no_namespace(xp)
-    if fault is not None:
-        return fault, None
-    x = core_view(x)
-    try:
-        made = xp.from_dlpack(x)
-    except errors.CaptureError as e:
-        return plan_from_error(e, "array_api", where), None
+        made = xp.from_dlpack(core_view(array))
+    except errors.CaptureError:
+        raise
     except _REFUSALS as e:
-        refusal = str(e)
-    else:
-        plan = _compared(info, made, allow_readonly, _name_of(xp))
-        return plan, None if plan.code == errors.ReadOnlyError.reason else made
-    got = f"{info.text()}; it said: {refusal}"
-    reason = f"an array that {_name_of(xp)}.from_dlpack takes"
-    compact = _zeros_like(info)
-    try:
-        made = xp.from_dlpack(compact)
-    except _REFUSALS:
+        again = (
+            plan_to(info.copied(), copyif, allow_readonly, xp) if not info.c_contiguous else None
+        )
+        reason, got = f"an array that {name}.from_dlpack takes", f"{info.text()}; it said: {e}"
+        if again is not None and not again.refused:
+            fix = f"make {copy_line(info.library)} once and reuse it"
+            return copy_needed("array_api", RULES.where, info, errors.ExportError, reason, got, fix)
         cast = fix_dtype(info.library, info.dtype, _EVERYWHERE - {info.dtype})
         fix = f"{cast}, or move the array to a device that the library has"
-        return refuse("array_api", where, errors.ExportError, reason, got, fix), None
-    again = _compared(ArrayInfo.of(compact), made, False, _name_of(xp))
-    if again.refused:
-        return again, None
-    fix = f"make {copy_line(info.library)} once and reuse it"
-    plan = copy_needed("array_api", where, info, errors.ExportError, reason, got, fix)
-    return replace(plan, bytes=plan.bytes + again.bytes), None
+        return refuse("array_api", RULES.where, errors.ExportError, reason, got, fix)
+    seen = replace(ArrayInfo.of(array), library=info.library)
+    plan = _compared(seen, made, allow_readonly, name)
+    # Of a copy that gpuinterop makes, the namespace may make another.
+    return share("array_api", RULES.where) if plan.copied and info.owner is None else plan
 
 
 def _name_of(xp: Any) -> str:
@@ -131,40 +102,27 @@ def _name_of(xp: Any) -> str:
 
 def _compared(info: ArrayInfo, made: Any, allow_readonly: bool, name: str) -> Plan:
     """Compare the array that a namespace made with its source: some copy, or narrow, silently."""
-    library, where = "array_api", "to_array_api"
-    if made is None:
-        return refuse(
-            library, where, errors.ExportError, f"an array from {name}.from_dlpack",
-            "None", "pass as xp a namespace whose from_dlpack returns what it makes",
-        )  # fmt: skip
+    library, where = "array_api", RULES.where
     try:
         seen = ArrayInfo.of(_core.import_any(None, made))
     except errors.GpuInteropError as e:
-        return copy_needed(
-            library, where, info, errors.ExportError,
-            f"an array that can be read, to check that {name} shares its memory", e.got, "",
-        )  # fmt: skip
-    if seen.shape != info.shape:
         return refuse(
-            library, where, errors.ShapeError,
-            f"a shape that {name} keeps; it makes {seen.shape} of {info.shape}", info.text(),
-            "pass as xp a namespace whose from_dlpack leaves the axes as they are",
+            library, where, errors.ExportError,
+            f"an array that can be read, to check that {name} shares its memory", e.got,
+            "pass as xp a namespace whose from_dlpack returns what it makes",
         )  # fmt: skip
-    if seen.dtype != info.dtype:
+    if (seen.shape, seen.dtype) != (info.shape, info.dtype):
+        changed = f"it would make a {seen.dtype} array of shape {seen.shape} silently"
+        narrows = seen.dtype != info.dtype
         return refuse(
-            library, where, errors.DTypeError,
-            f"a dtype that {name} keeps; it would make {seen.dtype} of {info.dtype} silently",
-            info.text(), f"convert the values yourself first: {cast_line(info.library, seen.dtype)}",
+            library, where, errors.DTypeError if narrows else errors.ShapeError,
+            f"a dtype and a shape that {name} keeps; {changed}", info.text(),
+            f"convert the values yourself first: {cast_line(info.library, seen.dtype)}" if narrows
+            else "pass as xp a namespace whose from_dlpack leaves the axes as they are",
         )  # fmt: skip
     extents = zip(info.shape, info.strides, seen.strides, strict=True)
     moved = (seen.ptr, seen.where) != (info.ptr, info.where)
     if info.size and (moved or any(n > 1 and s != t for n, s, t in extents)):
-        if seen.where == info.where and _overlap(info, seen):
-            return refuse(
-                library, where, errors.ExportError,
-                f"elements that {name}.from_dlpack leaves in their places", info.text(),
-                "pass as xp a namespace whose from_dlpack gives the array as it lies",
-            )  # fmt: skip
         return copy_needed(
             library, where, info, errors.ExportError, f"an array that {name}.from_dlpack shares",
             f"{info.text()}, of which it makes a copy", "",
@@ -178,42 +136,22 @@ def _compared(info: ArrayInfo, made: Any, allow_readonly: bool, name: str) -> Pl
     return share(library, where)
 
 
-def _overlap(a: ArrayInfo, b: ArrayInfo) -> bool:
-    """Return whether two address ranges overlap: then one array is not a copy of the other."""
-    a_low, a_high = byte_range(a.ptr, a.shape, a.strides, a.itemsize)
-    b_low, b_high = byte_range(b.ptr, b.shape, b.strides, b.itemsize)
-    return a_low < b_high and b_low < a_high
-
-
-def to_array_api(
-    x: Any, copyif: bool = False, *, xp: Any = None, allow_readonly: bool = False
-) -> Any:
-    """Return an array of the array-API namespace `xp` over the memory of `x`.
-
-    Shares by ``xp.from_dlpack``, and compares the result: what `xp` cannot take, or would copy, narrow
-    or make writable, is refused. With ``copyif=True`` its copy is accepted, or it gets a contiguous,
-    writable one on the same device; nothing is ever narrowed. NumPy, torch, CuPy and ``jax.numpy`` are
-    converted by the converters of these libraries.
-    """
-    where = "to_array_api"
-    copyif = require_bool(copyif, "copyif", where)
-    engine.require_array(x, where)
-    name = own_converter(xp)
-    if name:
-        entry = registry.backend(name)
-        options = {"allow_readonly": allow_readonly}
-        options = check_options(option_names(entry, "to"), options, where)
-        return engine.export_array(x, entry, copyif, options)
-    plan, made = _attempt(x, ArrayInfo.of(x), allow_readonly, xp)
-    plan = plan.permit(copyif)
+def export(x: Any, library: Any, allow_readonly: bool = False, xp: Any = None) -> Any:
+    """Return the array that the namespace makes over the memory of `x`, if that is what was planned."""
+    xp, own = _read_namespace(xp)
+    if own is not None:
+        writable = {} if own.module.RULES.readonly else {"allow_readonly": allow_readonly}
+        return engine.convert(x, own, True, writable)
+    try:
+        made = xp.from_dlpack(core_view(x))
+    except _REFUSALS as e:
+        raise errors.ExportError(
+            where=RULES.where,
+            expected=f"an array that {_name_of(xp)}.from_dlpack takes",
+            got=f"{ArrayInfo.of(x).text()}; it said: {e}",
+            fix="cast the array to a dtype, or move it to a device, that the library has",
+        ) from e
+    plan = _compared(ArrayInfo.of(x), made, True, _name_of(xp))
     if plan.refused:
         raise plan.exception()
-    if made is None:
-        x = new_copy(x, where)
-        made = xp.from_dlpack(x)
-        plan = _compared(ArrayInfo.of(x), made, False, _name_of(xp))
-        if plan.refused:
-            raise plan.exception()
-    if plan.copied:  # by the namespace itself, during the trial
-        copy_tracking.report_copy(plan.crosses, plan.bytes, plan.where)
     return made

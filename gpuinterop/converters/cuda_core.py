@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import _core, errors
+from gpuinterop import _core
 from gpuinterop.converters.foreign_layout import device_of_address, stream_number
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout, refuse
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 
-__all__ = ["RULES", "describe", "export", "judge", "plan_to", "stream_used_by"]
+__all__ = ["RULES", "describe", "export", "plan_to", "stream_used_by"]
 
 ARRAY = "a cuda.core StridedMemoryView or Buffer"
 STREAM = "`stream`"
 IMPORTS = "cuda.core.utils"
-TO_OPTIONS = FROM_OPTIONS = {"stream": None}
+FROM_OPTIONS = {"stream": None}
 TO_NOTE = """cuda.core has no current stream, so `stream` names the one that will use the view (any stream object or
 a handle); the legacy default stream otherwise."""
 FROM_NOTE = (
@@ -56,7 +56,11 @@ def describe(v: Any) -> ArrayInfo:
         if v.is_device_accessible and index < 0:  # pinned memory, which belongs to no device
             where = device_of_address(ptr)
         return ArrayInfo((v.size,), (1,), "int8", 1, *where, ptr, library="cuda_core")
-    dtype = numpy.dtype(v.dtype)
+    try:
+        named = "object" if v.dtype is None else v.dtype
+    except TypeError:  # the view accepts any struct, and reads the dtype only on request
+        named = "object"
+    dtype = numpy.dtype(named)
     shape = tuple(v.shape)
     if v.strides is None:
         strides = c_strides(shape, dtype.itemsize)
@@ -66,20 +70,4 @@ def describe(v: Any) -> ArrayInfo:
     return ArrayInfo(
         shape, strides, dtype.name, dtype.itemsize, *where,
         int(v.ptr) if 0 not in shape else 0, bool(v.readonly), "cuda_core",
-    )  # fmt: skip
-
-
-def judge(v: Any) -> Plan | None:
-    """Refuse a view without a dtype."""
-    if not hasattr(v, "ptr"):
-        return None
-    try:
-        why = "a StridedMemoryView without a dtype" if v.dtype is None else ""
-    except TypeError as e:  # the view accepts any struct, and reads the dtype only on request
-        why = f"a StridedMemoryView whose dtype cannot be read: {e}"
-    if not why:
-        return None
-    return refuse(
-        "gpuinterop", "from_cuda_core", errors.DTypeError, "a view with a dtype", why,
-        "pass the array that it was made from, v.exporting_obj, or dtype= to from_buffer",
     )  # fmt: skip

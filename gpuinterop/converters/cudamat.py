@@ -15,13 +15,12 @@ import ctypes
 import sys
 import threading
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import numpy as numpys
-from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import (
     LEGACY,
     OwnerGroup,
@@ -31,8 +30,7 @@ from gpuinterop.converters.foreign_layout import (
 )
 from gpuinterop.converters.foreign_layout import legacy_stream as stream_used_by
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
-from gpuinterop.converters.suggested_fixes import cast_line
-from gpuinterop.host_views import as_numpy_view, refuse_mask
+from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import core_view
 
 __all__ = ["RULES", "adopt", "describe", "export", "plan_to", "stream_used_by"]
@@ -40,7 +38,6 @@ __all__ = ["RULES", "adopt", "describe", "export", "plan_to", "stream_used_by"]
 ARRAY = "a cudamat.CUDAMatrix"
 STREAM = "CUDAMat's default stream"
 IMPORTS = {"cpu": "npmat", "cuda": "cudamat"}
-TO_OPTIONS = {"layout": "logical", "trans": False, "module": None}
 FROM_OPTIONS = {"layout": "logical"}
 TO_NOTE = """Entry (i, j) of `x` is entry (i, j) of the matrix. C-contiguous matrices are shared with
 ``trans=True``, as a matrix whose `is_trans` flag is set; many CUDAMat functions refuse that flag. The matrix
@@ -80,17 +77,11 @@ def plan_to(
     """Plan a conversion to CUDAMat or, for a host array, to npmat."""
     where = "to_cudamat"
     _check_layout(layout, where)
-    check_module(module, "CUDAMatrix", where, "CUDAMat or npmat")
-    if len(info.shape) != 2:
+    if len(info.shape) != 2 or max(info.shape) >= 1 << 31:  # its sizes have 32 bits
         return refuse(
             "cudamat", where, errors.ConversionTypeError,
-            "two dimensions, the only ones that CUDAMat has",
+            "two dimensions of less than 2**31, the only ones that CUDAMat has",
             f"{len(info.shape)} dimensions, shape {info.shape}", "x.reshape(rows, columns)",
-        )  # fmt: skip
-    if max(info.shape) >= 1 << 31:
-        return refuse(
-            "cudamat", where, errors.ShapeError, "extents that fit CUDAMat's 32-bit sizes",
-            f"shape {info.shape}", "convert the matrix in parts",
         )  # fmt: skip
     on_gpu = info.device == "cuda"  # npmat has no flag for a transposed matrix
     kept = "c" if layout == "memory" else "forc" if trans and on_gpu else "f"
@@ -101,26 +92,9 @@ def plan_to(
     plan = plan_layout(info, rules, allow_readonly)
     if layout == "logical":
         plan = replace(plan, order="F")
-    if plan.code == "strides" and on_gpu and layout == "logical" and info.c_contiguous:
-        return replace(plan, fix="pass trans=True to share it as a transposed matrix")
-    if plan.refused or on_gpu:
-        return plan
-    try:
-        module = module or registry.load("cudamat", where, "npmat")
-    except errors.MissingLibraryError:  # which is the next error
-        return plan
-    return precision_fault(module, "cudamat", where) or plan
-
-
-def check_module(module: Any, name: str, where: str, library: str) -> None:
-    """Refuse as option `module` a module without the class of the library."""
-    if module is not None and not hasattr(module, name):
-        raise errors.ArgumentTypeError(
-            where=where,
-            expected=f"as module {library}, with its {name}",
-            got=errors.short_repr(module),
-            fix="omit module for the one that is installed",
-        )
+        if plan.code == "strides" and on_gpu and info.c_contiguous:
+            return replace(plan, fix="pass trans=True to share it as a transposed matrix")
+    return plan
 
 
 def export(x: Any, module: Any, layout: str = "logical") -> Any:
@@ -130,7 +104,7 @@ def export(x: Any, module: Any, layout: str = "logical") -> Any:
         host = as_numpy_view(x)
         if layout == "memory":
             host = host.reshape(-1).reshape(host.shape, order="F")
-        return matrix_over(module, host, x, "to_cudamat")
+        return matrix_over(module, host, x)
     _core.hand_over(x, LEGACY, "to_cudamat")
     transposed = layout == "logical" and not seen.is_f_contiguous()
     rows, columns = seen.shape[::-1] if transposed else seen.shape
@@ -146,7 +120,6 @@ def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: b
     mat.data_device = ctypes.cast(ctypes.c_void_p(ptr), ctypes.POINTER(ctypes.c_float))
     made = module.CUDAMatrix(mat)
     made._base = owner
-    made.mat_on_host = False  # the tutorials' converter set it; nothing reads it
     if getattr(made, "T", None) is not None:
         # The transposed twin copies the struct and knows nothing of its parent: it needs the owner
         # as well. Made by the constructor, it does not have the flag of a transposed matrix right.
@@ -154,45 +127,19 @@ def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: b
     return made
 
 
-# ---- the struct in a CUDAMatrix -----------------------------------------------------------------
+def matrix_over(module: Any, host: Any, owner: Any) -> Any:
+    """Return an npmat matrix of `module` over a host matrix, holding `owner`."""
+    # Constructors of npmat copy what they are given, so the matrix is made small and its array set.
+    made = module.CUDAMatrix(numpy.zeros((1, 1), numpy.float32, order="F"))
+    made.numpy_array = host
+    for name, value in (("mat", host), ("num_elems", host.size)):
+        if name in vars(made):  # kept by the constructor, not computed
+            setattr(made, name, value)
+    made._base = owner
+    return made
 
 
-class Struct(NamedTuple):
-    """The fields of a CUDAMat struct, read once."""
-
-    source: Any
-    rows: int
-    columns: int
-    is_trans: bool
-    on_host: bool
-    on_device: bool
-    ptr: int
-
-    @property
-    def size(self) -> int:
-        return self.rows * self.columns
-
-
-def read_struct(mat: Any, where: str) -> Struct:
-    """Read the struct of a matrix, and refuse invalid sizes and addresses."""
-    rows, columns = read_shape((mat.size[0], mat.size[1]), 4, where)
-    return Struct(
-        mat, rows, columns, bool(mat.is_trans), bool(mat.on_host), bool(mat.on_device),
-        address(mat.data_device, where),
-    )  # fmt: skip
-
-
-def address(pointer: Any, where: str = "from_cudamat") -> int:
-    """Return the device address that a struct's pointer holds."""
-    try:
-        return int(ctypes.cast(pointer, ctypes.c_void_p).value or 0)
-    except (ctypes.ArgumentError, TypeError, ValueError):
-        raise errors.ExchangeError(
-            where=where,
-            expected="data_device as a pointer of ctypes",
-            got=errors.short_repr(pointer),
-            fix="cast the address: ctypes.cast(address, ctypes.POINTER(ctypes.c_float))",
-        ) from None
+# ---- from CUDAMat -------------------------------------------------------------------------------
 
 
 # How many guards a matrix has, by its id: each of them holds it. Not by its value, because a class may
@@ -233,16 +180,17 @@ class FreeGuard(OwnerGroup):
                 self.struct.owns_data = 1
 
 
-# ---- from CUDAMat -------------------------------------------------------------------------------
-
-
-def _root_of(m: Any, mat: Any) -> tuple[Any, Any]:
-    """Return the matrix whose memory `m` is a slice of, or itself, and the struct of that matrix."""
-    root, passed = m, {id(m)}
-    while (above := getattr(root, "sliceof", None)) is not None and id(above) not in passed:
-        root = above
-        passed.add(id(above))
-    return root, mat if root is m else inside(root)[1]
+def read_struct(mat: Any, where: str) -> tuple[int, int, int]:
+    """Return the rows, the columns and the device address in a struct whose memory is on the GPU."""
+    rows, columns = read_shape((mat.size[0], mat.size[1]), 4, where)
+    if not mat.on_device:
+        raise errors.ExchangeError(
+            where=where,
+            expected="a matrix whose values are on the GPU",
+            got=f"a matrix of size ({rows}, {columns}) that is on the host only, or was freed",
+            fix="call m.copy_to_device() first",
+        )
+    return rows, columns, int(ctypes.cast(mat.data_device, ctypes.c_void_p).value or 0)
 
 
 def describe(m: Any, layout: str = "logical") -> ArrayInfo:
@@ -250,60 +198,44 @@ def describe(m: Any, layout: str = "logical") -> ArrayInfo:
     where = "from_cudamat"
     _check_layout(layout, where)
     host, mat = inside(m)
-    if type(m).__name__ == "TransposedCUDAMatrix" or (host is None and not hasattr(m, "shape")):
+    if host is not None:
+        # Only the logical layout has the strides of the array itself.
+        info = describe_host(m, host, where, contiguous=layout == "memory")
+        if layout == "memory":  # the same bytes in row order: C strides over column-major memory
+            info = replace(info, strides=(info.shape[1] * info.itemsize, info.itemsize))
+        return info
+    if not hasattr(m, "shape"):
         raise errors.ConversionTypeError(
             where=where,
             expected="a CUDAMatrix, which owns or holds its memory",
             got="the .T of one, which does neither",
             fix="convert the matrix and transpose the result: from_cudamat(m).T",
         )
-    if host is not None:
-        return _describe_host(m, host, layout, where)
-    seen = read_struct(mat, where)
-    root, root_mat = _root_of(m, mat)
-    whole = seen if root is m else read_struct(root_mat, where)
-    _check_struct(seen, whole, where)
-    rows, columns = seen.rows, seen.columns
+    rows, columns, ptr = read_struct(mat, where)
+    root = m
+    while getattr(root, "sliceof", None) is not None:
+        root = root.sliceof
+    whole = mat if root is m else inside(root)[1]
+    held_rows, held_columns, start = read_struct(whole, where)
+    if not 0 <= (ptr - start) // 4 <= held_rows * held_columns - rows * columns:
+        raise errors.BoundsError(
+            where=where,
+            expected=f"a slice inside its matrix of {held_rows * held_columns} elements",
+            got=f"{rows * columns} elements from element {(ptr - start) // 4} on: CUDAMat places "
+            "slices of a column vector wrongly",
+            fix="slice the array instead: from_cudamat(matrix)[first:last]",
+        )
     if layout == "memory":
         shape, strides = (rows, columns), (columns * 4, 4)
-    elif seen.is_trans:
+    elif mat.is_trans:
         shape, strides = (columns, rows), (rows * 4, 4)
     else:
         shape, strides = (rows, columns), (4, rows * 4)
-    ptr = seen.ptr if seen.size else 0
+    ptr = ptr if rows * columns else 0
     return ArrayInfo(
         shape, strides, "float32", 4, *device_of_address(ptr), ptr, library="cudamat",
-        owner=(root, whole.source),
+        owner=(root, whole),
     )  # fmt: skip
-
-
-def _describe_host(m: Any, host: Any, layout: str, where: str) -> ArrayInfo:
-    # Only the logical layout has the strides of the array itself.
-    array = plain_host(host, where, contiguous=layout == "memory")
-    info = replace(numpys.describe(array), library="cudamat", owner=OwnerGroup(m, array))
-    if layout == "memory":  # the same bytes in row order: C strides over column-major memory
-        info = replace(info, strides=(info.shape[1] * info.itemsize, info.itemsize))
-    return info
-
-
-def _check_struct(seen: Struct, whole: Struct, where: str) -> None:
-    if not seen.on_device or not whole.on_device:
-        freed = "its memory was freed" if not seen.on_host else "it is on the host only"
-        raise errors.ExchangeError(
-            where=where,
-            expected="a matrix whose values are on the GPU",
-            got=f"a matrix of size ({seen.rows}, {seen.columns}) that is not: {freed}",
-            fix="call m.copy_to_device() first",
-        )
-    first = (seen.ptr - whole.ptr) // 4
-    if seen is not whole and (first < 0 or first + seen.size > whole.size):
-        raise errors.BoundsError(
-            where=where,
-            expected=f"a slice inside its matrix of {whole.size} elements",
-            got=f"{seen.size} elements from element {first} on: CUDAMat places slices of a column "
-            "vector wrongly",
-            fix="slice the array instead: from_cudamat(matrix)[first:last]",
-        )
 
 
 def adopt(m: Any, info: ArrayInfo, plan: Plan) -> Any:
@@ -315,83 +247,28 @@ def adopt(m: Any, info: ArrayInfo, plan: Plan) -> Any:
 
 # ---- npmat, whose matrices are NumPy arrays on the host -----------------------------------------
 
-_SINGLE = "set GNUMPY_CPU_PRECISION=32 before gnumpy is imported"
-
-
-def _small(module: Any) -> Any:
-    return module.CUDAMatrix(numpy.zeros((1, 1), numpy.float32, order="F"))
-
-
-def precision_fault(module: Any, library: str, where: str) -> Plan | None:
-    """Refuse npmat matrices that are not float32; gnumpy's CPU mode sets their precision."""
-    own = _small(module).numpy_array.dtype
-    if own == numpy.float32:
-        return None
-    return refuse(
-        library, where, errors.DTypeError, "an npmat of float32, which can share the memory",
-        f"npmat made an array of dtype {own}", _SINGLE,
-    )  # fmt: skip
-
-
-def matrix_over(module: Any, host: Any, owner: Any, where: str) -> Any:
-    """Return an npmat matrix of `module` over a host matrix, holding `owner`."""
-    # Constructors of npmat copy what they are given, so the matrix is made small and its array set.
-    made = _small(module)
-    made.numpy_array = host
-    for name, value in (("mat", host), ("num_elems", host.size)):
-        if name in vars(made):  # kept by the constructor, not computed
-            setattr(made, name, value)
-    seen = made.numpy_array
-    if tuple(made.shape) != host.shape or (host.size and not numpy.shares_memory(seen, host)):
-        raise errors.ExchangeError(
-            where=where,
-            expected="an npmat matrix that is what its numpy_array is",
-            got=f"shape {tuple(made.shape)} instead of {host.shape}, or memory of its own",
-            fix="use the npmat that gnumpy 0.2 brings",
-        )
-    made._base = owner
-    return made
-
 
 def inside(m: Any) -> tuple[Any, Any]:
-    """Return the array in an npmat matrix and None, or None and the struct in a CUDAMatrix.
-
-    Each attribute is read once, because a property may return another object the next time.
-    """
+    """Return the array in an npmat matrix and None, or None and the struct in a CUDAMatrix."""
     host, struct = getattr(m, "numpy_array", None), getattr(m, "mat", None)
-    if _is_array(host) and (struct is None or _is_array(struct)):
+    array = numpy.ndarray
+    if isinstance(host, array) and (struct is None or isinstance(struct, array)):
         return host, None
     return None, struct
 
 
-def _is_array(found: Any) -> bool:
-    return issubclass(type(found), numpy.ndarray)  # an object may report any class
-
-
-def plain_host(host: Any, where: str, contiguous: bool) -> numpy.ndarray[Any, Any]:
-    """Return the array in an npmat matrix, if it has no mask, native byte order and two dimensions."""
-    refuse_mask(host, where)
+def describe_host(obj: Any, host: Any, where: str, contiguous: bool) -> ArrayInfo:
+    """Describe `host`, the array in the npmat matrix of `obj`, which may exchange its array later."""
     seen = numpys.plain(host)
-    if seen.ndim != 2:
-        raise errors.ShapeError(
-            where=where,
-            expected="a matrix of two dimensions",
-            got=f"a numpy_array of shape {seen.shape}",
-            fix="reshape m.numpy_array to (rows, columns)",
-        )
-    if not seen.dtype.isnative:
-        native = cast_line("numpy", "float32", "m.numpy_array")
-        raise errors.DTypeError(
-            where=where,
-            expected="native byte order",
-            got=f"dtype {seen.dtype.str}",
-            fix=f"convert it once: m.numpy_array = {native}",
-        )
-    if contiguous and seen.size and not (seen.flags.c_contiguous or seen.flags.f_contiguous):
+    fault = numpys.judge_host(host, seen, where)
+    if fault is not None:
+        raise fault.exception()
+    gaps = contiguous and seen.size and not (seen.flags.c_contiguous or seen.flags.f_contiguous)
+    if seen.ndim != 2 or gaps:
         raise errors.ExchangeError(
             where=where,
-            expected="npmat memory without gaps",
-            got=f"strides {seen.strides}",
+            expected="npmat memory of two dimensions without gaps",
+            got=f"a numpy_array of shape {seen.shape} with strides {seen.strides}",
             fix="pass a copy, which the library makes dense",
         )
-    return seen
+    return replace(numpys.describe_host(seen), library="cudamat", owner=OwnerGroup(obj, seen))

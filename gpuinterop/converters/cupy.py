@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy
 
-from gpuinterop import _core, errors
+from gpuinterop import _core
 from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import read_layout
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout
-from gpuinterop.dtypes import NUMPY_NAMES, as_supported_dtype
+from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.overlap import byte_range
@@ -36,31 +35,11 @@ _WITH_BFLOAT16 = replace(RULES, dtypes=_DTYPES | {"bfloat16"})
 
 
 def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False) -> Plan:
-    """Plan a conversion to CuPy, whose dtypes depend on its version."""
-    rules = _WITH_BFLOAT16 if info.dtype == "bfloat16" and _has_bfloat16() else RULES
+    """Plan a conversion to CuPy, which has bfloat16, the type of ml_dtypes, from version 14 on."""
+    cupy = registry.load_or_none("cupy") if info.dtype == "bfloat16" else None
+    has_it = cupy is not None and int(cupy.__version__.partition(".")[0]) >= 14
+    rules = _WITH_BFLOAT16 if has_it else RULES
     return plan_layout(info, rules, allow_readonly)
-
-
-def _has_bfloat16() -> bool:
-    """Return whether CuPy makes arrays of bfloat16, the type of ml_dtypes: from version 14 on."""
-    if not registry.installed("ml_dtypes"):
-        return False
-    if not registry.installed("cupy"):
-        return True  # the error is then that CuPy is missing
-    try:
-        return _makes_bfloat16(registry.load("cupy", "to_cupy"))
-    except errors.MissingLibraryError:  # the conversion itself raises it next
-        return True
-
-
-@cache
-def _makes_bfloat16(cupy: Any) -> bool:
-    nothing = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, 0), 0)
-    try:
-        made = cupy.ndarray((0,), as_supported_dtype("bfloat16"), nothing)
-    except (TypeError, ValueError, KeyError):
-        return False
-    return bool(made.dtype == as_supported_dtype("bfloat16"))
 
 
 def export(x: Any, cupy: Any) -> Any:

@@ -1,47 +1,40 @@
 """The functions ``to_<library>`` and ``from_<library>``: generated, or those of another package's converter.
 
-Which options they accept, and what they must return, is checked here.
+Which options they accept, and what they must return, is checked here. The options of a conversion are the
+parameters, after the first two, of the function that plans it or carries it out.
 """
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import (
-    device_of_address,
-    dtype_name,
-    read_dtype,
-    read_layout,
-)
-from gpuinterop.converters.plan import ArrayInfo, Incoming, Plan, share
+from gpuinterop.converters.plan import Incoming, Plan
 from gpuinterop.converters.registry import Backend
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.option_values import refuse_copy_keyword, require_bool
 
 __all__ = [
-    "accepted_options",
+    "call",
     "check_options",
-    "describe_foreign",
+    "export_options",
     "export_with",
     "generated",
     "import_with",
-    "option_names",
     "own_options",
-    "plan_with",
+    "plan_by_own_function",
     "reader",
     "remember_plain",
-    "require_type",
-    "resolve_options",
+    "require_made",
     "writer",
 ]
 
-COMMON = "allow_readonly"  # the option that `to` accepts for every library
+COMMON = "allow_readonly"  # the option that exports to every library accept
 
 
 def reader(entry: Backend) -> Callable[..., Any] | None:
@@ -52,200 +45,130 @@ def reader(entry: Backend) -> Callable[..., Any] | None:
 
 def writer(entry: Backend) -> Callable[..., Any] | None:
     """Return the converter's own function that exports arrays, None if the engine does, by `RULES`."""
-    if getattr(entry.module, "RULES", None) is not None:
+    if hasattr(entry.module, "RULES"):
         return None
-    found: Callable[..., Any] | None = getattr(entry.module, f"to_{entry.name}", None) or getattr(
-        entry.module, "to", None
-    )
-    if found is not None:
-        return found
-    module = entry.module
-    raise errors.ConversionTypeError(
+    name = f"to_{entry.name}"
+    found: Any = getattr(entry.module, name, None) or getattr(entry.module, "to", None)
+    return found  # type: ignore[no-any-return]
+
+
+def require_made(made: Any, kind: type, wanted: str, function: str, entry: Backend) -> Any:
+    """Return what a function of another package's converter made, if it is what it must be."""
+    if isinstance(made, kind) and made is not None:
+        return made
+    raise errors.ArgumentTypeError(
         where=f"gpuinterop.converters ({entry.name})",
-        expected=f"a converter module with to_{entry.name} or to",
-        got=f"module {module.__name__}" if inspect.ismodule(module) else errors.short_repr(module),
-        fix="define that function in the converter",
+        expected=f"{wanted} from {function} of the converter of {entry.name!r}",
+        got=errors.short_repr(made),
+        fix=f"define {function} in the converter so that it returns that",
     )
 
 
 def import_with(obj: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
     """Import `obj` by the converter's own function, and check that it made a gpuinterop array."""
-    function: Any = reader(entry)
-    made = function(obj, copyif, **options)
-    if issubclass(type(made), _core.Array):
-        return made
-    raise errors.ConversionTypeError(
-        where=f"from_{entry.name}",
-        expected=f"a CudaNdarray or GpuArray from the converter of {entry.name!r}",
-        got=errors.short_repr(made)
-        if made is None
-        else f"an object of type {type(made).__module__}.{type(made).__qualname__}",
-        fix="return the array that the converter makes, for example gpuinterop.from_dlpack(obj)",
-    )
+    made = reader(entry)(obj, copyif, **options)  # type: ignore[misc]
+    return require_made(made, _core.Array, "a gpuinterop array", f"from_{entry.name}", entry)
 
 
 def export_with(x: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
     """Export `x` by the converter's own function, and check that it made something."""
-    function: Any = writer(entry)
-    made = function(x, copyif, **options)
-    if made is not None:
-        return made
-    raise errors.ConversionTypeError(
-        where=f"to_{entry.name}",
-        expected=f"an array of the library from the converter of {entry.name!r}",
-        got="None",
-        fix=f"return the array that the converter makes, for example {entry.name}.from_dlpack(x)",
-    )
+    function = writer(entry)
+    made = None if function is None else function(x, copyif, **options)
+    return require_made(made, object, "an array of the library", f"to_{entry.name}", entry)
 
 
-def require_type(made: Any, kind: type, entry: Backend, function: str) -> Any:
-    """Return `made` if it has the type that the converter's function must return."""
-    if isinstance(made, kind):
-        return made
-    raise errors.ArgumentTypeError(
-        where=f"gpuinterop.converters ({entry.name})",
-        expected=f"a gpuinterop.converters.plan.{kind.__name__} from {function}",
-        got=errors.short_repr(made),
-        fix=f"return one from {function}, or remove that function from the converter",
-    )
-
-
-def plan_with(
-    obj: Any, entry: Backend, copyif: bool, options: dict[str, Any], where: str
-) -> Incoming:
+def plan_by_own_function(incoming: Incoming, copyif: bool) -> None:
     """Plan an import by the converter's `plan_from`, or by a trial if it has none."""
+    obj, entry, options = incoming.obj, incoming.entry, incoming.options
     plan_from = getattr(entry.module, "plan_from", None)
-    plan = None
     if plan_from is not None:
-        made = plan_from(obj, copyif, **accepted_options(plan_from, options))
-        plan = require_type(made, Plan, entry, "plan_from")
-        if plan.refused:
-            return Incoming(obj, plan, entry)
-        if getattr(entry.module, "describe", None) is not None:
-            info = describe_foreign(obj, entry, options)
-            return Incoming(obj, plan, entry, info, options=options)
+        made = call(plan_from, obj, copyif, options=options)
+        incoming.plan = require_made(made, Plan, "a Plan", "plan_from", entry)
+        if incoming.plan.refused:
+            return
     with copy_tracking.isolated_copy_count() as counted:
-        array = import_with(obj, entry, copyif if plan is None else plan.copied, options)
-    found = plan or share("gpuinterop", where)
-    incoming = Incoming(obj, found, entry, array=array, options=options)
-    if plan is None and counted.bytes:
-        incoming.plan = Plan(
-            "gpuinterop", "copied", "memory that the converter can share", "", None, counted.bytes,
-            "see what the converter shares", where,
-            f"{type(obj).__module__}.{type(obj).__qualname__}",
+        incoming.array = import_with(obj, entry, copyif, options)
+    if plan_from is None and counted.bytes:
+        incoming.plan = replace(
+            incoming.plan, outcome="copied", reason="memory that the converter can share",
+            bytes=counted.bytes, fix="see what the converter shares",
+            got=f"{type(obj).__module__}.{type(obj).__qualname__}",
             crosses="host" if incoming.info.device == "cpu" else "copy",
         )  # fmt: skip
-    return incoming
-
-
-def describe_foreign(obj: Any, entry: Backend, options: dict[str, Any]) -> ArrayInfo:
-    """Describe `obj` by the converter's own function: `describe`, or `memory`, which the core can call."""
-    where = f"from_{entry.name}"
-    memory = getattr(entry.module, "memory", None)
-    if memory is not None:
-        lengths, steps, element, ptr, index, _ = memory(obj)
-        dtype = read_dtype(element, where)
-        shape, strides = read_layout(lengths, steps, dtype.itemsize, where)
-        device, index = device_of_address(ptr) if index < 0 else ("cuda", index)
-        return ArrayInfo(
-            shape, strides, dtype_name(dtype), dtype.itemsize, device, index,
-            0 if 0 in shape else ptr, library=entry.name,
-        )  # fmt: skip
-    function = entry.module.describe
-    made = function(obj, **accepted_options(function, options))
-    info: ArrayInfo = require_type(made, ArrayInfo, entry, "describe")
-    return replace(info, library=entry.name) if info.library == "gpuinterop" else info
 
 
 # ---- options ------------------------------------------------------------------------------------
 
 
-def _keywords(function: Callable[..., Any]) -> list[str] | None:
-    """Return the keywords of a converter's function after the array and `copyif`; None: any."""
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return None
-    return list(parameters)[2:]
+def call(function: Callable[..., Any], *arguments: Any, options: dict[str, Any]) -> Any:
+    """Call a function of a converter with those of the options that it has as parameters."""
+    if options:
+        known = list(inspect.signature(function).parameters)[len(arguments) :]
+        options = {name: value for name, value in options.items() if name in known}
+    return function(*arguments, **options)
 
 
-def option_names(entry: Backend | None, direction: str) -> list[str] | None:
-    """Return the options of a conversion "to" or "from" a library; None: any."""
+def _options_of(entry: Backend | None, direction: str) -> dict[str, Any]:
+    """Return the options of a conversion "to" or "from" a library, with their defaults."""
     if entry is None:
-        return []
-    own = writer(entry) if direction == "to" else reader(entry)
-    if own is not None:
-        return _keywords(own)
-    if direction == "from":
-        return [*(getattr(entry.module, "FROM_OPTIONS", None) or {})]
-    writable = [] if entry.module.RULES.readonly else [COMMON]
-    return [*writable, *(getattr(entry.module, "TO_OPTIONS", None) or {})]
+        return {}
+    function = reader(entry)
+    if direction == "to":
+        function = writer(entry) or getattr(entry.module, "plan_to", None)
+        if function is None:
+            rules = getattr(entry.module, "RULES", None)
+            return {} if rules is None or rules.readonly else {COMMON: False}
+    if function is None:
+        return getattr(entry.module, "FROM_OPTIONS", {})
+    parameters = [*inspect.signature(function).parameters.values()][2:]
+    return {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
 
 
 def check_options(
-    known: list[str] | None, options: dict[str, Any], where: str, common: bool = True
+    entry: Backend | None, direction: str, options: dict[str, Any], where: str, common: bool = True
 ) -> dict[str, Any]:
     """Return the options of a conversion, and refuse unknown ones.
 
     With `common`, ``allow_readonly`` is accepted, and dropped if the library has no use for it.
     """
-    if not options or known is None:
+    if not options:
         return options
-    if COMMON in options and (common or COMMON in known):
-        options = {**options, COMMON: require_bool(options[COMMON], COMMON, where)}
-        if COMMON not in known:
-            del options[COMMON]
+    known = [*_options_of(entry, direction)]
+    found = {name: value for name, value in options.items() if name in known}
+    if common and COMMON in options:
+        allowed = require_bool(options[COMMON], COMMON, where)
+        found |= {COMMON: allowed} if COMMON in known else {}
     for name in options:
-        if name not in known:
+        if name not in known and not (common and name == COMMON):
             refuse_copy_keyword({name: options[name]}, "copyif", where)
             raise _unknown_option(name, ["copyif", *known, *[COMMON] * common], where)
-    return options
+    return found
 
 
-def _unknown_option(name: str, known: Iterable[str], where: str) -> errors.ArgumentTypeError:
-    everything = dict.fromkeys(known)
+def _unknown_option(name: str, known: list[str], where: str) -> errors.ArgumentTypeError:
     # Another word for "copy" must not suggest to share what is read-only.
-    near = (
-        ["copyif"] if "copy" in name.lower() else difflib.get_close_matches(name, list(everything))
-    )
+    near = ["copyif"] if "copy" in name.lower() else difflib.get_close_matches(name, known)
     return errors.ArgumentTypeError(
         where=where,
-        expected=f"options among {', '.join(dict.fromkeys([*near, *everything]))}",
+        expected=f"options among {', '.join(dict.fromkeys([*near, *known]))}",
         got=f"{name}=...",
         fix=f"write {near[0]}=..., or omit it" if near else "pass one of these, or omit it",
     )
 
 
-def accepted_options(function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the options that a function of a converter accepts."""
-    if not options:
-        return {}
-    known = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in known.values()):
-        return options
-    return {name: value for name, value in options.items() if name in known}
-
-
 def own_options(x: Any, own: str, options: dict[str, Any], where: str) -> dict[str, Any]:
     """Check the options of a conversion to a gpuinterop array."""
-    entry = None if issubclass(type(x), _core.Array) else registry.find_backend(x)
-    return check_options(
-        option_names(entry if own != "cudandarray" else None, "from"), options, where
-    )
+    foreign = own != "cudandarray" and not issubclass(type(x), _core.Array)
+    return check_options(registry.find_backend(x) if foreign else None, "from", options, where)
 
 
-def resolve_options(
+def export_options(
     entry: Backend, library: str, options: dict[str, Any], where: str
-) -> tuple[Backend, dict[str, Any]]:
-    """Check the options of a conversion to a library; a namespace may have a converter of its own."""
-    if entry.name == "array_api" and "xp" not in options:
-        xp = registry.namespace(library, "to_array_api")
-        options = options if xp is None else {**options, "xp": xp}
-    options = check_options(option_names(entry, "to"), options, where)
-    if entry.name == "array_api" and entry.module.own_converter(options.get("xp")):
-        entry = registry.backend(entry.module.own_converter(options["xp"]))
-        options = {name: value for name, value in options.items() if name != "xp"}
-        options = check_options(option_names(entry, "to"), options, where)
-    return entry, options
+) -> dict[str, Any]:
+    """Check the options of a conversion to a library, which may be a namespace of the array API."""
+    if entry.name == "array_api" and library.lower() in registry.NAMESPACES:
+        options = {"xp": library.lower(), **options}
+    return check_options(entry, "to", options, where)
 
 
 # ---- generated functions ------------------------------------------------------------------------
@@ -260,26 +183,27 @@ _LAYOUTS = {
 
 
 def generated(
-    call: Callable[..., Any], entry: Backend, direction: str, name: str, defaults: dict[str, Any]
+    function: Callable[..., Any],
+    entry: Backend,
+    direction: str,
+    name: str,
+    defaults: dict[str, Any],
 ) -> Any:
     """Give a generated function its name, signature and docstring; pickled by name, as functions are."""
-    known = option_names(entry, direction) or []
-    declared = getattr(entry.module, f"{direction.upper()}_OPTIONS", None) or {}
-    values = {option: declared.get(option, False) for option in known}
     keywords = [
         inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=value)
-        for option, value in {**values, **defaults}.items()
+        for option, value in {**_options_of(entry, direction), **defaults}.items()
     ]
-    array, copyif = list(inspect.signature(call).parameters.values())[:2]
-    call.__name__ = call.__qualname__ = name
-    call.__module__ = __package__
-    call.__signature__ = inspect.Signature([array, copyif, *keywords])  # type: ignore[attr-defined]
-    call.__doc__ = _doc_to(entry) if direction == "to" else _doc_from(entry)
+    array, copyif = list(inspect.signature(function).parameters.values())[:2]
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = __package__
+    function.__signature__ = inspect.Signature([array, copyif, *keywords])  # type: ignore[attr-defined]
+    function.__doc__ = _doc_to(entry) if direction == "to" else _doc_from(entry)
     if direction == "to":
-        return call if defaults else _core.exports(entry.name)(call)
+        return function if defaults else _core.exports(entry.name)(function)
     families = {"torch": _core.TORCH, "numpy": _core.NUMPY, "cupy": _core.CUPY}
     plain = families.get(entry.name) or getattr(entry.module, "memory", None)
-    return call if plain is None else _core.imports(plain)(call)
+    return function if plain is None else _core.imports(plain)(function)
 
 
 def _doc_to(entry: Backend) -> str:

@@ -7,18 +7,15 @@ JAX copies silently when host memory is not aligned to 64 bytes, and narrows 64-
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from dataclasses import replace
 from typing import Any
 
-import numpy
-
 from gpuinterop import errors
-from gpuinterop.converters.foreign_layout import LEGACY
+from gpuinterop.converters import registry
+from gpuinterop.converters.foreign_layout import LEGACY, refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.converters.suggested_fixes import cast_line
-from gpuinterop.foreign_handles import loaded_module
 
 __all__ = ["RULES", "judge", "plan_to", "stream_used_by"]
 
@@ -50,22 +47,14 @@ RULES = Rules(
     alignment=64,
     device_alignment=16,
 )
-_WITH_WIDE = replace(RULES, dtypes=_DTYPES | frozenset(_WIDE))
+# Apart, because the core remembers what `RULES` allows, and jax_enable_x64 may change.
+_ALL_DTYPES = _DTYPES | frozenset(_WIDE)
+_WITH_WIDE = replace(RULES, dtypes=_ALL_DTYPES)
 
 
-def _x64() -> bool:
-    jax = loaded_module("jax")
-    if jax is not None:
-        return bool(jax.config.jax_enable_x64)
-    return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "t", "yes", "y", "on")
-
-
-def _without_cuda() -> str:
-    """Return why this JAX has no CUDA, or "" when it does, without starting JAX."""
-    platforms = os.environ.get("JAX_PLATFORMS", "")
-    jax = loaded_module("jax")
-    if jax is not None:
-        platforms = jax.config.jax_platforms or platforms
+def _without_cuda(jax: Any) -> str:
+    """Return why this JAX has no CUDA, or "" when it does, without starting its backends."""
+    platforms = jax.config.jax_platforms
     if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
         return f"jax_platforms is {platforms!r}"
     plugins = ("jax_cuda13_plugin", "jax_cuda12_plugin", "jax_rocm7_plugin")
@@ -76,16 +65,16 @@ def _without_cuda() -> str:
 
 def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
     """Plan a conversion to JAX, whose dtypes and devices depend on its settings."""
-    if info.device == "cuda":
-        without = _without_cuda()
-        if without:
-            return refuse(
-                "jax", "to_jax", errors.DeviceMismatchError,
-                f"a JAX that has arrays on {info.where}", without,
-                "pip install jax[cuda13], or move the array: x.to_device('cpu')",
-            )  # fmt: skip
     wide = info.dtype in _WIDE
-    if wide and not _x64():
+    jax = registry.load_or_none("jax") if wide or info.device == "cuda" else None
+    without = _without_cuda(jax) if jax is not None and info.device == "cuda" else ""
+    if without:
+        return refuse(
+            "jax", "to_jax", errors.DeviceMismatchError,
+            f"a JAX that has arrays on {info.where}", without,
+            "pip install jax[cuda13], or move the array: x.to_device('cpu')",
+        )  # fmt: skip
+    if wide and jax is not None and not jax.config.jax_enable_x64:
         return refuse(
             "jax", "to_jax", errors.DTypeError,
             f"a dtype that JAX keeps; it would narrow {info.dtype} to {_WIDE[info.dtype]} silently",
@@ -93,7 +82,7 @@ def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
             f"jax.config.update('jax_enable_x64', True), or narrow it yourself: "
             f"{cast_line(info.library, _WIDE[info.dtype])}",
         )  # fmt: skip
-    return plan_layout(info, _WITH_WIDE if wide else RULES)
+    return plan_layout(info, _WITH_WIDE)
 
 
 def stream_used_by(index: int, obj: Any = None) -> int | None:
@@ -105,71 +94,30 @@ def stream_used_by(index: int, obj: Any = None) -> int | None:
     return LEGACY if obj is None else None
 
 
-def _platform(a: Any) -> str:
-    platform = next(iter(a.devices())).platform
-    return "cuda" if platform in ("gpu", "cuda") else str(platform)
-
-
-def _cast(name: str) -> str:
-    whole = name.startswith(("int", "uint"))
-    return f"x.astype('{name.rstrip('0123456789')}8')" if whole else "x.astype('float32')"
+# In this order, because an array that meets one condition may fail to answer the next.
+_REFUSALS = (
+    (
+        lambda a: isinstance(a, sys.modules["jax"].core.Tracer), errors.ConversionTypeError, "",
+        "an array with values", "a tracer ({0.aval}) inside jit, grad or vmap",
+        "convert outside the transformed function, or use jax.pure_callback",
+    ),
+    (
+        lambda a: a.is_deleted(), errors.ExchangeError, "memory", "an array that still has memory",
+        "a deleted or donated jax.Array", "convert it before the call that donates it",
+    ),
+    (
+        lambda a: len(a.devices()) > 1, errors.ExportError, "sharded", "an array on one device",
+        "an array with {0.sharding}", "convert one shard: a.addressable_shards[0].data",
+    ),
+    (
+        lambda a: getattr(a.dtype, "name", "") not in _ALL_DTYPES, errors.DTypeError, "",
+        "a dtype that has plain memory", "dtype {0.dtype}",
+        "pass the bits of a random key: jax.random.key_data(a), or convert the values, for example "
+        "a.astype('float32')",
+    ),
+)  # fmt: skip
 
 
 def judge(a: Any) -> Plan | None:
-    """Refuse tracers, and arrays that are deleted, sharded, elsewhere, or of a dtype without memory."""
-    jax = sys.modules["jax"]
-
-    def no(
-        error: type[errors.GpuInteropError], reason: str, got: str, fix: str, code: str = ""
-    ) -> Plan:
-        return refuse("gpuinterop", "from_jax", error, reason, got, fix, code=code)
-
-    if isinstance(a, jax.core.Tracer):
-        return no(
-            errors.ConversionTypeError,
-            "an array with values",
-            f"a tracer ({a.aval}) inside jit, grad or vmap",
-            "convert outside the transformed function, or use jax.pure_callback",
-        )
-    if a.is_deleted():
-        return no(
-            errors.ExchangeError,
-            "an array that still has memory",
-            "a deleted or donated jax.Array",
-            "keep a reference that is not donated, or convert before the call that donates it",
-            "memory",
-        )
-    if len(a.devices()) > 1:
-        return no(
-            errors.ExportError,
-            "an array on one device",
-            f"an array on {len(a.devices())} devices",
-            "convert one shard: a.addressable_shards[0].data",
-            "sharded",
-        )
-    platform = _platform(a)
-    if platform not in ("cpu", "cuda"):
-        return no(
-            errors.DeviceMismatchError,
-            "an array on cpu or cuda",
-            f"an array on {platform}",
-            "jax.device_put(a, jax.devices('cpu')[0])",
-        )
-    kind = getattr(a.sharding, "memory_kind", None)
-    if kind == "pinned_host" and platform == "cuda":
-        return no(
-            errors.DeviceMismatchError,
-            "an array in device memory; JAX cannot export its pinned host memory",
-            f"an array of memory kind {kind}",
-            "jax.device_put(a, jax.memory.Space.Device)",
-        )
-    if not isinstance(a.dtype, numpy.dtype) or a.dtype.name not in (_DTYPES | frozenset(_WIDE)):
-        return no(
-            errors.DTypeError,
-            "a dtype that has plain memory",
-            f"dtype {a.dtype}",
-            "pass the bits: jax.random.key_data(a)"
-            if not isinstance(a.dtype, numpy.dtype)
-            else f"convert the values first, for example {_cast(a.dtype.name)}",
-        )
-    return None
+    """Refuse tracers, and arrays that are deleted, sharded, or of a dtype without memory."""
+    return refusal_of(a, "from_jax", _REFUSALS)

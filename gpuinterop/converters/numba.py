@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
-from gpuinterop import _core, errors
+from gpuinterop import _core
 from gpuinterop.converters.foreign_layout import LEGACY
-from gpuinterop.converters.plan import Plan, Rules, refuse
+from gpuinterop.converters.plan import Rules
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 
-__all__ = ["RULES", "export", "judge", "memory", "stream_used_by"]
+__all__ = ["RULES", "export", "memory", "stream_used_by"]
 
 ARRAY = "a Numba device array"
 STREAM = "Numba's default stream, or the stream that an array is bound to,"
@@ -26,30 +27,10 @@ def export(x: Any, cuda: Any) -> Any:
     """Return a Numba device array over the memory of `x`."""
     index = x.device.index
     _core.hand_over(x, _default_stream(cuda), "to_numba")
-    context = _context(cuda, index) if _core.primary_is_current(index) else None
-    return _build(cuda)(x, context)
-
-
-_builders: dict[Any, Any] = {}
-_contexts: dict[tuple[Any, int], Any] = {}
-
-
-def _build(cuda: Any) -> Any:
-    build = _builders.get(cuda)
-    if build is None:
-        build = _builders[cuda] = _builder(cuda)
-    return build
-
-
-def _context(cuda: Any, index: int) -> Any:
-    """Return Numba's object for a device's primary context, which is current already.
-
-    Numba's own search for the current context takes longer than the rest of the conversion.
-    """
-    get = _contexts.get((cuda, index))
-    if get is None:
-        get = _contexts[cuda, index] = cuda.gpus[index].get_primary_context
-    return get()
+    # Numba's own search for the current context takes longer than the rest of the conversion.
+    primary = _core.primary_is_current(index)
+    context = cuda.gpus[index].get_primary_context() if primary else None
+    return _builder(cuda)(x, context)
 
 
 def _default_stream(cuda: Any) -> int:
@@ -61,17 +42,10 @@ def _default_stream(cuda: Any) -> int:
 def stream_used_by(index: int, obj: Any = None) -> int:
     """Return the handle of the stream that an array is bound to, or of Numba's default."""
     bound = getattr(obj, "stream", 0)
-    found = int(bound) if bound else 0
-    if not 0 <= found < 1 << 64:
-        raise errors.StreamError(
-            where="from_numba",
-            expected="a stream of Numba, or 0 for its default",
-            got=f"the number {found}",
-            fix="bind the array to numba.cuda.stream()",
-        )
-    return found or _default_stream(sys.modules.get("numba.cuda"))
+    return int(bound) if bound else _default_stream(sys.modules.get("numba.cuda"))
 
 
+@cache
 def _builder(cuda: Any) -> Any:
     """Return a function that makes a DeviceNDArray: directly, as `as_cuda_array` does, or through it."""
     try:
@@ -83,7 +57,7 @@ def _builder(cuda: Any) -> Any:
             devicearray.DeviceNDArray,
         )
     except AttributeError:
-        return lambda x, context: cuda.as_cuda_array(_Interface(x), sync=False)
+        return lambda x, context: cuda.as_cuda_array(x, sync=False)
 
     def build(x: Any, context: Any) -> Any:
         seen = x if type(x) is CudaNdarray else core_view(x)
@@ -93,38 +67,9 @@ def _builder(cuda: Any) -> Any:
     return build
 
 
-class _Interface:
-    """An array interface without a stream, because an event has ordered the work already."""
-
-    __slots__ = ("__cuda_array_interface__", "array")
-
-    def __init__(self, x: Any) -> None:
-        self.array = x
-        x = core_view(x)
-        self.__cuda_array_interface__ = {
-            "shape": x.shape,
-            "strides": tuple(x.strides),
-            "typestr": x.dtype.str,
-            "data": (x.ptr, False),
-            "version": 3,
-            "stream": None,
-        }
-
-
 def memory(a: Any) -> tuple[Any, ...]:
     """Read the memory of a Numba device array."""
     context = getattr(getattr(a, "gpu_data", None), "context", None)
     index = int(getattr(getattr(context, "device", None), "id", 0) or 0)
     ptr = int(a.device_ctypes_pointer.value or 0)
     return a.shape, a.strides, a.dtype, ptr, index, stream_used_by(index, a)
-
-
-def judge(a: Any) -> Plan | None:
-    """Refuse records, and an array whose stream is none."""
-    stream_used_by(0, a)
-    if not str(getattr(a.dtype, "name", "")).startswith("void"):
-        return None
-    return refuse(
-        "gpuinterop", "from_numba", errors.DTypeError, "a numeric dtype", f"dtype {a.dtype}",
-        "pass one field of the records: a['field']",
-    )  # fmt: skip

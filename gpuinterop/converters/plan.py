@@ -63,7 +63,7 @@ class ArrayInfo:
         device = _DEVICES[kind]
         return cls(
             view.shape, tuple(view.strides), dtype.name, dtype.itemsize, device,
-            index if device == "cuda" else 0, view.ptr, bool(view.readonly),
+            index if device == "cuda" else 0, view.ptr, bool(view.readonly), owner=x,
         )  # fmt: skip
 
     @property
@@ -108,20 +108,6 @@ class ArrayInfo:
             f"{self.dtype} array of shape {self.shape} with strides {self.strides} (bytes) "
             f"on {self.where}"
         )
-
-    def adopted(self) -> ArrayInfo:
-        """Describe the gpuinterop array over this memory: axes of length 1 have contiguous strides."""
-        if 0 in self.shape:
-            lengths = tuple(max(n, 1) for n in self.shape)
-            return replace(self, strides=c_strides(lengths, self.itemsize))
-        if 1 not in self.shape:
-            return self
-        strides, step = list(self.strides), self.itemsize
-        for axis in reversed(range(len(strides))):
-            if self.shape[axis] == 1:
-                strides[axis] = step
-            step = max(abs(strides[axis]) * self.shape[axis], self.itemsize)
-        return replace(self, strides=tuple(strides))
 
     def copied(self) -> ArrayInfo:
         """Describe the C-contiguous copy of this array."""

@@ -39,7 +39,6 @@ __all__ = [
 ARRAY = "a pycuda.gpuarray.GPUArray"
 STREAM = "PyCUDA's default stream"
 IMPORTS = "pycuda.gpuarray"
-TO_OPTIONS = {"strided": False}
 TO_NOTE = """``strided=True`` shares every layout: the GPUArray gets the strides, which only slicing, ``get`` and
 ``view`` of PyCUDA honour, its kernels do not. `x` is ``result.base``.
 
@@ -64,39 +63,17 @@ def context_fault(index: int, where: str) -> Plan | None:
     """Refuse if PyCUDA does not work in the context that the memory belongs to."""
     if _core.primary_is_current(index):
         return None
-    other = _primary_of_another()
-    if other is not None:
-        got = f"the primary context of cuda:{other}"
-        fix = f"push the other one for the call, and pop it: {_PUSH.format(index)}"
-    elif "pycuda.autoinit" in sys.modules:
-        got = "another context: pycuda.autoinit makes one of its own"
-        fix = "import pycuda.autoprimaryctx instead of pycuda.autoinit, at the top of the program"
-    else:
-        got = "no context, or one that PyCUDA made for itself"
-        fix = "import pycuda.autoprimaryctx, or call gpuinterop.converters.pycuda.init() once"
+    own = "pycuda.autoinit" in sys.modules
     return refuse(
-        "pycuda",
-        where,
-        errors.ContextError,
+        "pycuda", where, errors.ContextError,
         f"the primary context of cuda:{index} to be current, where all libraries share memory",
-        got,
-        fix,
-    )
+        "another context" + (": pycuda.autoinit makes one of its own" if own else ", or none"),
+        "import pycuda.autoprimaryctx instead of pycuda.autoinit, or call "
+        f"gpuinterop.converters.pycuda.init() once; elsewhere push {_PRIMARY.format(index)}",
+    )  # fmt: skip
 
 
-_PUSH = (
-    "context = pycuda.driver.Device({}).retain_primary_context(); context.push(); ...; "
-    "context.pop()"
-)
-
-
-def _primary_of_another() -> int | None:
-    """Return the device of the current context, if that is a primary one with which PyCUDA works."""
-    driver = sys.modules.get("pycuda.driver")
-    if driver is None or driver.Context.get_current() is None:
-        return None
-    index = _ordinal(driver.Context.get_device())
-    return index if _core.primary_is_current(index) else None
+_PRIMARY = "pycuda.driver.Device({}).retain_primary_context(), and pop it"
 
 
 def plan_to(
@@ -126,52 +103,14 @@ def export(x: Any, gpuarray: Any, strided: bool = False) -> Any:
     return gpuarray.GPUArray(seen.shape, seen.dtype, base=x, gpudata=seen.ptr, strides=seen.strides)
 
 
-def _address(gpudata: Any) -> int:
-    # int, DeviceAllocation, PooledDeviceAllocation, PointerHolderBase, or None for an empty array.
-    if gpudata is None:
-        return 0
-    found = None
-    if not isinstance(gpudata, (str, bytes, bytearray, float)):  # int() reads these too
-        try:
-            found = int(gpudata)
-        except (TypeError, ValueError):
-            pointer = getattr(gpudata, "get_pointer", None)
-            found = int(pointer()) if callable(pointer) else None
-    if found is None:
-        raise errors.ExchangeError(
-            where="from_pycuda",
-            expected="gpudata that is an allocation of PyCUDA, its address or None",
-            got=f"an object of type {type(gpudata).__name__}",
-            fix="make the GPUArray over a driver allocation or its address",
-        )
-    if not 0 <= found < 1 << 64:
-        raise errors.BoundsError(
-            where="from_pycuda",
-            expected="gpudata with an address from 0 to 2**64 - 1",
-            got=errors.short_repr(found),
-            fix="make the GPUArray over a driver allocation or its address",
-        )
-    return found
-
-
-def _current_device() -> int:
-    driver = sys.modules.get("pycuda.driver")
-    return _ordinal(driver.Context.get_device()) if driver is not None else 0
-
-
-def _ordinal(device: Any) -> int:
-    # A Device has no ordinal; equal ones compare equal.
-    driver = sys.modules["pycuda.driver"]
-    for i in range(driver.Device.count()):
-        if driver.Device(i) == device:
-            return i
-    return 0
-
-
 def memory(g: Any) -> tuple[Any, ...]:
     """Read the memory of a GPUArray; its address tells the device, except of an empty one."""
-    ptr = _address(g.gpudata)
-    return g.shape, g.strides, g.dtype, ptr, -1 if ptr else _current_device(), LEGACY
+    data = g.gpudata  # a number, an allocation, a PointerHolderBase, or None for an empty array
+    try:
+        ptr = int(data or 0)
+    except TypeError:
+        ptr = int(data.get_pointer())
+    return g.shape, g.strides, g.dtype, ptr, -1 if ptr else 0, LEGACY
 
 
 def kernel(
@@ -214,9 +153,7 @@ def kernel(
 
 def _handle_of(stream: Any) -> int:
     """Return the handle of a stream that PyCUDA launches on: an object, never a number."""
-    if stream is None:
-        return LEGACY
-    handle = getattr(stream, "handle", None)
+    handle = 0 if stream is None else getattr(stream, "handle", None)
     if isinstance(stream, int) or not isinstance(handle, int):
         raise errors.StreamError(
             where="pycuda.kernel",
@@ -251,9 +188,8 @@ def init(device: int = 0) -> Any:
         raise errors.ContextError(
             where="pycuda.init",
             expected="the main thread, in which the context is popped at exit",
-            got=f"the thread {threading.current_thread().name!r}; PyCUDA ends the process when a "
-            "thread ends with a context on its stack",
-            fix=f"push one for as long as the thread needs it: {_PUSH.format(device)}",
+            got="another thread; PyCUDA ends the process when it ends with a context on its stack",
+            fix=f"push {_PRIMARY.format(device)} before the thread ends",
         )
     context = driver.Device(device).retain_primary_context()
     context.push()

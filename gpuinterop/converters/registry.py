@@ -9,30 +9,21 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import inspect
 import sys
-import threading
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.converters.availability import (
-    EXAMPLE,
     broken_converters,
-    check_entry,
     disable_converter,
     import_package,
     installed,
     unknown_name_error,
-)
-from gpuinterop.converters.foreign_layout import (
-    has_attributes,
-    like_cudamat,
-    like_gnumpy,
-    like_pycuda,
 )
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -43,18 +34,18 @@ from gpuinterop.errors import (
 from gpuinterop.foreign_handles import is_being_imported, module_of
 
 __all__ = [
+    "NAMESPACES",
     "OWN_NAMES",
     "Backend",
     "backend",
     "backends",
-    "built_in",
     "find_backend",
     "installed",
     "library_of",
     "load",
+    "load_or_none",
     "names",
     "names_class",
-    "namespace",
     "own_name",
     "register",
 ]
@@ -100,12 +91,13 @@ class Backend:
         """The converter's module, imported on first use."""
         if not isinstance(self.converter, str):
             return self.converter
+        name = self.converter or f"{__package__}.{self.name}"
         try:
-            return importlib.import_module(self.converter or f"{__package__}.{self.name}")
+            return importlib.import_module(name)
         except Exception as e:  # another package's module may raise anything
             raise MissingLibraryError(
                 where=f"gpuinterop.converters ({self.name})",
-                expected=f"the converter's module, {self.converter or 'which its entry does not name'}",
+                expected=f"the converter's module, {name}",
                 got=f"{type(e).__name__}: {e}",
                 fix=f"name a module that can be imported: Backend({self.name!r}, "
                 f"{self.package!r}, converter='mylib.interop')",
@@ -121,10 +113,40 @@ class Backend:
             test = getattr(self.module, "matches", None)
         return test is not None and bool(test(obj))
 
-    def installed(self) -> bool:
-        """Return whether the package can be imported, without importing it."""
-        return installed(self.package)
 
+# ---- recognition by attributes ------------------------------------------------------------------
+
+
+def _static(obj: Any, name: str) -> Any:
+    # Read statically: a property is not run, and an object that answers every name is not recognised.
+    return inspect.getattr_static(obj, name, None)
+
+
+def _has(obj: Any, attributes: str) -> bool:
+    return all(_static(obj, name) is not None for name in attributes.split())
+
+
+def _like_pycuda(obj: Any) -> bool:
+    return _has(obj, "mem_size strides dtype shape flags ptr")
+
+
+def _like_cudamat(obj: Any) -> bool:
+    """Return whether `obj` has the structure of CUDAMat's matrices, or of npmat's."""
+    return _has(_static(obj, "mat"), "data_device on_device size is_trans") or _has(
+        obj, "numpy_array num_elems set_trans reshape"
+    )
+
+
+def _like_gnumpy(obj: Any) -> bool:
+    # The alias marker of an owner is None, so only the presence of the name counts.
+    return _has(obj, "_base shape") and inspect.getattr_static(obj, "_is_alias_of", obj) is not obj
+
+
+def _like_array_api(obj: Any) -> bool:
+    return _has(obj, "__array_namespace__ __dlpack__")
+
+
+# ---- the entries --------------------------------------------------------------------------------
 
 # Libraries of the array API that are addressed by their own name, and how they are installed.
 NAMESPACES = {"array_api_strict": "array-api-strict", "dpnp": "dpnp"}
@@ -143,14 +165,14 @@ _BUILT_IN = (
         ("numba_cuda",), install="numba-cuda", devices=("cuda",),
     ),
     Backend(
-        "pycuda", "pycuda", ("GPUArray",), like=like_pycuda, install="pycuda", aliases=("gpuarray",),
+        "pycuda", "pycuda", ("GPUArray",), like=_like_pycuda, install="pycuda", aliases=("gpuarray",),
         devices=("cuda",),
     ),
     Backend(
-        "cudamat", "cudamat", ("CUDAMatrix", "TransposedCUDAMatrix"), ("npmat",), like=like_cudamat,
+        "cudamat", "cudamat", ("CUDAMatrix", "TransposedCUDAMatrix"), ("npmat",), like=_like_cudamat,
         install="git+https://github.com/cudamat/cudamat",
     ),
-    Backend("gnumpy", "gnumpy", ("garray",), like=like_gnumpy, aliases=("garray",)),
+    Backend("gnumpy", "gnumpy", ("garray",), like=_like_gnumpy, aliases=("garray",)),
     Backend(
         "cuda_core", "cuda.core", ("StridedMemoryView", "Buffer"), ("cuda",), install="cuda-core",
         aliases=("cuda.core", "cuda-core"),
@@ -168,52 +190,51 @@ _BUILT_IN = (
         ("array", "mmap"), aliases=("memoryview",), devices=("cpu",),
     ),
     # Last: these are many libraries, recognised by their methods instead of by their class.
-    Backend(
-        "array_api", "", like=has_attributes("__array_namespace__", "__dlpack__"),
-        aliases=("array-api", *NAMESPACES),
-    ),
+    Backend("array_api", "", like=_like_array_api, aliases=("array-api", *NAMESPACES)),
 )  # fmt: skip
-_lock = threading.RLock()  # a finalizer may run in between and convert
-_entries: dict[str, Backend] = {entry.name: entry for entry in _BUILT_IN}
-_aliases: dict[str, str] = {alias: entry.name for entry in _BUILT_IN for alias in entry.aliases}
-# By the class's address, because a WeakKeyDictionary costs more than a conversion. The weak reference
-# removes the item with the class.
-_of_type: dict[int, tuple[Backend | None, bool, weakref.ref[type]]] = {}
-_generation = 0  # of the entries: a look-up in older ones is not cached
+_entries: dict[str, Backend] = {}
+_aliases: dict[str, str] = {}  # name or alias in small letters: the entry's name
 _entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
+
+
+def _add(entry: Backend) -> None:
+    _entries[entry.name] = entry
+    for alias in (entry.name, *entry.aliases):
+        _aliases[alias.lower()] = entry.name
+
+
+for _built_in in _BUILT_IN:
+    _add(_built_in)
 
 
 def register(entry: Backend) -> None:
     """Add a library, or replace the one of the same name."""
-    global _generation
-    if not isinstance(entry, Backend):
+    given: Any = entry
+    fault = "" if isinstance(given, Backend) else short_repr(given)
+    if not fault and not (isinstance(given.name, str) and given.name):
+        fault = f"the name {given.name!r}"
+    for name in () if fault else ("types", "roots", "aliases", "devices"):
+        words = getattr(given, name)
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            fault = f"{name}={words!r}"
+    if fault:
         raise ArgumentTypeError(
             where="gpuinterop.converters.register",
-            expected="a gpuinterop.converters.Backend",
-            got=short_repr(entry),
-            fix=EXAMPLE,
+            expected="a gpuinterop.converters.Backend with a name and tuples of names",
+            got=fault,
+            fix="write register(Backend('mylib', 'mylib', types=('Array',), converter='mylib.interop'))"
+            "; the module has to_mylib and from_mylib",
         )
-    check_entry(entry)
-    with _lock:
-        broken_converters.pop(entry.name, None)
-        if entry.name in _entries:
-            _forget_functions(entry.name)
-        for name in (entry.name, *entry.aliases):
-            _core._set_exporter(name)
-        _entries[entry.name] = entry
-        for alias in entry.aliases:
-            _aliases[alias] = entry.name
-        _generation += 1
-        _of_type.clear()
-        _core._set_converters_changed(any(_entries[known.name] is not known for known in _BUILT_IN))
-
-
-def _forget_functions(name: str) -> None:
+    broken_converters.pop(entry.name, None)
     # The package keeps to_<name> and from_<name> after their first use; from_any is a function of its own.
     kept = vars(sys.modules[__package__])
-    for function in (f"to_{name}", f"from_{name}"):
-        if function not in kept["__all__"]:
-            kept.pop(function, None)
+    for function in {f"to_{entry.name}", f"from_{entry.name}"}.difference(kept["__all__"]):
+        kept.pop(function, None)
+    for name in (entry.name, *entry.aliases):
+        _core._set_exporter(name)
+    _add(entry)
+    _of_class.cache_clear()
+    _core._set_converters_changed(any(_entries[known.name] is not known for known in _BUILT_IN))
 
 
 def _plugins() -> dict[str, importlib.metadata.EntryPoint]:
@@ -224,14 +245,10 @@ def _plugins() -> dict[str, importlib.metadata.EntryPoint]:
     return _entry_points
 
 
-def _load_plugin(name: str) -> Backend | None:
-    point = _plugins().get(name)
-    if point is None:
-        return None
+def _load_plugin(name: str) -> Backend:
+    point = _plugins()[name]
     try:
         value = point.load()
-        if value is None or isinstance(value, (int, float, str)):
-            raise TypeError(f"{point.value!r} is neither a module nor a Backend")
     except Exception as e:
         raise MissingLibraryError(
             where=f"gpuinterop.converters ({name})",
@@ -239,16 +256,9 @@ def _load_plugin(name: str) -> Backend | None:
             got=f"{point.name} = {point.value!r}: {type(e).__name__}: {e}",
             fix="repair or uninstall the package that provides this converter",
         ) from e
-    entry = value if isinstance(value, Backend) else getattr(value, "backend", None)
-    if entry is None:
-        entry = Backend(name, name, converter=value, install=name)
+    entry = value if isinstance(value, Backend) else Backend(name, name, converter=value)
     register(entry)
     return entry
-
-
-def built_in(name: str) -> Backend:
-    """Return the entry of this package for a library, also if another package has replaced it."""
-    return next(entry for entry in _BUILT_IN if entry.name == name)
 
 
 def names() -> list[str]:
@@ -263,31 +273,15 @@ def backends() -> list[Backend]:
 
 def backend(name: str, where: str = "gpuinterop.to") -> Backend:
     """Return the entry of a library, by name or alias, in any case."""
-    entry = None
-    if isinstance(name, str):
-        entry = _named(name) or _load_plugin(name) or _in_any_case(name.lower())
-    if entry is None:
-        aliases = {**_aliases, **{own: own for own in OWN_NAMES}}
-        raise unknown_name_error(name, names(), aliases, where)
-    return entry
-
-
-def _in_any_case(name: str) -> Backend | None:
-    known = next((known for known in (*_entries, *_aliases) if known.lower() == name), "")
-    plugin = next((known for known in _plugins() if known.lower() == name), "")
-    return _named(known) or _load_plugin(plugin)
-
-
-def _named(name: str) -> Backend | None:
-    return _entries.get(name) or _entries.get(_aliases.get(name, ""))
-
-
-def namespace(name: Any, where: str) -> Any:
-    """Import the array-API library that is called `name`; None for any other name."""
-    found = name.lower() if isinstance(name, str) else ""
-    if found not in NAMESPACES or _aliases.get(found) != "array_api":
-        return None
-    return import_package(Backend(found, found, install=NAMESPACES[found]), found, where)
+    given: Any = name
+    word = given.lower() if isinstance(given, str) else None
+    if word in _aliases:
+        return _entries[_aliases[word]]
+    for plugin in _plugins():
+        if plugin.lower() == word:
+            return _load_plugin(plugin)
+    known = {**_aliases, **{own: own for own in (*OWN_NAMES, *_plugins())}}
+    raise unknown_name_error(name, names(), known, where)
 
 
 def own_name(name: Any) -> str | None:
@@ -302,6 +296,14 @@ def load(name: str, where: str, module: str = "") -> Any:
     return import_package(entry, module or entry.package, where)
 
 
+def load_or_none(name: str, module: str = "") -> Any:
+    """Import a library to plan with it; None if it is missing or broken, which the conversion then reports."""
+    try:
+        return load(name, "", module)
+    except MissingLibraryError:
+        return None
+
+
 # ---- which entry an object belongs to -----------------------------------------------------------
 
 
@@ -311,12 +313,13 @@ def find_backend(obj: Any) -> Backend | None:
     An entry found by class is cached. One found by attributes is not, because the next object of the class
     may have others.
     """
-    cls = type(obj)
-    known = _of_type.get(id(cls))
-    if known is None or (not known[1] and _load_waiting()):
-        known = _of_class(cls)
-    entry, own, _ = known
-    return entry if own else _asked("matches", obj) or entry or _asked("like", obj)
+    cls: Any = type(obj)
+    entry, named = _of_class(cls)
+    if not named and _load_waiting():
+        entry, named = _of_class(cls)
+    if named or isinstance(obj, type):  # a class has the names of its arrays, and no memory
+        return entry
+    return _asked("matches", obj) or entry or _asked("like", obj)
 
 
 def library_of(obj: Any) -> str:
@@ -327,19 +330,16 @@ def library_of(obj: Any) -> str:
     return "" if entry is None else entry.name
 
 
-def _of_class(cls: type) -> tuple[Backend | None, bool, weakref.ref[type]]:
-    # The entry that names the class or a base, and whether objects of the class need no further test.
-    generation = _generation
-    entry, own = (None, True) if issubclass(cls, _core.Array) else _entry_of_class(cls)
-    if not own and _load_waiting():
-        generation = _generation
-        entry, own = _entry_of_class(cls)
-    number = id(cls)
-    found = entry, own, weakref.ref(cls, lambda _: _of_type.pop(number, None))
-    with _lock:
-        if generation == _generation:
-            _of_type[number] = found
-    return found
+@lru_cache(maxsize=1024)
+def _of_class(cls: type) -> tuple[Backend | None, bool]:
+    # The entry that names the class or the nearest of its bases; whether objects need no further test.
+    if issubclass(cls, _core.Array):
+        return None, True
+    for base in cls.__mro__:
+        for entry in _entries.values():
+            if names_class(entry, base):
+                return entry, base is cls
+    return None, False
 
 
 def names_class(entry: Backend, cls: type) -> bool:
@@ -354,24 +354,11 @@ def names_class(entry: Backend, cls: type) -> bool:
     return getattr(sys.modules.get(module), name, cls) is cls
 
 
-def _entry_of_class(cls: type) -> tuple[Backend | None, bool]:
-    # The entry that names a class or the nearest of its bases, and whether it is the class itself.
-    for base in cls.__mro__:
-        for entry in list(_entries.values()):
-            if names_class(entry, base):
-                return entry, base is cls
-    return None, False
-
-
 def _asked(question: str, obj: Any) -> Backend | None:
-    if isinstance(obj, type):  # it has the names of its arrays, and no memory
-        return None
     for entry in list(_entries.values()):
         ask = entry.claims if question == "matches" else entry.like
-        if ask is None:
-            continue
         try:
-            if ask(obj):
+            if ask is not None and ask(obj):
                 return entry
         except Exception as e:
             disable_converter(entry.name, f"{question}() raised {type(e).__name__}: {e}")
@@ -384,12 +371,11 @@ def _load_waiting() -> bool:
     for name in _plugins():
         if name in _entries or name in broken_converters or name not in sys.modules:
             continue
-        if is_being_imported(
-            name
-        ):  # its converter needs all of it; the next conversion tries again
+        if is_being_imported(name):  # its converter needs all of it; a later conversion tries again
             continue
         try:
-            found |= _load_plugin(name) is not None
+            _load_plugin(name)
+            found = True
         except GpuInteropError as e:
             disable_converter(name, e.got)
     return found

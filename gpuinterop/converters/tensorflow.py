@@ -6,14 +6,10 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import numpy
-
 from gpuinterop import _core, errors
-from gpuinterop.converters.foreign_layout import LEGACY
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, refuse
+from gpuinterop.converters.foreign_layout import LEGACY, refusal_of
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.foreign_handles import CPU
-from gpuinterop.ndarray import class_for
 
 __all__ = ["RULES", "adopt", "describe", "export", "judge", "stream_used_by"]
 
@@ -48,54 +44,38 @@ def export(x: Any, tf: Any) -> Any:
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())
 
 
+_REFUSALS = (
+    (
+        lambda t: "Variable" in type(t).__name__, errors.ConversionTypeError, "",
+        "a tensor; a variable may move its memory on every assignment", "a variable",
+        "pass v.value(), or tf.identity(v)",
+    ),
+    (
+        lambda t: not hasattr(t, "numpy"), errors.ConversionTypeError, "",
+        "an eager tensor with values", "a symbolic tensor inside tf.function",
+        "convert outside the function, or use tf.py_function",
+    ),
+    (
+        lambda t: t.dtype.name not in _DTYPES, errors.DTypeError, "", "a numeric dtype",
+        "dtype {0.dtype.name}", "convert the values with tf.cast",
+    ),
+    (
+        lambda t: t.device.rpartition("/device:")[2][:4] not in ("CPU:", "GPU:"),
+        errors.DeviceMismatchError, "", "a tensor on CPU or GPU", "a tensor on {0.device}",
+        "copy it: with tf.device('/CPU:0'): tf.identity(t)",
+    ),
+)  # fmt: skip
+
+
 def judge(t: Any) -> Plan | None:
     """Refuse variables, symbolic tensors, and tensors without numbers or on other devices."""
-
-    def no(error: type[errors.GpuInteropError], reason: str, got: str, fix: str) -> Plan:
-        return refuse("gpuinterop", "from_tensorflow", error, reason, got, fix)
-
-    name = type(t).__name__
-    if "Variable" in name:
-        return no(
-            errors.ConversionTypeError,
-            "a tensor; a variable may move its memory on every assignment",
-            f"a tf.{name}",
-            "pass v.value(), or tf.identity(v)",
-        )
-    if not hasattr(t, "numpy"):
-        return no(
-            errors.ConversionTypeError,
-            "an eager tensor with values",
-            f"a symbolic {name} inside tf.function",
-            "convert outside the function, or use tf.py_function",
-        )
-    if t.dtype.name not in _DTYPES:
-        return no(
-            errors.DTypeError,
-            "a numeric dtype",
-            f"dtype {t.dtype.name}",
-            "convert the values with tf.cast",
-        )
-    kind = t.device.rpartition("/device:")[2].partition(":")[0]
-    if kind not in ("CPU", "GPU"):
-        return no(
-            errors.DeviceMismatchError,
-            "a tensor on CPU or GPU",
-            f"a tensor on {t.device}",
-            "copy it: with tf.device('/CPU:0'): tf.identity(t)",
-        )
-    return None
+    return refusal_of(t, "from_tensorflow", _REFUSALS)
 
 
 def describe(t: Any) -> ArrayInfo:
     """Describe an eager tensor by an array over its memory, which is the owner."""
     tf = sys.modules["tensorflow"]
-    if numpy.prod(t.shape.as_list(), dtype="int64") == 0:
-        # TensorFlow exports an empty tensor without the device that it is on.
-        dtype = t.dtype.as_numpy_dtype
-        array: Any = _core.empty(class_for(dtype), tuple(t.shape), dtype, CPU, 0)
-    else:
-        array = _core.import_any(None, tf.experimental.dlpack.to_dlpack(t))
+    array: Any = _core.import_any(None, tf.experimental.dlpack.to_dlpack(t))
     array.readonly = True
     return replace(ArrayInfo.of(array), library="tensorflow", owner=array)
 

@@ -8,7 +8,7 @@ from .compiler import (
     kernel_text,
     supported_archs,
 )
-from .symbols import symbol_of
+from .nvrtc import symbol_of
 
 __all__ = [
     "EXACT",

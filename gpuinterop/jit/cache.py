@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import tempfile
-import threading
 import time
 import warnings
 from pathlib import Path
@@ -25,7 +24,6 @@ SCHEMA = 1
 _MAGIC = b"gpuintK1"
 _TRAILER = len(_MAGIC) + 32
 _DEFAULT_MEGABYTES = 512
-_ABANDONED = 3600.0  # seconds after which no process still writes a temporary file
 # Start of the names of all files that the cache writes. It keeps the user's own files safe.
 _PREFIX = "gpuinterop-"
 
@@ -64,9 +62,7 @@ class DiskCache:
     def __init__(self, directory: Path, limit_bytes: int | None = None) -> None:
         self.directory = directory
         self.limit_bytes = _limit() << 20 if limit_bytes is None else limit_bytes
-        self._used: int | None = None
         self._warned = False
-        self._lock = threading.Lock()
 
     def _path(self, key: str) -> Path:
         return self.directory / f"{_PREFIX}{key}.cubin"
@@ -91,8 +87,7 @@ class DiskCache:
     def put(self, key: str, body: bytes) -> None:
         data = body + _MAGIC + hashlib.sha256(body).digest()
         if self._write(self._path(key), data):
-            with self._lock:
-                self._bound(len(data))
+            self._bound()
 
     def _write(self, path: Path, data: bytes) -> bool:
         if self.limit_bytes <= 0:
@@ -121,24 +116,21 @@ class DiskCache:
         return True
 
     def _entries(self) -> list[tuple[float, int, Path]]:
+        """Kernels, and temporary files of processes that were killed before the rename."""
         found = []
-        with contextlib.suppress(OSError):
-            for path in self.directory.glob(f"{_PREFIX}*.cubin"):
-                with contextlib.suppress(OSError):
-                    status = path.stat()
-                    found.append((status.st_mtime, status.st_size, path))
-        return found
+        for pattern in (f"{_PREFIX}*.cubin", f".{_PREFIX}new-*"):
+            with contextlib.suppress(OSError):
+                for path in self.directory.glob(pattern):
+                    with contextlib.suppress(OSError):
+                        status = path.stat()
+                        found.append((status.st_mtime, status.st_size, path))
+        return sorted(found)
 
-    def _bound(self, added: int) -> None:
-        if self._used is None:
-            self._sweep()
-            self._used = sum(size for _, size, _ in self._entries())
-        else:
-            self._used += added
-        if self._used <= self.limit_bytes:
-            return
-        entries = sorted(self._entries())
+    def _bound(self) -> None:
+        entries = self._entries()
         used = sum(size for _, size, _ in entries)
+        if used <= self.limit_bytes:
+            return
         for _, size, path in entries:
             # Free a quarter, so that a full cache does not evict on every write.
             if used <= self.limit_bytes * 3 // 4:
@@ -146,21 +138,11 @@ class DiskCache:
             with contextlib.suppress(OSError):
                 path.unlink()
                 used -= size
-        self._used = used
-
-    def _sweep(self) -> None:
-        """Remove temporary files of processes that were killed between a write and its rename."""
-        with contextlib.suppress(OSError):
-            for path in self.directory.glob(f".{_PREFIX}new-*"):
-                with contextlib.suppress(OSError):
-                    if time.time() - path.stat().st_mtime > _ABANDONED:
-                        path.unlink()
 
     def clear(self) -> None:
         for _, _, path in self._entries():
             with contextlib.suppress(OSError):
                 path.unlink()
-        self._used = 0
 
     def _note_path(self) -> Path:
         return self.directory / f"{_PREFIX}nvrtc.json"

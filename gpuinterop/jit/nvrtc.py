@@ -1,4 +1,4 @@
-"""NVRTC through ctypes: its version and architectures, and source code to cubin or PTX.
+"""NVRTC through ctypes: its version and architectures, source code to cubin or PTX, and the kernels in these.
 
 The library is opened on the first compilation, not on import and not on a cache hit.
 """
@@ -14,7 +14,9 @@ from gpuinterop import cuda_libraries
 
 from ..errors import CompileError, CudaError, DeviceError
 
-__all__ = ["Target", "is_open", "nvrtc_identity", "nvrtc_compile", "select_target"]
+__all__ = [
+    "Target", "is_open", "kernels_in", "nvrtc_compile", "nvrtc_identity", "select_target", "symbol_of",
+]  # fmt: skip
 
 
 class Target(NamedTuple):
@@ -83,82 +85,17 @@ def select_target(capability: int, known: tuple[int, ...]) -> Target:
     )
 
 
-_LOCATION = re.compile(
-    r"^(?P<file>[^\s(]*)\((?P<line>\d+)\): (?:catastrophic )?error", re.MULTILINE
-)
-
-
-def _lines(source: str) -> list[str]:
-    """Split into lines as the compiler counts them; str.splitlines also splits at page breaks and others."""
-    return [line.removesuffix("\r") for line in source.split("\n")]
-
-
-def _line_at(source: str, name: str, file: str, line: int) -> int | None:
-    """Return the index in `source` of a line of a file that a #line directive names, None if there is none."""
-    current, number, found = name, 0, None
-    for index, text in enumerate(_lines(source)):
-        number += 1
-        directive = re.match(r'#line (\d+) "([^"]*)"', text)
-        if directive:
-            current, number = directive[2], int(directive[1]) - 1
-        elif current == file and number == line:
-            found = index  # the last match: code before a directive may have the same name
-    return found
-
-
-def _around(lines: list[str], at: int) -> range:
-    """Return the indices from two lines before to one line after, within the same file."""
-    first = last = at
-    while first > max(0, at - 2) and not lines[first - 1].startswith("#line "):
-        first -= 1
-    if at + 1 < len(lines) and not lines[at + 1].startswith("#line "):
-        last += 1
-    return range(first, last + 1)
-
-
-def _fix(complaint: str) -> str:
-    if "unrecognized option" in complaint:
-        return "omit the option, or spell it as this NVRTC does"
-    if "could not open source file" in complaint:
-        return (
-            "copy the needed declarations into the source code, or pass the header's folder: "
-            "options=('-I/path/to/headers',)"
-        )
-    at = "the line" if "error" in complaint and "(" in complaint else "the source code"
-    return f"correct {at}"
-
-
-def _compile_error(source: str, name: str, command: str, log: str) -> CompileError:
-    shown = "the log names no line"
-    match = _LOCATION.search(log)
-    at = _line_at(source, name, match["file"], int(match["line"])) if match else None
-    if at is not None and match:
-        lines, named = _lines(source), int(match["line"])
-        window = _around(lines, at)
-        shown = "\n".join(
-            f"{'>' if n == at else ' '} {named + n - at:4d} | {lines[n]}" for n in window
-        )
-    # The log may start with warnings.
-    errors = log[match.start() :].strip() if match else log.strip()
-    first = errors.splitlines()[0] if errors else "no log"
+def _compile_error(name: str, source: str, command: str, log: str) -> CompileError:
+    """The error with the compiler's first message, which quotes the line at fault."""
+    first = re.search(r"^.*\berror\b[^\0]*?(?=\n\n|\Z)", log, re.MULTILINE)  # after the warnings
     error = CompileError(
         where=f"compiling {name}",
         expected="CUDA C++ that NVRTC accepts without headers",
-        got=f"{first}\n{shown}",
-        fix=f"{_fix(first)}; .log holds the whole log, .source the source code ({command})",
+        got=first[0] if first else log or "no machine code and no error",
+        fix="correct the source code or the options; .log holds the whole log, .source the source code "
+        f"({command})",
     )
     error.log, error.source = log, source
-    return error
-
-
-def _no_code(source: str, name: str, command: str) -> CompileError:
-    error = CompileError(
-        where=f"compiling {name}",
-        expected="options with which NVRTC produces machine code",
-        got="no machine code and no error",
-        fix=f"omit the option that selects another output, such as -dlto ({command})",
-    )
-    error.source = source
     return error
 
 
@@ -180,10 +117,10 @@ def nvrtc_compile(source: str, name: str, target: Target, options: tuple[str, ..
         if status:
             # The log quotes lines of headers, whose encoding is unknown.
             log = _fetch(program, "ProgramLog").decode(errors="replace")
-            raise _compile_error(source, name, command, log)
+            raise _compile_error(name, source, command, log)
         code = _fetch(program, "CUBIN" if target.is_cubin else "PTX")
         if not code:
-            raise _no_code(source, name, command)
+            raise _compile_error(name, source, command, "")  # for one, with -dlto
         return code
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -198,3 +135,28 @@ def _fetch(program: ctypes.c_void_p, what: str) -> bytes:
     _check(getattr(library, f"nvrtcGet{what}")(program, text), f"nvrtcGet{what}")
     # The log and PTX are C strings, a cubin is not.
     return text.raw if what == "CUBIN" else text.raw.rstrip(b"\0")
+
+
+def kernels_in(code: bytes) -> list[str]:
+    """Return the symbols of all kernels in a cubin, where each has a section of constants, or in PTX."""
+    found = re.findall(rb"\0\.nv\.constant0\.([\w$]+)(?=\0)|\.entry\s+([\w$]+)", code)
+    return sorted({(cubin or ptx).decode() for cubin, ptx in found})
+
+
+def symbol_of(name: str, code: bytes, source: str) -> str:
+    """Return the symbol of the kernel `name`: the name itself, or its only mangled form.
+
+    C++ adds the types of the parameters to the name of a kernel that is not ``extern "C"``.
+    """
+    kernels = kernels_in(code)
+    if not kernels or name in kernels:
+        return name  # without kernels the driver has the error
+    forms = [kernel for kernel in kernels if kernel.startswith(f"_Z{len(name)}{name}")]
+    if len(forms) == 1:
+        return forms[0]
+    error = CompileError(
+        where=f"compiling {name}.cu", expected=f"one kernel called {name} in the source code",
+        got=", ".join(forms or kernels), fix="pass one of these symbols as the name",
+    )  # fmt: skip
+    error.source = source
+    raise error

@@ -24,8 +24,7 @@ from gpuinterop.dtypes import (
 )
 from gpuinterop.errors import DTypeError
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.blas_host import compute
-from gpuinterop.ops.blas_plans import plan, rank_one
+from gpuinterop.ops.blas_plans import compute, plan, rank_one
 from gpuinterop.ops.core_callbacks import (
     CALLS,
     FUNCTIONS,
@@ -134,7 +133,7 @@ def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
 
 
 PREPARE.update({"cublas": _open, "product types": _rule, "product": plan, "rank one": rank_one})
-PRODUCTS_ON_HOST.update(dict.fromkeys(("gemm", "vector", "gemv", "ger"), compute))
+PRODUCTS_ON_HOST.update(dict.fromkeys(("gemm", "vector", "gemv"), compute))
 CALLS.update({name: partial(_rest, name) for name in ("scale", "vdot", "inner", "dot")})
 
 # ---- the functions ----------------------------------------------------------------------------------
@@ -222,11 +221,10 @@ gemv: Any = _core._product_function(
     """gemv(a, x, y=None, *, alpha=1.0, beta=1.0, out=None)
 --
 
-Return ``alpha * a @ x + beta * y`` in one kernel; any strides, nothing copied.
+Return ``alpha * a @ x + beta * y``; any strides, the matrix is not copied.
 
-The kernel is a reduction of products and as accurate as `sum`; with ``out=y`` it works in place.
-alpha and beta are compiled into it; after 64 different pairs of them further ones take two passes
-more over the vectors instead.
+The product is a reduction and as accurate as `sum`; an alpha, a beta and `y` take a pass each over
+vectors. With ``out=y`` it works in place.
 """,
 )
 

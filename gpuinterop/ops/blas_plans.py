@@ -1,4 +1,4 @@
-"""Kernels of the products that cuBLAS does not compute: with vectors, of integers, of rank one.
+"""Products that cuBLAS does not compute: with vectors, of integers, of rank one, and in host memory.
 
 The core asks for a plan once for each layout of operands and keeps it.
 """
@@ -11,26 +11,24 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.errors import ShapeError
+from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import broadcast_shapes
+from gpuinterop.ops import output_arrays
 from gpuinterop.ops.dtype_promotion import common_dtype
-from gpuinterop.ops.expression import Expression, Value
+from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.operand_conversion import gpuarray_class
 from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_table import accumulated_dtype
 
-__all__ = ["plan", "rank_one"]
+__all__ = ["compute", "plan", "rank_one"]
 
 _products: dict[tuple[Any, Any, bool], ReductionKernel] = {}  # by the operands' dtypes
-_scaled: dict[Any, ReductionKernel] = {}  # by dtype, alpha and beta: the core asks for at most 64
 
 
-def plan(kind: str, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any) -> Any:
+def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
     """Return the `_core.LaunchPlan` of a product of CUDA operands, whose shapes were checked."""
-    a, b, c, out = (None if x is None else _core.view(gpuarray_class(), x) for x in (a, b, c, out))
+    a, b, out = (None if x is None else _core.view(gpuarray_class(), x) for x in (a, b, out))
     outs = None if out is None else (out,)
-    if kind == "gemv":
-        extras = () if c is None else (c,)
-        return _scaled_product(a, b, c, alpha, beta).resolved((a, b), extras, outs)
     if kind == "integer":
         batch = broadcast_shapes((a.shape[:-2], b.shape[:-2]), "matmul")
         if len(batch) > _core.MAX_DIMS - 3:  # the sum's axis and the two of the result
@@ -70,32 +68,6 @@ def _times(common: np.dtype[Any]) -> Expression:
     return graph
 
 
-def _scaled_product(a: Any, x: Any, y: Any, alpha: float, beta: float) -> ReductionKernel:
-    common = common_dtype([v.dtype for v in (a, x, y) if v is not None], "gemv")
-    key = (common, alpha, None if y is None else beta)
-    kernel = _scaled.get(key)
-    if kernel is None:
-        posts = Expression()
-        value = _scale(posts, posts.input(), alpha, common)
-        if y is not None:
-            addend = posts.input()
-            if beta != 0:
-                value = posts.apply("add", value, _scale(posts, addend, beta, common))
-        posts.results = [posts.cast(value, common)]
-        kernel = _scaled[key] = ReductionKernel(
-            _times(common), "sum", posts=posts, dtypes=(common,), where="gemv"
-        )
-    return kernel
-
-
-def _scale(graph: Expression, x: Value, factor: float, common: np.dtype[Any]) -> Value:
-    """The product with a number, which is rounded with the sum that it becomes part of."""
-    if factor == 1:
-        return graph.cast(x, accumulated_dtype("sum", common))
-    wide = np.complex128 if common.kind == "c" else np.float64
-    return graph.apply("multiply", graph.cast(x, wide), factor)
-
-
 _kept: list[Any] = []  # operations that the core calls by their numbers
 
 
@@ -107,3 +79,54 @@ def rank_one() -> int:
     operation = compiled.operation((None, None, None))
     _kept.append(operation)
     return _core._op_of(operation)
+
+
+# ---- host memory -----------------------------------------------------------------------------------
+
+
+def sum_of_products(a: Any, b: Any, axis: int = -1) -> Any:
+    """Sum of a * b over one axis, floats of 16 and 32 bits through the next wider ones."""
+    if a.dtype == np.bool_ and b.dtype == np.bool_:
+        return np.any(a & b, axis=axis)
+    common = np.result_type(a, b)
+    wide = {2: np.float32, 4: np.float64}.get(common.itemsize) if common.kind in "fV" else None
+    total = np.sum(np.multiply(a, b, dtype=wide), axis=axis)
+    return total.astype(common)
+
+
+def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta: complex) -> None:
+    """Fill `result` with ``alpha * a @ b + beta * c``: now, or at each replay of a capture.
+
+    Shapes, dtypes and `result` have been checked. As in BLAS, what is multiplied by an alpha or
+    beta of 0 is not read.
+    """
+    sink, left, right = as_numpy_view(result, written=True), as_numpy_view(a), as_numpy_view(b)
+    added = None if c is None or beta == 0 else as_numpy_view(c)
+    small = result.dtype.kind in "fV" and result.dtype.itemsize == 2
+    # What alpha or beta brings back into the range of a small float has not left it before. An addend
+    # decides, where it is the widest, also if nothing of it is read.
+    dtype: Any = np.dtype(np.float32) if small and (alpha != 1 or c is not None) else result.dtype
+    floating = dtype.kind in "fc"
+    scale: Any = dtype.type(alpha) if floating else alpha
+    scale_added: Any = dtype.type(beta) if floating else beta
+
+    def product() -> Any:
+        # Each replay reads these anew.
+        x, y = left.astype(dtype, copy=False), right.astype(dtype, copy=False)
+        if kind == "gemm":
+            return np.matmul(x, y)
+        return sum_of_products(x, y if y.ndim == 1 else y.swapaxes(-1, -2))
+
+    def work() -> None:
+        with np.errstate(all="ignore"):
+            if alpha == 0:
+                sink[...] = 0 if added is None else added * scale_added
+                return
+            value = product()
+            if alpha != 1:
+                value = value * scale
+            if added is not None:
+                value = value + (added if beta == 1 else added * scale_added)
+            sink[...] = value
+
+    output_arrays.record_or_run(work)

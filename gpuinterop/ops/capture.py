@@ -7,47 +7,34 @@ alike on both: nothing is computed while a block is recorded, everything at each
 from __future__ import annotations
 
 import reprlib
-import threading
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import as_input_array
-from gpuinterop.error_context import resolve_device
-from gpuinterop.errors import ArgumentTypeError, CaptureError, GpuInteropError, ShapeError
-from gpuinterop.layout import core_view
+from gpuinterop.error_context import reraise_from, resolve_device
+from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_graph import constant_key
-from gpuinterop.ops.operand_conversion import is_foreign_array, speaks
+from gpuinterop.ops.operand_conversion import is_foreign_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
 __all__ = ["Capture", "capture"]
 
 
 def _fixed_key(value: Any) -> Any:
-    """Return a key that is equal for values of one type and exactly the same value, now and later.
-
-    The key keeps a copy of what a list, set, dict or NumPy array holds. Other values that cannot be
-    hashed are compared by identity.
-    """
-    kind = type(value)
-    if isinstance(value, dict):
-        return kind, *((_fixed_key(k), _fixed_key(v)) for k, v in value.items())
-    if isinstance(value, (tuple, list)):
-        return kind, *map(_fixed_key, value)
-    if isinstance(value, set):
-        return kind, constant_key(frozenset(value))
-    if isinstance(value, np.ndarray):
-        return kind, value.dtype, value.shape, value.tobytes()
+    """Return a key that is equal for constants of one type and exactly the same value."""
     try:
         return constant_key(value)
     except TypeError:
-        return kind, id(value)  # `Capture.inputs` keeps the value alive
+        raise ArgumentTypeError(
+            where="capture", expected="arrays, numbers and hashable constants as arguments of a captured function",
+            got=f"an object of type {type(value).__name__}",
+            fix="convert data first: gpuinterop.asarray(value)",
+        ) from None  # fmt: skip
 
 
 def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
@@ -65,54 +52,16 @@ def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
             )
 
 
-def _ready(own: Any, given: Any, others: list[Any]) -> Any:
-    """What is written into an input beside others: a copy where these are written before, or could be
-    although this one is refused.
-    """
-    if not others:
-        return given
-    seen = given if isinstance(given, _core.Array) else None
-    if seen is None and speaks(given):
-        seen = as_input_array(given, None, "Capture")
-    if seen is not None:
-        seen = core_view(seen)
-        near = seen.device.type == "cpu" or seen.device == own.device
-        if (
-            near
-            and seen.dtype == own.dtype
-            and not any(_core._may_overlap(o, seen) for o in others)
-        ):
-            return given
-    made = output_arrays.new_like(own, own.shape, own.dtype, "Capture")
-    _write(made, given, own)
+def _is_plain(own: Any, given: Any, changed: list[tuple[Any, Any]]) -> bool:
+    if not isinstance(given, _core.Array) or (given.dtype, given.device) != (own.dtype, own.device):
+        return False
+    return not any(_core._may_overlap(other, given) for other, _ in changed if other is not own)
+
+
+def _staged(own: Any, given: Any) -> Any:
+    made = output_arrays.new_like(own, own.shape, own.dtype)
+    made[...] = given
     return made
-
-
-def _write(place: Any, value: Any, own: Any) -> None:
-    try:
-        place[...] = value
-    except GpuInteropError as error:
-        raise type(error)(
-            where="Capture",
-            expected=f"an argument that fits the captured {own.dtype} array: {error.expected}",
-            got=error.got,
-            fix=error.fix,
-        ) from None
-
-
-class _Leaver:
-    """Ends a capture that its thread did not: thread-local values go when the thread ends, in it."""
-
-    __slots__ = ("recorder",)
-
-    def __init__(self, recorder: _core.Recorder) -> None:
-        self.recorder = recorder
-
-    def __del__(self) -> None:
-        self.recorder.leave()
-
-
-_of_thread = threading.local()
 
 
 class Capture:
@@ -126,13 +75,12 @@ class Capture:
 
     def __init__(self, device: Any = None) -> None:
         self.device = resolve_device(device, "capture")
-        self.inputs = ()
+        self.inputs: tuple[Any, ...] = ()
         self.outputs: Any = None
         self._recorder = _core.Recorder(self.device.type_code, self.device.index)
 
     def __enter__(self) -> Capture:
         self._recorder.begin()
-        _of_thread.leaver = _Leaver(self._recorder)
         return self
 
     def __exit__(
@@ -141,30 +89,15 @@ class Capture:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            if kind is None:
-                self._recorder.end()
-            else:
-                self._recorder.abandon()
-        finally:
-            leaver = getattr(_of_thread, "leaver", None)
-            if leaver is not None and leaver.recorder is self._recorder:
-                _of_thread.leaver = None
+        if kind is None:
+            self._recorder.end()
+        else:
+            self._recorder.abandon()
 
     def __del__(self) -> None:
         recorder = getattr(self, "_recorder", None)
         if recorder is not None:
             recorder.leave()
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        return self._inputs
-
-    @inputs.setter
-    def inputs(self, inputs: tuple[Any, ...]) -> None:
-        # What is not an array is fixed by the recording, also if the object changes later.
-        self._fixed = [None if isinstance(x, _core.Array) else _fixed_key(x) for x in inputs]
-        self._inputs = inputs
 
     @property
     def nodes(self) -> int:
@@ -204,39 +137,42 @@ class Capture:
                 fix="pass all of them, or write into capture.inputs",
             )
         changed: list[tuple[Any, Any]] = []
-        for own, fixed, given in zip(self.inputs, self._fixed, arguments, strict=True):
+        for own, given in zip(self.inputs, arguments, strict=True):
             if not isinstance(own, _core.Array):
-                if _fixed_key(given) != fixed:
+                if _fixed_key(given) != _fixed_key(own):
                     raise CaptureError(
                         where="Capture",
                         expected=f"{reprlib.repr(own)}, which is fixed in the recorded operations",
                         got=reprlib.repr(given),
                         fix="pass arrays as arguments of their own, and a number that changes as a 0-d array",
                     )
-                continue
-            if given is own:
-                continue
-            try:
-                shape = tuple(given.shape if hasattr(given, "shape") else np.shape(given))
-            except (TypeError, ValueError):  # of ragged lists, for one
-                shape = None
-            if shape != tuple(own.shape):
-                raise ShapeError(
-                    where="Capture",
-                    expected=f"an argument of shape {own.shape}, as captured",
-                    got=f"{reprlib.repr(given)}, which has none" if shape is None else str(shape),
-                    fix="capture the function again for other shapes",
-                )
-            changed.append((own, given))
+            elif given is not own:
+                try:
+                    shape = tuple(given.shape if hasattr(given, "shape") else np.shape(given))
+                except (TypeError, ValueError):  # of ragged lists, for one
+                    shape = None
+                if shape != tuple(own.shape):
+                    raise ShapeError(
+                        where="Capture",
+                        expected=f"an argument of shape {own.shape}, as captured",
+                        got=reprlib.repr(given) if shape is None else str(shape),
+                        fix="capture the function again for other shapes",
+                    )
+                changed.append((own, given))
         _refuse_shared(self.inputs, arguments)
-        # What can be refused is, before anything is written.
-        changed.sort(key=lambda pair: not core_view(pair[0]).readonly)
-        values = [
-            _ready(own, given, [other for other, _ in changed if other is not own])
-            for own, given in changed
-        ]
-        for (own, _), value in zip(changed, values, strict=True):
-            _write(own, value, own)
+        with reraise_from("Capture"):
+            # What can be refused, and what another input's write would change, is read before all writes.
+            values = [
+                given
+                if len(changed) == 1 or _is_plain(own, given, changed)
+                else _staged(own, given)
+                for own, given in changed
+            ]
+            for (own, given), value in zip(changed, values, strict=True):
+                if value is given:
+                    own[...] = value
+                else:  # which has been counted
+                    _core.copy_into(own, value, where="Capture", uncounted=True)
 
     def __repr__(self) -> str:
         count = self.nodes
@@ -246,7 +182,7 @@ class Capture:
 
 
 def capture(
-    function: Callable[..., Any] | None = None,
+    function: Any = None,
     *arguments: Any,
     device: Any = None,
     **named: Any,
@@ -275,7 +211,7 @@ def capture(
     >>> double().tolist()
     [10.0, 10.0, 10.0]
     """
-    if function is not None and not callable(function):
+    if not callable(function) and (function is not None or arguments):
         raise ArgumentTypeError(
             where="capture",
             expected="a function, or nothing for a with-block",
@@ -298,17 +234,12 @@ def capture(
                 got=f"an object of type {type(argument).__module__}.{type(argument).__qualname__}",
                 fix="share or copy it first: gpuinterop.asarray(x)",
             )
+        if not isinstance(argument, _core.Array):
+            _fixed_key(argument)
     if device is None:
         device = next((a.device for a in arguments if isinstance(a, _core.Array)), None)
     graph = Capture(device)
     if function is None:
-        if arguments:
-            raise ArgumentTypeError(
-                where="capture",
-                expected="a function before its arguments",
-                got="None",
-                fix="capture(function, x, y), or: with capture() as graph",
-            )
         return graph
     graph.inputs = arguments
     with graph:

@@ -1,4 +1,4 @@
-"""Casts between element types."""
+"""Casts between element types, and numpy.copyto, which casts by NumPy's rule for `casting`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import WITHOUT_KERNELS, as_supported_dtype, is_complex
+from gpuinterop.errors import DTypeError, short_repr
 from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_bool, require_order
+from gpuinterop.scalars import scalars_to_array
 
+from . import output_arrays
 from .core_callbacks import FUNCTIONS
-from .operand_conversion import gpuarray_class
+from .operand_conversion import gpuarray_class, placed
 
-__all__ = ["cast"]
+__all__ = ["cast", "copyto"]
 
 
 def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
@@ -67,3 +71,58 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
     if values.dtype.isbuiltin != 1 and is_complex(values.dtype):
         values = values.astype(np.complex64)  # whose real parts NumPy takes, ml_dtypes does not
     _core.copy_into(target, wrap_numpy(values.astype(target.dtype)), where="astype")
+
+
+# ---- numpy.copyto -----------------------------------------------------------------------------------
+
+_WHERE = "numpy.copyto"
+
+
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """Set the elements of `dst` that `where` selects, of either library, to those of `src`."""
+    if not isinstance(dst, _core.Array):
+        given = (
+            output_arrays.plain(x).get() if isinstance(x, _core.Array) else x for x in (src, where)
+        )
+        values, mask = given
+        np.copyto(dst, values, casting=casting, where=mask)  # type: ignore[arg-type]
+        return
+    target = output_arrays.plain(dst)
+    # Before the mask: a selection from two dtypes would meet in a third, and round both.
+    value = _copied(src, target, casting)
+    if where is True:
+        target[...] = value
+        return
+    while value.ndim > target.ndim and value.shape[0] == 1:
+        value = value[0]
+    target[...] = FUNCTIONS["where"](
+        output_arrays.selected(where, target, _WHERE), value.broadcast_to(target.shape), target
+    )
+
+
+def _copied(src: Any, target: Any, casting: str) -> Any:
+    """The source as an array of the target's dtype, where the target is."""
+    dtype = target.dtype
+    number = type(src) in (bool, int, float, complex)
+    if isinstance(src, (list, tuple)):
+        src = np.asarray(src)
+    elif not number and not isinstance(src, (_core.Array, np.ndarray, np.generic)):
+        src = as_input_array(src, None, _WHERE)
+    given = np.result_type(src) if number else src.dtype
+    # Python's numbers have a kind and no size.
+    allowed = np.can_cast(given, dtype, casting)  # type: ignore[arg-type]
+    if not (allowed or (number and np.result_type(src, dtype) == dtype)):
+        raise DTypeError(
+            where=_WHERE, expected=f"elements that casting={casting!r} lets become {dtype}",
+            got=short_repr(src) if number else f"dtype {given}", fix='pass casting="unsafe"',
+        )  # fmt: skip
+    if number or isinstance(src, np.generic):
+        # Filled and not uploaded: a capture holds it.
+        value = output_arrays.new_like(target, (), dtype, _WHERE)
+        value[...] = scalars_to_array(src, dtype, _WHERE).item()
+        return value
+    if not isinstance(src, _core.Array):
+        src = as_input_array(src, None, _WHERE)
+    source = placed(src, target, _WHERE)
+    output_arrays.require_arrays(_WHERE, target, source)
+    return cast(source, dtype, copy=False)

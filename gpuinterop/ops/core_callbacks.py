@@ -17,20 +17,22 @@ from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
 from gpuinterop.host_views import as_numpy_views
 from gpuinterop.jit import EXACT, compile_source
-from gpuinterop.jit.codegen import render
-from gpuinterop.jit.spec import Body, KernelSpec
+from gpuinterop.jit.codegen import Body, KernelSpec, render
 from gpuinterop.layout import core_view
 
 from .dtype_promotion import (
+    body_for,
     check_casts,
     dtype_kind,
     name_of_kind,
     numpy_types,
+    raw_body,
+    raw_name,
     require_exact_in,
     row_of_kind,
+    take_body,
 )
 from .host_elementwise import run_row
-from .kernel_bodies import body_for, raw_body, raw_name, take_body
 from .operand_conversion import gpuarray_class, is_foreign_array, operand, result_class, viewed
 from .operation_table import ROWS, Row
 from .ufunc_keywords import bind_keywords

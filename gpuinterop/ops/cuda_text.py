@@ -13,10 +13,9 @@ from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeE
 from gpuinterop.jit.codegen import NAMESPACE, STORAGE, WORKING
 from gpuinterop.layout import broadcast_shapes
 
-from .dtype_promotion import Loop, name_of_kind, row_of_kind
-from .kernel_parameters import require_safe_arrays, require_text
+from .dtype_promotion import STRONG_NUMBER, Loop, name_of_kind, row_of_kind
 
-__all__ = ["CudaText", "assigned"]
+__all__ = ["CudaText", "assigned", "host_results", "require_text"]
 
 _C_NAMES = {
     "float": "float32", "double": "float64", "char": "int8", "short": "int16", "int": "int32",
@@ -26,6 +25,22 @@ _C_NAMES = {
 _PARAMETER = re.compile(r"^(?:const )?(?P<type>[A-Za-z_][\w ]*?) +(?P<name>[A-Za-z_]\w*)$")
 
 Parameter = tuple[str, str]  # a dtype name or a single capital letter; the parameter's name
+
+
+def require_text(value: Any, what: str, where: str) -> str:
+    """Return `value` if the compiler can be given it."""
+    if not isinstance(value, str):
+        raise ArgumentTypeError(where=where, expected=f"text as {what}", got=repr(value),
+                                fix="pass a str")  # fmt: skip
+    bad = re.search("[\0\ud800-\udfff]", value)
+    if bad:
+        # The compiler would stop reading at a zero, and half a character has no bytes.
+        line = value.count("\n", 0, bad.start()) + 1
+        raise ArgumentTypeError(
+            where=where, expected=f"text of whole characters other than zero as {what}",
+            got=f"{bad[0]!r} in line {line}", fix="leave it out",
+        )  # fmt: skip
+    return value
 
 
 def _parameters(text: str, where: str) -> list[Parameter]:
@@ -119,7 +134,17 @@ class CudaText:
         """The dtypes of the inputs and the outputs, for operands of these kinds."""
         letters = self._letters(kinds)
         ins, outs = (self._types(declared, letters, kinds) for declared in (self.ins, self.outs))
-        require_safe_arrays(self.name, self.ins, ins, kinds)
+        for (_, name), wanted, kind in zip(self.ins, ins, kinds, strict=True):
+            # The others are numbers, which are judged by their value.
+            if 0 <= kind < STRONG_NUMBER and not np.can_cast(
+                dtype_from_id(kind), dtype_from_id(NAMES.index(wanted)), "safe"
+            ):
+                raise DTypeError(
+                    where=self.name,
+                    expected=f"for {name} an array of a dtype that NumPy casts safely to {wanted}",
+                    got=NAMES[kind],
+                    fix=f"cast it: {name}.astype({wanted!r}), or declare {name} as {NAMES[kind]}",
+                )
         return tuple(map(NAMES.index, ins)), tuple(map(NAMES.index, outs))
 
     def _letters(self, kinds: Sequence[int]) -> dict[str, str]:
@@ -185,35 +210,27 @@ class CudaText:
         ins, outs = ([dtype_from_id(row) for row in rows] for rows in self.loop(kinds))
         given = [np.asarray(x).astype(t) for x, t in zip(operands, ins, strict=True)]
         shape = broadcast_shapes([x.shape for x in given], self.name)
+        return host_results(self.name, self.host(*given), shape, outs)
+
+
+def host_results(
+    where: str, found: Any, shape: tuple[int, ...], dtypes: Sequence[np.dtype[Any]]
+) -> tuple[Any, ...]:
+    """What a user's host= returned, as an array for each output."""
+    single = len(dtypes) == 1 and not isinstance(found, (tuple, list))
+    try:
+        values = [np.asarray(value) for value in ((found,) if single else found)]
+        if any(
+            value.dtype == object for value in values
+        ):  # None, for one, which NumPy takes for nan
+            raise TypeError("an array of objects")
         return tuple(
-            self._shaped(value, shape, dtype)
-            for value, dtype in zip(self._returned(self.host(*given)), outs, strict=True)
+            np.broadcast_to(value.astype(dtype, copy=False), shape)
+            for value, dtype in zip(values, dtypes, strict=True)
         )
-
-    def _shaped(self, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        try:
-            return np.broadcast_to(np.asarray(value).astype(dtype, copy=False), shape)
-        except (TypeError, ValueError):
-            raise ShapeError(
-                where=self.name, expected=f"numbers of shape {shape} from host=",
-                got=f"{type(value).__name__} of shape {np.shape(value)}",
-                fix="return an array for each output, of the inputs' broadcast shape",
-            ) from None  # fmt: skip
-
-    def _returned(self, found: Any) -> tuple[Any, ...]:
-        """The values that host= returned, one for each output."""
-        rows = self.results > 1 and isinstance(found, np.ndarray) and found.ndim > 1
-        values = tuple(found) if rows or isinstance(found, (tuple, list)) else (found,)
-        if len(values) == self.results and not any(value is None for value in values):
-            return values
-        got = type(found).__name__
-        if isinstance(found, (tuple, list)):
-            got += f" of {', '.join(type(value).__name__ for value in values) or 'nothing'}"
-        raise ArgumentTypeError(
-            where=self.name,
-            expected="an array from host="
-            if self.results == 1
-            else f"a tuple of {self.results} arrays from host=",
-            got=got,
-            fix=f"return {', '.join(name for _, name in self.outs)}",
-        )
+    except (TypeError, ValueError) as error:
+        raise ShapeError(
+            where=where, expected=f"{len(dtypes)} arrays of numbers of shape {shape} from host=",
+            got=f"{type(found).__name__}: {error}",
+            fix="return an array for each output, several as a tuple",
+        ) from None  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which dtypes an operation computes in and gives: NumPy's rule, and what NumPy leaves open.
+"""Which dtypes an operation computes in and gives: NumPy's rule, and what NumPy leaves open; its kernel's body.
 
 Python's int, float and complex are weak: they take on the other operand's dtype. The types of
 ml_dtypes behave as float16 does, but never mix silently with one another or with float16: two
@@ -7,6 +7,7 @@ different ones meet in float32.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -20,16 +21,21 @@ from gpuinterop.dtypes import (
     WITHOUT_KERNELS,
     dtype_from_id,
     dtype_id,
-    is_complex,
 )
 from gpuinterop.error_messages import out_dtype_differs
 from gpuinterop.errors import DTypeError
+from gpuinterop.jit.codegen import ADDRESS, STORAGE, Body
 
 from .operation_table import TABLE, Row
 
 __all__ = [
     "STRONG_NUMBER",
     "Loop",
+    "body_for",
+    "raw_body",
+    "raw_name",
+    "substitute",
+    "take_body",
     "check_casts",
     "common_dtype",
     "is_extended",
@@ -83,45 +89,21 @@ def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
 
 
 def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
-    """The cast that the operation is defined for, tried and not guessed."""
+    """A cast that the operation is defined for, tried and not guessed."""
     strong = [dtype_from_id(row_of_kind(k)) for k in kinds if k >= 0]
     wide = any(d.itemsize == 8 and d.kind in "iuf" for d in strong)
-    kinds_given = {"c" if is_complex(d) else d.kind for d in strong}
-    names = ["int64", "float64"] if wide else ["int32", "float32"]
-    if kinds_given & {"f", "c"}:
+    names = ["float64", "int64"] if wide else ["float32", "int32"]
+    if {dtype_kind(row_of_kind(k)) for k in kinds if k >= 0} <= {"b", "i", "u"}:
         names.reverse()
-    if any(d.name == "complex32" for d in strong):
-        names.insert(0, "complex64")
-    for weak in (False, True):  # Python's numbers as they are, then as whole ones
-        for name in names:
-            operands = [np.dtype(name) if k >= 0 else int if weak else WEAK[k] for k in kinds]
-            if all(_is_defined(row.rule, met) for met in _meetings(row, operands)):
-                casts = "cast both first" if len(strong) == len(kinds) == 2 else "cast first"
-                real = (
-                    ""
-                    if name == "complex64" or "c" not in kinds_given
-                    else ", which keeps the real parts"
-                )
-                whole = ", with ints as the numbers" if weak else ""
-                return f"{casts}: x.astype('{name}'){real}{whole}"
-    return "cast first, or compute it on the host: numpy.asarray(x)"
-
-
-def _meetings(row: Row, operands: list[Any]) -> list[list[Any]]:
-    """The operands as NumPy's rule meets them: where's values, and what clip compares."""
-    if len(operands) <= row.rule.nin:
-        return [operands]
-    if row.name == "where":
-        return [[o if isinstance(o, np.dtype) else np.result_type(o(0)) for o in operands[1:]]]
-    return [[operands[0], bound] for bound in operands[1:]]
-
-
-def _is_defined(rule: np.ufunc, operands: list[Any]) -> bool:
-    try:
-        rule.resolve_dtypes((*operands, *[None] * rule.nout))
-    except (TypeError, ValueError):
-        return False
-    return True
+    for name in names:
+        # where's values, and of clip what is compared
+        operands = [np.dtype(name) if k >= 0 else WEAK[k] for k in kinds][-row.rule.nin :]
+        try:
+            row.rule.resolve_dtypes((*operands, *[None] * row.rule.nout))
+        except (TypeError, ValueError):
+            continue
+        return f"cast first: x.astype('{name}')"
+    return "compute it on the host: numpy.asarray(x)"
 
 
 def _meet(kinds: Sequence[int]) -> int | None:
@@ -265,3 +247,55 @@ def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(
         np.dtype(np.float32) if is_extended(r) else dtype_from_id(r) for r in (*ins, *outs)
     )
+
+
+# ---- bodies of kernels ---------------------------------------------------------------------------
+
+_OPERAND = re.compile(r"\b([xyz])\b")
+
+
+def substitute(expression: str, values: tuple[str, ...]) -> str:
+    """The expression with x, y and z replaced."""
+    return _OPERAND.sub(lambda match: values["xyz".index(match[1])], expression)
+
+
+@lru_cache(maxsize=4096)
+def body_for(row: Row, kinds: tuple[int, ...]) -> tuple[Body, Loop]:
+    """The computation for operands of these dtypes, and its dtypes."""
+    ins, outs = loop_dtypes(row, kinds)
+    expression = row.expressions.get(dtype_kind(ins[row.kinds_from]))
+    if expression is None or any(NAMES[r] not in STORAGE for r in (*ins, *outs)):
+        # Refused on "cpu" as well.
+        raise DTypeError(
+            where=row.name,
+            expected=f"a dtype that {row.name} has a kernel for",
+            got=", ".join(name_of_kind(k) for k in kinds),
+            fix="cast first, x.astype('float64') keeps the real parts, or pass x.get() to NumPy's function",
+        )
+    parts = [part.strip() for part in expression.split(";")]
+    names = tuple(f"a{i}" for i in range(row.inputs))
+    statements = " ".join(f"o{j} = {substitute(part, names)};" for j, part in enumerate(parts))
+    name = row.name if row.name != "divmod" else "divmod_"
+    return (
+        Body(name, tuple(NAMES[r] for r in ins), tuple(NAMES[r] for r in outs), statements),
+        (ins, outs),
+    )
+
+
+def raw_name(itemsize: int) -> str:
+    """The name of plain bits of a size."""
+    return f"u{8 * itemsize}"
+
+
+@lru_cache(maxsize=16)
+def raw_body(op: str, itemsize: int) -> Body:
+    """Moves bits: the same kernel for all dtypes of one size."""
+    name = raw_name(itemsize)
+    return Body(op, (name,), (name,), "o0 = a0;")
+
+
+@lru_cache(maxsize=16)
+def take_body(itemsize: int) -> Body:
+    """Gathers bits: index, address of the element at index 0, step between indices."""
+    name = raw_name(itemsize)
+    return Body("take", ("int64", ADDRESS, "int64"), (name,), "o0 = a1[a0 * a2];", once=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gpuinterop import _core
+from gpuinterop.dtypes import NAMES, dtype_from_id
 from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.scalars import scalars_to_array
 
 from .cuda_text import CudaText
 from .expression import Expression
 from .expression_stages import expected_argument
-from .kernel_parameters import number_ranges, numbers_as_arrays, require_held_numbers
+from .operand_conversion import as_scalar, viewed
 
 __all__ = ["ElementwiseKernel"]
 
@@ -77,18 +81,44 @@ class ElementwiseKernel(_core.PreparedCalls):
                 where=self.name, expected=f"{len(parameters)} operand{'s' * (len(parameters) != 1)}",
                 got=f"{len(args)}", fix=f"call {self.name}({names})",
             )  # fmt: skip
-        arrays = [isinstance(value, _core.Array) for value in args]
-        if False in arrays:
-            require_held_numbers(self.name, parameters, args)
-        if True not in arrays:
-            args = numbers_as_arrays(self.name, parameters, args)
-        operation = self._compiled.operation(args)
-        ranges = number_ranges(parameters, args)
-        if ranges is not None:
-            expected = [expected_argument(value) for value in args]
-            for i, (low, high) in ranges.items():
-                expected[i] = (type(args[i]), None, -1, 0, float(low), float(high))
-            if None not in expected:
-                operands = [(i, None) for i in range(len(args))]
-                self._add(expected, operands, operation, None)
-        return operation(*args, out=out)
+        given, expected = self._judged(args)
+        operation = self._compiled.operation(given)
+        if None not in expected:
+            self._add(expected, [(i, None) for i in range(len(args))], operation, None)
+        return operation(*given, out=out)
+
+    def _judged(self, given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The arguments, and how the core recognises calls with others that need no judgement.
+
+        Numbers that `scalars_to_array` refuses for the dtype of their parameter are refused. Those that
+        come without an array become arrays: where a letter declares them, NumPy's numbers say the
+        dtype, and Python's follow `asarray`.
+        """
+        args = [as_scalar(value, self.name) for value in given]
+        numbers = [isinstance(value, (bool, int, float, complex, np.generic)) for value in args]
+        alone = all(numbers)
+        named: dict[str, Any] = {}
+        for (kind, _), value in zip(self._text.ins, args, strict=True):
+            if isinstance(value, (_core.Array, np.ndarray)) or (alone and hasattr(value, "dtype")):
+                named[kind] = np.result_type(named.get(kind, value.dtype), value.dtype)
+        expected = [expected_argument(value) for value in args]
+        for i, ((kind, name), value) in enumerate(zip(self._text.ins, args, strict=True)):
+            if not numbers[i]:
+                continue
+            dtype = named.get(kind) if len(kind) == 1 else dtype_from_id(NAMES.index(kind))
+            if alone or dtype is not None:
+                elements = scalars_to_array(value, dtype, f"{self.name}, parameter {name}")
+            if alone:
+                args[i] = viewed(elements, None, self.name)
+            expected[i] = None
+            if (
+                type(value) in (int, float)
+                and dtype is not None
+                and dtype.isbuiltin == 1
+                and not alone
+            ):
+                info = {"i": np.iinfo, "u": np.iinfo, "f": np.finfo}.get(dtype.kind)
+                if info is not None and info(dtype).min <= value <= info(dtype).max:
+                    limits = float(info(dtype).min), float(info(dtype).max)
+                    expected[i] = (type(value), None, -1, 0, *limits)
+        return args, expected

@@ -9,17 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuinterop.dtypes import NAMES, dtype_from_id
-from gpuinterop.jit.codegen import STORAGE, WORKING
-from gpuinterop.jit.spec import Body
+from gpuinterop.jit.codegen import STORAGE, WORKING, Body
 from gpuinterop.layout import broadcast_shapes
 
 from .core_callbacks import CustomOperation
 from .cuda_text import CudaText
-from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, numpy_types
+from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, numpy_types, substitute
 from .expression_dtypes import Value, loop_of, met, settled, strong
 from .expression_graph import Graph
 from .host_elementwise import run_row
-from .kernel_bodies import substitute
 
 __all__ = ["DeviceFunction", "ElementwiseOperation", "device_function"]
 

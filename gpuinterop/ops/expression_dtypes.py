@@ -16,12 +16,12 @@ from .cuda_text import CudaText
 from .dtype_promotion import (
     STRONG_NUMBER,
     Loop,
+    body_for,
     dtype_kind,
     loop_dtypes,
     require_exact_in,
     row_of_kind,
 )
-from .kernel_bodies import body_for
 from .operation_table import Row
 from .reduction_table import REDUCTIONS
 

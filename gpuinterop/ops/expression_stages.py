@@ -25,8 +25,8 @@ from .dtype_promotion import check_casts
 from .expression_codegen import ElementwiseOperation
 from .expression_dtypes import Value, is_strict
 from .expression_graph import Graph, ordered, shapes_of
-from .expression_reduction import FusedReduction
 from .output_arrays import check_count, check_out, refuse_overlap
+from .reduction_kernel import FusedReduction
 
 __all__ = ["CompiledExpression", "Kernels", "expected_argument", "shape_of"]
 

@@ -196,7 +196,7 @@ class Fused(_core.PreparedCalls):
         except GpuInteropError as error:
             if _TRACER not in error.got:
                 raise
-            if getattr(error, "builder", ("",))[0] == out_is_no_array.__name__:
+            if getattr(error, "builder", (None,))[0] is out_is_no_array:
                 refuse_out(error.where, True)
             raise cannot_be_fused(error.where) from None
         several = isinstance(returned, (tuple, list))

@@ -18,19 +18,13 @@ from .expression import Expression
 from .expression_dtypes import Value, is_strict, kinds_of, number_kind, strong
 from .expression_graph import ordered, shapes_of
 from .expression_stages import shape_of
-from .functions import cutting
+from .functions import clip
 from .fuse_scalars import Scalar
 from .operand_conversion import as_scalar
 from .operation_table import ALIASES, TABLE, Row
 from .reduction_table import FUSED
 
 __all__ = ["Trace", "Tracer", "cannot_be_fused", "record", "refuse_out"]
-
-
-_IN_MEANS = {
-    "var": "((x - x.mean()) ** 2).mean()",
-    "std": "gpuinterop.sqrt(((x - x.mean()) ** 2).mean())",
-}
 
 
 class Trace:
@@ -134,12 +128,9 @@ class Tracer:
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         refuse_out(f"numpy.{func.__name__}", kwargs.get("out"))
-        if func is np.result_type:  # it would ask the tracer again
-            return func(*(x.dtype if isinstance(x, (Tracer, _core.Array)) else x for x in args))
         found = methods.__array_function__(self, func, types, args, kwargs)
         if found is NotImplemented:
-            raise _refusal("functions of NumPy that go element by element", f"numpy.{func.__name__}",
-                           "call it outside of the fused function")  # fmt: skip
+            raise cannot_be_fused(f"numpy.{func.__name__}")
         return found
 
     @staticmethod
@@ -159,19 +150,7 @@ class Tracer:
         return np.round(self, decimals)
 
     def clip(self, min: Any = None, max: Any = None) -> Any:
-        if any(type(bound) is int and not 0 <= bound < 128 for bound in (min, max)):
-            min, max = cutting(self.dtype, min, max)  # the others pass for no dtype
-        low = self if min is None else record(TABLE["maximum"], (self, min))
-        return low if max is None else record(TABLE["minimum"], (low, max))
-
-    def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: Any, out: Any) -> Tracer:
-        if dtype is not None or out is not None:
-            raise _refusal(f"{op} with axis and keepdims only", "dtype or out inside of a fused function",
-                           "x.astype(dtype) first; pass out to the fused function")  # fmt: skip
-        for number in axis if isinstance(axis, (tuple, list)) else (axis,):
-            if type(number) is Scalar:
-                raise number.unreadable("the value as an axis")
-        return Tracer(self.trace, self.trace.graph.reduce(op, self.value, axis, bool(keepdims)))
+        return clip(self, min, max)
 
     # ---- shapes and dtypes of this call ---------------------------------------------------------
 
@@ -193,10 +172,7 @@ class Tracer:
         return self.trace.dtype(self.value)
 
     def __len__(self) -> int:
-        if not self.shape:
-            raise ArgumentTypeError(where="len", expected="an array of at least one dimension",
-                                    got="a 0-d array in a fused function", fix="x.size is 1")  # fmt: skip
-        return self.shape[0]
+        return self.shape[0] if self.shape else 0
 
     def __bool__(self) -> bool:
         raise _refusal("a function without branches on the values of arrays",
@@ -208,18 +184,13 @@ class Tracer:
             raise AttributeError(name)
         if name in ("item", "tolist", "tobytes", "get"):
             raise _no_value(f"x.{name}()")
-        if name in _IN_MEANS:
-            raise _refusal(f"{', '.join(FUSED)} as reductions", f"x.{name}, which cannot be fused",
-                           f"write it in means: {_IN_MEANS[name]}")  # fmt: skip
-        raise _refusal("elementwise operations of gpuinterop or NumPy on the arguments",
-                       f"x.{name} in the fused function",
-                       "use it outside of the fused function")  # fmt: skip
+        raise cannot_be_fused(f"x.{name}")
 
 
 def cannot_be_fused(name: str) -> ArgumentTypeError:
     """The error for a function that is neither elementwise nor a reduction."""
     return _refusal(
-        "operations that go element by element, and reductions, inside of a fused function",
+        f"operations that go element by element, and the reductions {', '.join(FUSED)}",
         f"{name}, which cannot be fused",
         f"call {name} outside of the fused function, and pass its result as an argument",
     )
@@ -309,9 +280,12 @@ def _no_product(self: Tracer, other: Any) -> Any:
     raise cannot_be_fused("matmul")
 
 
-for _python in ("matmul", "rmatmul"):
-    setattr(Tracer, f"__{_python}__", _no_product)
-Tracer.__imatmul__ = _in_place  # type: ignore[attr-defined]
+for _python, _method in {
+    "matmul": _no_product,
+    "rmatmul": _no_product,
+    "imatmul": _in_place,
+}.items():
+    setattr(Tracer, f"__{_python}__", _method)
 
 
 def _no_value(got: str) -> ArgumentTypeError:
@@ -338,20 +312,17 @@ for _python, _got in {
 
 def _reduction(op: str) -> Callable[..., Tracer]:
     def method(
-        self: Tracer,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: bool = False,
-        *,
-        initial: Any = None,
-        where: Any = True,
-    ) -> Tracer:
-        if initial is not None or where is not True:
+        self: Tracer, axis: Any = None, dtype: Any = None, out: Any = None,
+        keepdims: bool = False, **options: Any,
+    ) -> Tracer:  # fmt: skip
+        if dtype is not None or out is not None or options:
             raise _refusal(f"{op} with axis and keepdims only",
-                           "initial or where inside of a fused function",
-                           "gpuinterop.where(mask, x, 0) first; x.sum() + initial")  # fmt: skip
-        return self._reduced(op, axis, keepdims, dtype, out)
+                           "another argument inside of a fused function",
+                           "x.astype(dtype) or gpuinterop.where(mask, x, 0) first")  # fmt: skip
+        for number in axis if isinstance(axis, (tuple, list)) else (axis,):
+            if type(number) is Scalar:
+                raise number.unreadable("the value as an axis")
+        return Tracer(self.trace, self.trace.graph.reduce(op, self.value, axis, bool(keepdims)))
 
     return method
 

@@ -14,8 +14,8 @@ import numpy as np
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.host_views import as_numpy_view
-from gpuinterop.ops import output_arrays, reduction_launch
-from gpuinterop.ops.cuda_text import CudaText, assigned
+from gpuinterop.ops import output_arrays
+from gpuinterop.ops.cuda_text import CudaText, assigned, host_results
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.reduction_kernel import ReductionKernel
@@ -84,19 +84,14 @@ class MapReduce(ReductionKernel):
 
     def resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
         """The same for as many operands and extras as the expressions mention."""
-        for given, count, letter, what in zip(
-            (operands, extras), self._counts, "xe", ("operand", "extra"), strict=True
-        ):
-            if len(given) != count:
-                names = ", ".join(f"{letter}{i}" for i in range(min(count, 16)))
-                names += f", ... {letter}{count - 1}" * (count > 16)
-                raise ArgumentTypeError(
-                    where=self._where,
-                    expected=f"{count} {what}{'s'[: count != 1]}, as the expressions mention"
-                    + f": {names}" * (count > 0),
-                    got=str(len(given)),
-                    fix=f"pass an array for each of {names}" if count else f"leave out the {what}s",
-                )
+        if (len(operands), len(extras)) != self._counts:
+            n, m = self._counts
+            raise ArgumentTypeError(
+                where=self._where,
+                expected=f"as many operands and extras as the expressions mention: {n} and {m}",
+                got=f"{len(operands)} and {len(extras)}",
+                fix="pass an array for each of x0, x1, ..., and extras=(...) for each of e0, e1, ...",
+            )
         return super().resolved(operands, extras, out)
 
     def _dtypes(self, operands: Sequence[Any]) -> list[np.dtype[Any]]:
@@ -132,53 +127,26 @@ class MapReduce(ReductionKernel):
         return _graph_of(mapped), _graph_of(posts)
 
     def _on_host(
-        self,
-        cls: type,
-        operands: Sequence[Any],
-        extras: Sequence[Any],
-        kept: tuple[int, ...],
-        out: Any,
-    ) -> Any:
-        kinds = self._dtypes(operands)
-        if out is not None:
-            self._check_outs(operands[0], kept, kinds, out)
-        outs = out or [reduction_launch.new_as(cls, operands[0], kept, kind) for kind in kinds]
+        self, cls: type, operands: Sequence[Any], extras: Sequence[Any], kept: tuple[int, ...],
+        kinds: Sequence[Any], out: Any,
+    ) -> Any:  # fmt: skip
+        outs = out or [
+            output_arrays.new_like(operands[0], kept, kind, self._where, cls) for kind in kinds
+        ]
         reads = [as_numpy_view(x) for x in operands]
         reads_after = [as_numpy_view(e) for e in extras]
         writes = [as_numpy_view(o, written=True) for o in outs]
 
         def work() -> None:
             with np.errstate(all="ignore"):
-                values = self._returned(self.host(reads, reads_after), len(writes))
-                if len(writes) > 1:  # an operand that is returned is read before any out is written
-                    values = [v.copy() if isinstance(v, np.ndarray) else v for v in values]
+                values = host_results(self._where, self.host(reads, reads_after), kept, kinds)
+                if len(values) > 1:  # an operand that is returned is read before any out is written
+                    values = tuple(v.copy() for v in values)
                 for sink, value in zip(writes, values, strict=True):
-                    self._store(sink, value)
+                    sink[...] = value
 
         output_arrays.record_or_run(work)
         return outs[0] if len(outs) == 1 else tuple(outs)
-
-    def _returned(self, found: Any, count: int) -> Sequence[Any]:
-        """The results of host=, one value for each result of the kernel."""
-        if isinstance(found, (tuple, list)) and len(found) == count:
-            return found
-        got = type(found).__name__
-        raise ArgumentTypeError(
-            where=self._where,
-            expected=f"a tuple of {count} array{'s'[: count != 1]} from host=",
-            got=f"{got} of {len(found)}" if isinstance(found, (tuple, list)) else got,
-            fix=f"return ({', '.join(f'result{j}' for j in range(count))},)",
-        )
-
-    def _store(self, sink: Any, value: Any) -> None:
-        try:
-            sink[...] = value
-        except (TypeError, ValueError):
-            raise ShapeError(
-                where=self._where, expected=f"numbers of shape {sink.shape} from host=",
-                got=f"{type(value).__name__} of shape {np.shape(value)}",
-                fix=f"reduce over axis {self.axis} in host= as well",
-            ) from None  # fmt: skip
 
 
 def _graph_of(text: CudaText) -> Expression:

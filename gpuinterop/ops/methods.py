@@ -15,17 +15,20 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
-from . import functions
 from .core_callbacks import CALLS, FUNCTIONS
 from .functions import astype, clip, round
 from .gather import take
-from .numpy_tables import NUMPY_FUNCTIONS, UFUNC_METHODS
 from .operation_table import ALIASES, ROWS
 
 __all__ = [
-    "NUMPY_FUNCTIONS", "UFUNC_METHODS", "__array_function__", "__array_ufunc__", "astype", "clip",
-    "round", "take", "ufunc_method",
-]  # fmt: skip
+    "__array_function__",
+    "__array_ufunc__",
+    "astype",
+    "clip",
+    "round",
+    "take",
+    "ufunc_method",
+]
 
 UFUNCS: dict[Any, Any] = {
     row.numpy: FUNCTIONS[row.name]
@@ -39,22 +42,9 @@ UFUNCS |= {
 }
 
 
-def _clip(
-    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
-    max: Any = None, dtype: Any = None,
-) -> Any:  # fmt: skip
-    if dtype is not None:
-        a = a.astype(dtype, copy=False)
-    return clip(a, a_min if min is None else min, a_max if max is None else max, out)
-
-
-NUMPY_FUNCTIONS.update({np.clip: _clip, np.round: functions.round, np.take: take})
-
-
-def _register_neighbours() -> None:
-    # The reductions, BLAS and the functions of shape bring rows of their own.
-    import_module(f"{__package__}.numpy_reductions")
-    import_module(f"{__package__}.numpy_functions")
+# numpy.where -> the function for gpuinterop arrays; filled by the first call, because conversions and
+# operators do without the module.
+_NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def __array_ufunc__(
@@ -80,8 +70,7 @@ def __array_ufunc__(
     if found is None:
         if not _all_known(inputs, outs):
             return NotImplemented
-        given = kwargs if outs is None else {**kwargs, "out": outs}
-        raise _missing(f"numpy.{name}", self, inputs, given)
+        raise _missing(f"numpy.{name}", self)
     if outs is not None:
         kwargs["out"] = outs[0] if len(outs) == 1 else outs
     return found(*inputs, **kwargs)
@@ -106,8 +95,7 @@ def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:
 
 def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
     """What computes a method of a ufunc, None where nothing does."""
-    _register_neighbours()
-    return UFUNC_METHODS.get((ufunc, method))
+    return import_module(f"{__package__}.numpy_functions").UFUNC_METHODS.get((ufunc, method))
 
 
 def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any) -> Any:
@@ -122,10 +110,10 @@ def __array_function__(
     self: Any, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Compute a NumPy function on arrays of this library."""
-    found = NUMPY_FUNCTIONS.get(func)
+    found = _NUMPY_FUNCTIONS.get(func)
     if found is None:
-        _register_neighbours()
-        found = NUMPY_FUNCTIONS.get(func)
+        _NUMPY_FUNCTIONS.update(import_module(f"{__package__}.numpy_functions").NUMPY_FUNCTIONS)
+        found = _NUMPY_FUNCTIONS.get(func)
     if found is not None:
         try:
             return found(*args, **kwargs)
@@ -135,7 +123,7 @@ def __array_function__(
             _check_arguments(func, found, args, kwargs)
             raise
     if all(issubclass(t, (_core.Array, np.ndarray)) for t in types):
-        raise _missing(f"{func.__module__}.{func.__name__}", self, args, kwargs)
+        raise _missing(f"{func.__module__}.{func.__name__}", self)
     return NotImplemented
 
 
@@ -157,10 +145,6 @@ def _check_arguments(
         ) from None  # fmt: skip
 
 
-# Functions whose only array is like=.
-_MAKERS = ("arange", "array", "asarray", "empty", "eye", "full", "ones", "zeros")
-
-
 def _all_known(inputs: tuple[Any, ...], outs: tuple[Any, ...] | None) -> bool:
     return all(_is_known(type(x)) for x in (*inputs, *(outs or ())))
 
@@ -174,34 +158,12 @@ def _is_known(cls: type) -> bool:
     )
 
 
-# What changes its first argument, which must not be a download.
-_WRITERS = ("fill_diagonal", "place", "put", "put_along_axis", "putmask")
-
-
-def _missing(name: str, x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentTypeError:
-    short = name.removeprefix("numpy.")
-    names = iter("xyzuvw")
-    # The call as it was made, with the arrays downloaded; what is no array stays with the reader.
-
-    def shown(a: Any) -> str:
-        if isinstance(a, (list, tuple)) and any(isinstance(one, _core.Array) for one in a):
-            return f"[{', '.join(shown(one) for one in a[:3])}{', ...' * (len(a) > 3)}]"
-        return f"{next(names, 'a')}.get()" if isinstance(a, _core.Array) else "..."
-
-    told = [shown(a) for a in args] + [f"{key}={shown(a)}" for key, a in kwargs.items()]
-    fix = f"download first: {name}({', '.join(told)})"
-    if short in _WRITERS or short.endswith(".at"):
-        rest = ", ".join(("host", *told[1:]))
-        fix = f"change a copy and write it back: host = x.get(); {name}({rest}); x[...] = host"
-    elif short == "shares_memory":
-        fix = "gpuinterop.shares_memory(x, y)"
-    elif short in _MAKERS:
-        fix = f'{name.replace("numpy", "gpuinterop")}(..., device="{x.device}")'
+def _missing(name: str, x: Any) -> ArgumentTypeError:
     return ArgumentTypeError(
         where=name,
         expected="a function that this library computes itself",
         got=f"{name} of a {type(x).__name__} on {x.device}",
-        fix=fix,
+        fix="call it with a downloaded array, x.get(); if it writes, write back: x[...] = host",
     )
 
 

@@ -1,11 +1,10 @@
-"""What NumPy's functions of shapes, layout and equality do with arrays of this library.
+"""What NumPy's functions and the methods of its ufuncs do with arrays of this library.
 
-Each is made of views, copies and the operations; none is worth a kernel of its own.
+Reductions and products are those of the package. The others are made of views, copies and operations.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -19,16 +18,17 @@ from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.layout import broadcast_shapes, core_view
-from gpuinterop.ops import blas, concat_split, equality, output_arrays
-from gpuinterop.ops.copying import copyto
+from gpuinterop.ops import blas, concat_split, equality, functions, output_arrays
+from gpuinterop.ops.casting import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import ours
 from gpuinterop.ops.gather import take
-from gpuinterop.ops.numpy_tables import NUMPY_FUNCTIONS
+from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
+from gpuinterop.ops.reductions import FUNCTIONS_OF_AXES, norm
 from gpuinterop.option_values import is_index, read_counts, read_shape
-from gpuinterop.views import read_axes, read_axis
+from gpuinterop.views import read_axes, read_axis, read_reduced_axes
 
-__all__ = ["FUNCTIONS_OF_SHAPE"]
+__all__ = ["NUMPY_FUNCTIONS", "UFUNC_METHODS"]
 
 
 # ---- new arrays -------------------------------------------------------------------------------------
@@ -63,80 +63,7 @@ def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> 
     return made
 
 
-# ---- putting together and taking apart --------------------------------------------------------------
-
-
-def _at_least(x: Any, ndim: int) -> Any:
-    """NumPy's view of at least so many axes: a vector is a row, and a matrix a layer."""
-    if x.ndim >= ndim:
-        return x
-    if ndim == 3 and x.ndim in (1, 2):
-        return x.expand_dims((0, 2) if x.ndim == 1 else 2)
-    return x.reshape((1,) * (ndim - x.ndim) + x.shape)
-
-
-def _at_least_each(name: str, ndim: int) -> Callable[..., Any]:
-    def call(*arrays: Any) -> Any:
-        output_arrays.require_arrays(f"numpy.{name}", *arrays)
-        views = tuple(_at_least(x, ndim) for x in arrays)
-        return views[0] if len(views) == 1 else views
-
-    return call
-
-
-def _together(where: str, parts: list[Any], axis: Any) -> Any:
-    with reraise_from(where):
-        return concat_split.concatenate(parts, axis)
-
-
-def _vstack(tup: Any) -> Any:
-    parts = [_at_least(x, 2) for x in concat_split.listed(tup, "numpy.vstack")]
-    return _together("numpy.vstack", parts, 0)
-
-
-def _hstack(tup: Any) -> Any:
-    parts = [_at_least(x, 1) for x in concat_split.listed(tup, "numpy.hstack")]
-    return _together("numpy.hstack", parts, 0 if parts[0].ndim == 1 else 1)
-
-
-def _dstack(tup: Any) -> Any:
-    parts = [_at_least(x, 3) for x in concat_split.listed(tup, "numpy.dstack")]
-    return _together("numpy.dstack", parts, 2)
-
-
-def _column_stack(tup: Any) -> Any:
-    parts = concat_split.listed(tup, "numpy.column_stack")
-    columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in parts]
-    return _together("numpy.column_stack", columns, 1)
-
-
-def _append(arr: Any, values: Any, axis: Any = None) -> Any:
-    like = arr if isinstance(arr, _core.Array) else values
-    parts = [ours(v, like, "numpy.append") for v in (arr, values)]
-    return _together("numpy.append", parts, axis)
-
-
-def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    output_arrays.require_arrays("numpy.array_split", ary)
-    if not is_index(indices_or_sections):
-        return concat_split.split(ary, indices_or_sections, axis)
-    count, n = (
-        operator.index(indices_or_sections),
-        ary.shape[read_axis(axis, ary.ndim, "array_split")],
-    )
-    if count < 1:
-        raise ShapeError(where="numpy.array_split", expected="a number of parts of 1 or more",
-                         got=str(count), fix="pass the indices to cut at")  # fmt: skip
-    return concat_split.split(
-        ary, [i * (n // count) + min(i, n % count) for i in range(1, count)], axis
-    )
-
-
-def _vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    if ary.ndim < 2:
-        raise ShapeError(where="numpy.vsplit", expected="an array of two axes or more",
-                         got=f"shape {ary.shape}", fix="numpy.split(x, parts)")  # fmt: skip
-    return concat_split.split(ary, indices_or_sections, 0)
+# ---- taking apart and repeating ---------------------------------------------------------------------
 
 
 def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
@@ -149,13 +76,9 @@ def _tile(A: Any, reps: Any) -> Any:
     x = A.reshape((1,) * (len(counts) - A.ndim) + A.shape)
     counts = (1,) * (x.ndim - len(counts)) + tuple(counts)
     # Each axis as (repetition, element): one strided copy.
-    source = x.expand_dims(tuple(2 * i for i in range(x.ndim)))
-    pairs = [n for pair in zip(counts, x.shape, strict=True) for n in pair]
-    out = output_arrays.new_like(
-        A, tuple(r * n for r, n in zip(counts, x.shape, strict=True)), x.dtype
-    )
-    output_arrays.plain(out).reshape(tuple(pairs))[...] = source.broadcast_to(tuple(pairs))
-    return out
+    pairs = tuple(n for pair in zip(counts, x.shape, strict=True) for n in pair)
+    spread = x.expand_dims(tuple(2 * i for i in range(x.ndim))).broadcast_to(pairs)
+    return spread.copy().reshape(tuple(r * n for r, n in zip(counts, x.shape, strict=True)))
 
 
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
@@ -163,66 +86,38 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
         counts = read_counts(repeats)
     x = a.ravel() if axis is None else a
     along = read_axis(0 if axis is None else axis, x.ndim, "numpy.repeat")
-    if len(counts) not in (1, x.shape[along]) or any(n < 0 for n in counts):
+    n = x.shape[along]
+    if len(counts) not in (1, n) or any(count < 0 for count in counts):
         raise ShapeError(
-            where="numpy.repeat", expected=f"one number of repetitions, or {x.shape[along]}, of 0 or more",
+            where="numpy.repeat", expected=f"one number of repetitions, or {n}, of 0 or more",
             got=short_repr(counts), fix="count for each element along the axis, or one for all",
         )  # fmt: skip
     if len(counts) != 1:
-        return take(x, np.repeat(np.arange(len(counts)), counts), along)
-    count = counts[0]
-    shape, n = list(x.shape), x.shape[along]
-    spread = [*shape[:along], n, count, *shape[along + 1 :]]
-    shape[along] = n * count
-    out = output_arrays.new_like(a, tuple(shape), x.dtype)
-    output_arrays.plain(out).reshape(tuple(spread))[...] = x.expand_dims(along + 1).broadcast_to(
-        tuple(spread)
-    )
-    return out
+        return take(x, np.repeat(np.arange(n), counts), along)
+    before, after = x.shape[:along], x.shape[along + 1 :]
+    spread = x.expand_dims(along + 1).broadcast_to((*before, n, counts[0], *after))
+    return spread.copy().reshape((*before, n * counts[0], *after))
 
 
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
-        return _roll(a.ravel(), shift, 0).reshape(a.shape)
-    cuts: dict[int, int] = {}
-    for by, one in _pairs(shift, axis):
-        along = read_axis(one, a.ndim, "numpy.roll")
-        cuts[along] = cuts.get(along, 0) - by
-    cuts = {along: cut % a.shape[along] if a.shape[along] else 0 for along, cut in cuts.items()}
-    out = output_arrays.new_like(a, a.shape, a.dtype)
-    target = output_arrays.plain(out)
-    # Each axis in two parts that change places: a view for each combination, copied once.
-    halves = [
-        [(slice(None), slice(None))]
-        if not cuts.get(along)
-        else [
-            (slice(cuts[along], None), slice(n - cuts[along])),
-            (slice(cuts[along]), slice(n - cuts[along], None)),
-        ]
-        for along, n in enumerate(a.shape)
-    ]
-    for parts in itertools.product(*halves):
-        source, place = tuple(p[0] for p in parts), tuple(p[1] for p in parts)
-        target[place] = output_arrays.plain(a)[source]
-    return out
-
-
-def _pairs(shift: Any, axis: Any) -> list[tuple[int, Any]]:
-    """Shifts with their axes: one of either stands for as many as there are of the other."""
+        return _roll(a.ravel(), np.sum(shift), 0).reshape(a.shape)
     try:
-        shifts, axes = np.broadcast_arrays(np.asarray(shift), np.asarray(axis))
-        if shifts.ndim > 1:
-            raise ValueError("more than one dimension")
-        return [
-            (operator.index(s), operator.index(i))
-            for s, i in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True)
-        ]
+        pairs = [(operator.index(by), operator.index(i)) for by, i in np.broadcast(shift, axis)]
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(
             where="numpy.roll", expected="as many shifts as axes, or one of either, all ints",
             got=f"shift={short_repr(shift)}, axis={short_repr(axis)}: {error}",
             fix="pass roll(x, (1, 2), (0, 1)) for two axes",
         ) from None  # fmt: skip
+    rolled = a.copy()
+    for by, one in pairs:
+        along = read_axis(one, a.ndim, "numpy.roll")
+        n, before = a.shape[along], (slice(None),) * along
+        cut = -by % n if n else 0
+        keys = [(*before, slice(cut, None)), (*before, slice(cut))]
+        rolled = concat_split.concatenate([rolled[key] for key in keys], along)
+    return rolled
 
 
 # ---- views ------------------------------------------------------------------------------------------
@@ -278,19 +173,14 @@ def _outer(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    try:
-        times = operator.index(n)
-    except TypeError:
-        raise ArgumentTypeError(where="numpy.diff", expected="an int as the number of times", got=repr(n),
-                                fix="pass n=1 for the differences") from None  # fmt: skip
-    if times < 0:
-        raise ShapeError(where="numpy.diff", expected="a number of times of 0 or more", got=str(times),
-                         fix="pass n=1 for the differences")  # fmt: skip
+    if not is_index(n) or n < 0:
+        raise ShapeError(where="numpy.diff", expected="an int of 0 or more as the number of times",
+                         got=repr(n), fix="pass n=1 for the differences")  # fmt: skip
     along = read_axis(axis, a.ndim, "numpy.diff")
     before = (slice(None),) * along
     later, earlier = (*before, slice(1, None)), (*before, slice(-1))
     name = "not_equal" if a.dtype == np.bool_ else "subtract"
-    for _ in range(times):
+    for _ in range(n):
         a = FUNCTIONS[name](a[later], a[earlier])
     return a
 
@@ -305,21 +195,97 @@ def _where(condition: Any, *choices: Any) -> Any:
     return FUNCTIONS["where"](condition, *choices)
 
 
-FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
+def _clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
+    max: Any = None, dtype: Any = None,
+) -> Any:  # fmt: skip
+    if dtype is not None:
+        a = a.astype(dtype, copy=False)
+    return functions.clip(a, a_min if min is None else min, a_max if max is None else max, out)
+
+
+# ---- reductions -------------------------------------------------------------------------------------
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that were really given: NumPy has a value of its own for the others."""
+    return {
+        # Reductions refuse a where that is None; any other None is the default.
+        k: v
+        for k, v in options.items()
+        if v is not np._NoValue and (v is not None or k == "where")
+    }
+
+
+def _numpy_reduction(row: Reduction) -> Callable[..., Any]:
+    """NumPy's function: its parameters are those of the method, in the same order."""
+
+    def call(x: Any, *args: Any, **options: Any) -> Any:
+        given = _given(options)
+        if "correction" in given and "ddof" in row.parameters:  # the array API's name
+            if "ddof" in given:
+                raise ArgumentTypeError(where=f"numpy.{row.name}", expected="ddof or correction",
+                                        got="both", fix="pass one of them")  # fmt: skip
+            given["ddof"] = given.pop("correction")
+        return FUNCTIONS_OF_AXES[row.name](x, *args, **given)
+
+    return call
+
+
+def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Two axes are a matrix to NumPy: of its norms only Frobenius' is here."""
+    if ord is None and axis is None:
+        return norm(x, None, None, keepdims)
+    axes = read_reduced_axes(axis, x.ndim, "numpy.linalg.norm")
+    frobenius = isinstance(ord, str) and ord == "fro"
+    if len(axes) != (2 if frobenius else 1) and not (ord is None and len(axes) == 2):
+        raise ShapeError(
+            where="numpy.linalg.norm", expected="one axis, or two and ord None or 'fro' for the norm of a matrix",
+            got=f"ord={ord!r} over {len(axes)} axes of shape {x.shape}",
+            fix="gpuinterop.norm for the norm of the elements, numpy.linalg.norm(x.get(), ...) for the matrix's",
+        )  # fmt: skip
+    return norm(x, ord, axes, keepdims)
+
+
+def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+             **options: Any) -> Any:  # fmt: skip
+        left = _given(options)
+        if out is not None:
+            left["out"] = out
+        # Those without a dtype refuse it themselves.
+        if dtype is not None:
+            left["dtype"] = dtype
+        return function(x, axis, keepdims=keepdims, **left)
+
+    return call
+
+
+# numpy.where -> the function for gpuinterop arrays.
+NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.clip: _clip,
+    np.round: functions.round,
+    np.around: functions.round,
+    np.take: take,
+    np.dot: blas.dot,
+    np.vdot: blas.vdot,
+    np.inner: blas.inner,
+    np.matmul: blas.matmul,
+    np.linalg.norm: _numpy_norm,
     np.empty_like: _like("empty_like", None),
     np.zeros_like: _like("zeros_like", 0),
     np.ones_like: _like("ones_like", 1),
     np.full_like: _full_like,
     np.concatenate: concat_split.concatenate,
     np.stack: concat_split.stack,
-    np.vstack: _vstack,
-    np.hstack: _hstack,
-    np.dstack: _dstack,
-    np.column_stack: _column_stack,
-    np.append: _append,
+    np.vstack: concat_split.vstack,
+    np.hstack: concat_split.hstack,
+    np.dstack: concat_split.dstack,
+    np.column_stack: concat_split.column_stack,
+    np.append: concat_split.append,
     np.split: lambda ary, indices_or_sections, axis=0: concat_split.split(ary, indices_or_sections, axis),
-    np.array_split: _array_split,
-    np.vsplit: _vsplit,
+    np.array_split: concat_split.array_split,
+    np.vsplit: concat_split.vsplit,
     np.hsplit: lambda ary, indices_or_sections: concat_split.split(
         ary, indices_or_sections, 0 if ary.ndim <= 1 else 1
     ),
@@ -340,9 +306,9 @@ FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
     np.swapaxes: lambda a, axis1, axis2: a.swapaxes(axis1, axis2),
     np.broadcast_to: lambda array, shape, subok=False: array.broadcast_to(shape),
     np.broadcast_arrays: _broadcast_arrays,
-    np.atleast_1d: _at_least_each("atleast_1d", 1),
-    np.atleast_2d: _at_least_each("atleast_2d", 2),
-    np.atleast_3d: _at_least_each("atleast_3d", 3),
+    np.atleast_1d: concat_split.at_least_each("atleast_1d", 1),
+    np.atleast_2d: concat_split.at_least_each("atleast_2d", 2),
+    np.atleast_3d: concat_split.at_least_each("atleast_3d", 3),
     np.diagonal: lambda a, offset=0, axis1=0, axis2=1: a.diagonal(offset, axis1, axis2),
     np.trace: lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: (
         a.diagonal(offset, axis1, axis2).sum(-1, dtype, out)
@@ -353,7 +319,6 @@ FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
     np.copy: lambda a, order="K", subok=False: a.copy() if order in "KA" else a.copy(order),
     np.copyto: copyto,
     np.astype: lambda x, dtype, /, *, copy=True: x.astype(dtype, copy=copy),
-    np.around: lambda a, decimals=0, out=None: NUMPY_FUNCTIONS[np.round](a, decimals, out),
     np.ptp: lambda a, axis=None, out=None, keepdims=False: FUNCTIONS["subtract"](
         a.max(axis, keepdims=keepdims), a.min(axis, keepdims=keepdims), out=out
     ),
@@ -364,7 +329,7 @@ FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
     np.count_nonzero: _count_nonzero,
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
     np.result_type: lambda *given: np.result_type(
-        *(x.dtype if isinstance(x, _core.Array) else x for x in given)
+        *(x.dtype if hasattr(x, "__array_function__") else x for x in given)
     ),
     np.may_share_memory: _may_share_memory,
     np.array_repr: lambda arr: repr(arr),
@@ -374,4 +339,14 @@ FUNCTIONS_OF_SHAPE: dict[Callable[..., Any], Callable[..., Any]] = {
     np.where: _where,
 }  # fmt: skip
 
-NUMPY_FUNCTIONS.update(FUNCTIONS_OF_SHAPE)
+_ROWS = [row for row in REDUCTIONS.values() if row.doc]
+NUMPY_FUNCTIONS.update({
+    getattr(np, name): _numpy_reduction(row)
+    for row in _ROWS for name in (row.name, *row.aliases) if hasattr(np, name)
+})  # fmt: skip
+# (numpy.add, "reduce") -> the function for gpuinterop arrays.
+UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
+    (row.ufunc, "reduce"): _ufunc_reduce(FUNCTIONS_OF_AXES[row.name])
+    for row in _ROWS
+    if row.ufunc is not None
+}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.error_messages import devices_differ, outs_overlap, wrong_number_of_outs
-from gpuinterop.errors import (
-    ArgumentTypeError,
-)
+from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.host_views import refuse_mask
 from gpuinterop.layout import core_view
 from gpuinterop.ops.operand_conversion import gpuarray_class, placed, result_class, speaks
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_count", "check_out", "class_for", "leading", "new_like", "plain", "record_or_run", "refuse_overlap",
-    "require_arrays", "taken",
+    "require_arrays", "selected", "taken",
 ]  # fmt: skip
 
 
@@ -41,12 +42,12 @@ def leading(operands: Sequence[Any]) -> Any:
     return next(x for x in operands if type(x) is cls)
 
 
-def new_like(x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty") -> Any:
-    """Return an unset C-ordered array on `x`'s device, of the class that holds `dtype`."""
-    device = core_view(x).device
-    return _core.empty(
-        class_for(type(x), dtype), shape, dtype, device.type_code, device.index, where=where
-    )
+def new_like(
+    x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty", cls: type | None = None
+) -> Any:
+    """Return an unset C-ordered array on `x`'s device, of the class that an operand of x's leads to."""
+    device, made = core_view(x).device, class_for(cls or type(x), dtype)
+    return _core.empty(made, shape, dtype, device.type_code, device.index, where=where)
 
 
 def check_count(outs: Sequence[Any], count: int, where: str) -> None:
@@ -110,6 +111,31 @@ def taken(where: str, *operands: Any) -> list[Any]:
 
 def _foreign(x: Any) -> bool:
     return not isinstance(x, _core.Array) and speaks(x)
+
+
+def selected(where: Any, x: Any, op: str) -> Any:
+    """The condition on x's device, in x's shape."""
+    if isinstance(where, _core.Array):
+        require_arrays(op, x, where)
+        mask = plain(where)
+    else:
+        refuse_mask(where, op)
+        host = np.asarray(where)
+        mask = placed(as_input_array(host, None, op), x, op, host.ndim == 0)
+    if mask.dtype != np.bool_:
+        raise DTypeError(
+            where=op,
+            expected="where of dtype bool",
+            got=str(mask.dtype),
+            fix="compare: where=x > 0",
+        )
+    try:
+        return mask.broadcast_to(x.shape)
+    except ShapeError:
+        raise ShapeError(
+            where=op, expected=f"where of a shape that broadcasts to {x.shape}", got=str(mask.shape),
+            fix="reshape it",
+        ) from None  # fmt: skip
 
 
 def record_or_run(work: Any) -> None:

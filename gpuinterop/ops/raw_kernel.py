@@ -11,40 +11,29 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import needs_converter
 from gpuinterop.device_spec import default_device
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, ReadOnlyError
 from gpuinterop.jit import compile_source, symbol_of
 from gpuinterop.layout import core_view
 
-from .kernel_parameters import require_text
-from .operand_conversion import as_scalar, is_foreign_array
+from .cuda_text import require_text
+from .operand_conversion import as_scalar
 
 __all__ = ["RawKernel", "Strided", "strided"]
 
 # Kernel text may take arrays with their strides: gpuinterop_strided<float, 2> x, then x(i, j).
-# Options such as -DN=4 come before it. So no name of it is a likely one, and members that are macros
-# of the user have none that the user could write.
+# Options such as -DN=4 come before it, so few names of it are likely ones.
 _STRIDED = """\
-#ifndef data
-#define gpuinterop_data data
-#endif
-#ifndef shape
-#define gpuinterop_shape shape
-#endif
-#ifndef strides
-#define gpuinterop_strides strides
-#endif
 template <class gpuinterop_T, int gpuinterop_N> struct gpuinterop_strided {
-  gpuinterop_T* gpuinterop_data; long long gpuinterop_shape[gpuinterop_N], gpuinterop_strides[gpuinterop_N];
+  gpuinterop_T* data; long long shape[gpuinterop_N], strides[gpuinterop_N];
   template <class... gpuinterop_I>
   __device__ gpuinterop_T& operator()(gpuinterop_I... gpuinterop_index) const {
     const long long gpuinterop_at[gpuinterop_N] = {(long long)gpuinterop_index...};
     long long gpuinterop_offset = 0;
     for (int gpuinterop_d = 0; gpuinterop_d < gpuinterop_N; ++gpuinterop_d)
-      gpuinterop_offset += gpuinterop_at[gpuinterop_d] * gpuinterop_strides[gpuinterop_d];
-    return gpuinterop_data[gpuinterop_offset];
+      gpuinterop_offset += gpuinterop_at[gpuinterop_d] * strides[gpuinterop_d];
+    return data[gpuinterop_offset];
   }
 };
 """
@@ -209,7 +198,7 @@ class RawKernel:
             where=self.name,
             expected="arrays of this library, strided arrays, and numbers of a certain size",
             got=type(value).__name__,
-            fix=_way_in(value),
+            fix="share arrays first, gpuinterop.asarray(x), and give numbers a size: numpy.float32(0.5)",
         )
 
     def _take(self, array: Any, arrays: list[Any]) -> None:
@@ -221,16 +210,3 @@ class RawKernel:
                 fix="make the kernel with allow_readonly=True if it only reads it, or pass x.copy()",
             )
         arrays.append(array)
-
-
-def _way_in(value: Any) -> str:
-    """How to make an argument of what is none."""
-    if is_foreign_array(value) or needs_converter(value):
-        return "share it, or copy it to the GPU, first: x = gpuinterop.asarray(x)"
-    wide = type(value) is int and not -(1 << 31) <= value < 1 << 31
-    if wide and not -(1 << 63) <= value < 1 << 64:
-        return "pass a number of at most 64 bits"
-    whole = "int32" if not wide else "int64" if value < 1 << 63 else "uint64"
-    sized = {bool: "bool_", int: whole, float: "float32", complex: "complex64"}
-    name = next((sized[kind] for kind in sized if isinstance(value, kind)), None)
-    return f"say which: numpy.{name}({value!r})" if name else "pass arrays and NumPy's numbers"

@@ -1,27 +1,32 @@
-"""The text of a reduction kernel: a few generated lines around the files in jit/kernels."""
+"""Reduction kernels: their text, a few generated lines around the files in jit/kernels, and their launches."""
 
 from __future__ import annotations
 
+import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
 
+from gpuinterop import _core
 from gpuinterop.dtypes import STORAGE, WORKING
-from gpuinterop.jit import kernel_text
+from gpuinterop.jit import EXACT, compile_source, kernel_text
 from gpuinterop.jit.codegen import NAMESPACE
-from gpuinterop.ops.reduction_plan import Plan
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
 
 __all__ = [
+    "INPUT",
+    "OUTPUT",
+    "SCRATCH",
+    "Launches",
     "Recipe",
-    "accumulator_bytes",
-    "kernel_names",
+    "launches_for",
     "pack_params",
-    "pointer_offsets",
     "render",
 ]
+
+INPUT, OUTPUT, SCRATCH, TICKETS = 0, 1, 2, 3  # ops::Slot
+ACCUMULATOR_BYTES = 32  # of the largest one
 
 
 @dataclass(frozen=True)
@@ -59,69 +64,38 @@ class Recipe:
         return self.op.startswith("ArgExtreme")
 
 
-def kernel_names(plan: Plan) -> list[str]:
-    """Names of the kernels to launch one after the other."""
-    names = [f"gi_reduce_{plan.mode}", f"gi_finish_{plan.mode}"]
-    return names if plan.finish_grid else names[:1]
-
-
 def _params(recipe: Recipe, plan: Plan) -> str:
     kept, red = len(plan.geometry.kept), len(plan.geometry.red)
     ins, outs, extras = len(recipe.inputs), len(recipe.outputs), len(recipe.extras)
-    # C++ has no arrays of length 0.
-    extra = (
-        f"  const void* extra[{extras}];\n  long long extra_strides[{extras}][{kept}];\n"
-        if extras
-        else ""
-    )
+    # The extras' pointers follow those of the inputs, and their strides those of the results.
     return (
         "struct Params {\n"
-        f"  const void* in[{ins}];\n"
+        f"  const void* in[{ins + extras}];\n"
         f"  void* out[{outs}];\n"
         "  void* scratch;\n  void* tickets;\n"
         "  double count, parameter;\n"
         "  long long n_out, n_red, splits, chunk, tiles;\n"
         f"  long long kept[{kept}], red[{red}];\n"
         f"  long long kept_strides[{ins}][{kept}], red_strides[{ins}][{red}];\n"
-        f"  long long out_strides[{outs}][{kept}];\n"
-        f"{extra}"
+        f"  long long out_strides[{outs + extras}][{kept}];\n"
         "};\n"
     )
 
 
 def _store(recipe: Recipe, plan: Plan) -> str:
-    """gi_store: the offsets of a result, the posts, the conversions."""
-    outs, extras, kept = len(recipe.outputs), len(recipe.extras), len(plan.geometry.kept)
+    """gi_store: the offsets of a result and of the extras, the posts, the conversions."""
+    ins, outs, extras = len(recipe.inputs), len(recipe.outputs), len(recipe.extras)
     lines = [
         "__device__ inline void gi_store(const Params& gi_p, Index gi_o, const Acc& gi_acc) {",
-        f"  Index gi_at[{outs}] = {{}};",
+        f"  Index gi_at[{outs + extras}] = {{}};",
+        "  gi_offsets(gi_p.kept, gi_p.out_strides, gi_o, gi_at);",
+        "  const auto gi_r = Op::finish(gi_acc, gi_p.count, gi_p.parameter);",
     ]
-    if extras:
-        lines.append(f"  Index gi_at_extra[{extras}] = {{}};")
-    lines.append("  Index gi_rest = gi_o;")
-    for d in range(kept - 1, -1, -1):
-        if d:
-            lines.append(f"  const Index gi_next{d} = gi_rest / Index(gi_p.kept[{d}]);")
-            lines.append(
-                f"  const Index gi_digit{d} = gi_rest - gi_next{d} * Index(gi_p.kept[{d}]);"
-            )
-        else:
-            lines.append("  const Index gi_digit0 = gi_rest;")
-        lines += [
-            f"  gi_at[{j}] += gi_digit{d} * Index(gi_p.out_strides[{j}][{d}]);" for j in range(outs)
-        ]
-        lines += [
-            f"  gi_at_extra[{e}] += gi_digit{d} * Index(gi_p.extra_strides[{e}][{d}]);"
-            for e in range(extras)
-        ]
-        if d:
-            lines.append(f"  gi_rest = gi_next{d};")
-    lines.append("  const auto gi_r = Op::finish(gi_acc, gi_p.count, gi_p.parameter);")
     results = [f"o{j}" if recipe.posts else "gi_r" for j in range(outs)]
     if recipe.posts:
         given = ["gi_r"]
         given += [
-            f"gi_read(((const {STORAGE[dtype]}*)gi_p.extra[{e}])[gi_at_extra[{e}]])"
+            f"gi_read(((const {STORAGE[dtype]}*)gi_p.in[{ins + e}])[gi_at[{outs + e}]])"
             for e, dtype in enumerate(recipe.extras)
         ]
         lines += [f"  {WORKING[d]} o{j};" for j, d in enumerate(recipe.outputs)]
@@ -179,65 +153,95 @@ def render(recipe: Recipe, plan: Plan) -> str:
     )
 
 
-def pack_params(
-    recipe: Recipe,
-    plan: Plan,
-    *,
-    count: float,
-    parameter: float = 0.0,
-    extra_strides: Sequence[Sequence[int]] = (),
-) -> bytes:
-    """The kernel's Params with null pointers; `extra_strides` follow the plan's kept dimensions."""
+def pack_params(recipe: Recipe, plan: Plan, parameter: float = 0.0) -> bytes:
+    """The kernel's Params with null pointers."""
     g = plan.geometry
-    pointers = len(recipe.inputs) + len(recipe.outputs) + 2
+    pointers = len(recipe.inputs) + len(recipe.extras) + len(recipe.outputs) + 2
     numbers = [g.n_out, g.n_red, plan.splits, plan.chunk, plan.tiles, *g.kept, *g.red]
-    for strides in (*g.kept_strides, *g.red_strides, *g.out_strides[: len(recipe.outputs)]):
+    for strides in (*g.kept_strides, *g.red_strides, *g.out_strides):
         numbers += strides
-    if recipe.extras:
-        numbers += [0] * len(recipe.extras)  # pointers again
-        for extra in extra_strides:
-            numbers += extra
-    return (
-        struct.pack(f"<{pointers}q", *[0] * pointers)
-        + struct.pack("<2d", count, parameter)
-        + struct.pack(f"<{len(numbers)}q", *numbers)
-    )
+    head = struct.pack(f"<{pointers}q2d", *[0] * pointers, g.n_red, parameter)
+    return head + struct.pack(f"<{len(numbers)}q", *numbers)
 
 
-def pointer_offsets(recipe: Recipe, plan: Plan) -> tuple[list[int], list[int], int, list[int]]:
-    """Byte offsets in Params of the inputs, the outputs, the scratch memory and the extras.
+# ---- launches -------------------------------------------------------------------------------------
 
-    The tickets' address follows that of the scratch memory.
+# Of each operand: where its address comes from, slot and index, and what the planner knows of it.
+Placed = tuple[int, int, Operand]
+Launches = tuple[list[object], int]
+
+_functions: dict[tuple[int, int, bytes], list[_core.LoadedKernel]] = {}
+
+
+def _functions_for(device: int, recipe: Recipe, plan: Plan) -> list[_core.LoadedKernel]:
+    """The kernels to launch one after the other, compiled and loaded once."""
+    text, names = render(recipe, plan), [f"gi_reduce_{plan.mode}", f"gi_finish_{plan.mode}"]
+    names = names if plan.finish_grid else names[:1]
+    # A plan with parts to join and one without may have the same text.
+    key = (device, len(names), hashlib.sha256(text.encode()).digest())
+    found = _functions.get(key)
+    if found is None:
+
+        def loaded(name: str) -> _core.LoadedKernel:
+            def compiled(fresh: bool) -> tuple[bytes, str]:
+                arch, file = _core._compute_capability(device), f"{names[0]}.cu"
+                return compile_source(text, arch, options=EXACT, name=file, fresh=fresh), name
+
+            return _core._load_kernel(device, compiled, name)
+
+        found = [loaded(name) for name in names]
+        _functions[key] = found
+    return found
+
+
+def launches_for(
+    device: int,
+    recipe: Recipe,
+    shape: Sequence[int],
+    axes: Sequence[int],
+    inputs: Sequence[Placed],
+    outs: Sequence[Placed],
+    extras: Sequence[Placed] = (),
+    *,
+    parameter: float = 0.0,
+    scratch_at: int = 0,
+) -> Launches:
+    """Launches of a reduction for `_core.make_plan`, and the scratch bytes used from `scratch_at` on.
+
+    Strides of outs and extras are over the full shape, anything along reduced axes.
     """
-    ins, outs, extras = len(recipe.inputs), len(recipe.outputs), len(recipe.extras)
+    after = [*outs, *extras]
+    plan = plan_reduction(
+        shape, axes, [o for _, _, o in inputs], [o.strides for _, _, o in after],
+        ordered=recipe.ordered, multiprocessors=_multiprocessors(device),
+    )  # fmt: skip
     g = plan.geometry
-    kept, red = len(g.kept), len(g.red)
-    before_extras = ins + outs + 2 + 2 + 5 + kept + red + ins * (kept + red) + outs * kept
-    return (
-        [8 * i for i in range(ins)],
-        [8 * (ins + j) for j in range(outs)],
-        8 * (ins + outs),
-        [8 * (before_extras + e) for e in range(extras)],
-    )
+    if g.n_out == 0:
+        return [], 0
+    # In the order of the pointers in Params.
+    shifted = [*zip(inputs, g.in_shifts, strict=True), *zip(after, g.out_shifts, strict=True)]
+    n = len(inputs)
+    ordered = [*shifted[:n], *shifted[n + len(outs) :], *shifted[n : n + len(outs)]]
+    patches = [
+        (8 * i, slot, index, shift * operand.itemsize)
+        for i, ((slot, index, operand), shift) in enumerate(ordered)
+    ]
+    used, at = 0, 8 * len(ordered)
+    if plan.splits > 1:
+        patches.append((at, SCRATCH, 0, scratch_at))
+        used = ACCUMULATOR_BYTES * g.n_out * plan.splits
+    if plan.one_launch:
+        patches.append((at + 8, TICKETS, 0, 0))
+    functions = _functions_for(device, recipe, plan)
+    params = pack_params(recipe, plan, parameter)
+    grids = [plan.grid, (plan.finish_grid, 1)] if plan.finish_grid else [plan.grid]
+    launches: list[object] = [
+        (function, grid, plan.threads, params, patches)
+        for function, grid in zip(functions, grids, strict=True)
+    ]
+    return launches, used
 
 
-# sizeof of the accumulators; of those that are templates in sizes of their type.
-_SIZES = {"float": 4, "double": 8, "c64": 8, "c128": 16} | {
-    f"{letter}{8 * size}": size for letter in "iu" for size in (1, 2, 4, 8)
-}
-_PLAIN = {"AnyTrue": 4, "AllTrue": 4, "Variance": 16, "ComplexVariance": 24}
-_TEMPLATES = {
-    "FloatSum": 2, "FloatMean": 2, "FloatNorm": 2, "IntegerSum": 1, "ComplexSum": 4, "Product": 1,
-}  # fmt: skip
-
-
-def accumulator_bytes(recipe: Recipe, *, wide: bool) -> int:
-    """sizeof(Acc) of the recipe's operation."""
-    name, _, arguments = recipe.op.partition("<")
-    if name in _PLAIN:
-        return _PLAIN[name]
-    size = _SIZES[arguments.rstrip(">").split(",")[0]]
-    if name in _TEMPLATES:
-        return _TEMPLATES[name] * size
-    # An element and its position, or whether there is one.
-    return 2 * max(size, 8 if name == "ArgExtreme" and wide else 4)
+@cache
+def _multiprocessors(device: int) -> int:
+    return int(_core.cuda_device_properties(device)["multiProcessorCount"])

@@ -1,28 +1,39 @@
-"""A reduction of an expression as one kernel: several operands, a graph, a reduction, results from it."""
+"""A reduction of an expression as one kernel: several operands, a graph, a reduction, results from it.
+
+On CUDA a value is reduced as it is computed. Where a kernel has no accumulator for it (floats below 16
+bits) and on "cpu", the value is computed first and then reduced.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuinterop import _core, dtypes
-from gpuinterop.errors import DTypeError
+from gpuinterop import _core
+from gpuinterop.dtypes import ACCUMULATORS, WORKING, dtype_from_id, dtype_id
 from gpuinterop.layout import broadcast_shapes, c_strides
-from gpuinterop.ops import output_arrays, reduction_launch
+from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_codegen import device_function
-from gpuinterop.ops.reduction_codegen import Recipe
-from gpuinterop.ops.reduction_plan import plan_reduction
-from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty, reduced_shape
+from gpuinterop.ops.expression_dtypes import is_strict, number_kind
+from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, Recipe, launches_for
+from gpuinterop.ops.reduction_plan import Operand
+from gpuinterop.ops.reduction_table import (
+    REDUCTIONS,
+    check_not_empty,
+    full_strides,
+    reduced_shape,
+    require_accumulated,
+)
 from gpuinterop.views import read_reduced_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gpuinterop.ops.expression_graph import Graph
 
-__all__ = ["ReductionKernel"]
+__all__ = ["FusedReduction", "ReductionKernel"]
 
 
 class ReductionKernel:
@@ -31,7 +42,7 @@ class ReductionKernel:
     Parameters
     ----------
     graph : of the elements of the operands.
-    op, axis : the reduction.
+    op, axis, keepdims : the reduction.
     posts : a graph of the reduced value and the extras, which have the result's shape.
     dtypes : of the results; that of the reduction by default.
     where : the name in errors.
@@ -45,9 +56,10 @@ class ReductionKernel:
         posts: Graph | None = None,
         dtypes: Sequence[Any] | None = None,
         where: str = "fuse",
+        keepdims: bool = False,
     ) -> None:
-        self.graph, self.op, self.axis, self.posts = graph, op, axis, posts
-        self.dtypes, self._where = dtypes, where
+        self.graph, self.op, self.axis, self.keepdims = graph, op, axis, keepdims
+        self.posts, self.dtypes, self._where = posts, dtypes, where
         self._caches: dict[int, _core.PlanCache] = {}  # by the number of operands
 
     def __call__(self, *operands: Any, extras: Sequence[Any] = (), out: Any = None) -> Any:
@@ -74,27 +86,32 @@ class ReductionKernel:
         """The plan for operands on a GPU, the result of those in host memory."""
         device = output_arrays.require_arrays(self._where, *operands, *extras)
         cls = type(output_arrays.leading(operands))
-        operands = [output_arrays.plain(x) for x in operands]
-        extras = [output_arrays.plain(e) for e in extras]
-        shape = broadcast_shapes([x.shape for x in operands], self._where)
+        shape = broadcast_shapes([output_arrays.plain(x).shape for x in operands], self._where)
         axes = read_reduced_axes(self.axis, len(shape), self._where)
         kept = reduced_shape(shape, axes)
-        count = int(np.prod([shape[i] for i in axes], dtype=np.int64))
-        check_not_empty(self.op, count, shape)
-        full = [x if x.shape == shape else x.broadcast_to(shape) for x in operands]
-        after = [e if e.shape == kept else e.broadcast_to(kept) for e in extras]
+        check_not_empty(self.op, shape, axes)
+        full = [output_arrays.plain(x).broadcast_to(shape) for x in operands]
+        after = [output_arrays.plain(e).broadcast_to(kept) for e in extras]
+        kinds = self._dtypes(full)
+        made = reduced_shape(shape, axes, self.keepdims)
+        sinks = None
+        if out is not None:
+            output_arrays.check_count(out, len(kinds), self._where)
+            sinks = [
+                output_arrays.check_out(given, made, kind, full[0], self._where)
+                for given, kind in zip(out, kinds, strict=True)
+            ]
+            output_arrays.refuse_overlap(sinks, self._where)
         if device.type == "cpu":
-            return self._on_host(cls, full, after, kept, out)
-        sinks = [] if out is None else [o for o in out if isinstance(o, _core.Array)]
+            return self._on_host(cls, full, after, kept, kinds, out)
         # An extra is read by the thread that then writes its place.
-        if not any(_core._may_overlap(x, o) for x in full for o in sinks) and not any(
-            _core._may_overlap(e, o) and not _same_place(e, o) for e in after for o in sinks
+        if not any(_core._may_overlap(x, o) for x in full for o in sinks or ()) and not any(
+            _core._may_overlap(e, o) and not _same_place(e, o) for e in after for o in sinks or ()
         ):
-            return self._plan(cls, axes, full, after, out)
+            return self._plan(cls, axes, full, after, kinds, sinks)
         # Elements would be overwritten before all blocks have read them.
-        self._check_outs(full[0], kept, self._dtypes(full), out)
-        made = self._plan(cls, axes, full, after, None).run((*full, *after), None)
-        for o, value in zip(out, made if isinstance(made, tuple) else (made,), strict=True):
+        values = self._plan(cls, axes, full, after, kinds, None).run((*full, *after), None)
+        for o, value in zip(out, values if isinstance(values, tuple) else (values,), strict=True):
             _core.copy_into(o, value, where=self._where)
         return out if len(out) > 1 else out[0]
 
@@ -107,7 +124,7 @@ class ReductionKernel:
         if self.dtypes is not None:
             return list(self.dtypes)
         graph, _ = self.graphs(operands, ())
-        value = dtypes.dtype_from_id(graph.result_rows(_rows(operands))[0])
+        value = dtype_from_id(graph.result_rows(_rows(operands))[0])
         return [np.dtype(REDUCTIONS[self.op].result(value))]
 
     def _on_host(
@@ -116,31 +133,21 @@ class ReductionKernel:
         operands: Sequence[Any],
         extras: Sequence[Any],
         kept: tuple[int, ...],
+        kinds: Sequence[Any],
         out: Any,
     ) -> Any:
         raise AssertionError("the host computes the values before it reduces them")
-
-    def _check_outs(
-        self, like: Any, kept: tuple[int, ...], kinds: Sequence[Any], outs: Sequence[Any]
-    ) -> list[Any]:
-        output_arrays.check_count(outs, len(kinds), self._where)
-        found = [
-            output_arrays.check_out(given, kept, kind, like, self._where)
-            for given, kind in zip(outs, kinds, strict=True)
-        ]
-        output_arrays.refuse_overlap(found, self._where)
-        return found
 
     def recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
         """What the kernel computes, for operands of these dtypes."""
         graph, posts = self.graphs(operands, extras)
         rows = _rows(operands)
-        mapped = dtypes.dtype_from_id(graph.result_rows(rows)[0])
+        mapped = dtype_from_id(graph.result_rows(rows)[0])
         reduced = np.dtype(REDUCTIONS[self.op].result(mapped))
         value, element, accumulator = REDUCTIONS[self.op].kernel(mapped.name, reduced.name)
         functions = [device_function("gi_fused", graph, rows)]
         if posts is not None:
-            given = (dtypes.dtype_id(reduced), *_rows(extras))
+            given = (dtype_id(reduced), *_rows(extras))
             functions.append(device_function("gi_posts", posts, given))
         names = ", ".join(f"x{i}" for i in range(len(operands)))
         return Recipe(
@@ -158,84 +165,121 @@ class ReductionKernel:
         )
 
     def _plan(
-        self,
-        cls: type,
-        axes: tuple[int, ...],
-        operands: Sequence[Any],
-        extras: Sequence[Any],
-        outs: Any,
-    ) -> Any:
-        shape = operands[0].shape
-        kept = reduced_shape(shape, axes)
-        kinds = self._dtypes(operands)
-        if outs is not None:
-            outs = self._check_outs(operands[0], kept, kinds, outs)
-        for x in (*operands, *extras):
-            if x.dtype.name not in dtypes.ACCUMULATORS:
-                raise DTypeError(
-                    where=self._where,
-                    expected="number types",
-                    got=str(x.dtype),
-                    fix="cast it first",
-                )
+        self, cls: type, axes: tuple[int, ...], operands: Sequence[Any], extras: Sequence[Any],
+        kinds: Sequence[Any], outs: Any,
+    ) -> Any:  # fmt: skip
+        shape, n = operands[0].shape, len(operands)
+        require_accumulated(self._where, *(x.dtype for x in (*operands, *extras)))
+        made = reduced_shape(shape, axes, self.keepdims)
+        sinks = [c_strides(made, 1)] * len(kinds) if outs is None else [o._strides for o in outs]
         device = operands[0].device.index
-        recipe = self.recipe(operands, extras)
-        fresh = c_strides(kept, 1)
-        sinks = [fresh] * len(kinds) if outs is None else [tuple(o._strides) for o in outs]
-        full = [reduction_launch.over(strides, axes, len(shape)) for strides in sinks]
-        after = [reduction_launch.over(e._strides, axes, len(shape)) for e in extras]
-        given = [reduction_launch.operand(x) for x in operands]
-        # Extras ride along as results do: their strides follow the kept dimensions.
-        plan = plan_reduction(
-            shape,
-            axes,
-            given,
-            [*full, *after],
-            multiprocessors=reduction_launch.multiprocessors(device),
-        )
-        g = plan.geometry
-        n = len(kinds)
-        launches, scratch = reduction_launch.launches_for(
-            device,
-            recipe,
-            plan,
+        launches, scratch = launches_for(
+            device, self.recipe(operands, extras), shape, axes,
+            [(INPUT, i, Operand.of(x)) for i, x in enumerate(operands)],
             [
-                (reduction_launch.INPUT, i, g.in_shifts[i] * x.itemsize)
-                for i, x in enumerate(operands)
+                (OUTPUT, j, Operand(full_strides(strides, axes, len(shape)), kind.itemsize))
+                for j, (strides, kind) in enumerate(zip(sinks, kinds, strict=True))
             ],
             [
-                (reduction_launch.OUTPUT, j, g.out_shifts[j] * kind.itemsize)
-                for j, kind in enumerate(kinds)
+                (INPUT, n + i, Operand.of(e, full_strides(e._strides, axes, len(shape))))
+                for i, e in enumerate(extras)
             ],
-            extras=[
-                (reduction_launch.INPUT, len(operands) + e, g.out_shifts[n + e] * x.itemsize)
-                for e, x in enumerate(extras)
-            ],
-            extra_strides=g.out_strides[n:],
-        )
-        return _core.make_plan(
-            device,
-            launches,
-            scratch,
-            [(output_arrays.class_for(cls, kind), dtypes.dtype_id(kind), kept) for kind in kinds],
-        )
+        )  # fmt: skip
+        results = [(output_arrays.class_for(cls, kind), dtype_id(kind), made) for kind in kinds]
+        return _core.make_plan(device, launches, scratch, results)
+
+
+class FusedReduction:
+    """One reduced value of an expression; `part` computes the values that are reduced."""
+
+    def __init__(
+        self, part: Graph, reduction: tuple[str, Any, bool], elementwise: Callable[..., Any]
+    ) -> None:
+        self.op, self.axis, self.keepdims = reduction
+        strict = replace(part, strict=(True,) * len(part.inputs))
+        # By whether the operands are CudaNdarrays, all of them or none.
+        self.kernels = [
+            ReductionKernel(graph, self.op, self.axis, keepdims=self.keepdims)
+            for graph in (part, strict)
+        ]
+        self.value = elementwise
+        self.reads_only = part.results[0].index >= 0
+        # By kinds of operands.
+        self._ways: dict[Any, tuple[ReductionKernel | None, list[Any], bool]] = {}
+
+    def __call__(self, operands: Sequence[Any], out: Any) -> Any:
+        """The result for operands that the elementwise function takes."""
+        # A device has one object, so its address names it.
+        key = tuple([
+            (type(x), x.dtype, id(x.device)) if isinstance(x, _core.Array) else type(x)
+            for x in operands
+        ])  # fmt: skip
+        way = self._ways.get(key)
+        if way is None:
+            way = self._ways[key] = self._way(operands)
+        kernel, numbers, plain = way
+        if kernel is None:
+            value = operands[0] if plain else self.value(*operands)
+            return getattr(value, self.op)(self.axis, keepdims=self.keepdims, out=out)
+        if numbers:
+            operands = list(operands)
+            for i, cls, dtype, code, index in numbers:
+                number = _core.empty(cls, (), dtype, code, index, where="fuse")
+                number.fill(operands[i])
+                operands[i] = number
+        made = kernel(*operands, out=out)
+        return output_arrays.plain(made) if plain and out is None else made
+
+    def _way(self, operands: Sequence[Any]) -> tuple[ReductionKernel | None, list[Any], bool]:
+        """How operands of these kinds are reduced: the kernel, and the 0-d arrays it reads for numbers.
+
+        The third value says that a CudaNdarray cannot hold the kernel's result, or, where there is no
+        kernel, that the first operand is reduced as it is.
+        """
+        like = next((x for x in operands if isinstance(x, _core.Array)), None)
+        if self.reads_only and like is not None and operands[0] is like:
+            return None, [], True
+        known = all(isinstance(x, (_core.Array, int, float, complex)) for x in operands)
+        if like is None or like.device.type == "cpu" or not known:
+            return None, [], False
+        strict = is_strict(like)
+        kernel = self.kernels[strict]
+        kinds = [
+            dtype_id(x.dtype) if isinstance(x, _core.Array) else number_kind(x) for x in operands
+        ]
+        rows = kernel.graph.input_rows(kinds)
+        dtypes = [dtype_from_id(row) for row in rows]
+        # A CudaNdarray's class and its rules hold for the result only beside its own kind.
+        alike = all(
+            (type(x) is type(like) and x.device == like.device) if isinstance(x, _core.Array)
+            else output_arrays.class_for(type(like), dtype) is type(like)
+            for x, dtype in zip(operands, dtypes, strict=True)
+        )  # fmt: skip
+        mapped = dtype_from_id(kernel.graph.result_rows(rows)[0])
+        if not alike or any(dtype.name not in ACCUMULATORS for dtype in (*dtypes, mapped)):
+            return None, [], False
+        device = like.device
+        numbers = [
+            (i, type(like), dtype, device.type_code, device.index)
+            for i, (x, dtype) in enumerate(zip(operands, dtypes, strict=True))
+            if not isinstance(x, _core.Array)
+        ]
+        return kernel, numbers, strict and not kernel.graph.strict_results(rows)[0]
 
 
 def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(dtypes.dtype_id(x.dtype) for x in operands)
+    return tuple(dtype_id(x.dtype) for x in operands)
 
 
 def _returning(result: str, inputs: Sequence[str]) -> str:
     """gi_mapped: the value that gi_fused sets, as an expression."""
-    working = dtypes.WORKING
-    parameters = ", ".join(f"{working[name]} a{i}" for i, name in enumerate(inputs))
+    parameters = ", ".join(f"{WORKING[name]} a{i}" for i, name in enumerate(inputs))
     given = ", ".join([*(f"a{i}" for i in range(len(inputs))), "value"])
     return (
-        f"GI_FN {working[result]} gi_mapped({parameters}) {{\n"
-        f"  {working[result]} value;\n  gi_fused({given});\n  return value;\n}}\n"
+        f"GI_FN {WORKING[result]} gi_mapped({parameters}) {{\n"
+        f"  {WORKING[result]} value;\n  gi_fused({given});\n  return value;\n}}\n"
     )
 
 
 def _same_place(x: Any, y: Any) -> bool:
-    y = output_arrays.plain(y)
     return bool(x.ptr == y.ptr and x._strides == y._strides and x.itemsize == y.itemsize)

@@ -7,7 +7,7 @@ core; the order of additions follows from it alone, so equal layouts give equal 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core
 
@@ -59,6 +59,12 @@ class Operand:
     strides: tuple[int, ...]
     itemsize: int
     alignment: int = 16
+
+    @classmethod
+    def of(cls, x: Any, strides: Sequence[int] | None = None) -> Operand:
+        """An array as the planner sees it."""
+        alignment = min(x.ptr & -x.ptr, 16) or 16
+        return cls(tuple(x._strides if strides is None else strides), x.itemsize, alignment)
 
 
 @dataclass(frozen=True)

@@ -240,18 +240,22 @@ def recipe_for(
     op: str, dtype: np.dtype, result: np.dtype, *, shift: np.dtype | None = None
 ) -> Recipe:
     """The kernel that computes `op` of `dtype` into `result`."""
-    row = REDUCTIONS[op]
-    for given in (dtype, result):
-        if given.name not in ACCUMULATORS:
-            raise DTypeError(
-                where=op,
-                expected="a number type that GPUs compute with",
-                got=given.name,
-                fix='x.astype("float32") first',
-            )
-    value, mapped, accumulator = row.kernel(dtype.name, result.name)
+    require_accumulated(op, dtype, result)
+    value, mapped, accumulator = REDUCTIONS[op].kernel(dtype.name, result.name)
     inputs = (dtype.name, shift.name) if shift is not None else (dtype.name,)
     return Recipe(inputs, value, mapped, accumulator, (result.name,))
+
+
+def require_accumulated(where: str, *dtypes: np.dtype) -> None:
+    """Refuse dtypes that no kernel accumulates."""
+    for dtype in dtypes:
+        if dtype.name not in ACCUMULATORS:
+            raise DTypeError(
+                where=where,
+                expected="a number type that GPUs compute with",
+                got=dtype.name,
+                fix='x.astype("float32") first',
+            )
 
 
 def reduced_shape(
@@ -261,12 +265,18 @@ def reduced_shape(
     return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
 
 
-def check_not_empty(
-    op: str, reduced: int, shape: tuple[int, ...], where: str | None = None
-) -> None:
-    if REDUCTIONS[op].needs_elements and reduced == 0:
+def full_strides(strides: Sequence[int], axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Strides of a result over the full shape; those along reduced axes mean nothing."""
+    if len(strides) == ndim:
+        return tuple(strides)
+    rest = iter(strides)
+    return tuple(0 if axis in axes else next(rest) for axis in range(ndim))
+
+
+def check_not_empty(op: str, shape: tuple[int, ...], axes: Sequence[int]) -> None:
+    if REDUCTIONS[op].needs_elements and not all(shape[i] for i in axes):
         raise ShapeError(
-            where=where or REDUCTIONS[op].where,
+            where=REDUCTIONS[op].where,
             expected="at least one element along the reduced axes: there is no identity",
             got=f"shape {shape}",
             fix="test x.size first",

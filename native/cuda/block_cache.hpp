@@ -2,24 +2,15 @@
 // exists only because a call of the driver's pool costs ten times as much.
 #pragma once
 
+#include <cuda.h>
+
 #include <atomic>
 #include <cstdint>
-#include <functional>
+#include <mutex>
+#include <unordered_map>
 #include <vector>
 
-#include "cuda/cuda.hpp"
-
 namespace gpuinterop::cuda {
-
-// Held for tens of nanoseconds, never across a driver call.
-class SpinLock {
- public:
-  void lock() noexcept;
-  void unlock() noexcept { flag_.clear(std::memory_order_release); }
-
- private:
-  std::atomic_flag flag_ = ATOMIC_FLAG_INIT;
-};
 
 struct Block {
   void* ptr;
@@ -30,36 +21,73 @@ struct Block {
 
 class BlockCache {
  public:
-  static constexpr int64_t kGranule = 512;
-  static int64_t rounded(int64_t nbytes) noexcept {
-    return (nbytes + kGranule - 1) & ~(kGranule - 1);
-  }
+  static int64_t rounded(int64_t nbytes) noexcept { return (nbytes + 511) & ~int64_t(511); }
 
   // Of all blocks together.
   void set_limit(int64_t limit) noexcept { limit_ = limit; }
-  void* take(int64_t bytes, CUstream stream, uint32_t thread) noexcept;
+
+  // The latest block, because its lines may still be in the GPU's cache; null if there is none.
+  void* take(int64_t bytes, CUstream stream, uint32_t thread) noexcept {
+    std::lock_guard lock(lock_);
+    const auto found = blocks_.find({bytes, stream, thread});
+    if (found == blocks_.end() || found->second.empty()) return nullptr;
+    void* ptr = found->second.back();
+    found->second.pop_back();
+    bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    return ptr;
+  }
+
   // False when there is no room (or no memory to remember it): the caller frees the block, or
   // empties the cache and tries again.
-  bool put(const Block& block) noexcept;
+  bool put(const Block& block) noexcept {
+    std::lock_guard lock(lock_);
+    if (bytes() + block.bytes > limit_) return false;
+    try {
+      const Key key{block.bytes, block.stream, block.thread};
+      if (blocks_.size() >= kMostKeys && !blocks_.count(key)) return false;
+      blocks_[key].push_back(block.ptr);
+    } catch (...) {
+      return false;
+    }
+    bytes_.fetch_add(block.bytes, std::memory_order_relaxed);
+    return true;
+  }
+
   // Whether a block is worth emptying the cache for. A larger one is kept only while there is room.
   bool fits(int64_t bytes) const noexcept { return bytes <= limit_ / 4; }
+
   // Empties the cache and returns its blocks.
-  std::vector<Block> drain();
+  std::vector<Block> drain() {
+    std::lock_guard lock(lock_);
+    std::vector<Block> all;
+    for (const auto& [key, pointers] : blocks_)
+      for (void* ptr : pointers) all.push_back({ptr, key.bytes, key.stream, key.thread});
+    blocks_.clear();
+    bytes_.store(0, std::memory_order_relaxed);
+    return all;
+  }
+
   int64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr size_t kSlots = 1024;
-  struct Bin {
-    int64_t bytes = 0;  // 0: an unused slot
-    CUstream stream = nullptr;
-    uint32_t thread = 0;
-    std::vector<void*> blocks;
+  // Sizes that are no longer requested keep their keys until the cache is emptied.
+  static constexpr size_t kMostKeys = 512;
+  struct Key {
+    int64_t bytes;
+    CUstream stream;
+    uint32_t thread;
+    bool operator==(const Key&) const = default;
   };
-  Bin* find(int64_t bytes, CUstream stream, uint32_t thread, bool insert) noexcept;
+  struct KeyHash {
+    size_t operator()(const Key& k) const noexcept {
+      const uint64_t h =
+          uint64_t(k.bytes) / 512 + reinterpret_cast<uintptr_t>(k.stream) / 16 + k.thread * 31u;
+      return size_t(h * 0x9E3779B97F4A7C15ull >> 32);
+    }
+  };
 
-  SpinLock lock_;
-  std::vector<Bin> bins_;
-  size_t used_ = 0;
+  std::mutex lock_;  // held for tens of nanoseconds, never across a driver call
+  std::unordered_map<Key, std::vector<void*>, KeyHash> blocks_;
   int64_t limit_ = 0;
   std::atomic<int64_t> bytes_{0};
 };

@@ -37,57 +37,29 @@ bool can_be_queried(CUstream stream) noexcept {
   return !is_default(stream) || (driver().CtxGetCurrent(&context) == CUDA_SUCCESS && context);
 }
 
-uint64_t query_capture(CUstream stream, CUgraph* graph) noexcept {
-  const Driver& cu = driver();
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t id = 0;
-  CUresult code = cu.StreamGetCaptureInfo
-                      ? cu.StreamGetCaptureInfo(stream, &status, &id, graph, nullptr, nullptr)
-                      : cu.StreamIsCapturing(stream, &status);
-  if (code != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) [[likely]] {
-    if (captured_count.load(std::memory_order_relaxed) != 0) forget_capturing(stream);
-    return 0;
-  }
-  note_capturing(stream);
-  // A broken capture and a capture of an old driver have no id: they share one.
-  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id ? id : UINT64_MAX;
-}
-
-// Whether `holds` is true in the context of any device in use, because without a context the per-thread
-// stream could be that of any device.
-template <class Test>
-bool in_any_context(Test holds) noexcept {
-  for (int i = 0; i < driver().devices && i < kMaxDevices; ++i) {
-    DeviceState* d = started_device(i);
-    CUcontext popped;
-    if (!d || driver().CtxPushCurrent(d->primary) != CUDA_SUCCESS) continue;
-    const bool found = holds();
-    driver().CtxPopCurrent(&popped);
-    if (found) return true;
-  }
-  return false;
-}
-
 // As capture_id() != 0, without recording the stream.
 bool is_captured(CUstream stream) noexcept {
-  if (stream == CU_STREAM_LEGACY) return false;
-  auto asked = [stream]() noexcept {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return driver().StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-  };
-  return can_be_queried(stream) ? asked() : in_any_context(asked);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return stream != CU_STREAM_LEGACY && can_be_queried(stream) &&
+         driver().StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 }  // namespace
 
 uint64_t capture_id(CUstream stream, CUgraph* graph) noexcept {
-  if (stream == CU_STREAM_LEGACY) return 0;  // cannot be captured, and a query would be an error
-  if (can_be_queried(stream)) [[likely]]
-    return query_capture(stream, graph);
-  uint64_t id = 0;
-  in_any_context([&]() noexcept { return (id = query_capture(stream, graph)) != 0; });
-  return id;
+  // The legacy stream cannot be captured, and a query would be an error.
+  if (stream == CU_STREAM_LEGACY || !can_be_queried(stream)) return 0;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  const CUresult code =
+      driver().StreamGetCaptureInfo(stream, &status, &id, graph, nullptr, nullptr);
+  if (code != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) [[likely]] {
+    if (captured_count.load(std::memory_order_relaxed) != 0) forget_capturing(stream);
+    return 0;
+  }
+  note_capturing(stream);
+  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : UINT64_MAX;  // a broken one has no id
 }
 
 bool is_capturing(CUstream stream) noexcept { return driver().ok && capture_id(stream) != 0; }
@@ -118,8 +90,6 @@ bool any_capture() noexcept {
          (can_be_queried(CU_STREAM_LEGACY) &&
           cu.StreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
-
-void presume_capture_over(CUstream stream) noexcept { forget_capturing(stream); }
 
 void presume_captures_over() noexcept {
   std::lock_guard lock(captured_lock);

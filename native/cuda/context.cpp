@@ -2,6 +2,7 @@
 #include <Python.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <string>
 
 #include "array/gil.hpp"
@@ -26,19 +27,16 @@ std::string ordinals() {
 
 // By default the pool returns all memory to the system at every synchronisation. Keeping an eighth of the
 // GPU makes arrays of ordinary sizes cheap and leaves the rest to other libraries, whose cudaMalloc
-// cannot use the pool.
-void keep_pool_memory(DeviceState& d) {
+// cannot use the pool. The cache in front of the pool may hold a sixteenth.
+void open_pool(DeviceState& d, const char* where) {
   const Driver& cu = driver();
-  int supported = 0;
-  if (!cu.DeviceGetDefaultMemPool || !cu.MemAllocAsync || !cu.MemFreeAsync ||
-      !cu.MemPoolSetAttribute || !cu.MemPoolTrimTo)
-    return;
-  cu.DeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, d.device);
-  CUmemoryPool pool = nullptr;
-  if (!supported || cu.DeviceGetDefaultMemPool(&pool, d.device) != CUDA_SUCCESS) return;
-  cuuint64_t keep = cuuint64_t(d.total_bytes / 8);
-  if (cu.MemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep) == CUDA_SUCCESS)
-    d.pool = pool;
+  size_t total = 0;
+  check(cu.DeviceTotalMem(&total, d.device), "cuDeviceTotalMem", where);
+  check(cu.DeviceGetDefaultMemPool(&d.pool, d.device), "cuDeviceGetDefaultMemPool", where);
+  cuuint64_t keep = total / 8;
+  check(cu.MemPoolSetAttribute(d.pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+        "cuMemPoolSetAttribute", where);
+  d.cache.set_limit(std::min(int64_t(total / 16), int64_t(2) << 30));
 }
 
 DeviceState& start_device(int ordinal, const char* where) {
@@ -51,57 +49,40 @@ DeviceState& start_device(int ordinal, const char* where) {
   if (DeviceState* d = states[ordinal].load()) return *d;
   auto* d = new DeviceState;  // never freed: streams, events and memory refer to it until exit
   d->ordinal = ordinal;
-  size_t total = 0;
   RelaxedCapture relaxed;  // the context's memory is not a part of the graph
   try {
     check(cu.DeviceGet(&d->device, ordinal), "cuDeviceGet", where);
     check(cu.DevicePrimaryCtxRetain(&d->primary, d->device), "cuDevicePrimaryCtxRetain", where);
-    check(cu.DeviceTotalMem(&total, d->device), "cuDeviceTotalMem", where);
+    open_pool(*d, where);
   } catch (...) {
     delete d;
     throw;
   }
-  d->total_bytes = int64_t(total);
   int uses = 0;
   cu.DeviceGetAttribute(&uses, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
                         d->device);
   d->host_page_tables = uses != 0;
-  keep_pool_memory(*d);
   states[ordinal].store(d, std::memory_order_release);
   return *d;
 }
 
 const char* advice(CUresult code) {
   switch (code) {
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-      return "an earlier kernel failed and the context is lost: restart the process; "
-             "CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer names the kernel";
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
     case CUDA_ERROR_INVALID_CONTEXT:
-      return "something destroyed or reset the primary context (cudaDeviceReset, "
-             "numba.cuda.close); "
-             "do not reset a device that is in use";
     case CUDA_ERROR_INVALID_HANDLE:
-      return "a stream, event or module was destroyed, or belongs to a context that is not the "
-             "primary "
-             "one (PyCUDA: import pycuda.autoprimaryctx instead of pycuda.autoinit)";
-    case CUDA_ERROR_DEINITIALIZED: return "the process is shutting down; do CUDA work earlier";
+      return "a stream, event, module or context was destroyed or reset (cudaDeviceReset, "
+             "numba.cuda.close), or is of a context that is not the primary one (PyCUDA: import "
+             "pycuda.autoprimaryctx instead of pycuda.autoinit)";
     case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_INVALID_PTX:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
       return "the kernel was compiled for another GPU, or by a compiler that is too new for "
              "this driver: update the driver or install an older NVRTC";
-    default: return "run with CUDA_LAUNCH_BLOCKING=1 to see whether an earlier kernel failed";
+    default:
+      return "if an earlier kernel has failed, the context is lost: restart the process; "
+             "CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer names the kernel";
   }
 }
 
@@ -142,8 +123,10 @@ void check(CUresult code, const char* call, const char* where) {
     fail(Kind::OutOfMemory, where, "enough device memory", got,
          "delete arrays that are no longer used, or call gpuinterop.devices.empty_cache()");
   if (forbidden_by_capture(code))
-    fail(Kind::Capture, where, "a call that is legal while a graph is captured", got,
-         "do this before the capture begins or after it ends");
+    fail(
+        Kind::Capture, where, "a call that is legal while a graph is captured", got,
+        "do this before the capture begins, or after it has ended and gpuinterop.synchronize() was "
+        "called");
   fail(Kind::Cuda, where, std::string(call) + " to succeed", got, advice(code));
 }
 

@@ -64,8 +64,8 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where);
 void release(Buffer* b) noexcept;  // Buffer::release of memory from allocate()
 
 enum class Direction { HostToDevice, DeviceToHost, DeviceToDevice };
-// Contiguous bytes within one device (or between it and the host), on `stream`. Host copies block
-// unless `async`; large ones from pageable memory go through pinned staging. Drops the GIL to block.
+// Contiguous bytes within one device (or between it and the host), on `stream`. Host copies block unless
+// `async`, and drop the GIL for that time; the driver stages pageable memory.
 void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Direction direction,
                 CUstream stream, bool async, const char* where);
 // Kind::Capture where `stream` is captured, whose graph cannot hold the copies that block.

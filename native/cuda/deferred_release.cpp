@@ -121,12 +121,10 @@ CUresult record_context(DeviceState& d, CUevent event) noexcept {
   const Driver& cu = driver();
   if (any_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   RelaxedCapture relaxed;
-  if (cu.CtxRecordEvent && d.driver_records_context) {
+  if (cu.CtxRecordEvent) {
     const CUresult code = cu.CtxRecordEvent(d.primary, event);
-    // Another library's capture is running; the query has broken it.
-    if (forbidden_by_capture(code)) return code;
-    d.driver_records_context = code == CUDA_SUCCESS;
-    if (code == CUDA_SUCCESS) return code;
+    // Forbidden: another library's capture is running, and the query has broken it.
+    if (code == CUDA_SUCCESS || forbidden_by_capture(code)) return code;
   }
   ScopedGilRelease dropped;
   return cu.CtxSynchronize();  // an event that was never recorded counts as completed

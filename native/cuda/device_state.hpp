@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/error.hpp"
+#include "cuda/block_cache.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/driver.hpp"
 
@@ -17,13 +18,12 @@ namespace gpuinterop::cuda {
 struct DeviceState {
   int ordinal = 0;
   CUdevice device = 0;
-  CUcontext primary =
-      nullptr;  // retained once and never released: other libraries may still use it at exit
-  CUmemoryPool pool = nullptr;  // the device's default pool; null when it has none
-  int64_t total_bytes = 0;
-  bool host_page_tables =
-      false;  // the GPU reads pageable memory itself, after the call has returned
-  std::atomic<bool> driver_records_context{true};  // cuCtxRecordEvent: until it has failed
+  // Retained once and never released: other libraries may still use it at exit.
+  CUcontext primary = nullptr;
+  CUmemoryPool pool = nullptr;  // the device's default pool
+  BlockCache cache;             // of freed blocks, in front of the pool
+  // The GPU reads pageable memory itself, after the call has returned.
+  bool host_page_tables = false;
 
   std::mutex event_lock;
   std::vector<CUevent> events;  // without timing, idle
@@ -91,9 +91,8 @@ CUresult call_blocking(Call&& call) {
 uint64_t capture_id(CUstream stream, CUgraph* graph = nullptr) noexcept;
 // Whether some capture is known to run in the process, so that synchronising could break it.
 bool any_capture() noexcept;
-// For streams that can no longer be queried: the user synchronises, or too many blocks wait.
+// For streams that can no longer be queried: the user synchronises, or memory has run out.
 void presume_captures_over() noexcept;
-void presume_capture_over(CUstream stream) noexcept;  // its owner is destroyed
 
 // ---- streams ----------------------------------------------------------------------------------
 bool is_default(CUstream stream) noexcept;  // legacy or per thread
@@ -110,6 +109,5 @@ CUresult link(DeviceState& d, CUstream waiter, DeviceState& producer_device,
 // ---- memory -----------------------------------------------------------------------------------
 // Frees blocks that waited for the end of a capture, if no capture is running.
 void drain_deferred() noexcept;
-int64_t cached_bytes(int ordinal) noexcept;
 
 }  // namespace gpuinterop::cuda

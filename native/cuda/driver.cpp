@@ -25,6 +25,7 @@ bool resolve(void* library, const char* symbol, F& slot) noexcept {
 // Fills the table; returns what is missing, empty when all is there.
 std::string fill(void* library) {
   std::vector<const char*> lacking;
+// Not through another macro, which would expand the symbol to the version that cuda.h prefers.
 #define X(name, symbol, arguments) \
   if (!resolve(library, #symbol, table.name)) lacking.push_back(#symbol);
   GPUINTEROP_DRIVER_REQUIRED(X)

@@ -10,7 +10,7 @@
 
 namespace gpuinterop::cuda {
 
-// X(name here, symbol, arguments): present in every driver since 11.2.
+// X(name here, symbol, arguments): present in every driver of CUDA 12, the oldest that is supported.
 #define GPUINTEROP_DRIVER_REQUIRED(X)                                                            \
   X(Init, cuInit, (unsigned))                                                                    \
   X(DriverGetVersion, cuDriverGetVersion, (int*))                                                \
@@ -29,8 +29,6 @@ namespace gpuinterop::cuda {
   X(CtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext*))                                             \
   X(CtxSynchronize, cuCtxSynchronize, ())                                                        \
   X(MemGetInfo, cuMemGetInfo_v2, (size_t*, size_t*))                                             \
-  X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                             \
-  X(MemFree, cuMemFree_v2, (CUdeviceptr))                                                        \
   X(MemHostAlloc, cuMemHostAlloc, (void**, size_t, unsigned))                                    \
   X(MemFreeHost, cuMemFreeHost, (void*))                                                         \
   X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void*, size_t, CUstream))         \
@@ -70,30 +68,30 @@ namespace gpuinterop::cuda {
   X(GraphDestroy, cuGraphDestroy, (CUgraph))                                                     \
   X(GraphLaunch, cuGraphLaunch, (CUgraphExec, CUstream))                                         \
   X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec))                                         \
-  X(GraphGetNodes, cuGraphGetNodes, (CUgraph, CUgraphNode*, size_t*))
-
-// Later additions and optional functions: null when the driver lacks them.
-#define GPUINTEROP_DRIVER_OPTIONAL(X)                                                           \
-  X(DeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))              \
-  X(MemAllocAsync, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream))                           \
-  X(MemFreeAsync, cuMemFreeAsync, (CUdeviceptr, CUstream))                                      \
-  X(MemPoolSetAttribute, cuMemPoolSetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))     \
-  X(MemPoolGetAttribute, cuMemPoolGetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))     \
-  X(MemPoolTrimTo, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                     \
-  X(CtxRecordEvent, cuCtxRecordEvent, (CUcontext, CUevent))                                     \
-  X(StreamGetId, cuStreamGetId, (CUstream, unsigned long long*))                                \
-  X(StreamGetCaptureInfo, cuStreamGetCaptureInfo_v2,                                            \
-    (CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, size_t*))    \
-  X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                                     \
-    (CUgraphExec*, CUgraph, unsigned long long))                                                \
-  X(FuncGetParamInfo, cuFuncGetParamInfo, (CUfunction, size_t, size_t*, size_t*))               \
-  X(GraphAddChildGraphNode, cuGraphAddChildGraphNode,                                           \
-    (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUgraph))                               \
-  X(StreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies,                         \
-    (CUstream, CUgraphNode*, size_t, unsigned))                                                 \
-  X(UserObjectCreate, cuUserObjectCreate, (CUuserObject*, void*, CUhostFn, unsigned, unsigned)) \
-  X(UserObjectRelease, cuUserObjectRelease, (CUuserObject, unsigned))                           \
+  X(GraphGetNodes, cuGraphGetNodes, (CUgraph, CUgraphNode*, size_t*))                            \
+  X(DeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))               \
+  X(MemAllocAsync, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream))                            \
+  X(MemFreeAsync, cuMemFreeAsync, (CUdeviceptr, CUstream))                                       \
+  X(MemPoolSetAttribute, cuMemPoolSetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))      \
+  X(MemPoolGetAttribute, cuMemPoolGetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))      \
+  X(MemPoolTrimTo, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                      \
+  X(StreamGetId, cuStreamGetId, (CUstream, unsigned long long*))                                 \
+  X(StreamGetCaptureInfo, cuStreamGetCaptureInfo_v2,                                             \
+    (CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, size_t*))     \
+  X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                                      \
+    (CUgraphExec*, CUgraph, unsigned long long))                                                 \
+  X(GraphAddChildGraphNode, cuGraphAddChildGraphNode,                                            \
+    (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUgraph))                                \
+  X(StreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies,                          \
+    (CUstream, CUgraphNode*, size_t, unsigned))                                                  \
+  X(UserObjectCreate, cuUserObjectCreate, (CUuserObject*, void*, CUhostFn, unsigned, unsigned))  \
+  X(UserObjectRelease, cuUserObjectRelease, (CUuserObject, unsigned))                            \
   X(GraphRetainUserObject, cuGraphRetainUserObject, (CUgraph, CUuserObject, unsigned, unsigned))
+
+// Null when the driver is older: than 12.5 and 12.4.
+#define GPUINTEROP_DRIVER_OPTIONAL(X)                       \
+  X(CtxRecordEvent, cuCtxRecordEvent, (CUcontext, CUevent)) \
+  X(FuncGetParamInfo, cuFuncGetParamInfo, (CUfunction, size_t, size_t*, size_t*))
 
 struct Driver {
 #define X(name, symbol, arguments) CUresult(CUDAAPI* name) arguments = nullptr;

@@ -19,17 +19,15 @@ enum class Ownership : uint8_t {
 };
 struct TrackedStream {
   Ownership ownership = Ownership::Retired;
-  bool retirement_deferred = false;  // Borrowed: used by its owner only, until its capture ends
-  int users = 0;                     // Stream objects
-  unsigned long long id = 0;         // the driver's id of the stream; 0: unknown
-  uint64_t capture = 0;              // Untracked: the capture that it took part in
-  uint32_t uses = 0;                 // Untracked: how often work was queued on it
+  int users = 0;              // Stream objects
+  unsigned long long id = 0;  // the driver's id of the stream; 0: unknown
+  uint64_t capture = 0;       // Untracked: the capture that it took part in
+  uint32_t uses = 0;          // Untracked: how often work was queued on it
 };
 
 std::mutex streams_lock;  // of what follows
 std::unordered_map<CUstream, TrackedStream> tracked;
-std::unordered_set<CUstream>
-    process_lifetime;                  // never destroyed: gpuinterop's own streams and torch's
+std::unordered_set<CUstream> process_lifetime;  // gpuinterop's own streams and torch's
 std::atomic<size_t> tracked_count{0};  // so that programs without such streams take no lock
 
 // With the lock held.
@@ -49,12 +47,11 @@ bool is_retired(CUstream stream) noexcept {
   return f && f->ownership == Ownership::Retired;
 }
 
-// The driver reuses handles but not ids. 0: an old driver, or a captured stream, because the query would
-// break its capture.
+// The driver reuses handles but not ids. 0: a captured stream, because the query would break its capture.
 unsigned long long stream_id_of(int device, CUstream stream) {
   unsigned long long id = 0;
   DeviceGuard guard(device);
-  if (!driver().StreamGetId || capture_id(stream)) return 0;
+  if (capture_id(stream)) return 0;
   RelaxedCapture relaxed;
   return driver().StreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
 }
@@ -74,17 +71,8 @@ void wait_for_all(int device, CUstream stream, const char* where) {
 void retire_if_unused_since(CUstream stream, uint32_t uses) noexcept {
   std::lock_guard lock(streams_lock);
   TrackedStream* f = find_tracked(stream);
-  if (f && (f->ownership == Ownership::Untracked || f->retirement_deferred) && f->uses == uses) {
+  if (f && f->ownership == Ownership::Untracked && f->uses == uses)
     f->ownership = Ownership::Retired;
-    f->retirement_deferred = false;
-  }
-}
-
-// If its capture has ended, the stream can be retired now.
-void retire_if_capture_ended(DeviceState& d, CUstream stream, uint32_t uses, const char* where) {
-  if (capture_id(stream)) return;
-  if (link(d, drain_stream(d, where), d, stream) == CUDA_SUCCESS)
-    retire_if_unused_since(stream, uses);
 }
 
 }  // namespace
@@ -139,47 +127,25 @@ void borrow_stream(int device, CUstream stream, bool again, const char* where) {
   std::lock_guard lock(streams_lock);
   TrackedStream& f = track_stream(stream);
   f.ownership = Ownership::Borrowed;
-  f.retirement_deferred = false;
   if (!again) ++f.users;
   if (id) f.id = id;
 }
 
-bool retire_stream(int device, CUstream stream) noexcept {
+void retire_stream(int device, CUstream stream) noexcept {
   if (!started_device(device) || is_default(stream) || lives_until_exit(stream) || driver_is_gone())
-    return true;
+    return;
   try {
     const uint64_t capture = capture_id(stream);
     std::lock_guard lock(streams_lock);
     TrackedStream& f = track_stream(stream);
-    if (f.ownership == Ownership::Borrowed && --f.users > 0) return true;
+    if (f.ownership == Ownership::Borrowed && --f.users > 0) return;
     f.ownership = Ownership::Untracked;
-    f.retirement_deferred = false;
     f.capture = capture;
     ++f.uses;
-  } catch (...) {
-    return false;
+  } catch (...) {  // no memory for the entry
+    return;
   }
-  return end_untracked_use(device, stream);
-}
-
-bool defer_retirement(CUstream stream) noexcept {
-  std::lock_guard lock(streams_lock);
-  TrackedStream* f = find_tracked(stream);
-  if (!f || f->ownership != Ownership::Untracked || !f->capture) return false;
-  f->ownership = Ownership::Borrowed;
-  return f->retirement_deferred = true;
-}
-
-void end_deferred_retirement(CUstream stream) noexcept {
-  {
-    std::lock_guard lock(streams_lock);
-    TrackedStream* f = find_tracked(stream);
-    if (!f || !f->retirement_deferred) return;
-    f->ownership = Ownership::Untracked;
-    f->retirement_deferred = false;
-    ++f->uses;
-  }
-  presume_capture_over(stream);
+  end_untracked_use(device, stream);
 }
 
 void begin_untracked_use(int device, CUstream stream, const char* where) {
@@ -187,9 +153,7 @@ void begin_untracked_use(int device, CUstream stream, const char* where) {
   {
     std::lock_guard lock(streams_lock);
     const TrackedStream* f = find_tracked(stream);
-    if (f ? f->ownership == Ownership::Borrowed && !f->retirement_deferred
-          : process_lifetime.count(stream) != 0)
-      return;
+    if (f ? f->ownership == Ownership::Borrowed : process_lifetime.count(stream) != 0) return;
   }
   if (is_retired(stream))
     wait(device, stream, drain_stream(device_state(device, where), where), where);
@@ -199,53 +163,43 @@ void begin_untracked_use(int device, CUstream stream, const char* where) {
   TrackedStream& f = track_stream(stream);
   if (f.ownership == Ownership::Borrowed && f.users > 0) return;
   f.ownership = Ownership::Untracked;
-  f.retirement_deferred = false;
   f.id = id;
   f.capture = capture;
   ++f.uses;
 }
 
-bool end_untracked_use(int device, CUstream stream) noexcept {
+void end_untracked_use(int device, CUstream stream) noexcept {
   DeviceState* d = started_device(device);
-  if (!d || driver_is_gone()) return true;
+  if (!d || driver_is_gone()) return;
   uint32_t uses;
   {
     std::lock_guard lock(streams_lock);
     const TrackedStream* f = find_tracked(stream);
-    if (!f || f->ownership != Ownership::Untracked) return true;
+    if (!f || f->ownership != Ownership::Untracked) return;
     uses = f->uses;
   }
-  if (capture_id(stream)) return false;
+  if (capture_id(stream)) return;
   try {
-    if (link(*d, drain_stream(*d, "Stream"), *d, stream) != CUDA_SUCCESS) return false;
-  } catch (...) {
-    return false;
+    if (link(*d, drain_stream(*d, "Stream"), *d, stream) == CUDA_SUCCESS)
+      retire_if_unused_since(stream, uses);
+  } catch (...) {  // no drain stream: later work waits for the whole context
   }
-  retire_if_unused_since(stream, uses);
-  return true;
 }
 
 CUstream live_stream(DeviceState& d, CUstream stream, uint32_t token, const char* where) {
   stream = reachable_stream(stream, token);
   if (tracked_count.load(std::memory_order_acquire) == 0 || is_default(stream)) return stream;
-  bool untracked, retirement_deferred;
-  uint32_t uses;
+  TrackedStream found;
   {
     std::lock_guard lock(streams_lock);
     const TrackedStream* f = find_tracked(stream);
-    if (!f || (f->ownership == Ownership::Borrowed && !f->retirement_deferred)) return stream;
-    retirement_deferred = f->retirement_deferred;
-    untracked = f->ownership == Ownership::Untracked;
-    uses = f->uses;
-  }
-  if (retirement_deferred) {
-    retire_if_capture_ended(d, stream, uses, where);
-    return stream;
+    if (!f || f->ownership == Ownership::Borrowed) return stream;
+    found = *f;
   }
   CUstream drain = drain_stream(d, where);
-  if (untracked) {
+  if (found.ownership == Ownership::Untracked) {
     wait_for_all(d.ordinal, drain, where);
-    retire_if_unused_since(stream, uses);
+    retire_if_unused_since(stream, found.uses);
   }
   return drain;
 }

@@ -1,10 +1,8 @@
 #include "cuda/graph_memory.hpp"
 
-#include <algorithm>
 #include <list>
 #include <memory>
 
-#include "cuda/block_cache.hpp"
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/memory.hpp"
@@ -14,16 +12,17 @@ namespace gpuinterop::cuda {
 namespace {
 
 struct GraphPool {
-  uint64_t capture;
-  int device;
+  uint64_t capture = 0;
+  int device = 0;
   int64_t live = 0;        // buffers that hold a block of this pool
   bool destroyed = false;  // the graph and everything made from it is destroyed
-  std::vector<Block> idle;
+  BlockCache idle;
   std::vector<Block> shared;  // that a consumer on another stream of the capture may still use
+  GraphPool() { idle.set_limit(INT64_MAX); }
 };
 
-std::mutex
-    pools_lock;  // of all pools; taken without any other lock and released before driver calls
+// Of all pools; taken without any other lock but that of a cache, and released before driver calls.
+std::mutex pools_lock;
 std::list<GraphPool*> pools;
 std::atomic<int> destroyed_count{0};
 
@@ -39,8 +38,9 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
     for (GraphPool* p : pools)
       if (p->capture == capture && p->device == d.ordinal && !p->destroyed) return p;
   }
-  auto fresh = std::make_unique<GraphPool>(GraphPool{0, d.ordinal});
+  auto fresh = std::make_unique<GraphPool>();
   GraphPool* pool = fresh.get();
+  pool->device = d.ordinal;
   {
     std::lock_guard guard(pools_lock);
     pools.push_back(pool);
@@ -66,7 +66,6 @@ void serve_any_stream(DeviceState& d, Block& block) noexcept {
 
 void when_graph_ends(CUgraph graph, void* data, CUhostFn ended, const char* where) {
   const Driver& cu = driver();
-  if (!cu.UserObjectCreate || !cu.GraphRetainUserObject || !graph) return;
   CUuserObject object = nullptr;
   CUresult code = cu.UserObjectCreate(&object, data, ended, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
   if (code != CUDA_SUCCESS) ended(data);
@@ -83,22 +82,13 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
          "a capture that an earlier call has broken",
          "end the capture; the call before this one that failed says why");
   GraphPool* pool = find_or_make(d, capture, graph, where);
-  int64_t bytes = BlockCache::rounded(b->nbytes);
-  uint32_t thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
   b->context = pool;
   {
     std::lock_guard guard(pools_lock);
-    auto fits = [&](const Block& k) {
-      return k.bytes == bytes && k.stream == stream && k.thread == thread;
-    };
-    auto it = std::find_if(pool->idle.begin(), pool->idle.end(), fits);
     ++pool->live;
-    if (it != pool->idle.end()) {
-      b->ptr = static_cast<char*>(it->ptr);
-      *it = pool->idle.back();
-      pool->idle.pop_back();
-      return;
-    }
+    b->ptr = static_cast<char*>(
+        pool->idle.take(BlockCache::rounded(b->nbytes), stream, b->stream_thread));
+    if (b->ptr) return;
   }
   // Memory of graphs that have ended since is reused before more is taken.
   if (any_destroyed_graph()) reclaim_graph_memory();
@@ -127,10 +117,10 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept {
     --pool->live;
     destroyed = pool->destroyed;
     if (!destroyed) {
+      const Block kept{b->ptr, BlockCache::rounded(b->nbytes), stream, b->stream_thread};
       try {
-        (foreign_use & kUsedBeside ? pool->shared : pool->idle)
-            .push_back({b->ptr, BlockCache::rounded(b->nbytes), stream, b->stream_thread});
-      } catch (...) {
+        if (foreign_use & kUsedBeside || !pool->idle.put(kept)) pool->shared.push_back(kept);
+      } catch (...) {  // no memory for the list: the block leaks
       }
     } else if (pool->live == 0) {
       destroyed_count.fetch_add(1);  // an empty pool to delete
@@ -162,13 +152,9 @@ void reclaim_graph_memory() noexcept {
           ++it;
           continue;
         }
-        // This may fail, the rest cannot.
-        blocks.reserve(blocks.size() + pool->idle.size() + pool->shared.size());
-        for (const Block& block : pool->idle) blocks.push_back({pool->device, block, 0});
-        for (const Block& block : pool->shared)
+        for (const Block& block : pool->idle.drain()) blocks.push_back({pool->device, block, 0});
+        for (const Block& block : std::exchange(pool->shared, {}))
           blocks.push_back({pool->device, block, kUsedElsewhere});
-        pool->idle.clear();
-        pool->shared.clear();
         if (pool->live == 0) {
           delete pool;
           it = pools.erase(it);
@@ -176,8 +162,8 @@ void reclaim_graph_memory() noexcept {
           ++it;
         }
       }
-    } catch (...) {
-      destroyed_count.store(1);  // try again later
+    } catch (...) {  // no memory for the list: blocks leak, and the rest is tried again later
+      destroyed_count.store(1);
     }
   }
   for (auto& [device, block, foreign_use] : blocks) {

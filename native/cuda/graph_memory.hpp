@@ -9,8 +9,8 @@ namespace gpuinterop::cuda {
 struct DeviceState;
 
 // Has ended(data) called when the last of the graph that is being recorded and its executables goes: by
-// the driver, on a thread of its own, where CUDA calls are forbidden. Where the driver tells nobody of
-// that, it is never called. On an error it has been, and the graph holds nothing.
+// the driver, on a thread of its own, where CUDA calls are forbidden. On an error it has been called, and the
+// graph holds nothing.
 void when_graph_ends(CUgraph graph, void* data, CUhostFn ended, const char* where);
 
 void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph graph,

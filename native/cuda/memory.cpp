@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <string>
 
-#include "cuda/block_cache.hpp"
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/graph_memory.hpp"
@@ -18,9 +17,6 @@ namespace gpuinterop::cuda {
 
 namespace {
 
-BlockCache caches[kMaxDevices];
-std::once_flag limits[kMaxDevices];
-
 struct Deferred {
   int device;
   Block block;
@@ -29,19 +25,6 @@ struct Deferred {
 std::mutex deferred_lock;
 std::vector<Deferred> deferred;
 std::atomic<size_t> deferred_count{0};
-int64_t deferred_bytes = 0;
-// Beyond either, a capture that can no longer be queried counts as ended.
-constexpr size_t kMostDeferred = 4096;
-constexpr int64_t kMostDeferredBytes = int64_t(1) << 30;
-
-BlockCache& cache_of(DeviceState& d) {
-  BlockCache& cache = caches[d.ordinal];
-  std::call_once(limits[d.ordinal], [&] {
-    int64_t sixteenth = d.total_bytes / 16;
-    cache.set_limit(sixteenth < (int64_t(2) << 30) ? sixteenth : int64_t(2) << 30);
-  });
-  return cache;
-}
 
 // If the list cannot grow, leak the block: a leak is better than a use after free.
 void defer(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
@@ -49,38 +32,25 @@ void defer(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
   try {
     deferred.push_back({d.ordinal, block, foreign_use});
     deferred_count.store(deferred.size());
-    deferred_bytes += block.bytes;
   } catch (...) {
   }
-  if (deferred.size() > kMostDeferred || deferred_bytes > kMostDeferredBytes)
-    presume_captures_over();
 }
 
-CUresult driver_allocate(DeviceState& d, void** ptr, int64_t bytes, CUstream stream) noexcept {
+CUresult driver_allocate(void** ptr, int64_t bytes, CUstream stream) noexcept {
   CUdeviceptr address = 0;
   RelaxedCapture relaxed;  // new memory is independent of any capture
-  CUresult code = d.pool ? driver().MemAllocAsync(&address, size_t(bytes), stream)
-                         : driver().MemAlloc(&address, size_t(bytes));
+  CUresult code = driver().MemAllocAsync(&address, size_t(bytes), stream);
   *ptr = reinterpret_cast<void*>(address);
   return code;
 }
 
 // Returns a block to the driver. The device's context is current.
 void driver_free(DeviceState& d, const Block& block) noexcept {
-  const Driver& cu = driver();
-  auto address = reinterpret_cast<CUdeviceptr>(block.ptr);
   try {
     CUstream stream = live_stream(d, block.stream, block.thread);
-    // On a captured stream this would become a node of the graph, and no capture survives MemFree.
-    if (capture_id(stream) || (!d.pool && any_capture())) return defer(d, block, 0);
+    if (capture_id(stream)) return defer(d, block, 0);  // it would become a node of the graph
     RelaxedCapture relaxed;
-    if (d.pool) {
-      cu.MemFreeAsync(address, stream);
-    } else {
-      ScopedGilRelease dropped;
-      cu.StreamSynchronize(stream);
-      cu.MemFree(address);
-    }
+    driver().MemFreeAsync(reinterpret_cast<CUdeviceptr>(block.ptr), stream);
   } catch (...) {
     defer(d, block, 0);
   }
@@ -89,13 +59,13 @@ void driver_free(DeviceState& d, const Block& block) noexcept {
 // A block of a destroyed graph (reclaim_graph_memory). No work on it is pending, so any stream can use it.
 void* take_from_ended_graphs(DeviceState& d, int64_t bytes) noexcept {
   std::lock_guard lock(d.stream_lock);
-  return d.allocator ? cache_of(d).take(bytes, d.allocator, 0) : nullptr;
+  return d.allocator ? d.cache.take(bytes, d.allocator, 0) : nullptr;
 }
 
 // Appends the streams on which the blocks are freed to `streams`.
 void flush(DeviceState& d, std::vector<CUstream>* streams = nullptr) noexcept {
   try {
-    for (const Block& block : cache_of(d).drain()) {
+    for (const Block& block : d.cache.drain()) {
       if (streams) {
         CUstream stream = live_stream(d, block.stream, block.thread);
         if (std::find(streams->begin(), streams->end(), stream) == streams->end())
@@ -108,13 +78,11 @@ void flush(DeviceState& d, std::vector<CUstream>* streams = nullptr) noexcept {
 }
 
 void keep_or_free(DeviceState& d, const Block& block) noexcept {
-  BlockCache& cache = cache_of(d);
-  if (cache.put(block)) [[likely]]
-    return;
-  if (cache.fits(block.bytes)) {
+  if (d.cache.put(block)) return;
+  if (d.cache.fits(block.bytes)) {
     // The cache is probably full of sizes that are no longer requested, so empty it.
     flush(d);
-    if (cache.put(block)) return;
+    if (d.cache.put(block)) return;
   }
   driver_free(d, block);
 }
@@ -153,10 +121,8 @@ void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint
   // The legacy stream waits for another thread's default stream, so file the block there.
   if (stream == CU_STREAM_PER_THREAD && thread != thread_token())
     block.stream = CU_STREAM_LEGACY, block.thread = 0;
-  if (foreign_use == 0) [[likely]] {
-    BlockCache& cache = cache_of(d);
-    if (cache.put(block)) return;
-  }
+  if (foreign_use == 0 && d.cache.put(block)) [[likely]]
+    return;
   try {
     DeviceGuard guard(d.ordinal);
     if (foreign_use && !wait_for_consumers(d, block, foreign_use))
@@ -176,7 +142,6 @@ void drain_deferred() noexcept {
     std::lock_guard lock(deferred_lock);
     list.swap(deferred);
     deferred_count.store(0);
-    deferred_bytes = 0;
   }
   for (const Deferred& item : list) {
     DeviceState* d = started_device(item.device);
@@ -185,10 +150,6 @@ void drain_deferred() noexcept {
                  item.foreign_use);
   }
   reclaim_graph_memory();
-}
-
-int64_t cached_bytes(int ordinal) noexcept {
-  return started_device(ordinal) ? caches[ordinal].bytes() : 0;
 }
 
 void trim_memory(DeviceState& d, bool synchronize) noexcept {
@@ -210,7 +171,7 @@ void trim_memory(DeviceState& d, bool synchronize) noexcept {
       for (CUstream stream : streams) driver().StreamSynchronize(stream);
     }
     run_completed_releases();
-    if (d.pool) driver().MemPoolTrimTo(d.pool, 0);
+    driver().MemPoolTrimTo(d.pool, 0);
   } catch (...) {  // if this made no room, the allocation reports it
   }
 }
@@ -221,21 +182,20 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
   uint32_t thread = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
   if (any_pending_release()) [[unlikely]]
     run_completed_releases();
-  if (void* ptr = cache_of(d).take(bytes, stream, thread)) [[likely]]
+  if (void* ptr = d.cache.take(bytes, stream, thread)) [[likely]]
     return ptr;
   DeviceGuard guard(device);
   drain_deferred();
   if (void* ptr = take_from_ended_graphs(d, bytes)) return ptr;
   void* ptr = nullptr;
-  CUresult code = driver_allocate(d, &ptr, bytes, stream);
+  CUresult code = driver_allocate(&ptr, bytes, stream);
   if (code == CUDA_ERROR_OUT_OF_MEMORY) {
     trim_memory(d, true);
-    code = driver_allocate(d, &ptr, bytes, stream);
+    code = driver_allocate(&ptr, bytes, stream);
   }
   if (code == CUDA_SUCCESS) [[likely]]
     return ptr;
-  if (code != CUDA_ERROR_OUT_OF_MEMORY)
-    check(code, d.pool ? "cuMemAllocAsync" : "cuMemAlloc", where);
+  if (code != CUDA_ERROR_OUT_OF_MEMORY) check(code, "cuMemAllocAsync", where);
   size_t free_bytes = 0, total = 0;
   {
     RelaxedCapture relaxed;

@@ -17,16 +17,6 @@ bool is_refusal(CUresult code) {
          code == CUDA_ERROR_INVALID_SOURCE;
 }
 
-void launch_failed(const Kernel& kernel, const Launch& how, CUresult code, const char* where) {
-  auto triple = [](const unsigned* v) {
-    return std::to_string(v[0]) + "x" + std::to_string(v[1]) + "x" + std::to_string(v[2]);
-  };
-  std::string call = "cuLaunchKernel of " + kernel.name + " (grid " + triple(how.grid) +
-                     ", block " + triple(how.block) + ", " + std::to_string(how.shared_bytes) +
-                     " bytes of shared memory)";
-  check(code, call.c_str(), where);
-}
-
 }  // namespace
 
 std::shared_ptr<Module> Module::load(int device, const void* image, const char* where,
@@ -125,7 +115,7 @@ void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void*
                                         how.block[0], how.block[1], how.block[2], how.shared_bytes,
                                         stream, arguments, nullptr);
   if (code != CUDA_SUCCESS) [[unlikely]]
-    launch_failed(kernel, how, code, where);
+    check(code, ("cuLaunchKernel of " + kernel.name).c_str(), where);
 }
 
 }  // namespace gpuinterop::cuda

@@ -67,7 +67,7 @@ std::optional<std::vector<size_t>> parameter_sizes(const Kernel& kernel);
 int compute_capability(int device, const char* where);
 
 // Launches in the current context, that of the kernel's device (DeviceGuard). The driver copies the
-// arguments before it returns. The kernel's name and geometry are in the error.
+// arguments before it returns. The kernel's name is in the error.
 void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments,
                  const char* where);
 

@@ -69,15 +69,6 @@ void CUDA_CB block_graph_ended(void* data) {
   keep_idle(block);
 }
 
-// The graph that is being recorded holds the block; for good if the driver cannot report its end.
-void hold_for_graph(PinnedBlock* block, CUgraph graph, const char* where) {
-  {
-    std::lock_guard guard(blocks_lock);
-    ++block->graphs;
-  }
-  when_graph_ends(graph, block, block_graph_ended, where);
-}
-
 // An idle block of this size, at most twice as large; null if there is none.
 PinnedBlock* pop_idle(int64_t nbytes) {
   std::lock_guard guard(blocks_lock);
@@ -101,20 +92,17 @@ void free_blocks(const std::vector<PinnedBlock*>& unused) noexcept {
   }
 }
 
-// Removes blocks from `idle`, the largest first, until at most `kept` bytes stay idle. An empty result
-// while a stream is captured, because a free would break the capture.
-std::vector<PinnedBlock*> remove_idle(int64_t kept) {
-  std::vector<PinnedBlock*> removed;
-  if (driver_is_gone() || any_capture()) return removed;
+// Empties `idle`, and returns its blocks. None while a stream is captured, because a free would break the
+// capture.
+std::vector<PinnedBlock*> take_all_idle() {
+  std::vector<PinnedBlock*> all;
+  if (driver_is_gone() || any_capture()) return all;
   std::lock_guard guard(blocks_lock);
-  removed.reserve(idle.size());
-  while (!idle.empty() && idle_bytes > kept) {
-    auto largest = std::prev(idle.end());
-    removed.push_back(largest->second);
-    idle_bytes -= largest->first;
-    idle.erase(largest);
-  }
-  return removed;
+  all.reserve(idle.size());
+  for (const auto& [capacity, block] : idle) all.push_back(block);
+  idle.clear();
+  idle_bytes = 0;
+  return all;
 }
 
 // Waits for the uses one by one, then keeps the block idle.
@@ -144,13 +132,6 @@ void release_pinned(Buffer* b) noexcept {
   wait_for_next_use(block);
 }
 
-// May wait for the device, and for its work that needs the GIL.
-CUresult allocate_locked(int device, int64_t nbytes, void** ptr) {
-  DeviceGuard context(device);
-  return call_blocking(
-      [&] { return driver().MemHostAlloc(ptr, size_t(nbytes), CU_MEMHOSTALLOC_PORTABLE); });
-}
-
 }  // namespace
 
 BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
@@ -164,10 +145,15 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
     void* ptr = nullptr;
     // The idle blocks do not fit. A program whose sizes change would lock ever more memory, so idle
     // memory is bounded by the most that was in use at once. The allocation below may wait anyway.
-    free_blocks(remove_idle(std::max(most_used_bytes, kKeptIdleBytes)));
-    CUresult code = allocate_locked(device, capacity, &ptr);
-    if (code == CUDA_ERROR_OUT_OF_MEMORY && release_idle_pinned())
-      code = allocate_locked(device, capacity, &ptr);
+    if (idle_bytes > std::max(most_used_bytes, kKeptIdleBytes)) release_idle_pinned();
+    // May wait for the device, and for its work that needs the GIL.
+    auto lock_pages = [&] {
+      DeviceGuard context(device);
+      return call_blocking(
+          [&] { return driver().MemHostAlloc(&ptr, size_t(capacity), CU_MEMHOSTALLOC_PORTABLE); });
+    };
+    CUresult code = lock_pages();
+    if (code == CUDA_ERROR_OUT_OF_MEMORY && release_idle_pinned()) code = lock_pages();
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
       fail(Kind::OutOfMemory, where, std::to_string(nbytes) + " bytes of pinned host memory",
            "cuMemHostAlloc returned " + describe(code),
@@ -195,7 +181,7 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
 
 bool release_idle_pinned() noexcept {
   try {
-    const std::vector<PinnedBlock*> all = remove_idle(0);
+    const std::vector<PinnedBlock*> all = take_all_idle();
     free_blocks(all);
     return !all.empty();
   } catch (...) {  // no memory for the list
@@ -224,8 +210,9 @@ void note_pinned_use(int device, const void* host, CUstream stream, const char* 
       block->uses.push_back({device, stream, thread});
       return;
     }
+    ++block->graphs;  // the graph that is being recorded holds the block
   }
-  hold_for_graph(block, graph, where);
+  when_graph_ends(graph, block, block_graph_ended, where);
 }
 
 }  // namespace gpuinterop::cuda

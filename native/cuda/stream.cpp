@@ -4,12 +4,10 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <memory>
 #include <string>
 
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
-#include "cuda/graph_memory.hpp"
 #include "cuda/stream.hpp"
 
 namespace gpuinterop::cuda {
@@ -24,25 +22,10 @@ std::string name_of(CUstream stream) {
   return "stream " + handle_text(stream);
 }
 
-struct HeldEvent {
-  DeviceState* device;
-  CUevent event;
-};
-
-// Called when the graph has ended; see when_graph_ends().
-void CUDA_CB return_event(void* data) {
-  std::unique_ptr<HeldEvent> held(static_cast<HeldEvent*>(data));
-  std::lock_guard lock(held->device->event_lock);
-  try {
-    held->device->events.push_back(held->event);
-  } catch (...) {  // no memory for the list: the event is lost
-  }
-}
-
-// Raises Kind::Capture where a capture forbids wait(). True: `waiter` is captured into `graph` and needs
-// work that was queued outside the capture.
-bool needs_capture_wait(CUstream waiter, CUstream producer, CUgraph* graph, const char* where) {
-  const uint64_t waiting = capture_id(waiter, graph), producing = capture_id(producer);
+// Raises Kind::Capture where a capture forbids wait(). True: `waiter` is captured and needs work that was
+// queued outside the capture.
+bool needs_host_wait(CUstream waiter, CUstream producer, const char* where) {
+  const uint64_t waiting = capture_id(waiter), producing = capture_id(producer);
   if (producing && waiting != producing)
     fail(Kind::Capture, where,
          "an array that no running capture uses, or a stream that takes part in the capture",
@@ -58,25 +41,6 @@ bool needs_capture_wait(CUstream waiter, CUstream producer, CUgraph* graph, cons
          "a blocking stream is being captured, which makes the legacy stream unusable",
          "capture on a non-blocking stream, such as gpuinterop.Stream()");
   return true;
-}
-
-// The captured stream `waiter` needs work that was queued outside the capture, which builds `graph`.
-void wait_from_capture(DeviceState& d, CUgraph graph, CUstream waiter, CUstream producer,
-                       const char* where) {
-  const Driver& cu = driver();
-  RelaxedCapture relaxed;
-  CUresult state = cu.StreamQuery(producer);
-  if (state == CUDA_SUCCESS) return;  // the usual case: nothing to wait for
-  if (state != CUDA_ERROR_NOT_READY) check(state, "cuStreamQuery", where);
-  // Every launch of the graph waits for this event, so the graph owns it.
-  EventLease lease(d);
-  check(lease.code, "cuEventCreate", where);
-  auto held = std::make_unique<HeldEvent>(HeldEvent{&d, lease.event});
-  lease.event = nullptr;
-  CUevent event = held->event;
-  when_graph_ends(graph, held.release(), return_event, where);
-  check(cu.EventRecord(event, producer), "cuEventRecord", where);
-  check(cu.StreamWaitEvent(waiter, event, CU_EVENT_WAIT_EXTERNAL), "cuStreamWaitEvent", where);
 }
 
 }  // namespace
@@ -122,7 +86,7 @@ EventLease::EventLease(DeviceState& d) : device(d) {
 }
 
 EventLease::~EventLease() {
-  if (code != CUDA_SUCCESS || !event) return;
+  if (code != CUDA_SUCCESS) return;
   std::lock_guard lock(device.event_lock);
   try {
     device.events.push_back(event);
@@ -164,17 +128,17 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where) {
   if (waiter == producer) return;
   DeviceState& d = device_state(device, where);
   DeviceGuard guard(device);
-  CUgraph graph = nullptr;
-  if (needs_capture_wait(waiter, producer, &graph, where))
-    return wait_from_capture(d, graph, waiter, producer, where);
+  // A graph cannot wait for other work at its first launch only, so the host waits for that work now.
+  if (needs_host_wait(waiter, producer, where))
+    return check(call_blocking([&] { return driver().StreamSynchronize(producer); }),
+                 "cuStreamSynchronize", where);
   check(link_here(d, waiter, d, producer), "cuStreamWaitEvent", where);
 }
 
 void require_wait(int device, CUstream waiter, CUstream producer, const char* where) {
   if (waiter == producer) return;
   DeviceGuard guard(device);
-  CUgraph graph = nullptr;
-  needs_capture_wait(waiter, producer, &graph, where);
+  needs_host_wait(waiter, producer, where);
 }
 
 void join(int device, CUstream waiter, CUstream producer, const char* where) {

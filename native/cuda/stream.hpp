@@ -15,24 +15,19 @@ CUstream acquire_stream(int device, bool blocking, int priority, const char* whe
 void recycle_stream(int device, CUstream stream, bool blocking, int priority) noexcept;
 
 // Begins and ends the use of an external stream. In between its owner must keep it alive. After
-// retire_stream the driver never gets its handle again, because the owner may destroy it. False: it
-// could not be retired, usually because it is being captured; later work then waits for the whole
-// context. Both do nothing for a process-lifetime stream.
+// retire_stream the driver never gets its handle again, because the owner may destroy it. If the stream
+// is being captured then, later work waits for the whole context, which no running capture allows.
+// Both do nothing for a process-lifetime stream.
 // borrow_stream is called with `again` before each further use, because the driver may have given the
 // handle to a new stream.
 void borrow_stream(int device, CUstream stream, bool again, const char* where);
-bool retire_stream(int device, CUstream stream) noexcept;
-// A stream that could not be retired because of its capture counts as borrowed until
-// end_deferred_retirement(), which the caller calls when the owner is destroyed. The first use after the
-// capture retires it. False: there was no capture.
-bool defer_retirement(CUstream stream) noexcept;
-void end_deferred_retirement(CUstream stream) noexcept;
+void retire_stream(int device, CUstream stream) noexcept;
 
 // Another library will queue work on a stream that was not borrowed and that its owner may destroy.
 // Later work waits for the whole context; after end_untracked_use(), which needs a live stream, for that
 // stream only.
 void begin_untracked_use(int device, CUstream stream, const char* where);
-bool end_untracked_use(int device, CUstream stream) noexcept;  // false: nothing changed
+void end_untracked_use(int device, CUstream stream) noexcept;
 
 // Process-lifetime streams are never destroyed, such as all streams of gpuinterop.
 void note_process_lifetime(CUstream stream) noexcept;
@@ -71,7 +66,7 @@ class EventLease {
   explicit EventLease(DeviceState& d);
   ~EventLease();
   EventLease(const EventLease&) = delete;
-  CUevent event = nullptr;  // null it to keep it from the pool
+  CUevent event = nullptr;
   CUresult code = CUDA_SUCCESS;
 
  private:

@@ -2,10 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <mutex>
-#include <unordered_map>
-#include <vector>
-
 #include "array/error.hpp"
 #include "cuda/device_state.hpp"
 
@@ -13,7 +9,6 @@ namespace gpuinterop::blas {
 
 namespace {
 
-std::mutex lock;
 bool opened = false;
 Library functions;
 LtLibrary lt_functions;
@@ -50,48 +45,19 @@ const char* status_name(int status) {
   }
 }
 
+// One for each device. The GIL guards them: no Python code runs between handle() and the call that it is
+// for. Never destroyed, because that synchronises the device, and at exit the driver may be gone.
 struct PerDevice {
   Handle handle = nullptr;
   CUstream stream = nullptr;
   void* workspace = nullptr;  // what the handle was given for this stream
   LtHandle lt = nullptr;
 };
-// Handles outlive their threads: destroying one synchronises the device, and at thread exit the
-// driver may be gone already. Threads that come and go take over what earlier ones left.
-struct Idle {
-  std::mutex lock;
-  std::unordered_map<int, std::vector<PerDevice>> kept;
-};
-Idle& idle() {
-  static auto* i = new Idle;
-  return *i;
-}
-struct Mine {
-  std::unordered_map<int, PerDevice> devices;
-  ~Mine() {
-    std::lock_guard guard(idle().lock);
-    for (auto& [device, p] : devices) idle().kept[device].push_back(p);
-  }
-};
-thread_local Mine mine;
-
-PerDevice& of_device(int device) {
-  auto [it, fresh] = mine.devices.try_emplace(device);
-  if (fresh) {
-    std::lock_guard guard(idle().lock);
-    auto& kept = idle().kept[device];
-    if (!kept.empty()) {
-      it->second = kept.back();
-      kept.pop_back();
-    }
-  }
-  return it->second;
-}
+PerDevice devices[kMaxDevices];
 
 }  // namespace
 
 void open(const std::string& cublas, const std::string& cublas_lt) {
-  std::lock_guard guard(lock);
   if (opened) return;
   // cuBLAS needs cublasLt and finds it by name when it is loaded already.
   void* lt = open_one(cublas_lt);
@@ -132,15 +98,16 @@ void check(int status, const char* call, const char* where) {
 }
 
 Handle handle(int device, CUstream stream, const char* where) {
-  PerDevice& p = of_device(device);
+  PerDevice& p = devices[device];
   if (!p.handle) {
+    Handle made = nullptr;
     int status;
     {
       cuda::ScopedGilRelease dropped;  // it allocates, which may wait for work that needs the GIL
-      status = library().Create(&p.handle);
+      status = library().Create(&made);
     }
     check(status, "cublasCreate", where);
-    p.stream = nullptr;
+    if (!p.handle) p.handle = made;  // else another thread was faster, and this one stays unused
   }
   if (p.stream != stream) {
     p.workspace = nullptr;  // cuBLAS goes back to one of its own
@@ -153,7 +120,7 @@ Handle handle(int device, CUstream stream, const char* where) {
 
 Handle handle(int device, CUstream stream, void* workspace, size_t bytes, const char* where) {
   Handle h = handle(device, stream, where);
-  PerDevice& p = of_device(device);
+  PerDevice& p = devices[device];
   // The allocator gives a stream the block that it gave back last, so it is the same most of the time.
   if (p.workspace != workspace) {
     check(functions.SetWorkspace(h, workspace, bytes), "cublasSetWorkspace", where);
@@ -163,7 +130,7 @@ Handle handle(int device, CUstream stream, void* workspace, size_t bytes, const 
 }
 
 LtHandle lt_handle(int device, const char* where) {
-  PerDevice& p = of_device(device);
+  PerDevice& p = devices[device];
   if (!p.lt) check(lt_library().Create(&p.lt), "cublasLtCreate", where);
   return p.lt;
 }

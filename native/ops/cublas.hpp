@@ -41,18 +41,14 @@ struct LtHeuristic {
 
 #define GPUINTEROP_CUBLAS(X)                                                                      \
   X(Create, cublasCreate_v2, (Handle*))                                                           \
-  X(Destroy, cublasDestroy_v2, (Handle))                                                          \
   X(GetVersion, cublasGetVersion_v2, (Handle, int*))                                              \
   X(SetStream, cublasSetStream_v2, (Handle, CUstream))                                            \
   X(SetWorkspace, cublasSetWorkspace_v2, (Handle, void*, size_t))                                 \
-  X(GemmEx, cublasGemmEx,                                                                         \
-    (Handle, Operation, Operation, int, int, int, const void*, const void*, DataType, int,        \
-     const void*, DataType, int, const void*, void*, DataType, int, Compute, int))                \
-  X(GemmStridedBatchedEx, cublasGemmStridedBatchedEx,                                             \
-    (Handle, Operation, Operation, int, int, int, const void*, const void*, DataType, int,        \
-     long long, const void*, DataType, int, long long, const void*, void*, DataType, int,         \
-     long long, int, Compute, int))                                                               \
-  X(GemmStridedBatchedEx64, cublasGemmStridedBatchedEx_64,                                        \
+  X(GemmEx, cublasGemmEx_64,                                                                      \
+    (Handle, Operation, Operation, int64_t, int64_t, int64_t, const void*, const void*, DataType, \
+     int64_t, const void*, DataType, int64_t, const void*, void*, DataType, int64_t, Compute,     \
+     int))                                                                                        \
+  X(GemmStridedBatchedEx, cublasGemmStridedBatchedEx_64,                                          \
     (Handle, Operation, Operation, int64_t, int64_t, int64_t, const void*, const void*, DataType, \
      int64_t, long long, const void*, DataType, int64_t, long long, const void*, void*, DataType, \
      int64_t, long long, int64_t, Compute, int))
@@ -94,8 +90,7 @@ const Library& library();
 const LtLibrary& lt_library();
 void check(int status, const char* call, const char* where);
 
-// Of the calling thread, for its current device; made at first use. One each per thread and device,
-// because a handle may serve one thread at a time.
+// Of a device, the current one; made at first use. Call cuBLAS before anything that may release the GIL.
 Handle handle(int device, CUstream stream, const char* where);
 // The same with a workspace for the calls until the next handle().
 Handle handle(int device, CUstream stream, void* workspace, size_t bytes, const char* where);

@@ -1,8 +1,8 @@
 #include "ops/cublas_gemm.hpp"
 
 #include <algorithm>
-#include <climits>
 #include <cstring>
+#include <memory>
 #include <unordered_map>
 
 #include "array/error.hpp"
@@ -29,10 +29,6 @@ struct Scale {
 // What Hopper's kernels want; smaller devices need less and are content with it.
 constexpr size_t kWorkspace = 32u << 20;
 
-bool fits_int(std::initializer_list<int64_t> numbers) {
-  return std::all_of(numbers.begin(), numbers.end(), [](int64_t n) { return n <= INT_MAX; });
-}
-
 struct LtPlan {
   Object description = nullptr, a = nullptr, b = nullptr, c = nullptr, d = nullptr;
   LtHeuristic choice = {};
@@ -42,7 +38,6 @@ struct LtPlan {
   LtPlan(const LtPlan&) = delete;
   LtPlan& operator=(const LtPlan&) = delete;
   ~LtPlan() {
-    if (cuda::driver_is_gone()) return;
     for (Object layout : {a, b, c, d})
       if (layout) lt_library().LayoutDestroy(layout);
     if (description) lt_library().DescDestroy(description);
@@ -64,8 +59,12 @@ struct LtKeyHash {
 };
 constexpr size_t kMaxLtPlans = 4096;  // more shapes than this: start afresh rather than grow
 
-// A thread's own, because a plan's bias pointer is written by each call.
-thread_local std::unordered_map<LtKey, LtPlan, LtKeyHash> lt_plans;
+// The GIL guards the plans: between the write of a plan's bias pointer and its call no Python code runs.
+// Shared, because Python code that an allocation may run could empty the map.
+std::unordered_map<LtKey, std::shared_ptr<LtPlan>, LtKeyHash>& lt_plans() {
+  static auto* plans = new std::unordered_map<LtKey, std::shared_ptr<LtPlan>, LtKeyHash>;
+  return *plans;
+}
 
 uint32_t alignment_of(const void* p) {
   const auto address = reinterpret_cast<uintptr_t>(p);
@@ -162,29 +161,20 @@ void run_gemm(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, i
   Handle h = handle(device, stream, workspace->ptr, kWorkspace, where);
   const Scale a(alpha, t.scale), b(beta, t.scale);
   const Library& f = library();
-  if (!fits_int({p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld})) {
-    check(
-        f.GemmStridedBatchedEx64(h, p.op_a, p.op_b, p.m, p.n, p.k, &a, p.a.data, t.data, p.a.ld,
-                                 p.stride_a, p.b.data, t.data, p.b.ld, p.stride_b, &b, p.d.data,
-                                 t.data, p.d.ld, p.stride_d, p.batch, t.compute, kDefaultAlgorithm),
+  if (p.batch == 1)
+    return check(
+        f.GemmEx(h, p.op_a, p.op_b, p.m, p.n, p.k, &a, p.a.data, t.data, p.a.ld, p.b.data, t.data,
+                 p.b.ld, &b, p.d.data, t.data, p.d.ld, t.compute, kDefaultAlgorithm),
+        "cublasGemmEx_64", where);
+  check(f.GemmStridedBatchedEx(h, p.op_a, p.op_b, p.m, p.n, p.k, &a, p.a.data, t.data, p.a.ld,
+                               p.stride_a, p.b.data, t.data, p.b.ld, p.stride_b, &b, p.d.data,
+                               t.data, p.d.ld, p.stride_d, p.batch, t.compute, kDefaultAlgorithm),
         "cublasGemmStridedBatchedEx_64", where);
-  } else if (p.batch == 1) {
-    check(f.GemmEx(h, p.op_a, p.op_b, int(p.m), int(p.n), int(p.k), &a, p.a.data, t.data,
-                   int(p.a.ld), p.b.data, t.data, int(p.b.ld), &b, p.d.data, t.data, int(p.d.ld),
-                   t.compute, kDefaultAlgorithm),
-          "cublasGemmEx", where);
-  } else {
-    check(f.GemmStridedBatchedEx(h, p.op_a, p.op_b, int(p.m), int(p.n), int(p.k), &a, p.a.data,
-                                 t.data, int(p.a.ld), p.stride_a, p.b.data, t.data, int(p.b.ld),
-                                 p.stride_b, &b, p.d.data, t.data, int(p.d.ld), p.stride_d,
-                                 int(p.batch), t.compute, kDefaultAlgorithm),
-          "cublasGemmStridedBatchedEx", where);
-  }
 }
 
 bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int device,
             CUstream stream, const char* where) {
-  if (!fits_int({p.batch})) return false;
+  if (p.batch > INT32_MAX) return false;
   const LtKey key = {{device,
                       t.data,
                       t.compute,
@@ -208,19 +198,16 @@ bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int
                       alignment_of(p.c.data),
                       alignment_of(p.d.data),
                       p.bias ? alignment_of(p.bias) : 0}};
-  auto& plans = lt_plans;
-  auto it = plans.find(key);
-  if (it == plans.end()) {
+  auto& plans = lt_plans();
+  auto found = plans.find(key);
+  if (found == plans.end()) {
+    auto made = std::make_shared<LtPlan>();
+    make_lt_plan(*made, p, t, device, where);
     if (plans.size() >= kMaxLtPlans) plans.clear();
-    it = plans.try_emplace(key).first;
-    try {
-      make_lt_plan(it->second, p, t, device, where);
-    } catch (...) {
-      plans.erase(it);
-      throw;
-    }
+    found = plans.emplace(key, std::move(made)).first;
   }
-  LtPlan& plan = it->second;
+  const std::shared_ptr<LtPlan> held = found->second;
+  LtPlan& plan = *held;
   if (!plan.usable) return false;
   BufferRef workspace;
   if (plan.choice.workspace) {

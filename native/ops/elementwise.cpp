@@ -269,7 +269,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     if (!like) like = outs[j];
   }
   for (int i = 0; i < info.inputs; ++i) {
-    if (read_input(in[i], args[i], like, info)) {
+    if (read_input(in[i], args[i], like, where)) {
       if (!like && in[i].array) like = in[i].object;
       continue;
     }

@@ -35,9 +35,6 @@ constexpr int kCapturePriority = 1;
 // becomes one node behind what the stream has recorded.
 void add_to_capture(CUstream stream, CUgraph inner) {
   const cuda::Driver& cu = cuda::driver();
-  if (!cu.StreamGetCaptureInfo || !cu.GraphAddChildGraphNode || !cu.StreamUpdateCaptureDependencies)
-    fail(Kind::Capture, "replay", "a driver that can put one graph into another",
-         "one that is too old for it", "write the inner operations in the outer block");
   CUstreamCaptureStatus status;
   cuuint64_t id = 0;
   CUgraph outer = nullptr;

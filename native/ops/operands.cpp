@@ -71,14 +71,14 @@ double as_double(PyObject* number, const OpInfo& info) {
 
 }  // namespace
 
-bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info) {
+bool read_input(Input& in, PyObject* o, PyObject* like, const char* where) {
   if (is_array(o)) {
     require_valid_layout(o);
     in.set(o);
     return true;
   }
   if (set_number(in, o)) return true;
-  in.keep = call_hook(Hook::Foreign, "(OOsi)", o, like ? like : Py_None, info.name.c_str(), -1);
+  in.keep = call_hook(Hook::Foreign, "(OOsi)", o, like ? like : Py_None, where, -1);
   if (in.keep.get() == Py_NotImplemented) return false;
   PyObject* kept = in.keep.get();
   if (is_array(kept) || set_number(in, kept)) {

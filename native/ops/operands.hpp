@@ -30,7 +30,7 @@ struct Input {
 };
 
 // False: nobody knows this kind of object.
-bool read_input(Input& in, PyObject* o, PyObject* like, const OpInfo& info);
+bool read_input(Input& in, PyObject* o, PyObject* like, const char* where);
 
 // x < 300 is true for every int8: a Python integer beyond the other operand's type is compared as one
 // of a wider type.

@@ -1,15 +1,18 @@
+// Products with a vector and of integers are planned reductions, those of other matrices cuBLAS's, outer
+// products elementwise.
 #include "ops/product.hpp"
+
+#include <nanobind/stl/shared_ptr.h>
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
 #include "ops/gemm.hpp"
 #include "ops/graph.hpp"
-#include "ops/overlap.hpp"
+#include "ops/launch_plan.hpp"
 #include "ops/product_operands.hpp"
 
 namespace nb = nanobind;
@@ -25,8 +28,7 @@ ProductShape matrix_shape(const Side& a, const Side& b, const char* where) {
   for (int d = 1; d <= std::min(na, nb); ++d) {
     if (p[na - d] == q[nb - d] || p[na - d] == 1 || q[nb - d] == 1) continue;
     fail(Kind::Shape, where, "leading axes that broadcast",
-         "shapes " + shape_text(a.ndim(), p) + " and " + shape_text(b.ndim(), q),
-         "reshape one of them");
+         "shapes " + a.text() + " and " + b.text(), "reshape one of them");
   }
   if (na > 0 || nb > 0) shape.ndim = broadcast_shapes(na, p, nb, q, shape.extents, where);
   if (shape.ndim > kMaxDims - 2)
@@ -36,14 +38,86 @@ ProductShape matrix_shape(const Side& a, const Side& b, const char* where) {
   return shape;
 }
 
+// The kernel of a product that cuBLAS does not compute: a reduction. Wide: a vector of small floats left in
+// float32, for what alpha brings back into their range.
+enum class PlanKind : uint8_t { Vector, Wide, Integer };
+constexpr const char* kPlanNames[] = {"vector", "wide", "integer"};
+
+// A planned product, fresh or into `out`, which is apart from a and b.
+PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, const Side& a,
+               const Side& b, PyObject* out) {
+  PyObject* ins[] = {a.object, b.object};
+  auto write_key = [&](CallKey& key) {
+    key.begin(Subject::Product, static_cast<uint32_t>(kind));
+    key.put_class(rule.type);  // which an addend may decide
+    for (PyObject* in : ins) key.put_array(in);
+    if (out) key.put_array(out);
+  };
+  auto prepare = [&] {
+    const nb::object made =
+        nb::steal(call_hook(Hook::Prepare, "(ssOON)", "product", kPlanNames[static_cast<int>(kind)],
+                            or_none(a).ptr(), or_none(b).ptr(),
+                            out ? plain(out).release() : Py_NewRef(Py_None))
+                      .release());
+    auto plan = nb::cast<std::shared_ptr<LaunchPlan>>(made);
+    plan->outputs[0].type = rule.type;
+    return std::shared_ptr<const LaunchPlan>(plan);
+  };
+  const auto plan = find_or_prepare<LaunchPlan>(write_key, prepare, call.where);
+  return PyRef::steal(plan->run(ins, 2, out ? &out : nullptr, call.where));
+}
+
+// As run_plan, for any out.
+PyObject* run_plan_into(PlanKind kind, const ProductCall& call, const ProductRule& rule,
+                        const Side& a, const Side& b, const ProductShape& shape) {
+  if (!call.out) return run_plan(kind, call, rule, a, b, nullptr).release();
+  check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
+  const Array& to = unwrap(call.out);
+  if (may_be_written(to, a, b, {}, call.where))
+    return run_plan(kind, call, rule, a, b, call.out).release();
+  PyRef made = run_plan(kind, call, rule, a, b, nullptr);
+  note_use(to);
+  copy_elements(to, unwrap(made.get()), call.where);
+  return Py_NewRef(call.out);
+}
+
+// The kernels of reductions read no floats below 16 bits.
+void widen_small(Side& side, DTypeId dtype, const char* where) {
+  if (side.array && side.array->dtype > kBFloat16) cast_side(side, dtype, where);
+}
+
+// a (..., k) times a vector, or a vector times b (..., k, n).
+PyObject* with_vector(const ProductCall& call, Side a, Side b) {
+  check_inner(a, b, a.extent(-1), b.ndim() == 1 ? b.extent(0) : b.extent(-2), call.where);
+  ProductShape shape;
+  for (int d = 0; d < a.ndim() - 1; ++d) shape.push(a.extent(d));
+  for (int d = 0; d < b.ndim() - 2; ++d) shape.push(b.extent(d));
+  if (b.ndim() > 1) shape.push(b.extent(-1));
+  const auto rule = rule_for(call, a, b, {});
+  if (a.array->device.is_cuda()) {
+    for (Side* s : {&a, &b}) widen_small(*s, rule->dtype, call.where);
+    return run_plan_into(PlanKind::Vector, call, *rule, a, b, shape);
+  }
+  PyRef result = result_for(call, *rule, a.array->device, shape);
+  on_host("vector", call, result.get(), a, b, {});
+  return result.release();
+}
+
+// Matrices on CUDA that cuBLAS has no product of: one reduction over all triples, exact and unhurried.
+PyObject* of_integers(const ProductCall& call, const ProductRule& rule, Side& a, Side& b,
+                      const Side& c, const ProductShape& shape) {
+  if (!c.array) return run_plan_into(PlanKind::Integer, call, rule, a, b, shape);
+  // A wider addend decides what the product is computed in.
+  for (Side* s : {&a, &b}) cast_side(*s, rule.dtype, call.where);
+  if (call.out)
+    check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
+  PyRef product = run_plan(PlanKind::Integer, call, rule, a, b, nullptr);
+  return run_elementwise("add", product.get(), c.object, call.out ? call.out : product.get());
+}
+
 // Both have two axes or more.
 PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   const char* where = call.where;
-  // As they are now: Python code that allocating may run could give the objects another shape.
-  std::optional<Array> now[3];
-  Side* sides[] = {&a, &b, &c};
-  for (int i = 0; i < 3; ++i)
-    if (sides[i]->array) sides[i]->array = &now[i].emplace(*sides[i]->array);
   check_inner(a, b, a.extent(-1), b.extent(-2), where);
   const ProductShape shape = matrix_shape(a, b, where);
   if (c.array) {
@@ -52,17 +126,14 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
                                       whole, where);
     if (ndim != shape.ndim ||
         std::memcmp(whole, shape.extents, sizeof(int64_t) * size_t(ndim)) != 0)
-      fail(Kind::Shape, where, "an addend that broadcasts to " + shape.text(),
-           shape_text(c.ndim(), c.array->layout.shape()), "reshape or slice it");
+      fail(Kind::Shape, where, "an addend that broadcasts to " + shape.text(), c.text(),
+           "reshape or slice it");
   }
   const auto rule_held = rule_for(call, a, b, c);
   const ProductRule& rule = *rule_held;
   const Device device = a.array->device;
   const bool floats = cublas_takes(rule.dtype);
-  if (floats)
-    require_real(call, rule.dtype);
-  else
-    require_whole(call, rule.dtype);
+  require_scalars(call, rule.dtype);
   if (device.is_cuda() && !floats) return of_integers(call, rule, a, b, c, shape);
   PyRef result = result_for(call, rule, device, shape);
   if (!device.is_cuda()) {
@@ -76,7 +147,7 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
     scaled_into(call, result.get(), c);
     return result.release();
   }
-  for (Side* s : sides) cast_side(*s, rule.dtype, where);
+  for (Side* s : {&a, &b, &c}) cast_side(*s, rule.dtype, where);
   if (!blas::is_open()) {
     require_blas();
     call_hook(Hook::Prepare, "(s)", "cublas");
@@ -88,7 +159,8 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   const bool apart = call.out && !may_be_written(out, a, b, c, where);
   const Array target =
       apart ? make_empty(device, rule.dtype, shape.ndim, shape.extents, where) : out;
-  gemm(target, *a.array, *b.array, c.array, call.alpha, call.beta, call.tf32, where);
+  gemm(target, *a.array, *b.array, c.array ? &*c.array : nullptr, call.alpha, call.beta, call.tf32,
+       where);
   if (apart) copy_elements(out, target, where);
   return result.release();
 }
@@ -170,10 +242,89 @@ PyObject* gemm(const ProductCall& call) {
   read_sides(call, a, b, c);
   for (const Side* s : {&a, &b})
     if (s->ndim() < 2)
-      fail(Kind::Shape, call.where, "matrices (two axes or more)",
-           "shape " + shape_text(s->ndim(), s->array->layout.shape()),
+      fail(Kind::Shape, call.where, "matrices (two axes or more)", "shape " + s->text(),
            "use dot or matmul for vectors");
   return of_matrices(call, a, b, c);
+}
+
+PyObject* gemv(const ProductCall& call) {
+  Side a, x, y;
+  const char* where = call.where;
+  read_sides(call, a, x, y);
+  if (a.ndim() != 2 || x.ndim() != 1)
+    fail(Kind::Shape, where, "a matrix and a vector", "shapes " + a.text() + " and " + x.text(),
+         "use matmul for other shapes");
+  check_inner(a, x, a.extent(1), x.extent(0), where);
+  ProductShape shape;
+  shape.push(a.extent(0));
+  if (y.array && (y.ndim() != 1 || y.extent(0) != a.extent(0)))
+    fail(Kind::Shape, where, "y of shape " + shape.text(), y.text(), "broadcast it first");
+  const auto held = rule_for(call, a, x, y);
+  const ProductRule& rule = *held;
+  require_scalars(call, rule.dtype);
+  const bool scales = !(call.alpha == Scalar{1, 0});
+  const bool adds = y.array && !(call.beta == Scalar{0, 0});
+  // An addend decides what the product is computed in, whatever beta is.
+  for (Side* s : {&a, &x})
+    y.array ? cast_side(*s, rule.dtype, where) : widen_small(*s, rule.dtype, where);
+  const bool cuda = a.array->device.is_cuda();
+  if (cuda && !scales && !adds) return run_plan_into(PlanKind::Vector, call, rule, a, x, shape);
+  PyRef result = result_for(call, rule, a.array->device, shape);
+  if (!cuda) {
+    on_host("gemv", call, result.get(), a, x, y);
+    return result.release();
+  }
+  if (call.alpha == Scalar{0, 0}) {
+    cast_side(y, rule.dtype, where);
+    scaled_into(call, result.get(), y);
+    return result.release();
+  }
+  const bool small = cublas_takes(rule.dtype) && itemsize_of(rule.dtype) == 2;
+  PyRef product = run_plan(small ? PlanKind::Wide : PlanKind::Vector, call, rule, a, x, nullptr);
+  if (scales)
+    product = PyRef::steal(run_elementwise("multiply", product.get(), number(call.alpha).ptr(),
+                                           adds ? product.get() : result.get()));
+  if (!adds) return product.release();
+  cast_side(y, small ? kFloat32 : rule.dtype, where);
+  if (!(call.beta == Scalar{1, 0}))
+    y.set(PyRef::steal(run_elementwise("multiply", y.object, number(call.beta).ptr(), nullptr)));
+  return run_elementwise("add", product.get(), y.object, result.get());
+}
+
+PyObject* ger(const ProductCall& call) {
+  Side x, y, a;
+  const char* where = call.where;
+  read_sides(call, x, y, a);
+  if (x.ndim() != 1 || y.ndim() != 1)
+    fail(Kind::Shape, where, "two vectors", "shapes " + x.text() + " and " + y.text(),
+         "ravel them");
+  ProductShape shape;
+  shape.push(x.extent(0));
+  shape.push(y.extent(0));
+  const auto rule = rule_for(call, x, y, a);
+  require_scalars(call, rule->dtype);
+  if (a.array) a.array->layout.broadcast_to(shape.ndim, shape.extents, where);  // or an error
+  // The class comes from x, y and a, and not from the view of x below.
+  PyRef result = result_for(call, *rule, x.array->device, shape);
+  PyObject* out = result.get();
+  // A wider addend decides what the product is computed in, and alpha rounds nothing to less.
+  const bool scales = !(call.alpha == Scalar{1, 0});
+  if (a.array || scales) cast_side(x, rule->dtype, where);
+  if (a.array) cast_side(y, rule->dtype, where);
+  const int64_t column_shape[] = {shape.extents[0], 1};
+  const int64_t column_strides[] = {x.array->layout.strides()[0], 1};
+  Side column = operand_with_layout(x, Layout(2, column_shape, column_strides));
+  if (scales)
+    column.set(PyRef::steal(
+        run_elementwise("multiply", column.object, number(call.alpha).ptr(), nullptr)));
+  if (!a.array) return run_elementwise("multiply", column.object, y.object, out);
+  static int op = -1;
+  if (op < 0) {
+    require_blas();
+    op = static_cast<int>(PyLong_AsLong(call_hook(Hook::Prepare, "(s)", "rank one").get()));
+  }
+  PyObject* args[] = {column.object, y.object, a.object};
+  return ops::call(static_cast<OpId>(op), args, &out, false);
 }
 
 }  // namespace gpuinterop::ops

@@ -32,19 +32,6 @@ void require_blas() {
   imported = true;
 }
 
-bool read_side(Side& side, PyObject* o, PyObject* like, const char* where) {
-  side.object = o;
-  if (is_array(o)) [[likely]] {
-    require_valid_layout(o);
-    side.array = &unwrap(o);
-    return true;
-  }
-  PyRef found = call_hook(Hook::Foreign, "(OOsi)", o, like ? like : Py_None, where, -1);
-  if (found.get() == Py_NotImplemented) return false;
-  if (is_array(found.get())) side.set(std::move(found));
-  return true;
-}
-
 bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers) {
   struct Given {
     Side* side;
@@ -57,7 +44,7 @@ bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers
   if (!like && call.out && is_array(call.out)) like = call.out;
   for (const Given& g : given) {
     if (!g.object) continue;
-    if (!read_side(*g.side, g.object, like, call.where)) {
+    if (!read_input(*g.side, g.object, like, call.where)) {
       if (call.operand_may_answer && g.object == call.b &&
           PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(g.object)), "__rmatmul__"))
         return false;
@@ -114,30 +101,12 @@ std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side&
   return find_or_prepare<ProductRule>(write_key, prepare, call.where);
 }
 
-namespace {
-
-// The mend that would work: transposing helps only where the other extent fits.
-std::string inner_fix(const Side& a, const Side& b, int64_t n, int64_t m) {
-  auto turned = [](const Side& s, const char* operand) {
-    return std::string("transpose the ") + operand + (s.ndim() == 2 ? ".T" : ".swapaxes(-1, -2)");
-  };
-  auto rows = [](const Side& s) { return s.array->layout.shape()[s.ndim() - 2]; };
-  auto columns = [](const Side& s) { return s.array->layout.shape()[s.ndim() - 1]; };
-  if (a.ndim() >= 2 && rows(a) == m) return turned(a, "first operand: x");
-  if (b.ndim() >= 2 && columns(b) == n) return turned(b, "second operand: y");
-  if (a.ndim() == 1 && b.ndim() == 1) return "pass vectors of one length";
-  return "reshape or slice one operand";
-}
-
-}  // namespace
-
 void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where) {
   if (n == m) return;
-  auto text = [](const Side& s) { return shape_text(s.ndim(), s.array->layout.shape()); };
   fail(Kind::Shape, where, "equal inner dimensions",
-       "shapes " + text(a) + " and " + text(b) + ", inner dimensions " + std::to_string(n) +
+       "shapes " + a.text() + " and " + b.text() + ", inner dimensions " + std::to_string(n) +
            " and " + std::to_string(m),
-       inner_fix(a, b, n, m));
+       "transpose (x.T), reshape or slice one operand");
 }
 
 bool may_be_written(const Array& out, const Side& a, const Side& b, const Side& c,
@@ -149,7 +118,7 @@ bool may_be_written(const Array& out, const Side& a, const Side& b, const Side& 
 PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,
                  const ProductShape& shape) {
   if (call.out) {
-    check_result(call.out, rule.dtype, device, shape, call.where);
+    check_out(call.out, rule.dtype, device, shape.ndim, shape.extents, call.where);
     return PyRef::borrow(call.out);
   }
   PyRef made = PyRef::steal(
@@ -185,21 +154,18 @@ Side operand_with_layout(const Side& side, Layout layout, PyTypeObject* type) {
 PyRef plain(PyObject* array) {
   if (Py_TYPE(array) == array_type) return PyRef::borrow(array);
   Side side;
-  side.object = array;
-  side.array = &unwrap(array);
+  side.set(PyRef::borrow(array));
   return operand_with_layout(side, side.array->layout).keep;
 }
 
-void require_whole(const ProductCall& call, DTypeId dtype) {
-  if (call.alpha == Scalar{1, 0} && call.beta == Scalar{1, 0}) return;
-  fail(Kind::DType, call.where, "alpha and beta of 1 for integers",
-       std::string("other numbers for ") + kDTypes[dtype].name, "cast the operands to float64");
-}
-
-void require_real(const ProductCall& call, DTypeId dtype) {
-  if ((call.alpha.imag == 0 && call.beta.imag == 0) || is_complex(dtype)) return;
-  fail(Kind::DType, call.where, std::string("real alpha and beta for ") + kDTypes[dtype].name,
-       "complex ones", "cast the operands to complex64");
+void require_scalars(const ProductCall& call, DTypeId dtype) {
+  const Scalar one = {1, 0};
+  if (!cublas_takes(dtype) && !(call.alpha == one && call.beta == one))
+    fail(Kind::DType, call.where, "alpha and beta of 1 for integers",
+         std::string("other numbers for ") + kDTypes[dtype].name, "cast the operands to float64");
+  if ((call.alpha.imag != 0 || call.beta.imag != 0) && !is_complex(dtype))
+    fail(Kind::DType, call.where, std::string("real alpha and beta for ") + kDTypes[dtype].name,
+         "complex ones", "cast the operands to complex64");
 }
 
 nb::object number(Scalar s) {

@@ -11,19 +11,16 @@
 
 namespace gpuinterop::ops {
 
-// One operand. Its geometry is the core's own, whatever attributes its class shows.
-struct Side {
-  PyObject* object = nullptr;  // borrowed from the caller or from `keep`; null: not given
-  PyRef keep;
-  const Array* array = nullptr;  // null: a number
-
+// One operand; a null object was not given, one without an array is a number. Its geometry is the core's
+// own, whatever attributes its class shows.
+struct Side : Input {
   int ndim() const { return array->layout.ndim(); }
   // Counted from the end when negative.
   int64_t extent(int axis) const { return array->layout.shape()[axis < 0 ? axis + ndim() : axis]; }
+  std::string text() const { return shape_text(ndim(), array->layout.shape()); }
   void set(PyRef made) {
     keep = std::move(made);
-    object = keep.get();
-    array = &unwrap(object);
+    Input::set(keep.get());
   }
 };
 
@@ -41,8 +38,6 @@ struct ProductRule : Prepared {
 
 // Imports gpuinterop.ops.blas, which answers the calls of hooks about products.
 void require_blas();
-// False: nobody here knows this kind of object.
-bool read_side(Side& side, PyObject* o, PyObject* like, const char* where);
 // Reads a, b and c. Refuses what is no array; numbers too, unless `numbers`. False: see
 // ProductCall::operand_may_answer.
 bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers = false);
@@ -50,10 +45,6 @@ std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side&
                                             const Side& c);
 
 void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where);
-inline void check_result(PyObject* out, DTypeId dtype, Device device, const ProductShape& shape,
-                         const char* where) {
-  check_out(out, dtype, device, shape.ndim, shape.extents, where);
-}
 // The given out or a fresh array of the rule's class.
 PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,
                  const ProductShape& shape);
@@ -68,8 +59,7 @@ PyRef plain(PyObject* array);
 Side operand_with_layout(const Side& side, Layout layout, PyTypeObject* type = nullptr);
 
 // alpha and beta that the dtype allows: 1 for integers, real ones unless it is complex.
-void require_whole(const ProductCall& call, DTypeId dtype);
-void require_real(const ProductCall& call, DTypeId dtype);
+void require_scalars(const ProductCall& call, DTypeId dtype);
 
 nanobind::object number(Scalar s);
 nanobind::object or_none(const Side& s);  // the array as plain() gives it
@@ -80,13 +70,5 @@ void on_host(const char* kind, const ProductCall& call, PyObject* result, const 
 PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* out);
 // result = beta * c: what is left where the product counts for nothing.
 void scaled_into(const ProductCall& call, PyObject* result, const Side& c);
-
-// ---- product_vectors.cpp ------------------------------------------------------------------------
-
-// a (..., k) times a vector, or a vector times b (..., k, n).
-PyObject* with_vector(const ProductCall& call, const Side& a, const Side& b);
-// Matrices on CUDA that cuBLAS has no product of: one reduction over all triples, exact and unhurried.
-PyObject* of_integers(const ProductCall& call, const ProductRule& rule, const Side& a,
-                      const Side& b, const Side& c, const ProductShape& shape);
 
 }  // namespace gpuinterop::ops

@@ -98,16 +98,13 @@ nb::dict memory_statistics(int type, int id) {
   out["peak_bytes"] = s.peak_bytes.load();
   out["live_arrays"] = s.live_arrays.load();
   int64_t cached = 0, reserved = 0;
-  if (device.is_cuda()) {
-    cached = cuda::cached_bytes(id);
-    cuda::DeviceState* d = cuda::started_device(id);
+  if (cuda::DeviceState* d = device.is_cuda() ? cuda::started_device(id) : nullptr) {
+    cached = d->cache.bytes();
     cuuint64_t held = 0;
-    if (d && d->pool && cuda::driver().MemPoolGetAttribute) {
-      cuda::RelaxedCapture relaxed;  // asking the pool would spoil a capture of any stream
-      if (cuda::driver().MemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-                                             &held) == CUDA_SUCCESS)
-        reserved = int64_t(held);
-    }
+    cuda::RelaxedCapture relaxed;  // asking the pool would spoil a capture of any stream
+    if (cuda::driver().MemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) ==
+        CUDA_SUCCESS)
+      reserved = int64_t(held);
   }
   out["cached_bytes"] = cached;
   out["pool_bytes"] = reserved;

@@ -155,20 +155,6 @@ bool query_stream(Stream& s) {
   return true;
 }
 
-int stream_traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Stream>(self)->owner.ptr());
-  return 0;
-}
-int stream_clear(PyObject* self) {
-  auto* stream = nb::inst_ptr<Stream>(self);
-  stream->let_go(true);
-  stream->owner.reset();
-  return 0;
-}
-PyType_Slot stream_slots[] = {
-    {Py_tp_traverse, (void*)stream_traverse}, {Py_tp_clear, (void*)stream_clear}, {0, nullptr}};
-
 }  // namespace
 
 Device parse_device(nb::object spec) {
@@ -196,7 +182,7 @@ std::string stream_repr(const Stream& s) {
 void register_streams(nb::module_& m) {
   auto address = [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.handle); };
   nb::class_<Stream>(
-      m, "Stream", nb::type_slots(stream_slots), nb::is_weak_referenceable(),
+      m, "Stream", nb::is_weak_referenceable(),
       "An order of work on one device. `with stream:` makes it this thread's current one.")
       .def(
           "__init__",

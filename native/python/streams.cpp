@@ -1,6 +1,6 @@
 #include "python/streams.hpp"
 
-#include <unordered_map>
+#include <utility>
 
 #include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
@@ -26,92 +26,17 @@ Stream::~Stream() {
   if (origin == Origin::Own) {
     cuda::recycle_stream(device.id, handle, blocking, priority);
   } else {
-    let_go(true);
-    if (watch_) PyCapsule_SetContext(watched_by_.ptr(), nullptr);
+    let_go();
   }
 }
 
-namespace {
-
-PyObject* owner_goes(PyObject* watched_by, PyObject*) {
-  auto* stream = static_cast<Stream*>(PyCapsule_GetContext(watched_by));
-  if (stream) stream->let_go(false);
-  Py_RETURN_NONE;
-}
-PyMethodDef owner_goes_method = {"owner_goes", owner_goes, METH_O, nullptr};
-
-// Owners of streams that went out of use while they were being captured, by handle.
-struct Watched {
-  PyObject* owner;  // borrowed: the weak reference goes first
-  PyObject* watch;
-};
-auto& watched = *new std::unordered_map<CUstream, Watched>;
-
-PyObject* owner_has_gone(PyObject* handle, PyObject* watch) {
-  auto stream = static_cast<CUstream>(PyLong_AsVoidPtr(handle));
-  auto it = watched.find(stream);
-  if (it != watched.end() && it->second.watch == watch) {
-    watched.erase(it);
-    cuda::end_deferred_retirement(stream);
-    Py_DECREF(watch);
-  }
-  Py_RETURN_NONE;
-}
-PyMethodDef owner_has_gone_method = {"owner_has_gone", owner_has_gone, METH_O, nullptr};
-
-// Lets the stream of `owner` linger until one of the two is over, the capture or the owner. Without a
-// strong reference: the owner need not own the stream, and then it says nothing after its end.
-void watch_on(CUstream stream, PyObject* owner) noexcept {
-  ErrorSaver saver;
-  try {
-    auto known = watched.find(stream);
-    if (known == watched.end() || known->second.owner != owner) {
-      PyObject* self = PyLong_FromVoidPtr(stream);
-      PyObject* callback = self ? PyCFunction_New(&owner_has_gone_method, self) : nullptr;
-      PyObject* watch = callback ? PyWeakref_NewRef(owner, callback) : nullptr;
-      Py_XDECREF(callback);
-      Py_XDECREF(self);
-      if (!watch) return;  // of a type without weak references
-      Watched& w = watched[stream];
-      w.owner = owner;
-      Py_XDECREF(std::exchange(w.watch, watch));
-    }
-    if (cuda::defer_retirement(stream)) return;
-    Py_DECREF(watched[stream].watch);
-    watched.erase(stream);
-  } catch (...) {
-  }
-}
-
-}  // namespace
-
-// Only the garbage collector ends an owner whose Stream is still there, both being in one cycle. It calls
-// weak references before any finaliser, and a finaliser may destroy the stream.
-void Stream::watch_owner() noexcept {
-  if (!owner || watch_) return;
-  PyObject* self = PyCapsule_New(this, nullptr, nullptr);
-  PyObject* callback = self ? PyCFunction_New(&owner_goes_method, self) : nullptr;
-  PyObject* watch = callback ? PyWeakref_NewRef(owner.ptr(), callback) : nullptr;
-  if (watch) {
-    PyCapsule_SetContext(self, this);
-    watch_ = nanobind::steal(watch);
-    watched_by_ = nanobind::borrow(self);
-  } else {
-    PyErr_Clear();  // of a type without weak references
-  }
-  Py_XDECREF(callback);
-  Py_XDECREF(self);
-}
-
-void Stream::let_go(bool owner_stays) noexcept {
-  if (!std::exchange(used_, false) || cuda::retire_stream(device.id, handle)) return;
-  // An owner that nobody else holds goes right after this.
-  if (owner_stays && owner && Py_REFCNT(owner.ptr()) > 1) watch_on(handle, owner.ptr());
+void Stream::let_go() noexcept {
+  if (std::exchange(used_, false)) cuda::retire_stream(device.id, handle);
 }
 
 void Stream::leave() noexcept {
   // Nobody has said that he keeps it alive beyond the block.
-  if (--blocks_ == 0 && origin == Origin::Lent && !owner) let_go(true);
+  if (--blocks_ == 0 && origin == Origin::Lent && !owner) let_go();
 }
 
 void Stream::check_usable(const char* where) const {
@@ -122,7 +47,6 @@ void Stream::put_to_use() {
   if (origin != Origin::Lent) return;
   cuda::borrow_stream(device.id, handle, used_, "Stream");
   used_ = true;
-  watch_owner();
 }
 
 void Stream::enter() {

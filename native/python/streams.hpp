@@ -25,22 +25,22 @@ class Stream {
   void check_usable(const char* where) const;
   void enter();  // before it becomes current in a block, and after the block
   void leave() noexcept;
-  // The handle is not used from here on. Its owner, if it stays, lives on where buffers need it.
-  void let_go(bool owner_stays) noexcept;
 
   Device device;
   CUstream handle = nullptr;  // null on the CPU only
   Origin origin;
   bool blocking = true;
   int priority = 0;
+  // Keeps the handle alive. Not shown to the garbage collector: in a cycle with this Stream the collector
+  // could end the owner, and with it the driver's stream, before this Stream has retired the handle. Such a
+  // cycle is never freed.
   nanobind::object owner;
 
  private:
-  void put_to_use();  // before the first work is queued on a foreign stream
-  void watch_owner() noexcept;
+  void put_to_use();       // before the first work is queued on a foreign stream
+  void let_go() noexcept;  // the handle is not used from here on
   bool used_ = false;
   int blocks_ = 0;
-  nanobind::object watch_, watched_by_;  // a weak reference to the owner, and what it knows us by
 };
 
 class Event {

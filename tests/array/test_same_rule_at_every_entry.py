@@ -20,7 +20,7 @@ import gpuinterop as gi
 
 x = gi.zeros((2,) * 12, dtype="uint8", device="cpu")
 full = x.shape
-expected = {getattr(x, name), getattr(x.reshape(-1), name)}
+expected = [getattr(x, name), getattr(x.reshape(-1), name)]
 
 class Finaliser:
     def __del__(self):
@@ -43,7 +43,7 @@ for _ in range(50):
 """
 
 
-@pytest.mark.parametrize("name", ["shape", "strides", "_strides"])
+@pytest.mark.parametrize("name", ["shape", "strides", "_strides", "__array_interface__"])
 def test_a_finaliser_may_change_what_is_being_read(name):
     """Making the tuple runs the collector on Python 3.10 and 3.11, and freed the extents meanwhile."""
     driver.run(f"name = {name!r}\n{FINALISER}", timeout=120)
@@ -81,31 +81,6 @@ def test_complex_numbers_are_aligned_to_their_parts_at_every_door(dtype, offset)
     assert x.get(out).tolist() == values
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        n
-        for n in NAMES
-        if n in NUMPY_NAMES or hasattr(ml_dtypes, n)
-        if np.dtype(n if n in NUMPY_NAMES else getattr(ml_dtypes, n)).itemsize > 1
-    ],
-)
-def test_alignment_is_numpys_on_the_host_and_the_itemsize_on_a_gpu(name):
-    dtype = np.dtype(name if name in NUMPY_NAMES else getattr(ml_dtypes, name))
-    if name in NUMPY_NAMES or name == "complex32":
-        assert _core.alignment_of(dtype, 1) == dtype.alignment
-    assert _core.alignment_of(dtype, 2) == dtype.itemsize
-
-
-def test_what_numpy_calls_misaligned_is_copied():
-    for dtype, offset in (("complex64", 2), ("float64", 4), ("float32", 2)):
-        host = off_by(offset, dtype)
-        assert not host.flags.aligned
-        assert gi.GpuArray(host, device="cpu").tolist() == [0, 1, 2, 3]
-        with pytest.raises(gi.CopyForbiddenError):
-            gi.asarray(host, device="cpu", copy=False)
-
-
 # ---- dtypes ----------------------------------------------------------------------------------------
 
 
@@ -119,16 +94,6 @@ def test_the_dtypes_are_those_of_numpy_and_ml_dtypes_but_a_few():
     named = {n for n in dir(ml_dtypes) if isinstance(getattr(ml_dtypes, n), type)}
     named -= {"finfo", "iinfo"}
     assert named - set(ML_NAMES) <= {"bcomplex32"}  # for which DLPack has no code
-
-
-def test_a_type_without_a_code_in_dlpack_is_refused_by_name():
-    if not hasattr(ml_dtypes, "bcomplex32"):
-        pytest.skip("needs ml_dtypes 0.6")
-    with pytest.raises(gi.DTypeError, match="bcomplex32"):
-        gi.zeros(2, dtype=ml_dtypes.bcomplex32, device="cpu")
-    with pytest.raises(gi.DTypeError) as caught:
-        gi.from_any(np.ones(2, ml_dtypes.bcomplex32))
-    assert "astype('complex64')" in caught.value.fix
 
 
 @pytest.mark.parametrize("name", ["int1", "complex32", "int2"])
@@ -147,10 +112,8 @@ def test_float32_is_the_only_dtype_of_a_cuda_ndarray():
 
     for cls in (gi.CudaNdarray, Mine):
         for change in (
+            lambda cls=cls: cls(x),
             lambda cls=cls: _core.view(cls, x),
-            lambda cls=cls: _core.adopt(cls, x),
-            lambda cls=cls: _core.empty(cls, 3, "float64", 1, 0),
-            lambda cls=cls: _core.from_pointer(cls, x.ptr, 3, None, "float64", 1, 0, x),
         ):
             with pytest.raises(gi.DTypeError, match="float32"):
                 change()
@@ -263,10 +226,6 @@ class Slotted(gi.CudaNdarray):
         return self.__secret
 
 
-class Noted(Slotted):
-    pass
-
-
 COPIES = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
@@ -274,18 +233,12 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("cls", [Slotted, Noted])
 @pytest.mark.parametrize("again", COPIES)
-def test_copies_keep_what_a_subclass_carries(cls, again):
-    x = cls([1.0, 2.0], device="cpu")
+def test_copies_keep_what_a_subclass_carries(again):
+    x = Slotted([1.0, 2.0], device="cpu")
     x.note = ["a"]
     x.hide(3)
-    if cls is Noted:
-        x.more = {"b": x}
     y = COPIES[again](x)
-    assert type(y) is cls
-    assert y.tolist() == [1, 2]
+    assert (type(y), y.tolist()) == (Slotted, [1, 2])
     assert (y.note, y.shown(), hasattr(y, "unset")) == (["a"], 3, False)
     assert (y.note is x.note) == (again == "copy")
-    if cls is Noted:
-        assert y.more["b"] is (x if again == "copy" else y)

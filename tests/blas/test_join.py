@@ -7,7 +7,6 @@ import pytest
 
 import gpuinterop
 from gpuinterop import CudaNdarray, DTypeError, GpuArray
-from gpuinterop.ops.concat_split import alloc
 
 
 def values(*shape: int) -> np.ndarray:
@@ -109,14 +108,6 @@ def test_eye(device: str, arguments) -> None:
     np.testing.assert_array_equal(
         np.asarray(gpuinterop.eye(*arguments, device=device)), np.eye(*arguments)
     )
-
-
-def test_alloc(device: str) -> None:
-    row = CudaNdarray(values(4), device=device)
-    np.testing.assert_array_equal(np.asarray(alloc(row, 3, 4)), np.broadcast_to(values(4), (3, 4)))
-    assert alloc(row[0], 2, 2).shape == (2, 2)
-    with pytest.raises(ValueError, match="at most 0 axes"):
-        alloc(row, ())
 
 
 def test_parts_that_share_memory_with_out(device: str) -> None:

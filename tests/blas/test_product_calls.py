@@ -15,9 +15,9 @@ from test_products import close, values
 
 import gpuinterop
 from gpuinterop import CudaNdarray, _core
-from gpuinterop.ops import core_callbacks, reduction_launch
+from gpuinterop.ops import core_callbacks
 
-GEMM, BATCHED, SEPARATE, BIAS, WIDE, WORKSPACES, HEURISTICS, COMPUTE = range(8)
+GEMM, BATCHED, SEPARATE, BIAS, WORKSPACES, HEURISTICS, COMPUTE = range(7)
 
 pytestmark = pytest.mark.fake_driver
 
@@ -86,35 +86,6 @@ def test_the_workspace_is_told_once(device: str) -> None:
     for _ in range(10):
         gpuinterop.gemm(x, x, y)
     assert calls_of(HEURISTICS) <= before + 1
-
-
-def test_alphas_that_never_come_again_compile_nothing(
-    device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, x, y = (CudaNdarray(values(*s), device=device) for s in ((3, 4), (4,), (3,)))
-    images: list[bytes] = []
-    compile_source = reduction_launch.compile_source
-
-    def the_first_again(*arguments, **options) -> bytes:
-        images.append(images[0] if images else compile_source(*arguments, **options))
-        return images[0]
-
-    with (
-        monkeypatch.context() as patch
-    ):  # what the pairs with a kernel of their own compute is not asked
-        patch.setattr(reduction_launch, "compile_source", the_first_again)
-        for i in range(64):
-            gpuinterop.gemv(a, x, y, alpha=1.0 + i / 128, beta=0.25)
-    assert images
-    count = len(images)
-    exact = values(3, 4).astype(float) @ values(4)
-    for alpha in (3.25, 3.5, 3.75):
-        close(gpuinterop.gemv(a, x, y, alpha=alpha, beta=0.25), alpha * exact + 0.25 * values(3))
-        close(gpuinterop.gemv(a, x, alpha=alpha), alpha * exact)
-        out = CudaNdarray(values(3), device=device)
-        assert gpuinterop.gemv(a, x, out, alpha=alpha, beta=-1, out=out) is out
-        close(out, alpha * exact - values(3))
-    assert len(images) == count
 
 
 def test_sizes_that_cublaslt_refuses(device: str) -> None:
@@ -221,8 +192,6 @@ def test_strides_beyond_31_bits(device: str) -> None:
         CudaNdarray, memory.ptr, (2, 3), (pitch, 4), np.dtype("float32"), 2, 0, memory
     )
     x = CudaNdarray(b, device=device)
-    before = calls_of(WIDE)
     close(wide @ x, a.astype(float) @ b)
     close(x @ wide, b.astype(float) @ a)
     close(x.T @ wide.T, (a.astype(float) @ b).T)
-    assert calls_of(WIDE) == before + 3

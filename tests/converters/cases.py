@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
+import pytest
 
 import gpuinterop as gi
 
@@ -107,3 +110,15 @@ class Liar(gi.CudaNdarray):
     itemsize = property(lambda self: 8)
     readonly = property(lambda self: True)
     device = property(lambda self: gi.device("cpu"))
+
+
+def load(name, module=None):
+    """A library, or a skip of the test."""
+    return pytest.importorskip(module or name)
+
+
+def ready_pycuda():
+    """PyCUDA's gpuarray, in the primary context."""
+    load("pycuda")
+    gi.converters.pycuda.init()
+    return importlib.import_module("pycuda.gpuarray")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import types
 
 import numpy as np
@@ -31,6 +30,7 @@ def writable(x):
     return np.lib.stride_tricks.as_strided(np.ctypeslib.as_array(block), seen.shape, seen.strides)
 
 
+TRANSPOSES = namespace(lambda x: np.from_dlpack(x).T)
 DROPS_THE_MARK = namespace(writable)
 
 
@@ -43,17 +43,8 @@ def refused(x, xp, error, copyif=False):
     assert type(raised) is error
 
 
-def test_a_namespace_that_shares_is_believed():
-    x = ours()
-    assert gi.explain(x, "array_api", xp=SHARES).shared
-    assert gi.shares_memory(gi.to(x[::-2], "array_api", xp=SHARES), x)
-    x.flags.writeable = False
-    assert not gi.to(x, "array_api", xp=SHARES).flags.writeable
-
-
-@pytest.mark.parametrize("xp", [COPIES, OPAQUE], ids=["copies", "cannot be looked at"])
-def test_a_namespace_that_copies_is_refused_or_its_copy_counted(xp):
-    x = ours()
+def test_a_namespace_that_copies_is_refused_or_its_copy_counted():
+    x, xp = ours(), COPIES
     refused(x, xp, gi.errors.ExportError)
     plan, _, _ = agree(x, "array_api", True, xp=xp)
     assert (plan.outcome, plan.bytes) == ("copied", 24)
@@ -114,18 +105,6 @@ def test_torch_is_not_given_read_only_memory_as_a_namespace():
     assert made.data_ptr() == x.ptr
 
 
-def test_array_api_compats_namespaces_are_those_of_their_libraries(monkeypatch):
-    torch = pytest.importorskip("torch")
-    compat = types.ModuleType("mine.array_api_compat.torch")
-    compat.from_dlpack = torch.from_dlpack
-    monkeypatch.setitem(sys.modules, compat.__name__, compat)
-    x = ours()
-    x.flags.writeable = False
-    assert gi.explain(x, "array_api", xp=compat).where == "to_torch"
-    with pytest.raises(gi.ReadOnlyError):
-        gi.to(x, "array_api", xp=compat)
-
-
 SWAPPED = np.arange(12, dtype=">f8").reshape(3, 4)
 
 
@@ -140,11 +119,8 @@ NAMESPACES = {
     "shares": namespace(np.from_dlpack),
     "copies": COPIES,
     "narrows": NARROWS,
-    "transposes": namespace(lambda x: np.from_dlpack(x).T),
-    "reverses": namespace(lambda x: np.from_dlpack(x)[::-1]),
     "no empty arrays": namespace(no_empty),
     "none": namespace(lambda x: None),
-    "few": namespace(lambda x: np.from_dlpack(x) if x.size < 4 else np.reshape(5, "no shape")),
 }
 
 
@@ -159,17 +135,10 @@ def test_what_a_namespace_does_with_a_copied_source_is_foretold(name, source):
     assert np.array_equal(made, source)
 
 
-def test_a_changed_shape_is_told_as_a_shape():
-    x = gi.from_any(SWAPPED.astype("f8"))
+@pytest.mark.parametrize("xp", [OPAQUE, NAMESPACES["none"]])
+def test_a_namespace_that_makes_no_array_is_refused(xp):
     for copyif in (False, True):
-        refused(x, NAMESPACES["transposes"], gi.errors.ShapeError, copyif)
-    with pytest.raises(gi.errors.ShapeError, match=r"it makes \(4, 3\) of \(3, 4\)"):
-        gi.to(x, "array_api", xp=NAMESPACES["transposes"])
-
-
-def test_a_namespace_that_makes_nothing_is_an_error():
-    for copyif in (False, True):
-        refused(ours(), NAMESPACES["none"], gi.errors.ExportError, copyif)
+        refused(ours(), xp, gi.errors.ExportError, copyif)
 
 
 @pytest.mark.filterwarnings("ignore:The 2021.12 version")
@@ -196,31 +165,6 @@ def test_a_capsule_is_asked_for_as_it_lies():
     x = ours(n=8)[::2]
     assert gi.explain(x.__dlpack__(), "array_api", xp=only_dense).refused
     assert gi.explain(ours().__dlpack__(), "array_api", xp=only_dense).shared
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float8_e8m0fnu", "int4"])
-def test_only_values_of_zero_are_shown_before_a_copy(dtype):
-    """A namespace gets no memory that nobody has filled: what was there before is nobody's business."""
-    if dtype != "float64" and not hasattr(pytest.importorskip("ml_dtypes"), dtype):
-        pytest.skip("needs ml_dtypes 0.6")
-    seen = []
-
-    def dense_only(x):
-        if not x.is_c_contiguous():
-            raise BufferError("dense arrays only")
-        seen.append(bytes((ctypes.c_char * x.nbytes).from_address(x.ptr)))
-        return x
-
-    for n in range(2, 40):
-        big = gi.full((2 * n,), 1, dtype=dtype, device="cpu")
-        left = gi.full((n,), 1, dtype=dtype, device="cpu")
-        view = big[::2]
-        del left  # its memory is the next that is given out
-        assert gi.explain(view, "array_api", True, xp=namespace(dense_only)).copied
-    swapped = np.ones(8, ">f4")
-    assert gi.explain(swapped, "array_api", True, xp=namespace(dense_only)).copied
-    assert seen
-    assert not any(byte for shown in seen for byte in shown)
 
 
 @pytest.mark.parametrize(

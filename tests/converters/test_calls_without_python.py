@@ -35,23 +35,6 @@ def test_it_is_a_function_to_whoever_asks(name):
     assert Holder().convert is function  # as a function in C: no instance is passed
 
 
-def test_every_way_to_call_it():
-    a = np.ones(3, np.float32)
-    calls = [
-        lambda: converters.from_numpy(a),
-        lambda: converters.from_numpy(a, False),
-        lambda: converters.from_numpy(obj=a),
-        lambda: converters.from_numpy(a, copyif=True),
-        lambda: converters.from_numpy(*(a,), **{}),
-    ]
-    assert {call().ptr for call in calls} == {a.ctypes.data}
-    for wrong in ((), (a, False, 1)):
-        with pytest.raises(TypeError, match=r"from_numpy\(\)"):
-            converters.from_numpy(*wrong)
-    with pytest.raises(TypeError, match="dtype="):
-        converters.from_numpy(a, dtype="float32")
-
-
 def test_every_way_to_name_a_library():
     torch = pytest.importorskip("torch")
     x = gi.ones((2, 3), device="cpu")

@@ -21,11 +21,6 @@ def conjugated():
     return torch.ones(8, dtype=torch.complex64).conj()
 
 
-def negated(dtype):
-    torch = pytest.importorskip("torch")
-    return torch._neg_view(torch.ones(3).to(getattr(torch, dtype)))
-
-
 def strided(shape, strides):
     return np.lib.stride_tricks.as_strided(np.zeros(99, np.float32)[9:], shape, strides)
 
@@ -53,21 +48,14 @@ class Fresh:
         return (1, 0)
 
 
-NEGATABLE = ("float32", "bfloat16", "int8", "complex64")
 SOURCES = {
-    "swapped int64": lambda: np.arange(8, dtype=">i8"),
     "swapped float32": lambda: np.ones(3, ">f4"),
-    "swapped float16": lambda: np.ones(8, ">f2"),
-    "swapped complex": lambda: np.ones(8, ">c8"),
     "swapped and empty": lambda: np.zeros((0, 3), ">f4"),
-    "unaligned int64": lambda: unaligned("i8"),
     "unaligned and reversed": lambda: unaligned("f4")[::-2],
     "reversed": lambda: np.ones((3, 4), np.float32)[:, ::-1],
     "read-only and empty": lambda: frozen(np.ones((0, 3), np.float32)),
     "axis of one element": lambda: strided((1, 3), (12, 8)),
-    "axis of one element, reversed": lambda: strided((1, 3), (100, -4)),
     "empty with strides": lambda: strided((0, 3), (40, 8)),
-    "column with strides": lambda: strided((2, 1), (8, 40)),
     "field of records": lambda: np.zeros(3, [("a", "f4"), ("b", "i1")])["a"],
     "unaligned memoryview": lambda: memoryview(bytearray(range(20)))[1:17].cast("f"),
     "memoryview": lambda: memoryview(np.arange(8, dtype=">i8")),
@@ -75,12 +63,8 @@ SOURCES = {
     "conjugated": conjugated,
     "unaligned tensor": torch_between,
     "scalar": lambda: np.int64(3),
-    "float32 scalar": lambda: np.float32(3),
-    "shared": lambda: np.arange(8, dtype="f8"),
     "ours reversed": lambda: gi.zeros((2, 3), device="cpu")[:, ::-1],
     "made anew": Fresh,
-    **{f"negated {dtype}": lambda dtype=dtype: negated(dtype)
-       for dtype in ("uint16", "float8_e4m3fn", "bool", *NEGATABLE)},
 }  # fmt: skip
 TARGETS = [
     "gpuinterop",
@@ -116,18 +100,6 @@ def test_conversion_does_what_explain_says(source, target):
         assert plan.refused == (allowed.refused or (allowed.copied and allowed.bytes > 0))
         if plan.refused and not allowed.refused:
             assert (type(error), plan.code) == (gi.CopyForbiddenError, gi.CopyForbiddenError.reason)
-
-
-@pytest.mark.parametrize("dtype", ["uint16", "float8_e5m2", "bool", *NEGATABLE])
-def test_pending_negation_is_copied_where_torch_can_negate(dtype):
-    t = negated(dtype)
-    plan, _, error = agree(t, copyif=True)
-    assert plan.copied == (dtype in NEGATABLE)
-    if error is not None:
-        assert type(error) is gi.DTypeError
-        assert gi.from_any(pytest.importorskip("torch")._neg_view(t)).shape == (
-            3,
-        )  # as the fix says
 
 
 def test_explain_follows_a_chain_through_a_gpuinterop_array():
@@ -216,16 +188,6 @@ def test_converter_that_cannot_plan_is_explained(clean, to, copyif):
 
 
 # ---- names of gpuinterop's own arrays -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["GPUINTEROP", "Any", "cudaNdArray", "CudaNdarray", "cudandarray"])
-def test_name_of_gpuinterops_arrays_is_taken_in_capitals_or_not(name):
-    host = np.ones(3, np.float32)
-    assert gi.explain(host, name).shared
-    assert gi.to(host, name).ptr == host.ctypes.data
-    x = gi.zeros(3, device="cpu")
-    assert gi.to(x, name) is x
-    assert gi.to(np.ones(3, ">f4"), name, copyif=True).tolist() == [1, 1, 1]
 
 
 def test_cudandarray_is_a_class_of_one_dtype():

@@ -27,8 +27,8 @@ def ours():
 
 @pytest.mark.parametrize(
     ("made", "got"),
-    [(None, "None"), (np.ones(3), "an object of type numpy.ndarray"),
-     ("x", "an object of type builtins.str"), ("itself", "ToyArray")],
+    [(None, "None"), (np.ones(3), "array("),
+     ("x", "'x'"), ("itself", "ToyArray")],
     ids=["none", "numpy", "text", "itself"],
 )  # fmt: skip
 def test_a_from_that_makes_no_array_of_ours(clean, made, got):
@@ -43,19 +43,20 @@ def test_a_from_that_makes_no_array_of_ours(clean, made, got):
         lambda obj: gi.to(obj, "numpy"),
         lambda obj: gi.shares_memory(obj, obj),
     ):
-        with pytest.raises(gi.ConversionTypeError, match="converter of 'toy'") as raised:
+        with pytest.raises(gi.ArgumentTypeError, match="converter of 'toy'") as raised:
             ask(toy())
         assert got in raised.value.got
         assert raised.value.fix
-    assert gi.explain(toy()).refused
 
 
 def test_a_to_that_makes_nothing(clean):
     toy_library.register(to_toy=lambda x, copyif=False: None)
     for source in (ours(), np.ones(3)):
-        with pytest.raises(gi.ConversionTypeError, match="converter of 'toy'") as raised:
+        with pytest.raises(
+            gi.ArgumentTypeError, match="to_toy of the converter of 'toy'"
+        ) as raised:
             gi.to(source, "toy")
-        assert (raised.value.where, raised.value.got) == ("to_toy", "None")
+        assert raised.value.got == "None"
 
 
 @pytest.mark.parametrize("made", [None, True, "shared"])
@@ -64,37 +65,13 @@ def test_a_to_that_makes_nothing(clean):
     [
         ("plan_from", "Plan", lambda: gi.explain(toy())),
         ("plan_to", "Plan", lambda: gi.explain(ours(), "toy")),
-        ("describe", "ArrayInfo", lambda: gi.explain(toy())),
-        ("describe", "ArrayInfo", lambda: gi.shares_memory(toy(), ours())),
     ],
 )
 def test_a_plan_that_is_none(clean, name, kind, ask, made):
     functions = {name: lambda x, copyif=False: made}
-    if name == "describe":
-        functions["plan_from"] = lambda obj, copyif=False: share("gpuinterop", "from_toy")
     toy_library.register(**functions)
-    with pytest.raises(
-        gi.errors.ArgumentTypeError, match=rf"\(toy\).*{kind} from {name}"
-    ) as raised:
+    with pytest.raises(gi.errors.ArgumentTypeError, match=rf"\(toy\).*{kind} from {name}"):
         ask()
-    assert raised.value.fix.startswith(f"return one from {name}")
-
-
-def test_a_plan_without_a_description_is_enough(clean):
-    packed = ToyArray(np.zeros(3, [("tag", "u1"), ("value", "f4")])["value"])
-
-    def plan_from(obj, copyif=False):
-        return gi.explain(obj.host, "gpuinterop", copyif)
-
-    toy_library.register(plan_from=plan_from)
-    assert gi.explain(toy()).shared
-    assert gi.explain(toy(), "numpy").shared
-    assert gi.explain(toy(), "cudandarray").shared
-    assert gi.explain(packed).refused
-    plan = gi.explain(packed, "numpy", copyif=True)
-    with gi.count_copies() as copied:
-        gi.to(packed, "numpy", copyif=True)
-    assert (plan.outcome, plan.bytes) == ("copied", copied.bytes) == ("copied", 12)
 
 
 def test_what_the_functions_are_given(clean):

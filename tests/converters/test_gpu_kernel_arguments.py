@@ -7,10 +7,11 @@ import importlib
 
 import numpy as np
 import pytest
-from gpu_peers import load, pycuda_ready, spin
+from cases import load, ready_pycuda
 
 import gpuinterop as gi
 from gpuinterop import converters
+from gpuinterop.testing.memory import slow
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 
@@ -31,6 +32,16 @@ def operands(n=100):
 
 def result(n=100):
     return gi.zeros(n, device="cuda")
+
+
+def wait_for_fill(launch, x):
+    """Launch while a side stream still has to fill `x` with 2: the launch must wait for it."""
+    gi.synchronize()
+    side = gi.Stream()
+    with gi.stream(side):
+        slow(side.handle, 0)
+        x.fill(2)
+    launch()
 
 
 def cubin(source):
@@ -57,6 +68,8 @@ def test_cupy_raw_kernel():
     kernel = converters.cupy.kernel(cupy.RawKernel(MULTIPLY, "multiply_them"))
     kernel((1,), (128,), (dest, ga, gb, np.int32(100)))
     np.testing.assert_array_equal(dest.get(), a * b)
+    wait_for_fill(lambda: kernel((1,), (128,), (dest, ga, gb, np.int32(100))), gb)
+    np.testing.assert_array_equal(dest.get(), a * 2)
 
 
 def test_cupy_raw_kernel_with_strided_arguments():
@@ -72,21 +85,6 @@ def test_cupy_raw_kernel_with_strided_arguments():
     expected = np.zeros(200, np.float32)
     expected[::2] = (a * b)[::2]
     np.testing.assert_array_equal(dest.get(), expected)
-
-
-def test_cupy_raw_kernel_waits_for_our_stream():
-    cupy = load("cupy")
-    a, _, ga, gb = operands()
-    dest = result()
-    kernel = converters.cupy.kernel(cupy.RawKernel(MULTIPLY, "multiply_them"))
-    kernel((1,), (128,), (dest, ga, gb, np.int32(100)))  # compiled now
-    s = gi.Stream()
-    gi.synchronize()
-    with gi.stream(s):
-        spin(s.handle)
-        gb.fill(2)
-    kernel((1,), (128,), (dest, ga, gb, np.int32(100)))
-    np.testing.assert_array_equal(dest.get(), a * 2)
 
 
 @pytest.mark.parametrize("key", [np.s_[:], np.s_[::2], np.s_[::-1]])
@@ -136,39 +134,17 @@ def test_numba_device_array_of_ours_in_a_kernel():
 
 
 def test_triton_kernel():
-    triton = load("triton")
+    load("triton")
     torch = load("torch")
-    tl = importlib.import_module("triton.language")
-    assert torch.cuda.is_available()
-    namespace = triton_kernels(triton, tl)
-    a, b, ga, gb = operands()
-    dest = result()
-    namespace[(1,)](dest, ga, gb, 100, BLOCK=128)
-    torch.cuda.synchronize()
-    np.testing.assert_array_equal(dest.get(), a * b)
-
-
-def test_triton_waits_for_our_stream():
-    triton = load("triton")
-    load("torch")
-    kernel = triton_kernels(triton, importlib.import_module("triton.language"))
-    a, _, ga, gb = operands()
-    dest = result()
-    kernel[(1,)](dest, ga, gb, 100, BLOCK=128)  # compiled now, so that the next launch is quick
-    s = gi.Stream()
-    gi.synchronize()
-    with gi.stream(s):
-        spin(s.handle)
-        gb.fill(2)
-    kernel[(1,)](dest, ga, gb, 100, BLOCK=128)
-    np.testing.assert_array_equal(dest.get(), a * 2)
-
-
-def triton_kernels(triton, tl):
     import triton_kernel
 
-    assert triton_kernel.tl is tl
-    return triton_kernel.multiply
+    a, b, ga, gb = operands()
+    dest = result()
+    triton_kernel.multiply[(1,)](dest, ga, gb, 100, BLOCK=128)
+    torch.cuda.synchronize()
+    np.testing.assert_array_equal(dest.get(), a * b)
+    wait_for_fill(lambda: triton_kernel.multiply[(1,)](dest, ga, gb, 100, BLOCK=128), gb)
+    np.testing.assert_array_equal(dest.get(), a * 2)
 
 
 def test_cuda_core_launch():
@@ -177,41 +153,17 @@ def test_cuda_core_launch():
     device.set_current()
     stream = device.create_stream()
     kernel = cubin(MULTIPLY).get_kernel("multiply_them")
-    a, b, ga, gb = operands()
-    dest = result()
-    for x in (dest, ga, gb):
-        x.sync()
-    core.launch(
-        stream,
-        core.LaunchConfig(grid=1, block=128),
-        kernel,
-        dest.ptr,
-        ga.ptr,
-        gb.ptr,
-        np.int32(100),
-    )
-    stream.sync()
-    np.testing.assert_array_equal(dest.get(), a * b)
-
-
-def test_cuda_core_view_orders_the_stream():
-    core = load("cuda.core", "cuda.core")
-    device = core.Device(0)
-    device.set_current()
-    stream = device.create_stream()
-    kernel = cubin(MULTIPLY).get_kernel("multiply_them")
     a, _, ga, gb = operands()
     dest = result()
-    gi.synchronize()
-    s = gi.Stream()
-    with gi.stream(s):
-        spin(s.handle)
-        gb.fill(3)
-    views = [converters.to_cuda_core(x, stream=stream) for x in (dest, ga, gb)]
-    config = core.LaunchConfig(grid=1, block=128)
-    core.launch(stream, config, kernel, *(v.ptr for v in views), np.int32(100))
-    stream.sync()
-    np.testing.assert_array_equal(dest.get(), a * 3)
+
+    def launch():
+        views = [converters.to_cuda_core(x, stream=stream) for x in (dest, ga, gb)]
+        config = core.LaunchConfig(grid=1, block=128)
+        core.launch(stream, config, kernel, *(v.ptr for v in views), np.int32(100))
+        stream.sync()
+
+    wait_for_fill(launch, gb)
+    np.testing.assert_array_equal(dest.get(), a * 2)
 
 
 # ---- PyCUDA -------------------------------------------------------------------------------------
@@ -220,7 +172,7 @@ def test_cuda_core_view_orders_the_stream():
 @pytest.fixture
 def pycuda(monkeypatch):
     """PyCUDA on the primary context, its compiler replaced by NVRTC."""
-    pycuda_ready()
+    ready_pycuda()
     compiler = importlib.import_module("pycuda.compiler")
 
     def compile_by_nvrtc(
@@ -248,20 +200,7 @@ def test_pycuda_source_module(pycuda):
     copying = converters.pycuda.kernel(multiply_them, copyif=True)
     copying(dest, ga[::-1], gb, np.int32(100), block=(128, 1, 1))
     np.testing.assert_array_equal(np.asarray(dest), a[::-1] * b)
-
-
-def test_the_wrapper_waits_for_our_stream(pycuda):
-    compiler = importlib.import_module("pycuda.compiler")
-    mod = compiler.SourceModule(MULTIPLY.replace('extern "C" ', ""))
-    safe = converters.pycuda.kernel(mod.get_function("multiply_them"))
-    a, _, ga, gb = operands()
-    dest = result()
-    gi.synchronize()
-    s = gi.Stream()
-    with gi.stream(s):
-        spin(s.handle)
-        gb.fill(2)
-    safe(dest, ga, gb, np.int32(100), block=(128, 1, 1))
+    wait_for_fill(lambda: safe(dest, ga, gb, np.int32(100), block=(128, 1, 1)), gb)
     np.testing.assert_array_equal(dest.get(), a * 2)
 
 

@@ -84,7 +84,7 @@ def test_jax_memory_that_is_looked_at_is_not_donated(jax):
     add(k).block_until_ready()
     assert k.is_deleted()
     assert gi.explain(k).refused
-    with pytest.raises(gi.ExchangeError, match="donated"):
+    with pytest.raises(gi.ExchangeError, match="donates"):
         gi.from_any(k)
 
 
@@ -96,20 +96,6 @@ def test_jax_keeps_our_memory(jax):
     del j
     gc.collect()
     assert gi.memory_stats("cpu")["live_buffers"] == before
-
-
-def test_jax_arrays_of_any_order_are_foretold(jax):
-    j = converters.to_jax(gi.zeros((8, 16), device="cpu").T)
-    assert gi.from_any(j).strides == (4, 64)
-    assert agree(j, "buffer")[0].refused
-    assert agree(j, "buffer", True)[0].bytes == 512
-
-
-@pytest.mark.parametrize("name", ["jnp", "jax.numpy"])
-def test_jax_goes_by_the_names_of_its_namespace(jax, name):
-    x = gi.zeros(3, device="cpu")
-    assert gi.explain(x, name).shared
-    assert isinstance(gi.to(x, name), jax.Array)
 
 
 def test_several_devices_of_jax():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import re
-import weakref
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from cases import agree
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.converters import foreign_layout
 
 
 def refused(x, error, match):
@@ -40,69 +37,11 @@ class Kept(Matrix):
         self.mat = self.numpy_array = host
 
 
-class MadeAnew(Matrix):
-    """Each look gives another array, which nobody else holds."""
-
-    def __init__(self):
-        self.made = []
-
-    @property
-    def numpy_array(self):
-        host = np.asfortranarray(np.full((20, 30), len(self.made) + 5, np.float32))
-        self.made.append(weakref.ref(host))
-        return host
-
-
 class Garray:
     _is_alias_of = None
 
     def __init__(self, base, shape):
         self._base, self.shape = base, shape
-
-
-def test_the_array_that_is_described_is_the_one_that_is_held():
-    matrix = MadeAnew()
-    for make in (converters.from_cudamat, lambda m: converters.from_gnumpy(Garray(m, (600,)))):
-        matrix.made.clear()
-        x = make(matrix)
-        gc.collect()
-        assert len(matrix.made) == 1
-        assert matrix.made[0]() is not None
-        assert np.all(x.get() == 5)
-        x[...] = 7
-        assert np.all(matrix.made[0]() == 7)
-        del x
-        gc.collect()
-        assert matrix.made[0]() is None
-
-
-class Counting:
-    """A garray whose shape grows from look to look."""
-
-    _is_alias_of = None
-    looks = 0
-
-    def __init__(self, base):
-        self._base = base
-
-    @property
-    def shape(self):
-        self.looks += 1
-        return (4,) if self.looks < 2 else (10**6,)
-
-
-def test_a_shape_is_read_once():
-    g = Counting(Kept(np.zeros((4, 1), np.float32)))
-    assert gi.from_any(g).shape == (4,)
-    assert g.looks == 1
-
-
-class SaysDtype(np.ndarray):
-    dtype = property(lambda self: np.dtype("f8"))
-
-
-class SaysSize(np.ndarray):
-    size = property(lambda self: 10**9)
 
 
 class SaysAll(np.ndarray):
@@ -115,59 +54,24 @@ class SaysAll(np.ndarray):
     ctypes = property(lambda self: None)
 
 
-@pytest.mark.parametrize("cls", [SaysDtype, SaysSize, SaysAll])
 @pytest.mark.parametrize("make", [gi.from_any, converters.from_numpy])
 @pytest.mark.parametrize("dtype", ["u1", "f4", ">f4"])
-def test_a_subclass_is_taken_for_what_it_is(cls, make, dtype):
+def test_a_subclass_is_taken_for_what_it_is(make, dtype):
     host = np.arange(6, dtype=dtype).reshape(2, 3)
-    x = make(host.view(cls), copyif=True)
+    x = make(host.view(SaysAll), copyif=True)
     assert (x.shape, x.dtype, x.nbytes) == ((2, 3), host.dtype.newbyteorder("="), host.nbytes)
     assert np.array_equal(x.get(), host)
-    assert gi.explain(host.view(cls)).shared == host.dtype.isnative
+    assert gi.explain(host.view(SaysAll)).shared == host.dtype.isnative
 
 
-@pytest.mark.parametrize("cls", [SaysDtype, SaysSize, SaysAll])
-def test_a_subclass_inside_a_matrix_is_taken_for_what_it_is(cls):
+def test_a_subclass_inside_a_matrix_is_taken_for_what_it_is():
     host = np.arange(4, dtype=np.float32).reshape(4, 1)
-    m = Kept(host.view(cls))
+    m = Kept(host.view(SaysAll))
     assert np.array_equal(gi.from_any(m).get(), host)
     assert gi.from_any(Garray(m, (2, 2))).tolist() == [[0, 1], [2, 3]]
     refused(Garray(m, (10**6,)), gi.ExchangeError, "at most 4 elements")
 
 
-@pytest.mark.parametrize(
-    ("shape", "error", "match"),
-    [
-        ((2.5,), gi.ExchangeError, "whole numbers"),
-        ("4", gi.ExchangeError, "whole numbers"),
-        (None, gi.ExchangeError, "whole numbers"),
-        ((-2,), gi.ExchangeError, "at least 0"),
-        ((2**64, 0), gi.BoundsError, "64 bits"),
-        ((2**62, 2**62, 0), gi.BoundsError, r"2\*\*63 bytes"),
-    ],
-)
-def test_a_shape_that_is_none_is_refused(shape, error, match):
-    if shape is None:  # by which a garray is known
-        with pytest.raises(error, match=match):
-            foreign_layout.read_shape(shape, 4, "here")
-        return
-    refused(Garray(Kept(np.zeros((4, 1), np.float32)), shape), error, match)
-
-
-def test_strides_go_with_the_shape():
-    read = foreign_layout.read_layout
-    assert read([2, np.int64(3)], (np.int32(12), 4), 4, "here") == ((2, 3), (12, 4))
-    assert read((0, 3), (5, 7), 4, "here") == ((0, 3), (12, 4))
-    assert read((2, 3), None, 4, "here") == ((2, 3), (12, 4))
-    assert read(3, 8, 4, "here") == ((3,), (8,))
-    with pytest.raises(gi.ExchangeError, match="as many strides"):
-        read((2, 3), (4,), 4, "here")
-    with pytest.raises(gi.ExchangeError, match="strides as a sequence"):
-        read((2,), (4.0,), 4, "here")
-
-
-def test_a_dtype_is_numpys():
-    assert foreign_layout.read_dtype("f4", "here") == np.float32
-    for wrong in (None, "no such", object(), 3):
-        with pytest.raises(gi.DTypeError, match="NumPy knows"):
-            foreign_layout.read_dtype(wrong, "here")
+@pytest.mark.parametrize("shape", [(2.5,), "4", (-2,)])
+def test_a_shape_that_is_none_is_refused(shape):
+    assert agree(Garray(Kept(np.zeros((4, 1), np.float32)), shape))[0].refused

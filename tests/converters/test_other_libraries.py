@@ -22,20 +22,6 @@ def ours(*shape, dtype="float32"):
 # ---- NumPy --------------------------------------------------------------------------------------
 
 
-def test_numpy_shares_and_lives_both_ways():
-    a = np.arange(6, dtype=np.float32).reshape(2, 3)
-    x = converters.from_numpy(a)
-    assert x.ptr == a.ctypes.data
-    x[0, 0] = 9
-    assert a[0, 0] == 9
-    del a
-    gc.collect()
-    back = converters.to_numpy(x)
-    del x
-    gc.collect()
-    assert back[0, 0] == 9
-
-
 # ---- tvm-ffi, cuda.core -------------------------------------------------------------------------
 
 
@@ -91,11 +77,9 @@ class NamelessView:
         raise TypeError("Unsupported dtype. dtype code: 12")
 
 
-def test_a_view_that_cannot_tell_its_dtype_is_refused_in_words():
-    with pytest.raises(gi.DTypeError, match="dtype code: 12") as raised:
-        gi.from_any(NamelessView())
-    assert "exporting_obj" in raised.value.fix
-    assert gi.explain(NamelessView(), "numpy").refused
+def test_a_view_that_cannot_tell_its_dtype_is_refused():
+    for to in ("gpuinterop", "numpy"):
+        assert gi.explain(NamelessView(), to).error is gi.DTypeError
 
 
 # ---- Warp ---------------------------------------------------------------------------------------
@@ -138,19 +122,8 @@ def test_warp_vectors_lifetimes_and_refusals(warp):
     indexed = warp.indexedarray(
         warp.zeros(3, dtype=warp.float32), [warp.array([0, 1], dtype=warp.int32)]
     )
-    with pytest.raises(gi.ConversionTypeError, match="contiguous"):
+    with pytest.raises(gi.ConversionTypeError):
         gi.from_any(indexed)
-
-
-def test_warp_gradients_are_left_alone():
-    warp = pytest.importorskip("warp")
-    warp.config.quiet = True
-    warp.init()
-    a = warp.zeros(4, dtype=warp.float32, requires_grad=True)
-    x = gi.from_any(a)
-    assert x.ptr == a.ptr
-    assert a.grad.ptr != x.ptr
-    assert converters.to_warp(ours(4)).grad is None
 
 
 # ---- TensorFlow ---------------------------------------------------------------------------------

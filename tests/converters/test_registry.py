@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-import inspect
-import operator
 import pickle
 import subprocess
 import sys
-import weakref
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import gpuinterop as gi
 from gpuinterop import cli, converters
-from gpuinterop.converters import availability, foreign_layout, registry
+from gpuinterop.converters import availability, registry
 
 
 def test_recognising_imports_nothing():
@@ -45,41 +40,6 @@ def test_known_classes_and_their_subclasses():
     assert registry.find_backend(gi.from_any(np.ones(2))) is None
 
 
-def test_what_attributes_tell_is_told_of_one_object():
-    class Mix:
-        pass
-
-    def built(**attributes):
-        made = Mix()
-        vars(made).update(attributes)
-        return made
-
-    like_gnumpy = built(_base=1, shape=(2,), _is_alias_of=None)
-    like_pycuda = built(mem_size=8, strides=(4,), dtype="f4", shape=(2,), flags=1, ptr=8)
-    assert registry.find_backend(like_gnumpy).name == "gnumpy"
-    assert registry.find_backend(like_pycuda).name == "pycuda"
-    assert registry.find_backend(Mix()) is None
-    host = np.ones(2, np.float32)
-    speaks = built(__array_interface__=host.__array_interface__, host=host)
-    assert gi.from_any(speaks).tolist() == [1, 1]
-    with pytest.raises(gi.ConversionTypeError):
-        gi.from_any(Mix())
-
-
-def test_the_memory_of_types_does_not_keep_them_alive():
-    def once():
-        class Mine(np.ndarray):
-            pass
-
-        registry.find_backend(np.ones(2).view(Mine))
-        return weakref.ref(Mine), id(Mine)
-
-    watch, number = once()
-    gc.collect()
-    assert watch() is None
-    assert number not in registry._of_type
-
-
 def test_the_functions_of_a_library_are_kept_and_pickled_by_name():
     for entry in converters.backends():
         for name in (f"to_{entry.name}", f"from_{entry.name}"):
@@ -104,12 +64,6 @@ def test_a_library_of_the_array_api_by_its_own_name():
         assert gi.explain(x, "dpnp").error is gi.MissingLibraryError
 
 
-def test_attributes():
-    assert converters.pycuda.init.__name__ == "init"
-    with pytest.raises(AttributeError, match="to_nothing"):
-        operator.attrgetter("to_nothing")(converters)
-
-
 # ---- attributes ---------------------------------------------------------------------------------
 
 
@@ -123,97 +77,17 @@ class Trap:
         raise AssertionError(name)
 
 
-class TrapDict(Trap):
-    @property
-    def __dict__(self):
-        raise AssertionError("was run")
-
-
-class CountingDict(dict):
-    def get(self, *args):
-        raise AssertionError("was run")
-
-
-class Slots:
-    __slots__ = ("empty", "ptr")
-
-    def __init__(self):
-        self.ptr = 1
-
-
-class Base:
-    ptr = 1
-    shape = None
-    strides = property(lambda self: 1 / 0)
-    method = len
-
-
-class Derived(Base):
-    ptr = None
-
-
-class Data:
-    def __get__(self, obj, owner):
-        raise AssertionError("was run")
-
-    def __set__(self, obj, value):
-        raise AssertionError("was run")
-
-
-class Managed:
-    ptr = Data()
-
-
 def with_names(cls, **names):
     made = cls()
     vars(made).update(names)
     return made
 
 
-def with_dict(mapping):
-    made = SimpleNamespace()
-    other = Base()
-    other.__dict__ = mapping
-    return made, other
-
-
-OBJECTS = [
-    Trap(), TrapDict(), Slots(), Base(), Derived(), with_names(Base, ptr=None, shape=3),
-    with_names(Derived, ptr=5), with_names(Managed, ptr=None), Base, Derived, 1, "text", None,
-    SimpleNamespace(ptr=3), *with_dict(CountingDict(ptr=None, shape=2)), np.ones(2), len,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["ptr", "shape", "strides", "method", "empty", "absent", "dtype"])
-def test_an_attribute_is_found_where_the_standard_library_finds_it(name):
-    missing = object()
-    for obj in OBJECTS:
-        expected = inspect.getattr_static(obj, name, missing)
-        assert foreign_layout.has_attributes(name)(obj) == (
-            expected is not missing and expected is not None
-        )
-
-
-def test_a_class_is_looked_up_once_and_its_objects_each_time(monkeypatch):
-    class Mix:
-        pass
-
-    asked = []
-    named = registry._entry_of_class
-    monkeypatch.setattr(registry, "_entry_of_class", lambda cls: asked.append(cls) or named(cls))
-    for _ in range(3):
-        assert registry.find_backend(Mix()) is None
-        assert registry.find_backend(with_names(Mix, **PYCUDA)).name == "pycuda"
-    assert asked == [Mix]
-
-
-def test_attributes_that_a_class_gets_later_are_seen():
-    class Late:
-        pass
-
-    assert registry.find_backend(Late()) is None
-    for name, value in PYCUDA.items():
-        setattr(Late, name, value)
-    assert registry.find_backend(Late()).name == "pycuda"
-    del Late.ptr
-    assert registry.find_backend(Late()) is None
+def test_no_code_of_an_object_runs_to_recognise_it():
+    made = Trap()
+    vars(made).update(PYCUDA)
+    assert registry.find_backend(made).name == "pycuda"
+    vars(made)["ptr"] = None
+    assert registry.find_backend(made) is None
+    for obj in (Trap(), Trap, 1, "text", None, len):
+        assert registry.find_backend(obj) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -140,28 +139,6 @@ def test_memory_of_a_graph_outlives_it_while_an_array_holds_it(stream):
     assert np.asarray(x).max() == 4.0
     del x
     assert comes_back(address)
-
-
-def test_a_capture_of_the_per_thread_stream_is_seen_without_a_context():
-    """Handle 2 says nothing of its device; whoever captured it has put its context away again."""
-
-    def in_a_thread_of_its_own():  # where nobody has left a context
-        assert driver.current_context() is None
-        with devices.per_thread_stream(CUDA):
-            capture = driver.Capture(driver.PER_THREAD)
-            assert _core.capturing()
-            x = empty(1000)
-            x.fill(3.0)
-            address = x.ptr
-            del x
-            assert capture.end() == 1
-            assert not _core.capturing()
-            # Each launch of the graph writes there.
-            assert address not in [other.ptr for other in [empty(1000) for _ in range(20)]]
-            capture.destroy()
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(in_a_thread_of_its_own).result()
 
 
 def test_entering_a_stream_that_its_owner_captures_leaves_the_capture_whole():

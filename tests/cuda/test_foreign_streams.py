@@ -67,11 +67,9 @@ def test_what_is_no_stream(value):
 
 @pytest.mark.parametrize("place", ["cpu", "cuda:0"])
 def test_arrays_and_events_have_a_handle_of_something_else(place):
-    for value in (gi.ones(3, device=place), gi.zeros((), "int64", device=place), np.array(2)):
-        with pytest.raises(StreamError, match="got: an array, of type"):
+    for value in (gi.ones(3, device=place), np.array(2), gi.Event(place)):
+        with pytest.raises(StreamError):
             gi.stream(value)
-    with pytest.raises(StreamError, match=r"got: an event, of type gpuinterop\._core\.Event"):
-        gi.stream(gi.Event(place))
 
 
 def test_no_junk_handle_reaches_the_driver():
@@ -89,18 +87,6 @@ def test_no_junk_handle_reaches_the_driver():
             with pytest.raises(StreamError, match=f"live CUDA stream\n  got: {junk:#x}") as caught:
                 call()
             assert "cuStreamGetCtx" not in str(caught.value)
-
-
-def test_an_empty_array_is_on_the_device_of_its_stream(second_device):
-    x = gi.empty((0,), device=second_device)
-    told = {**x.__cuda_array_interface__, "data": (0, False)}
-    for handle, device in (
-        (driver.new_stream(device=1), second_device),
-        (driver.new_stream(), "cuda:0"),
-        (driver.LEGACY, "cuda:0"),
-    ):
-        producer = types.SimpleNamespace(__cuda_array_interface__={**told, "stream": handle})
-        assert gi.from_any(producer).device == gi.devices.device(device)
 
 
 def test_a_copy_takes_no_stream_of_a_device_that_has_no_part_in_it(second_device):
@@ -128,15 +114,6 @@ def test_owner_lives_as_long_as_its_stream_is_in_use():
     gc.collect()
     assert alive() is None
     assert np.asarray(x).max() == 1.0
-
-
-def test_owner_and_stream_in_a_cycle_are_collected():
-    foreign = Torch(driver.new_stream())
-    foreign.mine = devices.as_stream(foreign)
-    alive = weakref.ref(foreign)
-    del foreign
-    gc.collect()
-    assert alive() is None
 
 
 def test_a_destroyed_foreign_stream_is_not_touched_again():
@@ -183,31 +160,6 @@ def test_our_own_stream_by_its_handle_stays_ours(wrap, inside):
         assert not reader.query()
         gate.open()
     assert np.asarray(x).max() == 2.0
-
-
-def test_an_owner_may_go_once_its_capture_is_over():
-    """The capture outlives the block, so that the stream cannot be let go of at the end of that."""
-
-    class Owner(Protocol):
-        def __del__(self):
-            driver.destroy_stream(self._handle)
-
-    alive = []
-    for _ in range(3):
-        owner = Owner(driver.new_stream())
-        alive.append(weakref.ref(owner))
-        x = filled(0.0)
-        gi.synchronize()
-        with gi.stream(owner):
-            capture = driver.Capture(owner._handle, driver.Capture.RELAXED)
-            x.fill(3.0)
-        capture.end()
-        x.fill(2.0)
-        capture.destroy()
-        del owner
-        gc.collect()
-        assert np.asarray(x).max() == 2.0
-    assert [owner() for owner in alive] == [None] * 3
 
 
 def test_stream_of_a_foreign_context_is_refused():

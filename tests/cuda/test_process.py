@@ -96,17 +96,6 @@ def test_context_that_cannot_be_made(fake):
     run(code, fake, FAKECUDA_FAIL="cuDevicePrimaryCtxRetain=999")
 
 
-def test_old_driver_without_the_optional_functions(fake):
-    code = """
-    import gpuinterop as gi, numpy as np
-    with gi.Stream():
-        x = gi.ones((1000,), device="cuda:0")
-        y = x.copy()
-    assert np.asarray(y).max() == 1
-    """
-    run(code, fake, FAKECUDA_POOLS="0", FAKECUDA_VERSION="11020")
-
-
 def test_import_touches_no_driver(fake):
     code = """
     import ctypes, os, threading

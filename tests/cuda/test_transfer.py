@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -84,46 +83,6 @@ def test_many_threads_transfer_at_the_same_time():
     for thread in threads:
         thread.join()
     assert not failures
-
-
-def test_the_use_of_one_half_during_an_upload_to_the_other_loses_no_order():
-    uploading, other = gi.Stream(), gi.Stream()
-    host = pattern(9 * MiB // 4)  # three chunks: the third waits for the first
-    gi.asarray(host, device=CUDA)  # the staging is there
-    x = gi.zeros((2, host.size), device=CUDA)
-    gate = driver.Gate(uploading.handle)
-
-    def upload():
-        with uploading:
-            x[1] = host
-
-    thread = threading.Thread(target=upload)
-    thread.start()
-    while x._stream != uploading.handle:
-        time.sleep(0.001)
-    time.sleep(0.05)  # the upload stands before its third chunk
-    with other:
-        x[0].copy()
-    driver.slow(uploading.handle, 100_000)  # between the second chunk and the third
-    gate.open()
-    thread.join()
-    with other:
-        assert np.array_equal(np.asarray(x[1, -8:]), host[-8:])
-
-
-def test_the_first_staged_transfer_lets_other_threads_run():
-    """Page-locking waits for the device, whose work may wait for a thread that needs the GIL."""
-    code = f"""
-import threading
-from doubles import driver
-import gpuinterop as gi, numpy as np
-x = gi.zeros({MiB}, device="cuda:0")
-gate = driver.Gate(gi.Stream().handle)
-threading.Timer(0.1, gate.open).start()
-x[...] = np.ones({MiB}, np.float32)
-assert np.asarray(x).min() == 1
-"""
-    driver.run(code)
 
 
 @pytest.mark.parametrize("n", [1000, 3 * MiB])

@@ -50,8 +50,8 @@ def test_every_finding_has_a_fix():
 
 
 def test_a_library_that_is_loaded_is_marked():
-    rows = {row["library"]: row for row in gi.doctor().libraries}
-    assert rows["numpy"]["loaded"]
+    rows = {row.library: row for row in gi.doctor().libraries}
+    assert rows["numpy"].loaded
 
 
 def test_no_driver():
@@ -89,9 +89,10 @@ def test_pools_of_loaded_libraries(monkeypatch):
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
-    report, facts = module.Report(), module.SystemFacts(devices=1)
+    report = module.Report(devices=[{}])
     monkeypatch.setattr(_core, "cuda_started", lambda index: False)
-    module._memory(report, facts)
+    module._memory(report)
+    report.devices = []
     assert report.memory["cupy"] == {"live_bytes": 3 << 20, "pool_bytes": 1 << 30}
     assert report.memory["torch on cuda:0"] == {"live_bytes": 5, "pool_bytes": 2048}
     text = str(report)
@@ -110,7 +111,7 @@ def test_the_pool_of_jax_when_it_has_been_used(monkeypatch, started):
     monkeypatch.setitem(sys.modules, "jax", jax)
     monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
     report = module.Report()
-    module._memory(report, module.SystemFacts())
+    module._memory(report)
     found = {name: held for name, held in report.memory.items() if name.startswith("jax")}
     assert found == (
         {"jax on gpu:0": {"live_bytes": 4096, "pool_bytes": 3 << 20}} if started else {}

@@ -29,7 +29,7 @@ def use() -> None:
 
     The core opens the driver once, so call this before the first use of a device.
     """
-    blas = str(_built("cublas", "fakecublas.cpp"))
+    blas = str(built("cublas", "fakecublas.cpp"))
     os.environ["GPUINTEROP_LIBCUDA"] = str(library())
     os.environ["GPUINTEROP_LIBCUBLAS"] = os.environ["GPUINTEROP_LIBCUBLASLT"] = blas
     from doubles import host_kernels
@@ -37,30 +37,32 @@ def use() -> None:
     host_kernels.install()
 
 
-@functools.cache
 def library() -> Path:
-    """Path of the fake driver, built on first use and after a change of its sources."""
-    if shutil.which("g++") is None or shutil.which("gcc") is None:
+    """Path of the fake driver."""
+    return built("cuda", "fakecuda.cpp")
+
+
+@functools.cache
+def built(folder: str, name: str) -> Path:
+    """Path of a shared library of this folder, built on first use and after a change of its sources."""
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
         pytest.skip("no C++ compiler")
-    return _built("cuda", "fakecuda.cpp")
-
-
-def _built(folder: str, name: str) -> Path:
     sources = sorted(path for path in (HERE / folder).iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     target = BUILD / f"lib{Path(name).stem}-{digest}.so"
     if target.exists():
         return target
     BUILD.mkdir(parents=True, exist_ok=True)
-    finder = [sys.executable, str(ROOT / "native" / "find_header.py"), "cuda.h"]
-    include = subprocess.run(finder, check=True, capture_output=True, text=True).stdout.strip()
+    flags = ["-std=c++20", "-shared", "-fPIC", "-O1", "-g", "-pthread"]
+    for header in ("cuda.h", "dlpack/dlpack.h"):
+        finder = [sys.executable, str(ROOT / "native" / "find_header.py"), header]
+        include = subprocess.run(finder, check=True, capture_output=True, text=True).stdout.strip()
+        flags += ["-isystem", include]
     # Under another name first, because two test processes may build at the same time.
     partial = target.with_suffix(f".{os.getpid()}")
-    flags = ["-std=c++20", "-shared", "-fPIC", "-O1", "-g", "-pthread", "-isystem", include]
-    compiler = os.environ.get("CXX", "g++")
-    subprocess.run(
-        [compiler, *flags, str(HERE / folder / name), "-o", str(partial), "-ldl"], check=True
-    )
+    command = [compiler, *flags, str(HERE / folder / name), "-o", str(partial), "-ldl"]
+    subprocess.run(command, check=True)
     partial.replace(target)
     return target
 

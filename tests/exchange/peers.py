@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import gc
-import hashlib
-import os
-import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from ctypes import (
     POINTER,
+    PYFUNCTYPE,
     Structure,
     addressof,
     c_char_p,
+    c_int,
     c_int32,
     c_int64,
     c_long,
@@ -27,8 +24,9 @@ from ctypes import (
 )
 from pathlib import Path
 
+from doubles import driver, fake_driver
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 
 CPU, CUDA, PINNED, MANAGED = (1, 0), (2, 0), (3, 0), (13, 0)
 FLOAT32 = (2, 32, 1)
@@ -38,32 +36,9 @@ LEGACY, VERSIONED = b"dltensor", b"dltensor_versioned"
 # ---- the C++ peer -------------------------------------------------------------------------------
 
 
-def library() -> Path:
-    """Path of the built peer; built again when its source has changed."""
-    source = HERE / "peer.cpp"
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    target = ROOT / "build" / "exchange_peer" / f"libpeer-{digest}.so"
-    if target.exists():
-        return target
-    finder = [sys.executable, str(ROOT / "native" / "find_header.py"), "dlpack/dlpack.h"]
-    include = subprocess.run(finder, check=True, capture_output=True, text=True).stdout.strip()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Under another name first: two test processes may build at the same time.
-    partial = target.with_suffix(f".{os.getpid()}")
-    compiler = os.environ.get("CXX", "g++")
-    flags = ["-std=c++20", "-shared", "-fPIC", "-O1", "-pthread", "-isystem", include]
-    subprocess.run([compiler, *flags, str(source), "-o", str(partial), "-ldl"], check=True)
-    partial.replace(target)
-    return target
-
-
-def has_compiler() -> bool:
-    return shutil.which(os.environ.get("CXX", "g++")) is not None
-
-
 @functools.cache
 def peer() -> ctypes.CDLL:
-    lib = ctypes.CDLL(str(library()))
+    lib = ctypes.CDLL(str(fake_driver.built("peer", "peer.cpp")))
     lib.peer_deleted.restype = c_long
     for ending in ("count_legacy", "count_versioned", "throw_legacy", "throw_versioned", "table"):
         getattr(lib, f"peer_{ending}").restype = c_void_p
@@ -75,17 +50,10 @@ def peer() -> ctypes.CDLL:
     return lib
 
 
-_counted = 0
-
-
-def start_counting() -> None:
-    global _counted
-    _counted = peer().peer_deleted()
-
-
-def freed() -> int:
-    """How many structs of the peer and of `struct` have ended since start_counting()."""
-    return peer().peer_deleted() - _counted
+def counting() -> Callable[[], int]:
+    """A function that tells how many structs of the peer and of `struct` have ended since this call."""
+    before = peer().peer_deleted()
+    return lambda: peer().peer_deleted() - before
 
 
 # ---- DLPack's structs, written down from the standard ---------------------------------------------
@@ -242,24 +210,26 @@ def interface(name="__cuda_array_interface__", drop=(), **entries) -> object:
     return type("Interface", (), {name: full})()
 
 
-# ---- programs of their own ----------------------------------------------------------------------
+def exchange_table(from_=None, to=None, stream=None) -> object:
+    """A capsule with a C exchange API table of ctypes functions: for the types of `foreign_type`."""
+    cast = [
+        None if f is None else ctypes.cast(forever(f), c_void_p).value for f in (from_, to, stream)
+    ]
+    entries = (c_void_p * 7)(1 | 3 << 32, None, None, cast[0], cast[1], None, cast[2])
+    return api.PyCapsule_New(addressof(forever(entries)), forever(b"dlpack_exchange_api"), None)
 
 
-def environment(**extra: str) -> dict[str, str]:
-    """The variables of a process that imports these helpers and chooses its driver itself."""
-    kept = {k: v for k, v in os.environ.items() if k != "GPUINTEROP_LIBCUDA"}
-    folders = [str(ROOT), str(HERE), str(HERE.parent), *filter(None, [kept.get("PYTHONPATH")])]
-    path = os.pathsep.join(folders)
-    return {**kept, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **extra}
+def entries_of(cls: type) -> object:
+    """The table of a type as pointers: version, previous, allocator, from, to, borrow, stream."""
+    at = api.PyCapsule_GetPointer(cls.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+    return (c_void_p * 7).from_address(at)
 
 
-def run_on_fake_driver(program: str) -> None:
-    """Run a program in this process, which has the fake driver: for tests marked `fake_driver`."""
-    import gpuinterop as gi
+TO_STRUCT = PYFUNCTYPE(c_int, py_object, POINTER(c_void_p))
+TO_OBJECT = PYFUNCTYPE(c_int, c_void_p, POINTER(c_void_p))
+WORK_STREAM = PYFUNCTYPE(c_int, c_int, c_int32, POINTER(c_void_p))
 
-    exec(program, {"__name__": "program"})
-    gc.collect()
-    gi.synchronize()
-    from doubles import fake_driver
 
-    assert fake_driver.faults() == ""
+def run(code: str, libcuda: object = None, **options) -> str:
+    """Run code in a fresh interpreter that can import this module; see doubles.driver.run."""
+    return driver.run(code, libcuda, PYTHONPATH=str(HERE), **options)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 
 import numpy as np
 import pytest
+from doubles import driver
 
 import gpuinterop as gi
 from gpuinterop import _core
@@ -53,101 +53,66 @@ def test_cupy_shares_both_ways(cupy):
             np.testing.assert_array_equal(back.get(), view.get())
 
 
-@pytest.mark.torch
-def test_a_running_torch_stream_is_seen_complete(torch):
-    side, ours = torch.cuda.Stream(), gi.Stream("cuda:0")
-    t = torch.zeros(SLOW, device="cuda")
+@pytest.fixture(params=[pytest.param(n, marks=getattr(pytest.mark, n)) for n in ("torch", "cupy")])
+def running(request):
+    """A large array of another library, a stream of it to be current, and how it takes an array."""
+    if request.param == "cupy":
+        cupy = pytest.importorskip("cupy")
+        return cupy.zeros(SLOW, "float32"), cupy.cuda.Stream(non_blocking=True), cupy.from_dlpack
+    torch = pytest.importorskip("torch")
+    side = torch.cuda.stream(torch.cuda.Stream())
+    return torch.zeros(SLOW, device="cuda"), side, lambda x: _core.export_via(x, torch.Tensor)
+
+
+def test_running_stream_of_another_library_is_seen_complete(running):
+    (array, side, _), mine = running, gi.Stream("cuda:0")
+    fill = getattr(array, "fill_", None) or array.fill
     for i in range(HANDOVERS):
-        with torch.cuda.stream(side):
-            t.fill_(i)
-            with ours:
-                last = gi.from_dlpack(t)[-1:].copy()
-        with ours:
+        with side:
+            fill(i)
+            with mine:
+                last = gi.from_dlpack(array)[-1:].copy()
+        with mine:
             assert float(last) == i
 
 
+def test_running_stream_of_gpuinterop_is_seen_complete(running):
+    (_, side, take), mine = running, gi.Stream("cuda:0")
+    x = gi.zeros(SLOW, device="cuda:0")
+    for i in range(HANDOVERS):
+        with mine:
+            x.fill(i)
+        with side:
+            assert float(take(x)[-1]) == i
+
+
 @pytest.mark.torch
-def test_torch_sees_our_running_stream_complete(torch):
-    side, ours = torch.cuda.Stream(), gi.Stream("cuda:0")
-    x = gi.zeros(SLOW, device="cuda:0")
-    for i in range(HANDOVERS):
-        with ours:
-            x.fill(i)
-        with torch.cuda.stream(side):
-            assert _core.export_via(x, torch.Tensor)[-1].item() == i
-
-
 @pytest.mark.cupy
-def test_a_running_cupy_stream_is_seen_complete(cupy):
-    side, ours = cupy.cuda.Stream(non_blocking=True), gi.Stream("cuda:0")
-    c = cupy.zeros(SLOW, "float32")
-    for i in range(HANDOVERS):
-        with side:
-            c.fill(i)
-            with ours:
-                last = gi.from_dlpack(c)[-1:].copy()
-        with ours:
-            assert float(last) == i
+def test_conversions_leave_no_context_behind(torch, cupy):
+    t, c = torch.zeros(3, 4, device="cuda"), cupy.zeros((3, 4), dtype="float32")
+    x, seen = gi.zeros((3, 4), device="cuda"), []
+    steps = {
+        "from torch": lambda: gi.from_dlpack(t),
+        "from_any": lambda: gi.from_any(t),
+        "asarray": lambda: gi.asarray(t),
+        "to torch": lambda: gi.to(x, "torch"),
+        "a capsule": lambda: x.__dlpack__(),
+        "a copy": lambda: x.copy(),
+        "from CuPy": lambda: gi.from_dlpack(c),
+        "to CuPy": lambda: gi.to(x, "cupy"),
+    }
 
-
-@pytest.mark.cupy
-def test_cupy_sees_our_running_stream_complete(cupy):
-    side, ours = cupy.cuda.Stream(non_blocking=True), gi.Stream("cuda:0")
-    x = gi.zeros(SLOW, device="cuda:0")
-    for i in range(HANDOVERS):
-        with ours:
-            x.fill(i)
-        with side:
-            assert float(cupy.from_dlpack(x)[-1]) == i
-
-
-def in_a_fresh_thread(work):
-    """Run `work` in a thread that has no context; return the contexts before and after each step."""
-    driver, seen = ctypes.CDLL("libcuda.so.1"), []
-
-    def current():
-        context = ctypes.c_void_p()
-        assert driver.cuCtxGetCurrent(ctypes.byref(context)) == 0
-        return context.value
-
-    def run():
-        seen.append(("start", current()))
-        for name, step in work:
+    def run():  # in a thread that has no context
+        for name, step in steps.items():
             kept = step()
-            seen.append((name, current()))
+            seen.append((name, driver.current_context()))
             del kept
-            seen.append((f"{name}, dropped", current()))
+            seen.append((name, driver.current_context()))
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert len(seen) == 1 + 2 * len(work)  # else a step has raised, and pytest shows what
-    return seen
-
-
-@pytest.mark.torch
-def test_torch_conversions_leave_no_context_behind(torch):
-    t, x = torch.zeros(3, 4, device="cuda"), gi.zeros((3, 4), device="cuda")
-    work = [
-        ("from torch", lambda: gi.from_dlpack(t)),
-        ("from_any", lambda: gi.from_any(t)),
-        ("asarray", lambda: gi.asarray(t)),
-        ("to torch", lambda: gi.to(x, "torch")),
-        ("our capsule", lambda: x.__dlpack__()),
-        ("a copy", lambda: x.copy()),
-    ]
-    assert [step for step in in_a_fresh_thread(work) if step[1] is not None] == []
-
-
-@pytest.mark.cupy
-def test_cupy_conversions_leave_no_context_behind(cupy):
-    c, x = cupy.zeros((3, 4), dtype="float32"), gi.zeros((3, 4), device="cuda")
-    work = [
-        ("from CuPy", lambda: gi.from_dlpack(c)),
-        ("from_any", lambda: gi.from_any(c)),
-        ("to CuPy", lambda: gi.to(x, "cupy")),
-    ]
-    assert [step for step in in_a_fresh_thread(work) if step[1] is not None] == []
+    assert seen == [(name, None) for name in steps for _ in range(2)]
 
 
 @pytest.mark.cupy

@@ -1,46 +1,40 @@
-"""No exchange frees memory twice, or loses it, when Python cannot allocate an object on the way."""
+"""No exchange frees memory twice, or loses it, when Python or C++ cannot allocate memory on the way."""
 
 from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from peers import environment, freed, has_compiler, library, start_counting, with_table
+from doubles import fake_driver
+from peers import counting, run, with_table
 
 import gpuinterop as gi
 from gpuinterop import _core
 
 testcapi = pytest.importorskip("_testcapi")
-pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 
 
-def round_trip_by_table(x):
-    return _core.import_any(None, _core.export_via(x, gi.GpuArray))
-
-
-def round_trip_by_capsule(x):
-    return _core.import_any(None, x.__dlpack__(max_version=(1, 3)))
-
-
-def round_trip_by_numpy(x):
-    return _core.import_any(None, np.from_dlpack(x))
-
-
-def round_trip_by_torch(x):
+def by_torch(x):
     import torch
 
-    return _core.import_any(None, _core.export_via(x, torch.Tensor))
+    return gi.from_dlpack(_core.export_via(x, torch.Tensor))
 
 
-def fail_every_allocation(body) -> int:
-    """Run `body` with one allocation failing, the first, the second and so on."""
-    x = _core.import_any(None, with_table(0))
-    start_counting()
+ROUND_TRIPS = {
+    "table": lambda x: gi.from_dlpack(_core.export_via(x, gi.GpuArray)),
+    "capsule": lambda x: gi.from_dlpack(x.__dlpack__(max_version=(1, 3))),
+    "numpy": lambda x: gi.from_dlpack(np.from_dlpack(x)),
+    "torch": by_torch,
+}
+
+
+def fail_every_allocation(name) -> None:
+    """Run a round trip with one allocation failing, the first, the second and so on."""
+    body = ROUND_TRIPS[name]
+    body(gi.from_dlpack(with_table(0)))  # what the first use makes
+    x, freed = gi.from_dlpack(with_table(0)), counting()
     failed, step = 0, 0
     while step < failed + 3:  # until three calls in a row have not needed as many allocations
         testcapi.set_nomemory(step, step + 1)
@@ -57,24 +51,16 @@ def fail_every_allocation(body) -> int:
     del x
     gc.collect()
     assert freed() == 1
-    return failed
-
-
-BODIES = {
-    "table": round_trip_by_table,
-    "capsule": round_trip_by_capsule,
-    "numpy": round_trip_by_numpy,
-    "torch": round_trip_by_torch,
-}
 
 
 @pytest.mark.parametrize(
     "name", ["table", "capsule", "numpy", pytest.param("torch", marks=pytest.mark.torch)]
 )
 def test_every_allocation_fails_once(name):
-    program = [sys.executable, str(Path(__file__).resolve()), name]
-    run = subprocess.run(program, env=environment(), capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr[-2000:]
+    run(
+        f"import test_failing_allocations as tests; tests.fail_every_allocation({name!r})",
+        timeout=120,
+    )
 
 
 TEXTS = """
@@ -100,12 +86,5 @@ assert failed
     "GPUINTEROP_SANITIZED" in os.environ,
     reason="not under AddressSanitizer: it brings an operator new of its own",
 )
-def test_a_text_without_memory_for_it_is_an_error():
-    program, env = [sys.executable, "-c", TEXTS], environment(LD_PRELOAD=str(library()))
-    run = subprocess.run(program, env=env, capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr[-2000:]
-
-
-if __name__ == "__main__":
-    BODIES[sys.argv[1]](_core.import_any(None, with_table(0)))  # what the first use makes
-    fail_every_allocation(BODIES[sys.argv[1]])
+def test_text_without_memory_for_it_is_an_error():
+    run(TEXTS, LD_PRELOAD=str(fake_driver.built("peer", "peer.cpp")))

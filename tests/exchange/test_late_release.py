@@ -1,333 +1,265 @@
 """Imported CUDA memory goes back to its producer when the device is through with it, and not before.
 
 On the fake driver, whose streams are threads that gates hold up. A producer that reuses its memory on a stream of
-its own cannot be told to wait, so its deleter has to come late: that is what these programs look at.
+its own cannot be told to wait, so its deleter has to come late: that is what these tests look at.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import sys
+import time
+import weakref
+
 import pytest
-from peers import has_compiler, library, run_on_fake_driver
-from test_stream_order import PRELUDE
+from doubles import driver, fake_driver
+from peers import CUDA, Producer, capsule, consume, counting, forever, interface, peer, run, struct
+from queued import busy, gated, read, shared, soon, soon_synchronized, syncs, use, waits
 
-pytestmark = [
-    pytest.mark.fake_driver,
-    pytest.mark.skipif(not has_compiler(), reason="no C++ compiler"),
-]
+import gpuinterop as gi
 
-SETUP = """
-import gc, time, types, weakref
-from doubles.driver import Gate, slow
-from peers import forever, struct
-start_counting()
+pytestmark = pytest.mark.fake_driver
 
-def taken(**more):
-    '''The memory of x from a producer that does not say where it works.'''
-    return gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,), **more))
 
-def work(stream, y, value=7):
-    '''Queue a use of y that comes when the gate is opened, which is the answer.'''
-    gate = Gate(stream.handle)
-    use(stream, y, value)
-    return gate
+def legacy():
+    return gi.devices.legacy_stream("cuda:0")
 
-def slow_work(stream, y, value=7, ms=60):
-    '''Queue a use of y that comes after a while.'''
-    slow(stream.handle, 1000 * ms)
-    use(stream, y, value)
 
-def use(stream, y, value=7):
+# What notices that the last use has passed.
+LOOKS = {
+    "the stream's synchronisation": lambda gpu: gpu.mine.synchronize(),
+    "the device's synchronisation": lambda gpu: gi.synchronize(),
+    "empty_cache": lambda gpu: gi.empty_cache(),
+    "an import": lambda gpu: gi.from_dlpack(shared(gpu.x, deleter=None)),
+    "an allocation": lambda gpu: gi.empty((64,), device="cuda:0"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_release_comes_after_the_last_use_and_without_waiting_for_it(gpu, freed, name):
+    y = gi.from_dlpack(shared(gpu.x))
+    gate = gated(gpu.mine, y)
     before = syncs()
-    with stream:
-        y[...] = value
-    assert syncs() == before
-
-def soon(condition):
-    for _ in range(500):
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
-
-context = ctypes.c_void_p()
-driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
-legacy = gi.devices.legacy_stream("cuda:0")
-"""
-
-PROGRAMS = {
-    "later than the last use, and without waiting for it": """
-y = taken()
-gate = work(mine, y)
-before = syncs()
-del y
-assert freed() == 0
-assert syncs() == before
-gate.open()
-mine.synchronize()
-assert freed() == 1
-""",
-    "found at the next import": """
-y = taken()
-gate = work(mine, y)
-del y
-assert freed() == 0
-gate.open()
-def look():
-    gi.from_dlpack(capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,), deleter=None))
-    return freed() == 1
-assert soon(look)
-""",
-    "found at the next allocation": """
-y = taken()
-gate = work(mine, y)
-del y
-assert gi.empty((64,), device="cuda:0") is not None and freed() == 0
-gate.open()
-assert soon(lambda: gi.empty((64,), device="cuda:0") is not None and freed() == 1)
-""",
-    "found by the whole device's synchronisation and by empty_cache": """
-for wait in (gi.synchronize, gi.empty_cache):
-    start_counting()
-    y = taken()
-    gate = work(mine, y)
     del y
-    assert freed() == 0
+    assert (freed(), syncs()) == (0, before)
     gate.open()
-    wait()
-    assert freed() == 1, wait
-""",
-    "at once when the last use has passed": """
-y = taken()
-use(mine, y)
-mine.synchronize()
-before = driver.fakecuda_calls(b"cuEventQuery")
-del y
-assert freed() == 1
-assert driver.fakecuda_calls(b"cuEventQuery") == before
-""",
-    "after the legacy stream too, with which the producer's own need keep no order (JAX, torch's pool)": """
-for one in (taken, lambda: gi.from_dlpack(Producer(device=CUDA, data=x.ptr, shape=(64,), strides=(1,)))):
-    start_counting()
-    y = one()
-    gate = work(legacy, y)
+    assert soon(lambda: (LOOKS[name](gpu), freed() == 1)[1])
+
+
+def test_release_comes_at_once_when_the_last_use_has_passed(gpu, freed):
+    y = gi.from_dlpack(shared(gpu.x))
+    use(gpu.mine, y)
+    gpu.mine.synchronize()
+    before = fake_driver.calls("cuEventQuery")
     del y
-    assert freed() == 0
-    gate.open()
-    assert soon(lambda: (gi.synchronize(), freed() == 1)[1])
-""",
-    "memory handed on is kept until that consumer is through": """
-for ending in (lambda held: peer().peer_delete_later(held, 0), peer().peer_delete_on_thread):
-    start_counting()
-    y = taken()
-    held = consume(y.__dlpack__(stream=theirs.handle, max_version=(1, 3)))
-    gate = work(theirs, gi.zeros((64,), device="cuda:0"))  # the consumer's own use, unknown to y
+    assert (freed(), fake_driver.calls("cuEventQuery")) == (1, before)
+
+
+def test_release_comes_after_the_legacy_stream_too(gpu):
+    """The streams of some producers keep no order with it: JAX's, and those of torch's pool."""
+    producer = Producer(device=CUDA, data=gpu.x.ptr, shape=(64,), strides=(1,))
+    for source in (shared(gpu.x), producer):
+        freed, y = counting(), gi.from_dlpack(source)
+        gate = gated(legacy(), y)
+        del y
+        assert freed() == 0
+        gate.open()
+        assert soon_synchronized(lambda freed=freed: freed() == 1)
+
+
+@pytest.mark.parametrize("ending", ["peer_delete_later", "peer_delete_on_thread"])
+def test_memory_handed_on_is_kept_until_that_consumer_is_through(gpu, freed, ending):
+    y = gi.from_dlpack(shared(gpu.x))
+    held = consume(y.__dlpack__(stream=gpu.theirs.handle, max_version=(1, 3)))
+    gate = gated(
+        gpu.theirs, gi.zeros((64,), device="cuda:0")
+    )  # the consumer's own use, unknown to y
     del y
-    ending(held)
+    getattr(peer(), ending)(held, 0)
     time.sleep(0.02)
     assert freed() == 0
     gate.open()
-    assert soon(lambda: (gi.synchronize(), freed() == 1)[1])
-""",
-    "memory handed on is let go of by a thread without the GIL, when nothing is left to wait for": """
-y = taken()
-held = consume(y.__dlpack__(stream=-1, max_version=(1, 3)))
-del y
-gi.synchronize()
-driver.fakecuda_fail(b"cuCtxRecordEvent", 801, 0, 1)  # an old driver: the whole context is waited for
-peer().peer_delete_on_thread(held)
-assert freed() == 1
-""",
-    "memory handed on to the legacy stream goes back after it": """
-owner = interface(shape=(64,), data=(x.ptr, False), stream=theirs.handle)
-y = gi.from_dlpack(owner)
-held = consume(y.__dlpack__(max_version=(1, 3)))
-slow_work(legacy, x, 9)  # stands for the consumer's work, for it does not touch y
-del y
-before = syncs()
-peer().peer_delete_later(held, 0)
-del owner
-assert soon(lambda: (read(x, theirs.handle) == 9).all())
-""",
-    "borrowed memory keeps its owner": """
-class Owner:
-    __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (x.ptr, False),
-                                "version": 3, "stream": None}
-owner = Owner()
-alive = weakref.ref(owner)
-y = gi.from_dlpack(owner)
-view = y[:32]
-gate = work(mine, view)
-del owner, y
-assert alive() is not None
-del view
-gc.collect()
-assert alive() is not None
-gate.open()
-mine.synchronize()
-assert alive() is None
-""",
-    "a capsule without a deleter keeps its producer": """
-for legacy_struct in (False, True):
-    producer = Producer(lambda **_: capsule(device=CUDA, data=x.ptr, shape=(64,), strides=(1,),
-                                            deleter=None, legacy=legacy_struct), device=CUDA)
-    alive = weakref.ref(producer)
-    y = gi.from_dlpack(producer)
-    gate = work(mine, y)
-    del producer
-    assert alive() is not None
+    assert soon_synchronized(lambda: freed() == 1)
+
+
+def test_memory_handed_on_is_released_by_a_thread_without_the_gil(gpu, freed):
+    y = gi.from_dlpack(shared(gpu.x))
+    held = consume(y.__dlpack__(stream=-1, max_version=(1, 3)))
     del y
-    assert alive() is not None
-    gate.open()
-    mine.synchronize()
-    assert alive() is None
-""",
-    "a stream that its producer has destroyed is not spoken to": """
-handle = ctypes.c_void_p()
-driver.cuCtxPushCurrent_v2(context)
-for used_on in (mine, legacy):
-    assert driver.cuStreamCreate(ctypes.byref(handle), 1) == 0
-    class Current:
-        "As CuPy: keeps no stream and names whichever is current."
-        stream = handle.value
-        @property
-        def __cuda_array_interface__(self):
-            return {"shape": (64,), "typestr": "<f4", "data": (x.ptr, False), "version": 3,
-                    "stream": self.stream}
-    owner = Current()
+    gi.synchronize()
+    fake_driver.fail("cuCtxRecordEvent", 801)  # an old driver: the whole context is waited for
+    peer().peer_delete_on_thread(held)
+    assert freed() == 1
+
+
+def test_memory_handed_on_to_the_legacy_stream_goes_back_after_it(gpu):
+    owner = interface(shape=(64,), data=(gpu.x.ptr, False), stream=gpu.theirs.handle)
+    y = gi.from_dlpack(owner)
+    held = consume(y.__dlpack__(max_version=(1, 3)))
+    busy(legacy(), gpu.x, 9, ms=60)  # stands for the consumer's work, for it does not touch y
+    del y
+    peer().peer_delete_later(held, 0)
+    del owner
+    assert soon(lambda: (read(gpu.x, gpu.theirs.handle) == 9).all())
+
+
+def borrowed(x, stream=None):
+    """An object with an array dictionary that can be referred to weakly."""
+    entries = {
+        "shape": (64,),
+        "typestr": "<f4",
+        "data": (x.ptr, False),
+        "version": 3,
+        "stream": stream,
+    }
+    return type("Owner", (), {"__cuda_array_interface__": entries})()
+
+
+OWNERS = {
+    "a dictionary": borrowed,
+    "a capsule without a deleter":
+        lambda x: Producer(lambda **_: shared(x, deleter=None), device=CUDA),
+    "a legacy capsule without a deleter":
+        lambda x: Producer(lambda **_: shared(x, deleter=None, legacy=True), device=CUDA),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cycle", [False, True])
+@pytest.mark.parametrize("name", OWNERS)
+def test_owner_of_borrowed_memory_lives_as_long(gpu, name, cycle):
+    owner = OWNERS[name](gpu.x)
     alive = weakref.ref(owner)
     y = gi.from_dlpack(owner)
-    Current.stream = 1
-    assert driver.cuStreamDestroy_v2(handle) == 0
-    gate = work(used_on, y)
+    view = y[:32]
+    gate = gated(gpu.mine, view)
+    if cycle:
+        owner.array = view
+    del owner, y
+    assert alive() is not None
+    del view
+    if not cycle:
+        gc.collect()
+        assert alive() is not None
+    gate.open()
+    gpu.mine.synchronize()
+    gc.collect()
+    gpu.mine.synchronize()
+    assert alive() is None
+
+
+@pytest.mark.parametrize("used_on", ["mine", "legacy"])
+def test_stream_that_its_producer_has_destroyed_is_not_spoken_to(gpu, used_on):
+    stream = driver.new_stream()
+    stream_used = gpu.mine if used_on == "mine" else legacy()
+    owner = borrowed(gpu.x, stream)
+    alive = weakref.ref(owner)
+    y = gi.from_dlpack(owner)
+    type(owner).__cuda_array_interface__["stream"] = 1  # as CuPy, which names whichever is current
+    driver.destroy_stream(stream)
+    gate = gated(stream_used, y)
     before = waits()
     del owner, y
     assert waits() == before
     assert alive() is not None
     gate.open()
-    used_on.synchronize()
+    stream_used.synchronize()
     assert alive() is None
-""",
-    "borrowed memory in a cycle with its owner": """
-class Owner:
-    __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (x.ptr, False),
-                                "version": 3, "stream": None}
-owner = Owner()
-alive = weakref.ref(owner)
-owner.array = gi.from_dlpack(owner)
-gate = work(mine, owner.array)
-del owner
-gc.collect()
-gate.open()
-mine.synchronize()
-gc.collect()
-assert alive() is None
-""",
-    "not too many and not too much": """
-for i in range(100):
-    y = taken()
-    slow_work(mine, y, ms=5)
-    del y
-assert freed() >= 36 - 1, freed()  # 64 may be pending
-mine.synchronize()
-gi.synchronize()
-for _ in range(40):  # each look takes what has passed
-    gi.empty_cache()
-assert freed() == 100, freed()
-""",
-    "a last use inside a capture": """
-driver.cuCtxPushCurrent_v2(context)
-for mode in (0, 1, 2):
-    start_counting()
-    y = taken()
-    handle, graph = ctypes.c_void_p(mine.handle), ctypes.c_void_p()
-    assert driver.cuStreamBeginCapture_v2(handle, mode) == 0
-    with mine:
+
+
+def test_pending_releases_are_bounded(gpu, freed):
+    for _ in range(100):
+        y = gi.from_dlpack(shared(gpu.x))
+        busy(gpu.mine, y, 7, ms=5)
+        del y
+    assert freed() >= 36 - 1, freed()  # 64 may be pending
+    gpu.mine.synchronize()
+    for _ in range(40):  # each look takes what has passed
+        gi.empty_cache()
+    assert freed() == 100, freed()
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_last_use_inside_a_capture(gpu, freed, mode):
+    y = gi.from_dlpack(shared(gpu.x))
+    capture = driver.Capture(gpu.mine.handle, mode)
+    with gpu.mine:
         y[...] = 3
     del y
-    assert freed() == 0
     gi.zeros((64,), device="cuda:0")
     assert freed() == 0
-    assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0, mode
+    capture.finish()
     # The first look can only now mark the place, a later one finds it passed.
-    assert soon(lambda: (gi.synchronize(), freed() == 1)[1])
-""",
-    "a capture elsewhere is not disturbed": """
-driver.cuCtxPushCurrent_v2(context)
-for mode in (0, 1, 2):
-    start_counting()
-    handle, graph = ctypes.c_void_p(theirs.handle), ctypes.c_void_p()
-    y = taken()
-    gate = work(mine, y)
-    z = taken()
-    held = consume(z.__dlpack__(stream=mine.handle, max_version=(1, 3)))
-    assert driver.cuStreamBeginCapture_v2(handle, mode) == 0
-    assert theirs.is_capturing
+    assert soon_synchronized(lambda: freed() == 1)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_capture_elsewhere_is_not_disturbed(gpu, freed, mode):
+    y, z = gi.from_dlpack(shared(gpu.x)), gi.from_dlpack(shared(gpu.x))
+    gate = gated(gpu.mine, y)
+    held = consume(z.__dlpack__(stream=gpu.mine.handle, max_version=(1, 3)))
+    capture = driver.Capture(gpu.theirs.handle, mode)
     del y, z
     peer().peer_delete_on_thread(held)
     gate.open()
-    mine.synchronize()
-    assert freed() == 1, (mode, freed())  # the other was handed on, and the capture forbids to wait for everyone
-    assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0, mode
-    assert soon(lambda: (gi.synchronize(), freed() == 2)[1])
-""",
-    "an exception on its way survives": """
-class Owner:
-    __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (x.ptr, False),
-                                "version": 3, "stream": None}
-    def __del__(self):
+    gpu.mine.synchronize()
+    assert freed() == 1  # the other was handed on, and the capture forbids to wait for everyone
+    capture.finish()
+    assert soon_synchronized(lambda: freed() == 2)
+
+
+def test_error_of_an_owner_that_ends_is_not_raised(gpu, monkeypatch):
+    def complain(self):
         raise ValueError("of the owner")
-sys_hook = []
-import sys
-sys.unraisablehook = sys_hook.append
-y = gi.from_dlpack(Owner())
-use(mine, y)
-del y
-try:
-    mine.synchronize()
-    raise KeyError(1)
-except KeyError:
-    pass
-gi.synchronize()
-assert len(sys_hook) == 1
-""",
-    "dropped without a word when the process ends first": """
-y = taken()
-slow_work(mine, y, ms=1000)
-del y
-assert freed() == 0
-""",
-    "a deleter that runs within an import finds its capsule taken": """
-ended, taken_twice = [], []
-def deleter(name, body=lambda: None):
-    return forever(ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(lambda _: (ended.append(name), body())))
-def made(function):
-    managed = struct(device=CUDA, data=x.ptr, shape=(64,), strides=(1,))
-    managed.deleter = ctypes.cast(function, ctypes.c_void_p).value
-    return capsule(managed)
-def take_second():
-    try:
-        taken_twice.append(gi.from_dlpack(second))
-    except ValueError as error:
-        assert "consumed already" in str(error)
-        ended.append("refused")
-second = made(deleter("second"))
-y = gi.from_dlpack(made(deleter("first", take_second)))
-gate = work(mine, y)
-del y
-done = mine.record()  # after the event of the deferred release
-assert ended == []
-gate.open()
-assert soon(done.query)
-z = gi.from_dlpack(second)
-assert ended == ["first", "refused"], ended
-assert taken_twice == []
-del z
-assert ended == ["first", "refused", "second"]
-""",
-}
+
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    owner = borrowed(gpu.x)
+    type(owner).__del__ = complain
+    y = gi.from_dlpack(owner)
+    del owner
+    use(gpu.mine, y)
+    del y
+    gpu.mine.synchronize()
+    gi.synchronize()
+    assert len(told) == 1
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_late_release(name):
-    library()
-    run_on_fake_driver(PRELUDE + SETUP + PROGRAMS[name])
+def test_release_that_the_end_of_the_process_overtakes_is_dropped():
+    run("""
+import gpuinterop as gi
+from queued import busy, shared
+x, mine = gi.zeros((64,), device="cuda:0"), gi.Stream("cuda:0")
+y = gi.from_dlpack(shared(x))
+busy(mine, y, 7, ms=1000)
+del y
+""")
+
+
+def test_deleter_that_runs_within_an_import_finds_its_capsule_taken(gpu):
+    ended = []
+
+    def made(name, body=lambda: None):
+        deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(lambda _: (ended.append(name), body()))
+        managed = struct(device=CUDA, data=gpu.x.ptr, shape=(64,), strides=(1,))
+        managed.deleter = ctypes.cast(forever(deleter), ctypes.c_void_p).value
+        return capsule(managed)
+
+    def take_second():
+        try:
+            gi.from_dlpack(second)
+        except ValueError:
+            ended.append("refused")
+
+    second = made("second")
+    y = gi.from_dlpack(made("first", take_second))
+    gate = gated(gpu.mine, y)
+    del y
+    done = gpu.mine.record()  # after the event of the deferred release
+    assert ended == []
+    gate.open()
+    assert soon(done.query)
+    z = gi.from_dlpack(second)
+    assert ended == ["first", "refused"]
+    del z
+    assert ended == ["first", "refused", "second"]

@@ -36,13 +36,6 @@ def test_demo_runs_on_the_gpu():
     assert "on cuda:0" in text
 
 
-def test_a_strided_refusal_is_shown_with_numpy_alone():
-    code, text = run("--device", "cpu", "--only", "numpy")
-    assert code == 0, text
-    assert "ContiguityError: from_numpy" in text
-    assert "got: stride 5 bytes on axis 0" in text
-
-
 def library(convert):
     """NumPy with another function that converts to it."""
     return demo.Library(replace(peers.load("numpy"), to=convert))

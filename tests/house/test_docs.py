@@ -77,26 +77,13 @@ def refused_at_the_prompt(text: str) -> str | None:
 
 @pytest.mark.parametrize("page", PAGES, ids=title)
 def test_code_can_be_pasted_into_the_prompt(page):
+    assert refused_at_the_prompt("with x:\n    y\nz") == "z"
+    assert refused_at_the_prompt("def f():\n    x\n\n    y") == "    y"
     code = [block for block in blocks(page) if block.language in ("python", "py")]
     refused = [(block.line, refused_at_the_prompt(block.text)) for block in code]
     assert not [found for found in refused if found[1] is not None], (
         "a body ends with an empty line, and has none inside, except before else, except and the like"
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "refused"),
-    [
-        ("with x:\n    y\n\nz", None),
-        ("with x:\n    y\nz", "z"),
-        ("try:\n    x\nexcept E:\n    y\n\nz", None),
-        ("if x:\n    y\n\nelse:\n    z", "else:"),
-        ("def f():\n    x\n\n    y", "    y"),
-        ('x = """\n\n"""\ny', None),
-    ],
-)
-def test_the_prompt_itself(text, refused):
-    assert refused_at_the_prompt(text) == refused
 
 
 SPELT = {"gpu": "GPU", "torch": "PyTorch"}
@@ -197,20 +184,6 @@ def test_pictures_draw_what_the_tables_say():
         assert beyond == ("missed" in made.verdict(found[mark.record], mark)), mark.title
 
 
-@pytest.mark.parametrize(
-    ("off", "told"), [(0.0004, "less than 0.1%"), (0.043, "4.3%"), (0.22, "22%")]
-)
-def test_what_is_missed_is_never_missed_by_nothing(off, told):
-    assert tool("performance_page").percent(off) == told
-
-
-def test_the_picture_of_launches_begins_where_its_caption_says():
-    made = tool("performance_page")
-    rows = made.records()["launch"]["rows"]
-    sizes = [int(found[1]) for row in rows if (found := re.search(r"2\^(\d+)$", row))]
-    assert made.PICTURES["launch"].endswith(f"from {2 ** min(sizes)} to 2^{max(sizes)} floats")
-
-
 def test_every_row_in_which_a_peer_is_ahead_is_told():
     """Against the records themselves: the fastest peer of each row, and nothing left out."""
     made = tool("performance_page")
@@ -249,29 +222,6 @@ def test_all_marks_are_counted():
     floor = rows[made.LAUNCHED].get("floor") or rows["empty kernel"]["floor"]
     above = rows[made.LAUNCHED]["gpuinterop"] - floor
     assert (launch.value, launch.mark, launch.unit) == (above, 0.5, "us")
-
-
-@pytest.mark.parametrize("place", ["cpu", "gpu"])
-def test_what_is_listed_as_not_shared_was_never_shared(place):
-    made = tool("compatibility_page")
-    text = (ROOT / f"benchmarks/results/matrix-{place}.json").read_text(encoding="utf-8")
-    device = "cuda:0" if place == "gpu" else "cpu"
-    cells = [cell for cell in made.Matrix.from_json(text).cells if cell.device == device]
-    for line in made.reasons(cells)[2:]:
-        library, listed = re.findall(r"^\| to `(\w+)` \| (.*?) \|", line)[0]
-        row = [cell for cell in cells if (cell.library, cell.direction) == (library, "to")]
-        listed, _, spared = listed.rstrip(")").partition(" (but not ")
-        row = [cell for cell in row if cell.dtype not in spared.split(", ")]
-        for part in listed.split(": "):
-            by = "layout" if part.split(", ")[0] in {cell.layout for cell in row} else "dtype"
-            left_out = part.removeprefix("all but ")
-            if left_out != part:
-                by = "layout" if left_out in {cell.layout for cell in row} else "dtype"
-                row = [cell for cell in row if getattr(cell, by) != left_out]
-            else:
-                row = [cell for cell in row if getattr(cell, by) in part.split(", ")]
-        assert row, line
-        assert "shared" not in {cell.outcome for cell in row}, line
 
 
 def test_the_doctors_findings_are_in_its_page():

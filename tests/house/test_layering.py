@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,34 +126,6 @@ def violations(path: Path, source: str, used: set[tuple[str, str]]) -> list[str]
     return lines
 
 
-def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """The strongly connected components of more than one module (Tarjan's algorithm)."""
-    order: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found = []
-
-    def visit(module: str) -> None:
-        order[module] = low[module] = len(order)
-        stack.append(module)
-        for target in sorted(graph.get(module, ())):
-            if target not in order:
-                visit(target)
-                low[module] = min(low[module], low[target])
-            elif target in stack:
-                low[module] = min(low[module], order[target])
-        if low[module] == order[module]:
-            at = stack.index(module)
-            if len(stack) - at > 1:
-                found.append(sorted(stack[at:]))
-            del stack[at:]
-
-    for module in sorted(graph):
-        if module not in order:
-            visit(module)
-    return found
-
-
 def test_each_module_imports_its_own_layer_or_lower_ones():
     lines: list[str] = []
     used: set[tuple[str, str]] = set()
@@ -173,14 +146,7 @@ def test_no_imports_form_a_circle():
         }
         for module, path in MODULES.items()
     }
-    found = circles(graph)
-    assert not found, "\n".join(", ".join(circle) for circle in found)
-
-
-def test_a_circle_is_found():
-    graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
-    assert circles(graph) == [["b", "c"]]
-    assert circles({"a": {"b"}, "b": set()}) == []
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
 def test_the_picture_has_every_module_and_nine_layers_at_most():
@@ -194,39 +160,24 @@ def test_the_decision_draws_the_same_picture():
     assert read_picture(page) == PICTURE
 
 
+UP = "import_module('gpuinterop.converters.torch')"
+
+
 @pytest.mark.parametrize(
     ("file", "source", "expected"),
-    [
-        ("ops/a.py", "from gpuinterop import ndarray", ["ops/a.py:1: ops (4) imports ndarray (5)"]),
-        ("ops/a.py", "from ..ndarray import x", ["ops/a.py:1: ops (4) imports ndarray (5)"]),
-        (
-            "ops/a.py",
-            "def f():\n    import gpuinterop.converters.torch",
-            ["ops/a.py:2: ops (4) imports converters (6)"],
-        ),
-        ("ops/a.py", "from .elementwise import f", []),
-        ("ops/a.py", "from gpuinterop.errors import E\nimport numpy", []),
-        ("ops/a.py", "from gpuinterop import zeros", ["ops/a.py:1: ops (4) imports __init__ (8)"]),
-        ("cuda_libraries.py", "from gpuinterop.dtypes import x", []),
-        ("errors.py", "import gpuinterop", ["errors.py:1: errors (0) imports __init__ (8)"]),
-        ("cli/demo.py", "import gpuinterop as gi", []),
-        (
-            "ops/a.py",
-            "def f():\n    return import_module('gpuinterop.converters.torch')",
-            ["ops/a.py:2: ops (4) imports converters (6)"],
-        ),
-        (
-            "ops/a.py",
-            "importlib.import_module('gpuinterop.ndarray')\n__import__('gpuinterop.cli.demo')",
-            ["ops/a.py:2: ops (4) imports cli (8)"],
-        ),
-        ("ops/a.py", "import_module(f'{__package__}.blas'); import_module(name)", []),
-        ("cli/__init__.py", "import_module(f'{__name__}.{command}')", []),
-        ("stray.py", "", ["stray.py: stray is not in the picture of CONTRIBUTING.md"]),
-    ],
-)
+    [("ops/a.py", "from gpuinterop import ndarray", ["1: ops (4) imports ndarray (5)"]),
+     ("ops/a.py", "from ..ndarray import x", ["1: ops (4) imports ndarray (5)"]),
+     ("ops/a.py", "def f():\n    import gpuinterop.converters.torch", ["2: ops (4) imports converters (6)"]),
+     ("ops/a.py", "from .elementwise import f\nfrom gpuinterop.errors import E\nimport numpy", []),
+     ("ops/a.py", "from gpuinterop import zeros", ["1: ops (4) imports __init__ (8)"]),
+     ("cli/demo.py", "import gpuinterop as gi", []),
+     ("ops/a.py", f"def f():\n    return {UP}", ["2: ops (4) imports converters (6)"]),
+     ("ops/a.py", "import_module('gpuinterop.ndarray')\n__import__('gpuinterop.cli')", ["2: ops (4) imports cli (8)"]),
+     ("ops/a.py", "import_module(f'{__package__}.blas'); import_module(name)", []),
+     ("stray.py", "", [" stray is not in the picture of CONTRIBUTING.md"])],
+)  # fmt: skip
 def test_the_rule_of_imports(file, source, expected):
-    assert violations(PACKAGE / file, source, set()) == expected
+    assert violations(PACKAGE / file, source, set()) == [f"{file}:{line}" for line in expected]
 
 
 # Folders of native/. exchange and ops have one number and include nothing of each other.

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -15,14 +14,9 @@ pytestmark = [
 PARTS = [0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan]
 GRID = np.array([complex(a, b) for a in PARTS for b in PARTS])
 EXPONENTS = np.concatenate([GRID, [2, 3, -2, 0.5, -0.5, 2j, -1 + 1j, 5, -7]])
-COMPLEX = [
-    row
-    for row in ROWS
-    if row.expressions.get("c") is not None
-    and row.expressions.get("c") != row.expressions.get("f")
-    and isinstance(row.numpy, np.ufunc)
-    and row.name != "float_power"
-]
+COMPLEX = (
+    "power reciprocal conjugate sqrt exp exp2 log sin cos tan sinh cosh tanh rint isnan isinf isfinite"
+).split()
 
 
 def check(got: np.ndarray, expected: np.ndarray, given: list[np.ndarray]) -> None:
@@ -43,19 +37,15 @@ def check(got: np.ndarray, expected: np.ndarray, given: list[np.ndarray]) -> Non
         assert same.all(), [(*(g[i] for g in given), got[i], expected[i]) for i in where]
 
 
-def operands(row) -> list[np.ndarray]:
-    if row.inputs == 1:
-        return [GRID]
-    return [np.repeat(EXPONENTS, len(EXPONENTS)), np.tile(EXPONENTS, len(EXPONENTS))]
-
-
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-@pytest.mark.parametrize("row", COMPLEX, ids=lambda row: row.name)
-def test_special_values_are_numpys(device, row, dtype):
-    given = operands(row)
+@pytest.mark.parametrize("name", COMPLEX)
+def test_special_values_are_numpys(device, name, dtype):
+    given = [GRID]
+    if name == "power":
+        given = [np.repeat(EXPONENTS, len(EXPONENTS)), np.tile(EXPONENTS, len(EXPONENTS))]
     with np.errstate(all="ignore"):
-        expected = row.numpy(*given)
-    got = getattr(gi, row.name)(*(gi.GpuArray(x.astype(dtype), device=device) for x in given))
+        expected = getattr(np, name)(*given)
+    got = getattr(gi, name)(*(gi.GpuArray(x.astype(dtype), device=device) for x in given))
     check(got.get(), expected, given)
 
 
@@ -98,7 +88,3 @@ def test_functions_without_a_kernel_name_a_way_that_works(device, name):
     assert "to_device" not in ways  # the same on both devices
     assert "x.astype('float64')" in ways
     assert getattr(gi, name)(x.astype("float64")).dtype == np.float64
-    named = f"numpy.{name}(x.get())" in ways
-    assert named == hasattr(np, name)
-    if named:
-        assert getattr(np, name)(x.get()).dtype == np.complex128

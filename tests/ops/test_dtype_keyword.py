@@ -8,30 +8,15 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.ops.core_callbacks import FUNCTIONS
-from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
     pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning"),
 ]
 DTYPES = ("bool", "int8", "int32", "uint8", "int64", "float16", "float32", "float64", "complex64")
-UFUNCS = [
-    r for r in ROWS if isinstance(r.numpy, np.ufunc) and r.name not in ("cast", "where", "clip")
-]
+UFUNCS = [n for n in gi.__all__ if isinstance(getattr(np, n, None), np.ufunc) and n != "matmul"]
 # See docs/operations.md: these have no kernels for complex numbers.
-REAL = (
-    "expm1",
-    "log2",
-    "log10",
-    "log1p",
-    "arcsin",
-    "arccos",
-    "arctan",
-    "arcsinh",
-    "arccosh",
-    "arctanh",
-)
+REAL = "expm1 log2 log10 log1p arcsin arccos arctan arcsinh arccosh arctanh".split()
 
 
 def answer(function, operands, dtype, *refusals):
@@ -42,18 +27,19 @@ def answer(function, operands, dtype, *refusals):
     return found if isinstance(found, tuple) else (found,)
 
 
-@pytest.mark.parametrize("row", UFUNCS, ids=lambda row: row.name)
-def test_as_numpy_takes_it(row):
-    pairs = list(itertools.product(DTYPES, repeat=row.inputs))[:: 1 if row.inputs == 1 else 17]
+@pytest.mark.parametrize("name", UFUNCS)
+def test_as_numpy_takes_it(name):
+    theirs = getattr(np, name)
+    pairs = list(itertools.product(DTYPES, repeat=theirs.nin))[:: 1 if theirs.nin == 1 else 17]
     cases = [[np.array([1, 2, 3], d) for d in dtypes] for dtypes in pairs]
-    if row.inputs == 2:
+    if theirs.nin == 2:
         cases += [[np.array([1, 2, 3], d), number] for d in DTYPES[::3] for number in (2, 1.5, 1j)]
     for hosts, wanted in itertools.product(cases, DTYPES):
-        if wanted == "complex64" and row.name in REAL:
+        if wanted == "complex64" and theirs.__name__ in REAL:
             continue
         ours = [gi.GpuArray(h, device="cpu") if isinstance(h, np.ndarray) else h for h in hosts]
-        expected = answer(row.numpy, hosts, wanted, TypeError, OverflowError)
-        got = answer(FUNCTIONS[row.name], ours, wanted, gi.DTypeError, gi.RangeError)
+        expected = answer(theirs, hosts, wanted, TypeError, OverflowError)
+        got = answer(getattr(gi, name), ours, wanted, gi.DTypeError, gi.RangeError)
         assert (expected is None) == (got is None), (hosts, wanted)
         for a, b in zip(expected or (), got or (), strict=True):
             assert a.dtype == b.dtype, (hosts, wanted)

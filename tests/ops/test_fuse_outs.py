@@ -44,18 +44,6 @@ def test_outs_may_overlap_the_arguments_in_any_way(device, name, starts, steps, 
     assert held.tolist() == expected.tolist()
 
 
-def test_an_out_inside_of_a_fused_function_is_refused_as_such_by_every_function(device):
-    x, out = gi.ones((2, 3), device=device), gi.ones((4, 3), device=device)
-    for function in (
-        lambda a: gi.concatenate([x, x], out=a),
-        lambda a: gi.take(x, [0, 1], out=a),
-        lambda a: x.sum(axis=0, out=a),
-        lambda a: x.dot(x.T, out=a),
-    ):
-        with pytest.raises(gi.ArgumentTypeError, match="no out inside of a fused function"):
-            gi.fuse(function)(out)
-
-
 def test_results_of_different_shapes_are_cast_to_their_outs(device):
     x = gi.GpuArray(np.arange(3.0), device=device)
     out = gi.zeros((2, 3), device=device)

@@ -12,8 +12,8 @@ from doubles import host_kernels
 import gpuinterop as gi
 from gpuinterop.dtypes import NAMES
 from gpuinterop.jit import codegen
-from gpuinterop.jit.spec import KernelSpec
-from gpuinterop.ops.kernel_bodies import body_for
+from gpuinterop.jit.codegen import KernelSpec
+from gpuinterop.ops.dtype_promotion import body_for
 from gpuinterop.ops.operation_table import ROWS
 
 SIGNED = ("int8", "int16", "int32", "int64")

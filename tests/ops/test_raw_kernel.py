@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import gc
-import re
-import sys
 import weakref
 
 import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import jit
 from gpuinterop.errors import (
     ArgumentTypeError,
     CompileError,
     ContiguityError,
-    LibraryNotFoundError,
     ShapeError,
 )
-from gpuinterop.ops import core_callbacks
 
 SCALE = """
 extern "C" __global__ void scale(gpuinterop_strided<float, 2> x, float by) {
@@ -30,17 +25,9 @@ extern "C" __global__ void scale(gpuinterop_strided<float, 2> x, float by) {
 TWICE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
 
 
-@pytest.fixture
-def nvrtc():
-    try:
-        jit.compiler_version()
-    except LibraryNotFoundError as error:
-        pytest.skip(f"no NVRTC: {error.got}")
-
-
 def test_text_compiles_for_any_architecture(nvrtc):
     kernel = gi.RawKernel(SCALE, "scale")
-    assert kernel.compile(jit.supported_archs()[0]).startswith(b"\x7fELF")
+    assert kernel.compile(90).startswith(b"\x7fELF")
     # A device newer than the compiler gets PTX.
     assert kernel.compile(999).startswith(b"//")
 
@@ -51,19 +38,8 @@ def test_the_lines_that_an_error_shows_are_the_users(nvrtc, at):
     lines[at - 1] = "oops " + lines[at - 1]
     with pytest.raises(CompileError) as told:
         gi.RawKernel("\n".join(lines), "k").compile(90)
-    shown = [line for line in told.value.got.splitlines() if " | " in line]
-    numbers = range(max(1, at - 2), min(4, at + 1) + 1)
-    assert shown == [f"{'>' if n == at else ' '} {n:4d} | {lines[n - 1]}" for n in numbers]
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "fix"),
-    [("", ("--nonsense",), "option"), ("#include <vector>", (), "-I"), ("oops", (), "correct")],
-)
-def test_the_fix_is_for_what_is_wrong(nvrtc, text, options, fix):
-    with pytest.raises(CompileError) as caught:
-        gi.RawKernel(text, "k", options).compile(90)
-    assert fix in caught.value.fix
+    assert told.value.got.startswith(f"k.cu({at}): error")
+    assert f"\n  {lines[at - 1].strip()}\n" in told.value.got
 
 
 def test_an_architecture_is_a_number():
@@ -86,21 +62,9 @@ def test_wrong_texts_names_and_options(arguments):
 
 def test_arguments_that_need_a_conversion_name_it(device):
     x = gi.ones((2, 2), device=device)
-    told = {
-        "gpuinterop.asarray": [np.ones(3)], "numpy.float32(2.5)": [2.5], "numpy.int32(5)": [5],
-        "numpy.bool_(True)": [True], "numpy.complex64(1j)": [1j], "pass arrays and": [None, "x"],
-        f"numpy.int64({2**40})": [2**40], f"numpy.int64({-(2**31) - 1})": [-(2**31) - 1],
-        f"numpy.uint64({2**63})": [2**63], "numpy.int32(2147483647)": [2**31 - 1],
-    }  # fmt: skip
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        told["gpuinterop.asarray"].append(torch.ones(3))
-    for fix, values in told.items():
-        for value in values:
-            with pytest.raises(ArgumentTypeError, match=re.escape(fix)):
-                gi.RawKernel(SCALE, "scale")((1,), (32,), x, value)
-    with pytest.raises(TypeError, match="64 bits"):
-        gi.RawKernel(SCALE, "scale")((1,), (32,), x, 2**64)
+    for value in (np.ones(3), 2.5, 5, True, 1j, None, "x", 2**64):
+        with pytest.raises(ArgumentTypeError, match=r"gpuinterop.asarray\(x\).*numpy.float32"):
+            gi.RawKernel(SCALE, "scale")((1,), (32,), x, value)
     if device == "cpu":
         with pytest.raises(gi.DeviceError):
             gi.RawKernel(SCALE, "scale")((1,), (32,), x)
@@ -149,21 +113,20 @@ def test_operations_go_with_what_made_them(device):
     kept(x)
     graph = gi.capture(gi.fuse(lambda x: x + 7), x)
     gc.collect()
-    before = len(core_callbacks._by_id)
+    made = []
     for i in range(5):
         big = gi.ones(3, device=device)
-        gone = weakref.ref(big)
         function = gi.fuse(lambda x, big=big, i=i: (x + big) * i)
         assert function(x).tolist() == [i, 2 * i, 3 * i]
         kernel = gi.ElementwiseKernel(
             "float32 x", "float32 y", f"y = x * {i}", "add", host=lambda x, i=i: x * i
         )  # fmt: skip
         assert kernel(x).tolist() == [0, i, 2 * i]
+        made += map(weakref.ref, (big, function, kernel))
     assert (x + x).tolist() == [0, 2, 4]  # a kernel may have the name of an operation
     del function, kernel, big
     gc.collect()
-    assert gone() is None
-    assert len(core_callbacks._by_id) == before
+    assert not any(reference() for reference in made)
     assert kept(x).tolist() == [0, 2, 4]
     assert graph().tolist() == [7, 8, 9]
 

@@ -18,8 +18,6 @@ from gpuinterop.errors import (
     ReadOnlyError,
     ShapeError,
 )
-from gpuinterop.ops.core_callbacks import FUNCTIONS
-from gpuinterop.ops.operation_table import ROWS
 
 NUMERIC = ("bool", "int8", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64")
 OPERATORS = (operator.add, operator.mul, operator.truediv, operator.lt, operator.eq)
@@ -170,21 +168,20 @@ def test_pure_numbers():
 def test_results_beside_a_cudandarray_that_are_none():
     x = gi.CudaNdarray(np.ones((2, 2), "f4"), device="cpu")
     others = {}
-    for row in ROWS:
+    for name in gi.__all__:
+        ufunc = getattr(np, name, None)
+        if not isinstance(ufunc, np.ufunc) or name == "matmul":
+            continue
         try:
-            made = FUNCTIONS[row.name](*[x] * row.inputs)
+            made = getattr(gi, name)(*[x] * ufunc.nin)
         except gi.DTypeError:  # of integers
             continue
         for one in made if isinstance(made, tuple) else (made,):
             if type(one) is not gi.CudaNdarray and one.dtype != bool:
-                others[row.name] = str(one.dtype)
+                others[name] = str(one.dtype)
     assert others == {"float_power": "float64"}
-    wide = np.add(x, x, dtype="float64")
-    assert (type(wide), str(wide.dtype)) == (gi.GpuArray, "float64")
     for count in (x.argmax(), x.argmin(), np.count_nonzero(x), (x > 0).sum()):
         assert (type(count), str(count.dtype)) == (gi.GpuArray, "int64")
-    with pytest.raises(gi.DTypeError):
-        x.sum(dtype="float64")
 
 
 @pytest.mark.parametrize("other", ["float16", "int32", "bool", "float8_e5m2", "float32"])

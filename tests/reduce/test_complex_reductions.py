@@ -81,7 +81,5 @@ def test_the_dtype_of_a_variance_is_what_it_is_computed_in(device: str, name: st
         assert float(getattr(r, name)(dtype=dtype)) == pytest.approx(getattr(np, name)(host.real))
     for dtype in ("float64", "float32"):
         for options in ({}, {"where": np.array([True, True, False])}):
-            with pytest.raises(gi.DTypeError, match="a complex dtype") as error:
+            with pytest.raises(gi.DTypeError, match=rf"astype\('{dtype}'\)\.{name}\(\)"):
                 getattr(x, name)(dtype=dtype, **options)
-            assert f"x.{name}()" in error.value.fix
-            assert f"astype('{dtype}')" in error.value.fix

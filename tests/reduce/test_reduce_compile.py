@@ -8,21 +8,17 @@ import numpy as np
 import pytest
 
 from gpuinterop.dtypes import ACCUMULATORS
-from gpuinterop.errors import LibraryNotFoundError
 from gpuinterop.jit import compile_source, supported_archs
 from gpuinterop.ops import blas_plans
 from gpuinterop.ops.reduction_codegen import render
 from gpuinterop.ops.reduction_plan import Operand, plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
 
-pytestmark = pytest.mark.text
+pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
 
 
 def archs() -> list[int]:
-    try:
-        known = supported_archs()
-    except LibraryNotFoundError as error:
-        pytest.skip(f"no NVRTC: {error}")
+    known = supported_archs()
     newest = max(a for a in known if a >= 100) if max(known) >= 100 else max(known)
     return [a for a in dict.fromkeys((75, 80, 90, newest)) if a in known]
 

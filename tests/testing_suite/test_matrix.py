@@ -206,7 +206,7 @@ def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path):
     info = tmp_path / "toylib-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toylib\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[gpuinterop.converters]\ntoy = toylib_bridge\n")
+    (info / "entry_points.txt").write_text("[gpuinterop.converters]\ntoy = toylib_bridge:backend\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
     monkeypatch.setattr(registry, "_entry_points", None)

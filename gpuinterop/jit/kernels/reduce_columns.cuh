@@ -7,18 +7,7 @@ __device__ inline void gi_column_load(const Params& p, const Index (&base)[GI_IN
   Index at[GI_INS];
 #pragma unroll
   for (int i = 0; i < GI_INS; ++i) at[i] = base[i];
-#pragma unroll
-  for (int d = GI_RED - 1; d >= 0; --d) {
-    Index digit = r;
-    if (d > 0) {
-      const Index extent = Index(p.red[d]);
-      const Index next = r / extent;
-      digit = r - next * extent;
-      r = next;
-    }
-#pragma unroll
-    for (int i = 0; i < GI_INS; ++i) at[i] += digit * Index(p.red_strides[i][d]);
-  }
+  gi_offsets(p.red, p.red_strides, r, at);
 #define GI_LOAD(i, T, STEP) \
   gi_load<STEP>((const T*)p.in[i] + at[i], Index(p.kept_strides[i][GI_KEPT - 1]), packs.v##i);
   GI_INPUTS(GI_LOAD)
@@ -100,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
 #pragma unroll
   for (int i = 0; i < GI_INS; ++i) base[i] = 0;
   if (column < width) {
-    gi_kept_offsets(p, o, base);
+    gi_offsets(p.kept, p.kept_strides, o, base);
   } else {
     end = begin;  // this thread has no column, but the barriers below need every thread
   }

@@ -35,18 +35,21 @@ __device__ inline void gi_load(const T* at, Index stride, T (&v)[VEC]) {
   }
 }
 
-__device__ inline void gi_kept_offsets(const Params& p, Index o, Index (&at)[GI_INS]) {
+// Add the offsets of element `r` of a walk over DIMS dimensions, innermost last, to those of N arrays.
+template <int DIMS, int N>
+__device__ inline void gi_offsets(const long long (&extents)[DIMS], const long long (&strides)[N][DIMS],
+                                  Index r, Index (&at)[N]) {
 #pragma unroll
-  for (int d = GI_KEPT - 1; d >= 0; --d) {
-    Index digit = o;
+  for (int d = DIMS - 1; d >= 0; --d) {
+    Index digit = r;
     if (d > 0) {
-      const Index extent = Index(p.kept[d]);
-      const Index next = o / extent;
-      digit = o - next * extent;
-      o = next;
+      const Index extent = Index(extents[d]);
+      const Index next = r / extent;
+      digit = r - next * extent;
+      r = next;
     }
 #pragma unroll
-    for (int i = 0; i < GI_INS; ++i) at[i] += digit * Index(p.kept_strides[i][d]);
+    for (int i = 0; i < N; ++i) at[i] += digit * Index(strides[i][d]);
   }
 }
 

@@ -6,28 +6,13 @@
 // 1 (unit stride along the row: vector loads), 0 (broadcast) or 2 (any stride). gi_map(packs..., k) is
 // element k of the mapped value.
 
-__device__ inline void gi_row_offsets(const Params& p, Index r, Index (&at)[GI_INS]) {
-#pragma unroll
-  for (int d = GI_RED - 1; d >= 0; --d) {
-    Index digit = r;
-    if (d > 0) {
-      const Index extent = Index(p.red[d]);
-      const Index next = r / extent;
-      digit = r - next * extent;
-      r = next;
-    }
-#pragma unroll
-    for (int i = 0; i < GI_INS; ++i) at[i] += digit * Index(p.red_strides[i][d]);
-  }
-}
-
 template <int VEC>
 __device__ inline void gi_row_load(const Params& p, const Index (&base)[GI_INS], Index r,
                                    Packs<VEC>& packs) {
   Index at[GI_INS];
 #pragma unroll
   for (int i = 0; i < GI_INS; ++i) at[i] = base[i];
-  gi_row_offsets(p, r, at);
+  gi_offsets(p.red, p.red_strides, r, at);
 #define GI_LOAD(i, T, STEP) \
   gi_load<STEP>((const T*)p.in[i] + at[i], Index(p.red_strides[i][GI_RED - 1]), packs.v##i);
   GI_INPUTS(GI_LOAD)
@@ -68,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
 #pragma unroll
   for (int i = 0; i < GI_INS; ++i) base[i] = 0;
   if (o < Index(p.n_out)) {
-    gi_kept_offsets(p, o, base);
+    gi_offsets(p.kept, p.kept_strides, o, base);
   } else {
     end = begin;  // this thread has no row, but the shuffles below need every thread
   }

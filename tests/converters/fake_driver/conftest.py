@@ -94,5 +94,4 @@ def numba(monkeypatch):
     package.cuda = cuda
     fake_pycuda.installed(monkeypatch, package, cuda)
     yield cuda
-    converters.numba._builders.clear()
-    converters.numba._contexts.clear()
+    converters.numba._builder.cache_clear()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import gc
 import sys
-import types
 import weakref
 
 import numpy as np
@@ -31,48 +29,19 @@ VIEWS = [
 
 
 @pytest.mark.parametrize("key", VIEWS)
-def test_to_cupy_shares_every_layout(cupy, gpu, key):
+def test_cupy_shares_every_layout_both_ways(cupy, gpu, key):
     x = gpu(host(4, 6))[key]
     a = converters.to_cupy(x)
-    assert type(a) is cupy.ndarray
-    assert (a.shape, a.strides, a.dtype) == (x.shape, tuple(x.strides), np.float32) or not x.size
-    assert gi.explain(x, "cupy").shared
+    back = converters.from_cupy(a)
+    assert (type(a), type(back)) == (cupy.ndarray, gi.CudaNdarray)
+    assert (a.shape, a.dtype, back.shape) == (x.shape, np.float32, x.shape)
+    assert back.base is a
     if x.size:
-        assert a.data.ptr == x.ptr
-        assert gi.shares_memory(a, x)
+        assert (a.data.ptr, a.strides) == (x.ptr, tuple(x.strides)) == (back.ptr, back.strides)
+        assert np.array_equal(values(back), host(4, 6)[key])
         # The memory object covers what the strides reach, so that views stay inside.
         low, size = a.data.mem.ptr, a.data.mem.size
         assert low <= x.ptr < low + size
-
-
-@pytest.mark.parametrize("key", VIEWS)
-def test_from_cupy_shares_every_layout(cupy, gpu, key):
-    a = converters.to_cupy(gpu(host(4, 6)))[key]
-    x = converters.from_cupy(a)
-    assert type(x) is gi.CudaNdarray
-    assert x.base is a
-    assert (x.shape, str(x.device), x.memory) == (a.shape, "cuda:0", "device")
-    if x.size:
-        assert (x.ptr, x.strides) == (a.data.ptr, a.strides)
-        assert np.array_equal(values(x), host(4, 6)[key])
-
-
-def test_from_cupy_keeps_the_array_and_lets_it_go(cupy, gpu):
-    gc.collect()
-    before = gi.memory_stats("cuda")["live_buffers"]
-    x = converters.from_cupy(converters.to_cupy(gpu(host(4))))
-    gc.collect()
-    assert values(x).tolist() == [0, 1, 2, 3]
-    del x
-    gc.collect()
-    assert gi.memory_stats("cuda")["live_buffers"] == before
-
-
-def test_from_cupy_believes_no_address(cupy, gpu):
-    # CuPy wraps any address; the driver does not know this one, and no page near it was seen.
-    memory = cupy.cuda.UnownedMemory(1 << 40, 64, None, 0)
-    a = cupy.ndarray((4,), "float32", cupy.cuda.MemoryPointer(memory, 0))
-    assert _core.share_plain(a) is None
 
 
 def test_from_cupy_tells_managed_memory_every_time(cupy, driver, primary):
@@ -84,13 +53,6 @@ def test_from_cupy_tells_managed_memory_every_time(cupy, driver, primary):
     a = cupy.ndarray((4,), "float32", cupy.cuda.MemoryPointer(memory, 0))
     assert [converters.from_cupy(a).memory for _ in range(3)] == ["managed"] * 3
     driver.free(pointer.value)
-
-
-def test_from_cupy_on_a_stream_of_its_own_goes_the_long_way(cupy, gpu, monkeypatch):
-    a = converters.to_cupy(gpu(host(3)))
-    for broken in (lambda device: types.SimpleNamespace(ptr=0x1234), lambda device: 1 / 0):
-        monkeypatch.setattr(cupy.cuda, "get_current_stream", broken)
-        assert _core.share_plain(a) is None
 
 
 def test_every_door_takes_an_ordinary_array_by_its_attributes(cupy, driver, gpu):
@@ -124,19 +86,6 @@ def test_taking_and_dropping_an_array_asks_the_driver_nothing(cupy, driver, gpu)
         converters.from_cupy(a)
         _core.import_any(gi.CudaNdarray, a)
     assert [driver.calls(name) for name in asked] == before
-
-
-def test_a_converter_that_was_replaced_is_asked(cupy, gpu, monkeypatch):
-    a = converters.to_cupy(gpu(host(3)))
-    own = converters.registry.backend("cupy")
-    mine = gi.zeros(3, device="cpu")
-    stub = types.SimpleNamespace(from_cupy=lambda obj, copyif=False: mine, __name__="stub")
-    try:
-        converters.register(dataclasses.replace(own, converter=stub))
-        assert gi.from_any(a) is mine
-    finally:
-        converters.register(own)
-    assert isinstance(gi.from_any(a), gi.CudaNdarray)
 
 
 def test_cupy_keeps_our_memory(cupy, gpu):
@@ -193,54 +142,25 @@ def test_cupy_has_bfloat16(cupy, gpu):
         converters.to_cupy(x.astype("float8_e5m2"))
 
 
-def test_an_older_cupy_has_no_bfloat16(cupy, gpu, monkeypatch):
+def test_an_older_cupy_has_no_bfloat16(cupy, monkeypatch):
     x = gi.array(bfloat16(3), device="cuda")
-    real = cupy.ndarray
-
-    def ndarray(shape, dtype, *rest):  # as before CuPy 14
-        if np.dtype(dtype).kind == "V":
-            raise ValueError(f"Unsupported dtype {dtype}")
-        return real(shape, dtype, *rest)
-
-    monkeypatch.setattr(cupy, "ndarray", ndarray)
-    converters.cupy._makes_bfloat16.cache_clear()
-    try:
-        assert gi.explain(x, "cupy").refused
-        with pytest.raises(gi.DTypeError, match="bfloat16"):
-            converters.to_cupy(x)
-    finally:
-        converters.cupy._makes_bfloat16.cache_clear()
+    monkeypatch.setattr(cupy, "__version__", "13.6.0")
+    assert gi.explain(x, "cupy").refused
+    with pytest.raises(gi.DTypeError, match="bfloat16"):
+        converters.to_cupy(x)
 
 
-@pytest.mark.parametrize("value", ["cuda:0", 1, None])
-def test_copyif_is_a_bool_on_the_short_ways_too(cupy, numba, pycuda, gpu, value):
+def test_copyif_is_a_bool_where_the_core_converts_too(cupy, numba, pycuda, gpu):
     x = gpu(host(4))
-    there = [converters.to_cupy(x), converters.to_numba(x), converters.to_gpuarray(x)]
-    calls = [converters.to_cupy, converters.to_numba, converters.to_gpuarray]
-    for call, made in zip(calls, there, strict=True):
-        assert call(x, np.False_) is not None
-        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif"):
-            call(x, value)
-        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif"):
-            gi.from_any(made, value)
-    for call, made in zip(
-        (converters.from_cupy, converters.from_numba, converters.from_pycuda, gi.to_cudandarray),
-        (*there, there[2]),
-        strict=True,
+    for to, back in (
+        (converters.to_cupy, converters.from_cupy),
+        (converters.to_numba, converters.from_numba),
+        (converters.to_gpuarray, converters.from_pycuda),
     ):
-        with pytest.raises(gi.errors.ArgumentTypeError, match="copyif"):
-            call(made, value)
-
-
-def test_cupy_is_on_the_stream_that_it_calls_current(cupy, gpu, monkeypatch):
-    x = gpu(host(4))
-    asked = []
-    monkeypatch.setattr(
-        cupy.cuda, "get_current_stream",
-        lambda device=-1: (asked.append(device), types.SimpleNamespace(ptr=0))[1],
-    )  # fmt: skip
-    converters.to_cupy(x)
-    assert asked == [0]
+        made = to(x, np.False_)
+        for convert, given in ((to, x), (back, made), (gi.from_any, made)):
+            with pytest.raises(gi.ArgumentTypeError, match="copyif"):
+                convert(given, 1)
 
 
 class RawKernel:
@@ -310,14 +230,10 @@ def test_numba_there_and_back(numba, gpu, key):
 def test_numba_without_the_inner_classes(numba, gpu):
     made = []
     del numba.cudadrv
-    numba.as_cuda_array = lambda obj, sync: made.append((obj.__cuda_array_interface__, sync))
+    numba.as_cuda_array = lambda obj, sync: made.append((obj, sync))
     x = gpu(host(4, 6))[::2]
     converters.to_numba(x)
-    interface, sync = made[0]
-    assert interface["data"] == (x.ptr, False)
-    assert interface["strides"] == tuple(x.strides)
-    assert interface["stream"] is None  # ordered by an event already: the host must not wait
-    assert not sync
+    assert made == [(x, False)]  # ordered by an event already: the host must not wait
 
 
 def test_numba_lifetimes_and_refusals(numba, gpu):
@@ -336,25 +252,8 @@ def test_numba_lifetimes_and_refusals(numba, gpu):
     records = DeviceNDArray(
         (2,), (8,), [("a", "f4"), ("b", "f4")], gpu_data=MemoryPointer(None, 0, 0)
     )
-    with pytest.raises(gi.DTypeError, match="field"):
+    with pytest.raises(gi.DTypeError):
         gi.from_any(records)
-
-
-@pytest.mark.parametrize(
-    ("names", "error", "match"),
-    [
-        ({"strides": ()}, gi.ExchangeError, "as many strides"),
-        ({"strides": (4, 4)}, gi.ExchangeError, "as many strides"),
-        ({"shape": (2.5,)}, gi.ExchangeError, "shape as a sequence"),
-        ({"dtype": "floaty"}, gi.DTypeError, "a dtype"),
-    ],
-)
-def test_a_malformed_array_of_numba_is_refused_in_words(numba, gpu, names, error, match):
-    a = converters.to_numba(gpu(host(4)))
-    vars(a).update(names)
-    assert gi.explain(a).refused
-    with pytest.raises(error, match=match):
-        gi.from_any(a)
 
 
 def test_numbas_bound_stream_is_waited_for(numba, gpu, driver):

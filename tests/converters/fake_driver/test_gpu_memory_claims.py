@@ -137,17 +137,3 @@ def test_a_shape_beyond_the_allocation(pycuda, cudamat, gnumpy):
     garray = gnumpy.garray(host(3, 4))
     garray.shape = (1000,)
     refused(garray, gi.ExchangeError, "the size of its matrix")
-
-
-@pytest.mark.parametrize("address", [-8, 1 << 64, 1 << 70])
-def test_numbers_that_are_no_address(pycuda, address):
-    g = pycuda.gpuarray.to_gpu(host(3))
-    g.gpudata = address
-    refused(g, gi.BoundsError, "address")
-
-
-def test_a_negative_stream(pycuda):
-    g = pycuda.gpuarray.to_gpu(host(3))
-    n = DeviceNDArray((3,), (4,), "f4", -5, MemoryPointer(CONTEXT, int(g.gpudata), 12))
-    with pytest.raises(gi.StreamError, match="-5"):
-        gi.from_any(n)

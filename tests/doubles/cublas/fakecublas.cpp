@@ -45,8 +45,8 @@ void queue(void* stream, std::function<void()> work) {
   if (launch) launch(stream, run, &kept.back());
 }
 
-// gemm, batched gemm, lt matmul, lt with bias, 64-bit gemm, workspaces set, heuristics, last compute type
-int calls[8];
+// gemm, batched gemm, lt matmul, lt with bias, workspaces set, heuristics, last compute type
+int calls[7];
 bool refusing = false;  // cublasLt finds no kernel
 int objects = 0;        // of cublasLt that nobody has destroyed
 int layouts_left = -1;  // then making one fails; -1: never
@@ -114,14 +114,14 @@ int fakecublas_objects() { return objects; }
 void fakecublas_fail_after(int layouts) { layouts_left = layouts; }
 
 int cublasCreate_v2(Handle** h) { *h = new Handle; return 0; }
-int cublasDestroy_v2(Handle* h) { delete h; return 0; }
 int cublasGetVersion_v2(void*, int* v) { *v = 130000; return 0; }
 int cublasSetStream_v2(Handle* h, void* stream) { h->stream = stream; return 0; }
-int cublasSetWorkspace_v2(void*, void* p, size_t) { ++calls[5]; return reinterpret_cast<uintptr_t>(p) % 256 ? 7 : 0; }
-int cublasGemmEx(Handle* h, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int at, int lda,
-                 const void* b, int bt, int ldb, const void* beta, void* c, int ct, int ldc, int compute, int algorithm) {
+int cublasSetWorkspace_v2(void*, void* p, size_t) { ++calls[4]; return reinterpret_cast<uintptr_t>(p) % 256 ? 7 : 0; }
+int cublasGemmEx_64(Handle* h, int ta, int tb, int64_t m, int64_t n, int64_t k, const void* alpha, const void* a, int at,
+                    int64_t lda, const void* b, int bt, int64_t ldb, const void* beta, void* c, int ct, int64_t ldc,
+                    int compute, int algorithm) {
   ++calls[0];
-  calls[7] = compute;
+  calls[6] = compute;
   if (int no = refusal(h, ta, tb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, 1, 0, compute, algorithm))
     return no;
   queue(h->stream, [=, by = scale(alpha, at), plus = scale(beta, at)] {
@@ -133,7 +133,7 @@ int cublasGemmStridedBatchedEx_64(Handle* h, int ta, int tb, int64_t m, int64_t 
                                   const void* a, int at, int64_t lda, long long sa, const void* b, int bt, int64_t ldb,
                                   long long sb, const void* beta, void* c, int ct, int64_t ldc, long long sc,
                                   int64_t batch, int compute, int algorithm) {
-  ++calls[4];
+  ++calls[1];
   if (int no = refusal(h, ta, tb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, batch, sc, compute, algorithm))
     return no;
   long long item = item_bytes(at);
@@ -146,15 +146,6 @@ int cublasGemmStridedBatchedEx_64(Handle* h, int ta, int tb, int64_t m, int64_t 
   });
   return 0;
 }
-int cublasGemmStridedBatchedEx(Handle* h, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int at,
-                               int lda, long long sa, const void* b, int bt, int ldb, long long sb, const void* beta,
-                               void* c, int ct, int ldc, long long sc, int batch, int compute, int algorithm) {
-  ++calls[1];
-  --calls[4];
-  return cublasGemmStridedBatchedEx_64(h, ta, tb, m, n, k, alpha, a, at, lda, sa, b, bt, ldb, sb, beta, c, ct, ldc, sc,
-                                       batch, compute, algorithm);
-}
-
 int cublasLtCreate(void** h) { *h = new int; return 0; }
 int cublasLtMatmulDescCreate(Desc** d, int compute, int type) {
   if (type == R64 ? compute != 70 : type != R32 || (compute != 68 && compute != 77)) return kNotSupported;
@@ -192,7 +183,7 @@ int cublasLtMatmulPreferenceDestroy(void* p) { delete static_cast<int*>(p); --ob
 int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
 struct Result { uint64_t algorithm[8]; size_t workspace; int status; float waves; int reserved[4]; };
 int cublasLtMatmulAlgoGetHeuristic(void*, Desc*, Layout*, Layout*, Layout*, Layout*, void*, int, Result* r, int* found) {
-  ++calls[6];
+  ++calls[5];
   *r = {};
   r->workspace = 4096;
   *found = !refusing;

@@ -156,7 +156,7 @@ CUresult cuInit(unsigned) {
 }
 CUresult cuDriverGetVersion(int* v) {
   ENTER(cuDriverGetVersion);
-  *v = int(env("FAKECUDA_VERSION", 13000));
+  *v = 13000;
   return CUDA_SUCCESS;
 }
 CUresult cuGetErrorName(CUresult code, const char** out) {
@@ -216,11 +216,8 @@ CUresult cuDeviceGetAttribute(int* out, CUdevice_attribute what, CUdevice) {
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
       {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
       {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
-      {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1}};
-  if (what == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) {
-    *out = int(env("FAKECUDA_POOLS", 1));
-    return CUDA_SUCCESS;
-  }
+      {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
+      {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}};
   auto it = values.find(what);
   *out = it == values.end() ? 0 : it->second;
   return CUDA_SUCCESS;

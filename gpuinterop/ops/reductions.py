@@ -1,4 +1,4 @@
-"""Reductions: what the array methods ask for on the first use of a layout, and the functions.
+"""Reductions: what the core asks for on the first use of a layout, the functions, and methods made of them.
 
 On "cpu" NumPy computes, floats of 16 and 32 bits through float64 so that both devices are accurate
 in the same sense. On CUDA a LaunchPlan is made once and kept by the core.
@@ -9,105 +9,70 @@ from __future__ import annotations
 import math
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from gpuinterop import _core, dtypes
-from gpuinterop.errors import ArgumentTypeError, DTypeError
+from gpuinterop.error_context import with_where
+from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, PREPARE
 from gpuinterop.ops.masked_reductions import reduce_selected
-from gpuinterop.ops.reduction_launch import (
-    INPUT,
-    OUTPUT,
-    SCRATCH,
-    launches_for,
-    multiprocessors,
-    new_as,
-    operand,
-    over,
+from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, SCRATCH, launches_for
+from gpuinterop.ops.reduction_plan import Operand
+from gpuinterop.ops.reduction_table import (
+    REDUCTIONS,
+    check_not_empty,
+    full_strides,
+    recipe_for,
+    reduced_shape,
 )
-from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
-from gpuinterop.ops.reduction_table import REDUCTIONS, check_not_empty, recipe_for, reduced_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["reduce_sum"]
+__all__ = ["FUNCTIONS_OF_AXES", "ReductionMethods", "norm", "reduce_sum"]
+
+Self = TypeVar("Self", bound="ReductionMethods")
 
 
-def _full_strides(x: Any, axes: Sequence[int], out: Any, keepdims: bool) -> tuple[int, ...]:
-    """The strides of `out`, or of a fresh result, over `x`'s shape."""
-    kept = [axis for axis in range(x.ndim) if axis not in axes]
-    if out is None:
-        own = c_strides([x.shape[axis] for axis in kept], 1)
-    else:
-        own = tuple(out._strides[axis] for axis in kept) if keepdims else tuple(out._strides)
-    return over(own, axes, x.ndim)
-
-
-def plan_for(
-    op: str,
-    x: Any,
-    axes: tuple[int, ...],
-    shape: tuple[int, ...],
-    result: Any,
-    out: Any,
-    ddof: float,
-    keepdims: bool,
-    cls: type,
-) -> Any:
-    device = x.device.index
-    row = REDUCTIONS[op]
-    sms = multiprocessors(device)
-    strides_out = _full_strides(x, axes, out, keepdims)
+def _plan(
+    op: str, x: Any, axes: tuple[int, ...], shape: tuple[int, ...], result: Any, out: Any,
+    ddof: float, cls: type,
+) -> Any:  # fmt: skip
+    row, device = REDUCTIONS[op], x.device.index
     launches: list[Any] = []
-    scratch = 0
-    inputs = [operand(x)]
-    shift_dtype = None
-    sources = [(INPUT, 0, 0)]
-    if row.shifted and x.dtype in (np.float64, np.complex128):
-        # These have no wider type to hide cancellation in: the mean first, then squares around it.
-        mean = recipe_for("mean", x.dtype, x.dtype)
-        between = _full_strides(x, axes, None, False)
-        plan = plan_reduction(x.shape, axes, inputs, [between], multiprocessors=sms)
-        room = -(-plan.geometry.n_out * x.itemsize // 256) * 256
-        launches, scratch = launches_for(
-            device, mean, plan, _shifted(sources, plan, inputs),
-            [(SCRATCH, 0, plan.geometry.out_shifts[0] * x.itemsize)], scratch_at=room,
-        )  # fmt: skip
-        scratch += room
-        inputs.append(Operand(between, x.itemsize))
-        sources.append((SCRATCH, 0, 0))
+    scratch, shift_dtype = 0, None
+    inputs = [(INPUT, 0, Operand.of(x))]
+    if row.shifted:
         shift_dtype = x.dtype
-    elif row.shifted:
-        first = tuple(0 if i in axes else s for i, s in enumerate(x._strides))
-        inputs.append(operand(x, first))
-        sources.append((INPUT, 0, 0))
-        shift_dtype = x.dtype
-    recipe = recipe_for(op, x.dtype, result, shift=shift_dtype)
-    plan = plan_reduction(
-        x.shape, axes, inputs, [strides_out], ordered=recipe.ordered, multiprocessors=sms
-    )
+        if x.dtype in (np.float64, np.complex128):
+            # These have no wider type to hide cancellation in: the mean first, then squares around it.
+            kept = reduced_shape(x.shape, axes)
+            between = Operand(full_strides(c_strides(kept, 1), axes, x.ndim), x.itemsize)
+            room = -(-math.prod(kept) * x.itemsize // 256) * 256
+            launches, scratch = launches_for(
+                device, recipe_for("mean", x.dtype, x.dtype), x.shape, axes, inputs,
+                [(SCRATCH, 0, between)], scratch_at=room,
+            )  # fmt: skip
+            scratch += room
+            inputs.append((SCRATCH, 0, between))
+        else:
+            first = tuple(0 if i in axes else s for i, s in enumerate(x._strides))
+            inputs.append((INPUT, 0, Operand.of(x, first)))
+    strides = c_strides(shape, 1) if out is None else out._strides
+    sink = Operand(full_strides(strides, axes, x.ndim), result.itemsize)
     more, used = launches_for(
-        device, recipe, plan, _shifted(sources, plan, inputs),
-        [(OUTPUT, 0, plan.geometry.out_shifts[0] * result.itemsize)],
-        parameter=ddof, scratch_at=scratch,
+        device, recipe_for(op, x.dtype, result, shift=shift_dtype), x.shape, axes, inputs,
+        [(OUTPUT, 0, sink)], parameter=ddof, scratch_at=scratch,
     )  # fmt: skip
     made = output_arrays.class_for(cls, result)
     return _core.make_plan(
         device, launches + more, scratch + used, [(made, dtypes.dtype_id(result), shape)]
     )
-
-
-def _shifted(
-    sources: Sequence[tuple[int, int, int]], plan: Plan, inputs: Sequence[Operand]
-) -> list[tuple[int, int, int]]:
-    places = zip(sources, plan.geometry.in_shifts, inputs, strict=True)
-    return [(slot, i, shift + by * given.itemsize) for (slot, i, shift), by, given in places]
 
 
 def _on_host(
@@ -169,16 +134,13 @@ def _reduce(
         )  # fmt: skip
     if dtype is not None:
         dtype = dtypes.as_supported_dtype(dtype, op)
-        if dtype == np.bool_ or (dtype.kind in "iu" and op in ("mean", "var", "std")):
+        averages = op in ("mean", "var", "std")
+        # A real dtype would subtract the real parts' mean alone.
+        narrows = row.shifted and x.dtype.kind == "c" and dtype.kind != "c"
+        if dtype == np.bool_ or (dtype.kind in "iu" and averages) or narrows:
             raise DTypeError(
-                where=op, expected=f"a dtype that holds a {op}", got=f"dtype={dtype}",
-                fix="any or all for true and false; a float dtype for means, and then astype",
-            )  # fmt: skip
-        if row.shifted and x.dtype.kind == "c" and dtype.kind != "c":
-            raise DTypeError(
-                where=op, expected=f"a complex dtype to compute the {op} of complex numbers in",
-                got=f"dtype={dtype}", fix=f"leave dtype out, x.{op}() is real; or cast to real parts first: "
-                f"x.astype('{dtype}').{op}()",
+                where=op, expected=f"a dtype to compute the {op} of {x.dtype} elements in",
+                got=f"dtype={dtype}", fix=f"omit dtype=, or cast the array first: x.astype('{dtype}').{op}()",
             )  # fmt: skip
         if dtype != x.dtype:
             x = _cast(x, dtype, cls, op)
@@ -195,17 +157,16 @@ def _reduce(
         return given_out
     result = np.dtype(row.result(x.dtype) if dtype is None or row.shifted else dtype)
     shape = reduced_shape(x.shape, axes, keepdims)
-    reduced = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
-    check_not_empty(op, reduced, x.shape)
+    check_not_empty(op, x.shape, axes)
     if out is not None:
         out = output_arrays.check_out(out, shape, result, x, op)
     if x.device.type == "cpu":
-        sink = new_as(cls, x, shape, result, op) if out is None else out
+        sink = output_arrays.new_like(x, shape, result, op, cls) if out is None else out
         if output_arrays.plain(sink).size:
             _on_host(op, x, axes, flat, keepdims, sink, ddof)
         return sink if out is None else given_out
     overlaps = out is not None and _core._may_overlap(x, out)
-    plan = plan_for(op, x, axes, shape, result, None if overlaps else out, ddof, keepdims, cls)
+    plan = _plan(op, x, axes, shape, result, None if overlaps else out, ddof, cls)
     if not overlaps and dtype is None:
         return plan
     value = plan.run((x,), None if overlaps or out is None else (out,))
@@ -232,19 +193,62 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
     (x,) = output_arrays.taken("reduce_sum", x)
     ndim = output_arrays.plain(x).ndim
     try:
-        bits = [bool(int(m)) for m in mask]
-    except (TypeError, ValueError) as error:
+        axes = tuple(i for i, bit in enumerate(mask) if int(bit))
+        entries = len(mask)
+    except (TypeError, ValueError):
+        entries = -1
+    if entries != ndim:
         raise ArgumentTypeError(
-            where="reduce_sum", expected="a sequence of ints", got=repr(mask),
-            fix="pass (1, 0) or the like",
-        ) from error  # fmt: skip
-    if len(bits) != ndim:
-        raise ArgumentTypeError(
-            where="reduce_sum", expected=f"one entry for each of {ndim} axes",
-            got=f"{len(bits)} entries", fix="pass 1 for the axes to sum, 0 for the others",
+            where="reduce_sum", expected=f"a sequence of {ndim} ints, one for each axis",
+            got=repr(mask), fix="pass 1 for the axes to sum, 0 for the others",
         )  # fmt: skip
-    axes = tuple(i for i, bit in enumerate(bits) if bit)
     return x.sum(axis=axes) if axes else x.copy()
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the vector norm over `axis` (all axes by default): ord 2, 1, inf or -inf.
+
+    A matrix is taken as the vector of its elements, whatever `ord` is. For the norm of a matrix call
+    numpy.linalg.norm: on these arrays it computes Frobenius' norm, which is its default. Squares are
+    summed in float64, so float32 values up to 1e38 do not overflow on the way.
+    """
+    (x,) = output_arrays.taken("norm", x)
+    if ord is None or (isinstance(ord, str) and ord == "fro"):
+        op = "norm2"
+    elif isinstance(ord, (int, float, np.number)) and ord in (2, 1, np.inf, -np.inf):
+        op = {2: "norm2", 1: "norm1", np.inf: "norm_max", -np.inf: "norm_min"}[float(ord)]
+    else:
+        raise ShapeError(
+            where="norm", expected="ord 2, 1, inf or -inf", got=repr(ord),
+            fix="numpy.linalg.norm on the host",
+        )  # fmt: skip
+    return FUNCTIONS_OF_AXES[op](x, axis, keepdims)
+
+
+class ReductionMethods(_core.Array):
+    """What reduces an array. `sum`, `prod`, `mean`, `min`, `max`, `argmin`,
+    `argmax`, `any`, `all`, `var` and `std` are in the core and take NumPy's arguments.
+    """
+
+    __slots__ = ()
+
+    def reduce_sum(self: Self, mask: Sequence[int]) -> Self:
+        """Return the sum over the axes whose entry in `mask` is true, without those axes."""
+        summed: Self = reduce_sum(self, mask)
+        return summed
+
+    def norm(self: Self, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Self:
+        """Return the vector norm over `axis`; see `gpuinterop.norm`."""
+        length: Self = norm(self, ord, axis, keepdims)
+        return length
+
+    def ptp(self: Self, axis: Any = None, keepdims: bool = False) -> Self:
+        """Return the difference of the maximum and the minimum over `axis`."""
+        try:  # not by reraise_from, which would be six Python functions more in a warm call
+            between: Self = self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
+        except GpuInteropError as error:
+            raise with_where(error, "ptp") from None
+        return between
 
 
 def _reduce_other(name: str, x: Any = None, *args: Any, **options: Any) -> Any:
@@ -261,3 +265,14 @@ FUNCTIONS_OF_AXES: dict[str, Any] = {
     for row in REDUCTIONS.values()
 }
 CALLS.update({row.name: partial(_reduce_other, row.name) for row in REDUCTIONS.values() if row.doc})
+FUNCTIONS_OF_AXES.update({
+    alias: FUNCTIONS_OF_AXES[row.name] for row in REDUCTIONS.values() for alias in row.aliases
+})  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Find gpuinterop.sum and the like, whose names this module uses for Python's functions."""
+    try:
+        return FUNCTIONS_OF_AXES[name]
+    except KeyError:
+        raise AttributeError(name) from None

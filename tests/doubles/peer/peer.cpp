@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -135,37 +134,6 @@ void peer_delete_while_finalizing(DLManagedTensorVersioned* m) {
     while (!ask()) std::this_thread::sleep_for(std::chrono::microseconds(50));
     call(m);
   }).detach();
-}
-
-// The allocator of a table, called as its consumers call it: without any Python error state.
-int peer_allocate(const DLPackExchangeAPI* api, int ndim, const int64_t* shape, int code, int bits, int lanes,
-                  int device, char* kind, char* message) {
-  DLTensor prototype{nullptr, {DLDeviceType(device), 0}, ndim, {uint8_t(code), uint8_t(bits), uint16_t(lanes)},
-                     const_cast<int64_t*>(shape), nullptr, 0};
-  DLManagedTensorVersioned* out = nullptr;
-  struct Words {
-    char *kind, *message;
-  } words{kind, message};
-  int rc = api->managed_tensor_allocator(&prototype, &out, &words, [](void* w, const char* k, const char* m) {
-    std::strncpy(static_cast<Words*>(w)->kind, k, 60);
-    std::strncpy(static_cast<Words*>(w)->message, m, 400);
-  });
-  if (rc == 0) {
-    const DLTensor& t = out->dl_tensor;
-    bool ok = t.ndim == ndim && t.byte_offset == 0 && out->version.major == 1 && out->version.minor == 3;
-    int64_t step = 1;
-    for (int i = ndim - 1; ok && i >= 0; --i) {
-      ok = t.shape[i] == shape[i] && t.strides[i] == step;
-      step *= shape[i] > 1 ? shape[i] : 1;
-    }
-    int64_t size = 1;
-    for (int i = 0; i < ndim; ++i) size *= shape[i];
-    if (ok && size) std::memset(t.data, 1, size_t(size * bits / 8));
-    if (ok && !size) ok = t.data == nullptr;
-    out->deleter(out);
-    if (!ok) rc = -2;
-  }
-  return rc;
 }
 
 }  // extern "C"

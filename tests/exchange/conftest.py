@@ -1,0 +1,29 @@
+"""What several modules here take as an argument."""
+
+from __future__ import annotations
+
+import gc
+from types import SimpleNamespace
+
+import peers
+import pytest
+from doubles import fake_driver
+
+import gpuinterop as gi
+
+
+@pytest.fixture
+def freed():
+    """How many structs of the peer and of `peers.struct` have ended since the test began."""
+    return peers.counting()
+
+
+@pytest.fixture
+def gpu():
+    """An array and two streams on the fake driver, which must have survived what the test did."""
+    x = gi.zeros((64,), device="cuda:0")
+    gi.synchronize()
+    yield SimpleNamespace(x=x, mine=gi.Stream("cuda:0"), theirs=gi.Stream("cuda:0"))
+    gc.collect()
+    gi.synchronize()
+    assert fake_driver.faults() == ""
