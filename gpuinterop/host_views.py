@@ -109,9 +109,7 @@ def only_element(x: Any, where: str) -> Any:
             where=where,
             expected="one element",
             got=f"{seen.size} elements of shape {seen.shape}",
-            fix=f"read one: x.item({', '.join('0' * seen.ndim)}), or all: x.tolist()"
-            if seen.size
-            else "there is none to read: ask for x.size first",
+            fix="read one: x.item(0), or ask x.size > 0, x.any() or x.all()",
         )
     return to_host_array(x, where).item()
 

@@ -18,13 +18,13 @@ from gpuinterop.ops.casting import cast
 from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.equality import ours
 from gpuinterop.ops.operand_conversion import result_class
-from gpuinterop.option_values import is_index, read_shape
+from gpuinterop.option_values import is_index
 from gpuinterop.views import read_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["alloc", "concatenate", "join", "listed", "split", "stack"]
+__all__ = ["concatenate", "join", "listed", "split", "stack"]
 
 
 def listed(arrays: Any, where: str) -> list[Any]:
@@ -247,20 +247,3 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
         raise ShapeError(where="numpy.vsplit", expected="an array of two axes or more",
                          got=f"shape {ary.shape}", fix="numpy.split(x, parts)")  # fmt: skip
     return split(ary, indices_or_sections, 0)
-
-
-def alloc(value: Any, *shape: Any) -> Any:
-    """Return a new array of `shape` whose elements are those of `value`, broadcast (GpuAlloc)."""
-    output_arrays.require_arrays("alloc", value)
-    wanted = read_shape(shape[0] if len(shape) == 1 else shape)
-    plain = output_arrays.plain(value)
-    if plain.ndim > len(wanted):
-        raise ShapeError(
-            where="alloc",
-            expected=f"a value of at most {len(wanted)} axes",
-            got=str(plain.shape),
-            fix="reshape it",
-        )
-    out = output_arrays.new_like(value, tuple(wanted), plain.dtype, "alloc")
-    _core.copy_into(out, plain.broadcast_to(tuple(wanted)), where="alloc", uncounted=True)
-    return out

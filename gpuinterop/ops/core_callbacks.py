@@ -14,10 +14,10 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
-from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
+from gpuinterop.errors import ConversionTypeError, DTypeError
 from gpuinterop.host_views import as_numpy_views
 from gpuinterop.jit import EXACT, compile_source
-from gpuinterop.jit.codegen import Body, KernelSpec, render
+from gpuinterop.jit.codegen import KernelSpec, render
 from gpuinterop.layout import core_view
 
 from .dtype_promotion import (
@@ -32,9 +32,8 @@ from .dtype_promotion import (
     row_of_kind,
     take_body,
 )
-from .host_elementwise import run_row
 from .operand_conversion import gpuarray_class, is_foreign_array, operand, result_class, viewed
-from .operation_table import ROWS, Row
+from .operation_table import ROWS, Row, run_row
 from .ufunc_keywords import bind_keywords
 
 __all__ = [
@@ -42,7 +41,6 @@ __all__ = [
     "FUNCTIONS",
     "PREPARE",
     "PRODUCTS_ON_HOST",
-    "CustomOperation",
     "add_operation",
     "gpuarray_class",
     "is_foreign_array",
@@ -53,31 +51,8 @@ _RAW = 64  # kRaw in native/ops/kernels.hpp
 _TAKE = 2  # kTake; below it kCopy and kFill
 
 
-class CustomOperation:
-    """An operation that is no row: a fused function or a user's expression."""
-
-    name: str
-    inputs: int
-    results: int
-
-    def loop(self, kinds: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Rows that numbers are converted to, and rows of the results."""
-        raise NotImplementedError
-
-    def body(self, kinds: tuple[int, ...]) -> Body:
-        """The computation for stored operands of these rows."""
-        raise NotImplementedError
-
-    def strict(self, kinds: tuple[int, ...]) -> tuple[bool, ...] | None:
-        """Which results are CudaNdarrays where operands are; None for what can be."""
-        return None
-
-    def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
-        """Compute on host arrays."""
-        raise NotImplementedError
-
-
-_by_id: dict[int, Row | CustomOperation] = {}
+# Rows of the table, and the operations of compiled expressions (`ElementwiseOperation`).
+_by_id: dict[int, Any] = {}
 FUNCTIONS: dict[str, Any] = {}
 # What answers the core's calls of its hooks `prepare`, `host` and `call`. Reductions and products add
 # entries of their own when their modules are imported.
@@ -97,10 +72,11 @@ def _resolve(
     special = result_class(owners) if owners else None
     if getattr(special, "_only", None) is None:
         special = None
-    strict = entry.strict(kinds) if isinstance(entry, CustomOperation) else None
+    custom = not isinstance(entry, Row)
+    strict = entry.strict(kinds) if custom else None
     if special is not None and entry.name != "cast" and strict is None:
         require_exact_in(entry.name, special._only, kinds)
-    for kind in kinds if isinstance(entry, CustomOperation) else ():
+    for kind in kinds if custom else ():
         if kind >= 0 and name_of_kind(kind) in WITHOUT_KERNELS:
             raise DTypeError(
                 where=entry.name,
@@ -109,7 +85,7 @@ def _resolve(
                 fix=f"cast first: x.astype('{'complex64' if dtype_kind(row_of_kind(kind)) == 'c' else 'int32'}')",
             )
     # The same refusal on both devices: what has no kernel is not computed on the host either.
-    ins, outs = body_for(entry, kinds)[1] if isinstance(entry, Row) else entry.loop(kinds)
+    ins, outs = entry.loop(kinds) if custom else body_for(entry, kinds)[1]
     if entry.name != "cast":
         check_casts(entry.name, outs, given)
     held = strict or [True] * len(outs)
@@ -180,16 +156,16 @@ def _host(
 
 
 def _host_now(
-    entry: Row | CustomOperation,
+    entry: Any,
     kinds: tuple[int, ...],
     inputs: tuple[Any, ...],
     results: tuple[Any, ...],
 ) -> None:
     read, outs = as_numpy_views(inputs, results)
-    if isinstance(entry, CustomOperation):
-        entry.host(read, outs, kinds)
-    else:
+    if isinstance(entry, Row):
         run_row(entry, [np.asarray(x) for x in read], outs, numpy_types(entry, kinds))
+    else:
+        entry.host(read, outs, kinds)
 
 
 # ---- calls that are not plain -----------------------------------------------------------------------
@@ -202,47 +178,30 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     entry = _by_id[op]
     operands, outs = bind_keywords(entry, args, kwargs)
     out = kwargs.get("out")
-    if isinstance(entry, Row):
-        for x in operands:
-            if hasattr(type(x), "__gpuinterop_trace__"):
-                return _traced(entry, type(x), operands, out is not None or any(outs))
     for x in operands:
-        if _is_strange(x, entry.name):
-            raise _strange_operand(x, entry.name)
+        if isinstance(entry, Row) and hasattr(type(x), "__gpuinterop_trace__"):
+            return x.__gpuinterop_trace__(
+                entry, operands, next((o for o in outs if o is not None), out)
+            )
+        known = isinstance(x, (_core.Array, bool, int, float, complex))
+        if not known and operand(x, None, entry.name) is NotImplemented:
+            if isinstance(x, (np.generic, np.ndarray)):
+                as_input_array(
+                    np.asarray(x), None, entry.name
+                )  # raises the error that lists the dtypes
+            raise ConversionTypeError(
+                where=entry.name,
+                expected="an array or a number",
+                got=f"{type(x).__module__}.{type(x).__qualname__}",
+                fix="convert it first: gpuinterop.asarray(value)",
+            )
     return FUNCTIONS[entry.name](*operands, *outs, out=out)
-
-
-def _traced(entry: Row, tracer: Any, operands: tuple[Any, ...], has_out: bool) -> Any:
-    if has_out:
-        raise ArgumentTypeError(
-            where=entry.name,
-            expected="no out inside of a fused function",
-            got="one",
-            fix="pass out to the fused function",
-        )
-    return tracer.__gpuinterop_trace__(entry, operands)
-
-
-def _is_strange(value: Any, where: str) -> bool:
-    known = isinstance(value, (_core.Array, bool, int, float, complex))
-    return not known and operand(value, None, where) is NotImplemented
-
-
-def _strange_operand(value: Any, where: str) -> ConversionTypeError:
-    if isinstance(value, (np.generic, np.ndarray)):
-        as_input_array(np.asarray(value), None, where)  # raises the error that lists the dtypes
-    return ConversionTypeError(
-        where=where,
-        expected="an array or a number",
-        got=f"{type(value).__module__}.{type(value).__qualname__}",
-        fix="convert it first: gpuinterop.asarray(value)",
-    )
 
 
 # ---- the table ------------------------------------------------------------------------------------
 
 
-def add_operation(entry: CustomOperation) -> tuple[int, Any]:
+def add_operation(entry: Any) -> tuple[int, Any]:
     """Give the core an operation that is no row: its id and the function to call.
 
     The operation lives as long as the function.

@@ -12,12 +12,11 @@ from gpuinterop.dtypes import NAMES, dtype_from_id
 from gpuinterop.jit.codegen import STORAGE, WORKING, Body
 from gpuinterop.layout import broadcast_shapes
 
-from .core_callbacks import CustomOperation
 from .cuda_text import CudaText
 from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, numpy_types, substitute
 from .expression_dtypes import Value, loop_of, met, settled, strong
 from .expression_graph import Graph
-from .host_elementwise import run_row
+from .operation_table import run_row
 
 __all__ = ["DeviceFunction", "ElementwiseOperation", "device_function"]
 
@@ -160,7 +159,7 @@ def literal(number: Any, row: int) -> str:
     return _real_literal(rounded, working)
 
 
-class ElementwiseOperation(CustomOperation):
+class ElementwiseOperation:
     """The results of a graph without reductions, element by element."""
 
     def __init__(self, name: str, graph: Graph) -> None:

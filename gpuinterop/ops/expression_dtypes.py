@@ -116,8 +116,12 @@ def _kind(
     ins, outs = body_for(value.row, kinds)[1]
     if not value.row.compares:
         for operand, row in zip(value.operands, ins, strict=True):
-            if type(operand.number) is int:
-                _require_fit(operand.number, row, value.row.name)
+            # Refused as by the operation alone.
+            if type(operand.number) is int and not _fits(operand.number, row):
+                dtype, wider = dtype_from_id(row), "float64"
+                if dtype.kind not in "iu":
+                    dtype, wider = np.dtype(wider), ""
+                raise integer_out_of_range(value.row.name, operand.number, dtype, wider)
     if value.row.name == "power":
         _require_exponent(value.operands[1], ins[1], kinds[1])
     return outs[value.result]
@@ -160,7 +164,9 @@ _FLOATS_END = 2**1024 - 2**970  # from here on float() overflows
 
 def _fits(number: int, row: int) -> bool:
     dtype = dtype_from_id(row)
-    return dtype.kind not in "iu" or bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
+    if dtype.kind in "iu":
+        return bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
+    return abs(number) < _FLOATS_END
 
 
 def _require_exponent(exponent: Value, row: int, kind: int) -> None:
@@ -173,20 +179,6 @@ def _require_exponent(exponent: Value, row: int, kind: int) -> None:
                           fix="fuse(function, static_argnames=...), or cast: x.astype('float64')")  # fmt: skip
     if exponent.number is not None and exponent.number < 0:
         raise negative_exponent("power")
-
-
-def _require_fit(number: int, row: int, where: str) -> None:
-    """Refuse what the operation alone refuses: a Python integer that its type cannot hold."""
-    whole = dtype_from_id(row).kind in "iu"
-    if not _fits(number, row) or not (whole or abs(number) < _FLOATS_END):
-        dtype, wider = (dtype_from_id(row), _wider_for(number, row)) if whole else ("float64", "")
-        raise integer_out_of_range(where, number, dtype, wider)
-
-
-def _wider_for(number: int, row: int) -> str:
-    """A type that holds the number beside the elements of the array, as the core names it."""
-    unsigned = ("uint64",) if dtype_from_id(row).kind == "u" else ()
-    return next((t for t in ("int64", *unsigned) if _fits(number, NAMES.index(t))), "float64")
 
 
 def strong(kind: int) -> int:

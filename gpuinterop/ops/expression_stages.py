@@ -16,12 +16,10 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_id
-from gpuinterop.error_messages import out_is_no_array, type_name
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.layout import core_view
 
-from .core_callbacks import FUNCTIONS, add_operation, is_foreign_array, viewed
-from .dtype_promotion import check_casts
+from .core_callbacks import add_operation, is_foreign_array, viewed
 from .expression_codegen import ElementwiseOperation
 from .expression_dtypes import Value, is_strict
 from .expression_graph import Graph, ordered, shapes_of
@@ -224,30 +222,13 @@ class _Stages:
             for place, value in zip(stage.gives, made, strict=False):
                 found[place] = value
                 if not last and outs[place] is not None:
-                    _require_out(outs[place], value, exact=stage.reduces)
+                    check_out(outs[place], core_view(value).shape, value.dtype, value, "fuse")
                     copies.append((outs[place], value))
             values.extend(made if stage.reduces else ())
         for sink, value in copies:
-            if sink.dtype == value.dtype:
-                _core.copy_into(sink, value, where="fuse")
-            else:
-                FUNCTIONS["cast"](value, out=sink)
+            _core.copy_into(sink, value, where="fuse")
         results = [v if o is None else o for o, v in zip(outs, found, strict=True)]
         return results[0] if self.results == 1 else tuple(results)
-
-
-def _require_out(out: Any, value: Any, *, exact: bool) -> None:
-    """Refuse an out that `value` is not copied to; `exact`: without a cast or broadcasting."""
-    if not isinstance(out, _core.Array):
-        raise out_is_no_array("fuse", type_name(out))
-    if exact:
-        check_out(out, core_view(value).shape, value.dtype, value, "fuse")
-        return
-    check_casts("fuse", (dtype_id(value.dtype),), (dtype_id(out.dtype),))
-    wanted, shape = core_view(out).shape, core_view(value).shape
-    last = wanted[len(wanted) - len(shape) :]
-    fits = len(wanted) >= len(shape) and all(n in (1, m) for n, m in zip(shape, last, strict=True))
-    check_out(out, wanted if fits else shape, out.dtype, value, "fuse")
 
 
 def _beside_each_other(operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:

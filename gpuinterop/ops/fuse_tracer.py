@@ -134,7 +134,8 @@ class Tracer:
         return found
 
     @staticmethod
-    def __gpuinterop_trace__(row: Row, operands: Sequence[Any]) -> Any:
+    def __gpuinterop_trace__(row: Row, operands: Sequence[Any], out: Any = None) -> Any:
+        refuse_out(row.name, out)
         return record(row, operands)
 
     def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> Tracer:
@@ -236,7 +237,7 @@ def _value(trace: Trace, operand: Any, name: str) -> Value:
                             fix="convert it first: gpuinterop.asarray(value)")  # fmt: skip
 
 
-Scalar.__gpuinterop_trace__ = staticmethod(record)  # type: ignore[attr-defined]
+Scalar.__gpuinterop_trace__ = staticmethod(Tracer.__gpuinterop_trace__)  # type: ignore[attr-defined]
 
 
 def _binary(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:

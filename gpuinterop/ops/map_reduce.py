@@ -60,7 +60,6 @@ class MapReduce(ReductionKernel):
         posts: Sequence[str] = ("r",),
         locals: str = "",
         dtypes: Sequence[Any] | None = None,
-        support: str = "",
         where: str = "MapReduce",
     ) -> None:
         if op not in FUSED:
@@ -78,7 +77,7 @@ class MapReduce(ReductionKernel):
         super().__init__(
             Expression(), op, axis, None, dtypes, where
         )  # the graphs follow the dtypes
-        self.map, self.host, self.support = map, host, support
+        self.map, self.host = map, host
         self.texts, self.locals = tuple(posts), locals
         self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
 
@@ -113,7 +112,7 @@ class MapReduce(ReductionKernel):
         outs = [kind.name for kind in self._dtypes(operands)]
         mapped = CudaText(
             ", ".join(f"{x.dtype.name} x{i}" for i, x in enumerate(operands)),
-            f"{value} gi_value", assigned("gi_value", value, self.map), "map", self.support,
+            f"{value} gi_value", assigned("gi_value", value, self.map), "map",
         )  # fmt: skip
         reduced = REDUCTIONS[self.op].result(np.dtype(value)).name
         posts = CudaText(
@@ -122,7 +121,7 @@ class MapReduce(ReductionKernel):
             self.locals + " ".join(
                 f"{assigned(f'gi_y{j}', name, post)};"
                 for j, (name, post) in enumerate(zip(outs, self.texts, strict=True))
-            ), "posts", self.support,
+            ), "posts",
         )  # fmt: skip
         return _graph_of(mapped), _graph_of(posts)
 

@@ -185,16 +185,6 @@ def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     return a
 
 
-def _where(condition: Any, *choices: Any) -> Any:
-    if len(choices) != 2:
-        raise ArgumentTypeError(
-            where="numpy.where", expected="a condition and both choices: how many places there are "
-            "depends on the values", got="a condition" if not choices else "one choice",
-            fix="numpy.nonzero(condition.get()), or where(condition, x, y)",
-        )  # fmt: skip
-    return FUNCTIONS["where"](condition, *choices)
-
-
 def _clip(
     a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
     max: Any = None, dtype: Any = None,
@@ -336,7 +326,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.array_str: lambda a: str(a),
     np.outer: _outer,
     np.diff: _diff,
-    np.where: _where,
+    np.where: FUNCTIONS["where"],
 }  # fmt: skip
 
 _ROWS = [row for row in REDUCTIONS.values() if row.doc]

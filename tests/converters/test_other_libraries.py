@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 import types
@@ -230,57 +229,6 @@ def test_shares_memory_across_libraries():
         gi.shares_memory(a, object())
     with pytest.raises(gi.GpuInteropError):
         gi.shares_memory(a, torch.eye(3).to_sparse())
-
-
-def _struct(device=(1, 0), bits=32, code=2, shape=(4,), data=True):
-    """An object whose old DLPack struct says what it is told to say."""
-    memory = np.zeros(64, "u1")
-
-    class Tensor(ctypes.Structure):
-        _fields_ = (
-            ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
-            ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-            ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.c_void_p),
-            ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
-        )  # fmt: skip
-
-    extents = (ctypes.c_int64 * len(shape))(*shape)
-    struct = Tensor(memory.ctypes.data if data else None, (ctypes.c_int32 * 2)(*device), len(shape),
-                    code, bits, 1, extents)  # fmt: skip
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
-        ("PyCapsule_New", ctypes.pythonapi)
-    )
-
-    class Producer:
-        kept = memory, extents, struct
-
-        def __dlpack__(self):
-            return new(ctypes.addressof(struct), b"dltensor", None)
-
-        def __dlpack_device__(self):
-            return device
-
-    return Producer()
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ({"code": 0, "bits": 4, "shape": (8,)}, "packed"),
-        ({"code": 17, "bits": 4, "shape": (8,)}, "packed"),
-        ({"data": False}, "null"),
-        ({"shape": (-1,)}, "-1"),
-        ({"device": (10, 0)}, "rocm device 0"),
-        ({"device": (14, 0)}, "oneAPI"),
-    ],
-)
-def test_tvm_ffi_tensors_that_nobody_can_share_are_foretold(said, told):
-    tvm_ffi = pytest.importorskip("tvm_ffi")
-    producer = _struct(**said)
-    t = tvm_ffi.from_dlpack(producer)
-    _, _, error = agree(t)
-    assert told.lower() in error.got.lower()
-    assert "to_device" not in error.fix
 
 
 # ---- MPI ----------------------------------------------------------------------------------------

@@ -106,3 +106,25 @@ def test_values_of_a_liar():
     target = gi.zeros((3, 4), device="cpu")
     target[...] = liar
     assert target.tolist() == x.tolist()
+
+
+class OddHost(np.ndarray):
+    """Shows another layout than it has, as a subclass of NumPy's array."""
+
+    shape = property(lambda self: (10**6,))
+    strides = property(lambda self: (8,))
+    dtype = property(lambda self: np.dtype("f8"))
+    size = property(lambda self: 10**9)
+    itemsize = property(lambda self: 8)
+    flags = property(lambda self: None)
+    ctypes = property(lambda self: None)
+
+
+@pytest.mark.parametrize("make", [gi.from_any, gi.converters.from_numpy])
+@pytest.mark.parametrize("dtype", ["u1", "f4", ">f4"])
+def test_a_subclass_of_numpys_array_is_read_past_its_attributes(make, dtype):
+    host = np.arange(6, dtype=dtype).reshape(2, 3)
+    x = make(host.view(OddHost), copyif=True)
+    assert (x.shape, x.dtype, x.nbytes) == ((2, 3), host.dtype.newbyteorder("="), host.nbytes)
+    assert np.array_equal(x.get(), host)
+    assert gi.explain(host.view(OddHost)).shared == host.dtype.isnative

@@ -221,7 +221,6 @@ def test_copyto_refuses_what_numpy_refuses(device):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: np.where(x),
         lambda x: np.stack([x, x], dtype="float64"),
         lambda x: np.repeat(x, [1, 2]),
         lambda x: np.repeat(x, np.array([[2]])),

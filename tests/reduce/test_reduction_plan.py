@@ -44,3 +44,23 @@ def test_the_matrix_says_how_it_is_walked_not_the_vector(
         plan = plan_reduction((8192, 8192), (1,), order, [(1, 0)])
         assert (plan.mode, plan.vector) == (mode, vector)
         assert plan.grid[0] * plan.grid[1] >= 132 * 4  # every multiprocessor is busy
+
+
+@pytest.mark.parametrize(
+    ("operands", "vector", "steps"),
+    [([Operand((8192, 1), 4)], 4, [1]), ([Operand((8192, 1), 4, 8)], 2, [1]),
+     ([Operand((8192, 1), 4, 4)], 1, [2]), ([Operand((8191, 1), 4)], 1, [2]),
+     # The widest operand decides; one that repeats an element along the rows does not count.
+     ([Operand((8192, 1), 4), Operand((8192, 1), 1)], 4, [1, 1]),
+     ([Operand((8192, 1), 1), Operand((1, 0), 4)], 8, [1, 0])],
+)  # fmt: skip
+def test_vectors_are_as_wide_as_all_operands_allow(operands, vector: int, steps: list[int]) -> None:
+    plan = plan_reduction((8192, 8192), (1,), operands, [(1, 0)])
+    assert (plan.mode, plan.vector, list(plan.steps)) == ("rows", vector, steps)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "team"), [((100, 4), 1, 1), ((8192, 64), 1, 16), ((4096, 32), 0, 8)]
+)
+def test_no_more_threads_share_a_row_than_have_a_load(shape, axis: int, team: int) -> None:
+    assert plan_reduction(shape, (axis,), [Operand((shape[1], 1), 4)], [(0, 0)]).team == team

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import sys
-import weakref
 
 import numpy as np
 import pytest
 from doubles.fake_numba import DeviceNDArray, MemoryPointer
-from doubles.fake_pycuda import values
 
 import gpuinterop as gi
 from gpuinterop import _core, converters
@@ -20,28 +17,7 @@ def host(*shape, dtype="float32"):
     return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
 
 
-VIEWS = [
-    np.s_[:], np.s_[::2], np.s_[::-1], np.s_[:, ::-2], np.s_[1, 1], np.s_[:0], np.s_[1], np.s_[:, :1]
-]  # fmt: skip
-
-
 # ---- CuPy ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("key", VIEWS)
-def test_cupy_shares_every_layout_both_ways(cupy, gpu, key):
-    x = gpu(host(4, 6))[key]
-    a = converters.to_cupy(x)
-    back = converters.from_cupy(a)
-    assert (type(a), type(back)) == (cupy.ndarray, gi.CudaNdarray)
-    assert (a.shape, a.dtype, back.shape) == (x.shape, np.float32, x.shape)
-    assert back.base is a
-    if x.size:
-        assert (a.data.ptr, a.strides) == (x.ptr, tuple(x.strides)) == (back.ptr, back.strides)
-        assert np.array_equal(values(back), host(4, 6)[key])
-        # The memory object covers what the strides reach, so that views stay inside.
-        low, size = a.data.mem.ptr, a.data.mem.size
-        assert low <= x.ptr < low + size
 
 
 def test_from_cupy_tells_managed_memory_every_time(cupy, driver, primary):
@@ -88,34 +64,17 @@ def test_taking_and_dropping_an_array_asks_the_driver_nothing(cupy, driver, gpu)
     assert [driver.calls(name) for name in asked] == before
 
 
-def test_cupy_keeps_our_memory(cupy, gpu):
-    gc.collect()
-    before = gi.memory_stats("cuda")["live_buffers"]
-    a = converters.to_cupy(gpu(host(4)))
-    gc.collect()
-    assert gi.memory_stats("cuda")["live_buffers"] == before + 1
-    view = a[::2]
-    del a
-    gc.collect()
-    assert gi.memory_stats("cuda")["live_buffers"] == before + 1
-    del view
-    gc.collect()
-    assert gi.memory_stats("cuda")["live_buffers"] == before
+@pytest.mark.parametrize("dtype", ["int8", "complex128", "float16", "bool"])
+def test_cupy_dtypes(cupy, dtype):
+    a = converters.to_cupy(gi.array(host(3).astype(dtype), device="cuda"))
+    back = converters.from_cupy(a)
+    assert (a.dtype, type(back), back.dtype) == (dtype, gi.GpuArray, dtype)
 
 
-def test_cupy_dtypes_and_read_only(cupy):
-    for dtype in ("int8", "complex128", "float16", "bool"):
-        x = gi.array(host(3).astype(dtype), device="cuda")
-        a = converters.to_cupy(x)
-        back = converters.from_cupy(a)
-        assert (a.dtype, type(back), back.dtype) == (dtype, gi.GpuArray, dtype)
-    x = gi.array(host(3), device="cuda")
-    x.readonly = True
-    with pytest.raises(gi.ReadOnlyError):
-        converters.to_cupy(x)
-    assert converters.to_cupy(x, allow_readonly=True).data.ptr == x.ptr
-    with pytest.raises(gi.DeviceMismatchError):
-        converters.to_cupy(converters.from_numpy(host(3)))
+def test_memory_object_of_cupy_covers_what_the_strides_reach(cupy, gpu):
+    x = gpu(host(4, 6))[:, ::-2]
+    memory = converters.to_cupy(x).data.mem
+    assert memory.ptr <= x.ptr < memory.ptr + memory.size
 
 
 def bfloat16(*shape):
@@ -148,19 +107,6 @@ def test_an_older_cupy_has_no_bfloat16(cupy, monkeypatch):
     assert gi.explain(x, "cupy").refused
     with pytest.raises(gi.DTypeError, match="bfloat16"):
         converters.to_cupy(x)
-
-
-def test_copyif_is_a_bool_where_the_core_converts_too(cupy, numba, pycuda, gpu):
-    x = gpu(host(4))
-    for to, back in (
-        (converters.to_cupy, converters.from_cupy),
-        (converters.to_numba, converters.from_numba),
-        (converters.to_gpuarray, converters.from_pycuda),
-    ):
-        made = to(x, np.False_)
-        for convert, given in ((to, x), (back, made), (gi.from_any, made)):
-            with pytest.raises(gi.ArgumentTypeError, match="copyif"):
-                convert(given, 1)
 
 
 class RawKernel:
@@ -212,21 +158,6 @@ def test_cupy_kernels_never_get_the_wrong_elements(cupy, gpu, raw):
 # ---- Numba --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", VIEWS)
-def test_numba_there_and_back(numba, gpu, key):
-    x = gpu(host(4, 6))[key]
-    a = converters.to_numba(x)
-    assert (a.shape, a.dtype, a.stream) == (x.shape, np.float32, 0)
-    back = gi.from_any(a)
-    assert back.shape == x.shape
-    if x.size:
-        assert (a.strides, back.ptr) == (tuple(x.strides), x.ptr)
-        assert np.array_equal(values(back), host(4, 6)[key])
-        assert a.gpu_data.owner is x
-    assert gi.explain(x, "numba").shared
-    assert gi.explain(a).shared
-
-
 def test_numba_without_the_inner_classes(numba, gpu):
     made = []
     del numba.cudadrv
@@ -236,19 +167,7 @@ def test_numba_without_the_inner_classes(numba, gpu):
     assert made == [(x, False)]  # ordered by an event already: the host must not wait
 
 
-def test_numba_lifetimes_and_refusals(numba, gpu):
-    a = converters.to_numba(gpu(host(4)))
-    gc.collect()
-    watch = weakref.ref(a)
-    x = gi.from_any(a)
-    assert x.base is a
-    del a
-    gc.collect()
-    assert watch() is not None
-    assert values(x).tolist() == [0, 1, 2, 3]
-    x.readonly = True
-    with pytest.raises(gi.ReadOnlyError):
-        converters.to_numba(x)
+def test_records_of_numba_are_refused(numba):
     records = DeviceNDArray(
         (2,), (8,), [("a", "f4"), ("b", "f4")], gpu_data=MemoryPointer(None, 0, 0)
     )

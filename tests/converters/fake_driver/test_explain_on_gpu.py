@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from cases import Liar, agree
 from doubles.fake_numba import DeviceNDArray, MemoryPointer
+from doubles.fake_pycuda import values
 
 import gpuinterop as gi
-from gpuinterop import _core
+from gpuinterop import _core, converters
 
+HOST = np.arange(24, dtype=np.float32).reshape(4, 6)
 LIBRARIES = ("numpy", "cupy", "numba", "pycuda", "cudamat", "gnumpy")
 VIEWS = {
     "c": np.s_[:], "rows": np.s_[1:3], "sliced": np.s_[::2, ::2], "reversed": np.s_[::-1],
     "mirrored": np.s_[:, ::-1], "column": np.s_[:, 2:3], "vector": np.s_[2], "0-d": np.s_[1, 1],
-    "empty": np.s_[:0],
+    "empty": np.s_[:0], "backwards": np.s_[::-2, ::-1],
 }  # fmt: skip
 
 
@@ -28,7 +32,7 @@ def library(request):
 @pytest.mark.parametrize("copyif", [False, True])
 @pytest.mark.parametrize("view", [*VIEWS, "transposed", "readonly"])
 def test_out(library, gpu, view, copyif):
-    whole = gpu(np.arange(24, dtype=np.float32).reshape(4, 6))
+    whole = gpu(HOST)
     x = whole.T if view == "transposed" else whole[VIEWS.get(view, np.s_[:])]
     x.readonly = view == "readonly"
     plan, made, error = agree(x, library, copyif)
@@ -45,6 +49,11 @@ def test_out(library, gpu, view, copyif):
         )
     if x.size:
         assert gi.shares_memory(made, x) == plan.shared
+    if library != "numpy":
+        expected = HOST.T if view == "transposed" else HOST[VIEWS.get(view, np.s_[:])]
+        back = gi.from_any(made)
+        assert (back.shape, back.dtype) == (expected.shape, expected.dtype)
+        assert np.array_equal(values(back), expected)
 
 
 def between(library, request):
@@ -83,3 +92,41 @@ def test_what_a_subclass_shows_never_reaches_another_library(library, gpu):
         assert str(plan) == str(gi.explain(x, library, copyif))
         if error is None:
             assert gi.from_any(made).shape == (6, 4)
+
+
+@pytest.mark.parametrize("library", ["cupy", "numba", "pycuda"])
+def test_lifetimes_and_read_only_memory(library, request, gpu):
+    request.getfixturevalue(library)
+    gi.to(gpu(HOST), library)  # what is made at a first use
+    gc.collect()
+    before = gi.memory_stats("cuda")["live_buffers"]
+    made = gi.to(gpu(HOST), library)
+    gc.collect()
+    assert gi.memory_stats("cuda")["live_buffers"] == before + 1
+    x = gi.from_any(made)
+    view = x[::2]
+    assert x.base is made
+    assert view.base is made
+    del made, x
+    gc.collect()
+    assert np.array_equal(values(view), HOST[::2])
+    del view
+    gc.collect()
+    assert gi.memory_stats("cuda")["live_buffers"] == before
+    x = gpu(HOST)
+    x.readonly = True
+    with pytest.raises(gi.ReadOnlyError, match="allow_readonly"):
+        gi.to(x, library)
+    for allowed in ({"allow_readonly": True}, {"copyif": True}):
+        assert gi.shares_memory(gi.to(x, library, **allowed), x) == ("copyif" not in allowed)
+
+
+@pytest.mark.parametrize("library", ["cupy", "numba", "pycuda"])
+def test_copyif_is_a_bool_where_the_core_converts_too(library, request, gpu):
+    request.getfixturevalue(library)
+    to, back = getattr(converters, f"to_{library}"), getattr(converters, f"from_{library}")
+    x = gpu(HOST)
+    made = to(x, np.False_)
+    for convert, given in ((to, x), (back, made), (gi.from_any, made)):
+        with pytest.raises(gi.ArgumentTypeError, match="copyif"):
+            convert(given, 1)
