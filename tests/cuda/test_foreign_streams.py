@@ -57,8 +57,10 @@ def test_defaults_by_number(value, handle):
 
 
 @pytest.mark.parametrize(
-    "value", [True, -1, "s", 2.0, object(), 12345, Protocol("x"), np.zeros(3), gi.Stream, Torch]
-)
+    "value",
+    [True, -1, 2**64, np.int64(-3), "s", 2.0, object(), 12345, Protocol("x"), Protocol(-1), CuPy(2**200), np.zeros(3),
+     gi.Stream, Torch],
+)  # fmt: skip
 def test_what_is_no_stream(value):
     with pytest.raises(StreamError) as error:
         devices.as_stream(value)
