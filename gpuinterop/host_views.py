@@ -13,20 +13,6 @@ from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ContiguityError, ShapeError, UnsupportedError
 from gpuinterop.layout import core_view
 
-__all__ = [
-    "DLPACK_WORKS",
-    "as_numpy_view",
-    "as_numpy_views",
-    "has_core_layout",
-    "only_element",
-    "refuse_mask",
-    "require_aligned_host",
-    "require_no_zero_strides",
-    "to_host_array",
-    "uninitialized_host",
-    "wrap_numpy",
-]
-
 
 class _HostView:
     """Lets NumPy share a host array's memory, holding the array as its owner."""
@@ -109,9 +95,7 @@ def only_element(x: Any, where: str) -> Any:
             where=where,
             expected="one element",
             got=f"{seen.size} elements of shape {seen.shape}",
-            fix=f"read one: x.item({', '.join('0' * seen.ndim)}), or all: x.tolist()"
-            if seen.size
-            else "there is none to read: ask for x.size first",
+            fix="read one: x.item(0), or ask x.size > 0, x.any() or x.all()",
         )
     return to_host_array(x, where).item()
 

@@ -20,8 +20,6 @@ from gpuinterop.errors import (
     ArrayIndexError,
     CopyForbiddenError,
     DeviceError,
-    DTypeError,
-    ReadOnlyError,
     ShapeError,
     StreamError,
     short_repr,
@@ -78,17 +76,6 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             raise ArgumentTypeError(where="get", expected="a NumPy array to fill",
                                     got=f"an object of type {type(out).__name__}",
                                     fix="pass numpy.empty(x.shape, x.dtype), or nothing")  # fmt: skip
-        plain = np.asarray(host)  # because a subclass may report any dtype
-        if plain.dtype != seen.dtype:
-            raise DTypeError(
-                where="get",
-                expected=f"an array of dtype {seen.dtype}",
-                got=str(plain.dtype),
-                fix="get() first, then cast with astype",
-            )
-        if not plain.flags.writeable:
-            raise ReadOnlyError(where="get", expected="a writable array", got="a read-only one",
-                                fix="pass a writable array")  # fmt: skip
         target = host_views.require_aligned_host(host, "get")
         if target.shape != seen.shape:
             raise ShapeError(where="get", expected=f"shape {seen.shape}", got=str(target.shape),
@@ -162,14 +149,6 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return int(only_element(self, "index"))
 
     def __bool__(self) -> bool:
-        seen = core_view(self)
-        if seen.size != 1:
-            raise ShapeError(
-                where="bool",
-                expected="one element",
-                got=f"{seen.size} elements of shape {seen.shape}",
-                fix="say what is meant: x.size > 0, x.any() or x.all()",
-            )
         return bool(only_element(self, "bool"))
 
     def __repr__(self) -> str:
@@ -195,10 +174,6 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     def __format__(self, spec: str) -> str:
         if not spec:
             return str(self)
-        if core_view(self).size != 1:
-            raise ShapeError(where="format", expected=f"one element for the format {spec!r}",
-                             got=f"{core_view(self).size} elements of shape {core_view(self).shape}",
-                             fix="format an element, x.item(0), or the array without a format")  # fmt: skip
         return format(only_element(self, "format"), spec)
 
     # ---- writing values -----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
 
@@ -19,8 +19,6 @@ from gpuinterop.errors import (
 )
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_optional_bool, require_order
-
-__all__ = ["Flags", "ViewMethods", "own_state", "read_axes", "read_axis", "read_reduced_axes"]
 
 Self = TypeVar("Self", bound="ViewMethods")
 
@@ -88,6 +86,18 @@ def _vector(x: Self, order: str, where: str, copy: bool | None) -> Self:
         in_memory: Self = x._permuted(x._memory_order())
         return in_memory.reshape(-1, copy=copy)
     return x.reshape(-1, order=order, copy=copy)
+
+
+def _require_length_1(axes: Iterable[int], shape: tuple[int, ...], where: str) -> None:
+    for i in axes:
+        if shape[i] != 1:
+            raise ShapeError(
+                where=where,
+                expected="axes of length 1, to omit them",
+                got=f"axis {i} of shape {shape}",
+                fix="keep the axis, or index it first: x[0]",
+                axis=i,
+            )
 
 
 def _no_view_of(x: _core.Array) -> CopyForbiddenError:
@@ -274,15 +284,7 @@ class ViewMethods(_core.Array):
             drop = {i for i, n in enumerate(shape) if n == 1}
         else:
             drop = set(read_axes(axis, len(shape), "squeeze"))
-            for i in drop:
-                if shape[i] != 1:
-                    raise ShapeError(
-                        where="squeeze",
-                        expected="axes of length 1",
-                        got=f"axis {i} of shape {shape}",
-                        fix="index the axis instead, for example x[0]",
-                        axis=i,
-                    )
+            _require_length_1(drop, shape, "squeeze")
         view: Self = self[tuple(0 if i in drop else slice(None) for i in range(len(shape)))]
         return view
 
@@ -338,36 +340,27 @@ class ViewMethods(_core.Array):
             wanted = _core.read_ints(wanted, "dimshuffle", "pattern")
         if isinstance(wanted, str) or not isinstance(wanted, Sequence):
             wanted = (wanted,)
-        entries: list[int] = []
-        for item in wanted:
-            if isinstance(item, str) and item == "x":
-                entries.append(-1)
-            elif hasattr(item, "__index__") and not isinstance(item, bool):
-                entries.append(max(operator.index(item), -1))
-            else:
-                raise ShapeError(
-                    where="dimshuffle",
-                    expected="axis numbers, and 'x' or a negative number for a new axis",
-                    got=short_repr(item),
-                    fix="write for example dimshuffle(1, 'x', 0)",
-                )
+        try:
+            entries = [
+                -1 if isinstance(i, str) and i == "x" else max(operator.index(i), -1)
+                for i in wanted
+            ]
+        except TypeError:
+            raise ShapeError(
+                where="dimshuffle",
+                expected="axis numbers, and 'x' or a negative number for a new axis",
+                got=short_repr(tuple(wanted)),
+                fix="write for example dimshuffle(1, 'x', 0)",
+            ) from None
         kept = [i for i in entries if i >= 0]
         extents = core_view(self).shape
         ndim = len(extents)
-        if len(set(kept)) != len(kept) or any(i >= ndim for i in kept):
-            if any(i >= ndim for i in kept):
-                raise error_messages.axis_out_of_range("dimshuffle", max(kept), ndim)
+        if any(i >= ndim for i in kept):
+            raise error_messages.axis_out_of_range("dimshuffle", max(kept), ndim)
+        if len(set(kept)) != len(kept):
             raise error_messages.repeated_axis("dimshuffle", short_repr(tuple(wanted)))
         dropped = [i for i in range(ndim) if i not in kept]
-        for i in dropped:
-            if extents[i] != 1:
-                raise ShapeError(
-                    where="dimshuffle",
-                    expected="length 1 on every axis that the pattern omits",
-                    got=f"length {extents[i]} on axis {i} of shape {extents}",
-                    fix="name the axis in the pattern, or index it first",
-                    axis=i,
-                )
+        _require_length_1(dropped, extents, "dimshuffle")
         view = self._permuted([*kept, *dropped])
         key = (*(None if i < 0 else slice(None) for i in entries), *(0 for _ in dropped))
         final: Self = view[key]

@@ -79,7 +79,7 @@ def name_of(node: ast.stmt) -> str:
 
 def with_docstring(node: ast.stmt, thing: Any) -> ast.stmt:
     """The declaration with the docstring that its thing has in the module."""
-    text = inspect.getdoc(thing) if name_of(node)[:2] != "__" else None
+    text = inspect.getdoc(thing) if name_of(node)[:1] != "_" else None
     if text and isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         body = [ast.Expr(ast.Constant(text))]
         node.body = body + ([] if isinstance(node, ast.FunctionDef) else node.body)
@@ -209,11 +209,17 @@ def core_stub() -> str:
     bound = ast.parse(generator.get())
     slots = ast.parse(SLOTS.read_text(encoding="utf-8"))
     written: dict[str, list[ast.stmt]] = {}
+    # Besides imports and aliases, classes that only the types need.
+    head = [
+        node
+        for node in slots.body
+        if not hasattr(node, "name")
+        or (isinstance(node, ast.ClassDef) and not hasattr(core, node.name))
+    ]
     for node in slots.body:
-        if hasattr(node, "name"):
+        if node not in head:
             written.setdefault(name_of(node), []).append(node)
 
-    head = [node for node in slots.body if not hasattr(node, "name")]
     imports = {ast.unparse(node) for node in head if isinstance(node, (ast.Import, ast.ImportFrom))}
     body: list[ast.stmt] = []
     for node in bound.body:
@@ -248,7 +254,7 @@ def core_stub() -> str:
     used = [line for line in sorted(imports) if is_used(line, text, head)]
     used = [line for line in used if not any(repeats(line, other) for other in used)]
     other = [
-        ast.unparse(n) for n in head if not isinstance(n, (ast.Import, ast.ImportFrom, ast.Expr))
+        declaration(n) for n in head if not isinstance(n, (ast.Import, ast.ImportFrom, ast.Expr))
     ]
     return "\n".join([HEAD, *used, "", *other, "", text]) + "\n"
 
@@ -301,7 +307,7 @@ def face_stub() -> str:
         reduced = [name for name in words if name in reductions]
         made += [f"{name}: {reduction_family(reductions[name])}" for name in reduced]
         written = [name for name in words if name not in (*operators, *reduced)]
-        if set(written) == set(import_module(module).__all__):
+        if written and set(written) == set(getattr(import_module(module), "__all__", ())):
             imports.append(f"from {module} import *")
         elif len(written) == 1:
             imports.append(f"from {module} import {written[0]} as {written[0]}")

@@ -92,7 +92,7 @@ class Capture:
         if kind is None:
             self._recorder.end()
         else:
-            self._recorder.abandon()
+            self._recorder.leave()
 
     def __del__(self) -> None:
         recorder = getattr(self, "_recorder", None)

@@ -22,23 +22,17 @@ bool resolve(void* library, const char* symbol, F& slot) noexcept {
   return slot != nullptr;
 }
 
-// Fills the table; returns what is missing, empty when all is there.
-std::string fill(void* library) {
-  std::vector<const char*> lacking;
-// Not through another macro, which would expand the symbol to the version that cuda.h prefers.
+// Fills the table; returns the first symbol that is missing, null when all are there.
+const char* fill(void* library) {
+  const char* missing = nullptr;
+  // Not through another macro, which would expand the symbol to the version that cuda.h prefers.
 #define X(name, symbol, arguments) \
-  if (!resolve(library, #symbol, table.name)) lacking.push_back(#symbol);
+  if (!resolve(library, #symbol, table.name) && !missing) missing = #symbol;
   GPUINTEROP_DRIVER_REQUIRED(X)
 #undef X
 #define X(name, symbol, arguments) resolve(library, #symbol, table.name);
   GPUINTEROP_DRIVER_OPTIONAL(X)
 #undef X
-  std::string missing;
-  constexpr size_t kNamed = 5;  // enough to recognise a library that is not the driver
-  for (size_t i = 0; i < lacking.size() && i < kNamed; ++i)
-    missing += (i ? ", " : "") + std::string(lacking[i]);
-  if (lacking.size() > kNamed)
-    missing += " and " + std::to_string(lacking.size() - kNamed) + " more";
   return missing;
 }
 
@@ -81,8 +75,8 @@ void load() {
       tried += (tried.empty() ? "" : "; ") + (why ? std::string(why) : name + ": not found");
       continue;
     }
-    std::string missing = fill(library);
-    if (missing.empty()) {
+    const char* missing = fill(library);
+    if (!missing) {
       start(name);  // the library stays open, because its handles are stored everywhere
       return;
     }

@@ -149,12 +149,7 @@ void retire_stream(int device, CUstream stream) noexcept {
 }
 
 void begin_untracked_use(int device, CUstream stream, const char* where) {
-  if (is_default(stream)) return;
-  {
-    std::lock_guard lock(streams_lock);
-    const TrackedStream* f = find_tracked(stream);
-    if (f ? f->ownership == Ownership::Borrowed : process_lifetime.count(stream) != 0) return;
-  }
+  if (is_known_live(stream)) return;
   if (is_retired(stream))
     wait(device, stream, drain_stream(device_state(device, where), where), where);
   const unsigned long long id = stream_id_of(device, stream);

@@ -1,5 +1,3 @@
-#include "cuda/graph_memory.hpp"
-
 #include <list>
 #include <memory>
 

@@ -9,7 +9,6 @@
 
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
-#include "cuda/graph_memory.hpp"
 #include "cuda/memory.hpp"
 #include "cuda/stream.hpp"
 
@@ -77,16 +76,6 @@ void flush(DeviceState& d, std::vector<CUstream>* streams = nullptr) noexcept {
   }
 }
 
-void keep_or_free(DeviceState& d, const Block& block) noexcept {
-  if (d.cache.put(block)) return;
-  if (d.cache.fits(block.bytes)) {
-    // The cache is probably full of sizes that are no longer requested, so empty it.
-    flush(d);
-    if (d.cache.put(block)) return;
-  }
-  driver_free(d, block);
-}
-
 // Makes the block's stream wait for everything in the context. False when a capture forbids that.
 bool wait_for_context(DeviceState& d, const Block& block) {
   CUstream stream = live_stream(d, block.stream, block.thread);
@@ -127,7 +116,13 @@ void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint
     DeviceGuard guard(d.ordinal);
     if (foreign_use && !wait_for_consumers(d, block, foreign_use))
       return defer(d, block, foreign_use);
-    keep_or_free(d, block);
+    if (d.cache.put(block)) return;
+    if (d.cache.fits(block.bytes)) {
+      // The cache is probably full of sizes that are no longer requested, so empty it.
+      flush(d);
+      if (d.cache.put(block)) return;
+    }
+    driver_free(d, block);
   } catch (...) {
     defer(d, block, foreign_use);
   }

@@ -19,4 +19,20 @@ void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint
 // asked to, but never while something is being captured.
 void trim_memory(DeviceState& d, bool synchronize) noexcept;
 
+// ---- graph_memory.cpp: memory that is allocated while a stream is being captured -------------------
+// The graph will use it at every launch, so it may serve other allocations of the same capture but nobody
+// else until the graph is gone.
+
+// Has ended(data) called when the last of the graph that is being recorded and its executables goes: by
+// the driver, on a thread of its own, where CUDA calls are forbidden. On an error it has been called, and the
+// graph holds nothing.
+void when_graph_ends(CUgraph graph, void* data, CUhostFn ended, const char* where);
+
+void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph graph,
+                          CUstream stream, const char* where);
+void free_graph_block(DeviceState& d, Buffer* b) noexcept;
+
+bool any_destroyed_graph() noexcept;  // some graph has ended and its memory has not been given back
+void reclaim_graph_memory() noexcept;  // gives it back
+
 }  // namespace gpuinterop::cuda

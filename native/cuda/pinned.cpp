@@ -6,7 +6,7 @@
 
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
-#include "cuda/graph_memory.hpp"
+#include "cuda/memory.hpp"
 
 namespace gpuinterop::cuda {
 

@@ -1,7 +1,5 @@
 #include "ops/call_cache.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <unordered_map>
 #include <utility>
 
@@ -15,7 +13,7 @@ constexpr size_t kMostCalls = 16384;
 
 struct Entry {
   std::shared_ptr<const Prepared> prepared;
-  std::vector<uint32_t> classes;
+  std::vector<PyRef> classes;
 };
 struct BytesHash {
   using is_transparent = void;
@@ -28,53 +26,6 @@ Calls& calls() {
   return *map;
 }
 
-// The classes of all keys with their weak references, whose callback removes the entries.
-std::unordered_map<PyTypeObject*, PyRef>& watched() {
-  static auto* map = new std::unordered_map<PyTypeObject*, PyRef>();
-  return *map;
-}
-
-PyTypeObject* class_at(const std::string& bytes, uint32_t offset) {
-  PyTypeObject* type;
-  std::memcpy(&type, bytes.data() + offset, sizeof type);
-  return type;
-}
-
-template <class Condition>
-void forget_if(Condition&& condition) {
-  std::vector<Entry> dropped;  // destroyed last: Python code may run then
-  for (auto it = calls().begin(); it != calls().end();) {
-    if (condition(it->first, it->second)) {
-      dropped.push_back(std::move(it->second));
-      it = calls().erase(it);
-    } else {
-      ++it;
-    }
-  }
-}
-
-PyObject* class_is_gone(PyObject*, PyObject* reference) {
-  PyTypeObject* gone = nullptr;
-  for (const auto& [type, held] : watched())
-    if (held.get() == reference) gone = type;
-  if (!gone) Py_RETURN_NONE;
-  forget_if([&](const std::string& bytes, const Entry& entry) {
-    return std::any_of(entry.classes.begin(), entry.classes.end(),
-                       [&](uint32_t offset) { return class_at(bytes, offset) == gone; });
-  });
-  const auto node = watched().extract(gone);  // destroyed last, with the reference
-  Py_RETURN_NONE;
-}
-
-void watch(PyTypeObject* type) {
-  if (watched().count(type)) return;
-  static PyMethodDef definition = {"class_is_gone", class_is_gone, METH_O, nullptr};
-  static PyObject* callback = PyCFunction_New(&definition, nullptr);
-  PyRef reference = PyRef::steal(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback));
-  if (!reference) throw PythonError();
-  watched().emplace(type, std::move(reference));
-}
-
 }  // namespace
 
 void CallKey::begin(Subject subject, uint32_t number) {
@@ -85,7 +36,7 @@ void CallKey::begin(Subject subject, uint32_t number) {
 }
 
 void CallKey::put_class(PyTypeObject* type) {
-  classes_.push_back(static_cast<uint32_t>(bytes_.size()));
+  classes_.push_back(type);
   put(type);
 }
 
@@ -114,19 +65,26 @@ std::shared_ptr<const Prepared> find_prepared(const CallKey& key) {
 }
 
 void keep_prepared(const CallKey& key, std::shared_ptr<const Prepared> prepared) {
-  const std::string bytes(key.bytes());
-  for (const uint32_t offset : key.classes()) watch(class_at(bytes, offset));
+  Entry entry{std::move(prepared), {}};
+  for (PyTypeObject* type : key.classes())
+    entry.classes.push_back(PyRef::borrow(reinterpret_cast<PyObject*>(type)));
   Calls dropped;  // destroyed last: Python code may run then
   if (calls().size() >= kMostCalls) calls().swap(dropped);
-  calls().insert_or_assign(bytes, Entry{std::move(prepared), key.classes()});
+  calls().insert_or_assign(std::string(key.bytes()), std::move(entry));
 }
 
 void forget_calls(Subject subject, uint32_t number) {
   CallKey head;
   head.begin(subject, number);
-  forget_if([&](const std::string& bytes, const Entry&) {
-    return std::string_view(bytes).starts_with(head.bytes());
-  });
+  std::vector<Entry> dropped;  // destroyed last: Python code may run then
+  for (auto it = calls().begin(); it != calls().end();) {
+    if (!std::string_view(it->first).starts_with(head.bytes())) {
+      ++it;
+      continue;
+    }
+    dropped.push_back(std::move(it->second));
+    it = calls().erase(it);
+  }
 }
 
 void forget_calls() { const Calls dropped = std::exchange(calls(), Calls()); }

@@ -17,7 +17,7 @@ struct Prepared {
 };
 
 // What is called. Keys begin with it and with a number: of an operation, of a reduction, of a PlanCache.
-enum class Subject : uint8_t { Operation, Reduction, ProductTypes, Product, PlanCache };
+enum class Subject : uint8_t { Operation, Reduction, ProductTypes, Product, CublasLt, PlanCache };
 
 class CallKey {
  public:
@@ -31,16 +31,16 @@ class CallKey {
   void put_array(PyObject* array);
 
   std::string_view bytes() const noexcept { return bytes_; }
-  const std::vector<uint32_t>& classes() const noexcept { return classes_; }
+  const std::vector<PyTypeObject*>& classes() const noexcept { return classes_; }
   bool operator==(const CallKey& other) const noexcept { return bytes_ == other.bytes_; }
 
  private:
   std::string bytes_;
-  std::vector<uint32_t> classes_;  // where the addresses of classes stand
+  std::vector<PyTypeObject*> classes_;  // borrowed
 };
 
-// The GIL guards the cache. An entry goes when a class of its key is destroyed, so that no other class is
-// found under its address; and all go when there are too many, so that varying layouts do not fill memory.
+// The GIL guards the cache. An entry holds the classes of its key, so that no other class is found under the
+// address of one. All entries go when there are too many, so that varying layouts do not fill memory.
 std::shared_ptr<const Prepared> find_prepared(const CallKey& key);
 void keep_prepared(const CallKey& key, std::shared_ptr<const Prepared> prepared);
 void forget_calls(Subject subject, uint32_t number);

@@ -9,13 +9,11 @@ namespace gpuinterop::ops {
 
 namespace {
 
-void run(OpId op, IterationSpace& w, const Layout* const* layouts, const Array& dst,
-         const char* where) {
+void run(OpId op, const StoredType* types, IterationSpace& w, const Layout* const* layouts,
+         const Array& dst, const char* where) {
   build_iteration_space(w, layouts, dst.layout.ndim(), dst.layout.shape());
   const int device = dst.device.id;
   cuda::DeviceGuard guard(device);
-  const StoredType raw = raw_type(dst.itemsize());
-  const StoredType types[] = {raw, raw};
   launch(op, types, w, device, cuda::current_stream(device), where);
 }
 
@@ -28,7 +26,8 @@ void copy_strided(const Array& dst, const Array& src, const char* where) {
   w.add_array(src);
   w.add_array(dst);
   const Layout* layouts[] = {&src.layout, &dst.layout};
-  run(kCopy, w, layouts, dst, where);
+  const StoredType raw = raw_type(dst.itemsize()), types[] = {raw, raw};
+  run(kCopy, types, w, layouts, dst, where);
 }
 
 void fill_strided(const Array& dst, const void* item, const char* where) {
@@ -43,7 +42,8 @@ void fill_strided(const Array& dst, const void* item, const char* where) {
   w.add_constant(c, dst.itemsize());
   w.add_array(dst);
   const Layout* layouts[] = {nullptr, &dst.layout};
-  run(kFill, w, layouts, dst, where);
+  const StoredType raw = raw_type(dst.itemsize()), types[] = {raw, raw};
+  run(kFill, types, w, layouts, dst, where);
 }
 
 void take(const Array& src, const Array& indices, int axis, const Array& dst, const char* where) {
@@ -72,12 +72,8 @@ void take(const Array& src, const Array& indices, int axis, const Array& dst, co
   w.add_constant({static_cast<uint64_t>(src.layout.strides()[axis]), 0}, 8);
   w.add_array(dst);
   const Layout* layouts[] = {&by, &from, nullptr, &dst.layout};
-  build_iteration_space(w, layouts, n, dst.layout.shape());
-  const int device = dst.device.id;
-  cuda::DeviceGuard guard(device);
-  const StoredType raw = raw_type(dst.itemsize());
-  const StoredType types[] = {kInt64, raw, kInt64, raw};
-  launch(kTake, types, w, device, cuda::current_stream(device), where);
+  const StoredType raw = raw_type(dst.itemsize()), types[] = {kInt64, raw, kInt64, raw};
+  run(kTake, types, w, layouts, dst, where);
 }
 
 }  // namespace gpuinterop::ops

@@ -31,20 +31,6 @@ void load(void* from, const char* symbol, F* into) {
          std::string("one without ") + symbol, "install a newer nvidia-cublas");
 }
 
-const char* status_name(int status) {
-  switch (status) {
-    case 1: return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case 3: return "CUBLAS_STATUS_ALLOC_FAILED";
-    case 7: return "CUBLAS_STATUS_INVALID_VALUE";
-    case 8: return "CUBLAS_STATUS_ARCH_MISMATCH";
-    case 11: return "CUBLAS_STATUS_MAPPING_ERROR";
-    case 13: return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case 14: return "CUBLAS_STATUS_INTERNAL_ERROR";
-    case 15: return "CUBLAS_STATUS_NOT_SUPPORTED";
-    default: return "an unknown status";
-  }
-}
-
 // One for each device. The GIL guards them: no Python code runs between handle() and the call that it is
 // for. Never destroyed, because that synchronises the device, and at exit the driver may be gone.
 struct PerDevice {
@@ -91,8 +77,7 @@ const LtLibrary& lt_library() {
 void check(int status, const char* call, const char* where) {
   if (status == 0) return;
   const Kind kind = status == 3 ? Kind::OutOfMemory : Kind::Cuda;
-  fail(kind, where, std::string("success from ") + call,
-       std::string(status_name(status)) + " (" + std::to_string(status) + ")",
+  fail(kind, where, std::string("success from ") + call, "cublasStatus_t " + std::to_string(status),
        status == 3 ? "free memory: gpuinterop.empty_cache()"
                    : "see gpuinterop.doctor() for the versions in use");
 }

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <unordered_map>
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/device_state.hpp"
+#include "ops/call_cache.hpp"
 
 namespace gpuinterop::ops {
 
@@ -29,7 +29,8 @@ struct Scale {
 // What Hopper's kernels want; smaller devices need less and are content with it.
 constexpr size_t kWorkspace = 32u << 20;
 
-struct LtPlan {
+// Kept in the cache of calls.
+struct LtPlan : Prepared {
   Object description = nullptr, a = nullptr, b = nullptr, c = nullptr, d = nullptr;
   LtHeuristic choice = {};
   bool usable = false;
@@ -43,28 +44,6 @@ struct LtPlan {
     if (description) lt_library().DescDestroy(description);
   }
 };
-
-// The heuristic's answer depends on sizes, strides and alignments; the bias pointer is set anew each
-// time.
-struct LtKey {
-  int64_t v[23];
-  bool operator==(const LtKey& o) const { return std::memcmp(v, o.v, sizeof v) == 0; }
-};
-struct LtKeyHash {
-  size_t operator()(const LtKey& k) const {
-    uint64_t h = 1469598103934665603ull;
-    for (int64_t x : k.v) h = (h ^ uint64_t(x)) * 1099511628211ull;
-    return h;
-  }
-};
-constexpr size_t kMaxLtPlans = 4096;  // more shapes than this: start afresh rather than grow
-
-// The GIL guards the plans: between the write of a plan's bias pointer and its call no Python code runs.
-// Shared, because Python code that an allocation may run could empty the map.
-std::unordered_map<LtKey, std::shared_ptr<LtPlan>, LtKeyHash>& lt_plans() {
-  static auto* plans = new std::unordered_map<LtKey, std::shared_ptr<LtPlan>, LtKeyHash>;
-  return *plans;
-}
 
 uint32_t alignment_of(const void* p) {
   const auto address = reinterpret_cast<uintptr_t>(p);
@@ -175,39 +154,28 @@ void run_gemm(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, i
 bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int device,
             CUstream stream, const char* where) {
   if (p.batch > INT32_MAX) return false;
-  const LtKey key = {{device,
-                      t.data,
-                      t.compute,
-                      p.op_a,
-                      p.op_b,
-                      p.m,
-                      p.n,
-                      p.k,
-                      p.a.ld,
-                      p.b.ld,
-                      p.c.ld,
-                      p.d.ld,
-                      p.batch,
-                      p.stride_a,
-                      p.stride_b,
-                      p.stride_c,
-                      p.stride_d,
-                      p.bias != nullptr,
-                      alignment_of(p.a.data),
-                      alignment_of(p.b.data),
-                      alignment_of(p.c.data),
-                      alignment_of(p.d.data),
-                      p.bias ? alignment_of(p.bias) : 0}};
-  auto& plans = lt_plans();
-  auto found = plans.find(key);
-  if (found == plans.end()) {
+  // The heuristic's answer depends on sizes, strides and alignments; the bias pointer is set anew each time.
+  auto write_key = [&](CallKey& key) {
+    key.begin(Subject::CublasLt, static_cast<uint32_t>(device));
+    key.put(t);
+    for (int64_t n : {p.m, p.n, p.k, p.batch, p.stride_a, p.stride_b, p.stride_c, p.stride_d})
+      key.put(n);
+    for (const Matrix* m : {&p.a, &p.b, &p.c, &p.d}) {
+      key.put(m->ld);
+      key.put(alignment_of(m->data));
+    }
+    key.put(p.op_a);
+    key.put(p.op_b);
+    key.put(p.bias ? alignment_of(p.bias) : 0u);
+  };
+  auto prepare = [&] {
     auto made = std::make_shared<LtPlan>();
     make_lt_plan(*made, p, t, device, where);
-    if (plans.size() >= kMaxLtPlans) plans.clear();
-    found = plans.emplace(key, std::move(made)).first;
-  }
-  const std::shared_ptr<LtPlan> held = found->second;
-  LtPlan& plan = *held;
+    return std::shared_ptr<const LtPlan>(made);
+  };
+  // Held here, because Python code that an allocation may run could empty the cache.
+  const auto held = find_or_prepare<LtPlan>(write_key, prepare, where);
+  const LtPlan& plan = *held;
   if (!plan.usable) return false;
   BufferRef workspace;
   if (plan.choice.workspace) {
@@ -215,7 +183,8 @@ bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int
         allocate({DeviceType::Cuda, device}, static_cast<int64_t>(plan.choice.workspace), where);
     cuda::order(workspace.get(), stream, where);
   }
-  // After the allocation, which may run Python code that uses the plan with another bias.
+  // After the allocation, which may run Python code that uses the plan with another bias. The GIL guards the
+  // plan from here to the call.
   if (p.bias)
     check(lt_library().DescSet(plan.description, kLtBiasPointer, &p.bias, sizeof p.bias),
           "cublasLtMatmulDescSetAttribute", where);

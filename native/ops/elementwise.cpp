@@ -44,11 +44,6 @@ std::unordered_map<PyObject*, OpId>& ufuncs() {
   static auto* map = new std::unordered_map<PyObject*, OpId>();
   return *map;
 }
-// Of operations that were dropped.
-std::vector<OpId>& free_ids() {
-  static auto* ids = new std::vector<OpId>();
-  return *ids;
-}
 // A result that the caller gave, as it was when it was checked; see Input::array.
 using Outs = std::optional<Array>[kMaxResults];
 
@@ -89,10 +84,6 @@ std::shared_ptr<const Resolution> resolve(OpId op, const OpInfo& info, const Inp
   };
   return find_or_prepare<Resolution>(
       write_key, [&] { return ask_for_types(op, info, in, outs); }, info.name.c_str());
-}
-
-[[noreturn]] void mixed_devices(const OpInfo& info, const Device& a, const Device& b) {
-  fail_with("devices_differ", info.name, {device_text(a), device_text(b)});
 }
 
 struct Shape64 {
@@ -210,29 +201,19 @@ void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolutio
 }  // namespace
 
 OpId add_op(OpInfo info) {
-  OpId id;
-  if (free_ids().empty()) {
-    if (table().size() > UINT16_MAX)
-      fail(Kind::Shape, info.name, "at most 65536 operations at a time", "another one",
-           "keep fewer fused functions and kernels of your own");
-    id = static_cast<OpId>(table().size());
-    table().emplace_back();
-  } else {
-    id = free_ids().back();
-    free_ids().pop_back();
-  }
+  const OpId id = static_cast<OpId>(table().size());
   // The table's rows come first: no later operation takes their names.
   names().emplace(info.name, id);
   if (info.ufunc) ufuncs().emplace(info.ufunc.get(), id);
-  table()[id] = std::move(info);
+  table().push_back(std::move(info));
   return id;
 }
 void drop_op(OpId op) {
   auto named = names().find(table()[op].name);
   if (named != names().end() && named->second == op) names().erase(named);
+  table()[op] = {};  // ids are not used again
   forget_kernels_of(op);
   forget_calls(Subject::Operation, op);
-  free_ids().push_back(op);
 }
 const OpInfo& op_info(OpId op) { return table()[op]; }
 
@@ -298,7 +279,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   Shape64 shape;
   for (int i = 0; i < info.inputs; ++i) {
     if (!in[i].array) continue;
-    if (in[i].array->device != device) mixed_devices(info, device, in[i].array->device);
+    require_device(device, *in[i].array, where);
     broadcast(shape, in[i].array->layout, where);
   }
   // Operands are repeated to the shape of an out, as in NumPy, never an out to theirs.
@@ -318,7 +299,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     PyObject* out = outs ? outs[j] : nullptr;
     if (out) {
       const Array& a = *given[j];
-      if (a.device != device) mixed_devices(info, device, a.device);
+      require_device(device, a, where);
       if (a.layout.ndim() != shape.ndim ||
           std::memcmp(a.layout.shape(), shape.extents,
                       sizeof(int64_t) * static_cast<size_t>(shape.ndim)) != 0)

@@ -16,7 +16,7 @@ struct OpInfo {
 };
 
 OpId add_op(OpInfo info);
-void drop_op(OpId op);  // nobody can call it any more; its id is given to another one
+void drop_op(OpId op);  // nobody can call it any more
 const OpInfo& op_info(OpId op);
 int op_by_ufunc(PyObject* ufunc);   // -1 for none
 OpId op_by_name(const char* name);  // of the table; imports gpuinterop.ops if need be

@@ -1,10 +1,10 @@
-#include "ops/elementwise_launch.hpp"
-
+// From an iteration space to a launch.
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
 
 #include "array/error.hpp"
+#include "ops/kernels.hpp"
 
 namespace gpuinterop::ops {
 

@@ -1,7 +1,6 @@
-#include "ops/gemm.hpp"
+#include "ops/cublas_gemm.hpp"
 
 #include <algorithm>
-#include <climits>
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
@@ -56,89 +55,65 @@ bool reshape(Array& x, std::initializer_list<int64_t> shape, const char* where) 
   return true;
 }
 
-// An operand: the caller's array, or what had to take its place.
-class Operand {
- public:
-  explicit Operand(const Array* x) : x_(x) {}
-  const Array& operator*() const { return *x_; }
-  const Array* operator->() const { return x_; }
-  void operator=(Array&& other) {
-    own_ = std::move(other);
-    x_ = &own_;
-  }
-
- private:
-  const Array* x_;
-  Array own_;
-};
-
+// The caller's arrays, or what had to take their places.
 struct Operands {
-  Operand out, a, b, c;
+  Array out, a, b, c;
   bool has_c;
 
   // One vector, added to every row of out.
-  bool c_is_row() const { return has_c && c->layout.ndim() == 1; }
+  bool c_is_row() const { return has_c && c.layout.ndim() == 1; }
 };
 
 // A c of shape (1, n) is the row that it holds.
 void flatten_row(Operands& o, const char* where) {
-  const Layout& c = o.c->layout;
-  const Layout& out = o.out->layout;
-  if (c.ndim() < 2 || c.size() != c.shape()[c.ndim() - 1] || out.size() == c.size()) return;
+  const Layout& c = o.c.layout;
+  if (c.ndim() < 2 || c.size() != c.shape()[c.ndim() - 1] || o.out.layout.size() == c.size())
+    return;
   const int64_t n = c.size(), stride = c.strides()[c.ndim() - 1];
   Layout row(1, &n, &stride);
   row.finish(where);
-  o.c = with_layout(*o.c, std::move(row));
+  o.c.layout = std::move(row);
 }
 
 // As few batch axes as strides allow. Afterwards all have out's number of axes, except a row.
 void merge_batches(Operands& o, const char* where) {
-  const Layout& l = o.out->layout;
+  const Layout l = o.out.layout;
   const int nd = l.ndim(), leading = nd - 2;
   const int64_t* shape = l.shape();
   const int64_t m = shape[nd - 2], n = shape[nd - 1];
-  const int64_t k = o.a->layout.shape()[o.a->layout.ndim() - 1];
+  const int64_t k = o.a.layout.shape()[o.a.layout.ndim() - 1];
   int64_t count = 1;
   for (int d = 0; d < leading; ++d) count *= shape[d];
-  if (o.b->layout.ndim() == 2 && o.a->layout.ndim() == nd &&
-      std::equal(shape, shape + leading, o.a->layout.shape())) {
-    // One tall matrix instead of many.
-    Array out = *o.out, a = *o.a;
-    Matrix unused;
-    // Matrices of one row may repeat, overlap or go backwards; the tall one's rows may not.
-    bool flat = reshape(out, {count * m, n}, where) && reshape(a, {count * m, k}, where) &&
-                as_matrix(a, &unused);
-    if (flat && o.has_c && !o.c_is_row()) {
-      Array c = with_layout(*o.c, o.c->layout.broadcast_to(nd, shape, where));
-      flat = reshape(c, {count * m, n}, where);
-      if (flat) o.c = std::move(c);
-    }
-    if (flat) {
-      o.out = std::move(out);
-      o.a = std::move(a);
-      return;
-    }
-  }
-  auto spread = [&](const Array& x, int64_t rows, int64_t columns) {
+  auto spread = [&](Array& x, int64_t rows, int64_t columns) {
     int64_t full[kMaxDims];
     std::copy_n(shape, leading, full);
     full[nd - 2] = rows;
     full[nd - 1] = columns;
-    return with_layout(x, x.layout.broadcast_to(nd, full, where));
+    x.layout = x.layout.broadcast_to(nd, full, where);
   };
-  o.a = spread(*o.a, m, k);
-  o.b = spread(*o.b, k, n);
-  if (o.has_c) o.c = spread(*o.c, m, n);
-  if (leading < 2) return;
-  Array out = *o.out, a = *o.a, b = *o.b, c;
-  if (o.has_c) c = *o.c;
-  if (reshape(out, {count, m, n}, where) && reshape(a, {count, m, k}, where) &&
-      reshape(b, {count, k, n}, where) && (!o.has_c || reshape(c, {count, m, n}, where))) {
-    o.out = std::move(out);
-    o.a = std::move(a);
-    o.b = std::move(b);
-    if (o.has_c) o.c = std::move(c);
+  if (o.b.layout.ndim() == 2 && o.a.layout.ndim() == nd &&
+      std::equal(shape, shape + leading, o.a.layout.shape())) {
+    // One tall matrix instead of many. Matrices of one row may repeat, overlap or go backwards; the tall
+    // one's rows may not.
+    Operands flat = o;
+    Matrix unused;
+    const bool matrix = o.has_c && !o.c_is_row();
+    if (matrix) spread(flat.c, m, n);
+    if (reshape(flat.out, {count * m, n}, where) && reshape(flat.a, {count * m, k}, where) &&
+        as_matrix(flat.a, &unused) && (!matrix || reshape(flat.c, {count * m, n}, where))) {
+      o = std::move(flat);
+      return;
+    }
   }
+  spread(o.a, m, k);
+  spread(o.b, k, n);
+  if (o.has_c) spread(o.c, m, n);
+  if (leading < 2) return;
+  Operands merged = o;
+  if (reshape(merged.out, {count, m, n}, where) && reshape(merged.a, {count, m, k}, where) &&
+      reshape(merged.b, {count, k, n}, where) &&
+      (!o.has_c || reshape(merged.c, {count, m, n}, where)))
+    o = std::move(merged);
 }
 
 Product orient(const Sizes& s, const Matrix& a, const Matrix& b, const Matrix& c, const Matrix& d) {
@@ -176,46 +151,46 @@ int64_t stride_of_batch(const Array& x) {
 void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, Scalar alpha,
           Scalar beta, bool tf32, const char* where) {
   const GemmTypes types = gemm_types(out.dtype, tf32, where);
-  Operands o{Operand(&out), Operand(&a0), Operand(&b0), Operand(c0), c0 != nullptr};
+  Operands o{out, a0, b0, c0 ? *c0 : Array(), c0 != nullptr};
   if (c0) flatten_row(o, where);
   Matrix ma, mb, mc = {}, md;
   // Operands that cuBLAS cannot read are copied, nothing else is: before they are repeated by
   // broadcasting.
-  if (!as_matrix(*o.a, &ma)) o.a = compact(a0, where);
-  if (!as_matrix(*o.b, &mb)) o.b = compact(b0, where);
+  if (!as_matrix(o.a, &ma)) o.a = compact(a0, where);
+  if (!as_matrix(o.b, &mb)) o.b = compact(b0, where);
   if (out.layout.ndim() > 2) merge_batches(o, where);
 
-  const int nd = o.out->layout.ndim(), leading = nd - 2;
-  const int64_t* shape = o.out->layout.shape();
-  const Sizes sizes = {shape[nd - 2], shape[nd - 1], o.a->layout.shape()[nd - 1]};
-  const bool through_copy = !as_matrix(*o.out, &md);
+  const int nd = o.out.layout.ndim(), leading = nd - 2;
+  const int64_t* shape = o.out.layout.shape();
+  const Sizes sizes = {shape[nd - 2], shape[nd - 1], o.a.layout.shape()[nd - 1]};
+  const bool through_copy = !as_matrix(o.out, &md);
   if (through_copy) {
     o.out = make_empty(out.device, out.dtype, nd, shape, where);
-    as_matrix(*o.out, &md);
-    shape = o.out->layout.shape();
+    as_matrix(o.out, &md);
+    shape = o.out.layout.shape();
   }
-  as_matrix(*o.a, &ma);
-  as_matrix(*o.b, &mb);
+  as_matrix(o.a, &ma);
+  as_matrix(o.b, &mb);
 
   // A vector that is added to every row rides along in cublasLt's epilogue, as the column that it is
   // there.
-  bool bias =
-      o.c_is_row() && nd == 2 && beta == Scalar{1, 0} && md.by_rows && !is_complex(out.dtype) &&
-      (o.c->layout.shape()[0] == sizes.n && (sizes.n <= 1 || o.c->layout.strides()[0] == 1));
-  if (o.has_c && !bias) o.c = with_layout(*o.c, o.c->layout.broadcast_to(nd, shape, where));
+  bool bias = o.c_is_row() && nd == 2 && beta == Scalar{1, 0} && md.by_rows &&
+              !is_complex(out.dtype) &&
+              (o.c.layout.shape()[0] == sizes.n && (sizes.n <= 1 || o.c.layout.strides()[0] == 1));
+  if (o.has_c && !bias) o.c = with_layout(o.c, o.c.layout.broadcast_to(nd, shape, where));
   if (!o.has_c) beta = {0, 0};
-  bool separate = o.has_c && !bias && (through_copy || !is_same_place(*o.c, *o.out));
+  bool separate = o.has_c && !bias && (through_copy || !is_same_place(o.c, o.out));
   if (separate) {
     // cublasLt reads both in one order.
-    if (!(md.by_rows ? as_rows(*o.c, &mc) : as_columns(*o.c, &mc))) {
-      copy_elements(*o.out, *o.c, where);  // one pass more, in return for any strides of c
+    if (!(md.by_rows ? as_rows(o.c, &mc) : as_columns(o.c, &mc))) {
+      copy_elements(o.out, o.c, where);  // one pass more, in return for any strides of c
       separate = false;
     }
   }
   const int64_t inner = leading ? shape[leading - 1] : 1;
-  const int64_t products = leading > 1 ? o.out->layout.size() / (inner * sizes.m * sizes.n) : 1;
+  const int64_t products = leading > 1 ? o.out.layout.size() / (inner * sizes.m * sizes.n) : 1;
   if (separate && products > 1) {  // cublasLt might refuse one of them, and then out must hold c
-    copy_elements(*o.out, *o.c, where);
+    copy_elements(o.out, o.c, where);
     separate = false;
   }
   if (!separate) mc = md;
@@ -226,8 +201,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   cuda::RelaxedCapture relaxed;
   CUstream stream = cuda::current_stream(device);
   auto order_all = [&] {
-    for (const Operand* x : {&o.a, &o.b, &o.out}) cuda::order((*x)->buffer.get(), stream, where);
-    if (o.has_c) cuda::order(o.c->buffer.get(), stream, where);
+    for (const Array* x : {&o.a, &o.b, &o.out, &o.c}) cuda::order(x->buffer.get(), stream, where);
   };
   order_all();
 
@@ -242,21 +216,20 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
       m.data += at * x.itemsize();
       return m;
     };
-    const Array& addend = separate ? *o.c : *o.out;
-    Product p = orient(sizes, shifted(*o.a, ma), shifted(*o.b, mb), shifted(addend, mc),
-                       shifted(*o.out, md));
-    const Array &first = md.by_rows ? *o.b : *o.a, &second = md.by_rows ? *o.a : *o.b;
+    const Array& addend = separate ? o.c : o.out;
+    Product p =
+        orient(sizes, shifted(o.a, ma), shifted(o.b, mb), shifted(addend, mc), shifted(o.out, md));
+    const Array &first = md.by_rows ? o.b : o.a, &second = md.by_rows ? o.a : o.b;
     p.batch = inner;
     p.stride_a = stride_of_batch(first);
     p.stride_b = stride_of_batch(second);
     p.stride_c = stride_of_batch(addend);
-    p.stride_d = stride_of_batch(*o.out);
+    p.stride_d = stride_of_batch(o.out);
     if (separate || bias) {
-      p.bias = bias ? o.c->data : nullptr;
+      p.bias = bias ? o.c.data : nullptr;
       if (run_lt(p, types, alpha, bias ? Scalar{0, 0} : beta, device, stream, where)) continue;
       // No kernel there for these sizes: cuBLAS adds what the result holds.
-      copy_elements(*o.out,
-                    bias ? with_layout(*o.c, o.c->layout.broadcast_to(nd, shape, where)) : *o.c,
+      copy_elements(o.out, bias ? with_layout(o.c, o.c.layout.broadcast_to(nd, shape, where)) : o.c,
                     where);
       p.c = p.d;
     }
@@ -268,7 +241,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   if (through_copy) {
     // It is compact, so that undoing the merge of its axes is its C order.
     const Layout whole = Layout::c_order(out.layout.ndim(), out.layout.shape(), where);
-    copy_elements(out, with_layout(*o.out, whole), where);
+    copy_elements(out, with_layout(o.out, whole), where);
   }
 }
 

@@ -23,10 +23,8 @@ constexpr const char* kWhere = "gpuinterop.capture";
 constexpr int kCapturePriority = 1;
 
 [[noreturn]] void fail_broken(CUresult code) {
-  fail(Kind::Capture, kWhere, "only operations that a graph can hold",
-       code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-           ? "a call inside the capture that CUDA does not allow there; it broke the capture"
-           : "work on another stream that the capture was joined to and not rejoined",
+  fail(Kind::Capture, kWhere, "only operations that a graph can hold, on streams that rejoin it",
+       "a capture that is broken: " + cuda::describe(code),
        "leave out of the block what waits for the device or allocates through the driver: "
        "synchronize(), item(), numpy.asarray(x), printing, another library's allocations");
 }
@@ -63,13 +61,6 @@ Recorder::~Recorder() {
   if (graph_) cuda::driver().GraphDestroy(graph_);
 }
 
-void Recorder::require_own_thread() const {
-  if (recorder != this)
-    fail(Kind::Capture, kWhere, "the end of a capture in the thread that began it",
-         "another thread, while the first one still records",
-         "leave the with-block where it was entered");
-}
-
 void Recorder::begin(PyObject* self) {
   if (active_ || ready_)
     fail(Kind::Capture, kWhere, "a capture that has not begun", "one that has",
@@ -98,9 +89,10 @@ void Recorder::begin(PyObject* self) {
 }
 
 void Recorder::end() {
-  if (!active_)
-    fail(Kind::Capture, kWhere, "a capture in progress", "none", "use it as a with-block");
-  require_own_thread();
+  if (recorder != this)
+    fail(Kind::Capture, kWhere, "the end of a capture in the thread that began it",
+         active_ ? "another thread, while the first one still records" : "no capture in progress",
+         "use it as a with-block, and leave the block where it was entered");
   active_ = false;
   recorder = nullptr;
   const PyRef self = std::move(self_);  // until the end of this function at least
@@ -125,12 +117,6 @@ void Recorder::end() {
       if (b && std::none_of(buffers_.begin(), buffers_.end(), same)) buffers_.push_back(b);
     }
   ready_ = true;
-}
-
-void Recorder::abandon() {
-  if (!active_) return;
-  require_own_thread();
-  leave();
 }
 
 void Recorder::leave() noexcept {
@@ -213,12 +199,13 @@ void Recorder::use(const Array& array) {
   // A graph may hold copies of page-locked host memory.
   if (on_host_ || array.device.is_cuda()) require_device(array.device);
   if (on_host_ || !array.buffer) return;  // host calls hold what they need
-  const Buffer* b = array.buffer.get();
-  for (const auto* list : {&fresh_, &used_})
-    for (const Array& known : *list)
-      if (known.buffer.get() == b && known.base.get() == array.base.get()) return;
-  for (const Array& known : fresh_)
-    if (known.buffer.get() == b) return;
+  auto shares = [&](const Array& known) { return known.buffer.get() == array.buffer.get(); };
+  auto is_held = [&](const Array& known) {
+    return shares(known) && known.base.get() == array.base.get();
+  };
+  if (std::any_of(fresh_.begin(), fresh_.end(), shares) ||
+      std::any_of(used_.begin(), used_.end(), is_held))
+    return;
   used_.push_back(array);
 }
 

@@ -22,8 +22,7 @@ class Recorder {
   // thread stops, because the thread's pointer leads here.
   void begin(PyObject* self);
   void end();             // and stop; the graph is ready afterwards
-  void abandon();         // stop without a graph
-  void leave() noexcept;  // the same, where this thread records; nothing elsewhere
+  void leave() noexcept;  // stop without a graph, where this thread records; nothing elsewhere
   // Runs it, or, where this thread records on its device, makes it part of that capture.
   void replay();
 
@@ -50,7 +49,6 @@ class Recorder {
 
  private:
   void drop_unused();
-  void require_own_thread() const;
   void run_calls();
 
   Device device_;

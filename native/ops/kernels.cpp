@@ -3,7 +3,8 @@
 #include <nanobind/nanobind.h>
 
 #include <bit>
-#include <string_view>
+#include <cstring>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -18,29 +19,14 @@ namespace gpuinterop::ops {
 
 namespace {
 
-struct Key {
-  uint8_t length = 0;
-  uint8_t bytes[9 + 2 * kMaxOperands] = {};
-
-  void put(uint8_t b) { bytes[length++] = b; }
-  bool operator==(const Key& o) const noexcept {
-    return length == o.length && std::memcmp(bytes, o.bytes, length) == 0;
-  }
-};
-struct KeyHash {
-  size_t operator()(const Key& k) const noexcept {
-    return std::hash<std::string_view>()({reinterpret_cast<const char*>(k.bytes), k.length});
-  }
-};
-
 struct Compiled {
   std::shared_ptr<cuda::Module> module;
   cuda::Kernel kernel;
 };
 
 // Guarded by the GIL. Never destroyed: at exit the driver may be gone before static objects are.
-std::unordered_map<Key, Compiled, KeyHash>& compiled() {
-  static auto* map = new std::unordered_map<Key, Compiled, KeyHash>();
+std::unordered_map<std::string, Compiled>& compiled() {
+  static auto* map = new std::unordered_map<std::string, Compiled>();
   return *map;
 }
 
@@ -54,21 +40,17 @@ const char* class_name(Class c) {
   return "";
 }
 
-Key key_for(OpId op, const StoredType* types, const Shape& s, int operands, int device) {
-  Key k;
-  k.put(static_cast<uint8_t>(op));
-  k.put(static_cast<uint8_t>(op >> 8));
-  k.put(static_cast<uint8_t>(device));
-  k.put(static_cast<uint8_t>(static_cast<int>(s.layout) | s.wide << 2 | (s.tile > 32) << 3 |
-                             std::countr_zero(s.vector) << 4));
-  k.put(s.unroll);
-  k.put(s.ndim);
-  for (int i = 0; i < operands; ++i) k.put(types[i]);
-  for (int i = 0; i < operands; ++i) k.put(static_cast<uint8_t>(s.modes[i]));
-  return k;
+// Short enough for three operands to need no allocation.
+std::string key_for(OpId op, const StoredType* types, const Shape& s, int operands, int device) {
+  const int flags = static_cast<int>(s.layout) | s.wide << 2 | (s.tile > 32) << 3 |
+                    std::countr_zero(s.vector) << 4;
+  std::string key(reinterpret_cast<const char*>(&op), sizeof op);
+  for (int part : {device, flags, int{s.unroll}, int{s.ndim}}) key += static_cast<char>(part);
+  key.append(reinterpret_cast<const char*>(types), static_cast<size_t>(operands));
+  return key.append(s.modes, static_cast<size_t>(operands));
 }
 
-void build(const Key& key, OpId op, const StoredType* types, const Shape& s, int operands,
+void build(const std::string& key, OpId op, const StoredType* types, const Shape& s, int operands,
            int device, const char* where) {
   nb::list rows;
   for (int i = 0; i < operands; ++i) rows.append(static_cast<int>(types[i]));
@@ -103,8 +85,7 @@ void forget_kernels_of(OpId op) {
   // A CUDA graph, of any library, may hold the functions of a module: it stays loaded.
   static auto* loaded = new std::vector<std::shared_ptr<cuda::Module>>();
   for (auto it = compiled().begin(); it != compiled().end();) {
-    const uint8_t* bytes = it->first.bytes;
-    const bool of_op = (bytes[0] | bytes[1] << 8) == op;
+    const bool of_op = std::memcmp(it->first.data(), &op, sizeof op) == 0;
     if (of_op) loaded->push_back(std::move(it->second.module));
     it = of_op ? compiled().erase(it) : std::next(it);
   }
@@ -114,7 +95,7 @@ void launch(OpId op, const StoredType* types, const IterationSpace& w, int devic
             const char* where) {
   Plan plan;
   make_plan(w, &plan, where);
-  const Key key = key_for(op, types, plan.shape, w.operands, device);
+  const std::string key = key_for(op, types, plan.shape, w.operands, device);
   auto found = compiled().find(key);
   // Either lets other threads run, which may forget the kernel.
   while (found == compiled().end() || cuda::order_all(w.buffer, w.operands, stream, where)) {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "cuda/cuda.hpp"
-#include "ops/elementwise_launch.hpp"
+#include "ops/iteration_space.hpp"
 
 namespace gpuinterop::ops {
 
-using OpId = uint16_t;
+using OpId = uint32_t;
 // Operations that move bits and are the same for all types of one size.
 constexpr OpId kCopy = 0, kFill = 1, kTake = 2;
 
@@ -15,12 +15,40 @@ using StoredType = uint8_t;
 constexpr StoredType kRaw = 64;
 StoredType raw_type(int64_t itemsize) noexcept;
 
+void forget_kernels() noexcept;  // for tests
+void forget_kernels_of(OpId op);
+
 // Queues op over w's operands, of the given stored types, on the current stream of `device`.
 // The caller holds the GIL, has ordered the buffers against that stream, and w.size > 0.
 void launch(OpId op, const StoredType* types, const IterationSpace& w, int device, CUstream stream,
             const char* where);
 
-void forget_kernels() noexcept;  // for tests
-void forget_kernels_of(OpId op);
+// ---- elementwise_launch.cpp: which class of kernel, which accesses, which grid, which parameters ----
+// The classes and the parameter structs are those of gpuinterop/jit/kernels/*.cuh.
+
+enum class Class : uint8_t { Flat, Rows, General, Tile };
+
+constexpr int kThreads = 256;                 // of a block
+constexpr int kMaxParameterWords = 4096 / 8;  // the driver's bound
+
+// Everything that a kernel is compiled for, besides the operation and the element types.
+struct Shape {
+  Class layout = Class::Flat;
+  uint8_t ndim = 0;    // GI_ND
+  uint8_t vector = 1;  // GI_V
+  uint8_t unroll = 1;  // GI_U
+  uint8_t wide = 0;    // GI_INDEX is 64 bits
+  uint8_t tile = 0;    // GI_TILE
+  char modes[kMaxOperands];
+};
+
+struct Plan {
+  Shape shape;
+  uint32_t grid = 0, block_x = 0, block_y = 1;
+  int words = 0;
+  uint64_t parameters[kMaxParameterWords];
+};
+
+void make_plan(const IterationSpace& w, Plan* p, const char* where);
 
 }  // namespace gpuinterop::ops

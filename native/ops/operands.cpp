@@ -42,21 +42,11 @@ Constant bits_of(T value) {
   return Constant{words[0], words[1]};
 }
 
-// A type that holds the number beside the elements of the array; not every one has an integer for that.
-const char* wider_for(PyObject* number, DTypeId row) {
+[[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
   int overflow = 0;
   (void)PyLong_AsLongLongAndOverflow(number, &overflow);
-  if (!overflow) return "int64";
-  if (overflow < 0 || kDTypes[row].code != 1) return "float64";
-  (void)PyLong_AsUnsignedLongLong(number);
-  if (!PyErr_Occurred()) return "uint64";
-  PyErr_Clear();
-  return "float64";
-}
-
-[[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
   fail_with("integer_out_of_range", info.name,
-            {repr_text(number), kDTypes[row].name, wider_for(number, row)});
+            {repr_text(number), kDTypes[row].name, overflow ? "float64" : "int64"});
 }
 
 double as_double(PyObject* number, const OpInfo& info) {
@@ -89,6 +79,11 @@ bool read_input(Input& in, PyObject* o, PyObject* like, const char* where) {
   in.object = PyTuple_GetItem(kept, 0);
   in.kind = kStrongNumber + static_cast<int>(PyLong_AsLong(PyTuple_GetItem(kept, 1)));
   return true;
+}
+
+void require_device(Device device, const Array& other, const char* where) {
+  if (other.device != device)
+    fail_with("devices_differ", where, {device_text(device), device_text(other.device)});
 }
 
 void require_exponent(const Input& in, int position, DTypeId row, const OpInfo& info) {

@@ -32,6 +32,9 @@ struct Input {
 // False: nobody knows this kind of object.
 bool read_input(Input& in, PyObject* o, PyObject* like, const char* where);
 
+// DeviceMismatchError for an operand or a result on another device.
+void require_device(Device device, const Array& other, const char* where);
+
 // x < 300 is true for every int8: a Python integer beyond the other operand's type is compared as one
 // of a wider type.
 void widen_compared(Input& number, const Input& other);

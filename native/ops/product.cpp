@@ -10,7 +10,7 @@
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
-#include "ops/gemm.hpp"
+#include "ops/cublas_gemm.hpp"
 #include "ops/graph.hpp"
 #include "ops/launch_plan.hpp"
 #include "ops/product_operands.hpp"

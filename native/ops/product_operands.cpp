@@ -59,14 +59,9 @@ bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers
            "a number of type " + type_text(g.object), "use *");
     if (!like && g.side->array) like = g.side->object;
   }
-  const Side* first = nullptr;
-  for (const Given& g : given) {
-    if (!g.side->array) continue;
-    if (!first) first = g.side;
-    if (g.side->array->device != first->array->device)
-      fail_with("devices_differ", call.where,
-                {device_text(first->array->device), device_text(g.side->array->device)});
-  }
+  for (const Given& g : given)
+    if (like && is_array(like) && g.side->array)
+      require_device(unwrap(like).device, *g.side->array, call.where);
   return true;
 }
 

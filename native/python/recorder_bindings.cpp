@@ -41,7 +41,6 @@ void register_recorder(nb::module_& m) {
           nb::arg("device_type"), nb::arg("device_id"))
       .def("begin", [](nb::handle self) { nb::cast<Recorder&>(self).begin(self.ptr()); })
       .def("end", &Recorder::end)
-      .def("abandon", &Recorder::abandon)
       .def("leave", &Recorder::leave)
       .def("replay", &Recorder::replay)
       .def(

@@ -156,7 +156,6 @@ def test_a_nan_that_counts_for_nothing(device: str) -> None:
     close(gpuinterop.gemm(x, x, nan, beta=0), values(2, 2).astype(float) @ values(2, 2))
     close(gpuinterop.gemv(nan, x[0], x[1], alpha=0), values(2, 2)[1])
     close(gpuinterop.gemv(x, x[0], nan[0], beta=0), values(2, 2).astype(float) @ values(2, 2)[0])
-    # An alpha without a kernel of its own.
     assert np.isinf(gpuinterop.gemv(x, x[0], nan[0], alpha=np.inf, beta=0).get()).all()
     assert np.isnan(np.asarray(gpuinterop.gemm(nan, x))).all()
 

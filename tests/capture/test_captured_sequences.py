@@ -277,11 +277,10 @@ def test_only_the_own_thread_ends_a_capture(device: str) -> None:
 
     with graph:
         made = x + 1
-        for reason in ((None,) * 3, (KeyError, KeyError(), None)):
-            thread = threading.Thread(target=elsewhere, args=reason)
-            thread.start()
-            thread.join()
-    assert len(refused) == 2
+        thread = threading.Thread(target=elsewhere, args=(None,) * 3)
+        thread.start()
+        thread.join()
+    assert len(refused) == 1
     assert all("in the thread that began it" in text for text in refused)
     graph.replay()
     assert made.tolist() == [2, 3]

@@ -23,20 +23,7 @@ def pattern(n, seed=0):
 
 @pytest.mark.parametrize(
     "nbytes",
-    [
-        0,
-        4,
-        64,
-        65536,
-        MiB - 4,
-        MiB,
-        MiB + 4,
-        4 * MiB - 4,
-        4 * MiB,
-        4 * MiB + 4,
-        9 * MiB + 40,
-        25 * MiB,
-    ],
+    [0, 4, 65536, 9 * MiB + 40],
 )
 def test_round_trip(nbytes):
     host = pattern(nbytes // 4)
@@ -65,24 +52,6 @@ def test_download_waits_for_the_work_before_it(n):
         x = gi.full((n,), 2.5, device=CUDA)
         host = np.asarray(x)
     assert host.min() == host.max() == 2.5
-
-
-def test_many_threads_transfer_at_the_same_time():
-    failures = []
-
-    def work(seed):
-        host = pattern(2 * MiB, seed)
-        with gi.Stream():
-            for _ in range(3):
-                if not np.array_equal(np.asarray(gi.asarray(host, device=CUDA)), host):
-                    failures.append(seed)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
 
 
 @pytest.mark.parametrize("n", [1000, 3 * MiB])

@@ -103,9 +103,11 @@ def is_done(stream: int, device: int = 0) -> bool:
     return status == 0
 
 
-def read(address: int, count: int, stream: int, device: int = 0) -> np.ndarray:
-    """float32 elements of device memory, read on `stream` as another library would."""
-    out = np.empty(count, np.float32)
+def read(address: int, count: int, stream: int, device: int = 0, dtype=np.float32) -> np.ndarray:
+    """Elements of device memory, read on `stream` as another library would."""
+    out = np.empty(count, dtype)
+    if not count:
+        return out
     with Current(device=device):
         call("cuMemcpyDtoHAsync_v2", c_void_p(out.ctypes.data), c_void_p(address),
              c_size_t(out.nbytes), c_void_p(stream))  # fmt: skip

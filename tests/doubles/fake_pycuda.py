@@ -7,34 +7,28 @@ originals that a converter must survive are reproduced and marked.
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 import threading
 import types
 
 import numpy as np
 
+from doubles import driver, fake_driver
+
 
 class Driver:
     """The few driver calls that the fakes need."""
 
+    check = staticmethod(driver.call)
+    calls = staticmethod(fake_driver.calls)
+    current = staticmethod(driver.current_context)
+    lib = property(lambda self: driver.libcuda())
+
     def __init__(self):
-        self.lib = ctypes.CDLL(os.environ.get("GPUINTEROP_LIBCUDA", "libcuda.so.1"))
         self.check("cuInit", 0)
 
-    def check(self, name, *args):
-        status = getattr(self.lib, name)(*args)
-        if status:
-            raise RuntimeError(f"{name} returned {status}")
-
-    def calls(self, name):
-        """How often a function of the fake driver was called."""
-        return self.lib.fakecuda_calls(name.encode())
-
     def primary(self, ordinal=0):
-        context = ctypes.c_void_p()
-        self.check("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)
-        return context
+        return ctypes.c_void_p(driver.primary(ordinal))
 
     def new_context(self, ordinal=0):
         context = ctypes.c_void_p()
@@ -48,11 +42,6 @@ class Driver:
     def pop(self):
         context = ctypes.c_void_p()
         self.check("cuCtxPopCurrent_v2", ctypes.byref(context))
-
-    def current(self):
-        context = ctypes.c_void_p()
-        self.check("cuCtxGetCurrent", ctypes.byref(context))
-        return context.value
 
     def allocate(self, nbytes):
         ptr = ctypes.c_uint64()
@@ -77,7 +66,7 @@ class Driver:
 def values(x):
     """The elements of an array of ours in fake GPU memory, read through its address and strides.
 
-    The fake driver runs no kernels, so a strided array cannot be downloaded.
+    A download of a strided array would have g++ compile a kernel.
     """
     x.sync()
     if not x.size:
@@ -136,7 +125,7 @@ class LogicError(Exception):
 
 
 def pycuda(driver, name="pycuda"):
-    """The modules of a PyCUDA that works with `driver`; install them with `installed`."""
+    """The modules of a PyCUDA that works with a `Driver`; install them with `installed`."""
     package = types.ModuleType(name)
     drv = types.ModuleType(f"{name}.driver")
     gpuarray = types.ModuleType(f"{name}.gpuarray")

@@ -12,6 +12,8 @@ def test_one_launch_unless_one_block_had_too_much_to_join() -> None:
     assert tall.mode == "columns"
     assert tall.splits > 500
     assert (tall.one_launch, tall.finish_team, tall.finish_grid) == (False, 2, 32)
+    less = plan_reduction((1 << 20, 64), (0,), [Operand((64, 1), 4)], [(0, 1)], multiprocessors=50)
+    assert (less.splits, less.one_launch) == (200, False)  # 64 results of so many parts each
     side = 1 << 14
     for axes, strides in (((0,), (0, 1)), ((0, 1), (0, 0))):
         square = plan_reduction((side, side), axes, [Operand((side, 1), 4)], [strides])
@@ -30,6 +32,8 @@ def test_narrow_indices_hold_the_end_of_the_last_part(itemsize: int, stride: int
         assert plan.wide or plan.splits * plan.chunk < 1 << 31
         narrow += not plan.wide
     assert narrow
+    for n, wide in ((2048, False), (2049, True)):
+        assert plan_reduction((n, 1), (0,), [Operand((1 << 20, 1), 4)], [(0, 0)]).wide is wide
 
 
 @pytest.mark.parametrize(
@@ -44,3 +48,23 @@ def test_the_matrix_says_how_it_is_walked_not_the_vector(
         plan = plan_reduction((8192, 8192), (1,), order, [(1, 0)])
         assert (plan.mode, plan.vector) == (mode, vector)
         assert plan.grid[0] * plan.grid[1] >= 132 * 4  # every multiprocessor is busy
+
+
+@pytest.mark.parametrize(
+    ("operands", "vector", "steps"),
+    [([Operand((8192, 1), 4)], 4, [1]), ([Operand((8192, 1), 4, 8)], 2, [1]),
+     ([Operand((8192, 1), 4, 4)], 1, [2]), ([Operand((8191, 1), 4)], 1, [2]),
+     # The widest operand decides; one that repeats an element along the rows does not count.
+     ([Operand((8192, 1), 4), Operand((8192, 1), 1)], 4, [1, 1]),
+     ([Operand((8192, 1), 1), Operand((1, 0), 4)], 8, [1, 0])],
+)  # fmt: skip
+def test_vectors_are_as_wide_as_all_operands_allow(operands, vector: int, steps: list[int]) -> None:
+    plan = plan_reduction((8192, 8192), (1,), operands, [(1, 0)])
+    assert (plan.mode, plan.vector, list(plan.steps)) == ("rows", vector, steps)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "team"), [((100, 4), 1, 1), ((8192, 64), 1, 16), ((4096, 32), 0, 8)]
+)
+def test_no_more_threads_share_a_row_than_have_a_load(shape, axis: int, team: int) -> None:
+    assert plan_reduction(shape, (axis,), [Operand((shape[1], 1), 4)], [(0, 0)]).team == team

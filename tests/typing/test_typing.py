@@ -181,7 +181,7 @@ TOLD = {
     "gi.add(x, x, dtype=x.dtype)": EITHER,
     "gi.add(x, x, dtype=np.float32)": C,
     "gi.astype(x, x.dtype)": EITHER,
-    "gi.sum(g, dtype=x.dtype)": EITHER,
+    "gi.sum(g, dtype=x.dtype)": G,
     "gi.float_power(x, 2)": G,
     "gi.float_power(g, 2)": G,
     "gi.Stream('cpu').device": "gi.Device",

@@ -187,19 +187,6 @@ def test_streams_that_stay_are_waited_for_alone():
     gate.open()
 
 
-def test_launches_one_after_another_ask_for_the_stream_alone():
-    other, handle = driver.new_stream(), driver.new_stream()
-    gate = driver.Gate(other)
-    x = gi.full((N,), 1.0, device=CUDA)
-    fake_driver.clear_log()
-    for _ in range(3):
-        with pointer_arguments((x, x), stream=handle):
-            pass
-    x.sync()
-    assert fake_driver.calls("cuCtxRecordEvent") == 0
-    gate.open()
-
-
 def test_borrowed_memory_comes_after_its_library_at_once():
     handle = driver.new_stream()
     source = gi.full((N,), 1.0, device=CUDA)
@@ -243,23 +230,20 @@ def test_a_handle_alone_entered_twice_is_good_for_the_outer_block():
 # ---- captures -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_capture_that_outlives_the_block_of_a_wrapper(kept):
+def test_a_capture_that_outlives_the_block_of_a_wrapper():
+    """Its arrays are refused until the program synchronises, because the stream may be gone."""
     handle = driver.new_stream()
     x = gi.zeros((N,), device=CUDA)
     gi.synchronize()
-    wrapper = CuPy(handle)
-    held = [wrapper] if kept else []
-    with gi.stream(wrapper):
-        del wrapper
+    with gi.stream(CuPy(handle)):
         capture = driver.Capture(handle, driver.Capture.RELAXED)
         x.fill(3.0)
-    gc.collect()
     with pytest.raises(CaptureError):
         x.fill(4.0)
     capture.finish()
-    held.clear()
     driver.destroy_stream(handle)
+    with pytest.raises(CaptureError, match="synchronize"):
+        x.fill(4.0)
     gi.synchronize()
     x.fill(5.0)
     assert np.asarray(x).max() == 5.0
@@ -295,27 +279,6 @@ def handed_to_a_capture() -> tuple[int, driver.Capture, list]:
     gi.synchronize()
     capture = driver.Capture(handle, driver.Capture.RELAXED)
     return handle, capture, [x.__dlpack__(stream=handle), x]
-
-
-def test_a_capture_seen_on_a_stream_that_is_gone():
-    handle, capture, held = handed_to_a_capture()
-    capture.finish()
-    driver.destroy_stream(handle)
-    held.clear()
-    gi.zeros((N,), device=CUDA)
-    gi.synchronize()
-    assert fake_driver.faults() == ""
-
-
-@pytest.mark.parametrize("mode", ["as it is", "in another stream"])
-def test_letting_go_within_a_capture_that_cannot_be_asked_about(mode):
-    handle, capture, held = handed_to_a_capture()
-    with gi.stream(gi.Stream() if mode != "as it is" else 1):
-        held.clear()
-        gi.zeros((N,), device=CUDA)
-    capture.end()  # checks that it was not broken
-    capture.destroy()
-    driver.destroy_stream(handle)
 
 
 def test_what_waited_for_a_capture_that_cannot_be_asked_about_is_given_back():

@@ -95,10 +95,6 @@ CUresult cuModuleGetFunction(CUfunction* out, CUmodule m, const char* name) {
   *out = reinterpret_cast<CUfunction>(new FakeKernel(kernel));
   return CUDA_SUCCESS;
 }
-CUresult cuModuleGetGlobal_v2(CUdeviceptr*, size_t*, CUmodule, const char*) {
-  ENTER(cuModuleGetGlobal);
-  return CUDA_ERROR_NOT_FOUND;
-}
 CUresult cuFuncGetAttribute(int* out, CUfunction_attribute what, CUfunction f) {
   ENTER(cuFuncGetAttribute);
   auto& attributes = reinterpret_cast<FakeKernel*>(f)->attributes;
@@ -122,11 +118,6 @@ CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t* offset, size_t* 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value) {
   ENTER(cuFuncSetAttribute);
   reinterpret_cast<FakeKernel*>(f)->attributes[what] = value;
-  return CUDA_SUCCESS;
-}
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* out, CUfunction, int threads, size_t) {
-  ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
-  *out = threads > 0 ? 2048 / threads : 0;
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,

@@ -186,32 +186,6 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext, CUdeviceptr src, CUcontex
   enqueue(s, [=] { std::memmove(host(dst), host(src), n); });
   return CUDA_SUCCESS;
 }
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* how, CUstream handle) {
-  ENTER(cuMemcpy2DAsync);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
-  CUDA_MEMCPY2D c = *how;
-  if (c.srcPitch < c.WidthInBytes || c.dstPitch < c.WidthInBytes) return CUDA_ERROR_INVALID_VALUE;
-  bool to_host = c.dstMemoryType == CU_MEMORYTYPE_HOST, from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST;
-  const char* src = (from_host ? static_cast<const char*>(c.srcHost) : host(c.srcDevice)) + c.srcY * c.srcPitch + c.srcXInBytes;
-  char* dst = (to_host ? static_cast<char*>(c.dstHost) : host(c.dstDevice)) + c.dstY * c.dstPitch + c.dstXInBytes;
-  size_t src_span = (c.Height - 1) * c.srcPitch + c.WidthInBytes, dst_span = (c.Height - 1) * c.dstPitch + c.WidthInBytes;
-  if ((!to_host && !covers(dst, dst_span)) || (!from_host && !covers(src, src_span))) return outside("cuMemcpy2DAsync");
-  std::shared_ptr<std::vector<char>> staged;
-  if (from_host && !pinned(src) && !s->capture) {
-    staged = std::make_shared<std::vector<char>>(src, src + src_span);
-    src = staged->data();
-  }
-  enqueue(s, [=] {
-    (void)staged;
-    for (size_t row = 0; row < c.Height; ++row)
-      std::memmove(dst + row * c.dstPitch, src + row * c.srcPitch, c.WidthInBytes);
-  });
-  if (to_host && !pinned(dst) && !s->capture) wait_for(lock, s);
-  return CUDA_SUCCESS;
-}
-
 extern "C++" {
 template <class T>
 static CUresult fill(CUdeviceptr dst, T value, size_t n, CUstream handle) {

@@ -8,7 +8,6 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int) {
   *out = reinterpret_cast<CUstream>(new_stream(context, !(flags & CU_STREAM_NON_BLOCKING)));
   return CUDA_SUCCESS;
 }
-CUresult cuStreamCreate(CUstream* out, unsigned flags) { return cuStreamCreateWithPriority(out, flags, 0); }
 CUresult cuStreamDestroy_v2(CUstream handle) {
   ENTER(cuStreamDestroy);
   LOCKED();
