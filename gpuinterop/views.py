@@ -20,8 +20,6 @@ from gpuinterop.errors import (
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_optional_bool, require_order
 
-__all__ = ["Flags", "ViewMethods", "own_state", "read_axes", "read_axis", "read_reduced_axes"]
-
 Self = TypeVar("Self", bound="ViewMethods")
 
 

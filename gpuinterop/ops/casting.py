@@ -20,8 +20,6 @@ from . import output_arrays
 from .core_callbacks import FUNCTIONS
 from .operand_conversion import gpuarray_class, placed
 
-__all__ = ["cast", "copyto"]
-
 
 def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
     """Return a copy of x in another dtype, of the class that can hold it."""

@@ -105,7 +105,8 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
   if (!info.same_context)
     fail(Kind::Context, where, "memory of the device's primary context",
          at + " on cuda:" + std::to_string(info.device) + ", which belongs to another context",
-         "use the primary context in the producer (PyCUDA: pycuda.autoprimaryctx)");
+         "use the primary context in the producer (PyCUDA: pycuda.autoprimaryctx instead of "
+         "pycuda.autoinit)");
   if (info.memory == Memory::Managed) {
     c->memory = Memory::Managed;
     if (managed || claimed == info.device) c->device.id = info.device;
