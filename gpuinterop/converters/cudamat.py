@@ -26,7 +26,6 @@ from gpuinterop.converters.foreign_layout import (
     OwnerGroup,
     device_of_address,
     import_memory,
-    read_shape,
 )
 from gpuinterop.converters.foreign_layout import legacy_stream as stream_used_by
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
@@ -182,7 +181,7 @@ class FreeGuard(OwnerGroup):
 
 def read_struct(mat: Any, where: str) -> tuple[int, int, int]:
     """Return the rows, the columns and the device address in a struct whose memory is on the GPU."""
-    rows, columns = read_shape((mat.size[0], mat.size[1]), 4, where)
+    rows, columns = mat.size[0], mat.size[1]
     if not mat.on_device:
         raise errors.ExchangeError(
             where=where,

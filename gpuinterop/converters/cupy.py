@@ -67,7 +67,7 @@ def stream_used_by(index: int, obj: Any = None) -> int:
 def describe(a: Any) -> ArrayInfo:
     """Describe a cupy.ndarray."""
     dtype = a.dtype
-    shape, strides = read_layout(a.shape, a.strides, dtype.itemsize, "from_cupy")
+    shape, strides = read_layout(a.shape, a.strides, dtype.itemsize)
     return ArrayInfo(
         shape, strides, dtype.name, dtype.itemsize, "cuda", a.device.id,
         0 if 0 in shape else a.data.ptr, library="cupy",

@@ -32,7 +32,6 @@ from gpuinterop.converters.foreign_layout import (
     import_memory,
     new_copy,
     plan_import,
-    refuse_unknown_memory,
 )
 from gpuinterop.converters.functions import (
     call,
@@ -132,11 +131,11 @@ def _plan_described(incoming: Incoming, entry: Backend) -> None:
         incoming.plan = fault
         return
     info = incoming.seen = describe(obj, entry, incoming.options)
-    plan = plan_import(info, where)
-    if fault is not None and not plan.refused:
+    if fault is None:
+        incoming.plan = plan_import(info, where)
+    else:
         crosses = "host" if info.device == "cpu" else "copy"
-        plan = replace(fault, bytes=info.nbytes, crosses=crosses)
-    incoming.plan = refuse_unknown_memory(plan, info)
+        incoming.plan = replace(fault, bytes=info.nbytes, crosses=crosses)
 
 
 def _plan_by_protocol(incoming: Incoming) -> None:

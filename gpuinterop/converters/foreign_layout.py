@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,12 +16,10 @@ from gpuinterop.converters.plan import (
     Rules,
     c_strides,
     copy_needed,
-    plan_from_error,
     plan_layout,
     refuse,
 )
 from gpuinterop.dtypes import NAMES, as_supported_dtype
-from gpuinterop.foreign_handles import CUDA
 from gpuinterop.ndarray import class_for
 from gpuinterop.streams import as_stream
 
@@ -31,14 +28,12 @@ __all__ = [
     "OwnerGroup",
     "describe_memory",
     "device_of_address",
-    "dtype_name",
     "import_memory",
     "legacy_stream",
     "new_copy",
     "plan_import",
     "read_layout",
-    "read_shape",
-    "refuse_unknown_memory",
+    "refusal_of",
     "stream_number",
 ]
 
@@ -46,32 +41,12 @@ _BYTE = numpy.dtype(numpy.uint8)
 LEGACY = 1  # CU_STREAM_LEGACY: where libraries without current streams work
 
 
-def read_shape(value: Any, itemsize: int, where: str) -> tuple[int, ...]:
-    """Read a shape whose lengths are not negative; the core checks the size against the memory."""
-    shape = tuple(map(operator.index, value))
-    if min(shape, default=0) < 0:
-        raise errors.ExchangeError(
-            where=where,
-            expected="extents of at least 0",
-            got=f"shape {errors.short_repr(shape)}",
-            fix="reshape the array by its own method: reshape(shape)",
-        )
-    return shape
-
-
-def read_layout(
-    shape: Any, strides: Any, itemsize: int, where: str
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Read shape and byte strides. None, and the strides of an empty array, mean C-contiguous ones."""
-    lengths = read_shape(shape, itemsize, where)
+def read_layout(shape: Any, strides: Any, itemsize: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Read shape and byte strides, which the core checks later. None means C-contiguous strides."""
+    lengths = tuple(map(operator.index, shape))
     if strides is None or 0 in lengths:
         return lengths, c_strides(tuple(max(n, 1) for n in lengths), itemsize)
     return lengths, tuple(map(operator.index, strides))
-
-
-def dtype_name(dtype: Any) -> str:
-    """Return NumPy's name of a dtype; with its byte order, ">f4", if that is not the machine's."""
-    return dtype.name if dtype.isnative else dtype.str  # type: ignore[no-any-return]
 
 
 def stream_number(stream: Any) -> int:
@@ -97,47 +72,11 @@ def describe_memory(parts: tuple[Any, ...], library: str) -> ArrayInfo:
     """Describe what the function `memory` of a converter returns."""
     lengths, steps, element, ptr, index, _ = parts
     dtype = numpy.dtype(element)
-    shape, strides = read_layout(lengths, steps, dtype.itemsize, f"from_{library}")
+    shape, strides = read_layout(lengths, steps, dtype.itemsize)
     device, index = device_of_address(ptr) if index < 0 else ("cuda", index)
     return ArrayInfo(
-        shape, strides, dtype_name(dtype), dtype.itemsize, device, index,
+        shape, strides, dtype.name if dtype.isnative else dtype.str, dtype.itemsize, device, index,
         0 if 0 in shape else ptr, library=library,
-    )  # fmt: skip
-
-
-# ---- memory -------------------------------------------------------------------------------------
-
-
-_DTYPES = frozenset(NAMES)
-
-
-def plan_import(info: ArrayInfo, where: str) -> Plan:
-    """Plan the conversion of described memory to a gpuinterop array.
-
-    A gpuinterop array holds every layout, on both devices, and keeps the read-only flag.
-    """
-    if info.dtype[:1] in ("<", ">"):
-        return refuse(
-            "gpuinterop", where, errors.DTypeError, "native byte order", f"dtype {info.dtype}",
-            f"convert the values in their own library first: a.astype('{info.dtype[1:]}')",
-        )  # fmt: skip
-    plan = plan_layout(info, Rules("gpuinterop", where, _DTYPES, readonly=True))
-    if not plan.shared or info.size == 0:
-        return plan
-    axis, got = None, ""
-    for at, (n, s) in enumerate(zip(info.shape, info.strides, strict=True)):
-        if n > 1 and s % info.itemsize:
-            axis, got = at, f"stride {s} bytes on axis {at}"
-    if not got and info.ptr % _core.alignment_of(
-        as_supported_dtype(info.dtype), TYPE_CODES[info.device]
-    ):
-        got = f"address {info.ptr:#x}"
-    if not got:
-        return plan
-    return copy_needed(
-        "gpuinterop", where, info, errors.ContiguityError,
-        f"strides and address in whole elements of {info.itemsize} bytes", got,
-        code="alignment", axis=axis,
     )  # fmt: skip
 
 
@@ -157,27 +96,34 @@ def refusal_of(
     return None
 
 
-def refuse_unknown_memory(plan: Plan, info: ArrayInfo) -> Plan:
-    """Return `plan`, or a refusal if the driver does not know the memory that `info` describes.
+# ---- memory -------------------------------------------------------------------------------------
 
-    For libraries whose arrays report their address by attributes, which nothing has checked yet.
+
+_DTYPES = frozenset(NAMES)
+
+
+def plan_import(info: ArrayInfo, where: str) -> Plan:
+    """Plan to share described memory as a gpuinterop array, or to copy elements off their alignment.
+
+    A gpuinterop array holds every layout, on both devices, and keeps the read-only flag. What else forbids
+    to share the memory, the core raises.
     """
-    if plan.refused or info.device != "cuda" or not info.size:
-        return plan
-    found = _core.pointer_info(info.ptr)
-    if found is not None and not found[2]:
-        made = "pycuda.autoinit" in sys.modules
+    if info.dtype[:1] in ("<", ">"):
         return refuse(
-            plan.library, plan.where, errors.ContextError,
-            f"memory of the primary context of cuda:{info.index}, where all libraries share it",
-            "memory of another context" + (": pycuda.autoinit makes one of its own" if made else ""),
-            "import pycuda.autoprimaryctx instead of pycuda.autoinit, at the top of the program",
+            "gpuinterop", where, errors.DTypeError, "native byte order", f"dtype {info.dtype}",
+            f"convert the values in their own library first: a.astype('{info.dtype[1:]}')",
         )  # fmt: skip
-    shape, strides, dtype = _as_bytes(info) if plan.copied else _as_elements(info)
-    try:
-        _core.check_borrowed(info.ptr, shape, strides, dtype, CUDA, info.index, plan.where)
-    except errors.GpuInteropError as e:
-        return plan_from_error(e, plan.library, plan.where)
+    plan = plan_layout(info, Rules("gpuinterop", where, _DTYPES, readonly=True))
+    if plan.shared:
+        place = TYPE_CODES[info.device], info.index, where
+        try:
+            _core.check_borrowed(info.ptr, *_as_elements(info), *place)
+        except errors.ContiguityError as e:
+            plan = copy_needed(
+                "gpuinterop", where, info, errors.ContiguityError, e.expected, e.got,
+                code="alignment", axis=e.axis,
+            )  # fmt: skip
+            _core.check_borrowed(info.ptr, *_as_bytes(info), *place)
     return plan
 
 
@@ -199,7 +145,7 @@ def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = No
     owner = obj if info.owner is None else info.owner
     code, stream = TYPE_CODES[info.device], LEGACY if stream is None else stream
     shape, strides, dtype = _as_bytes(info) if plan.copied else _as_elements(info)
-    source: Any = _core.borrow(
+    source: Any = _core.from_pointer(
         class_for(dtype), info.ptr, shape, strides, dtype, code, info.index, owner,
         info.readonly or plan.copied, stream, plan.where,
     )  # fmt: skip
@@ -207,7 +153,7 @@ def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = No
         return source
     fresh: Any = new_copy(source, plan.where)
     shape, strides, dtype = _as_elements(info.copied())
-    return _core.borrow(
+    return _core.from_pointer(
         class_for(dtype), fresh.ptr, shape, strides, dtype, code, info.index, fresh, False,
         fresh._stream or LEGACY, plan.where,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import cudamat, registry
-from gpuinterop.converters.foreign_layout import LEGACY, device_of_address, read_shape
+from gpuinterop.converters.foreign_layout import LEGACY, device_of_address
 from gpuinterop.converters.foreign_layout import legacy_stream as stream_used_by
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
 from gpuinterop.host_views import as_numpy_view
@@ -87,7 +88,7 @@ def describe(g: Any) -> ArrayInfo:
             (rows * columns,), (4,), "float32", 4, *device_of_address(ptr), ptr, library="gnumpy",
             owner=g,
         )  # fmt: skip
-    shape = read_shape(g.shape, info.itemsize, "from_gnumpy")
+    shape = tuple(map(operator.index, g.shape))
     size = math.prod(shape)
     if size > info.size:
         raise errors.ExchangeError(

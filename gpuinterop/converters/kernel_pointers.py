@@ -13,7 +13,6 @@ from gpuinterop.converters.foreign_layout import LEGACY, new_copy, stream_number
 from gpuinterop.converters.plan import ArrayInfo
 from gpuinterop.converters.suggested_fixes import copy_line, move_line
 from gpuinterop.option_values import require_bool, takes_copy_keyword
-from gpuinterop.overlap import share_bytes
 
 __all__ = ["pointer_arguments"]
 
@@ -64,46 +63,20 @@ def pointer_arguments(
         if array is None:
             prepared.append(arg)
             continue
-        spot = f"{where}, argument {position}"
-        if array.device.type != "cuda" and array.size:
-            raise errors.DeviceMismatchError(
-                where=spot,
-                expected="an array on the GPU, where the kernel runs",
-                got=f"an array on {array.device}",
-                fix=f"move it first: x = {move_line(registry.library_of(arg), 'cuda')}",
-            )
-        if device is not None and array.size and array.device.index != device:
-            raise errors.DeviceMismatchError(
-                where=spot,
-                expected=f"an array on cuda:{device}, where the kernel runs",
-                got=f"an array on {array.device}",
-                fix=f"move it first: x = {move_line(registry.library_of(arg), f'cuda:{device}')}",
-            )
+        info, library = ArrayInfo.of(array), registry.library_of(arg)
+        fault = _fault(info, library, allow_readonly, device)
+        if fault is not None and not (copyif and fault[0] is not errors.DeviceMismatchError):
+            error, expected, got, fix = fault
+            spot = f"{where}, argument {position}"
+            raise error(where=spot, expected=expected, got=got, fix=fix)
         usable = array
-        if not array.is_c_contiguous():
-            if not copyif:
-                info = ArrayInfo.of(array)
-                raise errors.ContiguityError(
-                    where=spot,
-                    expected="C-contiguous memory, because the kernel is given only an address",
-                    got=f"shape {info.shape} with strides {info.strides} (bytes)",
-                    fix=f"pass {copy_line(registry.library_of(arg))}, or copyif=True to copy in and back out",
-                )
-            place = replace(ArrayInfo.of(array), readonly=False)
+        if fault is not None:
+            place = replace(info, readonly=False)
             if place not in copies:
                 copies[place] = new_copy(array, where)
             usable = copies[place]
             if not array.readonly and all(usable is not other for _, other, _ in back):
                 back.append((array, usable, position))
-        elif array.readonly and not allow_readonly:
-            if not copyif:
-                raise errors.ReadOnlyError(
-                    where=spot,
-                    expected="writable memory, because a kernel may write to any argument",
-                    got="a read-only array",
-                    fix="pass allow_readonly=True if the kernel only reads it, or copyif=True",
-                )
-            usable = new_copy(array, where)
         elif not array.readonly:
             written.append((array, position))
         keep.append(usable)
@@ -123,6 +96,32 @@ def pointer_arguments(
         _core.copy_into(array, usable, where=where)
 
 
+def _fault(
+    info: ArrayInfo, library: str, allow_readonly: bool, device: int | None
+) -> tuple[type[errors.GpuInteropError], str, str, str] | None:
+    """Return why a kernel cannot be given the address of an array: the parts of an error, or None."""
+    wanted = "cuda" if device is None else f"cuda:{device}"
+    if info.size and not info.where.startswith(wanted):
+        return (
+            errors.DeviceMismatchError,
+            f"an array on {'the GPU' if device is None else wanted}, where the kernel runs",
+            f"an array on {info.where}", f"move it first: x = {move_line(library, wanted)}",
+        )  # fmt: skip
+    if not info.c_contiguous:
+        return (
+            errors.ContiguityError,
+            "C-contiguous memory, because the kernel is given only an address",
+            f"shape {info.shape} with strides {info.strides} (bytes)",
+            f"pass {copy_line(library)}, or copyif=True to copy in and back out",
+        )
+    if info.readonly and not allow_readonly:
+        return (
+            errors.ReadOnlyError, "writable memory, because a kernel may write to any argument",
+            "a read-only array", "pass allow_readonly=True if the kernel only reads it, or copyif=True",
+        )  # fmt: skip
+    return None
+
+
 def _require_apart(
     args: Sequence[Any],
     back: list[tuple[Any, Any, int]],
@@ -132,39 +131,24 @@ def _require_apart(
     """Refuse copies whose way back would undo what the kernel wrote by another argument."""
     for i, (array, _, position) in enumerate(back):
         others = [(other, at) for other, _, at in back[i + 1 :]] + written
+        hit = [at for other, at in others if _core._may_overlap(array, other)]
         if _core._overlaps_itself(array):
-            others.append((array, position))
-        for other, at in others:
-            if other is array or _overlap(array, other):
-                foreign = [a for a in (args[position], args[at]) if not isinstance(a, _core.Array)]
-                again = copy_line(registry.library_of(foreign[0] if foreign else array))
-                raise errors.ContiguityError(
-                    where=f"{where}, argument {position}",
-                    expected="a strided array apart from all others that the kernel may write to, "
-                    "because it is copied in and back out",
-                    got=f"memory that argument {at} writes to as well"
-                    if at != position
-                    else "elements that share places",
-                    fix=f"pass a copy of the one that the kernel only reads: {again}",
-                )
-
-
-def _overlap(a: Any, b: Any) -> bool:
-    if not _core._may_overlap(a, b):
-        return False
-    # The core also says yes when it cannot tell quickly; a refusal needs to be sure.
-    reaches = [(f.ptr, f.shape, f.strides, f.itemsize) for f in map(ArrayInfo.of, (a, b))]
-    try:
-        return share_bytes(reaches[0], reaches[1])
-    except errors.BoundsError:  # too many strides to decide
-        return True
+            hit.append(position)
+        if hit:
+            raise errors.ContiguityError(
+                where=f"{where}, argument {position}",
+                expected="a strided array apart from all others that the kernel may write to, "
+                "because it is copied in and back out",
+                got=f"memory that argument {hit[0]} writes to as well",
+                fix="pass a copy of the one that the kernel only reads: "
+                + copy_line(registry.library_of(args[hit[0]])),
+            )
 
 
 def _as_gpuinterop_array(arg: Any) -> Any:
-    if isinstance(arg, _core.Array):  # or shows the class of one, as a weak proxy does
-        return engine.import_array(arg, False, {})
     entry = registry.find_backend(arg)
     # Host arrays are arguments by value in PyCUDA (scalars, structs), never addresses.
-    if entry is None or entry.name == "numpy" or "cuda" not in entry.devices:
+    by_value = entry is None or entry.name == "numpy" or "cuda" not in entry.devices
+    if by_value and not isinstance(arg, _core.Array):
         return None
     return engine.import_array(arg, False, {})

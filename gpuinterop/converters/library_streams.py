@@ -22,7 +22,7 @@ from gpuinterop.streams import Stream, StreamScope, as_stream
 
 __all__ = ["ENTERS", "check_export", "check_import", "enter_libraries", "stream", "stream_of"]
 
-LEGACY, PER_THREAD = 1, 2  # the driver's own handles of the default streams
+LEGACY = 1  # the driver's own handle of the default stream
 
 
 def _torch(torch: Any, handle: int, index: int) -> AbstractContextManager[Any] | None:
@@ -38,10 +38,7 @@ def _torch(torch: Any, handle: int, index: int) -> AbstractContextManager[Any] |
 def _cupy(cupy: Any, handle: int, index: int) -> AbstractContextManager[Any]:
     if handle == LEGACY:
         s = cupy.cuda.Stream.null
-    elif handle == PER_THREAD:
-        s = cupy.cuda.Stream.ptds
-    elif hasattr(cupy.cuda.Stream, "from_external"):
-        # CuPy 14 on; the other way warns there.
+    elif hasattr(cupy.cuda.Stream, "from_external"):  # CuPy 14 on; the other way warns there
         s = cupy.cuda.Stream.from_external(_Named(handle))
     else:
         s = cupy.cuda.ExternalStream(handle, index)
@@ -89,11 +86,8 @@ ENTERS: dict[str, Callable[[Any, int, int], AbstractContextManager[Any] | None]]
 def enter_libraries(s: Stream) -> AbstractContextManager[Any]:
     """Make `s` current in every loaded library; leaving restores each library's former one."""
     device: Any = s.device
-    stack = ExitStack()
-    if device.type != "cuda":
-        return stack
-    with stack:
-        for name, enter in ENTERS.items():
+    with ExitStack() as stack:
+        for name, enter in ENTERS.items() if device.type == "cuda" else ():
             module = loaded_module(name)
             scope = enter(module, s.handle, device.index) if module is not None else None
             if scope is not None:

@@ -85,19 +85,19 @@ class ArrayInfo:
     @property
     def compact(self) -> bool:
         """Contiguous in some order of the axes."""
-        order = sorted(range(len(self.shape)), key=lambda i: (-self.strides[i], i))
-        shape = tuple(self.shape[i] for i in order)
-        strides = tuple(self.strides[i] for i in order)
-        return replace(self, shape=shape, strides=strides).c_contiguous
+        step = self.itemsize
+        for s, n in sorted(zip(self.strides, self.shape, strict=True)):
+            if n > 1 and s != step:
+                return 0 in self.shape
+            step *= n
+        return True
 
     @property
     def negative_axis(self) -> int | None:
         if self.size == 0:
             return None
-        for axis, (n, s) in enumerate(zip(self.shape, self.strides, strict=True)):
-            if n > 1 and s < 0:
-                return axis
-        return None
+        axes = enumerate(zip(self.shape, self.strides, strict=True))
+        return next((axis for axis, (n, s) in axes if n > 1 and s < 0), None)
 
     @property
     def where(self) -> str:
@@ -207,10 +207,7 @@ class Plan:
         lines = [f"  {word + ':':{width}}{text}" for word, text in rows.items() if text]
         return "\n".join([self._head(), *lines])
 
-    def __repr__(self) -> str:
-        fix = f"{'to share' if self.copied else 'fix'}: {self.fix}" if self.fix else ""
-        parts = [self._head()] if self.shared else [self._head(), self.got, fix]
-        return f"<{'; '.join(part for part in parts if part)}>"
+    __repr__ = __str__
 
     def _head(self) -> str:
         size = f" ({self.bytes} bytes)" if self.copied else ""
@@ -254,11 +251,9 @@ def copy_needed(
 
     `Plan.permit` makes it a refusal with the same words where copies are not allowed.
     """
+    plan = refuse(library, where, error, reason, got, instead, code=code, axis=axis)
     crosses = "host" if info.device == "cpu" else "copy"
-    return Plan(
-        library, "copied", reason, code or error.reason, axis, info.nbytes, instead, where, got,
-        error, crosses, order,
-    )  # fmt: skip
+    return replace(plan, outcome="copied", bytes=info.nbytes, crosses=crosses, order=order)
 
 
 def plan_from_error(error: errors.GpuInteropError, library: str, where: str) -> Plan:
@@ -304,13 +299,24 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
             f"memory on {wanted}, the only place where {library} has arrays",
             info.text(), fix_device(info.library, rules.devices),
         )  # fmt: skip
-    broken = None if rules.layout == "any" and rules.negative else _layout_fault(info, rules)
-    if broken is not None:
-        axis, reason, got = broken
-        order = "F" if rules.layout == "f" else "C"
+    order = "F" if rules.layout == "f" else "C"
+    axis = None if rules.negative else info.negative_axis
+    if axis is not None:
         return copy_needed(
-            library, where, info, errors.ContiguityError, reason, got,
-            f"make {copy_line(info.library, order)} once and reuse it", axis=axis, order=order,
+            library, where, info, errors.ContiguityError,
+            f"strides that are not negative, because {library} has none",
+            f"stride {info.strides[axis]} bytes on axis {axis} of shape {info.shape}",
+            _again(info, order), axis=axis, order=order,
+        )  # fmt: skip
+    words, fitting = _LAYOUTS.get(rules.layout, ("", ()))
+    if fitting and not any(getattr(info, fits) for fits in fitting):
+        axis = first_noncontiguous_axis(info, order)
+        breaks = "" if axis is None else f"; axis {axis} breaks the order"
+        return copy_needed(
+            library, where, info, errors.ContiguityError,
+            f"{words}, the layout that {library} shares",
+            f"shape {info.shape} with strides {info.strides} (bytes){breaks}",
+            _again(info, order), axis=axis, order=order,
         )  # fmt: skip
     if info.readonly and info.size and not rules.readonly and not allow_readonly:
         return copy_needed(
@@ -320,47 +326,26 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
         )  # fmt: skip
     alignment = rules.alignment if info.device == "cpu" else rules.device_alignment
     if alignment > 1 and info.size and info.ptr % alignment:
-        again = copy_line(info.library)
         return copy_needed(
             library, where, info, errors.ContiguityError,
             f"memory aligned to {alignment} bytes, which {library} needs to share it",
             f"address {info.ptr:#x}, which is {info.ptr % alignment} bytes past one",
-            f"make {again} once and reuse it: arrays made here are aligned", code="alignment",
+            f"{_again(info)}: arrays made here are aligned", code="alignment",
         )  # fmt: skip
     return share(library, where)
 
 
+def _again(info: ArrayInfo, order: str = "C") -> str:
+    return f"make {copy_line(info.library, order)} once and reuse it"
+
+
+# The words for a layout that is not "any", and the properties of `ArrayInfo` of which one must be true.
 _LAYOUTS = {
-    "c": "C-contiguous memory",
-    "f": "F-contiguous memory",
-    "forc": "C- or F-contiguous memory",
-    "compact": "dense memory, in any order of the axes",
+    "c": ("C-contiguous memory", ("c_contiguous",)),
+    "f": ("F-contiguous memory", ("f_contiguous",)),
+    "forc": ("C- or F-contiguous memory", ("c_contiguous", "f_contiguous")),
+    "compact": ("dense memory, in any order of the axes", ("compact",)),
 }
-
-
-def _layout_fault(info: ArrayInfo, rules: Rules) -> tuple[int | None, str, str] | None:
-    layout = rules.layout
-    if not rules.negative:
-        axis = info.negative_axis
-        if axis is not None:
-            return (
-                axis,
-                f"strides that are not negative, because {rules.library} has none",
-                f"stride {info.strides[axis]} bytes on axis {axis} of shape {info.shape}",
-            )
-    if layout == "any":
-        return None
-    if layout in ("c", "forc", "compact") and info.c_contiguous:
-        return None
-    if layout in ("f", "forc") and info.f_contiguous:
-        return None
-    if layout == "compact" and info.compact:
-        return None
-    axis = first_noncontiguous_axis(info, "F" if layout == "f" else "C")
-    got = f"shape {info.shape} with strides {info.strides} (bytes)"
-    if axis is not None:
-        got += f"; axis {axis} breaks the order"
-    return axis, f"{_LAYOUTS[layout]}, the layout that {rules.library} shares", got
 
 
 @dataclass

@@ -66,7 +66,6 @@ class Backend:
     package : what must be importable; the root of the classes' modules.
     types : class names, ``"Arr"`` or ``"mylib.Arr"``, matched along ``type(obj).__mro__``.
     roots : further roots that those classes may report as their module.
-    like : recognises objects of the same structure but another class, by their attributes alone.
     converter : the module with the functions, or its name.
     install : what a message recommends when the package is missing.
     aliases : further names for ``to()`` and ``explain()``.
@@ -79,7 +78,6 @@ class Backend:
     package: str
     types: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
-    like: Callable[[Any], bool] | None = None
     converter: str | ModuleType = ""
     install: str = ""
     aliases: tuple[str, ...] = ()
@@ -165,14 +163,14 @@ _BUILT_IN = (
         ("numba_cuda",), install="numba-cuda", devices=("cuda",),
     ),
     Backend(
-        "pycuda", "pycuda", ("GPUArray",), like=_like_pycuda, install="pycuda", aliases=("gpuarray",),
+        "pycuda", "pycuda", ("GPUArray",), matches=_like_pycuda, install="pycuda", aliases=("gpuarray",),
         devices=("cuda",),
     ),
     Backend(
-        "cudamat", "cudamat", ("CUDAMatrix", "TransposedCUDAMatrix"), ("npmat",), like=_like_cudamat,
+        "cudamat", "cudamat", ("CUDAMatrix", "TransposedCUDAMatrix"), ("npmat",), matches=_like_cudamat,
         install="git+https://github.com/cudamat/cudamat",
     ),
-    Backend("gnumpy", "gnumpy", ("garray",), like=_like_gnumpy, aliases=("garray",)),
+    Backend("gnumpy", "gnumpy", ("garray",), matches=_like_gnumpy, aliases=("garray",)),
     Backend(
         "cuda_core", "cuda.core", ("StridedMemoryView", "Buffer"), ("cuda",), install="cuda-core",
         aliases=("cuda.core", "cuda-core"),
@@ -190,7 +188,7 @@ _BUILT_IN = (
         ("array", "mmap"), aliases=("memoryview",), devices=("cpu",),
     ),
     # Last: these are many libraries, recognised by their methods instead of by their class.
-    Backend("array_api", "", like=_like_array_api, aliases=("array-api", *NAMESPACES)),
+    Backend("array_api", "", matches=_like_array_api, aliases=("array-api", *NAMESPACES)),
 )  # fmt: skip
 _entries: dict[str, Backend] = {}
 _aliases: dict[str, str] = {}  # name or alias in small letters: the entry's name
@@ -319,7 +317,7 @@ def find_backend(obj: Any) -> Backend | None:
         entry, named = _of_class(cls)
     if named or isinstance(obj, type):  # a class has the names of its arrays, and no memory
         return entry
-    return _asked("matches", obj) or entry or _asked("like", obj)
+    return _claiming(obj, True) or entry or _claiming(obj, False)
 
 
 def library_of(obj: Any) -> str:
@@ -354,14 +352,14 @@ def names_class(entry: Backend, cls: type) -> bool:
     return getattr(sys.modules.get(module), name, cls) is cls
 
 
-def _asked(question: str, obj: Any) -> Backend | None:
+def _claiming(obj: Any, of_others: bool) -> Backend | None:
+    # Entries of this package name no converter. Those of other packages go before a class's base.
     for entry in list(_entries.values()):
-        ask = entry.claims if question == "matches" else entry.like
         try:
-            if ask is not None and ask(obj):
+            if bool(entry.converter) is of_others and entry.claims(obj):
                 return entry
         except Exception as e:
-            disable_converter(entry.name, f"{question}() raised {type(e).__name__}: {e}")
+            disable_converter(entry.name, f"matches() raised {type(e).__name__}: {e}")
     return None
 
 

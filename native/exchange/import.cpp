@@ -23,7 +23,7 @@ std::string address_text(const void* p) {
 
 [[noreturn]] void malformed(const char* where, std::string expected, std::string got) {
   fail(Kind::Exchange, where, std::move(expected), std::move(got),
-       "this is a fault of the producer: report it there");
+       "pass shape, strides and address of real memory; if a library tells them, report it there");
 }
 
 // Raised only, so it never costs the good path anything.
@@ -105,7 +105,8 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
   if (!info.same_context)
     fail(Kind::Context, where, "memory of the device's primary context",
          at + " on cuda:" + std::to_string(info.device) + ", which belongs to another context",
-         "use the primary context in the producer (PyCUDA: pycuda.autoprimaryctx)");
+         "use the primary context in the producer (PyCUDA: pycuda.autoprimaryctx instead of "
+         "pycuda.autoinit)");
   if (info.memory == Memory::Managed) {
     c->memory = Memory::Managed;
     if (managed || claimed == info.device) c->device.id = info.device;

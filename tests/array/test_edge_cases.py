@@ -195,7 +195,7 @@ def test_key_may_change_the_array_while_it_is_read():
     assert x.shape == (2, 100)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, LookupError])
 def test_what_an_index_or_a_sequence_raises_is_passed_on(error):
     class Raises(list):
         def __index__(self):
@@ -235,7 +235,7 @@ def test_reading_while_another_thread_reshapes():
             view, copied = x.view(), x.copy()
             if view.size != 64 or copied.get().sum() != 2016 or x[...].get().sum() != 2016:
                 surprises.append((view, copied))
-            _core.view(gi.GpuArray, x).__dlpack__()
+            x.view().__dlpack__()
 
     writers = [threading.Thread(target=reshape) for _ in range(2)]
     readers = [threading.Thread(target=read) for _ in range(4)]
@@ -258,7 +258,6 @@ def test_reading_while_another_thread_reshapes():
 
 
 CHAINS = {
-    "arrays": "x = _core.from_pointer(_core.Array, first.ptr, (4,), None, first.dtype, 1, 0, x)",
     "subclass": "x = gi.from_gpu_pointer(first.ptr, (4,), base=x, device='cpu')",
     "numpy": "x = gi.from_dlpack(np.from_dlpack(x))",
     "capsules": "x = gi.from_dlpack(x.__dlpack__(max_version=(1, 0)))",
@@ -270,11 +269,10 @@ def test_a_long_chain_of_owners_is_released_without_deep_recursion(chain):
     code = f"""
 import gc, threading
 import numpy as np, gpuinterop as gi
-from gpuinterop import _core
 from gpuinterop.devices import memory_stats
 gi.from_dlpack(np.ones(3))  # the engine of conversions keeps an empty array
 before = memory_stats("cpu")
-first = x = _core.view(_core.Array, gi.ones(4, device="cpu"))
+first = x = gi.ones(4, device="cpu")
 for _ in range(100_000):
     {CHAINS[chain]}
 del first, x

@@ -100,9 +100,6 @@ def test_a_plan_prints_all_it_knows():
         f"  has:   {fault}",
         "  fix:   pass copyif=True, or make x.copy() once and reuse it",
     ]
-    assert repr(refused) == (
-        f"<to_torch: refused; {fault}; fix: pass copyif=True, or make x.copy() once and reuse it>"
-    )
     # Who allowed the copy already is not told to allow it.
     assert str(copied).splitlines() == [
         "to_torch: copied (48 bytes)",
@@ -110,11 +107,8 @@ def test_a_plan_prints_all_it_knows():
         f"  has:      {fault}",
         "  to share: make x.copy() once and reuse it",
     ]
-    assert repr(copied) == (
-        f"<to_torch: copied (48 bytes); {fault}; to share: make x.copy() once and reuse it>"
-    )
+    assert repr(copied) == str(copied)
     assert str(gi.explain(make("c")[1], "torch")) == "to_torch: shared"
-    assert repr(gi.explain(make("c")[1], "torch")) == "<to_torch: shared>"
 
 
 @pytest.mark.parametrize("to", [np.zeros(2), [], {}, None])

@@ -172,8 +172,6 @@ def _refuse_all(x, copyif=False):
     )
 
 
-
-
 NOWHERE = 4096  # no process has memory there
 
 

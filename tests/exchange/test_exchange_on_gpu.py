@@ -35,7 +35,7 @@ def test_torch_shares_both_ways(torch):
         x = gi.from_dlpack(view)
         assert x.ptr == view.data_ptr()
         np.testing.assert_array_equal(np.asarray(x.copy()), view.cpu().numpy())
-        back = _core.export_via(x, torch.Tensor)
+        back = gi.to(x, "torch")
         assert back.data_ptr() == view.data_ptr()
         assert back.device == t.device
     with pytest.raises(gi.ContiguityError):
@@ -61,7 +61,7 @@ def running(request):
         return cupy.zeros(SLOW, "float32"), cupy.cuda.Stream(non_blocking=True), cupy.from_dlpack
     torch = pytest.importorskip("torch")
     side = torch.cuda.stream(torch.cuda.Stream())
-    return torch.zeros(SLOW, device="cuda"), side, lambda x: _core.export_via(x, torch.Tensor)
+    return torch.zeros(SLOW, device="cuda"), side, lambda x: gi.to(x, "torch")
 
 
 def test_running_stream_of_another_library_is_seen_complete(running):

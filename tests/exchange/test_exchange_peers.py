@@ -12,7 +12,7 @@ import pytest
 from peers import capsule
 
 import gpuinterop as gi
-from gpuinterop import _core, from_dlpack
+from gpuinterop import from_dlpack
 
 # ---- Python and NumPy -----------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class TestTorch:
     def test_out(self, torch):
         x = from_dlpack(np.arange(24, dtype="float32").reshape(4, 6))
         for y in (x, x.T, x[1:, ::2], x[:, 2:3], x[4:], x[1:2, 2:3].reshape(())):
-            for t in (torch.from_dlpack(y), _core.export_via(y, torch.Tensor)):
+            for t in (torch.from_dlpack(y), gi.to(y, "torch")):
                 assert (tuple(t.shape), t.data_ptr()) == (y.shape, y.ptr)
                 np.testing.assert_array_equal(t.numpy(), np.from_dlpack(y))
         t.add_(1)
@@ -121,8 +121,8 @@ class TestTorch:
                 call(x)
         padded = from_dlpack(capsule(dtype=(17, 4, 1), flags=4))
         for refused in (x, from_dlpack(capsule(flags=1)), padded):
-            with pytest.raises(BufferError):
-                _core.export_via(refused, torch.Tensor)
+            with pytest.raises(gi.GpuInteropError):
+                gi.to(refused, "torch")
         assert torch.from_dlpack(x[::-1]).tolist() == [0, 1, 2, 3, 4, 5]
         assert torch.from_dlpack(x[2:3]).tolist() == [3]
         assert torch.from_dlpack(x, copy=True).tolist() == [5, 4, 3, 2, 1, 0]

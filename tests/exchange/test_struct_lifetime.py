@@ -17,7 +17,6 @@ import pytest
 from peers import Producer, capsule, consume, forever, peer, run, struct
 
 import gpuinterop as gi
-from gpuinterop import _core
 from gpuinterop.devices import memory_stats
 
 # 4,000 of each kind in the quick suite; GPUINTEROP_SOAK_CYCLES=10000000 is the long run.
@@ -60,7 +59,6 @@ heap = Heap()
 WATCHED = {
     "None": None,
     "True": True,
-    "the core's class": _core.Array,
     "CudaNdarray": gi.CudaNdarray,
     "GpuArray": gi.GpuArray,
     "numpy.ndarray": np.ndarray,
@@ -76,21 +74,20 @@ def cycles():
     """Name and body of one export, import and view each."""
     n = np.arange(24, dtype="float32").reshape(4, 6)
     x = gi.full((4, 6), 1.0, device="cpu")
-    foreign = _core.import_any(None, n)
-    take = _core.import_any
+    foreign = gi.from_dlpack(n)
     yield "capsule made and dropped", lambda: x.__dlpack__()
     yield "versioned capsule dropped", lambda: foreign.__dlpack__(max_version=(1, 3))
-    yield "capsule round trip", lambda: take(None, x.__dlpack__(max_version=(1, 3)))
-    yield "numpy in", lambda: take(None, n)
+    yield "capsule round trip", lambda: gi.from_dlpack(x.__dlpack__(max_version=(1, 3)))
+    yield "numpy in", lambda: gi.from_dlpack(n)
     yield "numpy out", lambda: np.from_dlpack(x)
-    yield "numpy round trip with views", lambda: take(None, np.from_dlpack(x[::-1].T))[1:]
+    yield "numpy round trip with views", lambda: gi.from_dlpack(np.from_dlpack(x[::-1].T))[1:]
     yield "copy", lambda: np.from_dlpack(x, copy=True)
     yield "dictionary", lambda: np.asarray(x)
-    yield "buffer", lambda: take(None, b"abcdef")[1:]
+    yield "buffer", lambda: gi.from_dlpack(b"abcdef")[1:]
 
     def refused():
         try:
-            take(gi.CudaNdarray, b"abcdef")
+            gi.from_dlpack(b"abcdef", cls=gi.CudaNdarray)
         except TypeError:
             return
         raise AssertionError
@@ -109,8 +106,8 @@ def body_of(name):
         return BODIES[name]
     torch = pytest.importorskip("torch")
     t, x = torch.ones(4, 6), gi.full((4, 6), 1.0, device="cpu")
-    outward = lambda: _core.export_via(x.T, torch.Tensor)  # noqa: E731
-    return outward if name == "torch out" else lambda: _core.import_any(None, t)
+    outward = lambda: gi.to(x.T, "torch")  # noqa: E731
+    return outward if name == "torch out" else lambda: gi.from_dlpack(t)
 
 
 def is_flat(body, count: int, foreign: tuple[str, ...] = ()) -> None:

@@ -160,6 +160,15 @@ def test_extended_floats(device):
     np.testing.assert_array_equal((small * 2).get().astype(float), [3, 4])
 
 
+@pytest.mark.parametrize(("dtype", "cast"), [("float64", "int64"), ("float32", "int32")])
+def test_a_dtype_without_a_kernel_names_a_cast_that_has_one(device, dtype, cast):
+    x = one(dtype, device)
+    with pytest.raises(DTypeError) as caught:
+        gi.bitwise_and(x, x)
+    assert f"x.astype('{cast}')" in caught.value.fix
+    assert gi.bitwise_and(x.astype(cast), 1).tolist() == [1, 1]
+
+
 def test_pure_numbers():
     assert gi.exp(0.0).item() == 1.0
     assert gi.add(1, 2).item() == 3
