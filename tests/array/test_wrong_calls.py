@@ -170,10 +170,10 @@ CALLS = [
     ("del x._dev_data", "ArgumentTypeError: _dev_data"),
     ("del x.readonly", "ArgumentTypeError: readonly"),
     # operators and functions
-    ("(x > 3) - (x > 3)", "DTypeError: subtract", "cast both first: x.astype('int32')"),
+    ("(x > 3) - (x > 3)", "DTypeError: subtract"),
     ("-(x > 3)", "DTypeError: negative", "cast first: x.astype('int32')"),
-    ("(x > 3) << 1.0", "DTypeError: left_shift", "with ints as the numbers"),
-    ('gi.floor(x.astype("complex64"))', "DTypeError: floor", "which keeps the real parts"),
+    ("(x > 3) << 1.0", "DTypeError: left_shift"),
+    ('gi.floor(x.astype("complex64"))', "DTypeError: floor"),
     ('x.astype("uint64") & x.astype("int64")', "DTypeError: bitwise_and", "x.astype('int64')"),
     ("gi.exp(x, out=v)", "ShapeError: exp", "out= with shape (2, 3)"),
     ("gi.divmod(x, 2, out=(x.copy(), v))", "ShapeError: divmod", "out= with shape (2, 3)"),
