@@ -18,17 +18,6 @@ from gpuinterop import _core
 from gpuinterop.errors import CudaError, DeviceError, short_repr
 from gpuinterop.foreign_handles import CPU, CUDA, DLPACK, NAMES, as_int, device_pair
 
-__all__ = [
-    "Device",
-    "default_device",
-    "device",
-    "devices",
-    "device_from_dlpack",
-    "gpu",
-    "no_cuda",
-    "set_default_device",
-]
-
 # int() limits the digits that it reads, and no device has a number of more than nine.
 _SPELLING = re.compile(r"(cpu|host|cuda|gpu)(?::?0*(\d{1,9}))?", re.IGNORECASE)
 _ACCEPTED = '"cpu", "cuda", "cuda:1", "gpu0", an int, (type, id) or another library\'s device'

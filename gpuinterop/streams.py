@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop._core import Stream
+from gpuinterop._core import Stream as Stream  # library_streams imports it from here
 from gpuinterop.device_spec import gpu
 from gpuinterop.errors import StreamError, short_repr
 from gpuinterop.foreign_handles import (
@@ -23,16 +23,6 @@ from gpuinterop.foreign_handles import (
     stream_device,
     stream_handle,
 )
-
-__all__ = [
-    "Stream",
-    "StreamScope",
-    "as_stream",
-    "current_stream",
-    "legacy_stream",
-    "per_thread_stream",
-    "stream",
-]
 
 
 @cache

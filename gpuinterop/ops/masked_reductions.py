@@ -16,8 +16,6 @@ from gpuinterop.ops.operand_conversion import as_scalar
 from gpuinterop.ops.reduction_table import REDUCTIONS, reduced_shape
 from gpuinterop.scalars import scalars_to_array
 
-__all__ = ["reduce_selected"]
-
 
 def reduce_selected(
     op: str, x: Any, axis: tuple[int, ...] | None, dtype: Any, keepdims: bool, ddof: float,

@@ -34,7 +34,6 @@ from gpuinterop.ops.reduction_table import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FUNCTIONS_OF_AXES", "ReductionMethods", "norm", "reduce_sum"]
 
 Self = TypeVar("Self", bound="ReductionMethods")
 

@@ -15,8 +15,6 @@ from .dtype_promotion import dtype_kind, is_extended
 from .operand_conversion import as_scalar, viewed
 from .operation_table import Row
 
-__all__ = ["BOOL_RESULTS", "bind_keywords"]
-
 # Operations with results of dtype bool, for operands of every dtype.
 BOOL_RESULTS = {
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",

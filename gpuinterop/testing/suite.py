@@ -23,10 +23,6 @@ from gpuinterop.testing.matrix_table import Cell, Library, Matrix
 from gpuinterop.testing.run_case import run
 from gpuinterop.testing.stream_order import run_order
 
-__all__ = [
-    "Case", "about", "bridge_at", "bridges_named", "cases", "gather", "matrix", "named", "try_case",
-]  # fmt: skip
-
 # Layouts for which the stream order is checked: one that all libraries share, and one that some do not.
 ORDERED = ("C", "sliced")
 
