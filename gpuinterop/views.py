@@ -112,7 +112,7 @@ def _no_view_of(x: _core.Array) -> CopyForbiddenError:
 
 # Readers of the flags, from the array and its core view.
 _FLAGS: dict[str, Callable[[_core.Array, _core.Array], bool]] = {
-    "owndata": lambda x, seen: x._owns,
+    "owndata": lambda x, seen: x.base is None,
     "writeable": lambda x, seen: not seen.readonly,
     "aligned": lambda x, seen: (
         seen.ptr % _core.alignment_of(seen.dtype, seen.device.type_code) == 0
