@@ -145,7 +145,7 @@ def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = No
     owner = obj if info.owner is None else info.owner
     code, stream = TYPE_CODES[info.device], LEGACY if stream is None else stream
     shape, strides, dtype = _as_bytes(info) if plan.copied else _as_elements(info)
-    source: Any = _core.borrow(
+    source: Any = _core.from_pointer(
         class_for(dtype), info.ptr, shape, strides, dtype, code, info.index, owner,
         info.readonly or plan.copied, stream, plan.where,
     )  # fmt: skip
@@ -153,7 +153,7 @@ def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = No
         return source
     fresh: Any = new_copy(source, plan.where)
     shape, strides, dtype = _as_elements(info.copied())
-    return _core.borrow(
+    return _core.from_pointer(
         class_for(dtype), fresh.ptr, shape, strides, dtype, code, info.index, fresh, False,
         fresh._stream or LEGACY, plan.where,
     )  # fmt: skip

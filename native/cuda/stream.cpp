@@ -278,27 +278,6 @@ void synchronize_stream(int device, CUstream stream, const char* where) {
 }
 
 // ---- gpuinterop's own streams ------------------------------------------------------------------
-namespace {
-
-CUstream create_once(DeviceState& d, CUstream& slot, const char* where) {
-  std::lock_guard lock(d.stream_lock);
-  if (!slot) {
-    DeviceGuard guard(d.ordinal);
-    RelaxedCapture relaxed;
-    check(driver().StreamCreateWithPriority(&slot, CU_STREAM_NON_BLOCKING, 0),
-          "cuStreamCreateWithPriority", where);
-    note_process_lifetime(slot);
-  }
-  return slot;
-}
-
-}  // namespace
-
-CUstream drain_stream(DeviceState& d, const char* where) { return create_once(d, d.drain, where); }
-CUstream allocator_stream(DeviceState& d, const char* where) {
-  return create_once(d, d.allocator, where);
-}
-
 CUstream acquire_stream(int device, bool blocking, int priority, const char* where) {
   DeviceState& d = device_state(device, where);
   DeviceGuard guard(device);
