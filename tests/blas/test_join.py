@@ -42,6 +42,7 @@ def test_refusals(device: str) -> None:
             with pytest.raises(gpuinterop.ArgumentTypeError):
                 join(wrong)
     for call in (lambda: gpuinterop.concatenate([x.sum()]), lambda: gpuinterop.concatenate([x], 2),
+                 lambda: gpuinterop.stack([x], 3),
                  lambda: gpuinterop.split(x, 2, axis=1)):  # fmt: skip
         with pytest.raises(gpuinterop.ShapeError):
             call()
