@@ -10,6 +10,7 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 import gpuinterop as gi
 
 from .device_op import printed
+from .device_variables import is_device
 from .lowering import device_inputs, lower
 from .scalar_ops import compiled
 
@@ -22,37 +23,49 @@ _REDUCTIONS: dict[str, str] = {
 @lower.register(Elemwise)
 def _elemwise(op: Any, node: Any) -> Any:
     call = compiled(op.scalar_op, node, str(op.scalar_op))
-    patterns = [x.type.broadcastable for x in node.inputs]
-    several = len(node.outputs) > 1
     inplace = dict(op.inplace_pattern)
-    by_value = [not hasattr(x.type, "array_class") for x in node.inputs]
+    if len(node.inputs) == len(node.outputs) == 1 and not inplace:
+        return _of_one_array(call)
+    patterns = [x.type.broadcastable for x in node.inputs]
+    numbers = [i for i, x in enumerate(node.inputs) if not is_device(x)]
+    arrays = [i for i, x in enumerate(node.inputs) if is_device(x)]
 
     def run(inputs: Any, outputs: Any) -> None:
-        operands = [
-            x.reshape(())[()] if host else x for x, host in zip(inputs, by_value, strict=True)
-        ]
-        shape = _shape(op, operands, patterns)
+        for i in numbers:
+            inputs[i] = inputs[i].reshape(())[()]
+        shape = inputs[arrays[0]].shape if arrays else ()
+        if any(inputs[i].shape != shape for i in arrays):
+            shape = _shape(op, inputs, patterns)
         out = []
         for i, cell in enumerate(outputs):
             old = inputs[inplace[i]] if i in inplace else cell[0]
-            fits = old is not None and old.shape == shape and not old.readonly
-            out.append(old if fits else None)
-        if several:
-            results = call(*operands) if None in out else call(*operands, out=tuple(out))
+            if old is not None and old.shape == shape:
+                out.append(old)
+        results = call(*inputs, out=tuple(out)) if len(out) == len(outputs) else call(*inputs)
+        if len(outputs) == 1:
+            outputs[0][0] = results
         else:
-            results = (call(*operands, out=out[0]),)
-        for cell, result in zip(outputs, results, strict=True):
-            cell[0] = result
+            for cell, result in zip(outputs, results, strict=True):
+                cell[0] = result
+
+    return run
+
+
+def _of_one_array(call: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        (x,), (cell,) = inputs, outputs
+        old = cell[0]  # the result of the last call, where PyTensor keeps it
+        cell[0] = call(x) if old is None or old.shape != x.shape else call(x, out=old)
 
     return run
 
 
 def _shape(op: Any, operands: Any, patterns: Any) -> tuple[int, ...]:
     """The shape of the result; a length 1 that is not declared broadcastable is not repeated."""
-    shapes = [x.shape for x in operands if hasattr(x, "shape")]
+    shapes = [x.shape for x in operands if x.shape]
     shape = np.broadcast_shapes(*shapes)
     for x, pattern in zip(operands, patterns, strict=True):
-        for n, full, declared in zip(getattr(x, "shape", ()), shape, pattern, strict=False):
+        for n, full, declared in zip(x.shape, shape, pattern, strict=False):
             if n != full and not declared:
                 raise ValueError(
                     f"{op}: expected equal lengths, got shapes {', '.join(map(str, shapes))}; "
