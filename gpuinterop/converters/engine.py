@@ -42,7 +42,6 @@ from gpuinterop.converters.functions import (
     remember_plain,
     require_made,
 )
-from gpuinterop.converters.library_streams import check_export, check_import, stream_of
 from gpuinterop.converters.plan import (
     ArrayInfo,
     Incoming,
@@ -186,12 +185,13 @@ def adopt(incoming: Incoming) -> Any:
     obj, entry, array, plan = incoming.obj, incoming.entry, incoming.array, incoming.plan
     if entry is not None and reader(entry) is not None:
         return array if plan.shared else import_with(obj, entry, plan.copied, incoming.options)
-    own = None if entry is None else getattr(entry.module, "adopt", None)
+    module = None if entry is None else entry.module
+    own = getattr(module, "adopt", None)
     if own is not None:
         return own(obj, incoming.info, plan)
-    stream = None
-    if entry is not None:
-        stream = stream_of(entry, incoming.info, obj, incoming.options)
+    stream_used_by, stream = getattr(module, "stream_used_by", None), None
+    if stream_used_by is not None and incoming.info.device == "cuda":
+        stream = call(stream_used_by, incoming.info.index, obj, options=incoming.options)
     if array is None and entry is not None:
         made = import_memory(obj, incoming.info, plan, stream)
         memory = _memory_of(entry)
@@ -217,8 +217,6 @@ def plan_own(
         return plan, Incoming(x, plan, array=x)
     incoming = plan_in(x, copyif, options, where)
     plan = incoming.plan
-    if plan.outcome == "shared" or copyif:
-        plan = check_import(plan, incoming)
     if plan.outcome != "refused" and dtype is not None and incoming.info.dtype != dtype:
         plan = refuse(
             "gpuinterop", where, errors.DTypeError, f"{dtype}, the only dtype of CudaNdarray",
@@ -332,8 +330,6 @@ def plan_conversion(
     """Plan ``to(x, entry.name, copyif, **options)`` before anything is copied."""
     incoming = plan_in(x, copyif, {})
     first, own = incoming.plan, incoming.array is x
-    if not own and (first.outcome == "shared" or copyif):
-        first = check_import(first, incoming)
     if first.outcome == "refused":
         return Conversion(first, incoming, first)
     info = incoming.info if first.outcome == "shared" else incoming.info.copied()
@@ -347,8 +343,6 @@ def plan_conversion(
             _core._require_values(second.where, x if own else _NOTHING)
         if second.outcome == "shared" or second.outcome == "copied":
             library = library or import_library(entry, info.device, second.where)
-            if info.device == "cuda" and (second.outcome == "shared" or copyif):
-                check_export(second, info, x if own else None, entry, options)
     except (errors.CaptureError, errors.MissingLibraryError) as e:
         second = plan_from_error(e, entry.name, e.where)
     plan = second
