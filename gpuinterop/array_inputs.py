@@ -317,5 +317,5 @@ def _unknown(value: Any, where: str) -> ConversionTypeError:
         expected="a number, nested lists of numbers, or an array that implements DLPack, the CUDA "
         "Array Interface, NumPy's array interface or the buffer protocol",
         got=f"an object of type {type(value).__module__}.{type(value).__qualname__}",
-        fix="pass numbers or a list of them, or convert it first: numpy.asarray(x)",
+        fix="pass numbers, or an array of them",
     )
