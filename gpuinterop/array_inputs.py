@@ -26,24 +26,6 @@ from gpuinterop.layout import core_view, is_array
 from gpuinterop.option_values import read_shape, require_bool
 from gpuinterop.scalars import NUMBERS, scalars_to_array
 
-__all__ = [
-    "as_input_array",
-    "as_assigned_array",
-    "from_address",
-    "cast_from",
-    "check_cast",
-    "copy_of_value",
-    "default_device_for",
-    "needs_converter",
-    "is_scalar_or_list",
-    "new_device_copy",
-    "new_full",
-    "peek_capsule",
-    "copy_values",
-    "refuse_foreign",
-]
-
-
 A = TypeVar("A", bound=_core.Array)
 
 

@@ -30,18 +30,6 @@ from typing import Any, TypeVar
 from gpuinterop import _core
 from gpuinterop.errors import CopyForbiddenError
 
-__all__ = [
-    "CopyCount",
-    "Transfer",
-    "TransferLog",
-    "isolated_copy_count",
-    "forbidden_copy_error",
-    "count_copies",
-    "log_transfers",
-    "no_copies",
-    "report_copy",
-]
-
 # The core's kinds. The first two stay within one memory, the others are transfers.
 KINDS = {
     "host": "copy within host memory",

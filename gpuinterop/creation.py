@@ -40,25 +40,6 @@ from gpuinterop.option_values import (
 )
 from gpuinterop.scalars import scalars_to_array
 
-__all__ = [
-    "arange",
-    "array",
-    "asarray",
-    "broadcast_to",
-    "dimshuffle",
-    "empty",
-    "empty_like",
-    "eye",
-    "from_gpu_pointer",
-    "full",
-    "full_like",
-    "linspace",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-]
-
 
 def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a new C-ordered array with the values of `value`; never shares memory.

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from gpuinterop.errors import LibraryNotFoundError
 
-__all__ = ["MISSING", "NAMES", "Library", "decided_by", "describe", "find"]
-
 NAMES = ("nvrtc", "cublas")  # shown in reports; cuBLASLt comes with cuBLAS
 MISSING = "missing: "  # how a description of a library that was not found begins
 _TITLES = {

@@ -12,8 +12,6 @@ from typing import Any
 from gpuinterop.cuda_libraries import MISSING
 from gpuinterop.installed_libraries import BY_HAND, Installed, numbers
 
-__all__ = ["Facts", "Finding", "diagnose"]
-
 # The wheels that the fixes recommend, by the driver's CUDA major version.
 RUNTIME_WHEELS = {
     12: {"nvrtc": "nvidia-cuda-nvrtc-cu12", "cublas": "nvidia-cublas-cu12"},

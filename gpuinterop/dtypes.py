@@ -10,22 +10,6 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import DTypeError, short_repr
 
-__all__ = [
-    "ACCUMULATORS",
-    "DTYPES",
-    "KINDS",
-    "NAMES",
-    "NUMPY_NAMES",
-    "STORAGE",
-    "WORKING",
-    "DTypeEntry",
-    "dtype_from_id",
-    "is_complex",
-    "as_supported_dtype",
-    "refuse_half_complex",
-    "dtype_id",
-]
-
 
 class DTypeEntry(NamedTuple):
     """One dtype.

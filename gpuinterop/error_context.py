@@ -9,8 +9,6 @@ from typing import Any
 import gpuinterop.devices as devices
 from gpuinterop.errors import DeviceError, GpuInteropError, OutOfMemoryError
 
-__all__ = ["reraise_from", "resolve_device", "with_where"]
-
 
 def resolve_device(device: Any, where: str) -> devices.Device:
     """Return the device that `device` names; an error names `where`."""

@@ -27,37 +27,6 @@ from gpuinterop.errors import (
     short_repr,
 )
 
-__all__ = [
-    "axis_out_of_range",
-    "cast_changes_values",
-    "devices_differ",
-    "dtype_of_class",
-    "in_statement",
-    "integer_out_of_range",
-    "negative_exponent",
-    "negative_length",
-    "not_a_bool",
-    "not_an_array",
-    "not_an_int",
-    "not_an_optional_bool",
-    "not_ints",
-    "not_one_of",
-    "out_dtype_differs",
-    "out_is_broadcast",
-    "out_is_no_array",
-    "out_on_other_device",
-    "out_read_only",
-    "out_shape_differs",
-    "outs_overlap",
-    "read_only",
-    "repeated_axis",
-    "shapes_do_not_broadcast",
-    "strides_of_partial_elements",
-    "type_name",
-    "wrong_number_of_outs",
-    "wrong_number_of_strides",
-]
-
 
 def type_name(value: Any) -> str:
     """Return "an object of type module.Class", without the module of built-in classes."""

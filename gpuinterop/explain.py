@@ -21,8 +21,9 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     and ``.fix``; printing it shows all of them. `x` may be a gpuinterop array or an array of another
     library; `to` is a library's name, or "gpuinterop" and "cudandarray" for a gpuinterop array. The library
     is imported, as by the conversion, to check that this works. Inside `no_copies` a copy is refused. Of
-    other packages' converters, one without ``plan_to`` gives ``.unknown``, and one without ``plan_from`` is
-    tried. What a capture forbids, only the conversion itself finds out.
+    other packages' converters, one without ``plan_to`` gives ``.unknown``, and one without ``plan_from``
+    is tried. Which streams may wait inside a capture is known when the conversion makes them wait, so
+    it alone raises CaptureError on a GPU.
 
     Examples
     --------

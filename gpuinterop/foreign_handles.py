@@ -8,21 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "CPU",
-    "CUDA",
-    "as_int",
-    "device_pair",
-    "is_being_imported",
-    "loaded_module",
-    "module_of",
-    "never_destroyed",
-    "protocols_of",
-    "stream_device",
-    "stream_handle",
-    "torch_keeps_stream",
-]
-
 CPU, CUDA = 1, 2
 # DLPack's device types: pinned memory counts as the host's, managed memory as the GPU's.
 DLPACK = {1: CPU, 2: CUDA, 3: CPU, 13: CUDA}

@@ -13,20 +13,6 @@ from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ContiguityError, ShapeError, UnsupportedError
 from gpuinterop.layout import core_view
 
-__all__ = [
-    "DLPACK_WORKS",
-    "as_numpy_view",
-    "as_numpy_views",
-    "has_core_layout",
-    "only_element",
-    "refuse_mask",
-    "require_aligned_host",
-    "require_no_zero_strides",
-    "to_host_array",
-    "uninitialized_host",
-    "wrap_numpy",
-]
-
 
 class _HostView:
     """Lets NumPy share a host array's memory, holding the array as its owner."""

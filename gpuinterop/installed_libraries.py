@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["BY_HAND", "Installed", "canonical", "how_to_repair", "numbers", "scan", "version_of"]
-
 
 @dataclass(frozen=True)
 class Installed:

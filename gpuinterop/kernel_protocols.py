@@ -9,8 +9,6 @@ from gpuinterop import _core
 from gpuinterop.foreign_handles import never_destroyed
 from gpuinterop.layout import core_view
 
-__all__ = ["ArgumentMethods"]
-
 _THREADS = 256
 
 

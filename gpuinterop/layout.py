@@ -8,8 +8,6 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.error_messages import shapes_do_not_broadcast
 
-__all__ = ["broadcast_shapes", "c_strides", "is_array", "core_view"]
-
 
 def is_array(x: Any) -> bool:
     """Whether `x` itself is a gpuinterop array; a weak proxy or a mock only reports such a class."""

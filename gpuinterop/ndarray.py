@@ -272,7 +272,6 @@ class CudaNdarray(ArrayMethods):
     __slots__ = ()
 
     _only = np.dtype(np.float32)
-    _keeps_shape = True  # the core refuses assignments to `shape`
 
     def __new__(cls, value: Any, device: Any = None, *, dtype: Any = None) -> CudaNdarray:
         if dtype is not None:

@@ -13,17 +13,6 @@ from gpuinterop import _core
 from gpuinterop.error_messages import not_a_bool, not_an_optional_bool, not_ints, not_one_of
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 
-__all__ = [
-    "is_index",
-    "read_counts",
-    "read_shape",
-    "refuse_copy_keyword",
-    "require_bool",
-    "require_optional_bool",
-    "require_order",
-    "takes_copy_keyword",
-]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # The permission to copy has two names (docs/sharing.md): `copy` is that of the array API and of NumPy,

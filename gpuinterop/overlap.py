@@ -13,8 +13,6 @@ from __future__ import annotations
 from gpuinterop import _core
 from gpuinterop.errors import BoundsError
 
-__all__ = ["byte_range", "share_bytes"]
-
 Terms = list[tuple[int, int]]  # (coefficient > 0, largest multiple >= 1)
 
 

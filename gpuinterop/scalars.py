@@ -27,8 +27,6 @@ from gpuinterop.dtypes import (
 from gpuinterop.error_messages import cast_changes_values
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr
 
-__all__ = ["NUMBERS", "scalars_to_array"]
-
 NUMBERS = (bool, int, float, complex, list, tuple)
 
 _PLAIN = {bool, int, float, complex}  # items of lists that need no check

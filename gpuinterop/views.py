@@ -20,8 +20,6 @@ from gpuinterop.errors import (
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_optional_bool, require_order
 
-__all__ = ["Flags", "ViewMethods", "own_state", "read_axes", "read_axis", "read_reduced_axes"]
-
 Self = TypeVar("Self", bound="ViewMethods")
 
 
@@ -114,7 +112,7 @@ def _no_view_of(x: _core.Array) -> CopyForbiddenError:
 
 # Readers of the flags, from the array and its core view.
 _FLAGS: dict[str, Callable[[_core.Array, _core.Array], bool]] = {
-    "owndata": lambda x, seen: x._owns,
+    "owndata": lambda x, seen: x.base is None,
     "writeable": lambda x, seen: not seen.readonly,
     "aligned": lambda x, seen: (
         seen.ptr % _core.alignment_of(seen.dtype, seen.device.type_code) == 0
@@ -234,14 +232,11 @@ class ViewMethods(_core.Array):
             wanted = _core.read_ints(wanted, "reshape")
             try:
                 return self.transpose().reshape(wanted[::-1], copy=copy).transpose()
-            except (ShapeError, CopyForbiddenError) as error:
-                refusal = error
-            # Report the caller's shape, not the transposed one.
-            if isinstance(refusal, ShapeError):
-                self._reshaped(wanted)
-            else:
-                refusal = _no_view_of(self)
-            raise refusal
+            except CopyForbiddenError:
+                raise _no_view_of(self) from None
+            except ShapeError:
+                self._reshaped(wanted)  # raises for the caller's shape, not for the transposed one
+                raise
         view: Self | None = None if copy else self._reshaped(wanted)
         if view is None:
             if copy is False:

@@ -307,7 +307,7 @@ def face_stub() -> str:
         reduced = [name for name in words if name in reductions]
         made += [f"{name}: {reduction_family(reductions[name])}" for name in reduced]
         written = [name for name in words if name not in (*operators, *reduced)]
-        if set(written) == set(import_module(module).__all__):
+        if written and set(written) == set(getattr(import_module(module), "__all__", ())):
             imports.append(f"from {module} import *")
         elif len(written) == 1:
             imports.append(f"from {module} import {written[0]} as {written[0]}")

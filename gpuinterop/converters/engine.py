@@ -13,7 +13,8 @@ libraries that implement DLPack well:
 - ``judge(obj)``: a `Plan` if something other than the layout forbids sharing, else None
 - ``adopt(obj, info, plan)``: the gpuinterop array; by default an array over the described memory
 - ``export(x, library)``: the library's object over the memory of `x`; by default the library's from_dlpack
-- ``stream_used_by(index, obj=None)``: the handle of the stream on which the library works, or None
+- ``stream_used_by(index, obj=None)``: the handle of the stream on which the library works, if it
+  does not order its work by itself
 
 `plan_to` stands in place of `RULES` where these depend on the library's state.
 """
@@ -302,9 +303,8 @@ def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan:
 
 def _export_by_dlpack(module: Any, where: str, x: Any, library: Any) -> Any:
     kind, index = x.__dlpack_device__()
-    if kind == CUDA and getattr(module, "stream_used_by", None) is not None:
-        order = _core.require_hand_over if module.ORDERS_STREAMS else _core.hand_over
-        order(x, module.stream_used_by(index), where)
+    if kind == CUDA and hasattr(module, "stream_used_by"):  # else the library asks for the order
+        _core.hand_over(x, module.stream_used_by(index), where)
     function = library
     for name in module.FROM_DLPACK.split("."):
         function = getattr(function, name)

@@ -29,7 +29,6 @@ __all__ = [
     "describe_memory",
     "device_of_address",
     "import_memory",
-    "legacy_stream",
     "new_copy",
     "plan_import",
     "read_layout",
@@ -55,11 +54,6 @@ def stream_number(stream: Any) -> int:
         return LEGACY
     plain = type(stream) is int and 0 <= stream < 1 << 64  # without a call of the driver each time
     return (stream if plain else as_stream(stream).handle) or LEGACY
-
-
-def legacy_stream(index: int, obj: Any = None) -> int:
-    """Return the stream of a library that works on the legacy default stream, as its `stream_used_by`."""
-    return LEGACY
 
 
 def device_of_address(ptr: int) -> tuple[str, int]:
@@ -145,7 +139,7 @@ def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = No
     owner = obj if info.owner is None else info.owner
     code, stream = TYPE_CODES[info.device], LEGACY if stream is None else stream
     shape, strides, dtype = _as_bytes(info) if plan.copied else _as_elements(info)
-    source: Any = _core.borrow(
+    source: Any = _core.from_pointer(
         class_for(dtype), info.ptr, shape, strides, dtype, code, info.index, owner,
         info.readonly or plan.copied, stream, plan.where,
     )  # fmt: skip
@@ -153,7 +147,7 @@ def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = No
         return source
     fresh: Any = new_copy(source, plan.where)
     shape, strides, dtype = _as_elements(info.copied())
-    return _core.borrow(
+    return _core.from_pointer(
         class_for(dtype), fresh.ptr, shape, strides, dtype, code, info.index, fresh, False,
         fresh._stream or LEGACY, plan.where,
     )  # fmt: skip

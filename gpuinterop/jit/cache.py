@@ -28,17 +28,15 @@ _DEFAULT_MEGABYTES = 512
 _PREFIX = "gpuinterop-"
 
 
-def cache_directory() -> Path | None:
-    """Return the folder of compiled kernels, below GPUINTEROP_CACHE_DIR or the user's cache folder.
-
-    None if there is no such folder, because the user has no home folder.
-    """
+def cache_directory() -> Path:
+    """Return the folder of compiled kernels, below GPUINTEROP_CACHE_DIR or the user's cache folder."""
     chosen = os.environ.get("GPUINTEROP_CACHE_DIR")
     root = Path(chosen or os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     try:
-        return root.expanduser() / ("gpuinterop" if chosen else "gpuinterop/kernels")
-    except RuntimeError:
-        return None
+        root = root.expanduser()
+    except RuntimeError:  # a user without a home folder
+        root = Path(os.devnull)
+    return root / ("gpuinterop" if chosen else "gpuinterop/kernels")
 
 
 def _limit() -> int:

@@ -9,17 +9,6 @@ from gpuinterop.dtypes import WORKING as _WORKING
 
 from .compiler import kernel_text
 
-__all__ = [
-    "ADDRESS",
-    "NAMESPACE",
-    "STORAGE",
-    "WORKING",
-    "Body",
-    "KernelSpec",
-    "render",
-    "render_many",
-]
-
 # Namespace of all generated code, so that a user's functions and types may have any names.
 NAMESPACE = "gpuinterop_kernel"
 

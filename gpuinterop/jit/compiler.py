@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import warnings
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,17 +34,7 @@ def _disk_cache() -> DiskCache:
     return _cache_in(cache_directory())
 
 
-@lru_cache(maxsize=8)
-def _cache_in(directory: Path | None) -> DiskCache:
-    if directory is not None:
-        return DiskCache(directory)
-    warnings.warn(
-        "compiled kernels are not kept, because the user has no home folder; "
-        "set GPUINTEROP_CACHE_DIR to a writable folder",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return DiskCache(Path(os.devnull), limit_bytes=0)
+_cache_in = lru_cache(maxsize=8)(DiskCache)
 
 
 def _identity() -> Identity:

@@ -14,10 +14,6 @@ from gpuinterop import cuda_libraries
 
 from ..errors import CompileError, CudaError, DeviceError
 
-__all__ = [
-    "Target", "is_open", "kernels_in", "nvrtc_compile", "nvrtc_identity", "select_target", "symbol_of",
-]  # fmt: skip
-
 
 class Target(NamedTuple):
     """An architecture to compile for: `sm_90` gives a cubin, `compute_121` gives PTX for the driver."""

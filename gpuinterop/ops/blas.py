@@ -37,8 +37,6 @@ from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["addmm", "allow_tf32", "dot", "dot22", "gemm", "gemv", "ger", "inner", "matmul", "vdot"]
-
 
 def allow_tf32(allowed: bool = True) -> Any:
     """Let products of float32 matrices round their operands to TF32 in this block and thread.

@@ -20,8 +20,6 @@ from gpuinterop.ops.operand_conversion import gpuarray_class
 from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_table import accumulated_dtype
 
-__all__ = ["compute", "plan", "rank_one"]
-
 _products: dict[tuple[Any, Any, bool], ReductionKernel] = {}  # by the operands' dtypes
 
 

@@ -111,18 +111,11 @@ class Capture:
         """
         self._recorder.replay()
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any) -> Any:
         """Replay and return the outputs, which are the same arrays every time.
 
         Arguments other than the captured arrays are copied into those first.
         """
-        if named:
-            raise ArgumentTypeError(
-                where="Capture",
-                expected="arguments by position: a capture knows their places, not their names",
-                got=f"{next(iter(named))}= by name",
-                fix="pass all of them in the order in which they were captured",
-            )
         if arguments:
             self._accept(arguments)
         self._recorder.replay()
@@ -185,7 +178,6 @@ def capture(
     function: Any = None,
     *arguments: Any,
     device: Any = None,
-    **named: Any,
 ) -> Capture:
     """Record operations into a graph that one call replays.
 
@@ -217,14 +209,6 @@ def capture(
             expected="a function, or nothing for a with-block",
             got=repr(function),
             fix="capture(function, x, y), or: with capture() as graph",
-        )
-    if named:
-        name = next(iter(named))
-        raise ArgumentTypeError(
-            where="capture",
-            expected="the function's arguments by position, and no keyword but device",
-            got=f"{name}=",
-            fix=f"fix it in the function: capture(lambda x: function(x, {name}=...), x)",
         )
     for argument in arguments:
         if is_foreign_array(argument):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,6 @@ from gpuinterop.scalars import scalars_to_array
 from . import output_arrays
 from .core_callbacks import FUNCTIONS
 from .operand_conversion import gpuarray_class, placed
-
-__all__ = ["cast", "copyto"]
 
 
 def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
@@ -50,10 +49,10 @@ def _has_no_kernels(dtype: np.dtype[Any]) -> bool:
     return dtype.isbuiltin != 1 and dtype.name in WITHOUT_KERNELS
 
 
-def _axes_in_memory(x: Any, order: str) -> list[int] | None:
+def _axes_in_memory(x: Any, order: str) -> Sequence[int] | None:
     """Return the axes in the order of the result's memory, None for C order."""
     if require_order(order, "CFAK", "astype") == "K":
-        in_memory: list[int] = x._memory_order()
+        in_memory: tuple[int, ...] = x._memory_order()
         return in_memory
     columns = order == "F" or (x.is_f_contiguous() and not x.is_c_contiguous())
     return list(range(x.ndim))[::-1] if columns else None

@@ -15,8 +15,6 @@ from gpuinterop.layout import broadcast_shapes
 
 from .dtype_promotion import STRONG_NUMBER, Loop, name_of_kind, row_of_kind
 
-__all__ = ["CudaText", "assigned", "host_results", "require_text"]
-
 _C_NAMES = {
     "float": "float32", "double": "float64", "char": "int8", "short": "int16", "int": "int32",
     "long long": "int64", "unsigned char": "uint8", "unsigned short": "uint16",

@@ -28,25 +28,6 @@ from gpuinterop.jit.codegen import ADDRESS, STORAGE, Body
 
 from .operation_table import TABLE, Row
 
-__all__ = [
-    "STRONG_NUMBER",
-    "Loop",
-    "body_for",
-    "raw_body",
-    "raw_name",
-    "substitute",
-    "take_body",
-    "check_casts",
-    "common_dtype",
-    "is_extended",
-    "dtype_kind",
-    "loop_dtypes",
-    "name_of_kind",
-    "numpy_types",
-    "require_exact_in",
-    "row_of_kind",
-]
-
 # What the core calls an operand, its kind: a dtype's row for an array, STRONG_NUMBER + row for a number
 # of that dtype, or one of these.
 STRONG_NUMBER = 64  # kStrongNumber in native/ops/operands.hpp

@@ -13,8 +13,6 @@ from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.operand_conversion import placed, speaks
 
-__all__ = ["allclose", "array_equal", "array_equiv", "isclose", "ours"]
-
 
 def ours(value: Any, like: Any, where: str) -> Any:
     """An operand as an array: one of this library as it is, another one beside `like`."""

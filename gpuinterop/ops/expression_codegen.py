@@ -18,8 +18,6 @@ from .expression_dtypes import Value, loop_of, met, settled, strong
 from .expression_graph import Graph
 from .operation_table import run_row
 
-__all__ = ["DeviceFunction", "ElementwiseOperation", "device_function"]
-
 
 class DeviceFunction(NamedTuple):
     """A graph as a function of CUDA code: of its inputs, and then of references to its results."""

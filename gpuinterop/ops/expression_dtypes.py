@@ -25,11 +25,6 @@ from .dtype_promotion import (
 from .operation_table import Row
 from .reduction_table import REDUCTIONS
 
-__all__ = [
-    "Operation", "Value", "is_number_kind", "is_strict", "kinds_of", "loop_of", "met", "number_kind",
-    "settled", "strong",
-]  # fmt: skip
-
 _STRICT = np.dtype(np.float32)  # the dtype of a CudaNdarray
 
 Operation: TypeAlias = Row | CudaText

@@ -21,8 +21,6 @@ from .cuda_text import CudaText
 from .expression_dtypes import Operation, Value, is_number_kind, kinds_of, loop_of, met, strong
 from .reduction_table import reduced_shape
 
-__all__ = ["Graph", "constant_key", "ordered", "shapes_of"]
-
 
 @dataclass
 class Graph:

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_id
-from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.layout import core_view
 
 from .core_callbacks import add_operation, is_foreign_array, viewed
@@ -160,15 +160,7 @@ class CompiledExpression(_core.PreparedCalls):
         key = part.signature()
         found = self._kernels.recall(key)
         if found is None:
-            try:
-                found = add_operation(ElementwiseOperation(self.__name__, part))[1]
-            except ShapeError as error:
-                raise ShapeError(
-                    where=self.__name__, expected=f"{error.expected}, in one kernel",
-                    got=f"{error.got}; a reduced value counts as an input of the kernel that uses it",
-                    fix="fuse it in parts of fewer arrays, results and reduced values, and combine their "
-                    "results without fuse, for example by gpuinterop.stack(values).sum(0)",
-                ) from None  # fmt: skip
+            found = add_operation(ElementwiseOperation(self.__name__, part))[1]
             self._kernels[key] = found
         return found
 

@@ -16,13 +16,6 @@ from .core_callbacks import FUNCTIONS
 from .operand_conversion import speaks
 from .operation_table import ALIASES
 
-__all__ = [
-    "astype",
-    "clip",
-    "round",
-    *sorted({*FUNCTIONS, *ALIASES} - {"cast", "clip"}),
-]
-
 globals().update({name: f for name, f in FUNCTIONS.items() if name != "cast"})
 globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
 

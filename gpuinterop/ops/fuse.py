@@ -21,8 +21,6 @@ from .fuse_scalars import Scalar
 from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out
 from .operand_conversion import as_scalar
 
-__all__ = ["Fused", "fuse"]
-
 # The compiled expression, its operands after the arrays among the arguments, and the function that
 # makes the returned object from its results, if that is not the results themselves.
 _Traced = tuple[CompiledExpression, list[Any], Callable[[Any], Any] | None]

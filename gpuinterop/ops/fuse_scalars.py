@@ -18,8 +18,6 @@ from gpuinterop.errors import ArgumentTypeError
 from .core_callbacks import FUNCTIONS
 from .expression_graph import constant_key
 
-__all__ = ["Scalar"]
-
 
 class Scalar:
     """A number that each call passes, or computes from such numbers.

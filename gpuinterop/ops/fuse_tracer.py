@@ -24,8 +24,6 @@ from .operand_conversion import as_scalar
 from .operation_table import ALIASES, TABLE, Row
 from .reduction_table import FUSED
 
-__all__ = ["Trace", "Tracer", "cannot_be_fused", "record", "refuse_out"]
-
 
 class Trace:
     """One call of a function with placeholders.

@@ -12,10 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "digamma", "erf", "erfc", "erfinv", "gamma", "lgamma", "reciprocal_sqrt", "sigmoid", "softplus",
-]  # fmt: skip
-
 Array = np.ndarray[Any, Any]
 
 

@@ -5,7 +5,6 @@ The core's type calls these through its hook `call`: `x.astype(...)` is `astype(
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -117,32 +116,17 @@ def __array_function__(
     if found is not None:
         try:
             return found(*args, **kwargs)
-        except TypeError as error:
-            if isinstance(error, GpuInteropError):
-                raise
-            _check_arguments(func, found, args, kwargs)
+        except GpuInteropError:
             raise
+        except TypeError as error:
+            raise ArgumentTypeError(
+                where=f"{func.__module__}.{func.__name__}",
+                expected="arguments that arrays of this library take",
+                got=str(error), fix="leave the others out, or download first: x.get()",
+            ) from error  # fmt: skip
     if all(issubclass(t, (_core.Array, np.ndarray)) for t in types):
         raise _missing(f"{func.__module__}.{func.__name__}", self)
     return NotImplemented
-
-
-def _check_arguments(
-    func: Callable[..., Any],
-    found: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> None:
-    """Refuse arguments of NumPy's function that ours does not take."""
-    known = inspect.signature(found)
-    try:
-        known.bind(*args, **kwargs)
-    except TypeError as error:
-        raise ArgumentTypeError(
-            where=f"{func.__module__}.{func.__name__}",
-            expected=f"the arguments {', '.join(known.parameters)}, for arrays of this library",
-            got=str(error), fix="leave the others out, or download first: x.get()",
-        ) from None  # fmt: skip
 
 
 def _all_known(inputs: tuple[Any, ...], outs: tuple[Any, ...] | None) -> bool:

@@ -43,12 +43,6 @@ def _like(name: str, value: Any) -> Callable[..., Any]:
     return call
 
 
-def _full_like(
-    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
-) -> Any:  # fmt: skip
-    return _made("full_like", a, fill_value, dtype, order, shape)
-
-
 def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> Any:
     output_arrays.require_arrays(f"numpy.{name}", a)
     if order not in ("C", "A", "K"):
@@ -265,7 +259,9 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.empty_like: _like("empty_like", None),
     np.zeros_like: _like("zeros_like", 0),
     np.ones_like: _like("ones_like", 1),
-    np.full_like: _full_like,
+    np.full_like: lambda a, fill_value, *given, **options: (
+        _like("full_like", fill_value)(a, *given, **options)
+    ),
     np.concatenate: concat_split.concatenate,
     np.stack: concat_split.stack,
     np.vstack: concat_split.vstack,

@@ -21,11 +21,6 @@ from gpuinterop.array_inputs import (
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.host_views import refuse_mask
 
-__all__ = [
-    "as_scalar", "gpuarray_class", "is_foreign_array", "result_class", "operand", "placed", "speaks",
-    "viewed",
-]  # fmt: skip
-
 
 @cache
 def gpuarray_class() -> Any:

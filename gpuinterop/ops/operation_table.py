@@ -14,8 +14,6 @@ import numpy as np
 
 from . import host_special_functions
 
-__all__ = ["ALIASES", "ROWS", "TABLE", "Row", "run_row"]
-
 
 @dataclass(frozen=True, eq=False)  # a row is itself: caches hang on it
 class Row:

@@ -19,11 +19,6 @@ from gpuinterop.ops.operand_conversion import gpuarray_class, placed, result_cla
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "check_count", "check_out", "class_for", "leading", "new_like", "plain", "record_or_run", "refuse_overlap",
-    "require_arrays", "selected", "taken",
-]  # fmt: skip
-
 
 def plain(x: Any) -> Any:
     """Return `x` as an array of the library's own class, with its methods and its real geometry."""

@@ -20,8 +20,6 @@ from gpuinterop.layout import core_view
 from .cuda_text import require_text
 from .operand_conversion import as_scalar
 
-__all__ = ["RawKernel", "Strided", "strided"]
-
 # Kernel text may take arrays with their strides: gpuinterop_strided<float, 2> x, then x(i, j).
 # Options such as -DN=4 come before it, so few names of it are likely ones.
 _STRIDED = """\

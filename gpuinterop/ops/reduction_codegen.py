@@ -14,17 +14,6 @@ from gpuinterop.jit import EXACT, compile_source, kernel_text
 from gpuinterop.jit.codegen import NAMESPACE
 from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
 
-__all__ = [
-    "INPUT",
-    "OUTPUT",
-    "SCRATCH",
-    "Launches",
-    "Recipe",
-    "launches_for",
-    "pack_params",
-    "render",
-]
-
 INPUT, OUTPUT, SCRATCH, TICKETS = 0, 1, 2, 3  # ops::Slot
 ACCUMULATOR_BYTES = 32  # of the largest one
 

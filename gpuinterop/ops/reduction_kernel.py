@@ -33,8 +33,6 @@ from gpuinterop.views import read_reduced_axes
 if TYPE_CHECKING:
     from gpuinterop.ops.expression_graph import Graph
 
-__all__ = ["FusedReduction", "ReductionKernel"]
-
 
 class ReductionKernel:
     """The reduction of a graph of one result, and a second graph of the reduced value, if there is one.

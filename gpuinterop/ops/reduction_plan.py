@@ -14,8 +14,6 @@ from gpuinterop import _core
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["TUNING", "Geometry", "Operand", "Plan", "Tuning", "plan_reduction", "simplify"]
-
 
 @dataclass
 class Tuning:

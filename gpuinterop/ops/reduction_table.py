@@ -99,7 +99,7 @@ def _mean(source: str, result: str) -> tuple[str, str, str]:
     accumulator = ACCUMULATORS[result]
     if KINDS[result] == "c":
         return WORKING[result], "x0", f"ComplexSum<{accumulator}, 1>"
-    return accumulator, "x0", f"FloatMean<{accumulator}>"
+    return accumulator, "x0", f"FloatSum<{accumulator}, 1>"
 
 
 def _prod(source: str, result: str) -> tuple[str, str, str]:
@@ -134,7 +134,7 @@ def _norm(source: str, result: str) -> tuple[str, str, str]:
     square = "double(x0) * double(x0)"
     if KINDS[source] == "c":
         square = "double(x0.re) * double(x0.re) + double(x0.im) * double(x0.im)"
-    return "double", square, "FloatNorm<double>"
+    return "double", square, "FloatSum<double, 2>"
 
 
 def _magnitude(source: str) -> str:
@@ -203,9 +203,9 @@ REDUCTIONS: dict[str, Reduction] = {
             _PLACE_DOC.format("minimum"), needs_elements=True, is_place=True),
         Reduction("argmax", _int64, _extreme("ArgExtreme", -1), np.argmax, "axis out keepdims",
             _PLACE_DOC.format("maximum"), needs_elements=True, is_place=True),
-        Reduction("any", _bool, _logical("AnyTrue"), np.any, "axis out keepdims * where",
+        Reduction("any", _bool, _logical("Truth<0>"), np.any, "axis out keepdims * where",
             "Return whether any element over `axis` is not zero.", ufunc=np.logical_or, identity=0),
-        Reduction("all", _bool, _logical("AllTrue"), np.all, "axis out keepdims * where",
+        Reduction("all", _bool, _logical("Truth<1>"), np.all, "axis out keepdims * where",
             "Return whether all elements over `axis` are not zero.", ufunc=np.logical_and, identity=1),
         Reduction("var", _real_dtype, _variance(0), np.var, _SPREAD,
             "Return the variance over `axis`, divided by n - ddof.", shifted=True),

@@ -13,8 +13,6 @@ from gpuinterop import converters
 from gpuinterop.converters import registry
 from gpuinterop.testing.layouts import Layout
 
-__all__ = ["Bridge", "default_address", "default_values"]
-
 
 def default_address(array: Any) -> int:
     """Return the address of element [0, ..., 0] that the array reports."""

@@ -13,8 +13,6 @@ from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import PLAIN, Layout, named_dtype
 from gpuinterop.testing.memory import elements, poke
 
-__all__ = ["described", "exported", "writable_plain"]
-
 
 def writable_plain(layout: Layout, dtype: str, device: str) -> bool:
     """What many libraries can hold: writable arrays of NumPy's own dtypes."""

@@ -15,8 +15,6 @@ from gpuinterop import _core, foreign_handles
 from gpuinterop.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
 from gpuinterop.ndarray import class_for
 
-__all__ = ["DTYPES", "LAYOUTS", "PLAIN", "Layout", "legend", "named_dtype"]
-
 DTYPES = (
     "float32 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float64 complex64 "
     "complex128 bfloat16 float8_e4m3fn float8_e5m2"

@@ -15,8 +15,6 @@ from typing import Any
 
 from gpuinterop.errors import ExchangeError
 
-__all__ = ["SCHEMA", "Cell", "Library", "Matrix"]
-
 SCHEMA = "gpuinterop.matrix/1"
 LETTERS = {"shared": "S", "copied": "C", "refused": "R", "wrong": "W", "none": "-", "": " "}
 # A place in the drawing with several cases shows the first of these outcomes that occurs.

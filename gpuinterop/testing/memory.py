@@ -15,9 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Keeper", "Store", "elements", "fill", "poke", "slow", "wait"]
-
-
 # ---- the driver, called without gpuinterop ------------------------------------------------------
 
 _LEGACY = 1  # CU_STREAM_LEGACY

@@ -21,8 +21,6 @@ from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described, exported, writable_plain
 from gpuinterop.testing.layouts import PLAIN, Layout
 
-__all__ = ["installed", "load", "names", "numpy_bridge"]
-
 
 def numpy_bridge() -> Bridge:
     """NumPy."""

@@ -15,11 +15,6 @@ from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described, writable_plain
 from gpuinterop.testing.layouts import PLAIN, Layout
 
-__all__ = [
-    "cudamat_bridge", "cupy_bridge", "gnumpy_bridge", "numba_bridge", "pycuda_bridge",
-    "tensorflow_bridge", "warp_bridge",
-]  # fmt: skip
-
 
 def cupy_bridge() -> Bridge:
     """CuPy."""

@@ -23,8 +23,6 @@ from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import Store, elements, poke
 from gpuinterop.testing.verdict import Verdict, alike, another, buffers, settled
 
-__all__ = ["run"]
-
 
 def _place(x: Any) -> tuple[str, int]:
     return x.device.type, x.device.index

@@ -15,8 +15,6 @@ from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import fill, slow, wait
 from gpuinterop.testing.verdict import Verdict
 
-__all__ = ["run_order"]
-
 _NEW = 0x40000000  # 2.0 as float32
 _ROUNDS = 3
 

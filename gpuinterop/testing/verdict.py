@@ -12,8 +12,6 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import GpuInteropError
 
-__all__ = ["Fault", "Verdict", "alike", "another", "buffers", "settled"]
-
 _PATIENCE = 2.0  # seconds that a library may take to release memory: some do it on another thread
 _waited: dict[str, float] = {}  # seconds waited without success, for each bridge
 

@@ -1,7 +1,5 @@
 // Copies elements by memcpy, a strided loop, a kernel or a staged transfer.
-#include <algorithm>
-#include <cstdlib>
-#include <numeric>
+#include <cstring>
 
 #include "array/array.hpp"
 #include "array/error.hpp"
@@ -10,6 +8,8 @@
 #include "cuda/cuda.hpp"
 #include "ops/copy.hpp"
 #include "ops/graph.hpp"
+#include "ops/iteration_space.hpp"
+#include "ops/overlap.hpp"
 
 namespace gpuinterop {
 
@@ -36,73 +36,20 @@ std::pair<uintptr_t, uintptr_t> reach(const Array& a, const char* where) {
   return {start + lo * a.itemsize(), start + (hi + 1) * a.itemsize()};
 }
 
-bool same_strides(const Array& a, const Array& b) {
-  for (int i = 0; i < a.layout.ndim(); ++i)
-    if (a.layout.shape()[i] > 1 && a.layout.strides()[i] != b.layout.strides()[i]) return false;
-  return true;
+// The joint walk of a copy: source first, then target.
+void plan_copy(ops::IterationSpace& w, const Array& dst, const Array& src) {
+  w.inputs = 1;
+  w.add_array(src);
+  w.add_array(dst);
+  const Layout* layouts[] = {&src.layout, &dst.layout};
+  ops::build_iteration_space(w, layouts, dst.layout.ndim(), dst.layout.shape());
 }
 
-// The elements fill one block of memory without gaps, in some order of axes; *first is its start.
-bool is_dense(const Array& a, char** first) {
-  const Layout& l = a.layout;
-  int order[kMaxDims];
-  int n = 0;
-  int64_t lowest = 0;
-  for (int i = 0; i < l.ndim(); ++i) {
-    if (l.shape()[i] == 1) continue;
-    if (l.strides()[i] == 0) return false;
-    if (l.strides()[i] < 0) lowest += (l.shape()[i] - 1) * l.strides()[i];
-    order[n++] = i;
-  }
-  std::sort(order, order + n,
-            [&](int x, int y) { return std::llabs(l.strides()[x]) < std::llabs(l.strides()[y]); });
-  int64_t step = 1;
-  for (int k = 0; k < n; ++k) {
-    if (std::llabs(l.strides()[order[k]]) != step) return false;
-    step *= l.shape()[order[k]];
-  }
-  *first = a.data + lowest * a.itemsize();
+// All operands are one block of memory without gaps, in the same order of axes; it starts at w.data.
+bool is_one_block(const ops::IterationSpace& w) {
+  for (int i = 0; i < w.operands && w.ndim; ++i)
+    if (w.ndim > 1 || w.stride[0][i] != 1) return false;
   return true;
-}
-
-struct Loop {
-  int ndim = 0;
-  int64_t n[kMaxDims], d[kMaxDims], s[kMaxDims];  // bytes; the last dimension is the innermost
-};
-
-// Innermost where the destination steps least; dimensions that step as one are merged.
-Loop plan_loop(const Array& dst, const Array& src, char** dptr, const char** sptr) {
-  const Layout &dl = dst.layout, &sl = src.layout;
-  int order[kMaxDims];
-  int count = 0;
-  for (int i = 0; i < dl.ndim(); ++i)
-    if (dl.shape()[i] != 1) order[count++] = i;
-  std::stable_sort(order, order + count, [&](int x, int y) {
-    return std::llabs(dl.strides()[x]) > std::llabs(dl.strides()[y]);
-  });
-  Loop loop;
-  const int64_t item = dst.itemsize();
-  for (int k = 0; k < count; ++k) {
-    const int i = order[k];
-    int64_t n = dl.shape()[i], d = dl.strides()[i] * item, s = sl.strides()[i] * item;
-    if (d < 0) {
-      *dptr += (n - 1) * d;
-      *sptr += (n - 1) * s;
-      d = -d;
-      s = -s;
-    }
-    const int last = loop.ndim - 1;
-    if (last >= 0 && loop.d[last] == n * d && loop.s[last] == n * s) {
-      loop.n[last] *= n;
-      loop.d[last] = d;
-      loop.s[last] = s;
-    } else {
-      loop.n[loop.ndim] = n;
-      loop.d[loop.ndim] = d;
-      loop.s[loop.ndim++] = s;
-    }
-  }
-  return loop;
 }
 
 template <int Item>
@@ -115,22 +62,24 @@ void copy_line(char* d, const char* s, int64_t n, int64_t dstep, int64_t sstep) 
 }
 
 template <int Item>
-void copy_loop(const Loop& loop, char* d, const char* s) {
-  if (loop.ndim == 0) {
+void copy_walk(const ops::IterationSpace& w) {
+  const char* s = w.data[0];
+  char* d = w.data[1];
+  if (w.ndim == 0) {
     std::memcpy(d, s, Item);
     return;
   }
-  const int inner = loop.ndim - 1;
+  const int inner = w.ndim - 1;
   int64_t index[kMaxDims] = {};
   for (;;) {
-    copy_line<Item>(d, s, loop.n[inner], loop.d[inner], loop.s[inner]);
+    copy_line<Item>(d, s, w.shape[inner], w.stride[inner][1] * Item, w.stride[inner][0] * Item);
     int k = inner - 1;
     for (; k >= 0; --k) {
-      d += loop.d[k];
-      s += loop.s[k];
-      if (++index[k] < loop.n[k]) break;
-      d -= loop.n[k] * loop.d[k];
-      s -= loop.n[k] * loop.s[k];
+      s += w.stride[k][0] * Item;
+      d += w.stride[k][1] * Item;
+      if (++index[k] < w.shape[k]) break;
+      s -= w.shape[k] * w.stride[k][0] * Item;
+      d -= w.shape[k] * w.stride[k][1] * Item;
       index[k] = 0;
     }
     if (k < 0) return;
@@ -138,16 +87,15 @@ void copy_loop(const Loop& loop, char* d, const char* s) {
 }
 
 void copy_host(const Array& dst, const Array& src) {
-  char* d = dst.data;
-  const char* s = src.data;
-  const Loop loop = plan_loop(dst, src, &d, &s);
+  ops::IterationSpace w;
+  plan_copy(w, dst, src);
   DropGil drop(dst.nbytes() >= kGilBytes);
   switch (dst.itemsize()) {
-    case 1: return copy_loop<1>(loop, d, s);
-    case 2: return copy_loop<2>(loop, d, s);
-    case 4: return copy_loop<4>(loop, d, s);
-    case 8: return copy_loop<8>(loop, d, s);
-    default: return copy_loop<16>(loop, d, s);
+    case 1: return copy_walk<1>(w);
+    case 2: return copy_walk<2>(w);
+    case 4: return copy_walk<4>(w);
+    case 8: return copy_walk<8>(w);
+    default: return copy_walk<16>(w);
   }
 }
 
@@ -164,7 +112,7 @@ Array compact_like(const Array& a, Device device, const char* where) {
 
 void copy_same_device(const Array& dst, const Array& src, const char* where) {
   if (reaches_meet(dst, src, where)) {
-    if (dst.data == src.data && same_strides(dst, src)) return;
+    if (ops::is_same_place(dst, src)) return;
     Array detour = compact_like(src, src.device, where);
     copy_same_device(detour, src, where);
     copy_same_device(dst, detour, where);
@@ -176,8 +124,9 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
     return;
   }
   note_copy("copy", dst.nbytes(), where);
-  char *d0, *s0;
-  if (!same_strides(dst, src) || !is_dense(dst, &d0) || !is_dense(src, &s0)) {
+  ops::IterationSpace w;
+  plan_copy(w, dst, src);
+  if (!is_one_block(w)) {
     ops::copy_strided(dst, src, where);
     return;
   }
@@ -185,22 +134,8 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
   CUstream stream = cuda::current_stream(dst.device.id);
   Buffer* used[] = {dst.buffer.get(), src.buffer.get()};
   cuda::order_all(used, 2, stream, where);
-  cuda::copy_bytes(dst.device.id, d0, s0, dst.nbytes(), cuda::Direction::DeviceToDevice, stream,
-                   true, where);
-}
-
-// The source with its broadcast dimensions reduced to extent 1, so that each element is copied once.
-Array without_broadcast(const Array& src) {
-  Array out = src;
-  Layout l = Layout::with_ndim(src.layout.ndim());
-  for (int i = 0; i < l.ndim(); ++i) {
-    const bool repeated = src.layout.strides()[i] == 0 && src.layout.shape()[i] > 1;
-    l.shape()[i] = repeated ? 1 : src.layout.shape()[i];
-    l.strides()[i] = src.layout.strides()[i];
-  }
-  l.finish("copy");
-  out.layout = std::move(l);
-  return out;
+  cuda::copy_bytes(dst.device.id, w.data[1], w.data[0], dst.nbytes(),
+                   cuda::Direction::DeviceToDevice, stream, true, where);
 }
 
 // Packs or spreads on one side of a transfer. Copies of host memory on this way are not reported, nor
@@ -235,13 +170,6 @@ void transfer(const Array& dst, const Array& src, const char* where, bool async)
   // The CPU reads what is packed, so copies that are queued into it must complete first.
   if (up && async && !src.layout.is_c_contiguous())
     cuda::finish_current_stream(dst.device.id, where);
-  if (up && src.layout.has_zero_stride()) {
-    const Array once = without_broadcast(src);
-    Array landed = compact_like(once, dst.device, where);
-    transfer(landed, once, where, false);
-    landed.layout = landed.layout.broadcast_to(dst.layout.ndim(), dst.layout.shape(), where);
-    return copy_beside(dst, landed, false, where);
-  }
   if (!src.layout.is_c_contiguous()) {
     Array packed = compact_like(src, src.device, where);
     copy_beside(packed, src, !up, where);
@@ -317,16 +245,19 @@ void fill_elements(const Array& dst, const void* item, const char* where) {
     return;
   }
   ops::note_use(dst);
-  char* first;
-  if (dst.itemsize() > 4 || !is_dense(dst, &first)) {
+  ops::IterationSpace w;
+  w.add_array(dst);
+  const Layout* layouts[] = {&dst.layout};
+  ops::build_iteration_space(w, layouts, dst.layout.ndim(), dst.layout.shape());
+  if (dst.itemsize() > 4 || !is_one_block(w)) {
     ops::fill_strided(dst, item, where);
     return;
   }
   cuda::DeviceGuard guard(dst.device.id);
   CUstream stream = cuda::current_stream(dst.device.id);
   cuda::order(dst.buffer.get(), stream, where);
-  cuda::fill_bytes(dst.device.id, first, item, static_cast<int>(dst.itemsize()), dst.layout.size(),
-                   stream, where);
+  cuda::fill_bytes(dst.device.id, w.data[0], item, static_cast<int>(dst.itemsize()),
+                   dst.layout.size(), stream, where);
 }
 
 }  // namespace gpuinterop

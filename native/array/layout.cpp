@@ -25,20 +25,25 @@ int64_t checked_product(int ndim, const int64_t* shape, const char* where) {
   return empty ? 0 : total;
 }
 
-void fill_c_strides(int ndim, const int64_t* shape, int64_t* strides) {
+// The strides of a contiguous array whose fastest axis is the last (by rows) or the first.
+void fill_strides(int ndim, const int64_t* shape, bool by_rows, int64_t* strides) {
   int64_t step = 1;
-  for (int i = ndim - 1; i >= 0; --i) {
+  for (int k = 0; k < ndim; ++k) {
+    const int i = by_rows ? ndim - 1 - k : k;
     strides[i] = step;
     step *= std::max<int64_t>(shape[i], 1);
   }
 }
 
-void fill_f_strides(int ndim, const int64_t* shape, int64_t* strides) {
+bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides, bool by_rows) {
   int64_t step = 1;
-  for (int i = 0; i < ndim; ++i) {
-    strides[i] = step;
-    step *= std::max<int64_t>(shape[i], 1);
+  for (int k = 0; k < ndim; ++k) {
+    const int i = by_rows ? ndim - 1 - k : k;
+    if (shape[i] == 1) continue;
+    if (strides[i] != step) return false;
+    step *= shape[i];
   }
+  return true;
 }
 
 // One by one, whatever the compiler thinks: they were mostly written one by one a moment ago, and a
@@ -110,7 +115,7 @@ Layout Layout::compact(int ndim, const int64_t* shape, bool by_rows, const char*
   checked_product(ndim, shape, where);
   Layout out = with_ndim(ndim);
   copy_words(shape, ndim, out.shape());
-  (by_rows ? fill_c_strides : fill_f_strides)(ndim, shape, out.strides());
+  fill_strides(ndim, shape, by_rows, out.strides());
   out.finish(where);
   return out;
 }
@@ -119,35 +124,12 @@ void Layout::finish(const char* where) {
   const int64_t* n = shape();
   int64_t* s = strides();
   size_ = checked_product(ndim_, n, where);
-  c_contiguous_ = f_contiguous_ = true;
-  if (size_ == 0) {
-    fill_c_strides(ndim_, n, s);
-    return;
-  }
-  int64_t step = 1;
-  for (int i = ndim_ - 1; i >= 0; --i) {
-    if (n[i] == 1) continue;
-    if (s[i] != step) {
-      c_contiguous_ = false;
-      break;
-    }
-    step *= n[i];
-  }
-  step = 1;
-  for (int i = 0; i < ndim_; ++i) {
-    if (n[i] == 1) continue;
-    if (s[i] != step) {
-      f_contiguous_ = false;
-      break;
-    }
-    step *= n[i];
-  }
+  c_contiguous_ = size_ == 0 || is_contiguous(ndim_, n, s, true);
+  f_contiguous_ = size_ == 0 || is_contiguous(ndim_, n, s, false);
   // Strides of extent-1 dimensions: C's when C-contiguous, F's when F-contiguous, else what a
   // compact neighbour to the right implies.
-  if (c_contiguous_) {
-    fill_c_strides(ndim_, n, s);
-  } else if (f_contiguous_) {
-    fill_f_strides(ndim_, n, s);
+  if (c_contiguous_ || f_contiguous_) {
+    fill_strides(ndim_, n, c_contiguous_, s);
   } else {
     for (int i = ndim_ - 1; i >= 0; --i) {
       if (n[i] != 1) continue;
@@ -189,53 +171,42 @@ std::pair<int64_t, int64_t> Layout::span(const char* where) const {
   return {lo, hi};
 }
 
-Layout Layout::permuted(const int* axes, int n, const char* where) const {
+Layout Layout::permuted(const int64_t* axes, int n, const char* where) const {
   uint64_t seen = 0;
   bool ok = n == ndim_;
   Layout out = with_ndim(ndim_);
   for (int i = 0; ok && i < n; ++i) {
-    const int axis = axes[i];
+    const int64_t axis = axes[i];
     ok = axis >= 0 && axis < ndim_ && !(seen >> axis & 1);
     if (!ok) break;
     seen |= uint64_t{1} << axis;
     out.shape()[i] = shape()[axis];
     out.strides()[i] = strides()[axis];
   }
-  if (!ok) {
-    int64_t given[kMaxDims];
-    for (int i = 0; i < std::min(n, kMaxDims); ++i) given[i] = axes[i];
+  if (!ok)
     fail(Kind::Shape, where, "each of the " + std::to_string(ndim_) + " axes exactly once",
-         "axes " + shape_text(std::min(n, kMaxDims), given), "pass a permutation of the axes");
-  }
+         "axes " + shape_text(n, axes), "pass a permutation of the axes");
   out.finish(where);
   return out;
 }
 
 Layout Layout::broadcast_to(int ndim, const int64_t* target, const char* where) const {
   check_ndim(ndim, where);
-  bool ok = ndim >= ndim_;
-  if (ok) {
-    Layout out = with_ndim(ndim);
-    const int lead = ndim - ndim_;
-    for (int i = 0; i < ndim && ok; ++i) {
-      out.shape()[i] = target[i];
-      if (i < lead) {
-        out.strides()[i] = 0;
-      } else if (shape()[i - lead] == target[i]) {
-        out.strides()[i] = strides()[i - lead];
-      } else {
-        ok = shape()[i - lead] == 1 && target[i] >= 0;
-        out.strides()[i] = 0;
-      }
-    }
-    if (ok) {
-      out.finish(where);
-      return out;
-    }
+  Layout out = with_ndim(ndim);
+  const int lead = ndim - ndim_;
+  bool ok = lead >= 0;
+  for (int i = 0; i < ndim && ok; ++i) {
+    const bool same = i >= lead && shape()[i - lead] == target[i];
+    ok = i < lead || same || (shape()[i - lead] == 1 && target[i] >= 0);
+    out.shape()[i] = target[i];
+    out.strides()[i] = same ? strides()[i - lead] : 0;
   }
-  fail(Kind::Shape, where, "a shape that broadcasts to " + shape_text(ndim, target),
-       "shape " + shape_text(ndim_, shape()),
-       "reshape it: each axis length, counted from the right, must be equal or 1");
+  if (!ok)
+    fail(Kind::Shape, where, "a shape that broadcasts to " + shape_text(ndim, target),
+         "shape " + shape_text(ndim_, shape()),
+         "reshape it: each axis length, counted from the right, must be equal or 1");
+  out.finish(where);
+  return out;
 }
 
 bool Layout::reshaped(int ndim, const int64_t* target, Layout* out, const char* where) const {

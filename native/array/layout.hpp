@@ -55,7 +55,7 @@ class Layout {
   // Kind::Bounds error when the span does not fit 63 bits.
   std::pair<int64_t, int64_t> span(const char* where) const;
 
-  Layout permuted(const int* axes, int n, const char* where) const;
+  Layout permuted(const int64_t* axes, int n, const char* where) const;
   // NumPy's rule; a Kind::Shape error names both shapes.
   Layout broadcast_to(int ndim, const int64_t* shape, const char* where) const;
   // The same elements in C order under another shape (no -1 here): true and `out` set when strides

@@ -23,7 +23,7 @@ std::string address_text(const void* p) {
 
 [[noreturn]] void malformed(const char* where, std::string expected, std::string got) {
   fail(Kind::Exchange, where, std::move(expected), std::move(got),
-       "this is a fault of the producer: report it there");
+       "pass shape, strides and address of real memory; if a library tells them, report it there");
 }
 
 // Raised only, so it never costs the good path anything.

@@ -222,7 +222,7 @@ PyObject* inner(const ProductCall& call) {
   check_inner(a, b, a.extent(-1), b.extent(-1), call.where);
   if (b.ndim() == 1) return with_vector(call, a, b);
   if (a.ndim() > 2 || b.ndim() > 2) return the_rest("inner", call, a, b);
-  const int turned[] = {1, 0};
+  const int64_t turned[] = {1, 0};
   Side columns =
       operand_with_layout(b, b.array->layout.permuted(turned, 2, call.where), Py_TYPE(b.object));
   if (a.ndim() == 1) return with_vector(call, a, columns);

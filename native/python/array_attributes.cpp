@@ -10,11 +10,6 @@ namespace gpuinterop {
 
 namespace {
 
-template <class F>
-PyObject* attribute(PyObject* self, F&& f) noexcept {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* { return f(unwrap(self)); });
-}
-
 // a * b as a Python int, also where it does not fit 63 bits: geometry in the making may be anything.
 PyObject* product(int64_t a, int64_t b) {
   int64_t small;
@@ -32,20 +27,17 @@ PyObject* get_shape(PyObject* o, void*) {
   const Layout& l = shown_layout(o);
   return int_tuple(l.ndim(), l.shape(), 1);
 }
+void require_value(PyObject* value, const char* name) {
+  if (!value) fail(Kind::Type, name, "a value", "a deletion", "assign a value instead");
+}
+
 // In place, unless the class keeps the documents' rule that an array keeps its shape.
 int set_shape(PyObject* o, PyObject* value, void*) {
   return guard(-1, [&] {
-    if (!value) fail(Kind::Type, "shape", "a tuple of ints", "a deletion", "assign a shape");
-    PyRef fixed = PyRef::steal(
-        PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "_keeps_shape"));
-    if (!fixed && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
-    PyErr_Clear();
-    const int keeps = fixed ? PyObject_IsTrue(fixed.get()) : 0;
-    if (keeps < 0) throw PythonError();
-    if (keeps) {
+    require_value(value, "shape");
+    if (is_cudandarray(Py_TYPE(o)))
       fail(Kind::Unsupported, "shape", "no assignment: a CudaNdarray keeps its shape",
            "an assignment to shape", "use x.reshape(shape), a view where possible");
-    }
     reshape_in_place(o, value);
     return 0;
   });
@@ -72,25 +64,20 @@ PyObject* get_element_strides(PyObject* o, void*) {
 
 int set_strides_scaled(PyObject* o, PyObject* value, int64_t unit, const char* where) {
   return guard(-1, [&] {
-    if (!value) fail(Kind::Type, where, "a tuple of ints", "a deletion", "assign strides");
+    require_value(value, where);
     Array& a = unwrap(o);
     int64_t given[kMaxDims];
     const int n = read_ints(value, given, where, "strides");
     const Layout& shown = shown_layout(o);
     if (n != shown.ndim())
-      fail(Kind::Shape, where, std::to_string(shown.ndim()) + " strides, one for each dimension",
-           std::to_string(n), "pass one stride for each dimension");
-    for (int i = 0; i < n; ++i) {
+      fail_with("wrong_number_of_strides", where, {int64_t{shown.ndim()}, shape_text(n, given)});
+    for (int i = 0; i < n; ++i)
       if (given[i] % unit)
-        fail(Kind::Bounds, where,
-             "strides in bytes, multiples of the itemsize " + std::to_string(unit),
-             shape_text(n, given),
-             "multiply elements by " + std::to_string(unit) + ", or assign them to x._strides");
-    }
+        fail_with("strides_of_partial_elements", where, {unit, shape_text(n, given)});
     for (int i = 0; i < n; ++i) given[i] /= unit;
     const Layout layout(n, shown.shape(), given);
     char* data = const_cast<char*>(shown_data(o));
-    check_reach(a, layout, data, where, unit == 1 ? Unit::Elements : Unit::Bytes);
+    check_reach(a, layout, data, where);
     change_geometry(o, layout, data, where);
     return 0;
   });
@@ -116,14 +103,12 @@ PyObject* get_ptr(PyObject* o, void*) {
 }
 int set_ptr(PyObject* o, PyObject* value, void*) {
   return guard(-1, [&] {
-    if (!value) fail(Kind::Type, "_dev_data", "an address", "a deletion", "assign an int");
-    if (!PyLong_Check(value))
-      fail(Kind::Type, "_dev_data", "an address", "an object of type " + type_text(value),
-           "assign an int");
-    const unsigned long long address = PyLong_AsUnsignedLongLong(value);
-    if (PyErr_Occurred()) {
-      PyErr_Clear();
-      fail(Kind::Bounds, "_dev_data", "an address from 0 to 2**64 - 1", repr_text(value),
+    require_value(value, "_dev_data");
+    const unsigned long long address = PyLong_Check(value) ? PyLong_AsUnsignedLongLong(value) : 0;
+    if (!PyLong_Check(value) || PyErr_Occurred()) {
+      forgive();
+      fail(PyLong_Check(value) ? Kind::Bounds : Kind::Type, "_dev_data",
+           "an int as address, from 0 to 2**64 - 1", repr_text(value),
            "assign an address inside the array's memory");
     }
     if (shown_layout(o).size())
@@ -147,7 +132,7 @@ PyObject* get_readonly(PyObject* o, void*) {
 int set_readonly(PyObject* o, PyObject* value, void*) {
   return guard(-1, [&] {
     Array& a = unwrap(o);
-    if (!value) fail(Kind::Type, "readonly", "True or False", "a deletion", "assign True");
+    require_value(value, "readonly");
     const int truth = PyObject_IsTrue(value);
     if (truth < 0) throw PythonError();
     if (!truth && a.readonly)
@@ -166,20 +151,13 @@ PyObject* get_stream(PyObject* o, void*) {
   const Array& a = unwrap(o);
   return PyLong_FromUnsignedLongLong(a.buffer ? reinterpret_cast<uintptr_t>(a.buffer->stream) : 0);
 }
-PyObject* get_owns(PyObject* o, void*) {
-  const Array& a = unwrap(o);
-  return PyBool_FromLong(!a.base);
-}
 PyObject* get_transposed(PyObject* o, void*) {
-  return attribute(o, [&](const Array& a) -> PyObject* {
+  return guard((PyObject*)nullptr, [&] {
     require_valid_layout(o);
-    Array view = view_of(o);
-    const int ndim = a.layout.ndim();
-    int axes[kMaxDims];
-    for (int i = 0; i < ndim; ++i) axes[i] = ndim - 1 - i;
-    view.layout = a.layout.permuted(axes, ndim, "T");
-    view.data = a.data;
-    return wrap(Py_TYPE(o), std::move(view));
+    const Layout& l = unwrap(o).layout;
+    int64_t axes[kMaxDims];
+    for (int i = 0; i < l.ndim(); ++i) axes[i] = l.ndim() - 1 - i;
+    return retyped_view(o, Py_TYPE(o), l.permuted(axes, l.ndim(), "T"), unwrap(o).data);
   });
 }
 
@@ -226,7 +204,6 @@ PyGetSetDef array_getset[] = {
     {"T", get_transposed, nullptr, "A view with the axes reversed.", nullptr},
     {"_stream", get_stream, nullptr, "Handle of the stream of the last use; 0 on the host.",
      nullptr},
-    {"_owns", get_owns, nullptr, "True for a root owner.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -6,9 +6,6 @@
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
-#include "cuda/device_state.hpp"
-#include "exchange/export.hpp"
-#include "exchange/import.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 
@@ -61,8 +58,6 @@ PyObject* device_object(Device device) {
   return slot;
 }
 
-namespace {
-
 PyTypeObject* read_class(nb::handle cls, const char* where) {
   if (!PyType_Check(cls.ptr()) ||
       !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls.ptr()), array_type))
@@ -86,6 +81,8 @@ Device read_device(int type, int id, const char* where) {
   return {static_cast<DeviceType>(type), type == 1 ? 0 : id};
 }
 
+namespace {
+
 nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_type, int device_id,
                  const std::string& order, const std::string& where_text) {
   const char* where = where_text.c_str();
@@ -103,131 +100,12 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   return nb::steal(wrap_or_throw(type, make_empty(device, id, std::move(layout), where)));
 }
 
-void release_foreign(Buffer*) noexcept {}
-
-// What `a` touches must be memory, as far as anybody can tell: the base's, when that is an array here;
-// on CUDA else one allocation that the driver knows.
-void check_vouched(Array* a, nb::handle base, Unit unit, const char* where) {
-  if (is_array(base.ptr())) {
-    const Array owner = unwrap(base.ptr());
-    const Memory memory = owner.buffer ? owner.buffer->memory : Memory::Host;
-    const bool everywhere = memory == Memory::Pinned || memory == Memory::Managed;
-    if (owner.device != a->device && owner.buffer && !everywhere)
-      fail(Kind::DeviceMismatch, where,
-           device_text(owner.device) + ", where the memory of base lies", device_text(a->device),
-           "leave the device out, or copy: base.to_device(device)");
-    Array reached;
-    reached.buffer = owner.buffer;
-    reached.dtype = a->dtype;
-    check_reach(reached, a->layout, a->data, where, unit);
-  } else if (a->device.is_cuda()) {
-    exchange::Checked c;
-    c.layout = a->layout;
-    c.data = a->data;
-    c.device = a->device;
-    c.dtype = a->dtype;
-    c.memory = Memory::Device;
-    try {
-      exchange::check_memory(&c, exchange::Trust::Never, false, where);
-    } catch (Error& e) {
-      // No producer has a part in this.
-      if (e.fix.find("producer") != std::string::npos)
-        e.fix = "pass the address, shape and strides of memory in one allocation";
-      throw;
-    }
-    a->buffer->memory = c.memory;
-  }
-}
-
-// Borrows memory that `base` keeps alive (or nobody: base None). Strides in bytes or elements, or None
-// for C order. nbytes: how much may be touched from ptr on, on the caller's word; -1: not known.
-nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle strides,
-                        nb::handle dtype, int device_type, int device_id, nb::handle base,
-                        int64_t nbytes, bool readonly, const std::string& where_text,
-                        bool in_elements) {
-  const char* where = where_text.c_str();
-  const Unit unit = in_elements ? Unit::Elements : Unit::Bytes;
-  PyTypeObject* type = read_class(cls, where);
-  int64_t extents[kMaxDims], steps[kMaxDims];
-  const int n = read_ints(shape.ptr(), extents, where, "shape");
-  Array a;
-  a.dtype = read_dtype(dtype, where);
-  require_holds(type, a.dtype, where);
-  a.device = read_device(device_type, device_id, where);
-  a.readonly = readonly;
-  const int64_t item = a.itemsize();
-  if (strides.is_none()) {
-    a.layout = Layout::c_order(n, extents, where);
-  } else {
-    if (read_ints(strides.ptr(), steps, where, "strides") != n)
-      fail(Kind::Shape, where, "as many strides as extents, " + std::to_string(n),
-           repr_text(strides.ptr()) + (in_elements ? " (elements)" : " (bytes)"),
-           "pass one stride for each dimension");
-    for (int i = 0; i < n && !in_elements; ++i) {
-      if (steps[i] % item)
-        fail(Kind::Bounds, where,
-             "strides that are multiples of the itemsize, " + std::to_string(item),
-             shape_text(n, steps) + " (bytes)", "pass byte strides of whole elements");
-      steps[i] /= item;
-    }
-    a.layout = Layout(n, extents, steps);
-  }
-  if (a.layout.size() > 0) {
-    const auto [lo, hi] = a.layout.span(where);
-    const __int128 first = static_cast<__int128>(ptr) + static_cast<__int128>(lo) * item;
-    const __int128 end = static_cast<__int128>(ptr) + (static_cast<__int128>(hi) + 1) * item;
-    if (first < 0 || end > static_cast<__int128>(UINT64_MAX) || end - first > INT64_MAX)
-      fail(Kind::Bounds, where, "elements at addresses that fit 64 bits",
-           "shape " + shape_text(n, extents) + " with strides " +
-               shape_text(n, a.layout.strides()) + " (elements) at address " + std::to_string(ptr),
-           "pass the shape and strides of real memory");
-    if (nbytes < -1)
-      fail(Kind::Bounds, where, "a number of bytes, or -1 when it is not known",
-           std::to_string(nbytes), "pass the bytes that may be touched from ptr on");
-    if (ptr == 0)
-      fail(Kind::Bounds, where, "the address of the memory",
-           "a null pointer for shape " + shape_text(n, extents),
-           "pass a valid address; only empty arrays have none");
-    check_aligned(ptr, a.dtype, a.device, where);
-    auto* b = new Buffer;
-    a.buffer = BufferRef(b);
-    b->device = a.device;
-    b->memory = a.device.is_cuda() ? Memory::Device : Memory::Host;
-    b->needs_base = true;
-    b->readonly = readonly;
-    if (a.device.is_cuda()) {
-      // Nobody says where the memory was written; what this thread's current stream comes after is
-      // the caller's own order.
-      CUstream stream = cuda::current_stream(a.device.id);
-      b->stream = stream;
-      b->stream_thread = stream == CU_STREAM_PER_THREAD ? cuda::thread_token() : 0;
-    }
-    b->release = release_foreign;
-    a.data = reinterpret_cast<char*>(static_cast<uintptr_t>(ptr));
-    if (nbytes >= 0) {
-      b->ptr = a.data;
-      b->nbytes = nbytes;
-      check_reach(a, a.layout, a.data, where, unit);
-    } else {
-      check_vouched(&a, base, unit, where);
-      b->ptr = a.data + lo * item;
-      b->nbytes = (hi - lo + 1) * item;
-    }
-  }
-  if (!base.is_none()) a.base = PyRef::borrow(base.ptr());
-  return nb::steal(wrap_or_throw(type, std::move(a)));
-}
-
 }  // namespace
 
 void register_array_functions(nb::module_& m) {
   using namespace nb::literals;
   m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
         "order"_a = "C", "where"_a = "empty", "A fresh array of `cls`; its elements are not set.");
-  m.def("from_pointer", &from_pointer, "cls"_a, "ptr"_a, "shape"_a, "strides"_a.none(), "dtype"_a,
-        "device_type"_a, "device_id"_a, "base"_a.none(), "nbytes"_a = -1, "readonly"_a = false,
-        "where"_a = "from_pointer", "in_elements"_a = false,
-        "An array over foreign memory; strides in bytes, unless in_elements.");
   m.def(
       "read_ints",
       [](nb::handle value, const std::string& where, const std::string& what) {

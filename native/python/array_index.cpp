@@ -30,46 +30,12 @@ std::string attribute_text(PyObject* o, const char* name) {
   return utf8 ? utf8 : "";
 }
 
-bool holds_float(PyObject* sequence) {
-  const Py_ssize_t n = PySequence_Size(sequence);
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    const PyRef one = PyRef::steal(PySequence_GetItem(sequence, i));
-    if (one && PyFloat_Check(one.get())) return true;
-  }
-  forgive();
-  return false;
-}
-
-// What to write instead of a key that only NumPy takes. `text` is the key's dtype, or its repr.
-std::string instead_of(PyObject* item, const std::string& text, bool is_array_like, bool writes) {
-  const bool listed = PyList_Check(item) || PyTuple_Check(item);
-  const bool truths = text.find(listed ? "True" : "bool") != std::string::npos ||
-                      (listed && text.find("False") != std::string::npos);
-  if ((is_array_like || listed) && truths)
-    return writes
-               ? "choose by element: x[...] = gpuinterop.where(mask, value, x)"
-               : "choose by element: gpuinterop.where(mask, x, 0); how many there are is known on "
-                 "the host only: numpy.asarray(x)[numpy.asarray(mask)]";
-  if (listed && holds_float(item)) return "convert them: x.take([int(i) for i in key], axis)";
-  const bool numbers = is_array_like ? text.find("int") != std::string::npos : listed;
-  if (numbers)
-    return writes ? "write on the host: h = x.get(); h[key] = value; x[...] = h"
-                  : "gather along an axis: x.take(indices, axis)";
-  if (PyBool_Check(item)) return "x[None] for a new axis, x[int(key)] for an element";
-  if (PyFloat_Check(item)) return "convert it: x[int(key)]";
-  return "index with ints and slices: arrays have no named fields";
-}
-
 [[noreturn]] void bad_key(PyObject* item, bool writes) {
-  std::string text = attribute_text(item, "dtype");
-  const bool is_array_like = !text.empty();
-  std::string got = "a key of type " + type_text(item);
-  if (is_array_like)  // never its elements, which may lie on a device
-    got += " of dtype " + text + " and shape " + attribute_text(item, "shape");
-  else
-    got += ": " + (text = repr_text(item));
-  fail(Kind::IndexKind, writes ? kSet : kGet, "ints, slices, Ellipsis, None and tuples of them",
-       got, instead_of(item, text, is_array_like, writes));
+  fail(
+      Kind::IndexKind, writes ? kSet : kGet, "ints, slices, Ellipsis, None and tuples of them",
+      "a key of type " + type_text(item),
+      "gather with x.take(indices, axis), choose with gpuinterop.where(mask, x, value), or convert "
+      "one number: x[int(key)]");
 }
 
 // Whether a key that gave `number` by its __index__ is one that NumPy's and JAX's arrays refuse there: a
@@ -100,30 +66,13 @@ bool read_index(PyObject* item, int64_t* out, bool writes) {
   return PyLong_Check(item) || !is_index_array(item, *out);
 }
 
-// After a slice could not be read: says which part of it is at fault. Errors that the parts themselves
-// have raised pass.
+// After a slice could not be read. Errors that its parts themselves have raised pass.
 [[noreturn]] void bad_slice(PyObject* slice) {
-  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError))
-    throw PythonError();
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  const PyRef held[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(trace)};
-  PyRef part;
-  for (const char* name : {"start", "stop", "step"}) {
-    part = PyRef::steal(PyObject_GetAttrString(slice, name));
-    if (!part) throw PythonError();
-    if (part.get() != Py_None && !PyIndex_Check(part.get()))
-      fail(Kind::Type, kGet, std::string("an int as the slice's ") + name,
-           repr_text(part.get()) + " of type " + type_text(part.get()), "convert it with int()");
-  }
-  // The last part is the step.
-  if (part.get() != Py_None && PyNumber_AsSsize_t(part.get(), nullptr) == 0 && !PyErr_Occurred())
-    fail(Kind::Shape, kGet, "a slice whose step is not zero", repr_text(slice),
-         "leave the step out, or repeat an element with x[i:i + 1].broadcast_to(...)");
-  forgive();
-  Py_XINCREF(type), Py_XINCREF(value), Py_XINCREF(trace);
-  PyErr_Restore(type, value, trace);
-  throw PythonError();
+  const bool zero = PyErr_ExceptionMatches(PyExc_ValueError);
+  if (!zero && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
+  PyErr_Clear();
+  fail(zero ? Kind::Shape : Kind::Type, kGet, "a slice of ints whose step is not zero",
+       repr_text(slice), "convert its parts with int(), and leave out a step of zero");
 }
 
 // Walks the key and writes the view's geometry into `view` (layout and data).
@@ -138,43 +87,28 @@ class KeyReader {
         writes_(writes) {}
 
   void run(PyObject* key) {
-    if (!PyTuple_Check(key)) {
-      apply_all(&key, 1);
-      return;
-    }
-    const Py_ssize_t n = PyTuple_Size(key);
-    PyObject* items[2 * kMaxDims];
-    if (n > 2 * kMaxDims)
-      fail(Kind::Index, kGet, "a key of at most " + std::to_string(2 * kMaxDims) + " parts",
-           std::to_string(n) + " parts", "index in two steps");
-    for (Py_ssize_t i = 0; i < n; ++i) items[i] = PyTuple_GetItem(key, i);
-    apply_all(items, static_cast<int>(n));
-  }
-
- private:
-  void apply_all(PyObject** items, int n) {
-    int used = 0;
-    bool ellipsis = false;
-    for (int i = 0; i < n; ++i) {
-      if (items[i] == Py_Ellipsis) {
-        if (ellipsis)
-          fail(Kind::Index, kGet, "one Ellipsis at most", "two", "write the other as slices");
-        ellipsis = true;
-      } else if (items[i] != Py_None) {
-        ++used;
-      }
+    const bool several = PyTuple_Check(key);
+    const Py_ssize_t n = several ? PyTuple_Size(key) : 1;
+    auto part = [&](Py_ssize_t i) { return several ? PyTuple_GetItem(key, i) : key; };
+    int used = 0, ellipses = 0;
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      ellipses += part(i) == Py_Ellipsis;
+      used += part(i) != Py_Ellipsis && part(i) != Py_None;
     }
     const int ndim = layout_.ndim();
+    if (ellipses > 1)
+      fail(Kind::Index, kGet, "one Ellipsis at most", std::to_string(ellipses),
+           "write the others as slices");
     if (used > ndim)
       fail(ndim == 0 ? Kind::ScalarIndex : Kind::Index, kGet,
            "at most " + std::to_string(ndim) + " indices",
            std::to_string(used) + " for " + array_text(layout_),
            ndim == 0 ? "read the value with x.item(), the array with x[...]" : "drop indices");
-    for (int i = 0; i < n; ++i) {
-      if (items[i] == Py_Ellipsis)
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      if (part(i) == Py_Ellipsis)
         keep(ndim - used);
       else
-        apply(items[i]);
+        apply(part(i));
     }
     keep(ndim - axis_);
     view_.layout = Layout::with_ndim(count_);
@@ -184,6 +118,7 @@ class KeyReader {
     view_.data = view_.layout.size() ? data_ + offset_ * item_ : nullptr;
   }
 
+ private:
   void apply(PyObject* item) {
     if (item == Py_None) {
       push(1, 0);
@@ -241,12 +176,6 @@ bool is_scalar_or_list(PyObject* value, const Array& read) {
          !PyObject_HasAttrString(value, "__cuda_array_interface__");
 }
 
-// NumPy's 0-d arrays: numbers for the operators too, though memory, so that reading one is a copy.
-bool is_numpy_number(PyObject* value, const Array& read) {
-  return read.layout.ndim() == 0 && !is_array(value) &&
-         exchange::foreign_type_of(Py_TYPE(value)).family == exchange::Family::Numpy;
-}
-
 // A Python int as an integer of 8 bits or more; false when it does not fit, or needs all of an unsigned
 // word.
 bool integer_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
@@ -284,10 +213,6 @@ bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
   }
   return true;
 }
-
-}  // namespace
-
-namespace {
 
 // `source` as it is written to `target`: extents of 1 in front carry nothing, however many there are.
 Layout fitted(const Layout& source, const Array& target, const char* where) {
@@ -329,30 +254,28 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
          "shape " + shape_text(target.layout.ndim(), target.layout.shape()) + ", strides " +
              shape_text(target.layout.ndim(), target.layout.strides()) + " elements",
          "assign one number, or write to a copy: x.copy()");
-  const bool may_fill = source.layout.size() == 1 && !source.device.is_cuda() && given != value;
-  const bool is_number = may_fill && is_scalar_or_list(given, source);
-  const bool is_numpys = may_fill && !is_number && is_numpy_number(given, source);
+  const bool is_converted = given != value;
+  const bool is_number = is_converted && is_scalar_or_list(given, source);
+  const bool may_fill = is_converted && source.layout.size() == 1 && !source.device.is_cuda();
   source.layout = fitted(source.layout, target, where);
   if (target.layout.size() == 0) return;
-  if ((is_number || is_numpys) && target.device.is_cuda()) {
+  if (may_fill && target.device.is_cuda()) {
     // No upload: nothing waits, and a capture holds it.
-    if (is_numpys) note_copy("host_to_device", target.itemsize(), where);
+    if (!is_number) note_copy("host_to_device", target.itemsize(), where);
     fill_elements(target, source.data, where);
     return;
   }
-  const Uncounted guard(watching.load(std::memory_order_relaxed) && given != value &&
-                        is_scalar_or_list(given, unwrap(value)));
+  const Uncounted guard(is_number);
   copy_elements(target, source, where);
 }
 
 Py_ssize_t array_length(PyObject* self) {
   const Layout& l = shown_layout(self);
-  if (l.ndim() == 0)
-    return guard(Py_ssize_t{-1}, []() -> Py_ssize_t {
-      fail(Kind::Type, "len", "an array of at least one dimension", "a 0-d array",
-           "read the value with x.item()");
-    });
-  return static_cast<Py_ssize_t>(l.shape()[0]);
+  if (l.ndim()) return static_cast<Py_ssize_t>(l.shape()[0]);
+  return guard(Py_ssize_t{-1}, []() -> Py_ssize_t {
+    fail(Kind::Type, "len", "an array of at least one dimension", "a 0-d array",
+         "read the value with x.item()");
+  });
 }
 
 PyObject* array_subscript(PyObject* self, PyObject* key) {
@@ -384,12 +307,7 @@ PyObject* array_item(PyObject* self, Py_ssize_t i) {
 }
 
 PyObject* array_iter(PyObject* self) {
-  if (unwrap(self).layout.ndim() == 0)
-    return guard((PyObject*)nullptr, []() -> PyObject* {
-      fail(Kind::Type, "iter", "an array of at least one dimension", "a 0-d array",
-           "read the value with x.item()");
-    });
-  return PySeqIter_New(self);
+  return array_length(self) < 0 ? nullptr : PySeqIter_New(self);
 }
 
 }  // namespace gpuinterop

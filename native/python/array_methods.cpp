@@ -41,18 +41,14 @@ PyObject* view(PyObject* self, PyObject*) {
 PyObject* permuted(PyObject* self, PyObject* value) {
   return guard((PyObject*)nullptr, [&] {
     require_valid_layout(self);
-    int64_t given[kMaxDims];
-    int axes[kMaxDims];
-    const int n = read_ints(value, given, "transpose", "axes");
+    int64_t axes[kMaxDims];
+    const int n = read_ints(value, axes, "transpose", "axes");
     const Array& a = unwrap(self);
+    const int64_t ndim = a.layout.ndim();
     for (int i = 0; i < n; ++i) {
-      const int64_t axis = given[i] < 0 ? given[i] + a.layout.ndim() : given[i];
-      axes[i] = axis < 0 || axis >= kMaxDims ? kMaxDims : static_cast<int>(axis);
-      if (axis < 0 || axis >= a.layout.ndim())
-        fail(Kind::Shape, "transpose",
-             "axes from " + std::to_string(-a.layout.ndim()) + " to " +
-                 std::to_string(a.layout.ndim() - 1),
-             "axes " + shape_text(n, given), "pass a permutation of the axes");
+      if (axes[i] < -ndim || axes[i] >= ndim)
+        fail_with("axis_out_of_range", "transpose", {axes[i], ndim});
+      if (axes[i] < 0) axes[i] += ndim;
     }
     return retyped_view(self, Py_TYPE(self), a.layout.permuted(axes, n, "transpose"), a.data);
   });
@@ -97,8 +93,7 @@ GI_METHOD(restrided) {
     int64_t shape[kMaxDims], strides[kMaxDims];
     const int n = read_ints(args[0], shape, "as_strided", "shape");
     if (read_ints(args[1], strides, "as_strided", "strides") != n)
-      fail(Kind::Shape, "as_strided", "as many strides as extents", repr_text(args[1]),
-           "pass one stride for each dimension");
+      fail_with("wrong_number_of_strides", "as_strided", {int64_t{n}, repr_text(args[1])});
     const int64_t offset = as_int64(args[2], "as_strided");
     int64_t bytes;
     if (__builtin_mul_overflow(offset, a.itemsize(), &bytes))
@@ -113,9 +108,9 @@ GI_METHOD(restrided) {
 
 // The axes from the longest step to the shortest, as NumPy's order 'K' walks them. An axis without a step
 // (extent 1, or broadcast) stays where it is; directions are kept.
-void read_memory_order(const Layout& l, int* order) {
-  auto step = [&](int axis) { return l.shape()[axis] == 1 ? 0 : std::abs(l.strides()[axis]); };
-  int fastest[kMaxDims];  // the fastest axis first
+void read_memory_order(const Layout& l, int64_t* order) {
+  auto step = [&](int64_t axis) { return l.shape()[axis] == 1 ? 0 : std::abs(l.strides()[axis]); };
+  int64_t fastest[kMaxDims];  // the fastest axis first
   const int n = l.ndim();
   for (int axis = n - 1; axis >= 0; --axis) {
     const int seen = n - 1 - axis;
@@ -132,7 +127,7 @@ void read_memory_order(const Layout& l, int* order) {
 }
 
 Layout compact_in_memory_order(const Layout& l) {
-  int order[kMaxDims];
+  int64_t order[kMaxDims];
   read_memory_order(l, order);
   const int n = l.ndim();
   const Layout compact = Layout::c_order(n, l.permuted(order, n, "copy").shape(), "copy");
@@ -207,18 +202,14 @@ PyObject* memory_order(PyObject* self, PyObject*) {
   return guard((PyObject*)nullptr, [&] {
     require_valid_layout(self);
     const Layout& l = unwrap(self).layout;
-    int order[kMaxDims];
+    int64_t order[kMaxDims];
     read_memory_order(l, order);
-    PyObject* axes = PyList_New(l.ndim());
-    for (int i = 0; axes && i < l.ndim(); ++i) PyList_SetItem(axes, i, PyLong_FromLong(order[i]));
-    return axes;
+    return int_tuple(l.ndim(), order, 1);
   });
 }
 
 int check_axis(int64_t axis, int ndim, const char* where) {
-  if (axis < 0 || axis >= ndim)
-    fail(Kind::Shape, where, "an axis from 0 to " + std::to_string(ndim - 1), std::to_string(axis),
-         "count axes from 0");
+  if (axis < 0 || axis >= ndim) fail_with("axis_out_of_range", where, {axis, int64_t{ndim}});
   return static_cast<int>(axis);
 }
 
@@ -252,14 +243,6 @@ GI_METHOD(set_shape_i) {
   });
 }
 
-// _set_shape(shape): in place, whatever the class says of assigning to shape.
-PyObject* set_shape(PyObject* self, PyObject* value) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    reshape_in_place(self, value);
-    Py_RETURN_NONE;
-  });
-}
-
 }  // namespace
 
 #define GI_FAST(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL
@@ -287,7 +270,6 @@ PyMethodDef array_methods[] = {
     {"_memory_order", memory_order, METH_NOARGS, "The axes from the longest step to the shortest."},
     {"_set_stride", GI_FAST(set_stride), "Set the stride of one axis, in elements, in place."},
     {"_set_shape_i", GI_FAST(set_shape_i), "Set one extent in place."},
-    {"_set_shape", set_shape, METH_O, "Set the shape in place where strides allow it."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -395,23 +377,14 @@ void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* w
          std::to_string(address), "pass an aligned address");
 }
 
-void check_reach(const Array& a, const Layout& layout, const char* data, const char* where,
-                 Unit unit) {
+void check_reach(const Array& a, const Layout& layout, const char* data, const char* where) {
   if (within_memory(a, layout, data, where)) return;
-  const Buffer* b = a.buffer.get();
-  const int64_t bytes = b ? b->nbytes : 0, item = a.itemsize();
-  const bool elements = unit == Unit::Elements;
-  int64_t steps[kMaxDims];
-  for (int i = 0; i < layout.ndim(); ++i)
-    if (__builtin_mul_overflow(layout.strides()[i], elements ? 1 : item, &steps[i]))
-      steps[i] = 0;  // of an extent of 1 beside the longest step: nobody has passed it
   fail(Kind::Bounds, where, "a shape and strides that stay inside the memory",
        "shape " + shape_text(layout.ndim(), layout.shape()) + " with strides " +
-           shape_text(layout.ndim(), steps) + " over " +
-           std::to_string(elements ? bytes / item : bytes) +
-           (elements ? " elements, counted in elements" : " bytes, counted in bytes"),
-       elements ? "reach only elements of the array; x.strides counts bytes"
-                : "reach only elements of the array; x._strides counts elements");
+           shape_text(layout.ndim(), layout.strides()) + " (elements of " +
+           std::to_string(a.itemsize()) + " bytes) over " +
+           std::to_string(a.buffer ? a.buffer->nbytes : 0) + " bytes",
+       "reach only elements of the array; x.strides counts bytes, x._strides elements");
 }
 
 }  // namespace gpuinterop

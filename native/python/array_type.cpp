@@ -101,19 +101,6 @@ int array_clear(PyObject* o) {
   return 0;
 }
 
-// Another class may hold fewer dtypes.
-int array_setattr(PyObject* o, PyObject* name, PyObject* value) {
-  // Who calls this slot by its own name, as Array.__setattr__, may pass anything for a name.
-  if (value && PyType_Check(value) && PyUnicode_Check(name) &&
-      PyUnicode_CompareWithASCIIString(name, "__class__") == 0 &&
-      guard(-1, [&] {
-        require_holds(reinterpret_cast<PyTypeObject*>(value), unwrap(o).dtype, "__class__");
-        return 0;
-      }) < 0)
-    return -1;
-  return PyObject_GenericSetAttr(o, name, value);
-}
-
 PyMemberDef array_members[] = {
     {const_cast<char*>("__weaklistoffset__"), T_PYSSIZET, offsetof(ArrayObject, weakrefs), READONLY,
      nullptr},
@@ -124,10 +111,13 @@ PyMemberDef array_members[] = {
 
 Array& unwrap(PyObject* o) noexcept { return cast(o)->value; }
 
+bool is_cudandarray(PyTypeObject* type) noexcept {
+  PyTypeObject* cls = exchange_result_type(kFloat32);
+  return cls != array_type && PyType_IsSubtype(type, cls);
+}
+
 void require_holds(PyTypeObject* type, DTypeId dtype, const char* where, const char* cast) {
-  if (dtype == kFloat32) return;
-  PyTypeObject* only = exchange_result_type(kFloat32);
-  if (only == array_type || !PyType_IsSubtype(type, only)) return;
+  if (dtype == kFloat32 || !is_cudandarray(type)) return;
   const nb::object name = nb::handle(reinterpret_cast<PyObject*>(type)).attr("__name__");
   fail_with("dtype_of_class", where,
             {nb::cast<std::string>(name), kDTypes[kFloat32].name, kDTypes[dtype].name, cast});
@@ -204,7 +194,6 @@ void register_array(nb::module_& m) {
       {Py_tp_traverse, reinterpret_cast<void*>(array_traverse)},
       {Py_tp_clear, reinterpret_cast<void*>(array_clear)},
       {Py_tp_members, array_members},
-      {Py_tp_setattro, reinterpret_cast<void*>(array_setattr)},
       {Py_tp_getset, getset.data()},
       {Py_tp_methods, methods.data()},
       {Py_mp_length, reinterpret_cast<void*>(array_length)},

@@ -25,14 +25,18 @@ void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* w
 // `cast` is the call that casts, with {} for the dtype; by default NumPy's.
 void require_holds(PyTypeObject* type, DTypeId dtype, const char* where,
                    const char* cast = "x.astype('{}')");
+// Whether objects of `type` hold nothing but float32 and keep their shape.
+bool is_cudandarray(PyTypeObject* type) noexcept;
+// The class and the dtype that arguments of a function name.
+PyTypeObject* read_class(nanobind::handle cls, const char* where);
+DTypeId read_dtype(nanobind::handle dtype, const char* where);
+Device read_device(int type, int id, const char* where);
 // The array that an argument is, or Kind::Type error; its layout is valid.
 Array& read_array(nanobind::handle o, const char* where);
 
 // What is reached from `data` must lie inside the memory, as far as its extent is known.
 bool within_memory(const Array& a, const Layout& layout, const char* data, const char* where);
-enum class Unit { Elements, Bytes };  // what the caller counts strides in, for the message
-void check_reach(const Array& a, const Layout& layout, const char* data, const char* where,
-                 Unit unit = Unit::Elements);
+void check_reach(const Array& a, const Layout& layout, const char* data, const char* where);
 
 // The geometry as its object shows it: the real one, or the one in the making (see change_geometry).
 const Layout& shown_layout(PyObject* o) noexcept;

@@ -133,14 +133,6 @@ void register_converters(nb::module_& m) {
       "x"_a, "consumer"_a, "where"_a,
       "Make a foreign stream wait for what is queued on the array; no host synchronisation.");
   m.def(
-      "require_hand_over",
-      [](nb::handle x, uint64_t consumer, const std::string& where) {
-        exchange::require_hand_over(checked(x, where.c_str()), cuda::stream_of(consumer),
-                                    where.c_str());
-      },
-      "x"_a, "consumer"_a, "where"_a,
-      "CaptureError where hand_over() would raise it; nothing waits.");
-  m.def(
       "used_on",
       [](nb::handle x, uint64_t number, const std::string& where, bool lasting) {
         const Array& a = checked(x, where.c_str());

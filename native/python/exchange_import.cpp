@@ -132,7 +132,7 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
 // ---- arguments --------------------------------------------------------------------------------
 
 // A pair of DLPack's numbers, of a device that Python has found to exist.
-void read_device(PyObject* o, Options* out) {
+void read_wanted_device(PyObject* o, Options* out) {
   int type, id;
   if (o == Py_None) return;
   if (!PyArg_ParseTuple(o, "ii", &type, &id)) throw PythonError();
@@ -154,7 +154,7 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
     o.where = PyUnicode_AsUTF8AndSize(given[2], nullptr);  // lives as long as the caller's argument
     if (!o.where) throw PythonError();
   }
-  read_device(given[0], &o);
+  read_wanted_device(given[0], &o);
   if (given[1] != Py_None) {
     o.copy = PyObject_IsTrue(given[1]);
     if (o.copy < 0) throw PythonError();

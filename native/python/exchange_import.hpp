@@ -73,7 +73,8 @@ Array look_into(PyObject* capsule, const char* where, bool realign);
 
 // ---- python/foreign_memory.cpp ----
 // The layout and dtype that Python objects describe; strides in bytes, or None for C order.
-Checked read_parts(PyObject* shape, PyObject* strides, PyObject* dtype, const char* where);
+Checked read_parts(PyObject* shape, PyObject* strides, PyObject* dtype, const char* where,
+                   bool in_elements = false);
 
 inline PyObject* attribute_or_null(PyObject* obj, PyObject* name, bool* failed) {
   PyObject* value = run_python([&] { return PyObject_GetAttr(obj, name); });

@@ -115,7 +115,7 @@ RequestedStream read_stream(PyObject* o) {
 
 using DevicePair = std::pair<long, long>;
 
-std::optional<DevicePair> read_device(PyObject* o) {
+std::optional<DevicePair> read_dl_device(PyObject* o) {
   if (o == Py_None) return {};
   return read_pair(o, "dl_device as a tuple (device type, device id)");
 }
@@ -225,7 +225,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
                    {names.copy, &r.copy}});
     const RequestedStream stream = read_stream(r.stream);
     const int version = read_version(r.max_version);
-    const std::optional<DevicePair> place = read_device(r.dl_device);
+    const std::optional<DevicePair> place = read_dl_device(r.dl_device);
     const int copy = read_copy(r.copy);
     require_valid_layout(self);
     // By value: a watcher of copies, a finaliser or another thread may change the object's shape.

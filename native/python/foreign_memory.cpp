@@ -20,63 +20,110 @@ namespace nb = nanobind;
 
 namespace gpuinterop {
 
+namespace {
+
+// The layout that Python objects describe; strides in bytes or elements, or None for C order.
+Layout read_layout(PyObject* shape, PyObject* strides, int64_t item, bool in_elements,
+                   const char* where) {
+  int64_t extents[kMaxDims], steps[kMaxDims];
+  const int n = read_ints(shape, extents, where, "shape");
+  const bool dense = strides == Py_None;
+  if (!dense && read_ints(strides, steps, where, "strides") != n)
+    fail_with("wrong_number_of_strides", where, {int64_t{n}, repr_text(strides)});
+  Layout compact = Layout::c_order(n, extents, where);
+  if (dense) return compact;
+  if (in_elements) return exchange::checked_layout(n, extents, steps, item, where);
+  return exchange::layout_of_bytes(n, extents, steps, item, where);
+}
+
+}  // namespace
+
 exchange::Checked exchange::read_parts(PyObject* shape, PyObject* strides, PyObject* dtype,
-                                       const char* where) {
+                                       const char* where, bool in_elements) {
   Checked c;
   try {
-    c.dtype = dtype_id_of(dtype);
+    c.dtype = read_dtype(dtype, where);
   } catch (const PythonError&) {
     forgive();
     fail(Kind::DType, where, "a dtype of numbers in native byte order that gpuinterop holds",
          repr_text(dtype), "cast the array in its own library first");
   }
-  int64_t extents[kMaxDims], steps[kMaxDims];
-  const int n = read_ints(shape, extents, where, "shape");
-  const bool dense = strides == Py_None;
-  if (!dense && read_ints(strides, steps, where, "strides") != n)
-    fail(Kind::Shape, where, "as many strides as extents, " + std::to_string(n), repr_text(strides),
-         "pass one stride for each dimension");
-  c.layout = layout_of_bytes(n, extents, dense ? nullptr : steps, itemsize_of(c.dtype), where);
+  c.layout = read_layout(shape, strides, itemsize_of(c.dtype), in_elements, where);
   return c;
 }
 
 namespace {
 
+// How much memory may be touched, where the caller or a gpuinterop array as the owner tells it.
+void check_extent(const exchange::Checked& c, PyObject* base, int64_t nbytes, const char* where) {
+  Array known;
+  known.dtype = c.dtype;
+  if (nbytes >= 0) {
+    known.buffer = BufferRef(new Buffer);
+    known.buffer->ptr = c.data;
+    known.buffer->nbytes = nbytes;
+  } else if (is_array(base)) {
+    const Array& owner = unwrap(base);
+    known.buffer = owner.buffer;
+    const Memory memory = owner.buffer ? owner.buffer->memory : Memory::Host;
+    if (owner.device != c.device && memory != Memory::Pinned && memory != Memory::Managed)
+      fail(Kind::DeviceMismatch, where,
+           device_text(owner.device) + ", where the memory of base lies", device_text(c.device),
+           "leave the device out, or copy: base.to_device(device)");
+  } else {
+    return;
+  }
+  check_reach(known, c.layout, c.data, where);
+}
+
 // Foreign memory as an object describes it, checked as far as that goes; the driver has its say on the
 // address. With device_id -1 the driver's word on the device is taken.
 exchange::Checked described(uint64_t ptr, nb::handle shape, nb::handle strides, nb::handle dtype,
-                            int device_type, int device_id, const char* where) {
-  exchange::Checked c = exchange::read_parts(shape.ptr(), strides.ptr(), dtype.ptr(), where);
+                            int device_type, int device_id, const char* where,
+                            PyObject* base = Py_None, int64_t nbytes = -1,
+                            bool in_elements = false) {
+  exchange::Checked c =
+      exchange::read_parts(shape.ptr(), strides.ptr(), dtype.ptr(), where, in_elements);
   if (c.layout.size()) c.data = reinterpret_cast<char*>(static_cast<uintptr_t>(ptr));
   if (device_id < 0 && !c.data)
     fail(Kind::Exchange, where, "memory, whose address tells the device", "an empty array",
          "pass the device's number");
-  c.device = {static_cast<DeviceType>(device_type), device_id};
+  c.device = read_device(device_type, device_id, where);
   c.memory = !c.device.is_cuda() ? Memory::Host
              : device_id < 0     ? Memory::Managed  // check_memory() takes the driver's word
                                  : Memory::Device;
+  if (c.data) check_extent(c, base, nbytes, where);
   exchange::check_memory(&c, exchange::Trust::Never, false, where);
   return c;
 }
 
-Array array_over(exchange::Checked&& c, PyObject* base, uint64_t stream, const char* where) {
-  Buffer* b = c.layout.size() ? exchange::adopt_borrowed(c, {cuda::stream_of(stream)}) : nullptr;
-  Array a = exchange::make_array(std::move(c), b, PyRef::borrow(base));
-  if (b) exchange::join_stream_order(b, cuda::stream_of(stream), where);
+// `stream` is that of the producer; null: the caller's own order is that of our current stream.
+Array array_over(exchange::Checked&& c, PyObject* base, void* stream, const char* where) {
+  Buffer* b = c.layout.size() ? exchange::adopt_borrowed(c, {stream}) : nullptr;
+  Array a = exchange::make_array(std::move(c), b, PyRef::borrow(base == Py_None ? nullptr : base));
+  if (b) exchange::join_stream_order(b, stream, where);
   return a;
 }
 
-// Foreign memory that `base` keeps alive, of a library without an exchange protocol of its own, which
-// works on `stream`: our current stream waits for it, and it waits for our last use.
-nb::object borrow(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle strides,
-                  nb::handle dtype, int device_type, int device_id, nb::handle base, bool readonly,
-                  uint64_t stream, const std::string& where_text) {
+// Memory that `base` keeps alive, or nobody. A library without an exchange protocol works on `stream`: our
+// current stream waits for it, and it waits for our last use.
+nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle strides,
+                        nb::handle dtype, int device_type, int device_id, nb::handle base,
+                        bool readonly, nb::handle stream, const std::string& where_text,
+                        int64_t nbytes, bool in_elements) {
   const char* where = where_text.c_str();
-  exchange::Checked c = described(ptr, shape, strides, dtype, device_type, device_id, where);
+  exchange::Checked c = described(ptr, shape, strides, dtype, device_type, device_id, where,
+                                  base.ptr(), nbytes, in_elements);
   c.readonly = readonly;
-  auto* type =
-      cls.is_none() ? exchange_result_type(c.dtype) : reinterpret_cast<PyTypeObject*>(cls.ptr());
-  return nb::steal(wrap_or_throw(type, array_over(std::move(c), base.ptr(), stream, where)));
+  auto* type = cls.is_none() ? exchange_result_type(c.dtype) : read_class(cls, where);
+  require_holds(type, c.dtype, where);
+  void* producer = stream.is_none() ? nullptr : cuda::stream_of(nb::cast<uint64_t>(stream));
+  Array a = array_over(std::move(c), base.ptr(), producer, where);
+  if (nbytes >= 0 && a.buffer) {
+    a.buffer->ptr = a.data;
+    a.buffer->nbytes = nbytes;
+  }
+  return nb::steal(wrap_or_throw(type, std::move(a)));
 }
 
 PyObject* set_memory_reader(PyObject*, PyObject* args) {
@@ -117,7 +164,7 @@ bool exchange::import_described(const ForeignType& p, PyObject* obj, const char*
     const unsigned long long producer = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(stream);
     if (PyErr_Occurred()) throw PythonError();
     *out = array_over(described(ptr, shape, strides, dtype, int(DeviceType::Cuda), device, where),
-                      obj, producer, where);
+                      obj, cuda::stream_of(producer), where);
     return true;
   } catch (const PythonError&) {
     if (!PyErr_ExceptionMatches(PyExc_Exception)) throw;
@@ -131,11 +178,12 @@ bool exchange::import_described(const ForeignType& p, PyObject* obj, const char*
 void register_borrowing(nb::module_& m) {
   using namespace nb::literals;
   if (PyModule_AddFunctions(m.ptr(), functions) < 0) throw nb::python_error();
-  m.def(
-      "borrow", &borrow, "cls"_a.none(), "ptr"_a, "shape"_a, "strides"_a, "dtype"_a,
-      "device_type"_a, "device_id"_a, "base"_a.none(), "readonly"_a, "stream"_a, "where"_a,
-      "An array over foreign memory that `base` keeps alive; strides in bytes. cls None: by dtype; "
-      "device_id -1: where the driver says.");
+  m.def("from_pointer", &from_pointer, "cls"_a.none(), "ptr"_a, "shape"_a, "strides"_a.none(),
+        "dtype"_a, "device_type"_a, "device_id"_a, "base"_a.none(), "readonly"_a = false,
+        "stream"_a = nb::none(), "where"_a = "from_pointer", "nbytes"_a = -1,
+        "in_elements"_a = false,
+        "An array over memory that `base` keeps alive; strides in bytes, unless in_elements. cls "
+        "None: by dtype; device_id -1: where the driver says.");
   m.def(
       "check_borrowed",
       [](uint64_t ptr, nb::handle shape, nb::handle strides, nb::handle dtype, int device_type,
@@ -143,7 +191,7 @@ void register_borrowing(nb::module_& m) {
         described(ptr, shape, strides, dtype, device_type, device_id, where.c_str());
       },
       "ptr"_a, "shape"_a, "strides"_a, "dtype"_a, "device_type"_a, "device_id"_a, "where"_a,
-      "Fail where `borrow` would; nothing is made.");
+      "Fail where `from_pointer` would; nothing is made.");
 }
 
 }  // namespace gpuinterop

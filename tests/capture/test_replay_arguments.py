@@ -169,9 +169,11 @@ def test_arguments_that_do_not_fit_are_refused(device, name):
 
 def test_keywords_and_arguments_without_a_function_are_refused(device):
     x = array([1, 2], device)
-    with pytest.raises(TypeError, match=r"got: k=\n  fix: .*lambda x: function\(x, k=...\)"):
-        gi.capture(lambda a, k: a * k, x, k=2)
-    with pytest.raises(TypeError, match="Capture: expected arguments by position"):
-        gi.capture(lambda a: a + 1, x)(a=x)
+    for call in (
+        lambda: gi.capture(lambda a, k: a * k, x, k=2),
+        lambda: gi.capture(lambda a: a, x)(a=x),
+    ):
+        with pytest.raises(TypeError, match="keyword"):
+            call()
     with pytest.raises(TypeError, match="a function"):
         gi.capture(None, x)

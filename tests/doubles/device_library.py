@@ -44,7 +44,7 @@ def bridge(ordered: bool = True, beside: int = 0) -> Bridge:
 
     def from_(toy, copyif=False):
         strides = c_strides(toy.shape, toy.dtype.itemsize)
-        return _core.borrow(
+        return _core.from_pointer(
             class_for(toy.dtype), toy.ptr, toy.shape, strides, toy.dtype, 2, 0, toy, False,
             own if ordered else 1, "from_toy",
         )  # fmt: skip

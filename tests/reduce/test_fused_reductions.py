@@ -152,10 +152,9 @@ def test_more_reduced_values_than_a_kernel_reads(device):
     def sums(x, first, last):
         return [(x * (i + 1)).sum() for i in range(first, last)]
 
-    with pytest.raises(gi.ShapeError, match="24") as caught:
+    with pytest.raises(gi.ShapeError, match="24"):
         gi.fuse(lambda x: sum(sums(x, 0, 60), x * 0))(x)
-    assert caught.value.where == "<lambda>"
-    # As the message says: reduced values in any number, and the rest without fuse.
+    # Reduced values in any number, and the rest without fuse.
     sums_of_all = gi.fuse(lambda x: tuple(sums(x, 0, 60)))(x)
     assert gi.stack(sums_of_all).sum(0).item() == 15 * 60 * 61 / 2
     for parts in (1, 20):

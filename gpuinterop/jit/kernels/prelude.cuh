@@ -22,11 +22,6 @@ GI_FN double gi_double(u64 b) { return __longlong_as_double((i64)b); }
 // Every byte except zero reads as true, as in NumPy. Writes store 0 or 1.
 struct b8 {
   u8 bits;
-  GI_FN b8 make(bool v) {
-    b8 r;
-    r.bits = v ? 1 : 0;
-    return r;
-  }
 };
 
 struct f16 {
@@ -113,18 +108,8 @@ struct gi_complex {
 };
 struct alignas(8) c64 : gi_complex<float> {};
 struct alignas(16) c128 : gi_complex<double> {};
-GI_FN c64 gi_make(float re, float im) {
-  c64 r;
-  r.re = re;
-  r.im = im;
-  return r;
-}
-GI_FN c128 gi_make(double re, double im) {
-  c128 r;
-  r.re = re;
-  r.im = im;
-  return r;
-}
+GI_FN c64 gi_make(float re, float im) { return {{re, im}}; }
+GI_FN c128 gi_make(double re, double im) { return {{re, im}}; }
 
 #define GI_COMPLEX(C, T)                                                                       \
   GI_FN C operator+(C a, C b) { return gi_make(a.re + b.re, a.im + b.im); }                    \
@@ -214,35 +199,25 @@ template <>
 struct gi_cast<b8> {
   template <class S>
   GI_FN b8 from(S x) {
-    return b8::make(gi_cast<bool>::from(x));
+    return {(u8)gi_cast<bool>::from(x)};
   }
 };
 template <>
 struct gi_cast<f16> {
-  GI_FN f16 wrap(u16 bits) {
-    f16 r;
-    r.bits = bits;
-    return r;
-  }
   GI_FN f16 from(c64 x) { return from(x.re); }
   GI_FN f16 from(c128 x) { return from(x.re); }
   template <class S>
   GI_FN f16 from(S x) {
-    return wrap(gi_half_bits(x));
+    return {(u16)gi_half_bits(x)};
   }
 };
 template <>
 struct gi_cast<bf16> {
-  GI_FN bf16 wrap(u16 bits) {
-    bf16 r;
-    r.bits = bits;
-    return r;
-  }
   GI_FN bf16 from(c64 x) { return from(x.re); }
   GI_FN bf16 from(c128 x) { return from(x.re); }
   template <class S>
   GI_FN bf16 from(S x) {
-    return wrap(gi_bfloat_bits(x));
+    return {(u16)gi_bfloat_bits(x)};
   }
 };
 template <int E, int M, int B, int K>
@@ -250,9 +225,7 @@ struct gi_cast<minifloat<E, M, B, K>> {
   typedef minifloat<E, M, B, K> T;
   template <class S>
   GI_FN T from(S x) {
-    T r;
-    r.bits = (u8)gi_narrow<E, M, B, K>((double)x);
-    return r;
+    return {(u8)gi_narrow<E, M, B, K>((double)x)};
   }
   GI_FN T from(c64 x) { return from(x.re); }
   GI_FN T from(c128 x) { return from(x.re); }

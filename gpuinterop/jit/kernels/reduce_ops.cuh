@@ -34,8 +34,8 @@ struct Tree<1> {
 
 // Floating sums: small trees, each added to a running sum whose rounding errors are kept (Knuth's
 // two-sum). The result's error is that of a tree over N values and of the final rounding: it does
-// not grow with the number of elements.
-template <typename T>
+// not grow with the number of elements. RESULT 0 is the sum, 1 the mean, 2 the root (of squares).
+template <typename T, int RESULT = 0>
 struct FloatSum {
   struct Acc { T sum, error; };
   __device__ static inline Acc init() { return {T(0), T(0)}; }
@@ -60,22 +60,8 @@ struct FloatSum {
   __device__ static inline T value(const Acc& a) {
     return gi_sub(a.error, a.error) == T(0) ? gi_add(a.sum, a.error) : a.sum;
   }
-  __device__ static inline T finish(const Acc& a, double, double) { return value(a); }
-};
-
-template <typename T>
-struct FloatMean : FloatSum<T> {
-  typedef typename FloatSum<T>::Acc Acc;
   __device__ static inline T finish(const Acc& a, double count, double) {
-    return FloatSum<T>::value(a) / T(count);
-  }
-};
-
-template <typename T>
-struct FloatNorm : FloatSum<T> {
-  typedef typename FloatSum<T>::Acc Acc;
-  __device__ static inline T finish(const Acc& a, double, double) {
-    return sqrt(FloatSum<T>::value(a));
+    return RESULT == 0 ? value(a) : RESULT == 1 ? value(a) / T(count) : T(sqrt(value(a)));
   }
 };
 
@@ -194,27 +180,18 @@ struct ArgExtreme {
   __device__ static inline long long finish(const Acc& a, double, double) { return a.at; }
 };
 
-struct AnyTrue {
+// Whether all values are true, or with ALL = 0 any.
+template <int ALL>
+struct Truth {
   struct Acc { int is; };
-  __device__ static inline Acc init() { return {0}; }
+  __device__ static inline Acc init() { return {ALL}; }
+  __device__ static inline void take(Acc& a, int is) { a.is = ALL ? a.is & is : a.is | is; }
   template <int N, typename V>
   __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) a.is |= gi_to<bool>(v[k]);
+    for (int k = 0; k < N; ++k) take(a, gi_to<bool>(v[k]));
   }
-  __device__ static inline void merge(Acc& a, const Acc& b) { a.is |= b.is; }
-  __device__ static inline bool finish(const Acc& a, double, double) { return a.is; }
-};
-
-struct AllTrue {
-  struct Acc { int is; };
-  __device__ static inline Acc init() { return {1}; }
-  template <int N, typename V>
-  __device__ static inline void push(Acc& a, const V (&v)[N], Index, Index) {
-#pragma unroll
-    for (int k = 0; k < N; ++k) a.is &= gi_to<bool>(v[k]);
-  }
-  __device__ static inline void merge(Acc& a, const Acc& b) { a.is &= b.is; }
+  __device__ static inline void merge(Acc& a, const Acc& b) { take(a, b.is); }
   __device__ static inline bool finish(const Acc& a, double, double) { return a.is; }
 };
 

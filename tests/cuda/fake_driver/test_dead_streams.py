@@ -192,7 +192,9 @@ def test_borrowed_memory_comes_after_its_library_at_once():
     source = gi.full((N,), 1.0, device=CUDA)
     gi.synchronize()
     gate = driver.Gate(handle)
-    x = _core.borrow(None, source.ptr, (N,), (4,), np.dtype("f4"), 2, 0, source, False, handle, "t")
+    x = _core.from_pointer(
+        None, source.ptr, (N,), (4,), np.dtype("f4"), 2, 0, source, False, handle, "t"
+    )
     driver.destroy_stream(handle)
     assert waits_for_the_gate(gate, x.sync)
     x.fill(2.0)
