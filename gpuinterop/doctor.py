@@ -159,25 +159,17 @@ def _devices(report: Report) -> None:
     count = _core.cuda_device_count()
     driver = ctypes.CDLL(_core.cuda_library_path()) if count else None
     for index in range(count):
-        row = {"device": f"cuda:{index}", **_properties(driver, index), **_context(driver, index)}
+        known = _core.cuda_device_properties(index)  # which starts no device
+        row = {
+            "device": f"cuda:{index}",
+            "name": known["name"],
+            "compute": f"{known['major']}.{known['minor']}",
+            "total_bytes": known["totalGlobalMem"],
+            **_context(driver, index),
+        }
         if _core.cuda_started(index):
             row["free_bytes"] = _core.cuda_mem_info(index)[0]
         report.devices.append(row)
-
-
-def _properties(driver: Any, index: int) -> dict[str, Any]:
-    # From the driver directly, because gpuinterop's own query would start the device.
-    name, total = ctypes.create_string_buffer(256), ctypes.c_size_t()
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    driver.cuDeviceGetName(name, 256, index)
-    driver.cuDeviceTotalMem_v2(ctypes.byref(total), index)
-    driver.cuDeviceGetAttribute(ctypes.byref(major), 75, index)
-    driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, index)
-    return {
-        "name": name.value.decode(errors="replace"),
-        "compute": f"{major.value}.{minor.value}",
-        "total_bytes": total.value,
-    }
 
 
 def _context(driver: Any, index: int) -> dict[str, Any]:
