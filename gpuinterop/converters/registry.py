@@ -24,9 +24,7 @@ from gpuinterop.converters.availability import (
     import_package,
     unknown_name_error,
 )
-from gpuinterop.converters.availability import (
-    installed as installed,
-)
+from gpuinterop.converters.availability import installed as installed
 from gpuinterop.errors import (
     ArgumentTypeError,
     GpuInteropError,
