@@ -110,9 +110,7 @@ def test_float32_is_the_only_dtype_of_a_cuda_ndarray():
         __slots__ = ()
 
     for cls in (gi.CudaNdarray, Mine):
-        for change in (
-            lambda cls=cls: cls(x),
-        ):
+        for change in (lambda cls=cls: cls(x),):
             with pytest.raises(gi.DTypeError, match="float32"):
                 change()
 

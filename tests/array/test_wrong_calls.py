@@ -178,11 +178,11 @@ CALLS = [
     ("gi.exp(x, out=v)", "ShapeError: exp", "out= with shape (2, 3)"),
     ("gi.divmod(x, 2, out=(x.copy(), v))", "ShapeError: divmod", "out= with shape (2, 3)"),
     ("gi.fuse(lambda x: x + 1)(3)", "ArgumentTypeError: <lambda>", "pass an array"),
-    ("x.sum(axes=0)", "ArgumentTypeError: sum", "axis=..."),
-    ("x.sum(keepdim=True)", "ArgumentTypeError: sum", "spell it keepdims=..."),
-    ("x.var(correction=1)", "ArgumentTypeError: var", "pass ddof"),
-    ("x.any(0, None, True, 1)", "ArgumentTypeError: any", "name the further ones"),
-    ("x.sum(0, axis=0)", "ArgumentTypeError: sum", "name it once"),
+    ("x.sum(axes=0)", "ArgumentTypeError: sum", "axis=0"),
+    ("x.sum(keepdim=True)", "ArgumentTypeError: sum", "keepdims"),
+    ("x.var(correction=1)", "ArgumentTypeError: var", "ddof"),
+    ("x.any(0, None, True, 1)", "ArgumentTypeError: any", "further ones by name"),
+    ("x.sum(0, axis=0)", "ArgumentTypeError: sum", "once"),
     ("np.std(x, correction=1, ddof=1)", "ArgumentTypeError: numpy.std", "got: both"),
     ("x.sum(where=None)", "DTypeError: sum", "leave where out"),
     # libraries, streams
@@ -199,9 +199,6 @@ CALLS = [
     ('gi.explain(b"abc", strict=True)', "ArgumentTypeError: explain(x, 'gpuinterop')"),
     ("gi.converters.pointer_arguments(v).__enter__()", "ArgumentTypeError: pointer_arguments"),
     ("gi.copy_async(v, [1, 2, 3])", "ArgumentTypeError: copy_async", "pinned_empty"),
-    ("gi.Stream(handle=5)", "ArgumentTypeError: Stream"),
-    ('gi.Stream("cpu", 1)', "ArgumentTypeError: Stream"),
-    ("gi.Event(handle=5)", "ArgumentTypeError: Event"),
     ('gi.show_config(mode="dict")', "ArgumentTypeError: show_config", 'mode="dicts"'),
 ]
 
