@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop.error_messages import type_name
 from gpuinterop.errors import CudaError, DeviceError, short_repr
 from gpuinterop.foreign_handles import CPU, CUDA, DLPACK, NAMES, as_int, device_pair
 
@@ -138,12 +139,10 @@ def wished(wish: str) -> Device:
             _checked(NAMES[match[1].lower()], int(match[2] or 0), wish) if match else device(wish)
         )
     except DeviceError as error:
-        # The message may repeat the value, with the type of every environment variable.
-        got = error.got.removesuffix(" of type builtins.str")
         raise DeviceError(
             where="GPUINTEROP_DEVICE",
             expected=error.expected,
-            got=got if got.startswith(repr(wish)) else f"{wish!r}: {got}",
+            got=error.got,
             fix="unset GPUINTEROP_DEVICE or name a device that exists",
         ) from None
 
@@ -252,7 +251,7 @@ def _unknown(spec: Any) -> DeviceError:
     return DeviceError(
         where="device",
         expected=_ACCEPTED,
-        got=f"{short_repr(spec)} of type {type(spec).__module__}.{type(spec).__qualname__}",
+        got=short_repr(spec) if isinstance(spec, str) else f"{short_repr(spec)}, {type_name(spec)}",
         fix=f"name a dtype by its keyword: dtype={name!r}"
         if is_dtype
         else 'write "cpu" or "cuda:N"; gpuinterop.devices() lists what there is',

@@ -159,25 +159,17 @@ def _devices(report: Report) -> None:
     count = _core.cuda_device_count()
     driver = ctypes.CDLL(_core.cuda_library_path()) if count else None
     for index in range(count):
-        row = {"device": f"cuda:{index}", **_properties(driver, index), **_context(driver, index)}
+        known = _core.cuda_device_properties(index)  # which starts no device
+        row = {
+            "device": f"cuda:{index}",
+            "name": known["name"],
+            "compute": f"{known['major']}.{known['minor']}",
+            "total_bytes": known["totalGlobalMem"],
+            **_context(driver, index),
+        }
         if _core.cuda_started(index):
             row["free_bytes"] = _core.cuda_mem_info(index)[0]
         report.devices.append(row)
-
-
-def _properties(driver: Any, index: int) -> dict[str, Any]:
-    # From the driver directly, because gpuinterop's own query would start the device.
-    name, total = ctypes.create_string_buffer(256), ctypes.c_size_t()
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    driver.cuDeviceGetName(name, 256, index)
-    driver.cuDeviceTotalMem_v2(ctypes.byref(total), index)
-    driver.cuDeviceGetAttribute(ctypes.byref(major), 75, index)
-    driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, index)
-    return {
-        "name": name.value.decode(errors="replace"),
-        "compute": f"{major.value}.{minor.value}",
-        "total_bytes": total.value,
-    }
 
 
 def _context(driver: Any, index: int) -> dict[str, Any]:
@@ -251,20 +243,6 @@ def _memory(report: Report) -> None:
                 "live_bytes": torch.cuda.memory_allocated(index),
                 "pool_bytes": torch.cuda.memory_reserved(index),
             }
-    for place in _jax_devices():
-        held = place.memory_stats() or {}  # the CPU has no statistics
-        if held:
-            live = held["bytes_in_use"]
-            report.memory[f"jax on {place.platform}:{place.id}"] = {
-                "live_bytes": live, "pool_bytes": held.get("pool_bytes", live),
-            }  # fmt: skip
-
-
-def _jax_devices() -> list[Any]:
-    """Return JAX's devices if JAX was used, because the query would start it otherwise."""
-    jax, bridge = sys.modules.get("jax"), sys.modules.get("jax._src.xla_bridge")
-    started = getattr(bridge, "backends_are_initialized", None)
-    return list(jax.local_devices()) if jax is not None and started and started() else []
 
 
 # ---- the page -----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 from functools import cache
-from types import TracebackType
 from typing import Any
 
 from gpuinterop import _core
@@ -115,20 +114,11 @@ class StreamScope:
         found: list[ExitStack] = self._entered.__dict__.setdefault("blocks", [])
         return found
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._blocks():
-            raise StreamError(
-                where="stream.__exit__",
-                expected="a stream that this thread entered and has not left yet",
-                got=f"{self.stream}, which is not entered",
-                fix="enter it first: with gpuinterop.stream(s):",
-            )
-        self._blocks().pop().__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        blocks = self._blocks()
+        (blocks.pop() if blocks else self.stream).__exit__(
+            *error
+        )  # which refuses what was not entered
 
 
 def stream(stream: Any = None, device: Any = None) -> StreamScope:

@@ -232,14 +232,11 @@ class ViewMethods(_core.Array):
             wanted = _core.read_ints(wanted, "reshape")
             try:
                 return self.transpose().reshape(wanted[::-1], copy=copy).transpose()
-            except (ShapeError, CopyForbiddenError) as error:
-                refusal = error
-            # Report the caller's shape, not the transposed one.
-            if isinstance(refusal, ShapeError):
-                self._reshaped(wanted)
-            else:
-                refusal = _no_view_of(self)
-            raise refusal
+            except CopyForbiddenError:
+                raise _no_view_of(self) from None
+            except ShapeError:
+                self._reshaped(wanted)  # raises for the caller's shape, not for the transposed one
+                raise
         view: Self | None = None if copy else self._reshaped(wanted)
         if view is None:
             if copy is False:

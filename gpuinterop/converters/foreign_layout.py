@@ -29,7 +29,6 @@ __all__ = [
     "describe_memory",
     "device_of_address",
     "import_memory",
-    "legacy_stream",
     "new_copy",
     "plan_import",
     "read_layout",
@@ -55,11 +54,6 @@ def stream_number(stream: Any) -> int:
         return LEGACY
     plain = type(stream) is int and 0 <= stream < 1 << 64  # without a call of the driver each time
     return (stream if plain else as_stream(stream).handle) or LEGACY
-
-
-def legacy_stream(index: int, obj: Any = None) -> int:
-    """Return the stream of a library that works on the legacy default stream, as its `stream_used_by`."""
-    return LEGACY
 
 
 def device_of_address(ptr: int) -> tuple[str, int]:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, errors
-from gpuinterop.converters.foreign_layout import LEGACY, refusal_of
+from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
 
-__all__ = ["RULES", "adopt", "describe", "export", "judge", "stream_used_by"]
+__all__ = ["RULES", "adopt", "describe", "export", "judge"]
 
 ARRAY = "a tf.Tensor"
 STREAM = "the legacy default stream"
@@ -31,14 +31,8 @@ RULES = Rules(
 )
 
 
-def stream_used_by(index: int, obj: Any = None) -> int | None:
-    """Return the handle of the stream on which the library uses memory. Its own tensors are complete."""
-    return LEGACY if obj is None else None
-
-
 def export(x: Any, tf: Any) -> Any:
     """Return an eager tensor over the memory of `x`."""
-    _core.require_hand_over(x, LEGACY, "to_tensorflow")
     source: Any = _core.writable_alias(x) if x.readonly else x
     # TensorFlow reads legacy capsules only. Without a stream they are ordered on the legacy stream.
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())

@@ -11,7 +11,7 @@ from gpuinterop.dtypes import as_supported_dtype, dtype_id
 from gpuinterop.error_messages import integer_out_of_range
 from gpuinterop.errors import ArgumentTypeError, DTypeError
 
-from .dtype_promotion import dtype_kind, is_extended
+from .dtype_promotion import is_extended
 from .operand_conversion import as_scalar, viewed
 from .operation_table import Row
 
@@ -63,12 +63,23 @@ def bind_keywords(
 
 
 def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[Any, ...]:
-    """The operands in the dtypes of the loop whose results are `wanted`."""
+    """The operands in the dtypes of NumPy's loop whose results are `wanted`."""
     like = next((x for x in operands if isinstance(x, _core.Array)), None)
-    taken = [_taken(x, like, row.name) for x in operands]
-    if any(x is None for x in taken):
-        return operands  # the plain call words the error
-    types = _loop(row, [_described(x) for x in taken], wanted)
+    taken = []
+    for x in operands:
+        x = as_scalar(x, row.name)
+        if not isinstance(x, (np.generic, *_NUMBERS)) and not hasattr(x, "__gpuinterop_trace__"):
+            x = viewed(x, like, row.name)
+        if x is None:
+            return operands  # the plain call words the error
+        taken.append(x)
+    given = [
+        _known(x.dtype) if hasattr(x, "dtype")
+        else np.dtype(np.bool_) if isinstance(x, bool)
+        else next(t for t in _NUMBERS if isinstance(x, t))  # which takes on another operand's dtype
+        for x in taken
+    ]  # fmt: skip
+    types = _loop(row, given, wanted)
     numbers = not any(hasattr(x, "dtype") for x in taken)
     cast = []
     for x, dtype in zip(taken, types, strict=True):
@@ -84,59 +95,33 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
     return tuple(cast)
 
 
-def _taken(x: Any, like: Any, where: str) -> Any:
-    """An array of ours, a number, or what stands for an array in a fused function; None for the rest."""
-    x = as_scalar(x, where)
-    scalar = isinstance(x, (np.generic, *_NUMBERS))
-    return x if scalar or hasattr(x, "__gpuinterop_trace__") else viewed(x, like, where)
-
-
-def _described(x: Any) -> Any:
-    """A dtype, or the type of a number that takes on another operand's."""
-    dtype = getattr(x, "dtype", None)
-    if isinstance(dtype, np.dtype):
-        # What NumPy has no loops for follows float16's.
-        return np.dtype(np.float16) if is_extended(dtype_id(dtype)) else dtype
-    return (
-        np.dtype(np.bool_) if isinstance(x, bool) else next(t for t in _NUMBERS if isinstance(x, t))
-    )
+def _known(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype, or float16 for what NumPy has no loops for, which follows it."""
+    return np.dtype(np.float16) if is_extended(dtype_id(dtype)) else dtype
 
 
 def _loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[Any]]:
     """What NumPy casts the operands to for results of a dtype."""
-    extended = is_extended(dtype_id(wanted))
-    asked = np.dtype(np.float16) if extended else wanted
-    if not any(isinstance(one, np.dtype) for one in given):
-        given = [np.result_type(one(0)) for one in given]
-    rule = row.rule
-    if rule.nin != row.inputs:  # clip, whose operands are all of the result's dtype
-        if all(_fits(one, asked) for one in given):
-            return [wanted] * row.inputs
-        raise _no_loop(row, given, wanted)
-    signature: Any = (*[None] * rule.nin, *[asked] * rule.nout)
+    rule, asked = row.rule, _known(wanted)
+    # The operands of clip and where all have the result's dtype.
+    meetings = [given] if rule.nin == row.inputs else [[given[0], one] for one in given[1:]]
+    found: list[np.dtype[Any]] = []
     try:
-        found = rule.resolve_dtypes(
-            (*given, *[None] * rule.nout), signature=signature, casting="same_kind"
-        )[: rule.nin]
+        for operands in meetings:
+            if not any(isinstance(one, np.dtype) for one in operands):
+                operands = [np.result_type(one(0)) for one in operands]
+            signature: Any = (*[None] * rule.nin, *[asked] * rule.nout)
+            resolved = rule.resolve_dtypes(
+                (*operands, *[None] * rule.nout), signature=signature, casting="same_kind"
+            )
+            found = [*resolved[: rule.nin]]
     except TypeError as error:
-        raise _no_loop(row, given, wanted) from error
-    return [wanted if extended and one == asked else one for one in found]
-
-
-def _fits(given: Any, wanted: np.dtype[Any]) -> bool:
-    if isinstance(given, np.dtype):
-        return np.can_cast(given, wanted, "same_kind")
-    held = {int: "iufc", float: "fc", complex: "c"}
-    return dtype_kind(dtype_id(wanted)) in held.get(given, "")
-
-
-def _no_loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> DTypeError:
-    names = ", ".join(str(one) if isinstance(one, np.dtype) else one.__name__ for one in given)
-    return DTypeError(
-        where=row.name,
-        expected="dtype=bool, as the results are true or false"
-        if row.name in BOOL_RESULTS and wanted != np.bool_
-        else f"a dtype= that NumPy computes {row.name} of {names} in",
-        got=f"dtype={wanted}",
-        fix=f"leave dtype out and cast the result: {row.name}(...).astype('{wanted}')",
-    )
+        names = ", ".join(str(one) if isinstance(one, np.dtype) else one.__name__ for one in given)
+        raise DTypeError(
+            where=row.name,
+            expected=f"a dtype= that NumPy computes {row.name} of {names} in",
+            got=f"dtype={wanted}",
+            fix=f"leave dtype out and cast the result: {row.name}(...).astype('{wanted}')",
+        ) from error
+    found = found if rule.nin == row.inputs else [asked] * row.inputs
+    return [wanted if one == asked else one for one in found]

@@ -15,7 +15,7 @@ from gpuinterop.converters import registry
 from gpuinterop.devices import device
 from gpuinterop.devices import devices as all_devices
 from gpuinterop.dtypes import NAMES
-from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, MissingLibraryError
+from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
 from gpuinterop.testing import peers
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import DTYPES, LAYOUTS, named_dtype
@@ -55,27 +55,18 @@ def bridge_at(spec: str) -> Bridge:
     """Return the bridge at "package.module:name", or the bridge that a function there returns."""
     place, _, name = spec.partition(":")
     try:
-        module = import_module(place)
-    except (ImportError, TypeError, ValueError) as error:  # of an empty or a relative name
-        raise MissingLibraryError(
-            where="gpuinterop.testing",
-            expected=f"a module {place!r} that can be imported, for the bridge {spec!r}",
-            got=f"{type(error).__name__}: {error}",
-            fix="correct the name, or add the module's folder to PYTHONPATH",
-        ) from error
-    try:
-        found = getattr(module, name or "bridge")
+        found = getattr(import_module(place), name or "bridge")
         found = found() if callable(found) else found
         got = f"{type(found).__name__} at {spec!r}"
-    except Exception as error:  # of the module's function, or no such name
+    except Exception as error:  # of the import, of the module's function, or no such name
         found, got = None, f"{type(error).__name__}: {error}"
     if isinstance(found, Bridge):
         return found
     raise ConversionTypeError(
         where="gpuinterop.testing",
-        expected='a Bridge, or a function without arguments that returns one, at "package.module:name"',
+        expected=f'a Bridge, or a function without arguments that returns one, at "{spec}"',
         got=got,
-        fix="write the name of a gpuinterop.testing.Bridge in that module",
+        fix='write "package.module:name", and add the module\'s folder to PYTHONPATH',
     )
 
 
@@ -87,7 +78,7 @@ def gather(
     bridges: list[Bridge] = []
     rows: list[Library] = []
     for entry in _once(peers.names() if libraries is None else libraries):
-        bridge, why = _load(entry)
+        bridge, why = _load(entry, places)
         if bridge is not None and not bridge.directions():
             raise ArgumentTypeError(
                 where="gpuinterop.testing",
@@ -106,7 +97,7 @@ def gather(
     return bridges, rows
 
 
-def _load(entry: str | Bridge) -> tuple[Bridge | None, str]:
+def _load(entry: str | Bridge, places: list[str]) -> tuple[Bridge | None, str]:
     """Return the bridge of a library, or the reason why there is none."""
     if isinstance(entry, Bridge):
         return entry, ""
@@ -114,11 +105,13 @@ def _load(entry: str | Bridge) -> tuple[Bridge | None, str]:
         return bridge_at(entry), ""
     if not peers.installed(entry):
         return None, "not installed"
+    if not {place.partition(":")[0] for place in places} & {*registry.backend(entry).devices}:
+        return None, f"no arrays on {', '.join(places)}"
     try:
         found = peers.load(entry)
     except Exception as error:  # the table shows a broken installation
-        why = getattr(error, "got", "") or f"{type(error).__name__}: {error}"
-        return None, "its import failed: " + why.strip().partition("\n")[0]
+        why = getattr(error, "got", f"its import fails: {type(error).__name__}: {error}")
+        return None, why.strip().partition("\n")[0]
     return found, "no bridge for the suite: its converter has no testing_bridge"
 
 

@@ -8,6 +8,7 @@
 #include "array/gil.hpp"
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
+#include "cuda/stream.hpp"
 
 // Exported by every CPython, but not declared for the stable ABI.
 extern "C" PyAPI_FUNC(int) PyGILState_Check(void);
@@ -19,11 +20,6 @@ namespace {
 std::atomic<DeviceState*> states[kMaxDevices];
 std::mutex start_lock;
 std::atomic<bool> forked_flag{false}, exiting_flag{false};
-
-std::string ordinals() {
-  int n = device_count();
-  return n == 1 ? "0" : "0 to " + std::to_string(n - 1);
-}
 
 // By default the pool returns all memory to the system at every synchronisation. Keeping an eighth of the
 // GPU makes arrays of ordinary sizes cheap and leaves the rest to other libraries, whose cudaMalloc
@@ -39,11 +35,25 @@ void open_pool(DeviceState& d, const char* where) {
   d.cache.set_limit(std::min(int64_t(total / 16), int64_t(2) << 30));
 }
 
+void make_internal_streams(DeviceState& d, const char* where) {
+  const Driver& cu = driver();
+  check(cu.CtxPushCurrent(d.primary), "cuCtxPushCurrent", where);
+  CUresult code = CUDA_SUCCESS;
+  for (CUstream* stream : {&d.drain, &d.allocator}) {
+    if (code == CUDA_SUCCESS) code = cu.StreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, 0);
+    if (code == CUDA_SUCCESS) note_process_lifetime(*stream);
+  }
+  CUcontext popped;
+  cu.CtxPopCurrent(&popped);
+  check(code, "cuStreamCreateWithPriority", where);
+}
+
 DeviceState& start_device(int ordinal, const char* where) {
   require(where);
   const Driver& cu = driver();
   if (ordinal < 0 || ordinal >= cu.devices)
-    fail(Kind::Device, where, "a CUDA device number from " + ordinals(), std::to_string(ordinal),
+    fail(Kind::Device, where, "a CUDA device number from 0 to " + std::to_string(cu.devices - 1),
+         std::to_string(ordinal),
          "gpuinterop.devices() lists what there is; CUDA_VISIBLE_DEVICES may hide devices");
   std::lock_guard lock(start_lock);
   if (DeviceState* d = states[ordinal].load()) return *d;
@@ -54,6 +64,7 @@ DeviceState& start_device(int ordinal, const char* where) {
     check(cu.DeviceGet(&d->device, ordinal), "cuDeviceGet", where);
     check(cu.DevicePrimaryCtxRetain(&d->primary, d->device), "cuDevicePrimaryCtxRetain", where);
     open_pool(*d, where);
+    make_internal_streams(*d, where);
   } catch (...) {
     delete d;
     throw;

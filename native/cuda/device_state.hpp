@@ -31,7 +31,7 @@ struct DeviceState {
   std::mutex stream_lock;
   // gpuinterop's own streams, for reuse, by whether they are blocking and by priority.
   std::map<std::pair<bool, int>, std::vector<CUstream>> idle_streams;
-  // Internal streams: never current, never captured.
+  // Internal streams, made with the device: never current, never captured.
   CUstream drain = nullptr;      // waits for every external stream that has been retired
   CUstream allocator = nullptr;  // allocates for captures; runs no kernels
 };
@@ -100,8 +100,8 @@ bool is_default(CUstream stream) noexcept;  // legacy or per thread
 uint32_t thread_token() noexcept;
 // The stream on which the calling thread can wait for the work of `stream`.
 CUstream reachable_stream(CUstream stream, uint32_t token) noexcept;
-CUstream drain_stream(DeviceState& d, const char* where);
-CUstream allocator_stream(DeviceState& d, const char* where);
+// Lets `stream` wait for everything in the context. Kind::Capture where a capture forbids that.
+void wait_for_all(int device, CUstream stream, const char* where);
 // Event order without any capture rules.
 CUresult link(DeviceState& d, CUstream waiter, DeviceState& producer_device,
               CUstream producer) noexcept;

@@ -56,17 +56,6 @@ unsigned long long stream_id_of(int device, CUstream stream) {
   return driver().StreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
 }
 
-// Work of a destroyed stream can no longer be waited for on its own, so wait for the whole context.
-void wait_for_all(int device, CUstream stream, const char* where) {
-  DeviceState& d = device_state(device, where);
-  DeviceGuard guard(device);
-  EventLease lease(d);
-  check(lease.code, "cuEventCreate", where);
-  check(record_context(d, lease.event), "cuCtxRecordEvent", where);
-  check(driver().StreamWaitEvent(stream, lease.event, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent",
-        where);
-}
-
 // The drain stream has waited for the work that was queued on `stream` at the count `uses`.
 void retire_if_unused_since(CUstream stream, uint32_t uses) noexcept {
   std::lock_guard lock(streams_lock);
@@ -76,6 +65,16 @@ void retire_if_unused_since(CUstream stream, uint32_t uses) noexcept {
 }
 
 }  // namespace
+
+void wait_for_all(int device, CUstream stream, const char* where) {
+  DeviceState& d = device_state(device, where);
+  DeviceGuard guard(device);
+  EventLease lease(d);
+  check(lease.code, "cuEventCreate", where);
+  check(record_context(d, lease.event), "cuCtxRecordEvent", where);
+  check(driver().StreamWaitEvent(stream, lease.event, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent",
+        where);
+}
 
 bool lives_until_exit(CUstream stream) noexcept {
   std::lock_guard lock(streams_lock);
@@ -123,7 +122,7 @@ void borrow_stream(int device, CUstream stream, bool again, const char* where) {
   if (replaced)
     wait_for_all(device, stream, where);
   else if (retired)
-    wait(device, stream, drain_stream(device_state(device, where), where), where);
+    wait(device, stream, device_state(device, where).drain, where);
   std::lock_guard lock(streams_lock);
   TrackedStream& f = track_stream(stream);
   f.ownership = Ownership::Borrowed;
@@ -150,8 +149,7 @@ void retire_stream(int device, CUstream stream) noexcept {
 
 void begin_untracked_use(int device, CUstream stream, const char* where) {
   if (is_known_live(stream)) return;
-  if (is_retired(stream))
-    wait(device, stream, drain_stream(device_state(device, where), where), where);
+  if (is_retired(stream)) wait(device, stream, device_state(device, where).drain, where);
   const unsigned long long id = stream_id_of(device, stream);
   const uint64_t capture = id ? 0 : capture_id(stream);
   std::lock_guard lock(streams_lock);
@@ -174,11 +172,7 @@ void end_untracked_use(int device, CUstream stream) noexcept {
     uses = f->uses;
   }
   if (capture_id(stream)) return;
-  try {
-    if (link(*d, drain_stream(*d, "Stream"), *d, stream) == CUDA_SUCCESS)
-      retire_if_unused_since(stream, uses);
-  } catch (...) {  // no drain stream: later work waits for the whole context
-  }
+  if (link(*d, d->drain, *d, stream) == CUDA_SUCCESS) retire_if_unused_since(stream, uses);
 }
 
 CUstream live_stream(DeviceState& d, CUstream stream, uint32_t token, const char* where) {
@@ -191,12 +185,12 @@ CUstream live_stream(DeviceState& d, CUstream stream, uint32_t token, const char
     if (!f || f->ownership == Ownership::Borrowed) return stream;
     found = *f;
   }
-  CUstream drain = drain_stream(d, where);
   if (found.ownership == Ownership::Untracked) {
-    wait_for_all(d.ordinal, drain, where);
+    // It may be gone, and its work cannot be waited for on its own.
+    wait_for_all(d.ordinal, d.drain, where);
     retire_if_unused_since(stream, found.uses);
   }
-  return drain;
+  return d.drain;
 }
 
 CUstream last_use_stream(const Buffer& b, const char* where) {

@@ -53,11 +53,8 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
 
 // Assigns a block without pending work to the allocator's stream, from which every stream may reuse it.
 void serve_any_stream(DeviceState& d, Block& block) noexcept {
-  try {
-    block.stream = allocator_stream(d, "gpuinterop.capture");
-    block.thread = 0;
-  } catch (...) {  // no stream could be made: the block stays with its stream
-  }
+  block.stream = d.allocator;
+  block.thread = 0;
 }
 
 }  // namespace
@@ -93,11 +90,10 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
   // From a stream outside the capture, so that the memory is no node of the graph and outlives it.
   // That stream runs no kernels, so waiting for it is short.
   try {
-    CUstream outside = allocator_stream(d, where);
-    b->ptr = static_cast<char*>(allocate(d.ordinal, b->nbytes, outside, where));
+    b->ptr = static_cast<char*>(allocate(d.ordinal, b->nbytes, d.allocator, where));
     DeviceGuard context(d.ordinal);
     RelaxedCapture relaxed;
-    check(driver().StreamSynchronize(outside), "cuStreamSynchronize", where);
+    check(driver().StreamSynchronize(d.allocator), "cuStreamSynchronize", where);
   } catch (...) {
     std::lock_guard guard(pools_lock);
     --pool->live;

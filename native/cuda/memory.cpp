@@ -55,12 +55,6 @@ void driver_free(DeviceState& d, const Block& block) noexcept {
   }
 }
 
-// A block of a destroyed graph (reclaim_graph_memory). No work on it is pending, so any stream can use it.
-void* take_from_ended_graphs(DeviceState& d, int64_t bytes) noexcept {
-  std::lock_guard lock(d.stream_lock);
-  return d.allocator ? d.cache.take(bytes, d.allocator, 0) : nullptr;
-}
-
 // Appends the streams on which the blocks are freed to `streams`.
 void flush(DeviceState& d, std::vector<CUstream>* streams = nullptr) noexcept {
   try {
@@ -76,24 +70,15 @@ void flush(DeviceState& d, std::vector<CUstream>* streams = nullptr) noexcept {
   }
 }
 
-// Makes the block's stream wait for everything in the context. False when a capture forbids that.
-bool wait_for_context(DeviceState& d, const Block& block) {
-  CUstream stream = live_stream(d, block.stream, block.thread);
-  EventLease lease(d);
-  CUresult code = lease.code;
-  if (code == CUDA_SUCCESS) code = record_context(d, lease.event);
-  RelaxedCapture relaxed;  // another library may be capturing
-  if (code == CUDA_SUCCESS)
-    code = driver().StreamWaitEvent(stream, lease.event, CU_EVENT_WAIT_DEFAULT);
-  return code == CUDA_SUCCESS;
-}
-
 // A consumer received the memory through a protocol that does not say when it is done. It has just
-// released the memory, so what it has queued so far is all its work.
+// released the memory, so what it has queued so far is all its work. False when a capture forbids the wait.
 bool wait_for_consumers(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
   try {
-    if (foreign_use & kUsedElsewhere) return wait_for_context(d, block);
     CUstream stream = live_stream(d, block.stream, block.thread);
+    if (foreign_use & kUsedElsewhere) {
+      wait_for_all(d.ordinal, stream, "free");
+      return true;
+    }
     if (stream == CU_STREAM_LEGACY) return true;
     if (any_capture()) return false;
     return link(d, stream, d, CU_STREAM_LEGACY) == CUDA_SUCCESS;
@@ -147,21 +132,21 @@ void drain_deferred() noexcept {
   reclaim_graph_memory();
 }
 
-void trim_memory(DeviceState& d, bool synchronize) noexcept {
+void trim_memory(DeviceState& d) noexcept {
   try {
     DeviceGuard guard(d.ordinal);
-    if (synchronize) presume_captures_over();
+    presume_captures_over();
     reclaim_graph_memory();  // also during a capture, when nothing else is drained
     drain_deferred();
     std::vector<CUstream> streams{current_stream(d.ordinal)};
     flush(d, &streams);
     if (any_capture()) return;
     RelaxedCapture relaxed;
-    if (synchronize) {
-      // The pool returns only memory whose streams have completed. Waiting for the context would break
-      // another library's capture; waiting for streams breaks none.
-      complete_all_releases();
-      flush(d, &streams);
+    // The pool returns only memory whose streams have completed. Waiting for the context would break
+    // another library's capture; waiting for streams breaks none.
+    complete_all_releases();
+    flush(d, &streams);
+    {
       ScopedGilRelease dropped;
       for (CUstream stream : streams) driver().StreamSynchronize(stream);
     }
@@ -181,11 +166,12 @@ void* allocate(int device, int64_t nbytes, CUstream stream, const char* where) {
     return ptr;
   DeviceGuard guard(device);
   drain_deferred();
-  if (void* ptr = take_from_ended_graphs(d, bytes)) return ptr;
+  // A block of a graph that has ended: no work on it is pending, so any stream can use it.
+  if (void* ptr = d.cache.take(bytes, d.allocator, 0)) return ptr;
   void* ptr = nullptr;
   CUresult code = driver_allocate(&ptr, bytes, stream);
   if (code == CUDA_ERROR_OUT_OF_MEMORY) {
-    trim_memory(d, true);
+    trim_memory(d);
     code = driver_allocate(&ptr, bytes, stream);
   }
   if (code == CUDA_SUCCESS) [[likely]]

@@ -15,9 +15,9 @@ void allocate_buffer(Buffer* b, const char* where);
 void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint32_t thread,
                 uint32_t foreign_use) noexcept;
 
-// Returns cached memory to the driver, and the driver's to the system. Waits for the device when
-// asked to, but never while something is being captured.
-void trim_memory(DeviceState& d, bool synchronize) noexcept;
+// Returns cached memory to the driver, and the driver's to the system. Waits for the streams of that memory,
+// but never while something is being captured.
+void trim_memory(DeviceState& d) noexcept;
 
 // ---- graph_memory.cpp: memory that is allocated while a stream is being captured -------------------
 // The graph will use it at every launch, so it may serve other allocations of the same capture but nobody

@@ -231,12 +231,6 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where) {
   check(link_here(d, waiter, d, producer), "cuStreamWaitEvent", where);
 }
 
-void require_wait(int device, CUstream waiter, CUstream producer, const char* where) {
-  if (waiter == producer) return;
-  DeviceGuard guard(device);
-  needs_host_wait(waiter, producer, where);
-}
-
 void join(int device, CUstream waiter, CUstream producer, const char* where) {
   DeviceState& d = device_state(device, where);
   if (capture_id(producer)) return check(link(d, waiter, d, producer), "cuStreamWaitEvent", where);
@@ -278,27 +272,6 @@ void synchronize_stream(int device, CUstream stream, const char* where) {
 }
 
 // ---- gpuinterop's own streams ------------------------------------------------------------------
-namespace {
-
-CUstream create_once(DeviceState& d, CUstream& slot, const char* where) {
-  std::lock_guard lock(d.stream_lock);
-  if (!slot) {
-    DeviceGuard guard(d.ordinal);
-    RelaxedCapture relaxed;
-    check(driver().StreamCreateWithPriority(&slot, CU_STREAM_NON_BLOCKING, 0),
-          "cuStreamCreateWithPriority", where);
-    note_process_lifetime(slot);
-  }
-  return slot;
-}
-
-}  // namespace
-
-CUstream drain_stream(DeviceState& d, const char* where) { return create_once(d, d.drain, where); }
-CUstream allocator_stream(DeviceState& d, const char* where) {
-  return create_once(d, d.allocator, where);
-}
-
 CUstream acquire_stream(int device, bool blocking, int priority, const char* where) {
   DeviceState& d = device_state(device, where);
   DeviceGuard guard(device);

@@ -58,21 +58,8 @@ void open(const std::string& cublas, const std::string& cublas_lt) {
 }
 
 bool is_open() noexcept { return opened; }
-namespace {
-void require_open() {
-  if (!opened) [[unlikely]]
-    fail(Kind::Library, "gpuinterop.blas", "cuBLAS to be open", "a call before it was opened",
-         "call gpuinterop.matmul or gpuinterop.gemm, which open it");
-}
-}  // namespace
-const Library& library() {
-  require_open();
-  return functions;
-}
-const LtLibrary& lt_library() {
-  require_open();
-  return lt_functions;
-}
+const Library& library() noexcept { return functions; }
+const LtLibrary& lt_library() noexcept { return lt_functions; }
 
 void check(int status, const char* call, const char* where) {
   if (status == 0) return;
@@ -84,6 +71,9 @@ void check(int status, const char* call, const char* where) {
 
 Handle handle(int device, CUstream stream, const char* where) {
   PerDevice& p = devices[device];
+  if (!opened)
+    fail(Kind::Library, "gpuinterop.blas", "cuBLAS to be open", "a call before it was opened",
+         "call gpuinterop.matmul or gpuinterop.gemm, which open it");
   if (!p.handle) {
     Handle made = nullptr;
     int status;

@@ -85,9 +85,9 @@ struct LtLibrary {
 // Opens both libraries at the given paths, once. Kind::Library error with what is missing.
 void open(const std::string& cublas, const std::string& cublas_lt);
 bool is_open() noexcept;
-// Kind::Library error when they are not open.
-const Library& library();
-const LtLibrary& lt_library();
+// Null functions before open(), which handle() refuses.
+const Library& library() noexcept;
+const LtLibrary& lt_library() noexcept;
 void check(int status, const char* call, const char* where);
 
 // Of a device, the current one; made at first use. Call cuBLAS before anything that may release the GIL.

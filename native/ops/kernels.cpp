@@ -82,11 +82,10 @@ StoredType raw_type(int64_t itemsize) noexcept {
 void forget_kernels() noexcept { compiled().clear(); }
 
 void forget_kernels_of(OpId op) {
-  // A CUDA graph, of any library, may hold the functions of a module: it stays loaded.
-  static auto* loaded = new std::vector<std::shared_ptr<cuda::Module>>();
   for (auto it = compiled().begin(); it != compiled().end();) {
     const bool of_op = std::memcmp(it->first.data(), &op, sizeof op) == 0;
-    if (of_op) loaded->push_back(std::move(it->second.module));
+    // A CUDA graph, of any library, may hold the functions of a module: it stays loaded.
+    if (of_op) it->second.module->keep_loaded();
     it = of_op ? compiled().erase(it) : std::next(it);
   }
 }

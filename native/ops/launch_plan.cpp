@@ -66,8 +66,7 @@ BlockCounters for_graph(int device, CUstream stream, const char* where) {
     cuda::fill_bytes(device, words->ptr, &zero, 1, kBytes, stream, where);
     return {words.get(), words};
   }
-  cuda::DeviceState& d = cuda::device_state(device, where);
-  CUstream outside = cuda::allocator_stream(d, where);
+  CUstream outside = cuda::device_state(device, where).allocator;
   Array words;
   words.dtype = kUInt32;
   words.device = {DeviceType::Cuda, device};

@@ -161,7 +161,7 @@ void register_cuda(nb::module_& m) {
   m.def(
       "cuda_empty_cache",
       [](int ordinal) {
-        cuda::trim_memory(cuda::device_state(ordinal, "empty_cache"), true);
+        cuda::trim_memory(cuda::device_state(ordinal, "empty_cache"));
         cuda::release_idle_pinned();
       },
       nb::arg("ordinal"), "Give cached memory back to the driver and the system.");

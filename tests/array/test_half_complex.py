@@ -42,27 +42,18 @@ def test_numbers_follow_the_rule_of_complex_dtypes(device):
 
 
 OPERATIONS = {
-    "add": lambda x: x + x,
-    "exp": lambda x: gi.exp(x),
-    "beside float32": lambda x: x + gi.ones(4, device=str(x.device)),
+    "beside float32": lambda x: x + gi.ones(4, device=x.device),
     "fused": lambda x: gi.fuse(lambda y: y)(x),
     "sum": lambda x: x.sum(),
-    "argmax": lambda x: x.argmax(),
     "dot": lambda x: gi.dot(x, x),
-    "norm": lambda x: gi.norm(x),
-    "where": lambda x: gi.where(gi.ones(4, "bool", device=str(x.device)), x, x),
-    "where beside a number": lambda x: gi.where(x, 1, x),
-    "clip": lambda x: gi.clip(x, 0, 1),
-    "clip by an array": lambda x: np.clip(gi.ones(4, device=str(x.device)), x, 1),
+    "where": lambda x: gi.where(x, 1, x),
 }
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_nothing_is_computed_in_it(device, name):
-    x = gi.zeros(4, dtype="complex32", device=device)
-    with pytest.raises(gi.DTypeError, match="complex32") as caught:
-        OPERATIONS[name](x)
-    assert "x.astype('complex64')" in caught.value.fix
+    with pytest.raises(gi.DTypeError, match="complex32"):
+        OPERATIONS[name](gi.zeros(4, dtype="complex32", device=device))
 
 
 @pytest.mark.parametrize("name", ["complex32", "int1", "int4"])

@@ -87,7 +87,7 @@ def test_matrix_tries_draws_and_saves(run, tmp_path):
         (["--only", "numpy", "--layouts", "spiral"], "'spiral'"),
         (["--only", "numpy", "--dtypes", "float31"], "'float31'"),
         (["--only", "numpy", "--device", "tpu"], "tpu"),
-        (["--bridge", "nosuchmodule:x"], "fix: correct the name, or add the module's folder"),
+        (["--bridge", "nosuchmodule:x"], "add the module's folder to PYTHONPATH"),
         (["--bridge", "json"], "module 'json' has no attribute 'bridge'"),
         (["--bridge", "json:dumps"], "got: TypeError: dumps() missing 1 required"),
         (["--bridge", "json:JSONDecoder"], "JSONDecoder"),

@@ -19,7 +19,7 @@ PUBLIC = {*gi.__all__, "converters", "errors", "testing"}
 READERS_OF_STREAMS = {
     "cuda/cuda.hpp", "cuda/graph_memory.cpp", "cuda/external_streams.cpp", "cuda/memory.cpp",
     "cuda/deferred_release.cpp", "cuda/stream.cpp", "exchange/export.cpp", "exchange/import_release.cpp",
-    "ops/launch_plan.cpp", "python/array_attributes.cpp", "python/array_functions.cpp",
+    "ops/launch_plan.cpp", "python/array_attributes.cpp",
 }  # fmt: skip
 
 

@@ -20,25 +20,6 @@ def test_an_out_whose_elements_share_memory_is_refused(device: str) -> None:
         np.sum(x, axis=0, out=overlapping.broadcast_to((2, 5))[:, 0])
 
 
-def test_an_out_whose_rows_interleave_is_taken(device: str) -> None:
-    store = gi.zeros(8, device=device)
-    # Strides of 3 and 2 elements: the places 0 2 4 and 3 5 7, each its own.
-    out = gi.CudaNdarray.from_pointer(store.ptr, (2, 3), (3, 2), base=store, device=device)
-    host = np.random.default_rng(0).standard_normal((2, 3, 40)).astype("f4")
-    x = gi.CudaNdarray(host, device=device)
-    for name in ("sum", "max", "mean", "var"):
-        store.fill(0)
-        assert getattr(x, name)(axis=2, out=out) is out
-        expected = np.zeros(8)
-        expected[[0, 2, 4, 3, 5, 7]] = getattr(host.astype("f8"), name)(axis=2).ravel()
-        np.testing.assert_allclose(store.get(), expected, rtol=1e-5, atol=1e-6)
-    dot = gi.MapReduce("x0 * x0", lambda x, e: (np.sum(x[0] * x[0], axis=-1),))
-    np.testing.assert_allclose(dot(x, out=out).get(), (host.astype("f8") ** 2).sum(2), rtol=1e-5)
-    shared = gi.CudaNdarray.from_pointer(store.ptr, (2, 3), (2, 1), base=store, device=device)
-    with pytest.raises(ValueError, match="do not overlap"):
-        x.sum(axis=2, out=shared)
-
-
 def test_an_out_beside_and_on_top_of_the_operand(device: str) -> None:
     # Equal layouts of one buffer: only the distance tells them apart.
     host = np.arange(64, dtype=np.float32)
