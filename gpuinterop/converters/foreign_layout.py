@@ -45,8 +45,7 @@ def stream_number(stream: Any) -> int:
 
 def device_of_address(ptr: int) -> tuple[str, int]:
     """Return the device of an address on a GPU, by the driver; GPU 0 for an unknown one."""
-    found = _core.pointer_info(ptr) if ptr else None
-    return ("cuda", int(found[1])) if found is not None else ("cuda", 0)
+    return "cuda", _core.inspect_pointer(ptr)["device"] if ptr else 0
 
 
 def describe_memory(parts: tuple[Any, ...], library: str) -> ArrayInfo:
