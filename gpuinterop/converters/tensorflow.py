@@ -11,8 +11,6 @@ from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
 
-__all__ = ["RULES", "adopt", "describe", "export", "judge"]
-
 ARRAY = "a tf.Tensor"
 STREAM = "the legacy default stream"
 TO_NOTE = "TensorFlow takes tensors for immutable: do not write to `x` while the result is in use."

@@ -50,23 +50,6 @@ def test_counts_nest_and_end_out_of_order():
     assert (outer.count, outer.bytes) == (2, 48)
 
 
-def test_each_thread_has_its_own():
-    x = reversed_array()
-    results = {}
-
-    def other():
-        with gi.count_copies() as c:
-            x.copy()
-        results["other"] = c.count
-
-    with gi.no_copies(), gi.count_copies() as mine:
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
-    assert results == {"other": 1}
-    assert mine.count == 0
-
-
 def test_a_block_in_a_generator_ends_in_another_thread():
     def within(block):
         with block():
