@@ -177,7 +177,7 @@ CALLS = [
     ("gi.exp(x, out=v)", "ShapeError: exp"),
     ("gi.divmod(x, 2, out=(x.copy(), v))", "ShapeError: divmod"),
     ("gi.fuse(lambda x: x + 1)(3)", "ArgumentTypeError: <lambda>"),
-    ("x.sum(axes=0)", "ArgumentTypeError: sum", "axis=..."),
+    ("x.sum(axes=0)", "ArgumentTypeError: sum", "axis=0"),
     ("x.sum(keepdim=True)", "ArgumentTypeError: sum"),
     ("x.var(correction=1)", "ArgumentTypeError: var"),
     ("x.any(0, None, True, 1)", "ArgumentTypeError: any"),
@@ -198,9 +198,6 @@ CALLS = [
     ('gi.explain(b"abc", strict=True)', "ArgumentTypeError: explain(x, 'gpuinterop')"),
     ("gi.converters.pointer_arguments(v).__enter__()", "ArgumentTypeError: pointer_arguments"),
     ("gi.copy_async(v, [1, 2, 3])", "ArgumentTypeError: copy_async", "pinned_empty"),
-    ("gi.Stream(handle=5)", "ArgumentTypeError: Stream"),
-    ('gi.Stream("cpu", 1)', "ArgumentTypeError: Stream"),
-    ("gi.Event(handle=5)", "ArgumentTypeError: Event"),
     ('gi.show_config(mode="dict")', "ArgumentTypeError: show_config", 'mode="dicts"'),
 ]
 

@@ -269,12 +269,11 @@ def test_table_that_fails(name, freed):
 
 
 def test_table_that_works(freed):
-    for index in (0, 7):  # 7: the second of two
-        x = gi.from_dlpack(with_table(index))
-        assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+    x = gi.from_dlpack(with_table(0))
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
     del x
     gc.collect()
-    assert freed() == 2
+    assert freed() == 1
     no_capsule = type("NoCapsule", (), {"__dlpack_c_exchange_api__": 4096, **FALLBACK})()
     for other in (with_table(0, b"another", **FALLBACK), no_capsule):
         assert looks(gi.from_dlpack(other), **PLAIN)
