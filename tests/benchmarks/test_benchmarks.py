@@ -25,9 +25,10 @@ NAMES = sorted(
 )
 
 
-def run(*command: str, **environment: str) -> str:
+def run(*command: str) -> str:
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, *command], env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        [sys.executable, *command], env={**os.environ, "PYTHONPATH": path},
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
