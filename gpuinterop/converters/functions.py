@@ -19,21 +19,6 @@ from gpuinterop.converters.registry import Backend
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.option_values import refuse_copy_keyword, require_bool
 
-__all__ = [
-    "call",
-    "check_options",
-    "export_options",
-    "export_with",
-    "generated",
-    "import_with",
-    "own_options",
-    "plan_by_own_function",
-    "reader",
-    "remember_plain",
-    "require_made",
-    "writer",
-]
-
 COMMON = "allow_readonly"  # the option that exports to every library accept
 
 

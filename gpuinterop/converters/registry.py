@@ -22,9 +22,9 @@ from gpuinterop.converters.availability import (
     broken_converters,
     disable_converter,
     import_package,
-    installed,
     unknown_name_error,
 )
+from gpuinterop.converters.availability import installed as installed
 from gpuinterop.errors import (
     ArgumentTypeError,
     GpuInteropError,
@@ -32,23 +32,6 @@ from gpuinterop.errors import (
     short_repr,
 )
 from gpuinterop.foreign_handles import is_being_imported, module_of
-
-__all__ = [
-    "NAMESPACES",
-    "OWN_NAMES",
-    "Backend",
-    "backend",
-    "backends",
-    "find_backend",
-    "installed",
-    "library_of",
-    "load",
-    "load_or_none",
-    "names",
-    "names_class",
-    "own_name",
-    "register",
-]
 
 GROUP = "gpuinterop.converters"
 

@@ -55,6 +55,9 @@ void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* 
   Attempts tried;
   if (import_c_api(p, obj, o, out, &tried)) return;
   const bool same_door = p.family == Family::Torch && p.api;  // torch's __dlpack__ is the same code
+  // CuPy 14 divides negative strides as unsigned numbers for DLPack, and gives them right in its dictionary.
+  const bool cupys = p.family == Family::Cupy && import_cuda_interface(obj, o, out, &tried);
+  if (cupys) return;
   if (!same_door && import_dlpack(p, obj, o, out, &tried)) {
     if (p.family == Family::Jax && out->dtype == kBool) refuse_foreign(obj, o.where);  // int1
     return;
