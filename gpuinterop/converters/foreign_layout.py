@@ -23,19 +23,6 @@ from gpuinterop.dtypes import NAMES, as_supported_dtype
 from gpuinterop.ndarray import class_for
 from gpuinterop.streams import as_stream
 
-__all__ = [
-    "LEGACY",
-    "OwnerGroup",
-    "describe_memory",
-    "device_of_address",
-    "import_memory",
-    "new_copy",
-    "plan_import",
-    "read_layout",
-    "refusal_of",
-    "stream_number",
-]
-
 _BYTE = numpy.dtype(numpy.uint8)
 LEGACY = 1  # CU_STREAM_LEGACY: where libraries without current streams work
 
